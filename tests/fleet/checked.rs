@@ -52,10 +52,10 @@ fn a_wrong_and_a_missing_password_are_distinguished() {
     let server = Server::start(Product::Redis);
     server.command(USER);
     expect_fit(&user(&server, "secret"));
-    let wrong = "denied: the engine does not know this user with this password";
+    let wrong = "denied: the engine rejected this user or password";
     expect_unfit(&user(&server, "wrong"), "beat", wrong);
     server.command(&["config", "set", "requirepass", "secret"]);
-    let none = "denied: the engine wants a password: set store.password_file";
+    let none = "denied: the engine requires a password: set store.password_file";
     expect_unfit(&url(&server), "beat", none);
 }
 
@@ -143,12 +143,12 @@ fn missing_and_unexpected_tls_are_reported() {
     assert!(text.contains("not valid for name \"localhost\""), "{text}");
     let (status, text) = check(&format!("url = \"redis://127.0.0.1:{port}\""));
     assert_eq!(status, Some(2), "{text}");
-    let hint = ": if the port speaks TLS, store.url begins with rediss:\n";
+    let hint = ": if the port uses TLS, store.url must begin with rediss:\n";
     assert!(text.starts_with("beat      connection: ") && text.contains(hint), "{text}");
     expect_unfit(
         &format!("url = \"rediss://127.0.0.1:{}\"", server.port),
         "beat",
-        "connection: no connection within 2s: if the port speaks no TLS, store.url begins with redis:",
+        "connection: no connection within 2s: if the port does not use TLS, store.url must begin with redis:",
     );
 }
 
@@ -166,8 +166,7 @@ fn a_full_engine_is_distinguished_from_one_that_drops_keys() {
     server.command(&["config", "set", "maxmemory-policy", "allkeys-lru"]);
     let (status, text) = check(&url(&server));
     assert_eq!(status, Some(2), "{text}");
-    let message =
-        "has the maxmemory-policy allkeys-lru, which may drop what keeps the pace; set noeviction";
+    let message = "has the maxmemory-policy allkeys-lru, which may delete delays; set noeviction";
     assert!(text.starts_with("beat      denied: ") && text.contains(message), "{text}");
 }
 
@@ -183,7 +182,7 @@ fn a_replica_and_a_server_without_cluster_are_reported() {
     expect_unfit(
         &url(&replica),
         "beat",
-        "connection: the server is a replica, which only reads: name the primary in store.url",
+        "connection: the server is a read-only replica: name the primary in store.url",
     );
     expect_unfit(
         &(url(&primary) + "\ncluster = true"),

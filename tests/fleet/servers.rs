@@ -259,7 +259,7 @@ fn a_user_with_the_documented_rights_suffices() {
             let engine = joined(options(user("secret"), name)).await;
             std::sync::Arc::new(engine) as super::Node
         }));
-        expect_denied(options(user("wrong"), "a"), "this password");
+        expect_denied(options(user("wrong"), "a"), "this user or password");
         let elsewhere =
             RedisSettings { prefix: "other".to_owned(), ..options(user("secret"), "a") };
         expect_denied(elsewhere, "ermission");

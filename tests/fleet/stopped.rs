@@ -151,5 +151,5 @@ fn a_suspended_node_sends_nothing_that_another_took_over() {
 
 fn expect_ended(answer: &Response) {
     assert_eq!(answer.status, 429, "{answer:?}");
-    assert!(answer.text().contains("stood still"), "{}", answer.text());
+    assert!(answer.text().contains("of the fleet hung"), "{}", answer.text());
 }

@@ -178,7 +178,7 @@ fn a_licence_on_another_host_obeys_the_robots_txt_there() {
         let problem = refusal(&proxy, INDEX, &format!("https://{host}/a"));
         assert_eq!(problem["clause"], "RSL 1.0 §4.3, licence unavailable");
         let statement = problem["statement"].as_str().unwrap();
-        assert!(statement.ends_with("(robots.txt there does not allow it)"), "{statement}");
+        assert!(statement.ends_with("(robots.txt there disallows it)"), "{statement}");
     }
     assert_eq!(origin.count_gets("https://licences.test/closed/a.xml"), 0);
     assert_eq!(origin.count_gets("https://dark.test/a.xml"), 0);

@@ -78,7 +78,7 @@ const TLS: &[(Certificate, &str)] = &[
     (Certificate::SelfSigned, "certificate is not issued by a trusted authority"),
     (Certificate::UnknownAuthority, "certificate is not issued by a trusted authority"),
     (Certificate::Alert, "the origin ended TLS: handshake failure"),
-    (Certificate::PlainText, "the origin does not speak TLS at this port"),
+    (Certificate::PlainText, "the origin does not use TLS on this port"),
 ];
 
 fn host_of(certificate: Certificate) -> String {
@@ -177,7 +177,7 @@ fn the_status_of_robots_txt_is_described() {
     origin.site("moved.test").robots_reply(Reply::redirect(301, "http://s500.test/robots.txt"));
     let part = Reply::new(206).header("Content-Range", "bytes 0-13/33");
     origin.site("s206.test").robots_reply(part.body("User-agent: *\n"));
-    let words = "HTTP 206: a part of the file, though all of it was asked for";
+    let words = "HTTP 206: a part of the file, although all of it was requested";
     expect_robots_described(&proxy, "http://s206.test", words);
     let words = "HTTP 500 (redirected to http://s500.test/robots.txt)";
     expect_robots_described(&proxy, "http://moved.test", words);

@@ -131,7 +131,7 @@ fn clients_with_the_wrong_protocol_get_an_explanation() {
     let roots = Authority::trusted().pem.as_bytes();
     assert!(wire.start_tls("localhost", roots, &["http/1.1"]).is_err());
     eventually("the log explains the error", || {
-        tls_proxy.proxy.log().contains("this is TLS, and this listener speaks plain HTTP")
+        tls_proxy.proxy.log().contains("this is TLS, but this listener uses plain HTTP")
     });
     assert!(tls_proxy.connect_as("other.test").is_err());
     eventually("distrust is counted", || tls_proxy.handshakes("untrusted") == 1.0);

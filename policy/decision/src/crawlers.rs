@@ -141,7 +141,7 @@ impl Crawlers {
         }
         if let Some(owner) = self.claim(user_agent).foreign_owner(crawler) {
             let details = format!(
-                "User-Agent names a crawler of {owner}, and no [[crawler]] here owns that token"
+                "User-Agent names a crawler of {owner}, and no [[crawler]] here has that token"
             );
             return Some(Refusal::by_policy(Reason::ForeignToken, details));
         }

@@ -76,7 +76,7 @@ pub struct DocumentBatch {
 
 impl DocumentBatch {
     /// The cause of not fetching a document that a robots.txt disallows.
-    pub const NOT_ALLOWED: &str = "robots.txt there does not allow it";
+    pub const NOT_ALLOWED: &str = "robots.txt there disallows it";
 
     /// Returns whether the crawler may fetch a document from an origin with this robots.txt, within the work that is left.
     pub fn allows(
@@ -159,9 +159,9 @@ fn is_kept_from(snapshot: &Snapshot) -> bool {
 
 fn cause_of_absence(snapshot: &Snapshot) -> String {
     match (snapshot.cause(), snapshot.status()) {
-        (Some(cause), _) => format!("not to be had: {cause}"),
-        (None, Some(status)) => format!("not to be had: status {status}"),
-        (None, None) => "not to be had".to_owned(),
+        (Some(cause), _) => format!("not available: {cause}"),
+        (None, Some(status)) => format!("not available: status {status}"),
+        (None, None) => "not available".to_owned(),
     }
 }
 

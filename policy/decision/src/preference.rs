@@ -255,7 +255,7 @@ impl PreferenceFinding {
                 format!("{} ({}) refuses use for {purpose}", statement.text, statement.carrier)
             }
             None => format!(
-                "nothing is said about use for {purpose}, and the crawler goes without (unstated = \"refuse\")"
+                "the site says nothing about use for {purpose}, and the crawler then refuses (unstated = \"refuse\")"
             ),
         };
         let document = self.document_of(statement);
@@ -278,7 +278,7 @@ impl PreferenceFinding {
 /// Returns the refusal of a request about whose use a document may state something that could not be fetched.
 pub(crate) fn document_pending(retry_after: Duration) -> Refusal {
     let unavailable = Reason::DestinationUnavailable.default_answer();
-    let details = "a document that could refuse the use has not been fetched: ask again later";
+    let details = "a document that could refuse the use has not been fetched: try again later";
     Refusal {
         // Not the 403 of other refusals by preference, since another attempt may succeed.
         status: 503,

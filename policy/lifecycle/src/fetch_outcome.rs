@@ -314,7 +314,7 @@ impl FetchOutcome {
             FetchEnding::Response(response) if self.result() == FetchResult::Unreachable => {
                 match response.status {
                     206 => {
-                        "HTTP 206: a part of the file, though all of it was asked for".to_owned()
+                        "HTTP 206: a part of the file, although all of it was requested".to_owned()
                     }
                     status => format!("HTTP {status}"),
                 }

@@ -242,7 +242,7 @@ impl DeflateDecoder {
         if bytes.is_empty() {
             return Ok(());
         }
-        Err(io::Error::new(io::ErrorKind::InvalidData, "more follows than the coding holds"))
+        Err(io::Error::new(io::ErrorKind::InvalidData, "extra bytes follow the encoded content"))
     }
 
     fn finish(&self) -> io::Result<()> {

@@ -35,7 +35,7 @@ pub(super) async fn readyz(State(admin): State<AdminState>) -> (StatusCode, Stri
     let body = match admin.decider.robots.store().fault() {
         Some(fault) => format!("ready, but the store fails: {fault}\n"),
         None => match admin.decider.robots.store().set_aside_file() {
-            Some(what) => format!("ready, but what was learned earlier is lost: {what}\n"),
+            Some(what) => format!("ready, but earlier entries are lost: {what}\n"),
             // The node still works without the engine. If this were an error, a load balancer would drop all nodes at once.
             None => match admin.decider.robots.fleet().status().state {
                 FleetState::Alone | FleetState::Up => "ready\n".to_owned(),
@@ -43,7 +43,7 @@ pub(super) async fn readyz(State(admin): State<AdminState>) -> (StatusCode, Stri
                     let what = match state {
                         FleetState::Lost => "the fleet's engine does not answer",
                         FleetState::BeatsFailing => "the beats to the fleet's engine fail",
-                        _ => "this machine's clock is not the fleet's",
+                        _ => "this machine's clock differs too much from the engine's",
                     };
                     // The second line is for programs.
                     format!("ready, but {what}\n{{\"fleet\":\"{}\"}}\n", state.as_str())

@@ -426,7 +426,7 @@ tokens = [
             "t.toml:4: proxy.idle_timout: unknown key; did you mean \"idle_timeout\"?",
             "t.toml:7: robots.dialect: \"googel\" is not one of \"rfc9309\", \"google\", \"koster1996\", \
              \"selfhtml\", \"strictest\"; did you mean \"google\"?",
-            "t.toml:8: robots.max_age: is over 24h, the longest that RFC 9309 section 2.4",
+            "t.toml:8: robots.max_age: is over 24h, the maximum of RFC 9309 section 2.4",
             "t.toml:9: robots.max_size: \"500\" is not a size with a unit",
             "t.toml:10: robots.memory: is less than 1MiB",
             "t.toml:12: [[crawler]] 1.name: is missing",

@@ -186,7 +186,7 @@ pub(crate) fn earlier_proof(
 }
 
 fn too_many_checks() -> Refusal {
-    let details = "too many passwords are waiting to be checked, from this client or in all";
+    let details = "too many passwords are waiting to be checked, from this client or in total";
     Refusal {
         retry_after: Some(std::time::Duration::from_secs(1)),
         ..Refusal::new(Reason::PasswordChecks, details)

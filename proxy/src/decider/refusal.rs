@@ -89,21 +89,21 @@ pub(crate) fn invalid_proxy_header(mistake: &str) -> Refusal {
         closes: true,
         ..Refusal::new(
             Reason::ProxyProtocol,
-            format!("proxy.proxy_protocol wants a PROXY header from this address: {mistake}"),
+            format!("proxy.proxy_protocol requires a PROXY header from this address: {mistake}"),
         )
     }
 }
 
 /// Returns the refusal of a connection that should begin with TLS.
 pub(crate) fn tls_required() -> Refusal {
-    let details = "this listener speaks TLS: write https:// in the URL of the proxy";
+    let details = "this listener uses TLS: write https:// in the proxy's URL";
     closing(Reason::TlsRequired, details)
 }
 
 /// Returns the refusal of TLS on a listener of plain HTTP.
 pub(crate) fn unexpected_tls() -> Refusal {
     Refusal::malformed(
-        "this is TLS, and this listener speaks plain HTTP: write http:// in the URL of the proxy, or use an https:// listener",
+        "this is TLS, but this listener uses plain HTTP: write http:// in the proxy's URL, or use an https:// listener",
     )
 }
 
@@ -137,12 +137,12 @@ pub(crate) fn too_soon(
         }
         TooSoonCause::FleetLost => (
             Reason::CrawlDelay,
-            "the origin asks for a delay between requests, and the fleet's engine, which knows of those of other nodes, is away"
+            "the origin asks for a delay between requests, and the fleet's engine, which knows the requests of other nodes, is unreachable"
                 .to_owned(),
         ),
         TooSoonCause::SlotLost => (
             Reason::CrawlDelay,
-            "this node of the fleet stood still, or lost the fleet's engine, until another one may have had the turn of this request".to_owned(),
+            "this node of the fleet hung, or lost the engine, for so long that another may have used this request's slot".to_owned(),
         ),
         TooSoonCause::OriginBacksOff => (
             Reason::OriginRests,

@@ -131,7 +131,7 @@ fn objection(received: &ReceivedHead, name: &str) -> Option<Refusal> {
     }
     // Otherwise a rule against POST would not stop a GET that servers take for a POST.
     if has_other_method(received) {
-        let details = "a field asks for another method than the request's";
+        let details = "a field that overrides the method differs from the request's";
         return Some(Refusal::malformed(details));
     }
     let is_loop =

@@ -36,8 +36,7 @@ pub(crate) fn resolve(
     .map_err(refusal)?;
     // Some servers serve such a path instead of the target's, which alone would have been decided.
     if !request.other_paths.iter().all(|path| is_for(path, &target)) {
-        let details =
-            "a field by which servers serve its path names another than the request target";
+        let details = "a field that overrides the path differs from the request target";
         return Err(Refusal::malformed(details));
     }
     let scope = if request_target.is_server_wide_options() {

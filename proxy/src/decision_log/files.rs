@@ -71,7 +71,7 @@ pub(super) fn open_log_files(path: &Path) -> Vec<(PathBuf, io::Result<File>)> {
 }
 
 /// The description of a last line without a line feed.
-pub(super) const UNFINISHED: &str = "has no end: it was cut off, or is being written";
+pub(super) const UNFINISHED: &str = "is incomplete: it was cut off, or is still being written";
 
 /// A line of the log, or the reason why it cannot be read.
 pub(super) type LogLine<'a> = Result<&'a [u8], &'static str>;

@@ -48,7 +48,7 @@ pub(super) async fn read_client(
         match stream.read_buf(buffered).await {
             Ok(read) if read > 0 => {}
             _ if buffered.is_empty() => return Err(ProxyHeaderError::Closed),
-            _ => return Err(malformed("the connection ended within it")),
+            _ => return Err(malformed("the connection ended in the middle of it")),
         }
     };
     let client = parse_client(&buffered[..length])?;
@@ -69,7 +69,7 @@ fn header_length(bytes: &[u8]) -> Result<Option<usize>, ProxyHeaderError> {
         };
     }
     if !may_begin_with(bytes, b"PROXY ") {
-        return Err(malformed("other bytes came instead"));
+        return Err(malformed("other bytes arrived instead"));
     }
     let line = &bytes[..bytes.len().min(MAX_V1_BYTES)];
     match memchr::memchr(b'\n', line) {
@@ -104,7 +104,7 @@ fn parse_client(header: &[u8]) -> Result<Option<IpAddr>, ProxyHeaderError> {
         (_, Protocol::Stream, v2::Addresses::IPv4(tcp)) => Ok(Some(tcp.source_address.into())),
         (_, Protocol::Stream, v2::Addresses::IPv6(tcp)) => Ok(Some(tcp.source_address.into())),
         (_, Protocol::Stream, v2::Addresses::Unix(_)) => Ok(None),
-        _ => Err(malformed("it is about a client that did not come by TCP")),
+        _ => Err(malformed("it describes a client that did not connect by TCP")),
     }
 }
 
@@ -200,7 +200,7 @@ mod tests {
         let line = b"PROXY TCP4 203.0.113.7 10.0.0.1 12345 3128\r\n".to_vec();
         for header in [line, binary(0x21, 0x11, TCP4)] {
             for end in 1..header.len() {
-                let cut = Err(malformed("the connection ended within it"));
+                let cut = Err(malformed("the connection ended in the middle of it"));
                 assert_eq!(read(&header[..end]).await.0, cut, "{end}");
             }
         }

@@ -58,7 +58,7 @@ pub(super) async fn terminate_tls(
 ) -> Result<TerminatedTls, TlsRefusal> {
     let settings = server.settings();
     let Some(server_tls) = &settings.entrance else {
-        tracing::error!("an https:// listener is open, and proxy.certificate is gone");
+        tracing::error!("an https:// listener is open, but proxy.certificate is missing");
         return Err(TlsRefusal::Closed);
     };
     let handshake = async {

@@ -95,8 +95,9 @@ fn user_info(url: &Url) -> String {
 
 /// The note for clients that cannot use a proxy over TLS.
 pub(crate) const NO_TLS_NOTE: &str =
-    "# This client does not speak TLS to proxies: give it an http:// listener.\n";
-pub(crate) const ROOTS_NOTE: &str = "# The CA file must hold the CA of proxy.certificate too.\n";
+    "# This client does not support TLS to proxies: give it an http:// listener.\n";
+pub(crate) const ROOTS_NOTE: &str =
+    "# The CA file must also contain the CA of proxy.certificate.\n";
 
 /// Returns the lines for `client`, or without one those that suit most clients.
 pub(crate) fn shell_lines(

@@ -33,14 +33,14 @@ pub(crate) fn is_handshake(received: &ReceivedHead) -> bool {
 pub(crate) fn check(received: &ReceivedHead, head: &UpstreamHead) -> Result<(), &'static str> {
     let key = key(&received.fields())
         .filter(|_| is_handshake(received))
-        .ok_or("the origin changed the protocol unasked")?;
+        .ok_or("the origin switched protocols without being asked")?;
     // All of the server's side must be right: a client that believes a wrong 101 would send bytes that nobody checks.
     let fields = head.fields();
     if !upgrades(&fields) {
-        return Err("the origin changed to another protocol than WebSocket");
+        return Err("the origin switched to a protocol other than WebSocket");
     }
     if single(&fields, "sec-websocket-accept") != Some(accept(key).as_bytes()) {
-        return Err("Sec-WebSocket-Accept does not answer Sec-WebSocket-Key");
+        return Err("Sec-WebSocket-Accept does not match Sec-WebSocket-Key");
     }
     Ok(())
 }

@@ -65,7 +65,7 @@ fn is_off(offset: i64) -> EngineFailure {
     let seconds = (offset.unsigned_abs() + 500) / 1000;
     let how = if offset < 0 { "ahead of" } else { "behind" };
     EngineFailure::Denied(format!(
-        "this machine's clock is {seconds} s {how} the engine's; with store.key_file {} s are tolerated",
+        "this machine's clock is {seconds} s {how} the engine's; with store.key_file {} s are allowed",
         MAX_CLOCK_SKEW.as_secs()
     ))
 }

@@ -207,7 +207,7 @@ impl FleetInner {
     ) -> Result<T, EngineFailure> {
         // Requests must not wait for an engine that is known to be away; the background task finds it again.
         if self.breaker.is_open() {
-            return Err(EngineFailure::Connection("the engine is away".to_owned()));
+            return Err(EngineFailure::Connection("the engine is unreachable".to_owned()));
         }
         let started = Instant::now();
         let answer = call.await;
@@ -227,7 +227,7 @@ impl FleetInner {
             metrics.fleet().error(failure.kind());
         }
         if self.breaker.record_failure(failure) {
-            tracing::warn!(error = %failure, "the fleet's engine is away: this node works without it");
+            tracing::warn!(error = %failure, "the fleet's engine is unreachable: this node works without it");
             self.observe_state();
             self.wake.notify_one();
         }

@@ -29,7 +29,7 @@ pub struct FleetReport {
     pub on_loss: OnLoss,
     /// The number of slots that requests of this node hold.
     pub held_slots: usize,
-    /// The number of records fetched while the engine was away and not sent to it yet.
+    /// The number of records fetched while the engine was unreachable and not sent to it yet.
     pub unsettled: usize,
 }
 

@@ -19,7 +19,7 @@ const READ_INTERVAL: Duration = Duration::from_millis(250);
 const BEAT_INTERVAL: Duration = Duration::from_secs(1);
 /// The shortest and the longest pause between attempts to reach an engine that is away.
 const RETRY_PAUSES: [Duration; 2] = [Duration::from_millis(250), Duration::from_secs(2)];
-/// The most settlements sent with one beat after the engine was away.
+/// The most settlements sent with one beat after the engine was unreachable.
 const SETTLED_PER_BEAT: usize = 200;
 /// The time within which all nodes notice that the engine is back and have renewed their slots: an attempt that times out,
 /// the pause after it, and an attempt that succeeds.
@@ -95,7 +95,7 @@ impl FleetWatcher {
                 Some(READ_INTERVAL)
             }
             Err(failure) if inner.breaker.is_open() => {
-                tracing::debug!(error = %failure, "the fleet's engine is away");
+                tracing::debug!(error = %failure, "the fleet's engine is unreachable");
                 // Whatever comes next has to be a beat, because only a beat reconnects.
                 self.last_beat = None;
                 self.misses = self.misses.saturating_add(1);

@@ -138,7 +138,9 @@ impl IncomingBody<'_> {
         };
         // One byte beyond the limit is enough: only one chunk too many is ever received.
         if self.remaining == 0 {
-            return Err(io::Error::other("the body is longer than any robots.txt is read"));
+            return Err(io::Error::other(
+                "the body is longer than the part of a robots.txt that is read",
+            ));
         }
         self.remaining = self.remaining.saturating_sub(chunk.len());
         self.chunk = chunk;

@@ -57,7 +57,7 @@ impl FetchMemory {
             biased;
             read = read => read,
             () = self.until_needed() => Err(io::Error::other(
-                "a long file came too slowly while others waited to be read",
+                "a long file arrived too slowly while others waited",
             )),
         }
     }

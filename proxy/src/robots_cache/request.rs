@@ -87,7 +87,7 @@ impl HttpFetcher {
             return Err(failure(
                 FetchErrorKind::Http,
                 format!(
-                    "status {} asks for a signature, and this fetch is no crawler's",
+                    "status {} asks for a signature, but this fetch is not for a crawler",
                     exchange.status
                 ),
             ));
@@ -343,10 +343,7 @@ fn connect_failure(fault: UpstreamError) -> FetchError {
 fn possibly_from_parent(parent: &ParentProxy, status: u16) -> FetchError {
     failure(
         FetchErrorKind::Proxy,
-        format!(
-            "the answer {status} may be that of the parent proxy {} itself",
-            parent.authority()
-        ),
+        format!("the answer {status} may come from the parent proxy {} itself", parent.authority()),
     )
 }
 

@@ -39,6 +39,6 @@ pub(crate) fn store(state_dir: &Path, text: &[u8]) -> anyhow::Result<Sha256Diges
         file.sync_all()?;
         fs::rename(&part, &path)
     };
-    write().with_context(|| format!("keeping the configuration in {}", path.display()))?;
+    write().with_context(|| format!("saving the configuration in {}", path.display()))?;
     Ok(digest)
 }

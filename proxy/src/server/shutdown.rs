@@ -110,7 +110,7 @@ impl Drain {
             ended = tokio::time::timeout(grace, tasks.wait()) => if ended.is_err() {
                 tracing::warn!(cut_off = tasks.len(), "the grace period is over");
             },
-            () = self.signals.wait() => tracing::warn!(cut_off = tasks.len(), "told to stop a second time"),
+            () = self.signals.wait() => tracing::warn!(cut_off = tasks.len(), "a second signal to stop arrived"),
         }
     }
 }

@@ -35,7 +35,7 @@ static PROCESS_SEED: LazyLock<u64> = LazyLock::new(|| RandomState::new().hash_on
 const MAX_TLS_SESSIONS: usize = 10_000;
 
 /// The warning about the check that is not possible through a parent proxy.
-pub(crate) const UNCHECKED_PARENT_WARNING: &str = "upstream.proxy looks names up: that they lead to no internal address is not checked here, only \
+pub(crate) const UNCHECKED_PARENT_WARNING: &str = "upstream.proxy resolves names, so their addresses are not checked here: only \
     names that are internal by spelling and internal addresses in URLs are refused";
 
 /// The part of the configuration that outbound clients are built from. A reload rebuilds them only if any of it changed.

@@ -204,7 +204,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("other.pem");
         let other = rcgen::KeyPair::generate().unwrap().serialize_pem();
-        for (text, expected) in [(&*other, "not an Ed25519 key"), ("", "holds no PKCS#8 key")] {
+        for (text, expected) in [(&*other, "not an Ed25519 key"), ("", "contains no PKCS#8 key")] {
             fs::write(&path, text).unwrap();
             fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
             let error = format!("{:#}", SigningKey::read(&path).unwrap_err());

@@ -68,12 +68,12 @@ fn tls_failure(error: &rustls::Error) -> String {
         }
         rustls::Error::InvalidMessage(
             InvalidMessage::InvalidContentType | InvalidMessage::UnknownProtocolVersion,
-        ) => "the origin does not speak TLS at this port".to_owned(),
+        ) => "the origin does not use TLS on this port".to_owned(),
         rustls::Error::PeerIncompatible(_) => {
-            "the origin shares no version or cipher suite of TLS with wayleave".to_owned()
+            "the origin has no TLS version or cipher suite in common with wayleave".to_owned()
         }
         rustls::Error::NoApplicationProtocol => {
-            "the origin agreed on no protocol of HTTP".to_owned()
+            "the origin accepts no HTTP version that wayleave offers".to_owned()
         }
         rustls::Error::DecryptError => "a TLS record cannot be decrypted".to_owned(),
         _ => "the origin broke the TLS protocol".to_owned(),
@@ -98,7 +98,7 @@ fn certificate(error: &CertificateError) -> String {
         CertificateError::UnknownIssuer | CertificateError::Other(_) => {
             "certificate is not issued by a trusted authority"
         }
-        CertificateError::BadSignature => "certificate has a wrong signature",
+        CertificateError::BadSignature => "certificate has an invalid signature",
         CertificateError::InvalidPurpose | CertificateError::InvalidPurposeContext { .. } => {
             "certificate is not for servers"
         }

@@ -166,7 +166,7 @@ impl UpstreamReader {
             match head.status() {
                 101 => {
                     // The caller sent no Upgrade, so bytes after this 101 belong to no protocol.
-                    let details = "the origin changed the protocol unasked".to_owned();
+                    let details = "the origin switched protocols without being asked".to_owned();
                     return Err(UpstreamError::new(ProxyErrorType::HttpProtocolError, details));
                 }
                 100..=199 => {}

@@ -213,7 +213,7 @@ fn internal_names_and_addresses_never_reach_the_parent() {
         refused.expect_refusal(502, None, "destination_ip_prohibited");
     }
     assert_eq!(parent.request_lines(), [""; 0]);
-    assert!(proxy.log().contains("upstream.proxy looks names up"), "{}", proxy.log());
+    assert!(proxy.log().contains("upstream.proxy resolves names"), "{}", proxy.log());
 }
 
 #[test]
@@ -473,9 +473,9 @@ fn config_check_reports_mistakes_and_missing_protection() {
         (output.status.success(), stderr)
     };
     let (is_good, stderr) = check("upstream.proxy = \"socks5://proxy.corp:1080\"\n");
-    assert!(is_good && stderr.contains("looks names up"), "{stderr}");
+    assert!(is_good && stderr.contains("upstream.proxy resolves names"), "{stderr}");
     let (is_good, stderr) = check("upstream.proxy = \"http://127.0.0.1:3128\"\n");
-    assert!(!is_good && stderr.contains("upstream.proxy: is this proxy itself"), "{stderr}");
+    assert!(!is_good && stderr.contains("upstream.proxy: is this proxy's own address"), "{stderr}");
     let (is_good, stderr) = check("upstream.proxy = \"http://user:secret@proxy.corp/x\"\n");
     assert!(!is_good && stderr.contains("upstream.proxy: "), "{stderr}");
     assert!(!stderr.contains("secret"), "{stderr}");

@@ -110,7 +110,7 @@ impl Journal {
         if !is_known && !heads.exists() {
             heads
                 .save_first(&ChainState::new().signed_head(&key))
-                .context("keeping the log's head")?;
+                .context("saving the log's head")?;
         }
         Ok(Self {
             has_earlier_key: is_known && belongs_here && !heads.has_any_copy(),
@@ -302,7 +302,7 @@ impl Journal {
             if altered > 0 {
                 tracing::error!(
                     file = %path.display(),
-                    "the decision log was altered by somebody else; it says so, and evidence verify names the place"
+                    "the decision log was altered; its next line records that, and evidence verify names the place"
                 );
             }
             self.altered += altered;

@@ -55,7 +55,7 @@ struct BufferedStart {
 
 /// Returns the error of an origin that sends the start of a page byte by byte, for all of which its client would wait.
 fn too_slow() -> RelayError {
-    let details = "the beginning of the page, which is read first for what it says about its use, did not arrive in time";
+    let details = "the beginning of the page, which is read first for statements about its use, did not arrive in time";
     UpstreamError::new(ProxyErrorType::HttpResponseTimeout, details.to_owned()).into()
 }
 

@@ -18,7 +18,7 @@ pub(super) fn command_failure(error: &RedisError) -> EngineFailure {
         Some("NOPERM") => return EngineFailure::Denied(text),
         Some("NOAUTH") => {
             return EngineFailure::Denied(
-                "the engine wants a password: set store.password_file".to_owned(),
+                "the engine requires a password: set store.password_file".to_owned(),
             );
         }
         _ => {}
@@ -27,14 +27,14 @@ pub(super) fn command_failure(error: &RedisError) -> EngineFailure {
         // Within a script the error has the script's code, so only the text tells.
         _ if text.contains("command not allowed when used memory") => EngineFailure::Full,
         _ if text.contains("read only replica") => EngineFailure::Connection(
-            "the server is a replica, which only reads: name the primary in store.url".to_owned(),
+            "the server is a read-only replica: name the primary in store.url".to_owned(),
         ),
         _ if text.contains("permissions") || text.contains("can't run this command") => {
             EngineFailure::Denied(text)
         }
-        ErrorKind::AuthenticationFailed => EngineFailure::Denied(
-            "the engine does not know this user with this password".to_owned(),
-        ),
+        ErrorKind::AuthenticationFailed => {
+            EngineFailure::Denied("the engine rejected this user or password".to_owned())
+        }
         _ if text.contains("WRONGTYPE") => EngineFailure::Corrupt(text),
         ErrorKind::Parse | ErrorKind::UnexpectedReturnType => EngineFailure::Corrupt(text),
         _ if error.is_timeout() => EngineFailure::Timeout,
@@ -58,7 +58,7 @@ pub(super) fn script_failure(error: &RedisError, script: &LuaScript) -> EngineFa
                 .parse()
                 .unwrap_or(usize::MAX);
             EngineFailure::Denied(match command_at(script.code, line) {
-                Some(command) => format!("the user has no right to +{command} ({})", script.file),
+                Some(command) => format!("the user lacks the right +{command} ({})", script.file),
                 None => text,
             })
         }
@@ -89,7 +89,7 @@ pub(super) fn connect_failure(
             if !is_tls && error.is_connection_dropped() && !error.is_connection_refusal() =>
         {
             EngineFailure::Connection(format!(
-                "{text}: if the port speaks TLS, store.url begins with rediss:"
+                "{text}: if the port uses TLS, store.url must begin with rediss:"
             ))
         }
         EngineFailure::Timeout => silence_failure(is_tls, timeout),
@@ -99,8 +99,11 @@ pub(super) fn connect_failure(
 
 /// Returns the failure of a connection that was accepted and then silent.
 pub(super) fn silence_failure(is_tls: bool, timeout: Duration) -> EngineFailure {
-    let hint =
-        if is_tls { ": if the port speaks no TLS, store.url begins with redis:" } else { "" };
+    let hint = if is_tls {
+        ": if the port does not use TLS, store.url must begin with redis:"
+    } else {
+        ""
+    };
     EngineFailure::Connection(format!("no connection within {timeout:?}{hint}"))
 }
 

@@ -23,7 +23,7 @@ impl RedisEngine {
             let (name, policy) = (&server.name, &server.eviction_policy);
             if policy != "noeviction" {
                 return Err(EngineFailure::Denied(format!(
-                    "{name} has the maxmemory-policy {policy}, which may drop what keeps the pace; set noeviction"
+                    "{name} has the maxmemory-policy {policy}, which may delete delays; set noeviction"
                 )));
             }
         }
@@ -61,7 +61,7 @@ impl RedisEngine {
     /// Returns the failure of a node whose name another process has.
     pub(super) fn twin_failure(&self) -> EngineFailure {
         EngineFailure::Denied(format!(
-            "another process is the node {:?}: give each node a store.node of its own, or none",
+            "another process is the node {:?}: give each node its own store.node, or none",
             self.settings.node
         ))
     }
@@ -69,7 +69,7 @@ impl RedisEngine {
     /// Returns the failure of a node whose settings differ from the fleet's.
     pub(super) fn settings_failure(&self, theirs: &str) -> EngineFailure {
         EngineFailure::Denied(format!(
-            "the nodes of this fleet have [robots] {theirs}; this one has {}: stop all before you start one with another",
+            "the nodes of this fleet have [robots] {theirs}; this one has {}: stop all nodes before you start one with other settings",
             self.settings.shared_settings
         ))
     }

@@ -99,6 +99,6 @@ pub(super) fn catching_panics<T>(
             .downcast_ref::<String>()
             .map(String::as_str)
             .or_else(|| panic.downcast_ref::<&str>().copied());
-        Err(StoreFailure::Panic(message.unwrap_or("without a word").to_owned()))
+        Err(StoreFailure::Panic(message.unwrap_or("without a message").to_owned()))
     })
 }

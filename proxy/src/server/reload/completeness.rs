@@ -9,7 +9,7 @@ const CONFIRM_HINT: &str = "if this is intended, confirm with SIGHUP or POST /v1
 /// Returns why a changed file seems incomplete, if it does. `text` is the whole file, of which `read` was parsed.
 pub(super) fn find_incompleteness(text: &[u8], running: &Config, read: &Config) -> Option<String> {
     let lost = |what: &str, before: usize| {
-        format!("the file no longer has any {what}, and had {before} before: {CONFIRM_HINT}")
+        format!("the file no longer has any {what} (it had {before}): {CONFIRM_HINT}")
     };
     let (rules, crawlers) = (&running.rules, &running.crawlers.crawlers);
     if is_empty(text) {

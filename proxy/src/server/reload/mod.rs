@@ -226,7 +226,7 @@ fn digests_of(files: &[PathBuf]) -> Vec<Option<Sha256Digest>> {
 
 fn warn_unwatched(error: &anyhow::Error) {
     let error = format!("{error:#}");
-    tracing::warn!(error, "changes to a file of the configuration go unnoticed: send SIGHUP");
+    tracing::warn!(error, "changes to the configuration's files are not noticed: send SIGHUP");
 }
 
 impl ConfigReloader {

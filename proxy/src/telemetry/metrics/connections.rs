@@ -8,14 +8,14 @@ use super::constructors::{counter, counters, counters_by_result, gauge, gauges};
 const CLIENT_CONNECTIONS: &str = "Open client connections.";
 const CLIENT_CONNECTIONS_LIMIT: &str =
     "The most client connections that may be open: proxy.max_connections.";
-const CLIENT_HANDSHAKES: &str = "TLS handshakes of clients with the proxy itself";
+const CLIENT_HANDSHAKES: &str = "TLS handshakes of clients with the proxy itself.";
 const LEAF_CERTIFICATES: &str =
-    "Leaf certificates that intercepted connections asked for, by result.";
-const ORIGIN_ODDITIES: &str = "Responses of origins that had to be repaired, by what was wrong.";
-const DROPPED_INTERIM: &str = "Interim responses of origins that their clients did not get.";
+    "Leaf certificates requested for intercepted connections, by result.";
+const ORIGIN_ODDITIES: &str = "Malformed responses of origins that were repaired, by kind.";
+const DROPPED_INTERIM: &str = "Interim responses of origins that were not forwarded.";
 const UPSTREAM_CONNECTIONS: &str =
     "Connections to origins that are serving a request, by whether they were reused.";
-const UPSTREAM_PROXY: &str = "1 if origins are reached through a parent proxy, which looks names up: their addresses are not checked then.";
+const UPSTREAM_PROXY: &str = "1 if origins are reached through a parent proxy, which resolves names, so that addresses are not checked.";
 
 /// The metrics of connections.
 #[derive(Debug)]

@@ -9,17 +9,16 @@ use prometheus::{
 
 use super::constructors::{counter, counters, gauge, gauges, histogram, histograms, register};
 
-const CALLS: &str = "Duration of calls of the fleet's engine, by verb.";
+const CALLS: &str = "Duration of calls to the fleet's engine, by verb.";
 const ERRORS: &str =
-    "Calls of the fleet's engine that failed, by kind; corrupt: records that were not used.";
+    "Calls to the fleet's engine that failed, by kind; corrupt: records that were not used.";
 const CLAIMS: &str = "Requests to the fleet before a robots.txt is fetched, by the answer.";
 const SETTLED: &str =
     "Results of fetches that were shared with the fleet, by whether they changed anything.";
 const TURNS: &str = "Requests for a slot in the fleet, by the answer.";
 const TURN_WAIT: &str = "Time that requests waited for a slot in the fleet.";
-const STATE: &str =
-    "1 for the state of this node's share in the fleet; all 0 for a node that is alone.";
-const MEMBERS: &str = "Nodes of the fleet as of the last beat, this one included.";
+const STATE: &str = "1 for this node's state in the fleet; all 0 for a node without one.";
+const MEMBERS: &str = "Nodes of the fleet at the last beat, including this one.";
 const UNSETTLED: &str = "Entries learned while the engine was unreachable and not sent to it yet.";
 const CHANGES: &str = "Delay until this node read a change that another node had recorded.";
 const CLOCK_OFFSET: &str = "Time by which the engine's clock is ahead of this machine's.";

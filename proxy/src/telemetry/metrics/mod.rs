@@ -397,7 +397,7 @@ const DECISION_DURATION: &str =
     "Time to decide about a known target, waiting for robots.txt included.";
 const SPANS: &str = "Spans of traces, by whether they reached the collector.";
 const SIGNATURES: &str =
-    "Signatures on requests of crawlers with a key, and what kept them from being signed.";
+    "Requests of crawlers with a key, by whether they were signed, or why not.";
 const PANICS: &str = "Tasks that panicked: each is a bug to report.";
 
 #[cfg(test)]

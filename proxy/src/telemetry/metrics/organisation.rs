@@ -8,9 +8,9 @@ use super::constructors::{counter, counters, gauge, gauges, histogram};
 const WAIT_SECONDS: &[f64] = &[0.1, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 30.0, 60.0, 120.0, 300.0];
 const CA_EXPIRY: &str = "Time at which the certificate of the interception CA expires.";
 const CRAWL_DELAY_WAITS: &str = "Time that requests waited for a slot at an origin.";
-const DECISIONS_DROPPED: &str = "Decisions missing in the decision log: the writer was behind, or the file could not be written.";
+const DECISIONS_DROPPED: &str = "Decisions missing from the decision log: the writer was too slow, or the file could not be written.";
 const DECISION_LOG_ALTERED: &str =
-    "Times that the decision log was found altered by somebody else, each an `altered` line in it.";
+    "Times that the decision log was found altered, each an `altered` line in it.";
 const EXCEPTION_EXPIRY: &str =
     "Time at which the next exception to robots.txt expires; 0 if there is none.";
 const RELOAD_SUCCESSFUL: &str = "1 if the last reload of the configuration succeeded, else 0.";

@@ -8,7 +8,7 @@ use super::constructors::{REQUEST_SECONDS, counter, counters, gauge, gauges, his
 const DOCUMENT_FETCHES: &str =
     "Fetches of other documents that state preferences about use, by source and access result.";
 const FETCH_DURATION: &str = "Duration of one fetch of robots.txt, redirects included.";
-const ROBOTS_CACHE_BYTES: &str = "Memory that robots.txt entries hold.";
+const ROBOTS_CACHE_BYTES: &str = "Memory used by robots.txt entries.";
 const ROBOTS_ENTRIES: &str = "Origins whose robots.txt is known, by state.";
 const ROBOTS_FETCHES: &str = "Fetches of robots.txt, by access result (RFC 9309 section 2.3.1).";
 const ROBOTS_LOOKUPS: &str = "Look-ups of an origin's robots.txt by requests, by result.";

@@ -59,8 +59,12 @@ impl CertificateAuthority {
         match (certificate.exists(), key.exists()) {
             (true, true) => {}
             (false, false) => create(dir, &certificate, &key)?,
-            (true, false) => bail!("{} is missing beside {CERTIFICATE_FILE}", key.display()),
-            (false, true) => bail!("{} is missing beside {KEY_FILE}", certificate.display()),
+            (true, false) => {
+                bail!("{} is missing, but there is a {CERTIFICATE_FILE}", key.display())
+            }
+            (false, true) => {
+                bail!("{} is missing, but there is a {KEY_FILE}", certificate.display())
+            }
         }
         if let Some(exposed) = exposed_key_warning(dir) {
             let is_mended = fs::set_permissions(&key, Permissions::from_mode(KEY_MODE)).is_ok();
@@ -190,7 +194,7 @@ fn check_authority(certificate: &CertificateDer<'_>) -> anyhow::Result<SystemTim
     let now = ASN1Time::from(OffsetDateTime::from(system_time()));
     ensure!(
         validity.is_valid_at(now),
-        "it is valid from {} to {} only",
+        "it is only valid from {} to {}",
         validity.not_before,
         validity.not_after
     );
@@ -201,7 +205,7 @@ fn check_authority(certificate: &CertificateDer<'_>) -> anyhow::Result<SystemTim
 pub(crate) fn exposed_key_warning(dir: &Path) -> Option<String> {
     let key = dir.join(KEY_FILE);
     let mode = fs::metadata(&key).ok()?.permissions().mode() & 0o777;
-    let advice = "whoever has it can impersonate any origin: chmod 600 it, and make a new CA if somebody may have read it";
+    let advice = "anyone who has it can impersonate any origin: chmod 600 it, and create a new CA if anyone may have read it";
     (mode & 0o077 != 0)
         .then(|| format!("other users can read {} (mode {mode:03o}); {advice}", key.display()))
 }
@@ -247,7 +251,7 @@ fn create(dir: &Path, certificate: &Path, key_path: &Path) -> anyhow::Result<()>
         .recursive(true)
         .mode(DIR_MODE)
         .create(dir)
-        .with_context(|| format!("making the directory {}", dir.display()))?;
+        .with_context(|| format!("creating the directory {}", dir.display()))?;
     // If the process dies between the two, the next start reports the missing certificate.
     write_new(key_path, KEY_MODE, &key.serialize_pem())?;
     write_new(certificate, 0o644, &made.pem())

@@ -171,7 +171,7 @@ fn dns_failure(error: &NetError) -> EgressError {
             return EgressError::DnsFailed { why: "no DNS server can be reached" };
         }
         NetError::Busy => {
-            return EgressError::DnsFailed { why: "too many questions are under way" };
+            return EgressError::DnsFailed { why: "too many queries are in progress" };
         }
         _ => return EgressError::DnsFailed { why: "the answer cannot be used" },
     };

@@ -6,7 +6,7 @@ use std::net::{IpAddr, SocketAddr};
 
 pub(super) const NXDOMAIN: &str = "NXDOMAIN";
 pub(super) const NO_ADDRESSES: &str = "NOERROR";
-pub(super) const NOT_A_NAME: &str = "not a name that DNS can hold";
+pub(super) const NOT_A_NAME: &str = "not a valid DNS name";
 
 /// A reason why there is no address to dial for a host.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -69,17 +69,17 @@ impl fmt::Display for EgressError {
             }
             Self::Dns { rcode } if rcode == NOT_A_NAME => write!(f, "the host is {NOT_A_NAME}"),
             Self::Dns { rcode } => write!(f, "the DNS servers answered {rcode}"),
-            Self::DnsFailed { why } => write!(f, "asking DNS: {why}"),
+            Self::DnsFailed { why } => write!(f, "DNS query: {why}"),
             Self::DnsTimeout => f.write_str("the DNS servers did not answer in time"),
             Self::NoSourceForFamily { source } => {
                 let family = if source.is_ipv4() { "IPv4" } else { "IPv6" };
                 write!(
                     f,
-                    "the source address is {source}, and the host has no {family} address"
+                    "the source address is {source}, but the host has no {family} address"
                 )
             }
             Self::InternalName => f.write_str(
-                "the name is an internal one, and a parent proxy would look it up: see upstream.proxy_bypass",
+                "the name is internal, and the parent proxy would resolve it: see upstream.proxy_bypass",
             ),
             Self::ParentUnreachable { error, .. } => error.fmt(f),
         }
