@@ -1,5 +1,5 @@
-# Java reads no variable for proxies and no PEM file: properties, and a trust store. It is made anew each time, because
-# one with the certificate of an earlier CA would be found wanting only later.
+# Java reads neither proxy variables nor PEM files, but properties and a trust store. The store is rebuilt each time,
+# because a stale one would fail only at the first TLS handshake.
 rm -f "$HOME/.wayleave-truststore.p12"
 keytool -importcert -noprompt -alias wayleave -file @CERTIFICATE@ \
     -keystore "$HOME/.wayleave-truststore.p12" -storetype PKCS12 -storepass changeit
