@@ -119,7 +119,7 @@ reasons! {
         [Observed, Refused] "robots.txt was answered with 401 or 403, after which koster1996 disallows everything"
     }
     RedirectLost = "redirect-lost", 403 "Disallowed by robots.txt" "http_request_denied" {
-        [Forwarded, Tunnelled] "the redirects of robots.txt led nowhere (too many, or no usable `Location`): as if there were none"
+        [Forwarded, Tunnelled] "the redirects of robots.txt led nowhere (too many, or no usable `Location`): treated as if there were none"
         [Observed, Refused] "the redirects of robots.txt led nowhere (too many, or no usable `Location`), after which koster1996 disallows everything"
     }
     Unreachable = "unreachable", 503 "Robots.txt unreachable" "destination_unavailable" {
@@ -127,7 +127,7 @@ reasons! {
         [Forwarded, Tunnelled] "robots.txt could not be fetched for longer than `robots.max_stale`, and there never was a copy"
     }
     TooCostly = "too-costly", 403 "Disallowed by robots.txt" "http_request_denied" {
-        [Observed, Refused] "robots.txt, or another statement of the origin about use, takes too long to match with this URL, which counts as disallowed"
+        [Observed, Refused] "robots.txt, or another statement of the origin about use, takes too long to match against this URL, which counts as disallowed"
     }
     PolicyException = "policy-exception", 403 "Request denied" "http_request_denied" {
         [Forwarded, Tunnelled] "a `[[rule]]` allows it"
@@ -139,7 +139,7 @@ reasons! {
         [Observed, Refused] "a `[[rule]]` refuses it"
     }
     Payment = "payment", 403 "Request denied" "http_request_denied" {
-        [Forwarded] "the origin answered 402, or 401 and asks for a licence, to a crawler with `purposes`"
+        [Forwarded] "the origin answered with 402, or with 401 and a request for a licence, to a crawler with `purposes`"
     }
     Preference = "preference", 403 "Refused by usage preference" "http_request_denied" {
         [Observed, Refused] "the site refuses the use for one of the crawler's `purposes`, or states nothing about it and `unstated` is `\"refuse\"`"
@@ -148,7 +148,7 @@ reasons! {
         [Observed, Refused] "too soon after the crawler's last request to the origin"
     }
     OriginRests = "origin-rests", 429 "Crawl delay" "http_request_denied" {
-        [Observed, Refused] "after a 429 or 503 the origin, or this URL, gets no requests for a while, from anybody or from this client"
+        [Observed, Refused] "after a 429 or 503, the origin or this URL gets no requests for a while, from any client or from this one"
     }
     Unrecorded = "unrecorded", 503 "Decision log unavailable" "http_request_denied" {
         [Refused] "the decision log cannot be written, and `log.on_failure` is \"refuse\""
@@ -189,7 +189,7 @@ reasons! {
         [Refused] "inside a tunnel, but for another origin"
     }
     UnsupportedScheme = "unsupported-scheme", 501 "Scheme not supported" "http_request_error" {
-        [Refused] "neither `http`, `https` nor `ftp`, or `ftp` with another method than GET and HEAD"
+        [Refused] "neither `http`, `https` nor `ftp`, or `ftp` with a method other than GET and HEAD"
     }
     ProxyLoopDetected = "proxy_loop_detected", 502 "Proxy loop detected" "proxy_loop_detected" {
         [Refused] "the request has already passed through this proxy"
@@ -208,7 +208,7 @@ reasons! {
         [Refused] "the request is in an HTTP version other than 1.0, 1.1 and 2"
     }
     BodyTimeout = "body-timeout", 408 "Request timeout" "http_request_error" {
-        [Failed] "the client stopped sending the request's body, or sent it too slowly while it held a place of `politeness.max_concurrent_per_origin`"
+        [Failed] "the client stopped sending the request's body, or sent it too slowly while it held a slot of `politeness.max_concurrent_per_origin`"
     }
     MaxForwards = "max-forwards", 200 "OK" "http_request_denied" {
         [Refused] "OPTIONS or TRACE with `Max-Forwards: 0`: answered with 200 here, and not forwarded"
@@ -220,7 +220,7 @@ reasons! {
         [Refused] "a load balancer in `proxy.proxy_protocol` sent no valid PROXY header"
     }
     TlsRequired = "tls-required", 400 "Bad request" "http_request_error" {
-        [Refused] "plain HTTP came to an `https://` listener"
+        [Refused] "plain HTTP arrived at an `https://` listener"
     }
     DnsError = "dns_error", 502 "DNS error" "dns_error" {
         [Failed] "the origin's name does not exist, or could not be resolved"
@@ -233,10 +233,10 @@ reasons! {
         [Failed] "no route to the origin's address"
     }
     ConnectionRefused = "connection_refused", 502 "Connection refused" "connection_refused" {
-        [Failed] "no connection to the origin, or the parent proxy opens no tunnel to it"
+        [Failed] "no connection to the origin, or the parent proxy did not open a tunnel to it"
     }
     ConnectionTimeout = "connection_timeout", 504 "Connection timeout" "connection_timeout" {
-        [Failed] "no connection to the origin in time, or the parent proxy opens no tunnel to it in time"
+        [Failed] "no connection to the origin in time, or the parent proxy did not open a tunnel to it in time"
     }
     ConnectionTerminated = "connection_terminated", 502 "Connection terminated" "connection_terminated" {
         [Failed] "the connection broke"
@@ -254,7 +254,7 @@ reasons! {
         [Failed] "the origin ended the TLS handshake with an alert"
     }
     HttpRequestError = "http_request_error", 400 "Bad request" "http_request_error" {
-        [Failed] "the request cannot be written in the HTTP version of the origin"
+        [Failed] "the request cannot be expressed in the origin's HTTP version"
     }
     HttpRequestDenied = "http_request_denied", 403 "Request denied" "http_request_denied" {}
     HttpResponseIncomplete = "http_response_incomplete", 502 "Response incomplete" "http_response_incomplete" {
