@@ -278,7 +278,7 @@ async function aPartOfTheChartIsShown(page) {
   await page.getByRole("heading", { name: "By crawler, last 5 minutes" }).waitFor();
   const { x, y, width, height } = await rectOf(page.locator(".canvas .u-over"));
   await page.mouse.move(x + width - 120, y + height / 2);
-  await page.waitForFunction(() => / in all$/.test(document.querySelector("[data-total]").textContent));
+  await page.waitForFunction(() => / in total$/.test(document.querySelector("[data-total]").textContent));
   await page.mouse.down();
   await page.mouse.move(x + width - 30, y + height / 2, { steps: 4 });
   await page.mouse.up();
@@ -348,7 +348,7 @@ async function aCrawlerIsConnected(page) {
 
 async function theFleetIsShown(page) {
   await visit(page, "fleet");
-  await assertVisible(page.getByText("This proxy is alone"), "that the proxy is alone");
+  await assertVisible(page.getByText("This proxy has no fleet"), "that the proxy has no fleet");
 }
 
 async function theValueUnderThePointerRemains(page) {

@@ -55,7 +55,7 @@ pub(super) struct ConnectParameters {
 struct ConnectSettings {
     /// The proxy's URL in the lines.
     proxy: String,
-    /// The SHA-256 of the CA's certificate, which `/ca.pem` is.
+    /// The SHA-256 of the CA's certificate, which `/ca.pem` returns.
     ca_sha256: String,
     clients: Vec<ClientLines>,
 }

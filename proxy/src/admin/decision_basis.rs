@@ -21,7 +21,7 @@ use super::state::AdminState;
 use crate::decider::preview::Reading;
 use crate::decision_log::{DecisionRecord, FindingRecord, UsePreference};
 
-/// The files that a decision rests on.
+/// The files that a decision is based on.
 #[derive(Debug, Serialize, ToSchema)]
 struct Grounds {
     robots_url: String,
@@ -33,23 +33,23 @@ struct Grounds {
     group_lines: Vec<u32>,
     /// The deciding rule's line.
     line: Option<u32>,
-    /// Whether reading that copy again gives the same verdict by the same line.
+    /// Whether the same copy gives the same verdict by the same line again.
     is_same: bool,
-    /// The document beside robots.txt that decided, if the decision is about use and rests on one.
+    /// The document other than robots.txt that decided, if the decision is about use and one did.
     document: Option<GroundDocument>,
 }
 
-/// A document beside robots.txt that decided.
+/// A document other than robots.txt that decided.
 #[derive(Debug, Serialize, ToSchema)]
 struct GroundDocument {
     url: String,
     /// The copy that decided.
     said: DecidingFile,
-    /// Whether reading that copy again gives the same preference by the same statement.
+    /// Whether the same copy gives the same preference by the same statement again.
     is_same: bool,
 }
 
-/// The robots.txt that a decision rests on, with the lines that count.
+/// The robots.txt that a decision is based on, with the lines that count.
 #[utoipa::path(
     get,
     path = "/v1/decisions/{id}/robots",

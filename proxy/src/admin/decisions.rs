@@ -114,7 +114,7 @@ struct ListedDecisions<'a> {
     responses(
         (status = 200, body = ListedDecisions<'_>),
         (status = 400, body = ErrorBody, description = "A parameter is malformed"),
-        (status = 404, body = ErrorBody, description = "A span of time was asked for, and there is no decision log"),
+        (status = 404, body = ErrorBody, description = "A span of time was requested, but there is no decision log"),
         (status = 500, body = ErrorBody, description = "The decision log cannot be read"),
     )
 )]

@@ -16,7 +16,7 @@ use crate::signing::Jwk;
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = Signing)]
 struct LogSigning<'a> {
-    /// The public half of the key that the decision log is signed with; `x` is what `wayleave evidence verify --key` takes.
+    /// The public half of the key that the decision log is signed with; `wayleave evidence verify --key` takes its `x`.
     key: &'a Jwk,
     /// The newest signed head of the log, as a line. A copy of it proves later that no line before it was removed.
     head: Option<String>,

@@ -79,11 +79,11 @@ impl AdminRejection {
             ),
             Self::NoToken => (
                 StatusCode::UNAUTHORIZED,
-                "this needs the admin listener's token: Authorization: Bearer TOKEN",
+                "the admin listener needs a token: Authorization: Bearer TOKEN",
             ),
             Self::WrongToken => (
                 StatusCode::UNAUTHORIZED,
-                "this is not the admin listener's token: its SHA-256 is not admin.token_sha256",
+                "this is not the right token: its SHA-256 is not admin.token_sha256",
             ),
         };
         let mut response = error_response(status, message);

@@ -42,7 +42,7 @@ pub(super) struct StreamParameters {
     /// At most this many decisions per quarter of a second, the newest; the others are counted in an event `skipped`.
     #[param(minimum = 0, maximum = 10_000)]
     most: Option<usize>,
-    /// Also an event `traffic` every two seconds, with what `/v1/traffic` calls a point.
+    /// Also an event `traffic` every two seconds, with a point as in `/v1/traffic`.
     #[serde(default)]
     #[param(required = false)]
     traffic: bool,

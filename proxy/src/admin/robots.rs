@@ -165,7 +165,9 @@ pub(super) async fn show(
     };
     match version_at(robots.store(), &origin, time).await {
         Some(version) => SafeJson(OriginView::Past(Box::new(version))).into_response(),
-        None => error_response(StatusCode::NOT_FOUND, "what it served then is not known"),
+        None => {
+            error_response(StatusCode::NOT_FOUND, "it is not known what it served at that time")
+        }
     }
 }
 

@@ -44,7 +44,7 @@ async function send(method, path, signal) {
     if (response.status !== 401) return response;
     // The user may have entered the token for another request in the meantime.
     if (sessionStorage.getItem(KEY) !== token) continue;
-    if (!(await askForToken(Boolean(token)))) throw new Refusal(401, { error: "The proxy answers nothing without its token." });
+    if (!(await askForToken(Boolean(token)))) throw new Refusal(401, { error: "The proxy needs its token." });
   }
 }
 

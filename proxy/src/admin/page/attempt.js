@@ -33,7 +33,7 @@ export function trial(parameters) {
     ask();
   });
   const view = h("div", { class: "view" }, h("h1", {}, "Try a URL"),
-    h("p", { class: "lead" }, "Shows what the proxy would do; no request is sent. The robots.txt is fetched if it is not known yet."), form, inside);
+    h("p", { class: "lead" }, "Shows what the proxy would do; no request is sent. The robots.txt is fetched if it is not cached."), form, inside);
   attempt(async () => {
     const { crawlers } = await get("/v1/status");
     crawler.append(...crawlers.map((value) => h("option", { value, selected: parameters.get("crawler") === value }, value)));
@@ -45,7 +45,7 @@ export function trial(parameters) {
 function sentence({ outcome, status, would_be, policy, line, rule, reason, details }) {
   const by = policy?.action === "allow" ? `an exception, [[rule]] ${policy.number}` : line ? `line ${line} of robots.txt, ${rule}` : reason;
   if (outcome === "forwarded") return `Would be forwarded: ${by}`;
-  if (outcome === "observed") return `Would be forwarded, because refusals are only observed here; enforcement would answer ${would_be}: ${details}`;
+  if (outcome === "observed") return `Would be forwarded, because refusals are only observed; enforcement would answer ${would_be}: ${details}`;
   return `Would be refused with ${status}: ${details}`;
 }
 

@@ -86,7 +86,7 @@ function showValues(chart, times, layers) {
   const legend = chart.root.closest("figure")?.querySelectorAll("[data-value]") ?? [];
   const total = chart.root.closest("figure")?.querySelector("[data-total]");
   const isOn = at !== null && at !== undefined;
-  if (total) total.textContent = isOn ? `${clockTime(new Date(times[at] * 1000))}: ${perSecond(layers.reduce((sum, layer) => sum + layer.values[at], 0))} in all` : "";
+  if (total) total.textContent = isOn ? `${clockTime(new Date(times[at] * 1000))}: ${perSecond(layers.reduce((sum, layer) => sum + layer.values[at], 0))} in total` : "";
   for (const [index, cell] of [...legend].entries()) {
     cell.textContent = isOn ? ` ${perSecond(layers[index].values[at])}` : "";
   }

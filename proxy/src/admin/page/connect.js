@@ -67,9 +67,9 @@ export function connect(parameters) {
   const view = h("div", { class: "view" }, h("h1", {}, "Connect a crawler"),
     h("p", { class: "lead" }, "A crawler needs two things: this proxy's address, and trust in its CA's certificate. The lines are those of ", h("code", {}, "wayleave env"), "."),
     panel("1. Address and certificate", about, h("form", { class: "form below", submit: (event) => event.preventDefault() },
-      field("proxy", "Address, as the crawler reaches it", "Empty: as this proxy's own machine does.", "http://proxy.example:3128"),
-      field("ca", "Path of ca.pem on the crawler's machine", "Where you put the download there.", "/etc/ssl/wayleave.pem"))),
+      field("proxy", "Address as seen from the crawler", "Empty: as seen from this proxy's machine.", "http://proxy.example:3128"),
+      field("ca", "Path of ca.pem on the crawler's machine", "Where you saved the download there.", "/etc/ssl/wayleave.pem"))),
     panel("2. Settings of the client", tabs, tabPanel),
-    panel("3. Test", h("p", { class: "note" }, "Asks this proxy what it would decide; no request is sent but for the robots.txt."), test, result));
+    panel("3. Test", h("p", { class: "note" }, "Shows what this proxy would decide; only robots.txt is fetched, if it is not cached."), test, result));
   return { view, end: () => {} };
 }

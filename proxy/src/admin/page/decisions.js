@@ -33,7 +33,7 @@ export function decisions(live, parameters) {
     fresh.hidden = !waiting.length;
     fresh.textContent = `Show ${count(waiting.length)} new`;
     if (isPaused) parts.push(`paused; ${count(waiting.length)} new`);
-    if (skipped) parts.push(`${count(skipped)} more came than the list can show; filter or pause`);
+    if (skipped) parts.push(`${count(skipped)} more arrived than the list can show; filter or pause`);
     if (isCut) parts.push(`the newest ${count(SHOWN)} of more`);
     empty.hidden = body.childElementCount > 0;
     if (isPast()) parts.push("from the decision log; new ones are not added");
@@ -144,7 +144,7 @@ export function decisions(live, parameters) {
     empty);
   const view = h("div", { class: "view" },
     h("h1", {}, "Decisions"),
-    h("p", { class: "lead" }, "The last 8,192 decisions, newest first. With a time, those of the decision log; CSV and JSON save all that match from the log."),
+    h("p", { class: "lead" }, "The last 8,192 decisions, newest first. With a time, the list shows the decision log, of which CSV and JSON save all that matches."),
     h("form", { class: "bar filters", role: "search", submit: (event) => event.preventDefault() },
       field("q", "Search"), select("outcome", "Outcome", OUTCOMES), select("reason", "Reason", REASONS), crawlers, field("host", "Host"),
       h("span", { class: "span" }, moment("since", "From"), moment("until", "Until")), h("span", { class: "span" }, pause, save("csv"), save("json"))),
@@ -213,7 +213,7 @@ async function explained(found) {
     ["Organisation's rule", found.policy && `[[rule]] ${found.policy.number}, ${found.policy.action}${found.policy.reason ? `: ${found.policy.reason}` : ""}${found.policy.owner ? ` (${found.policy.owner})` : ""}`],
     ["Mode", found.would_be ? `${found.mode}: would have been ${found.would_be}` : found.mode],
     ["At", time(found.at, true)],
-    ["Body", found.body_bytes === undefined ? null : `${count(found.body_bytes)} bytes handed on`],
+    ["Body", found.body_bytes === undefined ? null : `${count(found.body_bytes)} bytes forwarded`],
     ["User-Agent", found.user_agent],
     ["Trace", found.trace_id],
     ["Duration", `${count(found.took_us)} µs, decided in ${count(found.decided_us)} µs${found.waited_us ? `, waited ${count(found.waited_us)} µs` : ""}`],
@@ -234,10 +234,10 @@ function sentence(found) {
 
 /** Explains why the text of the robots.txt cannot be shown. */
 function withoutText(found, said, origin) {
-  if (said) return "What the origin served then is no longer kept.";
+  if (said) return "What the origin served at that time is no longer kept.";
   if (found.reason === "unavailable") return "The origin answered that it has no robots.txt.";
   if (origin && !origin.answer && !origin.history.length) return "This origin has never answered with a robots.txt.";
-  return "No robots.txt could be had that says anything about this request.";
+  return "No robots.txt was available that says anything about this request.";
 }
 
 /** The panel with the robots.txt that the decision is based on. */
@@ -258,7 +258,7 @@ async function robotsPanel(found) {
   ]);
   const document = grounds.document && h("details", { open: "" }, h("summary", {}, grounds.document.url),
     grounds.document.is_same ? "" : h("p", { class: "warn" }, "This copy is not exactly the one that decided: it reads differently."),
-    grounds.document.said.body ? listing(grounds.document.said.body) : h("p", { class: "empty" }, "What it said then is no longer kept."));
+    grounds.document.said.body ? listing(grounds.document.said.body) : h("p", { class: "empty" }, "Its text at that time is no longer kept."));
   const text = said?.body === null || said?.body === undefined
     ? h("p", { class: "empty" }, withoutText(found, said, origin))
     : listing(said.body, { line: grounds.line, group: grounds.group_lines, verdict: found.verdict });

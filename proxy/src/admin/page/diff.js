@@ -62,5 +62,5 @@ export function difference(before, after) {
     items.push(h("li", { class: words[sign] }, h("span", { class: "at", "aria-label": words[sign] }, sign), h("code", {}, text || " ")));
   }
   if (!items.length) return h("p", { class: "empty" }, "The lines are the same.");
-  return h("ol", { class: "robots diff", tabindex: "0", "aria-label": "What changed, line by line" }, items);
+  return h("ol", { class: "robots diff", tabindex: "0", "aria-label": "Changes, line by line" }, items);
 }

@@ -5,10 +5,10 @@ import { attempt, badge, bytes, count, facts, h, newest, panel, table } from "./
 
 const REFRESH = 5_000;
 const STATES = {
-  alone: "This proxy is alone: store.kind is \"embedded\". Several proxies can share robots.txt files and delays through Redis or Valkey (docs/fleet.md).",
+  alone: "This proxy has no fleet: store.kind is \"embedded\". Several proxies can share robots.txt files and delays through Redis or Valkey (docs/fleet.md).",
   up: "The engine answers: robots.txt files and delays are shared.",
   lost: "The engine does not answer: this proxy works on its own.",
-  "beats-failing": "The engine answers, but not to this proxy's beats: other nodes may consider it gone.",
+  "beats-failing": "The engine answers, but this proxy's beats fail: other nodes may consider it gone.",
   "clock-off": "This machine's clock differs too much from the engine's: entries of other nodes are ignored (store.key_file).",
 };
 
@@ -29,7 +29,7 @@ function parts(found) {
     ["Lost for", found.lost_for_seconds === null ? null : `${count(found.lost_for_seconds)} s`],
     ["Last error", error && `${error.message} (${count(error.seconds_ago)} s ago)`],
     ["Engine", engine && `${engine.name}, ${bytes(engine.memory)}, ${engine.maxmemory_policy}`],
-    ["Without the engine", state === "alone" ? null : { refuse: "origins with a delay are refused", home: "origins with a delay are asked by one node each" }[found.on_loss] ?? found.on_loss],
+    ["Without the engine", state === "alone" ? null : { refuse: "origins with a delay are refused", home: "each origin with a delay is crawled by one node" }[found.on_loss] ?? found.on_loss],
     ["Turns held", state === "alone" ? null : count(found.turns)],
     ["Not sent yet", state === "alone" ? null : count(found.unsettled)],
   ]));

@@ -116,7 +116,7 @@ async function change(name, before, after) {
   const text = async ({ first_seen_at: at, sha256 }) => (sha256 ? (await get(`${path(name)}${query({ at })}`)).body : "");
   const [old, young] = await Promise.all([text(before), text(after)]);
   const title = h("h3", {}, "Changes of ", time(after.first_seen_at, true));
-  if ([old, young].some((it) => it === null || it === undefined)) return h("div", {}, title, h("p", { class: "empty" }, "What it said then is no longer kept."));
+  if ([old, young].some((it) => it === null || it === undefined)) return h("div", {}, title, h("p", { class: "empty" }, "Its text at that time is no longer kept."));
   return h("div", {}, title, difference(old, young));
 }
 
