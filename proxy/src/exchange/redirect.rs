@@ -25,7 +25,7 @@ use crate::robots_cache::{
 /// The address in their records: no client made them.
 const NO_CLIENT: IpAddr = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
 
-/// The policy, with what it needs. It is made before the cache, and knows only the floors below.
+/// The policy, with what it needs. It is made before the cache, and knows only the layers below.
 pub(crate) struct RedirectRules {
     pub(crate) settings: Arc<CurrentSettings>,
     pub(crate) pacer: Arc<Pacer>,
