@@ -86,7 +86,7 @@ fn commands_send_the_token_of_the_environment() {
     for wrong in [None, Some("guess")] {
         let (status, printed) = list(wrong);
         assert!(status == Some(2) && printed.contains("WAYLEAVE_ADMIN_TOKEN"), "{printed}");
-        let names_wrong_token = printed.contains("does not hold the token");
+        let names_wrong_token = printed.contains("does not contain the token");
         assert_eq!(names_wrong_token, wrong.is_some(), "{printed}");
     }
     let host = ("Host", "wayleave.test");

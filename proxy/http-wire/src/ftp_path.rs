@@ -14,7 +14,7 @@ pub fn decode(path: &str) -> Result<String, &'static str> {
     }
     refuse_control_characters(&name)?;
     if name.contains(['*', '?', '[', '{']) {
-        return Err("a name that servers take for a pattern (* ? [ {) in an ftp: URL");
+        return Err("a name that servers read as a pattern (* ? [ {) in an ftp: URL");
     }
     Ok(name)
 }

@@ -95,7 +95,7 @@ fn request(admin: SocketAddr, method: &str, path: &str) -> anyhow::Result<AdminR
                     bail!("the proxy at http://{admin} needs its token in the variable {TOKEN}")
                 }
                 Some(_) => bail!(
-                    "the variable {TOKEN} does not hold the token of the proxy at http://{admin}: \
+                    "the variable {TOKEN} does not contain the token of the proxy at http://{admin}: \
                      its SHA-256 is not admin.token_sha256"
                 ),
             }

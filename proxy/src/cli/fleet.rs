@@ -82,7 +82,7 @@ fn describe(found: &Value) -> String {
     }
     let _ = writeln!(lines, "on_loss    {}", text(&found["on_loss"]));
     let (turns, unsettled) = (&found["turns"], &found["unsettled"]);
-    let _ = writeln!(lines, "turns      {turns}\nunsettled  {unsettled}");
+    let _ = writeln!(lines, "slots      {turns}\nunsent     {unsettled}");
     for member in found["members"].as_array().into_iter().flatten() {
         let this = if member["node"] == found["node"] { " (this one)" } else { "" };
         let (node, version) = (text(&member["node"]), text(&member["version"]));

@@ -147,7 +147,7 @@ fn read_or_create_key(path: &Path) -> anyhow::Result<[u8; SECRET_BYTES]> {
     let shown = path.display();
     match fs::read(path) {
         Ok(bytes) => <[u8; SECRET_BYTES]>::try_from(bytes.as_slice())
-            .map_err(|_| anyhow!("{shown} does not hold {SECRET_BYTES} bytes")),
+            .map_err(|_| anyhow!("{shown} is not {SECRET_BYTES} bytes long")),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
             create_key(path).with_context(|| format!("making {shown}"))
         }

@@ -30,7 +30,7 @@ function parts(found) {
     ["Last error", error && `${error.message} (${count(error.seconds_ago)} s ago)`],
     ["Engine", engine && `${engine.name}, ${bytes(engine.memory)}, ${engine.maxmemory_policy}`],
     ["Without the engine", state === "alone" ? null : { refuse: "origins with a delay are refused", home: "each origin with a delay is crawled by one node" }[found.on_loss] ?? found.on_loss],
-    ["Turns held", state === "alone" ? null : count(found.turns)],
+    ["Slots held", state === "alone" ? null : count(found.turns)],
     ["Not sent yet", state === "alone" ? null : count(found.unsettled)],
   ]));
   if (state === "alone") return [status];
