@@ -203,7 +203,7 @@ fn log_failed_handshake(
             %client,
             %origin,
             "the client does not trust wayleave's CA: give it the certificate that \
-             `wayleave ca show` prints (`wayleave env --client …` says how)"
+             `wayleave ca show` prints (`wayleave env --client NAME` says how)"
         );
     } else {
         tracing::info!(%client, %origin, %error, "the TLS handshake inside a tunnel failed");

@@ -67,8 +67,8 @@ impl CertificateAuthority {
             }
         }
         if let Some(exposed) = exposed_key_warning(dir) {
-            let is_mended = fs::set_permissions(&key, Permissions::from_mode(KEY_MODE)).is_ok();
-            tracing::error!(is_mended, "{exposed}");
+            let is_fixed = fs::set_permissions(&key, Permissions::from_mode(KEY_MODE)).is_ok();
+            tracing::error!(is_fixed, "{exposed}");
         }
         Self::load(dir)
     }
