@@ -302,9 +302,9 @@ impl<'a> Decision<'a> {
 /// Decides whether a fetch of our own, of a robots.txt or a document about use, may go where a site redirects it. Only the
 /// organisation's rules count: rules for certain crawlers or purposes do not, since the fetch is for all of them.
 #[must_use]
-pub fn decide_own_fetch(rules: &PolicyRules, target: &Target, now: SystemTime) -> Verdict {
+pub fn decide_own_request(rules: &PolicyRules, target: &Target, now: SystemTime) -> Verdict {
     let query = RuleQuery { target, method: "GET", crawler: "", purposes: PurposeSet::NONE, now };
-    let rule = rules.find_for_own_fetch(query);
+    let rule = rules.find_for_own_request(query);
     Verdict {
         result: match rule.as_ref().and_then(applied_rule::refusal) {
             Some(refusal) => Err(refusal),

@@ -36,7 +36,7 @@ pub use certificate_name::CertificateName;
 pub use claimed_names::ClaimedNames;
 pub use crawler::{ClientFacts, Crawler, EnforcementMode, ProxyAccount};
 pub use crawlers::{Crawlers, CrawlersConfig};
-pub use decision::{Decision, DecisionRequest, DecisionSettings, Input, Step, decide_own_fetch};
+pub use decision::{Decision, DecisionRequest, DecisionSettings, Input, Step, decide_own_request};
 pub use documents::{
     DocumentBatch, DocumentResult, DocumentToFetch, documents_to_fetch, may_fetch,
 };

@@ -6,7 +6,7 @@ use wayleave_decision::{
     CheckedSnapshot, ClientFacts, Crawler, Crawlers, CrawlersConfig, Decision, DecisionRequest,
     DecisionSettings, DocumentResult, EnforcementMode, HttpsMode, Identified, Input,
     InterceptionSettings, PolicyRule, PolicyRules, Reason, ResolvedTarget, RobotsCopy, RuleAction,
-    Step, TargetScope, Verdict, decide_own_fetch,
+    Step, TargetScope, Verdict, decide_own_request,
 };
 use wayleave_lifecycle::{
     FetchEnding, FetchErrorKind, FetchOutcome, FetchedBody, FetchedResponse, Resource,
@@ -356,10 +356,10 @@ fn a_name_that_leads_nowhere_is_a_failure_not_a_refusal() {
 #[test]
 fn redirects_obey_rules_for_everybody_only() {
     let target = Target::parse("https://shop.test/robots.txt").unwrap();
-    let refused = decide_own_fetch(&rule(RuleAction::Refuse), &target, NOW);
+    let refused = decide_own_request(&rule(RuleAction::Refuse), &target, NOW);
     assert_eq!(described(&refused), "-policy-rule");
     for rules in [rule(RuleAction::Allow), PolicyRules::default()] {
-        let verdict = decide_own_fetch(&rules, &target, NOW);
+        let verdict = decide_own_request(&rules, &target, NOW);
         assert_eq!(described(&verdict), "+robots-redirect");
     }
     let of_one_crawler = PolicyRules::new(vec![PolicyRule {
@@ -367,5 +367,5 @@ fn redirects_obey_rules_for_everybody_only() {
         crawlers: vec!["example".to_owned()],
         ..PolicyRule::default()
     }]);
-    assert!(decide_own_fetch(&of_one_crawler, &target, NOW).result.is_ok());
+    assert!(decide_own_request(&of_one_crawler, &target, NOW).result.is_ok());
 }

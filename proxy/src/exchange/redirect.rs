@@ -6,7 +6,9 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use futures_util::future::BoxFuture;
-use wayleave_decision::{DecisionFacts, Identity, Reason, Refusal, crawl_delay, decide_own_fetch};
+use wayleave_decision::{
+    DecisionFacts, Identity, Reason, Refusal, crawl_delay, decide_own_request,
+};
 use wayleave_lifecycle::{FetchError, FetchErrorKind};
 use wayleave_robots_txt::Target;
 use wayleave_usage_preferences::DocumentKind;
@@ -95,7 +97,7 @@ impl RedirectRules {
     ) -> (DecisionFacts, Result<Option<PacingSlot<'_>>, Refusal>) {
         let target = &redirect.target;
         let origin = target.origin();
-        let verdict = decide_own_fetch(&settings.rules, target, now);
+        let verdict = decide_own_request(&settings.rules, target, now);
         let facts = verdict.facts;
         if let Err(refusal) = verdict.result {
             return (facts, Err(refusal));

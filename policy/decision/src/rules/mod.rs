@@ -127,7 +127,7 @@ impl PolicyRules {
 
     /// Returns the rule for the target of a redirect of robots.txt: the first that matches the request or is for all of its
     /// host's requests, even for `/robots.txt`.
-    pub fn find_for_own_fetch(&self, query: RuleQuery<'_>) -> Option<RuleMatch> {
+    pub fn find_for_own_request(&self, query: RuleQuery<'_>) -> Option<RuleMatch> {
         let found = [self.find(query), self.find_for_host(query)];
         found.into_iter().flatten().min_by_key(|found| found.number)
     }

@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 use wayleave_decision::{
     ClientFacts, Crawlers, CrawlersConfig, DecisionFacts, DecisionRequest, HttpsHandling,
     HttpsMode, InterceptionSettings, PolicyRule, Reason, Refusal, TargetScope, Verdict,
-    decide_own_fetch,
+    decide_own_request,
 };
 use wayleave_evidence::Sha256Digest;
 use wayleave_lifecycle::Resource;
@@ -219,7 +219,7 @@ impl World {
 
     /// Decides as for a redirect of a robots.txt to this URL, and returns what is recorded.
     pub(super) fn redirect(&self, target: &Target) -> DecisionRecord {
-        let verdict = decide_own_fetch(&self.settings.rules, target, self.parts.clock.now());
+        let verdict = decide_own_request(&self.settings.rules, target, self.parts.clock.now());
         DecisionRecord {
             crawler: LogWord::Borrowed(WAYLEAVE),
             identity: LogWord::Borrowed("known"),

@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime};
 
 use serde::Serialize;
 use wayleave_decision::{
-    Decision, DecisionRequest, Input, RobotsCopy, Step, Verdict, decide_own_fetch,
+    Decision, DecisionRequest, Input, RobotsCopy, Step, Verdict, decide_own_request,
 };
 use wayleave_evidence::chain::link;
 use wayleave_evidence::verify::CheckedMaterials;
@@ -122,7 +122,7 @@ impl DecisionDeriver {
         let resolved = decision.resolved()?;
         let settings_then = settings.for_decisions();
         if decision.is_own_request() {
-            return Ok(decide_own_fetch(settings_then.rules, &resolved.target, now));
+            return Ok(decide_own_request(settings_then.rules, &resolved.target, now));
         }
         let identified = settings.identified(decision)?;
         // That a request came through a tunnel is not recorded. It matters where HTTPS is refused: then so is plain HTTP inside.
