@@ -34,9 +34,9 @@ mod dialect;
 mod excerpt;
 mod host;
 mod host_pattern;
-pub mod lint;
 #[doc(hidden)]
-pub mod matching;
+pub mod internal;
+pub mod lint;
 mod name_tag;
 mod origin;
 mod path;
@@ -61,16 +61,16 @@ pub use robots_txt::{
 };
 pub use target::Target;
 
-// For wayleave's other crates, like `matching`: not covered by semantic versioning.
+// For wayleave's other crates, like `internal`: not covered by semantic versioning.
 #[doc(hidden)]
 pub use excerpt::excerpt;
 #[doc(hidden)]
 pub use host_pattern::{HostPattern, InvalidHostPattern};
 #[doc(hidden)]
 pub use robots_txt::{
-    MatchContext, decide, decide_all_spellings, decide_all_spellings_within, decide_whole_site,
-    decide_whole_site_within, decide_write_all_spellings, decide_write_all_spellings_within,
-    numbered_lines,
+    MatchContext, decide, decide_all_spellings, decide_all_spellings_within,
+    decide_as_received_within, decide_whole_site, decide_whole_site_within,
+    decide_write_all_spellings, decide_write_all_spellings_within, numbered_lines,
 };
 
 /// Long tables, for those who need to know exactly.

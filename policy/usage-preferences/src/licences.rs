@@ -3,7 +3,7 @@
 use std::sync::{Arc, OnceLock};
 
 use wayleave_robots_txt::excerpt;
-use wayleave_robots_txt::matching::TooCostly;
+use wayleave_robots_txt::internal::TooCostly;
 
 use super::rsl::{self, CoveredContent, LicenceVerdict};
 use super::statement::{StatementMeaning, TOO_COSTLY};

@@ -1,6 +1,6 @@
 //! Links to licences in the `Link` field (RFC 8288), and the resolution of references.
 
-use wayleave_robots_txt::matching::without_dot_segments;
+use wayleave_robots_txt::internal::without_dot_segments;
 
 use super::rsl::MEDIA_TYPE;
 

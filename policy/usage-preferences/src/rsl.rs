@@ -2,7 +2,9 @@
 
 use roxmltree::{Document, Node, ParsingOptions};
 use wayleave_robots_txt::Origin;
-use wayleave_robots_txt::matching::{MatchSelection, PathMatcher, PathReading, TooCostly};
+use wayleave_robots_txt::internal::{
+    PathReading, PreferenceMatcher, PreferenceSelection, TooCostly,
+};
 
 use super::{PreferenceQuery, PreferenceSettings, Purpose, xml_bounds};
 
@@ -223,7 +225,7 @@ impl RslLicence {
     pub(super) fn covered_content(
         &self,
         origin: Option<&Origin>,
-        path: &mut PathMatcher,
+        matcher: &mut PreferenceMatcher,
     ) -> Result<CoveredContent, TooCostly> {
         let Self(Ok(contents)) = self else {
             return Ok(CoveredContent::default());
@@ -240,16 +242,16 @@ impl RslLicence {
             }
         }
         // Spent even on elements of other origins, since a document may have thousands.
-        path.context.budget.spend(contents.len());
-        let mut readings = path.readings(patterns, MatchSelection::All)?;
-        if path.path().is_none() {
+        matcher.context.budget.spend(contents.len());
+        let mut readings = matcher.readings(patterns, PreferenceSelection::All)?;
+        if matcher.path().is_none() {
             // Without a path all elements count, including those that permit.
             readings.iter_mut().for_each(|it| it.only_restricts = false);
         }
         for matched in readings.iter_mut().flat_map(|it| &mut it.matched) {
             matched.index = indices[matched.index];
             // Each element is evaluated once for each purpose.
-            if !path.context.budget.spend_on_reading(contents[matched.index].heap_bytes() / 16) {
+            if !matcher.context.budget.spend_on_reading(contents[matched.index].heap_bytes() / 16) {
                 return Err(TooCostly);
             }
         }

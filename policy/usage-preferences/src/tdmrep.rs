@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 use serde_json::value::RawValue;
-use wayleave_robots_txt::matching::{MatchSelection, PathMatcher};
+use wayleave_robots_txt::internal::{PreferenceMatcher, PreferenceSelection};
 
 use super::statement::StatementMeaning;
 use super::{PreferenceSource, PreferenceStage, PreferenceStatement, PurposeSet, StatementCarrier};
@@ -78,7 +78,10 @@ impl TdmrepFile {
 
     /// Returns the statements of the file about a path: only its first matching entry counts. Without a path, all
     /// entries count.
-    pub(super) fn statements_about(&self, path: &mut PathMatcher) -> Vec<PreferenceStatement> {
+    pub(super) fn statements_about(
+        &self,
+        matcher: &mut PreferenceMatcher,
+    ) -> Vec<PreferenceStatement> {
         if let Some(why) = self.unreadable_because {
             let clause = "TDMRep, processing priority: the file is checked first";
             return vec![PreferenceStatement::new(
@@ -89,14 +92,14 @@ impl TdmrepFile {
             )];
         }
         let locations = self.entries.iter().map(|it| it.location.as_bytes());
-        let Ok(selected) = path.select(locations, MatchSelection::First) else {
+        let Ok(selected) = matcher.select(locations, PreferenceSelection::First) else {
             return vec![too_costly()];
         };
         let mut statements = Vec::new();
         for (at, only_restricts) in selected {
             let entry = &self.entries[at];
             // Each spelling of the path may match another entry, and without a path all entries count.
-            if !path.context.budget.spend_on_reading(entry.location.len()) {
+            if !matcher.context.budget.spend_on_reading(entry.location.len()) {
                 return vec![too_costly()];
             }
             let statement = entry.statement().map(|it| it.restricted_if(only_restricts));
@@ -229,8 +232,8 @@ mod tests {
     const ENTRY: &str = r#"{"location": "/a", "tdm-reservation": 1}"#;
 
     fn reserves(file: &[u8], path: &str) -> bool {
-        let mut path = PathMatcher::new(path, Dialect::Rfc9309, false);
-        let statements = TdmrepFile::parse(file).statements_about(&mut path);
+        let mut matcher = PreferenceMatcher::new(path, Dialect::Rfc9309, false);
+        let statements = TdmrepFile::parse(file).statements_about(&mut matcher);
         statements.iter().any(|it| !it.refuses.is_empty())
     }
 

@@ -1,12 +1,12 @@
 //! Statements of robots.txt about use, in the groups chosen for a crawler and before all groups.
 
-use wayleave_robots_txt::matching::{
+use wayleave_robots_txt::internal::{
     ALLOW_AI_TRAINING, CONTENT_SIGNAL, CONTENT_USAGE, DISALLOW_AI_TRAINING, EMBARGO, LICENSE,
-    MatchSelection, PathMatcher, TooCostly, UsageLine, decide_all_spellings_within,
-    decide_as_received_within, decide_whole_site_within,
+    PreferenceMatcher, PreferenceSelection, TooCostly, UsageLine,
 };
 use wayleave_robots_txt::{
     AccessDecision, AccessReason, AccessResult, AccessVerdict, ProductToken, RobotsTxt, UrlPath,
+    decide_all_spellings_within, decide_as_received_within, decide_whole_site_within,
 };
 
 use super::statement::{StatementMeaning, excerpted};
@@ -28,9 +28,9 @@ impl<'a> UsageLines<'a> {
     pub(super) fn for_crawler(
         robots: &'a RobotsTxt,
         query: PreferenceQuery<'_>,
-        path: &mut PathMatcher,
+        matcher: &mut PreferenceMatcher,
     ) -> Option<Self> {
-        let budget = &mut path.context.budget;
+        let budget = &mut matcher.context.budget;
         robots.has_usage_lines().then(|| Self {
             group: robots.usage_lines_of_group(query.dialect, query.tokens, budget),
             site: robots.usage_lines_before_groups(budget),
@@ -52,7 +52,7 @@ impl<'a> UsageLines<'a> {
     pub(super) fn statements(
         &self,
         query: PreferenceQuery<'_>,
-        path: &mut PathMatcher,
+        matcher: &mut PreferenceMatcher,
     ) -> Vec<PreferenceStatement> {
         let sources = query.settings.sources;
         let mut statements = Vec::new();
@@ -62,17 +62,21 @@ impl<'a> UsageLines<'a> {
             (PreferenceSource::AiTrainingRule, Self::ai_training),
         ] {
             if sources.contains(source) {
-                let stated = read(self, query, path);
+                let stated = read(self, query, matcher);
                 statements.extend(stated.unwrap_or_else(|_| vec![too_costly(source)]));
             }
         }
         statements
     }
 
-    fn content_usage(&self, query: PreferenceQuery<'_>, path: &mut PathMatcher) -> StatementResult {
+    fn content_usage(
+        &self,
+        query: PreferenceQuery<'_>,
+        matcher: &mut PreferenceMatcher,
+    ) -> StatementResult {
         let lines: Vec<_> = self.in_group(CONTENT_USAGE).collect();
         let pattern = |line: &UsageLine<'a>| split_path_bytes(line.value).0;
-        narrowest_statements(&lines, pattern, path, |line| {
+        narrowest_statements(&lines, pattern, matcher, |line| {
             let dictionary = split_path_bytes(line.value).1;
             let labels = content_usage::read(dictionary, query.settings.legacy_labels);
             (PreferenceSource::ContentUsage, labels)
@@ -82,11 +86,11 @@ impl<'a> UsageLines<'a> {
     fn content_signal(
         &self,
         query: PreferenceQuery<'_>,
-        path: &mut PathMatcher,
+        matcher: &mut PreferenceMatcher,
     ) -> StatementResult {
         let lines: Vec<_> = self.in_group_or_site(CONTENT_SIGNAL).collect();
         let pattern = |line: &UsageLine<'a>| split_path_bytes(line.value).0;
-        narrowest_statements(&lines, pattern, path, |line| {
+        narrowest_statements(&lines, pattern, matcher, |line| {
             // The policy is silent about paths, so they are read like those of `Content-Usage`.
             let list = String::from_utf8_lossy(split_path_bytes(line.value).1);
             let signals = content_signal::read(&list, query.declaration.content_use());
@@ -94,7 +98,11 @@ impl<'a> UsageLines<'a> {
         })
     }
 
-    fn ai_training(&self, _: PreferenceQuery<'_>, path: &mut PathMatcher) -> StatementResult {
+    fn ai_training(
+        &self,
+        _: PreferenceQuery<'_>,
+        matcher: &mut PreferenceMatcher,
+    ) -> StatementResult {
         const TRAIN_AI: PurposeSet = PurposeSet::of(&[Purpose::TrainAi]);
         // As with Disallow, a rule without a path has no effect.
         let is_rule = |line: &UsageLine<'a>| {
@@ -104,7 +112,7 @@ impl<'a> UsageLines<'a> {
         narrowest_statements(
             &rules,
             |line| line.value,
-            path,
+            matcher,
             |line| {
                 let is_allowed = line.is_named(&[ALLOW_AI_TRAINING]);
                 let rule =
@@ -130,21 +138,21 @@ impl<'a> UsageLines<'a> {
 type StatementResult = Result<Vec<PreferenceStatement>, TooCostly>;
 
 type StatementReader<'a> =
-    fn(&UsageLines<'a>, PreferenceQuery<'_>, &mut PathMatcher) -> StatementResult;
+    fn(&UsageLines<'a>, PreferenceQuery<'_>, &mut PreferenceMatcher) -> StatementResult;
 
 /// Returns the statements of the lines whose patterns match a path most specifically.
 fn narrowest_statements<'a>(
     lines: &[UsageLine<'a>],
     pattern: impl Fn(&UsageLine<'a>) -> &'a [u8],
-    path: &mut PathMatcher,
+    matcher: &mut PreferenceMatcher,
     read: impl Fn(&UsageLine<'a>) -> (PreferenceSource, Vec<StatementMeaning>),
 ) -> StatementResult {
-    let selected = path.select(lines.iter().map(pattern), MatchSelection::Narrowest)?;
+    let selected = matcher.select(lines.iter().map(pattern), PreferenceSelection::Narrowest)?;
     let mut statements = Vec::new();
     for (at, only_restricts) in selected {
         let line = &lines[at];
         // A file may have thousands of lines for one path.
-        if !path.context.budget.spend_on_reading(line.value.len()) {
+        if !matcher.context.budget.spend_on_reading(line.value.len()) {
             return Err(TooCostly);
         }
         let (source, meanings) = read(line);
@@ -189,7 +197,7 @@ fn too_costly(source: PreferenceSource) -> PreferenceStatement {
 pub(super) fn policy_token_statements(
     robots: &RobotsTxt,
     query: PreferenceQuery<'_>,
-    path: &mut PathMatcher,
+    matcher: &mut PreferenceMatcher,
 ) -> Vec<PreferenceStatement> {
     let mut statements = Vec::new();
     for (purpose, token) in &query.declaration.purpose_tokens {
@@ -197,7 +205,7 @@ pub(super) fn policy_token_statements(
             continue;
         }
         let access = AccessResult::Successful(robots.clone());
-        let Some(decision) = find_disallow(&access, query, std::slice::from_ref(token), path)
+        let Some(decision) = find_disallow(&access, query, std::slice::from_ref(token), matcher)
         else {
             continue;
         };
@@ -222,12 +230,12 @@ fn find_disallow<'a>(
     access: &'a AccessResult,
     query: PreferenceQuery<'a>,
     tokens: &'a [ProductToken],
-    path: &mut PathMatcher,
+    matcher: &mut PreferenceMatcher,
 ) -> Option<AccessDecision<'a>> {
     let dialect = query.dialect;
-    let url_path = path.path().map(|it| UrlPath::from_checked(it.to_owned()));
+    let url_path = matcher.path().map(|it| UrlPath::from_checked(it.to_owned()));
     // The same budget as for all other matching, so that many tokens cannot multiply the work.
-    let context = &mut path.context;
+    let context = &mut matcher.context;
     let decision = match &url_path {
         Some(path) if query.all_spellings => {
             decide_all_spellings_within(access, dialect, tokens, path, context)
@@ -242,10 +250,10 @@ fn find_disallow<'a>(
 pub(super) fn ai_txt_statement(
     file: &RobotsTxt,
     query: PreferenceQuery<'_>,
-    path: &mut PathMatcher,
+    matcher: &mut PreferenceMatcher,
 ) -> Option<PreferenceStatement> {
     let access = AccessResult::Successful(file.clone());
-    let decision = find_disallow(&access, query, query.tokens, path)?;
+    let decision = find_disallow(&access, query, query.tokens, matcher)?;
     let carrier = StatementCarrier::File { url: "/ai.txt".to_owned() };
     if decision.reason() == AccessReason::TooCostly {
         return Some(PreferenceStatement::too_costly(PreferenceSource::AiTxt, carrier));

@@ -1,4 +1,4 @@
-//! The context of matching for one request.
+//! The context of matching for one request. `RuleSearch` is the state of one of its decisions.
 
 use std::sync::Arc;
 

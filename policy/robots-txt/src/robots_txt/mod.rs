@@ -3,6 +3,9 @@
 //! - [`parse`]: from bytes to statements; [`statements`]: how they are stored.
 //! - [`groups`]: whose rules count; [`rules`]: which of them decides; [`pattern`]: what one matches.
 //! - [`index`]: the same for large groups; [`budget`]: how much work one decision may do.
+//! - [`matched_rule`]: what is left of a rule that matches: a number by which matches compare.
+//! - [`match_context`]: what all decisions about one request share, those about preferences included.
+//! - [`preference_matcher`]: the patterns in statements about use, for the crate that reads those statements.
 //! - [`decide`](mod@decide): all of it, in one dialect or in all, for one path, every spelling of it, or all paths.
 //! - [`crawler_rules`]: the same for callers with a name and a URL.
 
@@ -23,8 +26,8 @@ mod match_context;
 mod matched_rule;
 mod parse;
 mod path_form;
-mod path_matcher;
 mod pattern;
+mod preference_matcher;
 mod rules;
 mod statements;
 mod usage_lines;
@@ -50,5 +53,7 @@ pub use file::RobotsTxt;
 pub use match_context::MatchContext;
 pub(crate) use parse::line::{GOOGLE_LINE_BYTES, exact_statement, google_statement};
 pub use parse::line::{LineField, ParsedLine, numbered_lines};
-pub use path_matcher::{MatchSelection, MatchedPattern, PathMatcher, PathReading, TooCostly};
+pub use preference_matcher::{
+    MatchedPreference, PathReading, PreferenceMatcher, PreferenceSelection, TooCostly,
+};
 pub use usage_lines::UsageLine;

@@ -4,9 +4,9 @@ mod response;
 
 use std::sync::Arc;
 
-use wayleave_robots_txt::matching::{MatchContext, PathMatcher};
+use wayleave_robots_txt::internal::PreferenceMatcher;
 use wayleave_robots_txt::{
-    AccessDecision, AccessResult, AccessVerdict, Dialect, Origin, RobotsTxt, Target,
+    AccessDecision, AccessResult, AccessVerdict, Dialect, MatchContext, Origin, RobotsTxt, Target,
 };
 
 use crate::licences::LicenceList;
@@ -46,7 +46,7 @@ pub(super) struct CollectedMetaRule {
 pub struct PreferenceState {
     /// The base URL of references in the response.
     pub(super) url: String,
-    path: PathMatcher,
+    matcher: PreferenceMatcher,
     pub(super) statements: Vec<PreferenceStatement>,
     pub(super) licences: LicenceList,
     pub(super) meta_rules: Vec<CollectedMetaRule>,
@@ -61,32 +61,32 @@ impl PreferenceState {
     /// response.
     #[must_use]
     pub fn new(query: PreferenceQuery<'_>, url: &str, path: &str) -> Self {
-        Self::with_path(url, PathMatcher::new(path, query.dialect, query.all_spellings))
+        Self::with_matcher(url, PreferenceMatcher::new(path, query.dialect, query.all_spellings))
     }
 
     /// Continues with the matching context of earlier decisions about the request.
     #[must_use]
     pub fn with_context(mut self, context: MatchContext) -> Self {
-        self.path.context = context;
+        self.matcher.context = context;
         self
     }
 
     /// Returns the matching context of the request.
     pub fn match_context(&mut self) -> &mut MatchContext {
-        &mut self.path.context
+        &mut self.matcher.context
     }
 
     /// Creates an empty state about every path of an origin, for callers that cannot see the paths: a refusal of one
     /// path refuses all.
     #[must_use]
     pub fn for_every_path(url: &str) -> Self {
-        Self::with_path(url, PathMatcher::every_path())
+        Self::with_matcher(url, PreferenceMatcher::every_path())
     }
 
-    fn with_path(url: &str, path: PathMatcher) -> Self {
+    fn with_matcher(url: &str, matcher: PreferenceMatcher) -> Self {
         Self {
             url: url.to_owned(),
-            path,
+            matcher,
             statements: Vec::new(),
             licences: LicenceList::default(),
             meta_rules: Vec::new(),
@@ -170,11 +170,11 @@ impl PreferenceState {
         robots: &RobotsTxt,
     ) -> Vec<PreferenceStatement> {
         let mut statements = Vec::new();
-        if let Some(lines) = UsageLines::for_crawler(robots, query, &mut self.path) {
-            statements = lines.statements(query, &mut self.path);
+        if let Some(lines) = UsageLines::for_crawler(robots, query, &mut self.matcher) {
+            statements = lines.statements(query, &mut self.matcher);
             for (url, carrier) in lines.licences() {
                 // A file may name thousands of licences.
-                if !self.path.context.budget.spend_on_reading(url.len()) {
+                if !self.matcher.context.budget.spend_on_reading(url.len()) {
                     statements
                         .push(PreferenceStatement::too_costly(PreferenceSource::Rsl, carrier));
                     break;
@@ -196,7 +196,7 @@ impl PreferenceState {
         }
         // Rules for such a token are ordinary rules, so a file without lines about use may have them.
         if query.reads_source(PreferenceSource::PolicyToken) {
-            statements.extend(policy_token_statements(robots, query, &mut self.path));
+            statements.extend(policy_token_statements(robots, query, &mut self.matcher));
         }
         statements
     }
@@ -205,14 +205,14 @@ impl PreferenceState {
     /// protocol" (TDMRep, section on the file).
     pub fn add_tdmrep(&mut self, query: PreferenceQuery<'_>, file: &TdmrepFile) {
         if query.reads_source(PreferenceSource::Tdmrep) {
-            self.statements.extend(file.statements_about(&mut self.path));
+            self.statements.extend(file.statements_about(&mut self.matcher));
         }
     }
 
     /// Adds `/ai.txt`.
     pub fn add_ai_txt(&mut self, query: PreferenceQuery<'_>, file: &RobotsTxt) {
         if query.reads_source(PreferenceSource::AiTxt) {
-            self.statements.extend(ai_txt_statement(file, query, &mut self.path));
+            self.statements.extend(ai_txt_statement(file, query, &mut self.matcher));
         }
     }
 
@@ -226,7 +226,7 @@ impl PreferenceState {
     /// Adds a licence that was named. A licence that is never added counts as unavailable.
     pub fn add_licence(&mut self, url: &str, document: &Arc<RslLicence>) {
         if self.licences.is_missing(url) {
-            let covered = document.covered_content(self.origin().as_ref(), &mut self.path);
+            let covered = document.covered_content(self.origin().as_ref(), &mut self.matcher);
             self.licences.add_document(url, document, covered);
         }
     }
@@ -234,7 +234,7 @@ impl PreferenceState {
     /// Adds a licence embedded in the page.
     pub(super) fn add_licence_in_page(&mut self, document: &str) {
         let document = RslLicence::parse(document.as_bytes());
-        let covered = document.covered_content(self.origin().as_ref(), &mut self.path);
+        let covered = document.covered_content(self.origin().as_ref(), &mut self.matcher);
         self.licences.add_in_page(&self.url, document, covered);
     }
 

@@ -1,5 +1,5 @@
-//! Matches patterns other than rules with the path of a request: in every spelling and form that rules are matched in,
-//! within the budget that they share.
+//! Matches the patterns of usage preferences with the path of a request: in every spelling and form that rules are
+//! matched in, within the budget that they share.
 
 use std::sync::{Arc, OnceLock};
 use std::{iter, mem};
@@ -12,9 +12,10 @@ use super::pattern::{PatternBuffer, PatternRange, RuleValue};
 use crate::Dialect;
 use crate::percent_encoding::{has_lone_percent, plain};
 
-/// The path of a request, or every path at once for a caller that cannot see the paths.
+/// The path of a request, or every path at once for a caller that cannot see the paths, to match with the patterns of
+/// preferences.
 #[derive(Clone, Debug)]
-pub struct PathMatcher {
+pub struct PreferenceMatcher {
     /// The path; `None` stands for every path.
     query: Option<PathQuery>,
     /// The encoded path, made on first use, since hardly any site states a preference. Clones share it.
@@ -50,27 +51,27 @@ struct OwnedPathForm {
     with_cut_escapes: Option<Vec<u8>>,
 }
 
-/// A matching pattern.
+/// A preference whose pattern matches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct MatchedPattern {
-    /// The index of the pattern.
+pub struct MatchedPreference {
+    /// Its index among those that were passed.
     pub index: usize,
-    /// Its specificity.
+    /// The specificity of its pattern.
     pub specificity: usize,
 }
 
-/// The patterns that count for one reading of the path.
+/// The preferences that count for one reading of the path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PathReading {
-    /// The patterns, in their order.
-    pub matched: Vec<MatchedPattern>,
-    /// Whether the patterns may only restrict: true for every reading but the path as received in the standard's form.
+    /// The preferences, in their order.
+    pub matched: Vec<MatchedPreference>,
+    /// Whether they may only restrict: true for every reading but the path as received in the standard's form.
     pub only_restricts: bool,
 }
 
-/// The selection among the patterns that match a path.
+/// The selection among the preferences whose patterns match a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum MatchSelection {
+pub enum PreferenceSelection {
     /// All of them.
     All,
     /// The first one.
@@ -79,7 +80,7 @@ pub enum MatchSelection {
     Narrowest,
 }
 
-impl PathMatcher {
+impl PreferenceMatcher {
     /// Creates a matcher for a path, and for its other spellings if all are judged.
     #[must_use]
     pub fn new(path: &str, dialect: Dialect, all_spellings: bool) -> Self {
@@ -102,8 +103,8 @@ impl PathMatcher {
         self.query.as_ref().map(|it| &*it.path)
     }
 
-    /// Returns the indices of the patterns that count, each once, and whether each may only restrict; those that count
-    /// for the path as received come first.
+    /// Returns the indices of the preferences that count, each once, and whether each may only restrict; those that
+    /// count for the path as received come first.
     ///
     /// # Errors
     ///
@@ -111,13 +112,13 @@ impl PathMatcher {
     pub fn select<'a>(
         &mut self,
         patterns: impl IntoIterator<Item = &'a [u8]>,
-        selection: MatchSelection,
+        selection: PreferenceSelection,
     ) -> Result<Vec<(usize, bool)>, TooCostly> {
         let mut selected = Vec::new();
         // By index: comparing with all that is selected would take quadratic time in a file of thousands.
         let mut is_selected = Vec::new();
         for reading in self.readings(patterns, selection)? {
-            for MatchedPattern { index, .. } in reading.matched {
+            for MatchedPreference { index, .. } in reading.matched {
                 if is_selected.len() <= index {
                     is_selected.resize(index + 1, false);
                 }
@@ -129,7 +130,7 @@ impl PathMatcher {
         Ok(selected)
     }
 
-    /// Returns the patterns that count for each reading of the path, starting with the path as received. Readings
+    /// Returns the preferences that count for each reading of the path, starting with the path as received. Readings
     /// without any, and repetitions, are left out.
     ///
     /// # Errors
@@ -138,7 +139,7 @@ impl PathMatcher {
     pub fn readings<'a>(
         &mut self,
         patterns: impl IntoIterator<Item = &'a [u8]>,
-        selection: MatchSelection,
+        selection: PreferenceSelection,
     ) -> Result<Vec<PathReading>, TooCostly> {
         let Self { query, forms, context } = self;
         let mut remaining = patterns.into_iter().peekable();
@@ -150,24 +151,26 @@ impl PathMatcher {
             return Err(TooCostly);
         }
         let Some(query) = query else {
-            return all_patterns(remaining, &mut context.budget);
+            return all_preferences(remaining, &mut context.budget);
         };
         let spellings = forms.get_or_init(|| query.forms(context)).as_ref().map_err(|it| *it)?;
-        let mut matching = PatternMatching::new(spellings, selection, &mut context.budget);
+        let mut builder = ReadingsBuilder::new(spellings, selection, &mut context.budget);
         for (index, pattern) in remaining.enumerate() {
-            matching.add(index, pattern)?;
+            builder.add(index, pattern)?;
         }
-        Ok(matching.readings())
+        Ok(builder.build())
     }
 }
 
-/// Returns all patterns, which may only restrict, for a request without a path.
-fn all_patterns<'a>(
+/// Returns all preferences, which may only restrict, for a request without a path.
+fn all_preferences<'a>(
     patterns: impl Iterator<Item = &'a [u8]>,
     budget: &mut MatchBudget,
 ) -> Result<Vec<PathReading>, TooCostly> {
-    let matched: Vec<_> =
-        patterns.enumerate().map(|(index, _)| MatchedPattern { index, specificity: 0 }).collect();
+    let matched: Vec<_> = patterns
+        .enumerate()
+        .map(|(index, _)| MatchedPreference { index, specificity: 0 })
+        .collect();
     if !budget.spend(matched.len()) {
         return Err(TooCostly);
     }
@@ -222,20 +225,20 @@ impl FormSpellings {
     }
 }
 
-/// The patterns that count so far, for each spelling in each form.
-struct PatternMatching<'a> {
+/// The preferences that count so far, for each spelling in each form.
+struct ReadingsBuilder<'a> {
     forms: &'a [FormSpellings],
-    selection: MatchSelection,
+    selection: PreferenceSelection,
     budget: &'a mut MatchBudget,
-    /// The patterns found for each spelling, in the order of the forms and of their paths.
-    found: Vec<Vec<MatchedPattern>>,
+    /// The preferences found for each spelling, in the order of the forms and of their paths.
+    found: Vec<Vec<MatchedPreference>>,
     patterns: PatternBuffer,
 }
 
-impl<'a> PatternMatching<'a> {
+impl<'a> ReadingsBuilder<'a> {
     fn new(
         forms: &'a [FormSpellings],
-        selection: MatchSelection,
+        selection: PreferenceSelection,
         budget: &'a mut MatchBudget,
     ) -> Self {
         let count: usize = forms.iter().map(|it| it.paths.len()).sum();
@@ -250,13 +253,13 @@ impl<'a> PatternMatching<'a> {
         for forms in self.forms {
             let mut pattern = DialectPattern::new(text, forms.semantics);
             for (path, found) in forms.paths.iter().zip(&mut all_found) {
-                let is_decided = self.selection == MatchSelection::First && !found.is_empty();
+                let is_decided = self.selection == PreferenceSelection::First && !found.is_empty();
                 if is_decided || !pattern.matches(path, &mut self.patterns, self.budget) {
                     continue;
                 }
                 // Measured for patterns that match only, which are few.
                 let specificity = *specificity.get_or_insert_with(|| pattern_specificity(text));
-                if self.selection == MatchSelection::Narrowest
+                if self.selection == PreferenceSelection::Narrowest
                     && let Some(most) = found.first().map(|it| it.specificity)
                     && most != specificity
                 {
@@ -267,7 +270,7 @@ impl<'a> PatternMatching<'a> {
                 }
                 // Stored matches cost memory, and a file may have thousands of matching patterns.
                 self.budget.spend(1);
-                found.push(MatchedPattern { index, specificity });
+                found.push(MatchedPreference { index, specificity });
             }
         }
         // Spent on patterns that do not match as well, so that a long list of them ends.
@@ -277,7 +280,7 @@ impl<'a> PatternMatching<'a> {
         Ok(())
     }
 
-    fn readings(self) -> Vec<PathReading> {
+    fn build(self) -> Vec<PathReading> {
         let mut readings: Vec<PathReading> = Vec::new();
         for (number, matched) in self.found.into_iter().enumerate() {
             let is_repeated = |it: &PathReading| it.matched == matched;
