@@ -1,4 +1,7 @@
 //! Patterns: what a rule matches, and its specificity.
+//!
+//! `*` and a final `$` are read here: [`RuleValue::read`] takes off the `$`, [`PatternBuffer::push`] splits the rest at
+//! each `*`, and [`parts_match`] looks for the parts in a path.
 
 use std::iter;
 
