@@ -1,59 +1,4 @@
-//! `Proxy-Status` and its error types (RFC 9209), which state why the proxy answered instead of the origin.
-
-/// An error type of RFC 9209 section 2.3 that wayleave uses.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ProxyErrorType {
-    DnsTimeout,
-    DnsError,
-    DestinationUnavailable,
-    DestinationIpProhibited,
-    DestinationIpUnroutable,
-    ConnectionRefused,
-    ConnectionTerminated,
-    ConnectionTimeout,
-    ConnectionWriteTimeout,
-    ConnectionLimitReached,
-    TlsProtocolError,
-    TlsCertificateError,
-    TlsAlertReceived,
-    HttpRequestError,
-    HttpRequestDenied,
-    HttpResponseIncomplete,
-    HttpResponseHeaderSectionSize,
-    HttpResponseTimeout,
-    HttpProtocolError,
-    ProxyLoopDetected,
-    ProxyConfigurationError,
-}
-
-impl ProxyErrorType {
-    /// Returns the type's name in `Proxy-Status`.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::DnsTimeout => "dns_timeout",
-            Self::DnsError => "dns_error",
-            Self::DestinationUnavailable => "destination_unavailable",
-            Self::DestinationIpProhibited => "destination_ip_prohibited",
-            Self::DestinationIpUnroutable => "destination_ip_unroutable",
-            Self::ConnectionRefused => "connection_refused",
-            Self::ConnectionTerminated => "connection_terminated",
-            Self::ConnectionTimeout => "connection_timeout",
-            Self::ConnectionWriteTimeout => "connection_write_timeout",
-            Self::ConnectionLimitReached => "connection_limit_reached",
-            Self::TlsProtocolError => "tls_protocol_error",
-            Self::TlsCertificateError => "tls_certificate_error",
-            Self::TlsAlertReceived => "tls_alert_received",
-            Self::HttpRequestError => "http_request_error",
-            Self::HttpRequestDenied => "http_request_denied",
-            Self::HttpResponseIncomplete => "http_response_incomplete",
-            Self::HttpResponseHeaderSectionSize => "http_response_header_section_size",
-            Self::HttpResponseTimeout => "http_response_timeout",
-            Self::HttpProtocolError => "http_protocol_error",
-            Self::ProxyLoopDetected => "proxy_loop_detected",
-            Self::ProxyConfigurationError => "proxy_configuration_error",
-        }
-    }
-}
+//! `Proxy-Status` (RFC 9209), which states why the proxy answered instead of the origin.
 
 /// Returns the value of `Proxy-Status`: `name; error=TYPE; next-hop="…"; details="…"` (RFC 9209 section 2). The texts
 /// are structured strings (RFC 8941 section 3.3.3), in which anything but printable ASCII becomes `?`.
@@ -95,7 +40,7 @@ mod tests {
     fn details_are_a_structured_string() {
         let value = field_value(
             "wayleave",
-            ProxyErrorType::HttpRequestDenied.as_str(),
+            "http_request_denied",
             Some("proxy.corp:3128"),
             "say \"no\"\\\n\u{e9}",
         );

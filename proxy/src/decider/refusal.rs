@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use wayleave_decision::{Reason, Refusal, RefusalBasis};
 use wayleave_http_wire::http1::HeadError;
-use wayleave_http_wire::proxy_status::ProxyErrorType;
 use wayleave_robots_txt::Origin;
 
 use crate::pacing::{TooSoon, TooSoonCause};
@@ -13,37 +12,7 @@ use crate::upstream::error::UpstreamError;
 impl From<UpstreamError> for Refusal {
     fn from(fault: UpstreamError) -> Self {
         let parent = fault.next_hop.map(RefusalBasis::ParentProxy);
-        Self {
-            statement: parent.map(Box::new),
-            ..Self::new(reason_of(fault.error_type), fault.details)
-        }
-    }
-}
-
-/// Returns the reason for an error on the path to the origin. They have the same names.
-fn reason_of(error: ProxyErrorType) -> Reason {
-    match error {
-        ProxyErrorType::DnsTimeout => Reason::DnsTimeout,
-        ProxyErrorType::DnsError => Reason::DnsError,
-        ProxyErrorType::DestinationUnavailable => Reason::DestinationUnavailable,
-        ProxyErrorType::DestinationIpProhibited => Reason::DestinationIpProhibited,
-        ProxyErrorType::DestinationIpUnroutable => Reason::DestinationIpUnroutable,
-        ProxyErrorType::ConnectionRefused => Reason::ConnectionRefused,
-        ProxyErrorType::ConnectionTerminated => Reason::ConnectionTerminated,
-        ProxyErrorType::ConnectionTimeout => Reason::ConnectionTimeout,
-        ProxyErrorType::ConnectionWriteTimeout => Reason::ConnectionWriteTimeout,
-        ProxyErrorType::ConnectionLimitReached => Reason::ConnectionLimitReached,
-        ProxyErrorType::TlsProtocolError => Reason::TlsProtocolError,
-        ProxyErrorType::TlsCertificateError => Reason::TlsCertificateError,
-        ProxyErrorType::TlsAlertReceived => Reason::TlsAlertReceived,
-        ProxyErrorType::HttpRequestError => Reason::HttpRequestError,
-        ProxyErrorType::HttpRequestDenied => Reason::HttpRequestDenied,
-        ProxyErrorType::HttpResponseIncomplete => Reason::HttpResponseIncomplete,
-        ProxyErrorType::HttpResponseHeaderSectionSize => Reason::HttpResponseHeaderSectionSize,
-        ProxyErrorType::HttpResponseTimeout => Reason::HttpResponseTimeout,
-        ProxyErrorType::HttpProtocolError => Reason::HttpProtocolError,
-        ProxyErrorType::ProxyLoopDetected => Reason::ProxyLoopDetected,
-        ProxyErrorType::ProxyConfigurationError => Reason::ProxyConfigurationError,
+        Self { statement: parent.map(Box::new), ..Self::new(fault.reason, fault.details) }
     }
 }
 

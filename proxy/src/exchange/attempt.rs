@@ -5,11 +5,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use tokio::sync::Notify;
-use wayleave_decision::{Permit, ResolvedTarget};
+use wayleave_decision::{Permit, Reason, ResolvedTarget};
 use wayleave_http_wire::field_pairs::first;
 use wayleave_http_wire::ftp_path;
 use wayleave_http_wire::http1::BodyFraming;
-use wayleave_http_wire::proxy_status::ProxyErrorType;
 use wayleave_http_wire::received::{HttpVersion, ReceivedHead};
 use wayleave_robots_txt::{Target, UrlScheme};
 
@@ -169,7 +168,7 @@ impl UpstreamAttempt<'_> {
             UpstreamConnection::Http2(session) => {
                 let head = request.http2(signature).map_err(|error| {
                     let details = format!("HTTP/2 cannot carry this request: {error}");
-                    UpstreamError::new(ProxyErrorType::HttpRequestError, details)
+                    UpstreamError::new(Reason::HttpRequestError, details)
                 })?;
                 upstream::start_http2(session, head, request.framing(), timeout).await
             }

@@ -4,9 +4,9 @@ use std::fmt::Display;
 
 use bytes::BytesMut;
 use http::{HeaderMap, HeaderName, HeaderValue, Request, header};
+use wayleave_decision::Reason;
 use wayleave_http_wire::field_pairs::to_pairs;
 use wayleave_http_wire::http1::{BodyFraming, write_fields};
-use wayleave_http_wire::proxy_status::ProxyErrorType;
 use wayleave_http_wire::received::HttpVersion;
 use wayleave_lifecycle::{CacheValidators, FetchError, FetchErrorKind};
 use wayleave_robots_txt::Target;
@@ -326,13 +326,13 @@ fn egress_failure(error: &EgressError, chosen: ChosenBy) -> FetchError {
 }
 
 fn connect_failure(fault: UpstreamError) -> FetchError {
-    let kind = match fault.error_type {
+    let kind = match fault.reason {
         _ if fault.next_hop.is_some() => FetchErrorKind::Proxy,
-        ProxyErrorType::ConnectionTimeout => FetchErrorKind::ConnectTimeout,
-        ProxyErrorType::TlsCertificateError
-        | ProxyErrorType::TlsAlertReceived
-        | ProxyErrorType::TlsProtocolError => FetchErrorKind::Tls,
-        ProxyErrorType::HttpProtocolError => FetchErrorKind::Http,
+        Reason::ConnectionTimeout => FetchErrorKind::ConnectTimeout,
+        Reason::TlsCertificateError | Reason::TlsAlertReceived | Reason::TlsProtocolError => {
+            FetchErrorKind::Tls
+        }
+        Reason::HttpProtocolError => FetchErrorKind::Http,
         _ => FetchErrorKind::Connect,
     };
     failure(kind, fault.details)

@@ -14,7 +14,7 @@ use tokio::net::TcpStream;
 use tokio::time::{Instant, timeout_at};
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
-use wayleave_http_wire::proxy_status::ProxyErrorType;
+use wayleave_decision::Reason;
 use wayleave_http_wire::received::HttpVersion;
 use wayleave_robots_txt::{Origin, UrlScheme};
 
@@ -196,7 +196,7 @@ impl UpstreamConnector {
             .await
             .map_err(|_| connect_timed_out(origin))?
             .map_err(|error| {
-                UpstreamError::new(ProxyErrorType::HttpProtocolError, describe::http2(&error))
+                UpstreamError::new(Reason::HttpProtocolError, describe::http2(&error))
             })?;
         Ok(OpenedConnection::Http2(connection))
     }
@@ -231,7 +231,7 @@ impl UpstreamConnector {
     ) -> Result<OpenedConnection, UpstreamError> {
         if route.parent().is_some() {
             let details = "FTP goes through HTTP proxies only".to_owned();
-            return Err(UpstreamError::new(ProxyErrorType::ProxyConfigurationError, details));
+            return Err(UpstreamError::new(Reason::ProxyConfigurationError, details));
         }
         Ok(OpenedConnection::Ftp(Box::new(FtpConnection {
             tcp: dial_tcp(origin, route, deadline).await?,
@@ -316,36 +316,36 @@ fn server_name(host: &str) -> Result<ServerName<'static>, UpstreamError> {
     let name = host.trim_start_matches('[').trim_end_matches(']');
     ServerName::try_from(name.to_owned()).map_err(|_| {
         let details = format!("{name} cannot be a name in a certificate");
-        UpstreamError::new(ProxyErrorType::TlsCertificateError, details)
+        UpstreamError::new(Reason::TlsCertificateError, details)
     })
 }
 
 fn connect_timed_out(origin: &Origin) -> UpstreamError {
     let details = format!("no connection to {origin} within upstream.connect_timeout");
-    UpstreamError::new(ProxyErrorType::ConnectionTimeout, details)
+    UpstreamError::new(Reason::ConnectionTimeout, details)
 }
 
 fn dial_error(DialError { address, error }: &DialError) -> UpstreamError {
-    let kind = match error.kind() {
-        io::ErrorKind::ConnectionRefused => ProxyErrorType::ConnectionRefused,
-        io::ErrorKind::TimedOut => ProxyErrorType::ConnectionTimeout,
+    let reason = match error.kind() {
+        io::ErrorKind::ConnectionRefused => Reason::ConnectionRefused,
+        io::ErrorKind::TimedOut => Reason::ConnectionTimeout,
         io::ErrorKind::HostUnreachable
         | io::ErrorKind::NetworkUnreachable
-        | io::ErrorKind::AddrNotAvailable => ProxyErrorType::DestinationIpUnroutable,
-        _ => ProxyErrorType::ConnectionTerminated,
+        | io::ErrorKind::AddrNotAvailable => Reason::DestinationIpUnroutable,
+        _ => Reason::ConnectionTerminated,
     };
-    UpstreamError::new(kind, describe::failed_connect(*address, error))
+    UpstreamError::new(reason, describe::failed_connect(*address, error))
 }
 
 fn tls_error(error: &io::Error) -> UpstreamError {
-    let kind = match tls::rustls_error(error) {
+    let reason = match tls::rustls_error(error) {
         Some(rustls::Error::InvalidCertificate(_) | rustls::Error::NoCertificatesPresented) => {
-            ProxyErrorType::TlsCertificateError
+            Reason::TlsCertificateError
         }
-        Some(rustls::Error::AlertReceived(_)) => ProxyErrorType::TlsAlertReceived,
-        Some(_) => ProxyErrorType::TlsProtocolError,
+        Some(rustls::Error::AlertReceived(_)) => Reason::TlsAlertReceived,
+        Some(_) => Reason::TlsProtocolError,
         // The connection below TLS broke.
-        None => ProxyErrorType::ConnectionTerminated,
+        None => Reason::ConnectionTerminated,
     };
-    UpstreamError::new(kind, describe::failed_handshake(error))
+    UpstreamError::new(reason, describe::failed_handshake(error))
 }

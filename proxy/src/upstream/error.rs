@@ -1,8 +1,8 @@
-//! Failures on the way to an origin, each with its RFC 9209 error type.
+//! Failures on the way to an origin, each with the reason that the log and `Proxy-Status` state.
 
 use pingora_error::{Error, ErrorType as PingoraError, RetryType};
+use wayleave_decision::Reason;
 use wayleave_http_wire::http1::BodyError;
-use wayleave_http_wire::proxy_status::ProxyErrorType;
 
 use crate::upstream::describe;
 use crate::upstream::egress::{EgressError, ParentProxy};
@@ -10,10 +10,11 @@ use crate::upstream::egress::{EgressError, ParentProxy};
 /// The message for a request, or its body, that could not be sent in time.
 pub(super) const STOPPED_READING: &str = "the origin stopped reading the request";
 
-/// A failure on the way to an origin, in RFC 9209's terms.
+/// A failure on the way to an origin.
 #[derive(Clone, Debug)]
 pub(crate) struct UpstreamError {
-    pub(crate) error_type: ProxyErrorType,
+    /// The reason, one of those that are also error types of RFC 9209 section 2.3.
+    pub(crate) reason: Reason,
     pub(crate) details: String,
     /// Whether the connection may have died before it took the request, so that a new one may succeed.
     pub(crate) is_stale_connection: bool,
@@ -22,13 +23,13 @@ pub(crate) struct UpstreamError {
 }
 
 impl UpstreamError {
-    pub(crate) fn new(error_type: ProxyErrorType, details: String) -> Self {
-        Self { error_type, details, is_stale_connection: false, next_hop: None }
+    pub(crate) fn new(reason: Reason, details: String) -> Self {
+        Self { reason, details, is_stale_connection: false, next_hop: None }
     }
 
     /// Makes the error that a kept connection shows after the origin has closed it.
-    pub(crate) fn stale(error_type: ProxyErrorType, details: String) -> Self {
-        Self { error_type, details, is_stale_connection: true, next_hop: None }
+    pub(crate) fn stale(reason: Reason, details: String) -> Self {
+        Self { reason, details, is_stale_connection: true, next_hop: None }
     }
 
     /// Adds that the connection went through `parent`, if there is one.
@@ -50,18 +51,18 @@ impl UpstreamError {
 
 impl From<EgressError> for UpstreamError {
     fn from(error: EgressError) -> Self {
-        let kind = match error {
+        let reason = match error {
             EgressError::Prohibited { .. } | EgressError::InternalName => {
-                ProxyErrorType::DestinationIpProhibited
+                Reason::DestinationIpProhibited
             }
             EgressError::ParentUnreachable { parent, error } => {
                 return parent_error(&parent, *error);
             }
-            EgressError::DnsTimeout => ProxyErrorType::DnsTimeout,
-            EgressError::NoSourceForFamily { .. } => ProxyErrorType::DestinationIpUnroutable,
-            _ => ProxyErrorType::DnsError,
+            EgressError::DnsTimeout => Reason::DnsTimeout,
+            EgressError::NoSourceForFamily { .. } => Reason::DestinationIpUnroutable,
+            _ => Reason::DnsError,
         };
-        Self::new(kind, error.to_string())
+        Self::new(reason, error.to_string())
     }
 }
 
@@ -70,7 +71,7 @@ fn parent_error(parent: &str, error: EgressError) -> UpstreamError {
     let is_loop = error.is_prohibited();
     let fault = UpstreamError::from(error).with_next_hop(parent);
     if is_loop {
-        return UpstreamError { error_type: ProxyErrorType::ProxyLoopDetected, ..fault };
+        return UpstreamError { reason: Reason::ProxyLoopDetected, ..fault };
     }
     fault
 }
@@ -79,20 +80,19 @@ fn parent_error(parent: &str, error: EgressError) -> UpstreamError {
 impl From<BodyError> for UpstreamError {
     fn from(error: BodyError) -> Self {
         match error {
-            BodyError::Malformed(details) => Self::new(
-                ProxyErrorType::HttpProtocolError,
-                format!("the response's body: {details}"),
-            ),
+            BodyError::Malformed(details) => {
+                Self::new(Reason::HttpProtocolError, format!("the response's body: {details}"))
+            }
             BodyError::Incomplete => {
                 let details = "the origin closed the connection in the middle of the body";
-                Self::new(ProxyErrorType::HttpResponseIncomplete, details.to_owned())
+                Self::new(Reason::HttpResponseIncomplete, details.to_owned())
             }
             BodyError::Timeout => {
                 let details = "the origin stopped sending its body";
-                Self::new(ProxyErrorType::HttpResponseTimeout, details.to_owned())
+                Self::new(Reason::HttpResponseTimeout, details.to_owned())
             }
             BodyError::Io(error) => Self::new(
-                ProxyErrorType::HttpResponseIncomplete,
+                Reason::HttpResponseIncomplete,
                 format!("the response's body: {}", describe::broken_connection(&error)),
             ),
         }
@@ -102,23 +102,22 @@ impl From<BodyError> for UpstreamError {
 /// An error while an HTTP/2 body was sent.
 impl From<Box<Error>> for UpstreamError {
     fn from(error: Box<Error>) -> Self {
-        let kind = match error.etype() {
-            PingoraError::ReadTimedout => ProxyErrorType::HttpResponseTimeout,
-            PingoraError::WriteTimedout => ProxyErrorType::ConnectionWriteTimeout,
+        let reason = match error.etype() {
+            PingoraError::ReadTimedout => Reason::HttpResponseTimeout,
+            PingoraError::WriteTimedout => Reason::ConnectionWriteTimeout,
             PingoraError::ConnectionClosed | PingoraError::ReadError | PingoraError::WriteError => {
-                ProxyErrorType::ConnectionTerminated
+                Reason::ConnectionTerminated
             }
-            _ => ProxyErrorType::HttpProtocolError,
+            _ => Reason::HttpProtocolError,
         };
         // pingora would repeat the first kind of request only after a reused connection failed.
-        let stale =
-            error.retry == RetryType::ReusedOnly || kind == ProxyErrorType::ConnectionTerminated;
+        let stale = error.retry == RetryType::ReusedOnly || reason == Reason::ConnectionTerminated;
         let http2 = error.cause.as_ref().and_then(|cause| cause.downcast_ref());
-        let details = match (http2, kind) {
+        let details = match (http2, reason) {
             (Some(http2), _) => describe::http2(http2),
-            (None, ProxyErrorType::ConnectionWriteTimeout) => STOPPED_READING.to_owned(),
+            (None, Reason::ConnectionWriteTimeout) => STOPPED_READING.to_owned(),
             (None, _) => "the HTTP/2 stream failed".to_owned(),
         };
-        Self { error_type: kind, details, is_stale_connection: stale, next_hop: None }
+        Self { reason, details, is_stale_connection: stale, next_hop: None }
     }
 }

@@ -11,13 +11,13 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures_util::FutureExt;
 use h2::client::{ResponseFuture, SendRequest};
-use h2::{Reason, RecvStream, SendStream};
+use h2::{RecvStream, SendStream};
 use http::{HeaderMap, Request};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::{CancellationToken, DropGuard};
+use wayleave_decision::Reason;
 use wayleave_http_wire::http1::oddities::{Oddities, Oddity};
 use wayleave_http_wire::http1::{MAX_FIELDS, MAX_HEAD_BYTES, agreed_content_length};
-use wayleave_http_wire::proxy_status::ProxyErrorType;
 
 use crate::http::transport::BoxedStream;
 use crate::upstream::describe;
@@ -224,7 +224,9 @@ impl Http2Stream {
             Ok(Some(trailers)) if trailers.len() > MAX_FIELDS => Err(head_too_large()),
             Ok(trailers) => Ok(trailers),
             // The response is complete, and its origin wants no more of the request (RFC 9113 section 8.1).
-            Err(error) if error.is_remote() && error.reason() == Some(Reason::NO_ERROR) => Ok(None),
+            Err(error) if error.is_remote() && error.reason() == Some(h2::Reason::NO_ERROR) => {
+                Ok(None)
+            }
             Err(error) => Err(stream_error(&error)),
         }
     }
@@ -249,13 +251,13 @@ async fn read_trailers(body: &mut RecvStream) -> Result<Option<HeaderMap>, h2::E
 fn content_length(fields: &HeaderMap) -> Result<(Option<u64>, Oddities), UpstreamError> {
     let values = fields.get_all(http::header::CONTENT_LENGTH).iter();
     agreed_content_length(values.map(http::HeaderValue::as_bytes)).map_err(|details| {
-        UpstreamError::new(ProxyErrorType::HttpProtocolError, format!("the response: {details}"))
+        UpstreamError::new(Reason::HttpProtocolError, format!("the response: {details}"))
     })
 }
 
 fn head_too_large() -> UpstreamError {
     let details = "the response: more than 64 KiB or 100 fields in its head or trailers";
-    UpstreamError::new(ProxyErrorType::HttpResponseHeaderSectionSize, details.to_owned())
+    UpstreamError::new(Reason::HttpResponseHeaderSectionSize, details.to_owned())
 }
 
 /// Converts an error of a stream or its connection. A stream that the origin did not begin to serve may be retried
@@ -265,20 +267,20 @@ pub(super) fn stream_error(error: &h2::Error) -> UpstreamError {
         return head_too_large();
     }
     let details = describe::http2(error);
-    let is_refused = error.is_reset() && error.reason() == Some(Reason::REFUSED_STREAM)
-        || error.is_go_away() && error.reason() == Some(Reason::NO_ERROR);
+    let is_refused = error.is_reset() && error.reason() == Some(h2::Reason::REFUSED_STREAM)
+        || error.is_go_away() && error.reason() == Some(h2::Reason::NO_ERROR);
     if error.is_io() {
-        UpstreamError::stale(ProxyErrorType::ConnectionTerminated, details)
+        UpstreamError::stale(Reason::ConnectionTerminated, details)
     } else if error.is_remote() && is_refused {
-        UpstreamError::stale(ProxyErrorType::HttpProtocolError, details)
+        UpstreamError::stale(Reason::HttpProtocolError, details)
     } else {
-        UpstreamError::new(ProxyErrorType::HttpProtocolError, details)
+        UpstreamError::new(Reason::HttpProtocolError, details)
     }
 }
 
 /// Returns whether the head was too large. h2 resets a stream whose head exceeds the limit, and closes a connection
 /// at four times that, which only its message says.
 fn is_header_list_too_large(error: &h2::Error) -> bool {
-    error.is_reset() && error.reason() == Some(Reason::REFUSED_STREAM)
+    error.is_reset() && error.reason() == Some(h2::Reason::REFUSED_STREAM)
         || error.is_go_away() && error.to_string().contains("header_list_way_too_large")
 }

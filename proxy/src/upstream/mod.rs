@@ -23,8 +23,8 @@ use std::time::Duration;
 
 use rustls::ClientConfig;
 use tokio::time::Instant;
+use wayleave_decision::Reason;
 use wayleave_http_wire::http1::oddities::Oddities;
-use wayleave_http_wire::proxy_status::ProxyErrorType;
 use wayleave_robots_txt::{Origin, UrlScheme};
 
 use self::connector::{ConnectOptions, OpenedConnection, UpstreamConnector};
@@ -362,7 +362,7 @@ impl Upstream {
 fn no_stream_error(origin: &Origin) -> UpstreamError {
     // SETTINGS_MAX_CONCURRENT_STREAMS may be zero (RFC 9113 section 6.5.2).
     let details = format!("HTTP/2 with {origin}: the origin accepts no streams");
-    UpstreamError::new(ProxyErrorType::HttpProtocolError, details)
+    UpstreamError::new(Reason::HttpProtocolError, details)
 }
 
 impl fmt::Debug for Upstream {

@@ -6,9 +6,9 @@ use bytes::BytesMut;
 use tokio::io::AsyncWriteExt;
 use tokio_socks::tcp::Socks5Stream;
 use tokio_socks::{Error as SocksError, TargetAddr};
+use wayleave_decision::Reason;
 use wayleave_http_wire::field_pairs::{FieldPair, first, values};
 use wayleave_http_wire::http1::{HeadError, ResponseHead, write_fields};
-use wayleave_http_wire::proxy_status::ProxyErrorType;
 use wayleave_robots_txt::Origin;
 
 use super::egress::{ParentProtocol, ParentProxy, parse_literal};
@@ -70,7 +70,7 @@ async fn tunnel_by_connect(
             // The tunnel would lead back to a proxy that it passed.
             status if any_contains(head.fields().values("proxy-status"), LOOP_DETECTED) => {
                 let details = quote_status(status, head.reason());
-                return Err(UpstreamError::new(ProxyErrorType::ProxyLoopDetected, details));
+                return Err(UpstreamError::new(Reason::ProxyLoopDetected, details));
             }
             status => return Err(refused(status, head.reason())),
         }
@@ -132,14 +132,14 @@ fn is_from_nearest_squid(fields: &[FieldPair<'_>]) -> bool {
     passed <= 1 && first(fields, "x-squid-error").is_some()
 }
 
-fn refused(status: u16, reason: &[u8]) -> UpstreamError {
-    let (kind, meaning) = match status {
-        407 => (ProxyErrorType::ProxyConfigurationError, ": it does not accept our credentials"),
-        504 => (ProxyErrorType::ConnectionTimeout, ""),
-        500..=599 => (ProxyErrorType::ConnectionTerminated, ""),
-        _ => (ProxyErrorType::ConnectionRefused, ""),
+fn refused(status: u16, phrase: &[u8]) -> UpstreamError {
+    let (reason, meaning) = match status {
+        407 => (Reason::ProxyConfigurationError, ": it does not accept our credentials"),
+        504 => (Reason::ConnectionTimeout, ""),
+        500..=599 => (Reason::ConnectionTerminated, ""),
+        _ => (Reason::ConnectionRefused, ""),
     };
-    UpstreamError::new(kind, format!("{}{meaning}", quote_status(status, reason)))
+    UpstreamError::new(reason, format!("{}{meaning}", quote_status(status, phrase)))
 }
 
 fn quote_status(status: u16, reason: &[u8]) -> String {
@@ -150,39 +150,36 @@ fn quote_status(status: u16, reason: &[u8]) -> String {
 fn head_error(error: &HeadError) -> UpstreamError {
     match error {
         HeadError::Closed => UpstreamError::new(
-            ProxyErrorType::ConnectionTerminated,
+            Reason::ConnectionTerminated,
             "it closed the connection instead of answering".to_owned(),
         ),
         HeadError::Broken(error) => connection_broke(error),
         _ => UpstreamError::new(
-            ProxyErrorType::HttpProtocolError,
+            Reason::HttpProtocolError,
             "its answer to CONNECT is not HTTP/1".to_owned(),
         ),
     }
 }
 
 fn connection_broke(error: &io::Error) -> UpstreamError {
-    UpstreamError::new(
-        ProxyErrorType::ConnectionTerminated,
-        format!("the connection broke: {error}"),
-    )
+    UpstreamError::new(Reason::ConnectionTerminated, format!("the connection broke: {error}"))
 }
 
 fn socks_error(error: &SocksError) -> UpstreamError {
-    let kind = match error {
+    let reason = match error {
         SocksError::PasswordAuthFailure(_)
         | SocksError::NoAcceptableAuthMethods
         | SocksError::UnknownAuthMethod
-        | SocksError::InvalidAuthValues(_) => ProxyErrorType::ProxyConfigurationError,
+        | SocksError::InvalidAuthValues(_) => Reason::ProxyConfigurationError,
         SocksError::ConnectionRefused | SocksError::ConnectionNotAllowedByRuleset => {
-            ProxyErrorType::ConnectionRefused
+            Reason::ConnectionRefused
         }
         SocksError::NetworkUnreachable | SocksError::HostUnreachable => {
-            ProxyErrorType::DestinationIpUnroutable
+            Reason::DestinationIpUnroutable
         }
-        SocksError::TtlExpired => ProxyErrorType::ConnectionTimeout,
-        SocksError::Io(_) => ProxyErrorType::ConnectionTerminated,
-        _ => ProxyErrorType::HttpProtocolError,
+        SocksError::TtlExpired => Reason::ConnectionTimeout,
+        SocksError::Io(_) => Reason::ConnectionTerminated,
+        _ => Reason::HttpProtocolError,
     };
-    UpstreamError::new(kind, format!("SOCKS5: {error}"))
+    UpstreamError::new(reason, format!("SOCKS5: {error}"))
 }

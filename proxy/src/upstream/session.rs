@@ -9,12 +9,12 @@ use h2::SendStream;
 use http::Request;
 use pingora_core::protocols::http::v2::write_body;
 use tokio::io::{AsyncWriteExt, ReadHalf, WriteHalf};
+use wayleave_decision::Reason;
 use wayleave_http_wire::field_pairs::{to_header_map, to_pairs, to_trailers};
 use wayleave_http_wire::http1::oddities::Oddities;
 use wayleave_http_wire::http1::{
     BodyFraming, BodyReader, BodyWriter, HeadError, ResponseHead, Trailers,
 };
-use wayleave_http_wire::proxy_status::ProxyErrorType;
 
 use super::http2::{self, Http2Head, Http2Stream};
 use crate::http::transport::BoxedStream;
@@ -167,7 +167,7 @@ impl UpstreamReader {
                 101 => {
                     // The caller sent no Upgrade, so bytes after this 101 belong to no protocol.
                     let details = "the origin switched protocols without being asked".to_owned();
-                    return Err(UpstreamError::new(ProxyErrorType::HttpProtocolError, details));
+                    return Err(UpstreamError::new(Reason::HttpProtocolError, details));
                 }
                 100..=199 => {}
                 _ => return Ok(head),
@@ -261,7 +261,7 @@ async fn within(
         Ok(Ok(())) => Ok(()),
         // A kept connection may have been closed by its origin meanwhile.
         Ok(Err(error)) => Err(UpstreamError::stale(
-            ProxyErrorType::ConnectionTerminated,
+            Reason::ConnectionTerminated,
             format!("sending the request: {}", describe::broken_connection(&error)),
         )),
         Err(_) => Err(write_timed_out()),
@@ -271,32 +271,32 @@ async fn within(
 /// Makes the error for [`MAX_INTERIM`] interim responses without a final one.
 pub(crate) fn endless_interim_responses() -> UpstreamError {
     let details = "the origin keeps sending interim responses";
-    UpstreamError::new(ProxyErrorType::HttpProtocolError, details.to_owned())
+    UpstreamError::new(Reason::HttpProtocolError, details.to_owned())
 }
 
 fn write_timed_out() -> UpstreamError {
-    UpstreamError::new(ProxyErrorType::ConnectionWriteTimeout, STOPPED_READING.to_owned())
+    UpstreamError::new(Reason::ConnectionWriteTimeout, STOPPED_READING.to_owned())
 }
 
 fn head_error(error: HeadError) -> UpstreamError {
-    let (kind, details) = match error {
+    let (reason, details) = match error {
         HeadError::Closed => {
             let details = "the origin closed the connection before it answered";
-            return UpstreamError::stale(ProxyErrorType::ConnectionTerminated, details.to_owned());
+            return UpstreamError::stale(Reason::ConnectionTerminated, details.to_owned());
         }
         HeadError::Broken(error) => (
-            ProxyErrorType::HttpResponseIncomplete,
+            Reason::HttpResponseIncomplete,
             format!("the response's head: {}", describe::broken_connection(&error)),
         ),
         HeadError::Malformed(details) => {
-            (ProxyErrorType::HttpProtocolError, format!("the response: {details}"))
+            (Reason::HttpProtocolError, format!("the response: {details}"))
         }
         HeadError::TooLarge(details) => {
-            (ProxyErrorType::HttpResponseHeaderSectionSize, format!("the response: {details}"))
+            (Reason::HttpResponseHeaderSectionSize, format!("the response: {details}"))
         }
         HeadError::UnsupportedVersion => {
-            (ProxyErrorType::HttpProtocolError, "the response is not HTTP".to_owned())
+            (Reason::HttpProtocolError, "the response is not HTTP".to_owned())
         }
     };
-    UpstreamError::new(kind, details)
+    UpstreamError::new(reason, details)
 }

@@ -7,10 +7,9 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use pingora_timeout::timeout;
-use wayleave_decision::Refusal;
+use wayleave_decision::{Reason, Refusal};
 use wayleave_http_wire::http1::{BodyFraming, Trailers};
 use wayleave_http_wire::page::PageBuffer;
-use wayleave_http_wire::proxy_status::ProxyErrorType;
 use wayleave_http_wire::received::{HttpVersion, ReceivedHead};
 
 use super::interim::{FINAL_RESPONSE_DELAY, InterimResponses, is_interim};
@@ -56,7 +55,7 @@ struct BufferedStart {
 /// Returns the error of an origin that sends the start of a page byte by byte, for all of which its client would wait.
 fn too_slow() -> RelayError {
     let details = "the beginning of the page, which is read first for statements about its use, did not arrive in time";
-    UpstreamError::new(ProxyErrorType::HttpResponseTimeout, details.to_owned()).into()
+    UpstreamError::new(Reason::HttpResponseTimeout, details.to_owned()).into()
 }
 
 /// Awaits a judgement, which may take a while, as long as the client is connected.
@@ -125,7 +124,7 @@ impl ResponseRelay<'_> {
                 let mut trailers = read
                     .unwrap_or_else(|_| {
                         let details = "the origin did not finish its response".to_owned();
-                        Err(UpstreamError::new(ProxyErrorType::HttpResponseTimeout, details))
+                        Err(UpstreamError::new(Reason::HttpResponseTimeout, details))
                     })
                     .map_err(|fault| self.progress.upstream_error(fault))?;
                 // Only this proxy may say in them what was decided.
@@ -155,8 +154,8 @@ impl ResponseRelay<'_> {
                 return match websocket::check(self.context.received, &head) {
                     Ok(()) => Ok(head),
                     Err(details) => {
-                        let error = ProxyErrorType::HttpProtocolError;
-                        Err(UpstreamError::new(error, details.to_owned()).into())
+                        let reason = Reason::HttpProtocolError;
+                        Err(UpstreamError::new(reason, details.to_owned()).into())
                     }
                 };
             }
@@ -424,7 +423,7 @@ mod tests {
         assert!(matches!(
             buffer_slow_page(9).await,
             Err(RelayError::Upstream {
-                fault: UpstreamError { error_type: ProxyErrorType::HttpResponseTimeout, .. },
+                fault: UpstreamError { reason: Reason::HttpResponseTimeout, .. },
                 answered: false,
             })
         ));

@@ -2,8 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use wayleave_decision::Refusal;
-use wayleave_http_wire::proxy_status::ProxyErrorType;
+use wayleave_decision::{Reason, Refusal};
 
 use crate::http::downstream::ClientGone;
 use crate::pacing::TooSoon;
@@ -34,8 +33,9 @@ impl RelayProgress {
     pub(super) fn check_upload_progress(&self, sent_before: usize) -> Result<(), RelayError> {
         if self.sent_chunks() == sent_before {
             let details = "the origin did not answer".to_owned();
-            return Err(self
-                .upstream_error(UpstreamError::new(ProxyErrorType::HttpResponseTimeout, details)));
+            return Err(
+                self.upstream_error(UpstreamError::new(Reason::HttpResponseTimeout, details))
+            );
         }
         Ok(())
     }

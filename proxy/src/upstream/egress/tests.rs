@@ -180,7 +180,7 @@ async fn literals_are_checked_like_names() {
     for host in ["127.0.0.1", "[::1]", "169.254.169.254", "[::ffff:10.0.0.1]", "[fe80::1]"] {
         let error = egress.addresses(host, 80).await.unwrap_err();
         assert_eq!(
-            UpstreamError::from(error).error_type.as_str(),
+            UpstreamError::from(error).reason.as_str(),
             "destination_ip_prohibited",
             "{host}"
         );
@@ -215,7 +215,7 @@ async fn overridden_addresses_are_checked() {
     for host in ["site.test", "8.8.4.4"] {
         let error = egress.addresses(host, 80).await.unwrap_err();
         assert_eq!(
-            UpstreamError::from(error).error_type.as_str(),
+            UpstreamError::from(error).reason.as_str(),
             "destination_ip_prohibited",
             "{host}"
         );

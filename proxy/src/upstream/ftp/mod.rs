@@ -17,9 +17,9 @@ use suppaftp::types::FileType;
 use suppaftp::{Encoding, FtpError, FtpResult, Mode, Status};
 use tokio::io::AsyncReadExt;
 use tokio::net::TcpStream;
+use wayleave_decision::Reason;
 use wayleave_http_wire::ftp_path;
 use wayleave_http_wire::http1::BodyFraming;
-use wayleave_http_wire::proxy_status::ProxyErrorType;
 
 use self::listing::ListingFormat;
 pub(crate) use self::range::ByteRange;
@@ -71,7 +71,7 @@ pub(crate) async fn start(
     let fetched = tokio::time::timeout(timeout, fetch(connection, request)).await;
     let response = fetched.unwrap_or_else(|_| {
         let details = "the FTP server did not answer in time".to_owned();
-        Err(UpstreamError::new(ProxyErrorType::HttpResponseTimeout, details))
+        Err(UpstreamError::new(Reason::HttpResponseTimeout, details))
     })?;
     start_http1(response.into_stream(timeout), b"", BodyFraming::Length(0), timeout).await
 }
@@ -81,7 +81,7 @@ async fn fetch(
     request: &FtpRequest<'_>,
 ) -> Result<FtpResponse, UpstreamError> {
     let malformed =
-        |why: &'static str| UpstreamError::new(ProxyErrorType::HttpRequestError, why.to_owned());
+        |why: &'static str| UpstreamError::new(Reason::HttpRequestError, why.to_owned());
     let path = ftp_path::decode(request.path).map_err(malformed)?;
     let mut control = connect(connection).await.map_err(|error| ftp_error(&error))?;
     // A path is relative to the directory after the login (RFC 1738 section 3.2.2).
@@ -223,7 +223,7 @@ async fn read_listing(
         .map_err(|error| ftp_error(&FtpError::ConnectionError(error)))?;
     if listing.len() as u64 > MAX_LISTING_BYTES {
         let details = "the directory's listing is longer than 1 MiB".to_owned();
-        return Err(UpstreamError::new(ProxyErrorType::HttpProtocolError, details));
+        return Err(UpstreamError::new(Reason::HttpProtocolError, details));
     }
     transfer.finish().await.map_err(|error| ftp_error(&error))?;
     Ok(Ok(listing))
@@ -237,7 +237,7 @@ impl FtpRefusal {
             550 | 551 | 553 => Ok(FtpResponse::short("404 Not Found", "")),
             code => {
                 let details = format!("the FTP server answered {code}");
-                Err(UpstreamError::new(ProxyErrorType::HttpProtocolError, details))
+                Err(UpstreamError::new(Reason::HttpProtocolError, details))
             }
         }
     }
@@ -255,32 +255,32 @@ fn split_refusal<T>(result: FtpResult<T>) -> Result<Result<T, FtpRefusal>, Upstr
 }
 
 fn ftp_error(error: &FtpError) -> UpstreamError {
-    let (kind, details) = match error {
+    let (reason, details) = match error {
         FtpError::UnexpectedResponse(reply) => {
             let text = String::from_utf8_lossy(&reply.body);
             let quoted: String =
                 text.chars().filter(|c| !c.is_control()).take(MAX_QUOTED_CHARS).collect();
             let details = format!("the FTP server answered {quoted}");
-            (ProxyErrorType::ConnectionTerminated, details)
+            (Reason::ConnectionTerminated, details)
         }
         FtpError::ConnectionError(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
             let details = "the FTP server's data connection was refused".to_owned();
-            (ProxyErrorType::ConnectionRefused, details)
+            (Reason::ConnectionRefused, details)
         }
         FtpError::ConnectionError(error) if error.kind() == io::ErrorKind::InvalidData => {
             let details = "the FTP server's reply is too long".to_owned();
-            (ProxyErrorType::HttpResponseHeaderSectionSize, details)
+            (Reason::HttpResponseHeaderSectionSize, details)
         }
         FtpError::ConnectionError(_) => {
             let details = "the FTP server closed the connection".to_owned();
-            (ProxyErrorType::ConnectionTerminated, details)
+            (Reason::ConnectionTerminated, details)
         }
         _ => {
             let details = "the FTP server's reply cannot be read".to_owned();
-            (ProxyErrorType::HttpProtocolError, details)
+            (Reason::HttpProtocolError, details)
         }
     };
-    UpstreamError::new(kind, details)
+    UpstreamError::new(reason, details)
 }
 
 /// File names as their bytes: a character up to U+00FF for each.
