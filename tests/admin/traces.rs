@@ -275,9 +275,5 @@ fn a_collector_that_hangs_does_not_delay_the_stop() {
 }
 
 fn hex(text: &str) -> Vec<u8> {
-    let digits = text.as_bytes().chunks(2);
-    let byte = |pair: &[u8]| {
-        std::str::from_utf8(pair).ok().and_then(|pair| u8::from_str_radix(pair, 16).ok())
-    };
-    digits.map(|pair| byte(pair).expect("two digits")).collect()
+    data_encoding::HEXLOWER.decode(text.as_bytes()).expect("hexadecimal digits")
 }

@@ -3,6 +3,8 @@
 use std::fmt;
 use std::str::FromStr;
 
+use data_encoding::{HEXLOWER, HEXLOWER_PERMISSIVE};
+
 /// A name in a certificate: `match.certificate`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CertificateName {
@@ -54,22 +56,13 @@ impl fmt::Display for CertificateName {
             Self::Uri(uri) => f.write_str(uri),
             Self::Dns(name) => write!(f, "DNS:{name}"),
             Self::CommonName(name) => write!(f, "CN={name}"),
-            Self::Fingerprint(fingerprint) => {
-                f.write_str("sha256:")?;
-                fingerprint.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
-            }
+            Self::Fingerprint(fingerprint) => write!(f, "sha256:{}", HEXLOWER.encode(fingerprint)),
         }
     }
 }
 
 fn parse_fingerprint(digits: &str) -> Option<[u8; 32]> {
-    // Only ASCII text can be sliced at any byte.
-    let is_hex = digits.len() == 64 && digits.bytes().all(|byte| byte.is_ascii_hexdigit());
-    let mut fingerprint = [0; 32];
-    for (index, byte) in fingerprint.iter_mut().enumerate().filter(|_| is_hex) {
-        *byte = u8::from_str_radix(&digits[2 * index..2 * index + 2], 16).ok()?;
-    }
-    is_hex.then_some(fingerprint)
+    HEXLOWER_PERMISSIVE.decode(digits.as_bytes()).ok()?.try_into().ok()
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::fmt;
 
+use data_encoding::{HEXLOWER, HEXLOWER_PERMISSIVE};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// A SHA-256, written as 64 hexadecimal digits in lower case.
@@ -16,24 +17,14 @@ impl Sha256Digest {
 
     /// Returns 64 hexadecimal digits in lower case.
     pub fn hex(self) -> [u8; 64] {
-        const DIGITS: &[u8; 16] = b"0123456789abcdef";
         let mut hex = [0; 64];
-        for (pair, byte) in hex.chunks_exact_mut(2).zip(self.0) {
-            pair[0] = DIGITS[usize::from(byte >> 4)];
-            pair[1] = DIGITS[usize::from(byte & 15)];
-        }
+        HEXLOWER.encode_mut(&self.0, &mut hex);
         hex
     }
 
     /// Parses 64 hexadecimal digits in either case.
     pub fn from_hex(text: &str) -> Option<Self> {
-        // Checked first, because `from_str_radix` accepts a sign, and slicing at 64 bytes may split a character.
-        let is_hex = text.len() == 64 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
-        let mut array = [0; 32];
-        for (index, byte) in array.iter_mut().enumerate().filter(|_| is_hex) {
-            *byte = u8::from_str_radix(&text[2 * index..2 * index + 2], 16).ok()?;
-        }
-        is_hex.then_some(Self(array))
+        HEXLOWER_PERMISSIVE.decode(text.as_bytes()).ok()?.try_into().ok().map(Self)
     }
 }
 

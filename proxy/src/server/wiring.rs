@@ -7,9 +7,9 @@ use std::sync::{Arc, LazyLock};
 use std::time::{Duration, SystemTime};
 
 use anyhow::Context;
+use data_encoding::HEXLOWER_PERMISSIVE;
 use rustls::{ClientConfig, RootCertStore};
 use wayleave_decision::{Crawlers, PolicyRules};
-use wayleave_evidence::Sha256Digest;
 use wayleave_evidence::chain::event::program_version;
 
 use crate::clock::Clock;
@@ -234,9 +234,8 @@ fn read_key(path: &Path) -> anyhow::Result<[u8; 32]> {
     if let Ok(key) = <[u8; 32]>::try_from(bytes.as_slice()) {
         return Ok(key);
     }
-    // A digest is parsed from exactly as many digits.
-    let digits = str::from_utf8(&bytes).ok().map(str::trim);
-    digits.and_then(Sha256Digest::from_hex).map(|digest| digest.0).with_context(|| {
+    let digits = HEXLOWER_PERMISSIVE.decode(bytes.trim_ascii()).ok();
+    digits.and_then(|key| <[u8; 32]>::try_from(key).ok()).with_context(|| {
         format!("store.key_file: {} is neither 32 bytes nor 64 hexadecimal digits", path.display())
     })
 }
