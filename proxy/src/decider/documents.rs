@@ -5,12 +5,14 @@ use std::net::IpAddr;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use futures_util::future::join_all;
-use wayleave_decision::{DocumentBatch, DocumentResult, DocumentToFetch, PreferenceFinding};
+use wayleave_decision::{
+    CheckedSnapshot, DocumentBatch, DocumentResult, DocumentToFetch, PreferenceFinding,
+};
 use wayleave_lifecycle::Resource;
 use wayleave_robots_txt::{AccessResult, MatchContext, Origin};
 
 use super::settings::Settings;
-use crate::robots_cache::{CachedDocument, ChosenBy, FetchPending, Requester, RobotsCache};
+use crate::robots_cache::{ChosenBy, FetchPending, Requester, RobotsCache};
 use crate::upstream::Destination;
 
 /// The source of documents for one request.
@@ -23,7 +25,7 @@ pub(crate) struct DocumentSource<'a> {
 }
 
 /// A document that was fetched, or why it was not asked for.
-type Fetched = Result<CachedDocument, String>;
+type Fetched = Result<CheckedSnapshot, String>;
 
 impl DocumentSource<'_> {
     /// Fetches all documents of a batch at once.
@@ -80,7 +82,7 @@ impl DocumentFetches<'_> {
             self.fetch_elsewhere(resource).await
         };
         match fetched {
-            Ok(Ok(cached)) => DocumentResult::Cached(cached.into()),
+            Ok(Ok(cached)) => DocumentResult::Cached(cached),
             Ok(Err(cause)) => DocumentResult::NotAsked(cause),
             Err(FetchPending { retry_after }) => DocumentResult::Pending { retry_after },
         }

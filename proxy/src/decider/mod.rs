@@ -117,8 +117,7 @@ impl Decider {
                 Input::CachedRobotsTxt(origin) => {
                     // A rule allows the request already, so it does not wait for a fetch: it keeps a pace only if the file is
                     // cached.
-                    let cached = self.robots.cached(&origin);
-                    let copy = cached.map(|entry| RobotsCopy::Cached(entry.into()));
+                    let copy = self.robots.cached(&origin).map(RobotsCopy::Cached);
                     decision.add_cached_robots_txt(copy.as_ref());
                     if let Some(copy) = &copy {
                         let delay = decision.facts().delay;
@@ -135,7 +134,7 @@ impl Decider {
                     };
                     match self.robots.find_for(&origin, requester).await {
                         Ok(cached) => {
-                            let copy = RobotsCopy::Cached(cached.clone().into());
+                            let copy = RobotsCopy::Cached(cached.clone());
                             // Judging builds indexes, which count for the memory of the cache.
                             pace_group = self.robots.with_recount(&origin, &cached, || {
                                 decision.add_robots_txt(&copy);

@@ -34,7 +34,7 @@ use std::fmt;
 use std::future::Future;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
@@ -42,8 +42,7 @@ use wayleave_decision::CheckedSnapshot;
 #[cfg(doc)]
 use wayleave_lifecycle::RefreshScheduler;
 use wayleave_lifecycle::{CacheEntry, LifetimeSettings, Resource, Snapshot, SnapshotState};
-use wayleave_robots_txt::{AccessResult, Origin};
-use wayleave_usage_preferences::PreferenceDocument;
+use wayleave_robots_txt::Origin;
 
 use crate::clock::Clock;
 use crate::fleet::Fleet;
@@ -118,7 +117,7 @@ impl CachedDocuments {
     }
 
     /// Returns a document if it may be used now. Unlike [`RobotsCache::cached`], never causes a fetch.
-    pub(crate) fn cached(&self, resource: impl Into<Resource>) -> Option<CachedDocument> {
+    pub(crate) fn cached(&self, resource: impl Into<Resource>) -> Option<CheckedSnapshot> {
         let resource = resource.into();
         let (document, is_overdue) = self.find_usable(&resource, false)?;
         if is_overdue {
@@ -130,13 +129,13 @@ impl CachedDocuments {
 
     /// Returns a document if it may be used now, and whether another fetch is due and this reader is the first to
     /// notice.
-    fn find_usable(&self, resource: &Resource, signs: bool) -> Option<(CachedDocument, bool)> {
+    fn find_usable(&self, resource: &Resource, signs: bool) -> Option<(CheckedSnapshot, bool)> {
         let checked_at = self.clock.now();
         let found = self.published.find_usable(resource, signs, checked_at)?;
         if resource.is_robots_txt() {
             self.metrics.robots_lookup(RobotsLookup::Hit);
         }
-        Some((CachedDocument { snapshot: found.snapshot, checked_at }, found.is_overdue))
+        Some((CheckedSnapshot { snapshot: found.snapshot, checked_at }, found.is_overdue))
     }
 }
 
@@ -163,33 +162,6 @@ pub struct RobotsCache {
 impl fmt::Debug for RobotsCache {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("RobotsCache").field("documents", &self.documents).finish_non_exhaustive()
-    }
-}
-
-/// A cached document, and the moment at which it was found usable.
-#[derive(Clone, Debug)]
-pub struct CachedDocument {
-    /// The state of the document.
-    pub snapshot: Arc<Snapshot>,
-    /// The moment of the check.
-    pub checked_at: SystemTime,
-}
-
-impl From<CachedDocument> for CheckedSnapshot {
-    fn from(cached: CachedDocument) -> Self {
-        Self { snapshot: cached.snapshot, checked_at: cached.checked_at }
-    }
-}
-
-impl CachedDocument {
-    /// Returns the rules of robots.txt at that moment.
-    pub fn access(&self) -> &AccessResult {
-        self.snapshot.access(self.checked_at)
-    }
-
-    /// Returns the document next to robots.txt at that moment, if there is one.
-    pub fn document(&self) -> Option<&Arc<PreferenceDocument>> {
-        self.snapshot.document(self.checked_at)
     }
 }
 
@@ -288,7 +260,7 @@ impl RobotsCache {
     pub async fn find(
         &self,
         resource: impl Into<Resource>,
-    ) -> Result<CachedDocument, FetchPending> {
+    ) -> Result<CheckedSnapshot, FetchPending> {
         self.find_for(resource, Requester::default()).await
     }
 
@@ -301,7 +273,7 @@ impl RobotsCache {
         &self,
         resource: impl Into<Resource>,
         requester: Requester<'_>,
-    ) -> Result<CachedDocument, FetchPending> {
+    ) -> Result<CheckedSnapshot, FetchPending> {
         let resource = resource.into();
         if let Some(known) = self.look_up(&resource, Some(requester)) {
             return Ok(known);
@@ -318,15 +290,15 @@ impl RobotsCache {
         &self,
         resource: &Resource,
         requester: Requester<'_>,
-    ) -> Result<CachedDocument, FetchPending> {
+    ) -> Result<CheckedSnapshot, FetchPending> {
         let demand = |reply| CacheEvent::Demand(resource.clone(), requester.demand(), reply);
         let snapshot = requester.view_of(self.call_with_timeout(demand).await?);
         // The time after the wait: at that of the request, the answer would lie in the future and not count as fresh.
-        Ok(CachedDocument { snapshot, checked_at: self.clock().now() })
+        Ok(CheckedSnapshot { snapshot, checked_at: self.clock().now() })
     }
 
     /// Returns the cached copy of a document if it may be used now. Never waits.
-    pub fn cached(&self, resource: impl Into<Resource>) -> Option<CachedDocument> {
+    pub fn cached(&self, resource: impl Into<Resource>) -> Option<CheckedSnapshot> {
         self.look_up(&resource.into(), None)
     }
 
@@ -335,7 +307,7 @@ impl RobotsCache {
         &self,
         resource: impl Into<Resource>,
         requester: Requester<'_>,
-    ) -> Option<CachedDocument> {
+    ) -> Option<CheckedSnapshot> {
         self.look_up(&resource.into(), Some(requester))
     }
 
@@ -343,7 +315,7 @@ impl RobotsCache {
         &self,
         resource: &Resource,
         requester: Option<Requester<'_>>,
-    ) -> Option<CachedDocument> {
+    ) -> Option<CheckedSnapshot> {
         let signs = requester.is_some_and(|requester| requester.signed_by.is_some());
         let (document, is_overdue) = self.documents.find_usable(resource, signs)?;
         if is_overdue {
@@ -361,7 +333,7 @@ impl RobotsCache {
     pub fn with_recount<T>(
         &self,
         origin: &Origin,
-        known: &CachedDocument,
+        known: &CheckedSnapshot,
         decide: impl FnOnce() -> T,
     ) -> T {
         let before = known.snapshot.heap_bytes();

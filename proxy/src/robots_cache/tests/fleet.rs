@@ -1,5 +1,7 @@
 //! Caches that share their entries in a fleet.
 
+use std::time::SystemTime;
+
 use wayleave_robots_txt::AccessVerdict;
 
 use super::super::*;

@@ -2,6 +2,7 @@
 
 use tokio::time::Instant;
 use wayleave_lifecycle::FetchErrorKind;
+use wayleave_robots_txt::AccessResult;
 
 use super::super::*;
 use super::handle::{
