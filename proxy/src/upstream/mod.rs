@@ -42,7 +42,7 @@ pub(crate) use self::session::{
     start_http1, start_http2,
 };
 use crate::http::transport::BoxedStream;
-use crate::telemetry::metrics::{Metrics, OpenConnection};
+use crate::telemetry::metrics::{ConnectionAge, Metrics, OpenConnection};
 
 /// The settings of connections to origins.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -149,7 +149,7 @@ impl Upstream {
             UpstreamConnection::Http1(stream),
             destination.origin,
             (key, form),
-            true,
+            ConnectionAge::Reused,
         ))
     }
 
@@ -160,7 +160,8 @@ impl Upstream {
         }
         let key = self.pool.key(destination, PooledProtocol::Http2);
         let connection = UpstreamConnection::Http2(Box::new(self.pool.share(key)?));
-        Some(self.new_session(connection, destination.origin, (key, TargetForm::Origin), true))
+        let key_and_form = (key, TargetForm::Origin);
+        Some(self.new_session(connection, destination.origin, key_and_form, ConnectionAge::Reused))
     }
 
     /// Opens a connection to `destination`. If it uses HTTP/2, other requests may share it.
@@ -225,7 +226,7 @@ impl Upstream {
             .dial(destination.origin, &route, via, deadline)
             .await
             .map_err(|fault| fault.through_parent(route.parent().map(|it| &**it)))?;
-        Ok((link, self.metrics.upstream_connection(false)))
+        Ok((link, self.metrics.upstream_connection(ConnectionAge::New)))
     }
 
     /// Returns the time by which a connection attempt that starts now must succeed.
@@ -283,7 +284,7 @@ impl Upstream {
             }
         };
         let key = self.pool.key(destination, protocol);
-        Ok(self.new_session(connection, origin, (key, form), false))
+        Ok(self.new_session(connection, origin, (key, form), ConnectionAge::New))
     }
 
     /// Counts what was repaired in a response.
@@ -343,13 +344,13 @@ impl Upstream {
         connection: UpstreamConnection,
         origin: &Origin,
         (key, form): (PoolKey, TargetForm),
-        is_reused: bool,
+        age: ConnectionAge,
     ) -> UpstreamSession {
-        let _open = self.metrics.upstream_connection(is_reused);
+        let _open = self.metrics.upstream_connection(age);
         UpstreamSession {
             connection,
             lease: ConnectionLease {
-                is_reused,
+                is_reused: age == ConnectionAge::Reused,
                 parent: self.connector.parent_for(origin).cloned(),
                 key,
                 _open,

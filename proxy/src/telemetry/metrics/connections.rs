@@ -17,6 +17,13 @@ const UPSTREAM_CONNECTIONS: &str =
     "Connections to origins that are serving a request, by whether they were reused.";
 const UPSTREAM_PROXY: &str = "1 if origins are reached through a parent proxy, which resolves names, so that addresses are not checked.";
 
+/// The age of a connection to an origin: new, or one that served requests before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ConnectionAge {
+    New,
+    Reused,
+}
+
 /// The metrics of connections.
 #[derive(Debug)]
 pub(super) struct ConnectionMetrics {

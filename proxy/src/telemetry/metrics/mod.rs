@@ -23,6 +23,7 @@ use wayleave_decision::{ASSERTED, Reason, RequestOutcome};
 use wayleave_http_wire::http1::oddities::Oddities;
 use wayleave_usage_preferences::{DocumentKind, PreferenceJudgement};
 
+pub(crate) use self::connections::ConnectionAge;
 use self::connections::ConnectionMetrics;
 use self::constructors::{
     REQUEST_SECONDS, counter, counters, counters_by_result, histogram, histograms, register,
@@ -237,11 +238,10 @@ impl Metrics {
     }
 
     /// Counts a connection to an origin as serving a request until the guard is dropped.
-    pub(crate) fn upstream_connection(&self, reused: bool) -> OpenConnection {
-        OpenConnection::of(if reused {
-            &self.connections.upstream_reused
-        } else {
-            &self.connections.upstream_new
+    pub(crate) fn upstream_connection(&self, age: ConnectionAge) -> OpenConnection {
+        OpenConnection::of(match age {
+            ConnectionAge::New => &self.connections.upstream_new,
+            ConnectionAge::Reused => &self.connections.upstream_reused,
         })
     }
 
