@@ -299,7 +299,7 @@ impl<'a> Decision<'a> {
     }
 }
 
-/// Decides whether a fetch of our own, of a robots.txt or a document about use, may go where a site redirects it. Only the
+/// Decides about a request of the proxy's own, for a redirected robots.txt or a document about use. Only the
 /// organisation's rules count: rules for certain crawlers or purposes do not, since the fetch is for all of them.
 #[must_use]
 pub fn decide_own_request(rules: &PolicyRules, target: &Target, now: SystemTime) -> Verdict {

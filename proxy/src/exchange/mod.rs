@@ -15,7 +15,7 @@
 //!
 //!  tunnel                             CONNECT
 //!  reject_connection                  a client that is answered and loses its connection
-//!  redirect                           the policy for the proxy's own requests, such as where a robots.txt redirects to
+//!  own_request                        the policy for the proxy's own requests, such as where a robots.txt redirects to
 //!  services, outcome                  what all steps use, and what they result in
 //! ```
 
@@ -26,9 +26,9 @@ mod forward;
 mod headers;
 mod max_forwards;
 pub(crate) mod outcome;
+pub(crate) mod own_request;
 mod pace;
 pub(crate) mod record;
-pub(crate) mod redirect;
 mod reject_connection;
 mod relay;
 mod response_policy;

@@ -18,7 +18,7 @@ use wayleave_robots_txt::Target;
 use super::body;
 use super::fetch_memory::{FetchMemory, MemoryReservation};
 use super::fields;
-use super::redirect::{ChosenBy, RedirectPolicy, RedirectRequest};
+use super::own_request::{ChosenBy, OwnRequest, OwnRequestPolicy};
 use crate::clock::Clock;
 use crate::signing::KeySigner;
 use crate::traces::Traces;
@@ -112,8 +112,8 @@ impl Default for FetchConfig {
 pub struct HttpFetcher {
     pub(super) upstream: Arc<Upstream>,
     pub(super) options: FetchConfig,
-    /// The rules for redirects; without them all are followed.
-    pub(super) redirect_policy: Option<Arc<dyn RedirectPolicy>>,
+    /// The rules for the proxy's own requests, such as redirects; without them all are sent.
+    pub(super) own_request_policy: Option<Arc<dyn OwnRequestPolicy>>,
     pub(super) clock: Clock,
     traces: Option<Arc<Traces>>,
     pub(super) memory: FetchMemory,
@@ -149,7 +149,7 @@ impl HttpFetcher {
             // must do.
             memory: FetchMemory::new(options.memory, options.timeout / 10),
             options,
-            redirect_policy: None,
+            own_request_policy: None,
             clock,
             traces: None,
             signs: false,
@@ -168,10 +168,10 @@ impl HttpFetcher {
         self
     }
 
-    /// Returns the same fetcher with the redirect policy and traces of the one that it replaces.
+    /// Returns the same fetcher with the policy and traces of the one that it replaces.
     pub(crate) fn replacing(self, previous: &Self) -> Self {
         Self {
-            redirect_policy: previous.redirect_policy.clone(),
+            own_request_policy: previous.own_request_policy.clone(),
             traces: previous.traces.clone(),
             ..self
         }
@@ -183,9 +183,9 @@ impl HttpFetcher {
         Arc::ptr_eq(&self.upstream, upstream)
     }
 
-    /// Returns the same fetcher, whose redirects are subject to `policy`.
-    pub(crate) fn with_redirect_policy(mut self, policy: Arc<dyn RedirectPolicy>) -> Self {
-        self.redirect_policy = Some(policy);
+    /// Returns the same fetcher, whose requests are subject to `policy` where no crawler asked for them.
+    pub(crate) fn with_own_request_policy(mut self, policy: Arc<dyn OwnRequestPolicy>) -> Self {
+        self.own_request_policy = Some(policy);
         self
     }
 
@@ -207,13 +207,13 @@ impl HttpFetcher {
             let mut exchange = if is_crawlers {
                 sending.await?
             } else {
-                let redirect = RedirectRequest {
+                let own_request = OwnRequest {
                     target: target.clone(),
                     kind: request.resource.kind(),
                     is_same_origin: target.origin() == request.resource.origin(),
                     is_first: progress.redirects.is_empty(),
                 };
-                self.request_admitted(&redirect, sending).await?
+                self.request_admitted(&own_request, sending).await?
             };
             // If this is a redirect, the next host is this server's choice.
             progress.chosen = progress.chosen.for_next_host(exchange.is_public);

@@ -18,9 +18,9 @@ mod fleet_lookups;
 mod learning;
 mod listing;
 mod memory_shares;
+mod own_request;
 mod queue;
 mod record;
-mod redirect;
 mod refetch_identities;
 mod refresh;
 mod request;
@@ -53,10 +53,10 @@ use fleet_entries::FleetEntries;
 use listing::EntryLister;
 pub use listing::EntryQuery;
 pub(crate) use memory_shares::MemoryShares;
-pub use queue::FetchLimits;
-pub(crate) use redirect::{
-    Admission, AdmittedRedirect, ChosenBy, RedirectAnswer, RedirectPolicy, RedirectRequest,
+pub(crate) use own_request::{
+    Admission, AdmittedOwnRequest, ChosenBy, OwnRequest, OwnRequestAnswer, OwnRequestPolicy,
 };
+pub use queue::FetchLimits;
 use refresh::{CacheEvent, RefreshServices, RefreshSettings, RefreshTask};
 pub use requester::Requester;
 use snapshots::SnapshotMap;

@@ -13,7 +13,7 @@ use wayleave_robots_txt::Target;
 
 use super::fetch::{FetchIdentity, HttpFetcher};
 use super::fields;
-use super::redirect::{ChosenBy, RedirectAnswer, RedirectRequest};
+use super::own_request::{ChosenBy, OwnRequest, OwnRequestAnswer};
 use crate::signing::{
     KeySigner, MessageToSign, SIGNATURE_FIELDS, SignatureFields, SignatureRequest,
 };
@@ -146,21 +146,21 @@ impl HttpFetcher {
         })
     }
 
-    /// Sends a request if the policy for redirects admits it.
+    /// Sends one of the proxy's own requests if the policy admits it.
     pub(super) async fn request_admitted(
         &self,
-        redirect: &RedirectRequest,
+        own_request: &OwnRequest,
         sending: impl Future<Output = Result<FetchExchange, FetchError>> + Send,
     ) -> Result<FetchExchange, FetchError> {
-        let Some(policy) = &self.redirect_policy else {
+        let Some(policy) = &self.own_request_policy else {
             return sending.await;
         };
-        let admitted = policy.admit(redirect).await?;
+        let admitted = policy.admit(own_request).await?;
         let exchange = sending.await;
         let now = self.clock.now();
         admitted.finish(exchange.as_ref().map(|exchange| {
             let retry_at = fields::read(&exchange.fields, now).retry_at;
-            RedirectAnswer {
+            OwnRequestAnswer {
                 status: exchange.status,
                 retry_after: retry_at.map(|at| at.duration_since(now).unwrap_or_default()),
             }

@@ -4,8 +4,8 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use super::fetch::FetchIdentity;
+use super::own_request::ChosenBy;
 use super::queue::FairnessKey;
-use super::redirect::ChosenBy;
 use super::refresh::FetchDemand;
 use wayleave_decision::Crawler;
 use wayleave_lifecycle::Snapshot;

@@ -20,7 +20,7 @@ use crate::decider::settings::CurrentSettings;
 use crate::decision_log::DecisionLog;
 use crate::downstream::listeners::{BoundListener, InheritedSockets, bind_when_free};
 use crate::downstream::{ConnectionLimits, DownstreamServer};
-use crate::exchange::redirect::RedirectRules;
+use crate::exchange::own_request::OwnRequestRules;
 use crate::exchange::{ExchangeServices, ExchangeShutdown};
 use crate::fleet::Fleet;
 use crate::pacing::Pacer;
@@ -222,14 +222,14 @@ pub(super) fn build(
     let pacer = Arc::new(Pacer::in_fleet(&fleet));
     let cached = CachedDocuments::new(clock, Arc::clone(metrics));
     // Before the cache, whose fetches are subject to it.
-    let redirects = Arc::new(RedirectRules {
+    let own_requests = Arc::new(OwnRequestRules {
         settings: Arc::clone(&settings),
         pacer: Arc::clone(&pacer),
         decisions: Arc::clone(decisions),
         cached: cached.clone(),
         clock,
     });
-    let fetcher = outbound.fetch.with_redirect_policy(redirects).with_traces(traces.clone());
+    let fetcher = outbound.fetch.with_own_request_policy(own_requests).with_traces(traces.clone());
     let fetch = Arc::new(ArcSwap::from_pointee(fetcher));
     let cache_config = wiring::robots_cache_config(config);
     let (robots, refresh) =

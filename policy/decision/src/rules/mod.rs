@@ -125,8 +125,8 @@ impl PolicyRules {
         self.rules_for_host(query).find(|found| found.rule.is_for_every_request())
     }
 
-    /// Returns the rule for the target of a redirect of robots.txt: the first that matches the request or is for all of its
-    /// host's requests, even for `/robots.txt`.
+    /// Returns the rule for a request of the proxy's own, such as a redirect of robots.txt: the first that matches it or is
+    /// for all requests of its host, even for `/robots.txt`.
     pub fn find_for_own_request(&self, query: RuleQuery<'_>) -> Option<RuleMatch> {
         let found = [self.find(query), self.find_for_host(query)];
         found.into_iter().flatten().min_by_key(|found| found.number)

@@ -9,7 +9,7 @@ use wayleave_lifecycle::{
 };
 use wayleave_robots_txt::{AccessResult, Origin, Target};
 
-use super::super::redirect::ChosenBy;
+use super::super::own_request::ChosenBy;
 use super::super::*;
 use super::server::{Answer, Server, response};
 use crate::upstream::egress::{self, DnsOverride, Egress};

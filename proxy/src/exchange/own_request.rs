@@ -1,5 +1,6 @@
-//! The policy for where the robots.txt cache goes on behalf of an origin: a redirect leads where the origin pleases, and so
-//! does the URL of a licence. The organisation's rules apply as to requests, to redirects the pacing too, and each is logged.
+//! The policy for the proxy's own requests, which the robots.txt cache sends where a site leads it: by a redirect of
+//! robots.txt, or by the URL of a licence. The organisation's rules apply as to requests, to redirects the pacing too, and
+//! each is logged.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
@@ -21,14 +22,14 @@ use crate::decider::settings::{CurrentSettings, Settings};
 use crate::decision_log::{DecisionLog, LogWord, WAYLEAVE};
 use crate::pacing::{PacedRequest, Pacer, PacingSlot};
 use crate::robots_cache::{
-    Admission, AdmittedRedirect, CachedDocuments, RedirectAnswer, RedirectPolicy, RedirectRequest,
+    Admission, AdmittedOwnRequest, CachedDocuments, OwnRequest, OwnRequestAnswer, OwnRequestPolicy,
 };
 
 /// The address in their records: no client made them.
 const NO_CLIENT: IpAddr = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
 
 /// The policy, with what it needs. It is made before the cache, and knows only the layers below.
-pub(crate) struct RedirectRules {
+pub(crate) struct OwnRequestRules {
     pub(crate) settings: Arc<CurrentSettings>,
     pub(crate) pacer: Arc<Pacer>,
     pub(crate) decisions: Arc<DecisionLog>,
@@ -45,14 +46,14 @@ struct AdmittedRequest<'a> {
     slot: Option<PacingSlot<'a>>,
 }
 
-impl RedirectPolicy for RedirectRules {
+impl OwnRequestPolicy for OwnRequestRules {
     fn admit<'a>(
         &'a self,
-        redirect: &'a RedirectRequest,
+        own_request: &'a OwnRequest,
     ) -> BoxFuture<'a, Result<Admission<'a>, FetchError>> {
         Box::pin(async move {
             let settings = self.settings.load();
-            let target = &redirect.target;
+            let target = &own_request.target;
             let mut record = ExchangeRecord::without_client(
                 NO_CLIENT,
                 "GET".to_owned(),
@@ -60,14 +61,14 @@ impl RedirectPolicy for RedirectRules {
                 settings.configuration,
             );
             record.url = target.to_string();
-            let reason = match redirect.kind {
-                DocumentKind::RobotsTxt if !redirect.is_first => Reason::RobotsRedirect,
+            let reason = match own_request.kind {
+                DocumentKind::RobotsTxt if !own_request.is_first => Reason::RobotsRedirect,
                 DocumentKind::RobotsTxt
                 | DocumentKind::Tdmrep
                 | DocumentKind::AiTxt
                 | DocumentKind::Rsl => Reason::PreferenceDocument,
             };
-            let (facts, slot) = self.decide(&settings, redirect, record.started_at).await;
+            let (facts, slot) = self.decide(&settings, own_request, record.started_at).await;
             record.facts = facts;
             match slot {
                 Ok(slot) => {
@@ -85,24 +86,24 @@ impl RedirectPolicy for RedirectRules {
     }
 }
 
-impl RedirectRules {
+impl OwnRequestRules {
     /// Decides by the rules, and waits for a slot at the target's origin unless none is needed: a robots.txt may always be
     /// fetched, and a document next to it is fetched as rarely. A redirect within the origin belongs to the same fetch, which
     /// could not end if it had to wait.
     async fn decide(
         &self,
         settings: &Settings,
-        redirect: &RedirectRequest,
+        own_request: &OwnRequest,
         now: SystemTime,
     ) -> (DecisionFacts, Result<Option<PacingSlot<'_>>, Refusal>) {
-        let target = &redirect.target;
+        let target = &own_request.target;
         let origin = target.origin();
         let verdict = decide_own_request(&settings.rules, target, now);
         let facts = verdict.facts;
         if let Err(refusal) = verdict.result {
             return (facts, Err(refusal));
         }
-        if redirect.is_same_origin || target.path().as_str() == "/robots.txt" {
+        if own_request.is_same_origin || target.path().as_str() == "/robots.txt" {
             return (facts, Ok(None));
         }
         let (pacing, crawlers) = (&settings.pacing, &settings.crawlers);
@@ -124,11 +125,11 @@ impl RedirectRules {
     }
 }
 
-impl AdmittedRedirect for AdmittedRequest<'_> {
-    fn finish(self: Box<Self>, answer: Result<RedirectAnswer, &FetchError>) {
+impl AdmittedOwnRequest for AdmittedRequest<'_> {
+    fn finish(self: Box<Self>, answer: Result<OwnRequestAnswer, &FetchError>) {
         let reason = self.reason;
         let outcome = match answer {
-            Ok(RedirectAnswer { status, retry_after }) => {
+            Ok(OwnRequestAnswer { status, retry_after }) => {
                 if let Some(slot) = &self.slot {
                     slot.record_answer(self.target, status, retry_after);
                 }

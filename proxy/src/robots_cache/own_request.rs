@@ -1,4 +1,4 @@
-//! Requests of a fetch that go where the crawler did not ask to go, and the policy that admits them.
+//! The proxy's own requests, which go where no crawler asked to go, and the policy that admits them.
 
 use std::time::Duration;
 
@@ -29,10 +29,10 @@ impl ChosenBy {
     }
 }
 
-/// A request to a host that the crawler did not choose: a redirect, a document next to robots.txt, or the robots.txt of
-/// the host that has such a document.
+/// A request of the proxy's own: a redirect of a robots.txt, a document next to it, or the robots.txt of another host that
+/// has such a document. The robots.txt of a host that a crawler chose is none: the crawler's request needs it.
 #[derive(Clone, Debug)]
-pub(crate) struct RedirectRequest {
+pub(crate) struct OwnRequest {
     pub(crate) target: Target,
     /// The kind of document that is fetched.
     pub(crate) kind: DocumentKind,
@@ -42,15 +42,15 @@ pub(crate) struct RedirectRequest {
     pub(crate) is_first: bool,
 }
 
-/// The response to such a request.
+/// The response to the proxy's own request.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct RedirectAnswer {
+pub(crate) struct OwnRequestAnswer {
     pub(crate) status: u16,
     pub(crate) retry_after: Option<Duration>,
 }
 
-/// The rules for such requests. An implementation is made before the cache and knows nothing of it.
-pub(crate) trait RedirectPolicy: Send + Sync {
+/// The rules for the proxy's own requests. An implementation is made before the cache and knows nothing of it.
+pub(crate) trait OwnRequestPolicy: Send + Sync {
     /// Waits until a request may be sent.
     ///
     /// # Errors
@@ -58,15 +58,15 @@ pub(crate) trait RedirectPolicy: Send + Sync {
     /// If it is refused. The refusal is recorded.
     fn admit<'a>(
         &'a self,
-        redirect: &'a RedirectRequest,
+        own_request: &'a OwnRequest,
     ) -> BoxFuture<'a, Result<Admission<'a>, FetchError>>;
 }
 
 /// A request that may be sent.
-pub(crate) type Admission<'a> = Box<dyn AdmittedRedirect + 'a>;
+pub(crate) type Admission<'a> = Box<dyn AdmittedOwnRequest + 'a>;
 
 /// An admitted request. Dropped unfinished, such as when the fetch times out, it leaves no record.
-pub(crate) trait AdmittedRedirect: Send {
+pub(crate) trait AdmittedOwnRequest: Send {
     /// Records the response, or why there is none.
-    fn finish(self: Box<Self>, answer: Result<RedirectAnswer, &FetchError>);
+    fn finish(self: Box<Self>, answer: Result<OwnRequestAnswer, &FetchError>);
 }
