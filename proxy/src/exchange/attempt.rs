@@ -8,7 +8,7 @@ use tokio::sync::Notify;
 use wayleave_decision::{Permit, Reason, ResolvedTarget};
 use wayleave_http_wire::field_pairs::first;
 use wayleave_http_wire::ftp_path;
-use wayleave_http_wire::http1::BodyFraming;
+use wayleave_http_wire::http1::{BodyFraming, SWITCHING_PROTOCOLS};
 use wayleave_http_wire::received::{HttpVersion, ReceivedHead};
 use wayleave_robots_txt::{Target, UrlScheme};
 
@@ -27,9 +27,6 @@ use crate::upstream::{
     self, Destination, FtpRange, FtpRequest, TargetForm, UpstreamConnection, UpstreamHead,
     UpstreamReader, UpstreamSession, UpstreamWriter, VersionPreference,
 };
-
-/// The status by which an exchange becomes a connection of another protocol.
-pub(super) const SWITCHING_PROTOCOLS: u16 = 101;
 
 /// A permitted request and the handling of its response, on whichever connection it is sent.
 pub(super) struct UpstreamAttempt<'a> {

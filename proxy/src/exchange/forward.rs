@@ -7,9 +7,10 @@ use tokio::sync::Notify;
 use wayleave_decision::{
     Crawler, EnforcementMode, Identity, Permit, PreferenceFinding, Reason, Refusal,
 };
+use wayleave_http_wire::http1::SWITCHING_PROTOCOLS;
 use wayleave_robots_txt::{Origin, UrlScheme};
 
-use super::attempt::{SWITCHING_PROTOCOLS, UpstreamAttempt, may_repeat};
+use super::attempt::{UpstreamAttempt, may_repeat};
 use super::error_response::AnswerSource;
 use super::outcome::{ExchangeOutcome, ReplyKind, client_closed, permitted_outcome, shut_down};
 use super::relay::{RelayError, RelayedResponse};

@@ -9,7 +9,7 @@ use wayleave_decision::ResolvedTarget;
 use wayleave_http_wire::field_pairs::{
     FieldPair, first, is_listed_in_connection, is_named, values,
 };
-use wayleave_http_wire::http1::{BodyFraming, has_content, write_fields};
+use wayleave_http_wire::http1::{BodyFraming, SWITCHING_PROTOCOLS, has_content, write_fields};
 use wayleave_http_wire::received::{HttpVersion, ReceivedHead};
 use wayleave_robots_txt::Target;
 
@@ -197,7 +197,7 @@ pub(super) fn response<'a>(
 ) -> DownstreamResponse<'a> {
     let all = head.fields();
     let length = head.content_length();
-    let is_upgrade = head.status() == 101;
+    let is_upgrade = head.status() == SWITCHING_PROTOCOLS;
     // Decided again: the origin's framing is for another hop, and HTTP/1.0 knows no chunks.
     let framing = match length {
         _ if is_upgrade => BodyFraming::UntilClose,

@@ -6,7 +6,7 @@ use std::sync::{Mutex, PoisonError};
 
 use wayleave_decision::{Permit, PreferenceFinding, Reason, Refusal, TargetScope};
 use wayleave_http_wire::field_pairs::{FieldPair, first};
-use wayleave_http_wire::http1::has_content;
+use wayleave_http_wire::http1::{SWITCHING_PROTOCOLS, has_content};
 use wayleave_http_wire::page::PageBuffer;
 use wayleave_http_wire::received::ReceivedHead;
 use wayleave_robots_txt::excerpt;
@@ -63,7 +63,7 @@ impl<'a> ResponseLabeller<'a> {
     pub(super) async fn judge(&self, head: &UpstreamHead) -> Result<LabelStep, Box<Refusal>> {
         let status = head.status();
         // What follows is not HTTP content.
-        if status == 101 {
+        if status == SWITCHING_PROTOCOLS {
             return Ok(LabelStep::Relay(Vec::new()));
         }
         let fields = head.fields();

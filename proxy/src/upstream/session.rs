@@ -13,7 +13,7 @@ use wayleave_decision::Reason;
 use wayleave_http_wire::field_pairs::{to_header_map, to_pairs, to_trailers};
 use wayleave_http_wire::http1::oddities::Oddities;
 use wayleave_http_wire::http1::{
-    BodyFraming, BodyReader, BodyWriter, HeadError, ResponseHead, Trailers,
+    BodyFraming, BodyReader, BodyWriter, HeadError, ResponseHead, SWITCHING_PROTOCOLS, Trailers,
 };
 
 use super::http2::{self, Http2Head, Http2Stream};
@@ -141,7 +141,7 @@ impl UpstreamReader {
         match self {
             Self::Http1 { stream, buffered, body, keeps_alive, oddities } => {
                 let head = ResponseHead::read(stream, buffered).await.map_err(head_error)?;
-                let is_upgrade = head.status() == 101;
+                let is_upgrade = head.status() == SWITCHING_PROTOCOLS;
                 let framing =
                     if is_upgrade { BodyFraming::UntilClose } else { head.framing(method) };
                 *oddities = oddities.union(head.oddities());
@@ -164,8 +164,8 @@ impl UpstreamReader {
         for _ in 0..MAX_INTERIM {
             let head = self.next_head(method).await?;
             match head.status() {
-                101 => {
-                    // The caller sent no Upgrade, so bytes after this 101 belong to no protocol.
+                SWITCHING_PROTOCOLS => {
+                    // The caller sent no Upgrade, so bytes after this head belong to no protocol.
                     let details = "the origin switched protocols without being asked".to_owned();
                     return Err(UpstreamError::new(Reason::HttpProtocolError, details));
                 }

@@ -18,6 +18,8 @@ use super::repair::{LineEndings, SectionStart, repair, section_end};
 pub const MAX_HEAD_BYTES: usize = 64 * 1024;
 /// The largest number of fields that a head may have.
 pub const MAX_FIELDS: usize = 100;
+/// The status after which a connection carries another protocol (RFC 9110 section 15.2.2).
+pub const SWITCHING_PROTOCOLS: u16 = 101;
 /// The number of bytes read at a time. Whatever part of a body arrives in the same read as its head can leave with
 /// the head in one write, as long as both are small enough to be gathered.
 const READ_BYTES: usize = 8 * 1024;

@@ -8,7 +8,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use pingora_timeout::timeout;
 use wayleave_decision::{Reason, Refusal};
-use wayleave_http_wire::http1::{BodyFraming, Trailers};
+use wayleave_http_wire::http1::{BodyFraming, SWITCHING_PROTOCOLS, Trailers};
 use wayleave_http_wire::page::PageBuffer;
 use wayleave_http_wire::received::{HttpVersion, ReceivedHead};
 
@@ -101,7 +101,7 @@ impl ResponseRelay<'_> {
         }
         client.send_head(&response).await?;
         // The bytes that follow belong to the new protocol.
-        if status == 101 {
+        if status == SWITCHING_PROTOCOLS {
             client.flush().await?;
             return Ok(status);
         }
@@ -150,7 +150,7 @@ impl ResponseRelay<'_> {
                     () = client.wait_until_reset() => return Err(RelayError::ClientGone),
                 },
             };
-            if head.status() == 101 {
+            if head.status() == SWITCHING_PROTOCOLS {
                 return match websocket::check(self.context.received, &head) {
                     Ok(()) => Ok(head),
                     Err(details) => {

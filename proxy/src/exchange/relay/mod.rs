@@ -8,8 +8,8 @@ mod upload;
 use std::pin::{Pin, pin};
 use std::sync::atomic::Ordering;
 
-use wayleave_http_wire::http1::BodyFraming;
 use wayleave_http_wire::http1::oddities::Oddities;
+use wayleave_http_wire::http1::{BodyFraming, SWITCHING_PROTOCOLS};
 
 pub(super) use self::download::RelayContext;
 use self::download::ResponseRelay;
@@ -52,7 +52,7 @@ pub(super) async fn relay(
     let (upload, download) = (request.run(), response.run(&mut client.writer));
     let status = both(pin!(upload), pin!(download)).await?;
     let is_authenticated = progress.is_connection_authenticated.load(Ordering::Relaxed);
-    let is_upgraded = status == 101;
+    let is_upgraded = status == SWITCHING_PROTOCOLS;
     if is_upgraded {
         // Only now: until the 101 was written, both sides still spoke HTTP.
         splice::splice(client, writer, reader).await;

@@ -15,7 +15,9 @@ use pingora_core::protocols::http::v2::write_body;
 use pingora_timeout::timeout;
 use tokio::io::{AsyncWriteExt, WriteHalf};
 use wayleave_http_wire::field_pairs::to_header_map;
-use wayleave_http_wire::http1::{BodyFraming, BodyWriter, Trailers, write_fields};
+use wayleave_http_wire::http1::{
+    BodyFraming, BodyWriter, SWITCHING_PROTOCOLS, Trailers, write_fields,
+};
 
 use crate::http::flush_signal::FlushSignal;
 use crate::http::transport::BoxedStream;
@@ -187,7 +189,7 @@ impl DownstreamWriter {
 impl Http1Writer {
     async fn send_head(&mut self, response: &DownstreamResponse<'_>) -> Result<(), ClientGone> {
         self.body = BodyWriter::new(response.framing);
-        let is_upgrade = response.status == 101;
+        let is_upgrade = response.status == SWITCHING_PROTOCOLS;
         // The end of the connection is the end of this body.
         self.keeps_alive &= response.framing != BodyFraming::UntilClose;
         let mut ours: Vec<&[u8]> = Vec::new();
