@@ -43,7 +43,7 @@ impl ListenAddress {
 
     /// Returns the address that suits clients on this machine best: the first one without TLS, otherwise the first one.
     pub(crate) fn for_local_clients(all: impl Iterator<Item = Self>) -> Option<Self> {
-        all.min_by_key(|listen| listen.is_tls).map(Self::dialable)
+        all.min_by_key(|address| address.is_tls).map(Self::dialable)
     }
 
     /// Returns the address as a URL.
@@ -132,13 +132,16 @@ impl InheritedSockets {
     /// # Errors
     ///
     /// Returns an error if the address cannot be bound.
-    pub(crate) fn listen(&mut self, listen: ListenAddress) -> anyhow::Result<BoundListener> {
-        let address = listen.address;
+    pub(crate) fn take_or_bind(
+        &mut self,
+        listen_address: ListenAddress,
+    ) -> anyhow::Result<BoundListener> {
+        let ListenAddress { address, is_tls } = listen_address;
         let listener = match self.take(address) {
             Some(socket) => Ok(socket),
             None => bind(address),
         };
-        let bound = listener.and_then(|listener| BoundListener::new(listener, listen.is_tls));
+        let bound = listener.and_then(|listener| BoundListener::new(listener, is_tls));
         bound.with_context(|| format!("listening on {address}"))
     }
 
@@ -214,8 +217,8 @@ mod tests {
     #[tokio::test]
     async fn hundreds_of_connections_wait_to_be_accepted() {
         let mut inherited = InheritedSockets { sockets: Vec::new() };
-        let listen = "127.0.0.1:0".parse().unwrap();
-        let bound = inherited.listen(listen).unwrap();
+        let address = "127.0.0.1:0".parse().unwrap();
+        let bound = inherited.take_or_bind(address).unwrap();
         #[expect(clippy::disallowed_methods, reason = "clients")]
         let connecting = (0..300).map(|_| TcpStream::connect(bound.listen_address.address));
         let connected = futures_util::future::try_join_all(connecting);

@@ -72,7 +72,7 @@ pub(super) async fn start(
     // Before the listeners: once they are open, a signal must find its handler.
     let mut signals = StopSignals::new()?;
     let hangup = signal(SignalKind::hangup())?;
-    let (listeners, inherited_admin, timeout) = listen(config)?;
+    let (listeners, inherited_admin, timeout) = bind_listeners(config)?;
     let clock = Clock::start();
     // Before the decision log, which is opened without waiting: the process that has the store owns the state directory.
     let (admin_listener, store) = tokio::select! {
@@ -84,8 +84,7 @@ pub(super) async fn start(
     let own_listeners = own_addresses(&listeners, admin_address);
     let decisions = Arc::new(open_decision_log(config, &log, &metrics)?);
     let fleet = wiring::join_fleet(config, &metrics).await?;
-    let robots = (store, clock, fleet);
-    let parts = build(config, &metrics, &decisions, &own_listeners, robots)?;
+    let parts = build(config, &metrics, &decisions, &own_listeners, store, clock, fleet)?;
 
     let exchanges = Arc::new(parts.exchanges);
     let downstream = Arc::new(build_downstream(config, &exchanges, &authority)?);
@@ -138,7 +137,9 @@ fn count_panics(metrics: Arc<Metrics>) {
 ///
 /// A process that inherits sockets may replace one that is still finishing its exchanges. That one has the store and
 /// the operators' address until then; clients wait in the listeners' queues.
-fn listen(config: &Config) -> anyhow::Result<(Vec<BoundListener>, Option<TcpListener>, Duration)> {
+fn bind_listeners(
+    config: &Config,
+) -> anyhow::Result<(Vec<BoundListener>, Option<TcpListener>, Duration)> {
     let mut inherited = InheritedSockets::from_environment()?;
     let timeout = if inherited.is_empty() {
         Duration::ZERO
@@ -146,8 +147,8 @@ fn listen(config: &Config) -> anyhow::Result<(Vec<BoundListener>, Option<TcpList
         config.proxy.connections.shutdown_grace + TAKEOVER_MARGIN
     };
     let mut listeners = Vec::with_capacity(config.proxy.listen.len());
-    for listen in &config.proxy.listen {
-        listeners.push(inherited.listen(*listen)?);
+    for address in &config.proxy.listen {
+        listeners.push(inherited.take_or_bind(*address)?);
     }
     let admin_listener = inherited.take(config.admin.listen);
     inherited.ensure_all_used()?;
@@ -192,8 +193,12 @@ pub(super) fn open_decision_log(
 ) -> anyhow::Result<DecisionLog> {
     let journal = wiring::open_journal(config)?;
     // Before the first decision: each one refers to the configuration it was made by.
-    let configuration = wiring::archive_config(config, config, 1)?;
-    DecisionLog::start(journal, configuration, log.clone(), Arc::clone(metrics))
+    let revision = wiring::archive_config(
+        &config.to_string(),
+        &config.state.dir,
+        wiring::FIRST_CONFIGURATION,
+    )?;
+    DecisionLog::start(journal, revision, log.clone(), Arc::clone(metrics))
 }
 
 /// Builds the parts that requests pass through, as `config` says.
@@ -202,7 +207,9 @@ pub(super) fn build(
     metrics: &Arc<Metrics>,
     decisions: &Arc<DecisionLog>,
     own_listeners: &[SocketAddr],
-    (store, clock, fleet): (RobotsStore, Clock, Fleet),
+    store: RobotsStore,
+    clock: Clock,
+    fleet: Fleet,
 ) -> anyhow::Result<BuiltParts> {
     let tls = wiring::upstream_tls_config(&config.upstream.extra_roots)?;
     let traces = Traces::start(&config.traces, &tls, metrics)?.map(Arc::new);

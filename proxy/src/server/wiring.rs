@@ -31,6 +31,9 @@ use crate::upstream::{self, Upstream};
 /// A random number of this process, so that nodes that start together do not refresh the same robots.txt together.
 static PROCESS_SEED: LazyLock<u64> = LazyLock::new(|| RandomState::new().hash_one(()));
 
+/// The number of the configuration that a process starts with.
+pub(crate) const FIRST_CONFIGURATION: u64 = 1;
+
 /// The TLS sessions with origins that are kept for resumption.
 const MAX_TLS_SESSIONS: usize = 10_000;
 
@@ -253,22 +256,21 @@ pub(crate) fn open_journal(config: &Config) -> anyhow::Result<(Option<Journal>, 
     Ok((file.map(Journal::open).transpose()?, clients))
 }
 
-/// Archives, without its secrets, the configuration that is in effect from now on in a process that `started_with` another,
-/// and returns the digest by which the decision log refers to it.
+/// Archives the configuration with this number, which is in effect from now on, as TOML without secrets. Returns the digest
+/// by which the decision log refers to it.
 ///
 /// # Errors
 ///
 /// Returns an error if it cannot be written.
 pub(crate) fn archive_config(
-    config: &Config,
-    started_with: &Config,
+    public_toml: &str,
+    state_dir: &Path,
     number: u64,
 ) -> anyhow::Result<ConfigRevision> {
-    let text = config.public_toml(started_with);
     Ok(ConfigRevision {
         program: program_version(),
         configuration: number,
-        config_sha256: config_archive::store(&started_with.state.dir, text.as_bytes())?,
+        config_sha256: config_archive::store(state_dir, public_toml.as_bytes())?,
     })
 }
 
@@ -290,7 +292,7 @@ pub(crate) fn build_settings(
         Arc::clone(in_effect.filter(|in_effect| *in_effect == server_tls).unwrap_or(server_tls))
     });
     Settings {
-        configuration: before.map_or(1, |before| before.configuration + 1),
+        configuration: before.map_or(FIRST_CONFIGURATION, |before| before.configuration + 1),
         options: config.proxy.connections.clone(),
         https: config.https.interception.clone(),
         authenticator: Authenticator::replacing(

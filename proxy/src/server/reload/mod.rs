@@ -159,12 +159,12 @@ fn status(
     parts: &ReloadedParts,
 ) -> Arc<ArcSwap<ConfigStatus>> {
     Arc::new(ArcSwap::from_pointee(ConfigStatus {
-        configuration: 1,
+        configuration: wiring::FIRST_CONFIGURATION,
         file: file.map(|file| file.display().to_string()),
         read_at: parts.exchanges.decider.robots.clock().now(),
         last_attempt: None,
         needs_restart: Vec::new(),
-        toml: config.public_toml(config),
+        toml: config.to_string(),
     }))
 }
 
@@ -367,8 +367,12 @@ impl ConfigReloader {
             Ok(PreparedReload {
                 outbound: outbound.transpose().map_err(fault)?,
                 journal: wiring::open_journal(&config).map_err(fault)?,
-                configuration: wiring::archive_config(&config, &started_with, number)
-                    .map_err(fault)?,
+                configuration: wiring::archive_config(
+                    &config.public_toml(&started_with),
+                    &started_with.state.dir,
+                    number,
+                )
+                .map_err(fault)?,
                 needs_restart: config.needs_restart(&started_with),
                 config,
             })

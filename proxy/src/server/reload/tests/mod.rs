@@ -47,11 +47,12 @@ impl ReloadableProxy {
         let clock = Clock::start();
         let store =
             RobotsStore::open(&config.state.dir, config.robots_store, clock, Arc::clone(&metrics));
-        let robots = (store.expect("it is new"), clock, Fleet::default());
         let decisions =
             start::open_decision_log(&config, &log, &metrics).expect("they can be written");
-        let built = start::build(&config, &metrics, &Arc::new(decisions), &[], robots);
-        let built = built.expect("nothing is missing");
+        let (store, fleet) = (store.expect("it is new"), Fleet::default());
+        let decisions = Arc::new(decisions);
+        let built = start::build(&config, &metrics, &decisions, &[], store, clock, fleet)
+            .expect("nothing is missing");
         let parts = ReloadedParts {
             exchanges: Arc::new(built.exchanges),
             fetch: built.fetch,
