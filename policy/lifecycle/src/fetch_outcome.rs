@@ -1,4 +1,7 @@
 //! Outcomes of fetches, as facts, and their classification.
+//!
+//! A [`FetchOutcome`] is what happened: the redirects, and a [`FetchEnding`]. Its [`FetchResult`] is what that means by
+//! RFC 9309. What follows for requests is the table in the [crate's head](crate).
 
 use std::fmt;
 use std::sync::Arc;

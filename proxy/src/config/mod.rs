@@ -1,4 +1,5 @@
-//! The configuration: reads a TOML file into a checked [`Config`], or reports every mistake in it.
+//! The configuration: reads a TOML file into a checked [`Config`], or reports every mistake in it. `config.toml` at the
+//! repository's root has every key with its default and its unit; a new key belongs there, too.
 //!
 //! Each section has a file that declares its keys, one line each: name, default, check, and `fixed` if a change needs a
 //! restart or `secret` if the value must not be shown. Values go straight into the settings of the modules that use them.

@@ -13,6 +13,7 @@
 //!       ├─ files           finds the log's files and reads their lines
 //!       └─ record          the record of one decision
 //!            ├─ recorded_request  the request behind it
+//!            ├─ use_preference  what the site states about the crawler's purposes
 //!            └─ client_address  the client's address: whole, its network, or a keyed digest
 //! ```
 //!

@@ -2,6 +2,8 @@
 //!
 //! A host, a URL or a User-Agent is never a label: labels come from closed sets (configured
 //! crawlers, outcomes, reasons), so a crawl of the whole web adds no series.
+//!
+//! CONTRIBUTING.md ("What goes where") has the steps for a new metric.
 
 mod connections;
 mod constructors;
