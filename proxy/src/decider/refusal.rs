@@ -113,7 +113,7 @@ pub(crate) fn too_soon(
             Reason::CrawlDelay,
             "this node of the fleet hung, or lost the engine, for so long that another may have used this request's slot".to_owned(),
         ),
-        TooSoonCause::OriginBacksOff => (
+        TooSoonCause::OriginRests => (
             Reason::OriginRests,
             "the origin asked for fewer requests".to_owned(),
         ),

@@ -7,12 +7,12 @@ use std::time::Duration;
 use async_trait::async_trait;
 use tokio::time::Instant;
 
-use super::back_off;
 use super::engine::{
     BeatAnswer, ChangeBatch, ChangeNote, ClaimAnswer, EngineFailure, FetchClaim, LogPositions,
     MemberNode, NoteKind, PacingResponse, QueueId, RecordChange, SettleAnswer, Settlement,
     SharedEngine, SharedRecord, SlotAnswer, SlotRequest,
 };
+use super::rest::requested_rest;
 
 /// The time after its last beat at which a node is dropped.
 const MEMBER_TIMEOUT: Duration = Duration::from_secs(5);
@@ -332,7 +332,7 @@ impl SharedEngine for MemoryEngine {
         let known = state.rests.get(origin).copied();
         let before = known.map_or(0, |(_, refusals)| refusals);
         let response = (answer.status, answer.retry_after, before);
-        match (back_off::requested_rest(response, answer.max_rest), known) {
+        match (requested_rest(response, answer.max_rest), known) {
             (Some(rest), known) => {
                 let now = Instant::now();
                 let until = known.map_or(now + rest, |(known, _)| known.max(now + rest));

@@ -5,7 +5,6 @@
 //! engine that is away. Meanwhile each node uses the records of its own store, and `on_loss` decides about origins with a delay.
 
 pub mod alone;
-pub(crate) mod back_off;
 mod breaker;
 pub mod check;
 pub mod engine;
@@ -14,6 +13,7 @@ mod held_slots;
 pub mod memory;
 mod records;
 pub mod redis;
+pub(crate) mod rest;
 mod seal;
 mod slots;
 mod state;

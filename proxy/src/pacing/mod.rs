@@ -12,9 +12,9 @@
 //! Requests to an origin with a delay follow one another. Clients that wait for the same origin take turns, by IPv4
 //! address or IPv6 /64, and the requests of one client keep their order of arrival.
 
-mod back_off;
-mod back_off_scope;
 mod queue;
+mod rest_scope;
+mod rests;
 mod too_soon;
 mod turnstile;
 
@@ -27,9 +27,9 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 use wayleave_robots_txt::Target;
 
-use self::back_off::BackOffs;
-use self::back_off_scope::BackOffScope;
 use self::queue::{ConcurrencySlot, ConcurrencySlots, PaceQueues, QueuePlace, QueueRequest};
+use self::rest_scope::RestScope;
+use self::rests::RestingOrigins;
 pub(crate) use self::too_soon::{TooSoon, TooSoonCause};
 use crate::fleet::engine::PacingResponse;
 use crate::fleet::{Fleet, FleetEvent};
@@ -141,16 +141,16 @@ pub(crate) struct PacedRequest<'a> {
 pub(crate) struct Pacer {
     pace_queues: PaceQueues,
     concurrency_slots: ConcurrencySlots,
-    back_offs: Arc<BackOffs>,
+    resting_origins: Arc<RestingOrigins>,
     fleet: Fleet,
 }
 
 impl Pacer {
     /// Returns the pacer of one node of `fleet`. Needs a tokio runtime.
     pub(crate) fn in_fleet(fleet: &Fleet) -> Self {
-        let back_offs = Arc::<BackOffs>::default();
-        tokio::spawn(follow_fleet(Arc::downgrade(&back_offs), fleet.subscribe()));
-        Self { back_offs, fleet: fleet.clone(), ..Self::default() }
+        let resting_origins = Arc::<RestingOrigins>::default();
+        tokio::spawn(follow_fleet(Arc::downgrade(&resting_origins), fleet.subscribe()));
+        Self { resting_origins, fleet: fleet.clone(), ..Self::default() }
     }
 
     /// Waits for a slot if `options` allow it, or returns one that is free now.
@@ -174,18 +174,20 @@ impl Pacer {
         let honours_rests = options.crawl_delay != CrawlDelayMode::Ignore;
         loop {
             if honours_rests {
-                self.wait_for_back_off(request, queued.latest).await?;
+                self.wait_until_rested(request, queued.latest).await?;
             }
             let slots = options.max_concurrent_per_origin;
             let slot = self.concurrency_slots.acquire(queued, slots, &self.fleet).await?;
             // Another request's answer may have asked for a rest while this one waited for its slot.
-            if !honours_rests || self.back_offs.until(request.target, request.client).is_none() {
+            if !honours_rests
+                || self.resting_origins.until(request.target, request.client).is_none()
+            {
                 return Ok(PacingSlot {
                     client: request.client,
                     queue_place: place,
                     concurrency_slot: slot,
                     pacer: honours_rests.then_some(self),
-                    max_back_off: options.max_delay,
+                    max_rest: options.max_delay,
                 });
             }
         }
@@ -210,21 +212,21 @@ impl Pacer {
             queue_place: None,
             concurrency_slot: slot,
             pacer: honours_rests.then_some(self),
-            max_back_off: options.max_delay,
+            max_rest: options.max_delay,
         })
     }
 
     /// Waits until the origin's rest is over, even if it is extended meanwhile.
-    async fn wait_for_back_off(
+    async fn wait_until_rested(
         &self,
         request: PacedRequest<'_>,
         latest: Instant,
     ) -> Result<(), TooSoon> {
-        while let Some(until) = self.back_offs.until(request.target, request.client) {
+        while let Some(until) = self.resting_origins.until(request.target, request.client) {
             // Refused at once instead of after a wait in vain.
             if until > latest {
                 return Err(TooSoon {
-                    cause: TooSoonCause::OriginBacksOff,
+                    cause: TooSoonCause::OriginRests,
                     retry_after: until - Instant::now(),
                 });
             }
@@ -247,7 +249,7 @@ pub(crate) struct PacingSlot<'a> {
     concurrency_slot: Option<ConcurrencySlot>,
     /// The pacer that records a rest the origin asks for; `None` if that is ignored.
     pacer: Option<&'a Pacer>,
-    max_back_off: Duration,
+    max_rest: Duration,
 }
 
 impl PacingSlot<'_> {
@@ -279,41 +281,45 @@ impl PacingSlot<'_> {
         retry_after: Option<Duration>,
     ) {
         self.release_queue();
-        let Some(Pacer { back_offs, fleet, .. }) = self.pacer else {
+        let Some(Pacer { resting_origins, fleet, .. }) = self.pacer else {
             return;
         };
         let answer = (status, retry_after);
-        for scope in back_offs.record_answer((target, self.client), answer, self.max_back_off) {
+        for scope in resting_origins.record_answer((target, self.client), answer, self.max_rest) {
             let origin = target.origin().clone();
             let response = PacingResponse {
                 origin: scope.name(&origin),
                 status,
                 retry_after,
-                max_rest: self.max_back_off,
+                max_rest: self.max_rest,
             };
-            let back_offs = Arc::clone(back_offs);
+            let resting_origins = Arc::clone(resting_origins);
             // Other nodes may have been refused as well, so the engine's rest may be longer than this node's.
-            fleet.report_response(response, move |rest| back_offs.begin(&origin, scope, rest));
+            fleet
+                .report_response(response, move |rest| resting_origins.begin(&origin, scope, rest));
         }
     }
 }
 
 /// Applies the rests that other nodes of the fleet report.
-async fn follow_fleet(back_offs: Weak<BackOffs>, mut events: mpsc::UnboundedReceiver<FleetEvent>) {
+async fn follow_fleet(
+    resting_origins: Weak<RestingOrigins>,
+    mut events: mpsc::UnboundedReceiver<FleetEvent>,
+) {
     while let Some(event) = events.recv().await {
         // Held weakly, so that this task ends with the pacer.
-        let Some(back_offs) = back_offs.upgrade() else {
+        let Some(resting_origins) = resting_origins.upgrade() else {
             return;
         };
         match event {
             FleetEvent::RestStarted(name, rest) => {
-                if let Some((origin, scope)) = BackOffScope::parse_name(&name) {
-                    back_offs.begin(&origin, scope, rest);
+                if let Some((origin, scope)) = RestScope::parse_name(&name) {
+                    resting_origins.begin(&origin, scope, rest);
                 }
             }
             FleetEvent::RestEnded(name) => {
-                if let Some((origin, scope)) = BackOffScope::parse_name(&name) {
-                    back_offs.end(&origin, scope);
+                if let Some((origin, scope)) = RestScope::parse_name(&name) {
+                    resting_origins.end(&origin, scope);
                 }
             }
             // Only the cache of robots.txt depends on these.
@@ -419,7 +425,7 @@ mod tests {
         let request = PacedRequest { client: [192, 0, 2, client].into(), ..request(&target, "a") };
         let reject = options(CrawlDelayMode::Reject);
         let slot = pacer.wait_for_slot(&reject, request, Duration::ZERO).await;
-        slot.is_err_and(|soon| soon.cause == TooSoonCause::OriginBacksOff)
+        slot.is_err_and(|soon| soon.cause == TooSoonCause::OriginRests)
     }
 
     async fn get_503(pacer: &Pacer, client: u8, path: &str) {
@@ -470,10 +476,7 @@ mod tests {
         let hour = Some(Duration::from_secs(3600));
         slot("a").await.unwrap().record_answer(&target(), 429, hour);
         let soon = slot("b").await.err().unwrap();
-        assert_eq!(
-            (soon.cause, soon.retry_after),
-            (TooSoonCause::OriginBacksOff, reject.max_delay)
-        );
+        assert_eq!((soon.cause, soon.retry_after), (TooSoonCause::OriginRests, reject.max_delay));
         tokio::time::advance(reject.max_delay).await;
         slot("b").await.unwrap().record_answer(&target(), 200, None);
         slot("a").await.unwrap().record_answer(&target(), 429, None);
@@ -515,7 +518,7 @@ mod tests {
         under_way.record_answer(&shop, 503, rest(4));
         drop(under_way);
         tokio::time::advance(Duration::from_secs(1)).await;
-        pacer.back_offs.record_answer(
+        pacer.resting_origins.record_answer(
             (&shop, [192, 0, 2, 1].into()),
             (429, rest(8)),
             one.max_delay,
@@ -580,7 +583,7 @@ mod tests {
             let too_soon = slot.await.map(drop).unwrap_err();
             assert_eq!(
                 (too_soon.cause, too_soon.retry_after),
-                (TooSoonCause::OriginBacksOff, rest),
+                (TooSoonCause::OriginRests, rest),
                 "{number}"
             );
         }

@@ -21,7 +21,7 @@ pub(crate) enum TooSoonCause {
     /// The slot may belong to another node by now: this node was suspended, or lost the engine meanwhile.
     SlotLost,
     /// The origin answered 429 or 503, and its rest is not over.
-    OriginBacksOff,
+    OriginRests,
     /// The limit of concurrent requests to the origin is reached.
     Concurrency,
 }

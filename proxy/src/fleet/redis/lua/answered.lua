@@ -1,5 +1,5 @@
 -- KEYS: rest, rests, log, born. ARGV: node, origin, the response's status, its Retry-After (-1: none), the longest rest.
--- Returns the time for which the origin rests; -1: it does not. The rules are those of back_off.rs.
+-- Returns the time for which the origin rests; -1: it does not. The rules are those of `fleet/rest.rs`.
 local rest, rests = KEYS[1], KEYS[2]
 local node, origin, status = ARGV[1], ARGV[2], tonumber(ARGV[3])
 local retry_after, longest = tonumber(ARGV[4]), tonumber(ARGV[5])

@@ -1,4 +1,4 @@
-//! Back-off after 429 and 503: of an origin, of one of its pages, or of one client's requests to it.
+//! Rests: the times without requests after a 429 or 503, to an origin, to one of its pages, or from one client to it.
 //!
 //! A 429 is about the rate of our requests, so the whole origin gets a rest. A 503 may concern one page only: then just
 //! that page rests, and a client that gets a 503 for a second page rests too. The whole origin rests once another
@@ -13,9 +13,9 @@ use std::time::Duration;
 use tokio::time::Instant;
 use wayleave_robots_txt::{Origin, Target};
 
-use super::back_off_scope::{BackOffScope, PageAndClient};
+use super::rest_scope::{PageAndClient, RestScope};
 use super::turnstile::lock;
-use crate::fleet::back_off;
+use crate::fleet::rest::requested_rest;
 
 /// The number of origins at which those whose rest is over are removed.
 const SWEEP_THRESHOLD: usize = 4096;
@@ -26,21 +26,22 @@ const MAX_PARTS: usize = 32;
 
 /// All rests under way, by origin.
 #[derive(Default)]
-pub(super) struct BackOffs {
-    by_origin: Mutex<HashMap<Origin, OriginBackOff>>,
+pub(super) struct RestingOrigins {
+    by_origin: Mutex<HashMap<Origin, OriginRestPeriods>>,
     /// The number of origins. It is zero most of the time, and then a request needs no lock.
     count: AtomicUsize,
 }
 
 /// The rests of one origin.
 #[derive(Default)]
-struct OriginBackOff {
-    whole: Option<BackOff>,
-    parts: Vec<(PageAndClient, BackOff)>,
+struct OriginRestPeriods {
+    whole: Option<RestPeriod>,
+    parts: Vec<(PageAndClient, RestPeriod)>,
 }
 
+/// A time without requests.
 #[derive(Clone, Copy)]
-struct BackOff {
+struct RestPeriod {
     until: Instant,
     /// Another node got the answer, so an answer to a request that this node sent earlier does not end it.
     is_from_fleet: bool,
@@ -48,7 +49,7 @@ struct BackOff {
     refusals: u32,
 }
 
-impl BackOff {
+impl RestPeriod {
     fn is_remembered(&self, now: Instant) -> bool {
         now < self.until + REMEMBERED_FOR
     }
@@ -59,7 +60,7 @@ impl BackOff {
     }
 }
 
-impl OriginBackOff {
+impl OriginRestPeriods {
     /// Returns the end of the rest for `part`'s page and client.
     fn until(&self, part: PageAndClient, now: Instant) -> Option<Instant> {
         let mut until = self.whole.map(|rest| rest.until);
@@ -83,7 +84,7 @@ impl OriginBackOff {
     /// Lets the whole origin rest after such an answer.
     fn begin_whole(&mut self, answer: (u16, Option<Duration>), least: u32, longest: Duration) {
         let before = self.whole.map_or(least, |rest| rest.refusals.max(least));
-        if let Some(rest) = back_off_after(answer, before, longest) {
+        if let Some(rest) = rest_after(answer, before, longest) {
             self.whole = Some(rest);
         }
     }
@@ -103,16 +104,16 @@ impl OriginBackOff {
             .count();
         let of_page = self.find_part(part).map_or(0, |rest| rest.refusals);
         let before = of_page.saturating_add(u32::try_from(others).unwrap_or(u32::MAX));
-        if let Some(rest) = back_off_after((503, retry_after), before, longest) {
+        if let Some(rest) = rest_after((503, retry_after), before, longest) {
             self.insert_part(part, rest);
         }
     }
 
-    fn find_part(&self, part: PageAndClient) -> Option<BackOff> {
+    fn find_part(&self, part: PageAndClient) -> Option<RestPeriod> {
         self.parts.iter().find(|(it, _)| *it == part).map(|(_, rest)| *rest)
     }
 
-    fn insert_part(&mut self, part: PageAndClient, rest: BackOff) {
+    fn insert_part(&mut self, part: PageAndClient, rest: RestPeriod) {
         self.parts.retain(|(it, _)| *it != part);
         if self.parts.len() >= MAX_PARTS {
             self.parts.sort_by_key(|(_, rest)| rest.until);
@@ -127,17 +128,17 @@ impl OriginBackOff {
     }
 
     /// Removes the rests that an answer with another status ends, and returns them.
-    fn end_answered(&mut self, part: PageAndClient, now: Instant) -> Vec<BackOffScope> {
+    fn end_answered(&mut self, part: PageAndClient, now: Instant) -> Vec<RestScope> {
         let mut ended = Vec::new();
         // The answer for any page shows that the origin accepts requests again.
         if self.whole.is_some_and(|rest| rest.ends_with_answer(now)) {
             self.whole = None;
-            ended.push(BackOffScope::Whole);
+            ended.push(RestScope::Whole);
         }
         self.parts.retain(|(it, rest)| {
             let ends = it.path == part.path && rest.ends_with_answer(now);
             if ends {
-                ended.push(BackOffScope::Part(*it));
+                ended.push(RestScope::Part(*it));
             }
             !ends
         });
@@ -149,7 +150,7 @@ impl OriginBackOff {
     }
 }
 
-impl BackOffs {
+impl RestingOrigins {
     /// Returns until when `client` must leave `target` alone.
     pub(super) fn until(&self, target: &Target, client: IpAddr) -> Option<Instant> {
         if self.count.load(Ordering::Relaxed) == 0 {
@@ -162,14 +163,13 @@ impl BackOffs {
         (until > now).then_some(until)
     }
 
-    /// Records an answer. Returns each scope whose rest began or ended. [`back_off::requested_rest`] says how long a rest
-    /// is.
+    /// Records an answer. Returns each scope whose rest began or ended. [`requested_rest`] says how long a rest is.
     pub(super) fn record_answer(
         &self,
         (target, client): (&Target, IpAddr),
         (status, retry_after): (u16, Option<Duration>),
         longest: Duration,
-    ) -> Vec<BackOffScope> {
+    ) -> Vec<RestScope> {
         let is_refusal = matches!(status, 429 | 503);
         if !is_refusal && self.count.load(Ordering::Relaxed) == 0 {
             return Vec::new();
@@ -185,14 +185,14 @@ impl BackOffs {
                 // 429 is about our rate, and a robots.txt that is refused concerns every page.
                 if status == 429 || target.path().as_str() == "/robots.txt" {
                     of_origin.begin_whole((status, retry_after), 0, longest);
-                    vec![BackOffScope::Whole]
+                    vec![RestScope::Whole]
                 } else if of_origin.is_refused_elsewhere(part) {
                     of_origin.begin_part(part, retry_after, longest);
                     of_origin.begin_whole((status, retry_after), 1, longest);
-                    vec![BackOffScope::Part(part), BackOffScope::Whole]
+                    vec![RestScope::Part(part), RestScope::Whole]
                 } else {
                     of_origin.begin_part(part, retry_after, longest);
-                    vec![BackOffScope::Part(part)]
+                    vec![RestScope::Part(part)]
                 }
             }
             _ => match by_origin.get_mut(origin) {
@@ -209,36 +209,36 @@ impl BackOffs {
     }
 
     /// Starts a rest that another node reported for a part of `origin`, or all of it.
-    pub(super) fn begin(&self, origin: &Origin, scope: BackOffScope, rest: Duration) {
+    pub(super) fn begin(&self, origin: &Origin, scope: RestScope, rest: Duration) {
         let now = Instant::now();
         let mut by_origin = lock(&self.by_origin);
         drop_expired(&mut by_origin, now);
         let of_origin = by_origin.entry(origin.clone()).or_default();
         let known = match scope {
-            BackOffScope::Whole => of_origin.whole,
-            BackOffScope::Part(part) => of_origin.find_part(part),
+            RestScope::Whole => of_origin.whole,
+            RestScope::Part(part) => of_origin.find_part(part),
         };
         let until = now + rest;
-        let rest = BackOff {
+        let rest = RestPeriod {
             // Several nodes may report the same rest: the longest applies.
             until: known.map_or(until, |known| known.until.max(until)),
             is_from_fleet: true,
             refusals: known.map_or(1, |known| known.refusals),
         };
         match scope {
-            BackOffScope::Whole => of_origin.whole = Some(rest),
-            BackOffScope::Part(part) => of_origin.insert_part(part, rest),
+            RestScope::Whole => of_origin.whole = Some(rest),
+            RestScope::Part(part) => of_origin.insert_part(part, rest),
         }
         self.count.store(by_origin.len(), Ordering::Relaxed);
     }
 
     /// Ends a rest because another node reported its end.
-    pub(super) fn end(&self, origin: &Origin, scope: BackOffScope) {
+    pub(super) fn end(&self, origin: &Origin, scope: RestScope) {
         let mut by_origin = lock(&self.by_origin);
         if let Some(of_origin) = by_origin.get_mut(origin) {
             match scope {
-                BackOffScope::Whole => of_origin.whole = None,
-                BackOffScope::Part(part) => of_origin.parts.retain(|(it, _)| *it != part),
+                RestScope::Whole => of_origin.whole = None,
+                RestScope::Part(part) => of_origin.parts.retain(|(it, _)| *it != part),
             }
             if of_origin.whole.is_none() && of_origin.parts.is_empty() {
                 by_origin.remove(origin);
@@ -249,20 +249,20 @@ impl BackOffs {
 }
 
 /// Returns the rest that an answer asks for after this many refusals in a row.
-fn back_off_after(
+fn rest_after(
     (status, retry_after): (u16, Option<Duration>),
     before: u32,
     longest: Duration,
-) -> Option<BackOff> {
-    let rest = back_off::requested_rest((status, retry_after, before), longest)?;
-    Some(BackOff {
+) -> Option<RestPeriod> {
+    let rest = requested_rest((status, retry_after, before), longest)?;
+    Some(RestPeriod {
         until: Instant::now() + rest,
         is_from_fleet: false,
         refusals: before.saturating_add(1),
     })
 }
 
-fn drop_expired(by_origin: &mut HashMap<Origin, OriginBackOff>, now: Instant) {
+fn drop_expired(by_origin: &mut HashMap<Origin, OriginRestPeriods>, now: Instant) {
     if by_origin.len() >= SWEEP_THRESHOLD {
         by_origin.retain(|_, of_origin| {
             of_origin.drop_expired(now);
@@ -282,11 +282,11 @@ mod tests {
         let shop = Target::parse("http://shop.test/a").unwrap();
         let request = (&shop, IpAddr::from([192, 0, 2, 1]));
         let part = PageAndClient::of(&shop, request.1);
-        let until = |rests: &BackOffs| rests.until(request.0, request.1);
-        for scope in [BackOffScope::Whole, BackOffScope::Part(part)] {
+        let until = |rests: &RestingOrigins| rests.until(request.0, request.1);
+        for scope in [RestScope::Whole, RestScope::Part(part)] {
             for was_refused_too in [false, true] {
-                let rests = BackOffs::default();
-                let status = if scope == BackOffScope::Whole { 429 } else { 503 };
+                let rests = RestingOrigins::default();
+                let status = if scope == RestScope::Whole { 429 } else { 503 };
                 if was_refused_too {
                     assert_eq!(rests.record_answer(request, (status, None), MINUTE), [scope]);
                 }
@@ -299,9 +299,9 @@ mod tests {
                 assert_eq!(rests.record_answer(request, (200, None), MINUTE), [scope]);
             }
             // A rest that was requested of this node alone ends with the first answer that requests none.
-            let rests = BackOffs::default();
+            let rests = RestingOrigins::default();
             rests.record_answer(request, (429, Some(MINUTE)), MINUTE);
-            assert_eq!(rests.record_answer(request, (200, None), MINUTE), [BackOffScope::Whole]);
+            assert_eq!(rests.record_answer(request, (200, None), MINUTE), [RestScope::Whole]);
             assert_eq!(until(&rests), None);
         }
     }

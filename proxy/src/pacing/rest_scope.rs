@@ -9,7 +9,7 @@ use crate::identity::per_client::client_network;
 
 /// The part of an origin that rests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum BackOffScope {
+pub(super) enum RestScope {
     Whole,
     Part(PageAndClient),
 }
@@ -33,7 +33,7 @@ impl PageAndClient {
     }
 }
 
-impl BackOffScope {
+impl RestScope {
     /// Returns the name used in the fleet: the origin, with a fragment for a part of it.
     pub(super) fn name(self, origin: &Origin) -> String {
         match self {
@@ -71,13 +71,13 @@ mod tests {
     fn scope_names_round_trip() {
         let target = Target::parse("https://shop.test:8443/a?b").unwrap();
         let part = PageAndClient::of(&target, [192, 0, 2, 1].into());
-        for resting in [BackOffScope::Whole, BackOffScope::Part(part)] {
+        for resting in [RestScope::Whole, RestScope::Part(part)] {
             let name = resting.name(target.origin());
-            let read = BackOffScope::parse_name(&name);
+            let read = RestScope::parse_name(&name);
             assert_eq!(read, Some((target.origin().clone(), resting)), "{name}");
         }
         for name in ["", "shop.test", "https://shop.test#", "https://shop.test#x"] {
-            assert_eq!(BackOffScope::parse_name(name), None, "{name}");
+            assert_eq!(RestScope::parse_name(name), None, "{name}");
         }
     }
 }
