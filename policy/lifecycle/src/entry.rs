@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use super::fetch_outcome::{
-    FetchEnding, FetchErrorKind, FetchOutcome, FetchRequest, FetchResult, FetchedAnswer,
+    FetchEnding, FetchErrorKind, FetchOutcome, FetchRequest, FetchResult, FinishedFetch,
 };
 use super::lifetime::LifetimeSettings;
 use super::resource::Resource;
@@ -14,7 +14,7 @@ use super::resource::Resource;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CacheEntry {
     /// The last fetch that ended with an answer: rules, unavailable, or redirects without end.
-    pub answer: Option<Arc<FetchedAnswer>>,
+    pub answer: Option<Arc<FinishedFetch>>,
     /// The attempts since then, all of which failed.
     pub failures: Option<FailureRun>,
 }
@@ -28,7 +28,7 @@ pub struct FailureRun {
     /// The number of attempts.
     pub count: u32,
     /// The last attempt.
-    pub last: Arc<FetchedAnswer>,
+    pub last: Arc<FinishedFetch>,
 }
 
 impl CacheEntry {
@@ -45,7 +45,7 @@ impl CacheEntry {
         match outcome.result() {
             // The last answer is kept: it may still decide while the origin is unreachable.
             FetchResult::Unreachable => self.failed(outcome, now),
-            _ => Self::answered(FetchedAnswer { fetched_at: now, outcome }),
+            _ => Self::answered(FinishedFetch { fetched_at: now, outcome }),
         }
     }
 
@@ -86,8 +86,8 @@ impl CacheEntry {
         }
     }
 
-    fn answered(facts: FetchedAnswer) -> Self {
-        Self { answer: Some(Arc::new(facts)), failures: None }
+    fn answered(finished: FinishedFetch) -> Self {
+        Self { answer: Some(Arc::new(finished)), failures: None }
     }
 
     fn failed(&self, outcome: FetchOutcome, now: SystemTime) -> Self {
@@ -96,7 +96,7 @@ impl CacheEntry {
             Some(earlier) => (earlier.since.min(now), earlier.count.saturating_add(1)),
             None => (now, 1),
         };
-        let last = Arc::new(FetchedAnswer { fetched_at: now, outcome });
+        let last = Arc::new(FinishedFetch { fetched_at: now, outcome });
         Self { answer: self.answer.clone(), failures: Some(FailureRun { since, count, last }) }
     }
 }

@@ -1,7 +1,7 @@
 //! Outcomes of fetches, as facts, and their classification.
 //!
 //! A [`FetchOutcome`] is what happened: the redirects, and a [`FetchEnding`]. Its [`FetchResult`] is what that means by
-//! RFC 9309. What follows for requests is the table in the [crate's head](crate).
+//! RFC 9309, and a [`FinishedFetch`] adds the time. What follows for requests is the table in the [crate's head](crate).
 
 use std::fmt;
 use std::sync::Arc;
@@ -361,16 +361,16 @@ impl FetchOutcome {
     }
 }
 
-/// The answer of a fetch, with its time.
+/// The outcome of a fetch, with its time.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct FetchedAnswer {
-    /// The time at which the answer was received, or last confirmed by 304.
+pub struct FinishedFetch {
+    /// The time at which the fetch ended, or its answer was last confirmed by 304.
     pub fetched_at: SystemTime,
-    /// The answer.
+    /// The outcome.
     pub outcome: FetchOutcome,
 }
 
-impl FetchedAnswer {
+impl FinishedFetch {
     /// Returns the access result; the body is parsed here.
     #[must_use]
     pub fn access(&self) -> AccessResult {

@@ -47,7 +47,7 @@ use std::time::{Duration, SystemTime};
 pub use entry::{CacheEntry, FailureRun};
 pub use fetch_outcome::{
     CacheValidators, FetchEnding, FetchError, FetchErrorKind, FetchOutcome, FetchRequest,
-    FetchResult, FetchedAnswer, FetchedBody, FetchedResponse, RedirectHop, ResponseFields,
+    FetchResult, FetchedBody, FetchedResponse, FinishedFetch, RedirectHop, ResponseFields,
 };
 pub use lifetime::LifetimeSettings;
 pub use parsed_entry::ParsedEntry;

@@ -64,7 +64,7 @@ impl ParsedEntry {
     }
 
     fn with_answer(kind: DocumentKind, entry: CacheEntry, parsed: Option<&ParsedAnswer>) -> Self {
-        let parse = || entry.answer.as_ref().map(|facts| ParsedAnswer::parse(kind, facts));
+        let parse = || entry.answer.as_ref().map(|answer| ParsedAnswer::parse(kind, answer));
         Self { answer: parsed.cloned().or_else(parse), entry }
     }
 }

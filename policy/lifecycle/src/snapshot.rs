@@ -7,7 +7,7 @@ use wayleave_robots_txt::AccessResult;
 use wayleave_usage_preferences::{DocumentKind, PreferenceDocument};
 
 use super::entry::{CacheEntry, FailureRun};
-use super::fetch_outcome::{FetchErrorKind, FetchedAnswer};
+use super::fetch_outcome::{FetchErrorKind, FinishedFetch};
 use super::lifetime::LifetimeSettings;
 use super::parsed_answer::ParsedAnswer;
 use super::resource::Resource;
@@ -63,21 +63,21 @@ struct SnapshotFailure {
 impl SnapshotAnswer {
     fn new(
         kind: DocumentKind,
-        facts: &FetchedAnswer,
+        finished: &FinishedFetch,
         contents: ParsedAnswer,
         lifetimes: &LifetimeSettings,
     ) -> Self {
-        let fresh_for = lifetimes.fresh_for(facts.outcome.fields(), facts.fetched_at);
-        let body = facts.outcome.body();
+        let fresh_for = lifetimes.fresh_for(finished.outcome.fields(), finished.fetched_at);
+        let body = finished.outcome.body();
         // A configured `max_stale` below `max_age` must not make an answer unusable while it is fresh.
         let usable_for = fresh_for.max(lifetimes.max_stale);
         Self {
             contents,
             is_copy: kind != DocumentKind::RobotsTxt || body.is_some(),
-            asks_for_signature: facts.outcome.asks_for_signature(),
+            asks_for_signature: finished.outcome.asks_for_signature(),
             digest: body.and_then(|body| body.digest.clone()),
             is_cut: body.is_some_and(|body| body.is_cut),
-            fetched_at: facts.fetched_at.into(),
+            fetched_at: finished.fetched_at.into(),
             fresh_for: u32::try_from(fresh_for.as_millis()).unwrap_or(u32::MAX),
             usable_for: u32::try_from(usable_for.as_secs()).unwrap_or(u32::MAX),
         }
@@ -238,8 +238,8 @@ impl Snapshot {
         newer: Option<&Self>,
         lifetimes: &LifetimeSettings,
     ) -> Self {
-        let stored = entry.answer.as_ref().zip(contents).map(|(facts, contents)| {
-            SnapshotAnswer::new(resource.kind(), facts, contents.clone(), lifetimes)
+        let stored = entry.answer.as_ref().zip(contents).map(|(finished, contents)| {
+            SnapshotAnswer::new(resource.kind(), finished, contents.clone(), lifetimes)
         });
         // An answer that could not be stored is only in the snapshot in use.
         let in_use = newer.and_then(|newer| newer.answer.clone());
@@ -290,7 +290,7 @@ impl Snapshot {
     /// Returns whether its answer is that of an entry.
     pub(super) fn is_answer_of(&self, entry: &CacheEntry) -> bool {
         // A resource has one fetch at a time, so the time identifies the answer.
-        let stored_at = entry.answer.as_ref().map(|facts| UnixMillis::from(facts.fetched_at));
+        let stored_at = entry.answer.as_ref().map(|answer| UnixMillis::from(answer.fetched_at));
         self.answer.as_ref().map(|answer| answer.fetched_at) == stored_at
     }
 

@@ -7,7 +7,7 @@ use serde::Serialize;
 use utoipa::ToSchema;
 use wayleave_evidence::Sha256Digest;
 use wayleave_lifecycle::{
-    FetchErrorKind, FetchOutcome, FetchedAnswer, Resource, ResponseFields, Snapshot,
+    FetchErrorKind, FetchOutcome, FinishedFetch, Resource, ResponseFields, Snapshot,
 };
 use wayleave_robots_txt::Origin;
 
@@ -193,15 +193,15 @@ struct FetchErrorView {
 }
 
 impl FactsView {
-    fn new(facts: &FetchedAnswer) -> Self {
-        let outcome = &facts.outcome;
+    fn new(finished: &FinishedFetch) -> Self {
+        let outcome = &finished.outcome;
         let body = outcome.body();
         let redirects = outcome
             .redirects
             .iter()
             .map(|hop| RedirectView { uri: hop.uri.clone(), status: hop.status });
         Self {
-            at: format_instant(facts.fetched_at),
+            at: format_instant(finished.fetched_at),
             result: outcome.result().as_str(),
             uri: outcome.uri.clone(),
             redirects: redirects.collect(),

@@ -159,9 +159,9 @@ fn fetch_robots_txt(url: &str, config: Option<&Path>) -> Result<Vec<u8>, ExitCod
     let fail = |error: &dyn std::fmt::Display| unusable(&format!("{url}: {error}"));
     let target = Target::parse(url).map_err(|error| fail(&error))?;
     let fetcher = RobotsFetcher::new(&config).map_err(|error| fail(&format!("{error:#}")))?;
-    let facts = fetcher.fetch(target.origin());
-    match facts.outcome.body() {
+    let finished = fetcher.fetch(target.origin());
+    match finished.outcome.body() {
         Some(body) => Ok(body.bytes.to_vec()),
-        None => Err(fail(&failure_text(&facts))),
+        None => Err(fail(&failure_text(&finished))),
     }
 }

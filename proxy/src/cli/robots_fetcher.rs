@@ -1,7 +1,7 @@
 //! Fetches robots.txt and other documents for the command line, exactly as the proxy does.
 
 use tokio::runtime::{Builder, Runtime};
-use wayleave_lifecycle::{FetchRequest, FetchedAnswer, Resource};
+use wayleave_lifecycle::{FetchRequest, FinishedFetch, Resource};
 
 use crate::clock::Clock;
 use crate::config::Config;
@@ -29,17 +29,17 @@ impl RobotsFetcher {
         Ok(Self { runtime, fetch, clock })
     }
 
-    pub(super) fn fetch(&self, resource: impl Into<Resource>) -> FetchedAnswer {
+    pub(super) fn fetch(&self, resource: impl Into<Resource>) -> FinishedFetch {
         // Nothing is kept of earlier runs that could be revalidated.
         let request = FetchRequest { resource: resource.into(), validators: None };
         let fetched = self.runtime.block_on(self.fetch.fetch(request, None));
-        FetchedAnswer { fetched_at: self.clock.now(), outcome: fetched.outcome }
+        FinishedFetch { fetched_at: self.clock.now(), outcome: fetched.outcome }
     }
 }
 
 /// Describes why an answer cannot be used.
-pub(super) fn failure_text(facts: &FetchedAnswer) -> String {
-    match (facts.outcome.cause(), facts.outcome.status()) {
+pub(super) fn failure_text(finished: &FinishedFetch) -> String {
+    match (finished.outcome.cause(), finished.outcome.status()) {
         (Some(cause), _) => cause,
         (None, Some(status)) => format!("HTTP {status}"),
         (None, None) => "no answer".to_owned(),

@@ -1,4 +1,4 @@
-//! Pacing: Crawl-delay across all connections and clients, back-off for origins that ask for it, and a limit on
+//! Pacing: Crawl-delay across all connections and clients, rests for origins that ask for them, and a limit on
 //! concurrent requests.
 //!
 //! A Crawl-delay is the time between an origin's answer to one request and the sending of the next. It is shared by

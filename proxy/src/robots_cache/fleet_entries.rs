@@ -133,7 +133,7 @@ impl FleetEntries {
         match purpose {
             // The entry on this node's disk may be newer than the one that the engine describes.
             FetchPurpose::Requested => {
-                own.answer.as_ref().map(|facts| self.age(facts.fetched_at) + 2 * CLOCK_TOLERANCE)
+                own.answer.as_ref().map(|answer| self.age(answer.fetched_at) + 2 * CLOCK_TOLERANCE)
             }
             // An entry as old as this node's own would not refresh it.
             FetchPurpose::RefreshAhead => {
@@ -233,7 +233,7 @@ impl FleetEntries {
 
 /// Returns when the origin last answered or failed to.
 fn last_contact_at(entry: &CacheEntry) -> Option<SystemTime> {
-    let answered_at = entry.answer.as_ref().map(|facts| facts.fetched_at);
+    let answered_at = entry.answer.as_ref().map(|answer| answer.fetched_at);
     answered_at.max(entry.failures.as_ref().map(|failing| failing.last.fetched_at))
 }
 
@@ -270,7 +270,7 @@ fn is_unchanged(before: &CacheEntry, after: &CacheEntry) -> bool {
 
 fn encode(resource: &Resource, entry: &CacheEntry) -> Option<Vec<u8>> {
     let record = EntryRecord::new(resource, entry);
-    let body = entry.answer.as_ref().and_then(|facts| facts.outcome.body());
+    let body = entry.answer.as_ref().and_then(|answer| answer.outcome.body());
     // Only a body that the record refers to, or the reader would take the record for damaged.
     let body = record.body().and(body).map(|body| body.bytes.to_vec());
     let whole = postcard::to_stdvec(&SharedEntry { entry: record, body }).ok()?;

@@ -10,25 +10,25 @@ use serde::{Deserialize, Serialize};
 use wayleave_evidence::Sha256Digest;
 use wayleave_lifecycle::{
     CacheEntry, FailureRun, FetchEnding, FetchError, FetchErrorKind, FetchOutcome, FetchResult,
-    FetchedAnswer, FetchedBody, FetchedResponse, RedirectHop, Resource, ResponseFields,
+    FetchedBody, FetchedResponse, FinishedFetch, RedirectHop, Resource, ResponseFields,
 };
 
 /// An entry without its body.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct EntryRecord {
-    answer: Option<FactsRecord>,
-    failing: Option<FailingRecord>,
+    answer: Option<FetchRecord>,
+    failing: Option<FailureRunRecord>,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
-struct FailingRecord {
+struct FailureRunRecord {
     since: u64,
     count: u32,
-    last: FactsRecord,
+    last: FetchRecord,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
-struct FactsRecord {
+struct FetchRecord {
     fetched_at: u64,
     redirects: Vec<(String, u16)>,
     /// The URL of the last request; empty for the resource's own.
@@ -95,11 +95,11 @@ impl EntryRecord {
     pub(super) fn new(resource: &Resource, entry: &CacheEntry) -> Self {
         let failing = entry.failures.as_ref();
         Self {
-            answer: entry.answer.as_deref().map(|facts| FactsRecord::new(resource, facts)),
-            failing: failing.map(|failing| FailingRecord {
+            answer: entry.answer.as_deref().map(|answer| FetchRecord::new(resource, answer)),
+            failing: failing.map(|failing| FailureRunRecord {
                 since: millis(failing.since),
                 count: failing.count,
-                last: FactsRecord::new(resource, &failing.last),
+                last: FetchRecord::new(resource, &failing.last),
             }),
         }
     }
@@ -140,7 +140,7 @@ impl EntryRecord {
             let last = failing.last.times();
             last.chain([&mut failing.since])
         });
-        let answer = self.answer.iter_mut().flat_map(FactsRecord::times);
+        let answer = self.answer.iter_mut().flat_map(FetchRecord::times);
         for time in times.chain(answer) {
             *time = if to >= from {
                 time.saturating_add(to - from)
@@ -152,27 +152,27 @@ impl EntryRecord {
 
     /// Returns the entry whose answer has the body `bytes`.
     pub(super) fn into_entry(self, resource: &Resource, bytes: Option<Arc<[u8]>>) -> CacheEntry {
-        let answer = self.answer.map(|answer| answer.into_facts(resource, bytes));
+        let answer = self.answer.map(|answer| answer.into_finished(resource, bytes));
         // Another version of this program may have accepted more as an answer, such as a truncated file.
-        let answer = answer.filter(|facts| facts.outcome.result() != FetchResult::Unreachable);
+        let answer = answer.filter(|answer| answer.outcome.result() != FetchResult::Unreachable);
         CacheEntry {
             answer: answer.map(Arc::new),
             failures: self.failing.map(|failing| FailureRun {
                 since: time(failing.since),
                 count: failing.count,
-                last: Arc::new(failing.last.into_facts(resource, None)),
+                last: Arc::new(failing.last.into_finished(resource, None)),
             }),
         }
     }
 }
 
-impl FactsRecord {
-    fn new(resource: &Resource, facts: &FetchedAnswer) -> Self {
-        let outcome = &facts.outcome;
+impl FetchRecord {
+    fn new(resource: &Resource, finished: &FinishedFetch) -> Self {
+        let outcome = &finished.outcome;
         let is_usual = outcome.uri == resource.uri();
         let redirects = outcome.redirects.iter();
         Self {
-            fetched_at: millis(facts.fetched_at),
+            fetched_at: millis(finished.fetched_at),
             redirects: redirects.map(|hop| (hop.uri.clone(), hop.status)).collect(),
             uri: if is_usual { String::new() } else { outcome.uri.clone() },
             ending: EndingRecord::new(&outcome.ending),
@@ -194,9 +194,9 @@ impl FactsRecord {
         stated.chain([&mut self.fetched_at])
     }
 
-    fn into_facts(self, resource: &Resource, bytes: Option<Arc<[u8]>>) -> FetchedAnswer {
+    fn into_finished(self, resource: &Resource, bytes: Option<Arc<[u8]>>) -> FinishedFetch {
         let redirects = self.redirects.into_iter();
-        FetchedAnswer {
+        FinishedFetch {
             fetched_at: time(self.fetched_at),
             outcome: FetchOutcome {
                 redirects: redirects.map(|(uri, status)| RedirectHop { uri, status }).collect(),

@@ -6,7 +6,7 @@ use wayleave_decision::{
     CheckedSnapshot, DocumentBatch, DocumentResult, DocumentToFetch, RobotsCopy,
     documents_to_fetch, may_fetch,
 };
-use wayleave_lifecycle::{FetchResult, FetchedAnswer, Resource};
+use wayleave_lifecycle::{FetchResult, FinishedFetch, Resource};
 use wayleave_robots_txt::{AccessResult, MatchContext, Origin};
 use wayleave_usage_preferences::{DocumentKind, PreferenceQuery, PreferenceState};
 
@@ -97,7 +97,7 @@ impl InputSource for FetchedFiles {
 }
 
 /// Returns whether the user should know that a file could not be fetched: most origins have no documents besides robots.txt.
-fn is_failure(kind: DocumentKind, answer: &FetchedAnswer) -> bool {
+fn is_failure(kind: DocumentKind, answer: &FinishedFetch) -> bool {
     match answer.outcome.result() {
         FetchResult::Successful => false,
         // A licence is only fetched because something names it, so it should be there.

@@ -17,7 +17,7 @@ use std::process::ExitCode;
 use std::time::SystemTime;
 
 use wayleave_lifecycle::{
-    FetchEnding, FetchOutcome, FetchedAnswer, FetchedBody, FetchedResponse, ResponseFields,
+    FetchEnding, FetchOutcome, FetchedBody, FetchedResponse, FinishedFetch, ResponseFields,
 };
 use wayleave_robots_txt::{InvalidUrl, ProductToken, Target, UrlPath};
 use wayleave_usage_preferences::PreferenceSettings;
@@ -131,11 +131,11 @@ fn read(file: &Path) -> io::Result<Vec<u8>> {
 /// Decides by a given file, all of it: `lint` reports where crawlers would stop reading.
 fn offline(arguments: &CheckArguments, tokens: &[ProductToken], ending: FetchEnding) -> ExitCode {
     // Nothing here depends on the time of the fetch.
-    let facts = FetchedAnswer {
+    let finished = FinishedFetch {
         fetched_at: SystemTime::UNIX_EPOCH,
         outcome: FetchOutcome { redirects: Vec::new(), uri: String::new(), ending },
     };
-    let access = facts.access();
+    let access = finished.access();
     let dialect = arguments.dialect.unwrap_or_default();
     let declaration = arguments.declaration();
     let reading = PreferenceSettings::default();

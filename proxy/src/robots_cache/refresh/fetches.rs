@@ -72,7 +72,7 @@ impl<F: DocumentFetcher> FetchTasks<F> {
         let mut identity = job.identity.clone();
         let answer = own.answer.as_ref();
         // The entry is an answer to an unsigned request, so an unsigned refetch can only confirm or replace it.
-        identity.is_refetch &= !answer.is_some_and(|facts| facts.outcome.asks_for_signature());
+        identity.is_refetch &= !answer.is_some_and(|answer| answer.outcome.asks_for_signature());
         let (fetcher, clock) = (self.fetcher.clone(), self.clock);
         let (metrics, fleet_entries) = (self.metrics.clone(), self.fleet_entries.clone());
         let task = self.tasks.spawn(async move {

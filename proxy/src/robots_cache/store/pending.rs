@@ -31,7 +31,7 @@ impl StoreChange {
     fn bytes(&self) -> usize {
         const OVERHEAD: usize = 512;
         let body = match self {
-            Self::Save(entry) => entry.answer.as_ref().and_then(|facts| facts.outcome.body()),
+            Self::Save(entry) => entry.answer.as_ref().and_then(|answer| answer.outcome.body()),
             Self::Forget => None,
         };
         OVERHEAD + body.map_or(0, |body| body.bytes.len())

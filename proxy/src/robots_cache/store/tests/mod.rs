@@ -3,7 +3,7 @@ mod room;
 
 use wayleave_evidence::Sha256Digest;
 use wayleave_lifecycle::{
-    FetchEnding, FetchErrorKind, FetchOutcome, FetchedAnswer, FetchedBody, FetchedResponse,
+    FetchEnding, FetchErrorKind, FetchOutcome, FetchedBody, FetchedResponse, FinishedFetch,
     RedirectHop, ResponseFields,
 };
 
@@ -137,7 +137,7 @@ async fn entries_come_back_as_they_were_saved() {
 #[test]
 fn partial_answers_of_older_programs_are_not_used() {
     let resource = Resource::from(origin("a"));
-    let part = FetchedAnswer { fetched_at: at(0), outcome: response(206, RULES) };
+    let part = FinishedFetch { fetched_at: at(0), outcome: response(206, RULES) };
     let kept = CacheEntry { answer: Some(part.into()), failures: None };
     let record = EntryRecord::new(&resource, &kept);
     let read = record.into_entry(&resource, Some(RULES.into()));
