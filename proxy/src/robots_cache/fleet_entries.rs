@@ -10,7 +10,7 @@ use wayleave_lifecycle::{
 };
 
 use super::fetch::FetchIdentity;
-use super::learning;
+use super::parsing;
 use super::record::EntryRecord;
 use crate::clock::Clock;
 use crate::fleet::engine::{RecordChange, Settlement, SharedRecord};
@@ -89,7 +89,7 @@ impl FleetEntries {
         let text = resource.to_string();
         let mut newer_than = self.max_adoptable_age(&own, purpose);
         let usable = async |entry: &CacheEntry| {
-            let learned = learning::parse_entry(&self.parser, resource.kind(), entry.clone()).await;
+            let learned = parsing::parse_entry(&self.parser, resource.kind(), entry.clone()).await;
             let snapshot = RefreshScheduler::new(lifetimes.clone()).restore(resource, &learned);
             // For crawlers that sign, an answer that asks for a signature does not count.
             let usability = identity.view_of(&Arc::new(snapshot)).usability(self.clock.now());
@@ -213,7 +213,7 @@ impl FleetEntries {
         if !is_adopted {
             return None;
         }
-        let learned = learning::parse_entry(&self.parser, resource.kind(), entry).await;
+        let learned = parsing::parse_entry(&self.parser, resource.kind(), entry).await;
         Some((learned, record.version))
     }
 

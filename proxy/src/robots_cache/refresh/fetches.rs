@@ -17,7 +17,7 @@ use crate::clock::Clock;
 use crate::robots_cache::fetch::{DocumentFetcher, FetchedDocument};
 use crate::robots_cache::fetch_memory::MemoryReservation;
 use crate::robots_cache::fleet_entries::{ClaimDecision, FetchLease, FetchPurpose, FleetEntries};
-use crate::robots_cache::learning;
+use crate::robots_cache::parsing;
 use crate::robots_cache::queue::FetchJob;
 use crate::telemetry::metrics::Metrics;
 
@@ -92,7 +92,7 @@ impl<F: DocumentFetcher> FetchTasks<F> {
             let before = (lease.before.clone(), known);
             let (kind, parser) = (resource.kind(), &fleet_entries.parser);
             let learned =
-                learning::learn_from_fetch(parser, kind, before, outcome, clock.now(), lifetimes);
+                parsing::parse_fetched(parser, kind, before, outcome, clock.now(), lifetimes);
             LearnedEntry {
                 learned: learned.await,
                 reservation,

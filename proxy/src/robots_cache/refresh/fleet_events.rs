@@ -54,8 +54,8 @@ impl<F: DocumentFetcher> RefreshTask<F> {
             return;
         };
         // The timer of the replaced snapshot must not fire.
-        self.cache.evict(&resource, &known);
-        let snapshot = Arc::new(self.cache.restore(&resource, &learned));
+        self.scheduler.evict(&resource, &known);
+        let snapshot = Arc::new(self.scheduler.restore(&resource, &learned));
         let entry = Arc::new(learned.into_entry());
         self.services.store.save(&resource, entry);
         self.publish(&resource, &snapshot);

@@ -35,7 +35,7 @@ const MAX_SLEEP: Duration = Duration::from_secs(60);
 
 /// The state of the task.
 pub(super) struct RefreshTask<F> {
-    cache: RefreshScheduler,
+    scheduler: RefreshScheduler,
     queue: FetchQueue,
     eviction: EvictionOrder,
     services: RefreshServices,
@@ -72,7 +72,7 @@ impl<F: DocumentFetcher> RefreshTask<F> {
     ) -> Self {
         let fleet_events = services.fleet_entries.fleet.subscribe();
         Self {
-            cache: RefreshScheduler::new(settings.lifetimes),
+            scheduler: RefreshScheduler::new(settings.lifetimes),
             queue: FetchQueue::new(bounds),
             eviction: EvictionOrder::new(settings.memory_bytes),
             store_reads: StoreReads::new(
@@ -97,7 +97,8 @@ impl<F: DocumentFetcher> RefreshTask<F> {
     /// Runs until the last handle is dropped or [`CacheEvent::Close`] arrives.
     pub(super) async fn run(mut self) {
         loop {
-            let pause = self.cache.next_due().map_or(MAX_SLEEP, |at| self.services.clock.until(at));
+            let pause =
+                self.scheduler.next_due().map_or(MAX_SLEEP, |at| self.services.clock.until(at));
             tokio::select! {
                 event = self.events.recv() => match event {
                     Some(CacheEvent::Close(reply)) => {
@@ -142,7 +143,7 @@ impl<F: DocumentFetcher> RefreshTask<F> {
                     self.refetch_identities.note(&resource, &identity);
                 }
                 let known = self.services.published.snapshot(&resource);
-                if self.cache.request_fetch(&resource, known.as_deref(), self.now()) {
+                if self.scheduler.request_fetch(&resource, known.as_deref(), self.now()) {
                     self.read_from_store(resource);
                 }
             }
@@ -151,7 +152,7 @@ impl<F: DocumentFetcher> RefreshTask<F> {
                 self.waiting.entry(resource.clone()).or_default().push(reply);
                 self.forced.insert(resource.clone());
                 // A fetch that is in progress is recent enough to answer the operator.
-                if self.cache.start_fetch(&resource) {
+                if self.scheduler.start_fetch(&resource) {
                     self.read_from_store(resource);
                 }
             }
@@ -169,14 +170,14 @@ impl<F: DocumentFetcher> RefreshTask<F> {
             #[cfg(test)]
             CacheEvent::Settings(reply) => {
                 let settings = RefreshSettings {
-                    lifetimes: self.cache.lifetimes().clone(),
+                    lifetimes: self.scheduler.lifetimes().clone(),
                     fetch_timeout: self.fetch_timeout,
                     memory_bytes: self.eviction.limit(),
                 };
                 let _ = reply.send(settings);
             }
             CacheEvent::IsFetching(resource, reply) => {
-                let _ = reply.send(self.cache.is_in_flight(&resource));
+                let _ = reply.send(self.scheduler.is_in_flight(&resource));
             }
             // The loop in `run` ends first.
             CacheEvent::Close(_) => {}
@@ -189,14 +190,14 @@ impl<F: DocumentFetcher> RefreshTask<F> {
         self.refetch_identities.forget(resource);
         let withdrawn = self.services.published.remove(resource);
         if let Some(known) = &withdrawn {
-            self.cache.evict(resource, known);
+            self.scheduler.evict(resource, known);
         }
         withdrawn.is_some()
     }
 
     fn reconfigure(&mut self, settings: RefreshSettings) {
         self.fetch_timeout = settings.fetch_timeout;
-        if settings.lifetimes != *self.cache.lifetimes() {
+        if settings.lifetimes != *self.scheduler.lifetimes() {
             self.change_lifetimes(settings.lifetimes);
         }
         self.eviction.set_limit(settings.memory_bytes);
@@ -205,15 +206,15 @@ impl<F: DocumentFetcher> RefreshTask<F> {
 
     fn change_lifetimes(&mut self, lifetimes: LifetimeSettings) {
         let known = self.services.published.select(|_, _| true).into_iter();
-        for (resource, snapshot) in self.cache.change_lifetimes(lifetimes, known) {
+        for (resource, snapshot) in self.scheduler.change_lifetimes(lifetimes, known) {
             self.services.published.replace(&resource, &Arc::new(snapshot));
         }
     }
 
     fn shrink(&mut self) {
-        let (cache, identities) = (&mut self.cache, &mut self.refetch_identities);
+        let (scheduler, identities) = (&mut self.scheduler, &mut self.refetch_identities);
         self.eviction.shrink(&self.services.published, |resource, snapshot| {
-            cache.evict(resource, snapshot);
+            scheduler.evict(resource, snapshot);
             identities.forget(resource);
         });
     }
@@ -229,8 +230,8 @@ impl<F: DocumentFetcher> RefreshTask<F> {
             .published
             .snapshot(&resource)
             .map(|known| demand.identity.view_of(&known));
-        let is_first = self.cache.request_fetch(&resource, known.as_deref(), self.now());
-        let lookup = match (known, is_first, self.cache.is_in_flight(&resource)) {
+        let is_first = self.scheduler.request_fetch(&resource, known.as_deref(), self.now());
+        let lookup = match (known, is_first, self.scheduler.is_in_flight(&resource)) {
             (Some(known), false, false) => {
                 // It was published while the message was on its way here.
                 let _ = reply.send(known);
@@ -277,14 +278,14 @@ impl<F: DocumentFetcher> RefreshTask<F> {
         let is_current = !self.services.fleet_entries.fleet.is_reachable();
         if let (Some(learned), false, true) = (&learned, is_published, is_current) {
             // A copy that needs no fetch answers everyone who waits, and no job is queued.
-            let snapshot = Arc::new(self.cache.restore(&resource, learned));
+            let snapshot = Arc::new(self.scheduler.restore(&resource, learned));
             self.publish(&resource, &snapshot);
             let usable = gathered.identity.view_of(&snapshot).usability(self.now());
             if usable != Usability::AfterRefetch && !is_forced {
                 self.reply_to_waiting(&resource, &snapshot);
             }
             if usable == Usability::Immediate && !is_forced {
-                self.cache.cancel_fetch(&resource);
+                self.scheduler.cancel_fetch(&resource);
                 return;
             }
         }
@@ -321,7 +322,7 @@ impl<F: DocumentFetcher> RefreshTask<F> {
     fn start_fetch(&mut self, job: FetchJob) {
         let purpose = self.purpose(&job.resource);
         let known = self.services.published.snapshot(&job.resource);
-        let settings = (self.cache.lifetimes().clone(), self.fetch_timeout);
+        let settings = (self.scheduler.lifetimes().clone(), self.fetch_timeout);
         self.fetches.start(job, purpose, known, settings);
     }
 
@@ -341,7 +342,7 @@ impl<F: DocumentFetcher> RefreshTask<F> {
         self.waiting.remove(resource);
         self.forced.remove(resource);
         let known = self.services.published.snapshot(resource);
-        self.cache.fetch_abandoned(resource, known.as_deref());
+        self.scheduler.fetch_abandoned(resource, known.as_deref());
         // The attempt that a reader reported as due was not made.
         self.services.published.clear_overdue_report(resource);
     }
@@ -370,11 +371,11 @@ impl<F: DocumentFetcher> RefreshTask<F> {
         let LearnedEntry { learned, reservation, version, lease } =
             fetched.unwrap_or_else(|outcome| {
                 let before = (&entry, known.as_deref());
-                let lifetimes = self.cache.lifetimes();
+                let lifetimes = self.scheduler.lifetimes();
                 ParsedEntry::after_fetch(resource.kind(), before, outcome, self.now(), lifetimes)
                     .into()
             });
-        let snapshot = self.cache.fetch_finished(&resource, &learned, known.as_deref());
+        let snapshot = self.scheduler.fetch_finished(&resource, &learned, known.as_deref());
         let new_entry = learned.into_entry();
         if let Some(lease) = lease {
             self.services.fleet_entries.report(&resource, &new_entry, &snapshot, lease);
@@ -410,7 +411,7 @@ impl<F: DocumentFetcher> RefreshTask<F> {
     fn refetch_due(&mut self) {
         let published = &self.services.published;
         let due = self
-            .cache
+            .scheduler
             .take_due(self.services.clock.now(), |resource| published.snapshot_and_use(resource));
         // The store keeps them for longer, with their history.
         for resource in due.forgotten {

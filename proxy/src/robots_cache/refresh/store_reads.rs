@@ -7,7 +7,7 @@ use tokio::task::JoinSet;
 use wayleave_lifecycle::{ParsedEntry, Resource};
 
 use crate::parser_pool::ParserPool;
-use crate::robots_cache::learning;
+use crate::robots_cache::parsing;
 use crate::robots_cache::snapshots::SnapshotMap;
 use crate::robots_cache::store::RobotsStore;
 
@@ -45,7 +45,7 @@ impl StoreReads {
             let parser = self.parser.clone();
             self.reading.spawn(async move {
                 let loaded = store.load_all(resources).await;
-                learning::parse_entries(&parser, loaded, published).await
+                parsing::parse_entries(&parser, loaded, published).await
             });
         }
     }

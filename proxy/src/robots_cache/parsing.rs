@@ -23,7 +23,7 @@ pub(super) async fn parse_entry(
 
 /// Returns the entry after one more fetch, which ended at `now`; for `before` and `known` see
 /// [`ParsedEntry::after_fetch`].
-pub(super) async fn learn_from_fetch(
+pub(super) async fn parse_fetched(
     parser: &ParserPool,
     kind: DocumentKind,
     (before, known): (CacheEntry, Option<Arc<Snapshot>>),
