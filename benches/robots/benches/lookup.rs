@@ -32,7 +32,7 @@ async fn filled(what: &str, dir: &std::path::Path, number: impl Fn(usize) -> usi
     let metrics = Arc::new(Metrics::new().expect("no two metrics have one name"));
     let store = RobotsStore::open(dir, RobotsStoreConfig::default(), clock, metrics.clone());
     let store = store.expect("its own directory");
-    let options = RobotsCacheConfig { memory: 16 << 30, ..RobotsCacheConfig::default() };
+    let options = RobotsCacheConfig { memory_bytes: 16 << 30, ..RobotsCacheConfig::default() };
     let fetch = ScriptedFetch::default();
     let (robots, _) = RobotsCache::start(fetch, store, &options, clock, metrics);
     // By then the store's own cache is full, and whatever doubles its room has as much to spare as with sixteen times as

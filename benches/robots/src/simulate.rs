@@ -84,7 +84,7 @@ async fn crawl(dir: &Path, size: &Size) {
     let opened = Instant::now();
     let (store, clock, metrics) = open(dir, epoch());
     let fetch = ScriptedFetch::default();
-    let options = RobotsCacheConfig { memory: size.memory, ..RobotsCacheConfig::default() };
+    let options = RobotsCacheConfig { memory_bytes: size.memory, ..RobotsCacheConfig::default() };
     let (robots, _) = RobotsCache::start(fetch.clone(), store, &options, clock, metrics);
     robots.find(&origin(0)).await.expect("it is kept");
     println!("start to first answer over the full store: {:.1?}", opened.elapsed());

@@ -115,7 +115,7 @@ fn parse_listing(filter: RobotsParameters) -> Result<EntryQuery, String> {
     };
     Ok(EntryQuery {
         state: filter.state.map(Into::into),
-        query: filter.q.unwrap_or_default(),
+        contains: filter.q.unwrap_or_default(),
         after,
         limit: check_limit(filter.limit, MAX_LISTED)?,
     })

@@ -155,7 +155,7 @@ fn read_source(source: &str, config: Option<&Path>) -> Result<Vec<u8>, ExitCode>
 /// the proxy would not read.
 fn fetch_robots_txt(url: &str, config: Option<&Path>) -> Result<Vec<u8>, ExitCode> {
     let (mut config, _) = load_config(config)?;
-    config.robots.fetch.max_size = config.robots.fetch.max_size.max(MAX_BYTES);
+    config.robots.fetch.max_size_bytes = config.robots.fetch.max_size_bytes.max(MAX_BYTES);
     let fail = |error: &dyn std::fmt::Display| unusable(&format!("{url}: {error}"));
     let target = Target::parse(url).map_err(|error| fail(&error))?;
     let fetcher = RobotsFetcher::new(&config).map_err(|error| fail(&format!("{error:#}")))?;

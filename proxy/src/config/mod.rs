@@ -138,8 +138,8 @@ fn read_config(root: &mut Section<'_>, dirs: BaseDirs<'_>) -> Config {
         traces: root.section(fixed("traces"), traces::read),
         // Its keys are in two sections.
         robots_store: RobotsStoreConfig {
-            max_size: state.max_size,
-            memory: robots.store_memory,
+            max_size_bytes: state.max_size_bytes,
+            memory_bytes: robots.store_memory_bytes,
             ..RobotsStoreConfig::default()
         },
         fleet,

@@ -21,7 +21,7 @@ pub(crate) struct RobotsConfig {
     /// The lifetimes and the memory of cached copies.
     pub(crate) cache: robots_cache::RobotsCacheConfig,
     /// The share of `memory` that the store on disk may use, in bytes.
-    pub(super) store_memory: usize,
+    pub(super) store_memory_bytes: usize,
 }
 
 pub(super) fn read(section: &mut Section<'_>) -> RobotsConfig {
@@ -37,12 +37,12 @@ pub(super) fn read(section: &mut Section<'_>) -> RobotsConfig {
         timeout: section.key("fetch_timeout", 10 * second, positive_duration),
         // RFC 9309 section 2.3.1.2 asks for at least five.
         max_redirects: section.key("max_redirects", 5, count(0, 20)),
-        max_size: to_usize(section.key(
+        max_size_bytes: to_usize(section.key(
             "max_size",
             ByteSize::kib(500),
             checked(size, check_max_size),
         )),
-        memory: shares.fetches,
+        memory_bytes: shares.fetches,
     };
     let lifetimes = LifetimeSettings {
         max_age: section.key("max_age", day, max_age_bound),
@@ -56,11 +56,11 @@ pub(super) fn read(section: &mut Section<'_>) -> RobotsConfig {
         cache: robots_cache::RobotsCacheConfig {
             lifetimes,
             fetch_timeout: fetch.timeout,
-            memory: shares.entries,
+            memory_bytes: shares.entries,
             ..robots_cache::RobotsCacheConfig::default()
         },
         fetch,
-        store_memory: shares.store,
+        store_memory_bytes: shares.store,
     }
 }
 

@@ -12,7 +12,7 @@ pub(crate) struct StateConfig {
     /// The directory of all state; created when it is first needed.
     pub(crate) dir: PathBuf,
     /// The maximum size of the file of robots.txt entries, in bytes.
-    pub(super) max_size: u64,
+    pub(super) max_size_bytes: u64,
 }
 
 /// Reads `[state]`. Paths are relative to `dir`.
@@ -21,6 +21,6 @@ pub(super) fn read(section: &mut Section<'_>, dir: &Path) -> StateConfig {
     let max_size = checked(size, at_least(ByteSize::mib(8)));
     StateConfig {
         dir: section.key(fixed("dir"), dir.join("wayleave-state"), path_in(dir)),
-        max_size: section.key(fixed("max_size"), ByteSize::gib(10), max_size).as_u64(),
+        max_size_bytes: section.key(fixed("max_size"), ByteSize::gib(10), max_size).as_u64(),
     }
 }

@@ -211,7 +211,10 @@ fn robots_and_log_are_read() {
     assert_eq!(config.robots.dialect, Dialect::Google);
     assert_eq!(config.robots.fetch.user_agent, "ExampleBot/1.0 (+https://bot.example)");
     assert_eq!(config.robots.fetch.timeout, Duration::from_secs(4));
-    assert_eq!((config.robots.fetch.max_redirects, config.robots.fetch.max_size), (0, 1 << 20));
+    assert_eq!(
+        (config.robots.fetch.max_redirects, config.robots.fetch.max_size_bytes),
+        (0, 1 << 20)
+    );
     let lifetimes = &config.robots.cache.lifetimes;
     assert_eq!(lifetimes.max_age, Duration::from_hours(1));
     assert_eq!(lifetimes.max_stale, Duration::from_hours(2));

@@ -73,12 +73,12 @@ impl EvictionOrder {
         }
         while published.bytes() > self.limit_bytes {
             let small_limit = self.limit_bytes / 100 * SMALL_PERCENT;
-            let is_any = if published.small_bytes() > small_limit || self.main.is_empty() {
+            let has_evicted = if published.small_bytes() > small_limit || self.main.is_empty() {
                 self.shrink_small(published, &mut withdrawn)
             } else {
                 self.shrink_main(published, &mut withdrawn)
             };
-            if !is_any {
+            if !has_evicted {
                 return;
             }
         }

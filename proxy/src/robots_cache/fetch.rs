@@ -89,10 +89,10 @@ pub struct FetchConfig {
     /// The maximum number of redirects; after one more, the file counts as unavailable. Default: 5 (RFC 9309, 2.3.1.2).
     pub max_redirects: usize,
     /// The maximum number of bytes read of a body, after decoding. Default: 500 KiB (RFC 9309, 2.5).
-    pub max_size: usize,
+    pub max_size_bytes: usize,
     /// The maximum number of bytes that long files hold while they are fetched. Default: 32 MiB, their share of 256
     /// MiB.
-    pub memory: usize,
+    pub memory_bytes: usize,
 }
 
 impl Default for FetchConfig {
@@ -101,8 +101,8 @@ impl Default for FetchConfig {
             user_agent: concat!("wayleave/", env!("CARGO_PKG_VERSION")).to_owned(),
             timeout: Duration::from_secs(10),
             max_redirects: 5,
-            max_size: 500 * 1024,
-            memory: 32 << 20,
+            max_size_bytes: 500 * 1024,
+            memory_bytes: 32 << 20,
         }
     }
 }
@@ -147,7 +147,7 @@ impl HttpFetcher {
             upstream,
             // A long file may arrive slowly, but others that wait for memory give up after the timeout: a tenth of it
             // must do.
-            memory: FetchMemory::new(options.memory, options.timeout / 10),
+            memory: FetchMemory::new(options.memory_bytes, options.timeout / 10),
             options,
             own_request_policy: None,
             clock,
@@ -259,7 +259,7 @@ impl HttpFetcher {
         if FetchResult::of_status(status) == FetchResult::Successful {
             let codings = body::codings(headers)?;
             (body, reservation) =
-                body::read(reader, &codings, self.options.max_size, &self.memory).await?;
+                body::read(reader, &codings, self.options.max_size_bytes, &self.memory).await?;
         }
         let response = FetchedResponse { status, fields: response_fields, body };
         Ok((FetchEnding::Response(response), reservation))

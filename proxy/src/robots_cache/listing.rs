@@ -20,7 +20,7 @@ pub struct EntryQuery {
     /// Include only entries in this state.
     pub state: Option<SnapshotState>,
     /// Include only origins that contain this text.
-    pub query: String,
+    pub contains: String,
     /// Continue after this origin, in the order of their text.
     pub after: Option<Origin>,
     /// The maximum number of origins.
@@ -51,18 +51,14 @@ impl EntryLister {
         LifetimeSettings::clone(&self.lifetimes.load())
     }
 
-    /// Lists the known origins that match `listing`; see [`RobotsCache::list`](super::RobotsCache::list).
-    pub(super) fn list(
-        &self,
-        listing: &EntryQuery,
-        now: SystemTime,
-    ) -> Vec<(Origin, Arc<Snapshot>)> {
-        let after = listing.after.as_ref().map(Origin::to_string);
+    /// Lists the known origins that match `query`; see [`RobotsCache::list`](super::RobotsCache::list).
+    pub(super) fn list(&self, query: &EntryQuery, now: SystemTime) -> Vec<(Origin, Arc<Snapshot>)> {
+        let after = query.after.as_ref().map(Origin::to_string);
         let matches = |text: &str| {
-            after.as_deref().is_none_or(|after| text > after) && text.contains(&listing.query)
+            after.as_deref().is_none_or(|after| text > after) && text.contains(&query.contains)
         };
         let is_in_state =
-            |snapshot: &Snapshot| listing.state.is_none_or(|state| snapshot.state(now) == state);
+            |snapshot: &Snapshot| query.state.is_none_or(|state| snapshot.state(now) == state);
         let mut found: Vec<_> = self
             .published
             .select(|resource, snapshot| {
@@ -73,7 +69,7 @@ impl EntryLister {
             .map(|(resource, snapshot)| (resource.origin().clone(), snapshot))
             .collect();
         // Memory may hold any number of matches, but no more than `limit` of those on disk can be among the first.
-        let mut missing = listing.limit;
+        let mut missing = query.limit;
         self.store.walk(after.as_deref(), |text, entry| {
             if matches(text)
                 && let Some((origin, snapshot)) = self.on_disk_only(entry, now)
@@ -85,7 +81,7 @@ impl EntryLister {
             missing > 0
         });
         found.sort_by_cached_key(|(origin, _)| origin.to_string());
-        found.truncate(listing.limit);
+        found.truncate(query.limit);
         found
     }
 

@@ -15,11 +15,11 @@ const MIN_STORE_BYTES: usize = 4 << 20;
 /// The shares, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct MemoryShares {
-    /// The limit of entries: [`RobotsCacheConfig::memory`](super::RobotsCacheConfig::memory).
+    /// The limit of entries: [`RobotsCacheConfig::memory_bytes`](super::RobotsCacheConfig::memory_bytes).
     pub(crate) entries: usize,
-    /// The limit of files being fetched: [`FetchConfig::memory`](super::FetchConfig::memory).
+    /// The limit of files being fetched: [`FetchConfig::memory_bytes`](super::FetchConfig::memory_bytes).
     pub(crate) fetches: usize,
-    /// Each of the store's three shares: [`RobotsStoreConfig::memory`](super::RobotsStoreConfig::memory).
+    /// Each of the store's three shares: [`RobotsStoreConfig::memory_bytes`](super::RobotsStoreConfig::memory_bytes).
     pub(crate) store: usize,
 }
 

@@ -78,7 +78,7 @@ pub struct RobotsCacheConfig {
     /// The time that a request waits for robots.txt; also the timeout of a fetch. Default: 10 s.
     pub fetch_timeout: Duration,
     /// The memory limit of entries, in bytes. Default: 256 MiB; the proxy sets their share of `robots.memory`.
-    pub memory: usize,
+    pub memory_bytes: usize,
 }
 
 impl Default for RobotsCacheConfig {
@@ -87,7 +87,7 @@ impl Default for RobotsCacheConfig {
             lifetimes: LifetimeSettings::default(),
             fetch_limits: FetchLimits::default(),
             fetch_timeout: FetchConfig::default().timeout,
-            memory: 256 << 20,
+            memory_bytes: 256 << 20,
         }
     }
 }
@@ -97,7 +97,7 @@ impl RobotsCacheConfig {
         RefreshSettings {
             lifetimes: self.lifetimes.clone(),
             fetch_timeout: self.fetch_timeout,
-            memory_bytes: self.memory,
+            memory_bytes: self.memory_bytes,
         }
     }
 }
@@ -393,10 +393,10 @@ impl RobotsCache {
         })
     }
 
-    /// Returns the known origins that match `listing`, in the order of their text, with their snapshots; without the
+    /// Returns the known origins that match `query`, in the order of their text, with their snapshots; without the
     /// rules of those that are only on disk. May read all entries. Blocks.
-    pub fn list(&self, listing: &EntryQuery) -> Vec<(Origin, Arc<Snapshot>)> {
-        self.lister.list(listing, self.clock().now())
+    pub fn list(&self, query: &EntryQuery) -> Vec<(Origin, Arc<Snapshot>)> {
+        self.lister.list(query, self.clock().now())
     }
 
     /// Counts the stored entries in each state, in the order of [`SnapshotState::ALL`]; if the store has failed or has not

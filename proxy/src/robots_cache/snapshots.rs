@@ -18,7 +18,7 @@ const MAX_USES: u8 = 3;
 
 /// The map of all snapshots in memory.
 pub(super) struct SnapshotMap {
-    slots: papaya::HashMap<Resource, MapEntry, foldhash::fast::RandomState>,
+    entries: papaya::HashMap<Resource, MapEntry, foldhash::fast::RandomState>,
     bytes: AtomicUsize,
     /// The part of `bytes` that belongs to entries in the small queue of `eviction`.
     small_bytes: AtomicUsize,
@@ -79,7 +79,7 @@ impl EntrySize {
 impl SnapshotMap {
     pub(super) fn new() -> Self {
         Self {
-            slots: papaya::HashMap::with_hasher(foldhash::fast::RandomState::default()),
+            entries: papaya::HashMap::with_hasher(foldhash::fast::RandomState::default()),
             bytes: AtomicUsize::new(0),
             small_bytes: AtomicUsize::new(0),
         }
@@ -93,9 +93,9 @@ impl SnapshotMap {
         signs: bool,
         now: SystemTime,
     ) -> Option<UsableSnapshot> {
-        let slots = self.slots.pin();
-        let slot = slots.get(resource)?;
-        let mut snapshot = slot.snapshot.load_full()?;
+        let entries = self.entries.pin();
+        let entry = entries.get(resource)?;
+        let mut snapshot = entry.snapshot.load_full()?;
         if signs {
             snapshot = snapshot.for_signed_requests();
         }
@@ -103,72 +103,72 @@ impl SnapshotMap {
         if usable == Usability::AfterRefetch {
             return None;
         }
-        slot.note_use();
+        entry.note_use();
         // Swapped only if a fetch is due: hits on fresh entries then write nothing but the counters.
         let is_overdue = usable == Usability::ImmediateAndRefetch
-            && !slot.is_overdue_reported.swap(true, Ordering::Relaxed);
+            && !entry.is_overdue_reported.swap(true, Ordering::Relaxed);
         Some(UsableSnapshot { snapshot, is_overdue })
     }
 
     /// Makes the next reader report again that a fetch is due.
     pub(super) fn clear_overdue_report(&self, resource: &Resource) {
-        if let Some(slot) = self.slots.pin().get(resource) {
-            slot.is_overdue_reported.store(false, Ordering::Relaxed);
+        if let Some(entry) = self.entries.pin().get(resource) {
+            entry.is_overdue_reported.store(false, Ordering::Relaxed);
         }
     }
 
     /// Publishes a snapshot; readers that hold the earlier one keep it. Returns whether the document is new.
     pub(super) fn publish(&self, resource: &Resource, snapshot: &Arc<Snapshot>) -> bool {
         let bytes = entry_bytes(resource, snapshot);
-        let slots = self.slots.pin();
-        let Some(slot) = slots.get(resource) else {
+        let entries = self.entries.pin();
+        let Some(entry) = entries.get(resource) else {
             let counted = EntrySize::REMOVED.with_bytes(bytes);
-            slots.insert(resource.clone(), MapEntry::new(snapshot, counted));
+            entries.insert(resource.clone(), MapEntry::new(snapshot, counted));
             self.adjust_totals(EntrySize::REMOVED, counted);
             return true;
         };
-        slot.snapshot.store(Some(snapshot.clone()));
-        slot.is_used.store(false, Ordering::Relaxed);
-        slot.is_overdue_reported.store(false, Ordering::Relaxed);
-        self.resize(slot, |counted| counted.with_bytes(bytes));
+        entry.snapshot.store(Some(snapshot.clone()));
+        entry.is_used.store(false, Ordering::Relaxed);
+        entry.is_overdue_reported.store(false, Ordering::Relaxed);
+        self.resize(entry, |counted| counted.with_bytes(bytes));
         false
     }
 
     /// Replaces a snapshot by one with the same content: use and report flags remain.
     pub(super) fn replace(&self, resource: &Resource, snapshot: &Arc<Snapshot>) {
-        if let Some(slot) = self.slots.pin().get(resource) {
-            slot.snapshot.store(Some(snapshot.clone()));
+        if let Some(entry) = self.entries.pin().get(resource) {
+            entry.snapshot.store(Some(snapshot.clone()));
         }
     }
 
     /// Removes an entry and returns its snapshot.
     pub(super) fn remove(&self, resource: &Resource) -> Option<Arc<Snapshot>> {
-        let slots = self.slots.pin();
-        let slot = slots.remove(resource)?;
-        self.resize(slot, |_| EntrySize::REMOVED);
+        let entries = self.entries.pin();
+        let entry = entries.remove(resource)?;
+        self.resize(entry, |_| EntrySize::REMOVED);
         // Not left to papaya, which frees removed entries in batches, perhaps much later.
-        slot.snapshot.swap(None)
+        entry.snapshot.swap(None)
     }
 
     /// Updates the size of an entry after decisions added to it: the indexes of large groups, which may take more
     /// memory than the rules themselves. Returns whether it grew.
     pub(super) fn recount(&self, resource: &Resource) -> bool {
-        let slots = self.slots.pin();
-        let Some(slot) = slots.get(resource) else {
+        let entries = self.entries.pin();
+        let Some(entry) = entries.get(resource) else {
             return false;
         };
-        let Some(snapshot) = slot.snapshot.load_full() else {
+        let Some(snapshot) = entry.snapshot.load_full() else {
             return false;
         };
         let order = Ordering::Relaxed;
-        let before = EntrySize(slot.size.load(order));
+        let before = EntrySize(entry.size.load(order));
         let after = before.with_bytes(entry_bytes(resource, &snapshot));
         if before == EntrySize::REMOVED || after.bytes() <= before.bytes() {
             return false;
         }
         // Added before the entry says so: a concurrent removal subtracts whatever the entry says.
         self.adjust_totals(before, after);
-        let is_counted = slot.size.compare_exchange(before.0, after.0, order, order).is_ok();
+        let is_counted = entry.size.compare_exchange(before.0, after.0, order, order).is_ok();
         if !is_counted {
             // It was published again or removed meanwhile, or another reader was first.
             self.adjust_totals(after, before);
@@ -176,10 +176,10 @@ impl SnapshotMap {
         is_counted
     }
 
-    fn resize(&self, slot: &MapEntry, change: impl Fn(EntrySize) -> EntrySize) {
+    fn resize(&self, entry: &MapEntry, change: impl Fn(EntrySize) -> EntrySize) {
         let order = Ordering::Relaxed;
         // Atomically, because readers recount concurrently.
-        let before = slot.size.update(order, order, |word| change(EntrySize(word)).0);
+        let before = entry.size.update(order, order, |word| change(EntrySize(word)).0);
         self.adjust_totals(EntrySize(before), change(EntrySize(before)));
     }
 
@@ -206,50 +206,50 @@ impl SnapshotMap {
 
     /// Returns the number of entries.
     pub(super) fn len(&self) -> usize {
-        self.slots.len()
+        self.entries.len()
     }
 
     /// Returns the snapshot of a document, usable or not. Does not count as a use.
     pub(super) fn snapshot(&self, resource: &Resource) -> Option<Arc<Snapshot>> {
-        self.slots.pin().get(resource)?.snapshot.load_full()
+        self.entries.pin().get(resource)?.snapshot.load_full()
     }
 
     /// Returns the fleet's newest version that this node has used; 0 for none.
     pub(super) fn version(&self, resource: &Resource) -> u64 {
-        self.slots.pin().get(resource).map_or(0, |slot| slot.version.load(Ordering::Relaxed))
+        self.entries.pin().get(resource).map_or(0, |entry| entry.version.load(Ordering::Relaxed))
     }
 
     /// Records which of the fleet's versions was published.
     pub(super) fn set_version(&self, resource: &Resource, version: u64) {
-        if let Some(slot) = self.slots.pin().get(resource) {
+        if let Some(entry) = self.entries.pin().get(resource) {
             // Never lowered: an older entry of an engine that was restored from a backup would be taken for a new one.
-            slot.version.fetch_max(version, Ordering::Relaxed);
+            entry.version.fetch_max(version, Ordering::Relaxed);
         }
     }
 
     /// Returns the snapshot, and whether it was used since it was published.
     pub(super) fn snapshot_and_use(&self, resource: &Resource) -> Option<(Arc<Snapshot>, bool)> {
-        let slots = self.slots.pin();
-        let slot = slots.get(resource)?;
-        Some((slot.snapshot.load_full()?, slot.is_used.load(Ordering::Relaxed)))
+        let entries = self.entries.pin();
+        let entry = entries.get(resource)?;
+        Some((entry.snapshot.load_full()?, entry.is_used.load(Ordering::Relaxed)))
     }
 
     /// Returns the number of recent uses.
     pub(super) fn uses(&self, resource: &Resource) -> Option<u8> {
-        Some(self.slots.pin().get(resource)?.uses.load(Ordering::Relaxed))
+        Some(self.entries.pin().get(resource)?.uses.load(Ordering::Relaxed))
     }
 
     /// Sets the number of recent uses.
     pub(super) fn set_uses(&self, resource: &Resource, uses: u8) {
-        if let Some(slot) = self.slots.pin().get(resource) {
-            slot.uses.store(uses, Ordering::Relaxed);
+        if let Some(entry) = self.entries.pin().get(resource) {
+            entry.uses.store(uses, Ordering::Relaxed);
         }
     }
 
     /// Records whether an entry is in the small queue.
     pub(super) fn set_small(&self, resource: &Resource, is_small: bool) {
-        if let Some(slot) = self.slots.pin().get(resource) {
-            self.resize(slot, |EntrySize(word)| {
+        if let Some(entry) = self.entries.pin().get(resource) {
+            self.resize(entry, |EntrySize(word)| {
                 if is_small {
                     EntrySize(word | EntrySize::SMALL)
                 } else {
@@ -264,10 +264,10 @@ impl SnapshotMap {
         &self,
         is_selected: impl Fn(&Resource, &Snapshot) -> bool,
     ) -> Vec<(Resource, Arc<Snapshot>)> {
-        let slots = self.slots.pin();
-        slots
+        let entries = self.entries.pin();
+        entries
             .iter()
-            .filter_map(|(resource, slot)| Some((resource, slot.snapshot.load_full()?)))
+            .filter_map(|(resource, entry)| Some((resource, entry.snapshot.load_full()?)))
             .filter(|(resource, snapshot)| is_selected(resource, snapshot))
             .map(|(resource, snapshot)| (resource.clone(), snapshot))
             .collect()
@@ -276,9 +276,9 @@ impl SnapshotMap {
     /// Counts the robots.txt files in each state at `now`.
     pub(super) fn count_by_state(&self, now: SystemTime) -> [(SnapshotState, usize); 4] {
         let mut counts = SnapshotState::ALL.map(|state| (state, 0));
-        let slots = self.slots.pin();
-        for (_, slot) in slots.iter().filter(|(it, _)| it.is_robots_txt()) {
-            let found = slot.snapshot.load().as_ref().map(|snapshot| snapshot.state(now));
+        let entries = self.entries.pin();
+        for (_, entry) in entries.iter().filter(|(it, _)| it.is_robots_txt()) {
+            let found = entry.snapshot.load().as_ref().map(|snapshot| snapshot.state(now));
             for (state, count) in &mut counts {
                 *count += usize::from(Some(*state) == found);
             }

@@ -213,7 +213,7 @@ pub(crate) fn redis_engine(
         shared_settings: format!(
             "dialect {}, max_size {}, max_redirects {}",
             config.robots.dialect.as_str(),
-            config.robots.fetch.max_size,
+            config.robots.fetch.max_size_bytes,
             config.robots.fetch.max_redirects
         ),
         home_window: match store.on_loss {

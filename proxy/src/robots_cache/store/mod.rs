@@ -254,7 +254,7 @@ impl RobotsStore {
         body
     }
 
-    /// Sets another [`RobotsStoreConfig::memory`]. The database's own cache changes when the file is reopened.
+    /// Sets another [`RobotsStoreConfig::memory_bytes`]. The database's own cache changes when the file is reopened.
     pub fn set_memory(&self, bytes: usize) {
         self.writer.set_memory(bytes);
     }

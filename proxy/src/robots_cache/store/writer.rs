@@ -38,10 +38,10 @@ pub struct RobotsStoreConfig {
     /// copy of an unreachable origin is used.
     pub idle_after: Duration,
     /// The maximum size of the file, in bytes. Default: 10 GiB.
-    pub max_size: u64,
+    pub max_size_bytes: u64,
     /// The memory limit of pending changes, and of the database's cache, in bytes each. Changes beyond it are lost
     /// while the disk fails. Default: 16 MiB, a sixteenth of what robots.txt entries may take.
-    pub memory: usize,
+    pub memory_bytes: usize,
 }
 
 impl Default for RobotsStoreConfig {
@@ -51,8 +51,8 @@ impl Default for RobotsStoreConfig {
             history_age: 365 * DAY,
             history_length: 64,
             idle_after: 91 * DAY,
-            max_size: 10 << 30,
-            memory: 16 << 20,
+            max_size_bytes: 10 << 30,
+            memory_bytes: 16 << 20,
         }
     }
 }
@@ -61,7 +61,7 @@ impl RobotsStoreConfig {
     /// Returns the maximum cost of all rows. The rest of the file is for the pages that a commit writes next to those
     /// it replaces, and for gaps too small for anything.
     fn kept_bytes(&self) -> u64 {
-        file::capacity(self.max_size) / 8 * 5
+        file::capacity(self.max_size_bytes) / 8 * 5
     }
 
     /// Returns how much is written in one transaction, before compression.
@@ -76,7 +76,7 @@ pub(super) struct StoreWriter {
     /// The path of the file; `None` for a store in memory.
     pub(super) path: Option<PathBuf>,
     options: RobotsStoreConfig,
-    /// The current value of `options.memory`, which a reload may change.
+    /// The current value of `options.memory_bytes`, which a reload may change.
     memory: AtomicUsize,
     pub(super) clock: Clock,
     metrics: Arc<Metrics>,
@@ -145,7 +145,7 @@ impl StoreWriter {
         let writer = Arc::new(Self {
             path,
             options,
-            memory: AtomicUsize::new(options.memory),
+            memory: AtomicUsize::new(options.memory_bytes),
             clock,
             metrics,
             state: Mutex::default(),
@@ -365,11 +365,12 @@ impl StoreWriter {
     }
 
     fn open(&self) -> Result<OpenDatabase, OpenFailure> {
-        let max_size = self.options.max_size;
-        let mut database = file::open_database(self.path.as_deref(), max_size, self.memory())?;
+        let max_size_bytes = self.options.max_size_bytes;
+        let mut database =
+            file::open_database(self.path.as_deref(), max_size_bytes, self.memory())?;
         upkeep::prepare(&database, self.retention_limits())?.map_err(OpenFailure::Format)?;
         let length = |path: &PathBuf| std::fs::metadata(path).map_or(0, |found| found.len());
-        let is_longer = self.path.as_ref().map(length) > Some(max_size);
+        let is_longer = self.path.as_ref().map(length) > Some(max_size_bytes);
         if is_longer || self.state().is_full {
             tracing::info!("the store is over state.max_size: deleting the oldest entries");
             upkeep::shrink(&database, self.retention_limits())?;

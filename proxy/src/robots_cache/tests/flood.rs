@@ -95,12 +95,13 @@ fn start(dir: &Path, disk: usize, memory: usize) -> RobotsCache {
     let clock = Clock::start_at(SystemTime::UNIX_EPOCH + Duration::from_secs(1_800_000_000));
     let shares = MemoryShares::split(memory);
     let options = RobotsStoreConfig {
-        max_size: disk as u64,
-        memory: shares.store,
+        max_size_bytes: disk as u64,
+        memory_bytes: shares.store,
         ..RobotsStoreConfig::default()
     };
     let store = RobotsStore::open(dir, options, clock, metrics.clone()).expect("it is new");
-    let options = RobotsCacheConfig { memory: shares.entries, ..RobotsCacheConfig::default() };
+    let options =
+        RobotsCacheConfig { memory_bytes: shares.entries, ..RobotsCacheConfig::default() };
     let room = FetchMemory::new(shares.fetches, options.fetch_timeout);
     RobotsCache::start(Unique(room), store, &options, clock, metrics).0
 }

@@ -165,14 +165,14 @@ fn start_in(
     dir: &std::path::Path,
     fetch: &ScriptedFetch,
     after: Duration,
-    memory: usize,
+    memory_bytes: usize,
 ) -> RobotsCache {
     let metrics = Arc::new(Metrics::new().unwrap());
     let clock =
         Clock::start_at(SystemTime::UNIX_EPOCH + Duration::from_secs(1_800_000_000) + after);
     let store =
         RobotsStore::open(dir, RobotsStoreConfig::default(), clock, metrics.clone()).unwrap();
-    let options = RobotsCacheConfig { memory, ..RobotsCacheConfig::default() };
+    let options = RobotsCacheConfig { memory_bytes, ..RobotsCacheConfig::default() };
     RobotsCache::start(fetch.clone(), store, &options, clock, metrics).0
 }
 
@@ -451,8 +451,8 @@ async fn entries_are_listed_by_query() {
     let unreachable =
         EntryQuery { limit, state: Some(SnapshotState::Unreachable), ..EntryQuery::default() };
     assert_eq!(names(unreachable), [origin("c")]);
-    let query = "//b.".to_owned();
-    assert_eq!(names(EntryQuery { limit, query, ..EntryQuery::default() }), [origin("b")]);
+    let contains = "//b.".to_owned();
+    assert_eq!(names(EntryQuery { limit, contains, ..EntryQuery::default() }), [origin("b")]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -617,7 +617,7 @@ async fn end(robots: RobotsCache) {
 async fn a_restart_forgets_nothing() {
     let dir = tempfile::tempdir().unwrap();
     let fetch = ScriptedFetch::default();
-    let memory = RobotsCacheConfig::default().memory;
+    let memory = RobotsCacheConfig::default().memory_bytes;
     let robots = start_in(dir.path(), &fetch, Duration::ZERO, memory);
     fetch.answer(&origin("down"), Answer::Fails(FetchErrorKind::Timeout));
     robots.find(&origin("shop")).await.unwrap();
@@ -659,7 +659,7 @@ async fn two_failures_a_month_apart_do_not_open_an_origin() {
     let fetch = ScriptedFetch::default();
     fetch.answer(&origin("down"), Answer::Fails(FetchErrorKind::Timeout));
     for after in [Duration::ZERO, 31 * DAY] {
-        let robots = start_in(dir.path(), &fetch, after, RobotsCacheConfig::default().memory);
+        let robots = start_in(dir.path(), &fetch, after, RobotsCacheConfig::default().memory_bytes);
         let down = robots.find(&origin("down")).await.unwrap().snapshot;
         assert_eq!(private(&robots, &down), AccessVerdict::Disallow, "{after:?}");
         assert_eq!(down.failures(), 1);

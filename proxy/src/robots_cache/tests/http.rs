@@ -397,7 +397,7 @@ async fn short_limits_work() {
     let gzip = Coded::Gzip.encode(&plain).await;
     for (lines, bytes) in [("", plain.clone()), ("Content-Encoding: gzip\r\n", gzip)] {
         let server = Server::start(move |_| response("200 OK", lines, &bytes)).await;
-        let options = FetchConfig { max_size: 100, ..FetchConfig::default() };
+        let options = FetchConfig { max_size_bytes: 100, ..FetchConfig::default() };
         let request = FetchRequest {
             resource: Origin::parse("http://shop.test").unwrap().into(),
             validators: None,

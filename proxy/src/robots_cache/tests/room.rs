@@ -61,14 +61,14 @@ async fn stall(fetcher: &Arc<HttpFetcher>, tarpits: usize) -> JoinSet<FetchOutco
         let fetcher = fetcher.clone();
         stalled.spawn(async move { fetch(&fetcher, &format!("tarpit{number}")).await });
     }
-    while fetcher.memory.held_bytes() < fetcher.options.memory {
+    while fetcher.memory.held_bytes() < fetcher.options.memory_bytes {
         tokio::task::yield_now().await;
     }
     stalled
 }
 
 fn options(files: usize, timeout: Duration) -> FetchConfig {
-    FetchConfig { memory: files * FILE_BYTES, timeout, ..FetchConfig::default() }
+    FetchConfig { memory_bytes: files * FILE_BYTES, timeout, ..FetchConfig::default() }
 }
 
 #[tokio::test(flavor = "multi_thread")]

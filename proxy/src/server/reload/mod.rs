@@ -399,7 +399,7 @@ impl ConfigReloader {
         let have_crawlers_changed =
             config.crawlers != self.running.crawlers || config.signing != self.running.signing;
         decider.robots.reconfigure(&cache_config, have_crawlers_changed).await;
-        decider.robots.store().set_memory(config.robots_store.memory);
+        decider.robots.store().set_memory(config.robots_store.memory_bytes);
         // As with other servers, a reload also reopens a log file that was moved away.
         exchanges.decisions.replace_journal(prepared.journal, prepared.configuration);
         self.parts.log.set_format(config.log.format);

@@ -11,8 +11,8 @@ const SMALL: RobotsStoreConfig = RobotsStoreConfig {
     history_age: Duration::from_secs(365 * 24 * 60 * 60),
     history_length: 64,
     idle_after: Duration::from_secs(91 * 24 * 60 * 60),
-    max_size: 9 << 20,
-    memory: 4 << 20,
+    max_size_bytes: 9 << 20,
+    memory_bytes: 4 << 20,
 };
 
 fn length(dir: &Path) -> u64 {
@@ -36,11 +36,11 @@ async fn a_flood_stays_below_max_size_and_keeps_the_newest() {
         store.save(registered(n), entry(response(200, &body), now));
         if n % 5 == 0 {
             store.flush().await;
-            assert!(length(dir.path()) <= SMALL.max_size, "{n}: {}", length(dir.path()));
+            assert!(length(dir.path()) <= SMALL.max_size_bytes, "{n}: {}", length(dir.path()));
         }
     }
     store.flush().await;
-    assert!(written > 15 * SMALL.max_size);
+    assert!(written > 15 * SMALL.max_size_bytes);
     assert_eq!(store.fault(), None);
     assert_eq!(store.set_aside_file(), None);
     for n in 0..900 {
@@ -49,7 +49,7 @@ async fn a_flood_stays_below_max_size_and_keeps_the_newest() {
         assert!(kept.is_some() || n < 896, "{n} should be there");
     }
     drop(store);
-    assert!(length(dir.path()) <= SMALL.max_size);
+    assert!(length(dir.path()) <= SMALL.max_size_bytes);
     assert!(open_at(dir.path(), at(0), SMALL).unwrap().load(&registered(899)).await.is_some());
 }
 
@@ -111,9 +111,9 @@ async fn an_oversized_file_shrinks_when_opened() {
         store.flush().await;
     }
     drop(store);
-    assert!(length(dir.path()) > 2 * SMALL.max_size);
+    assert!(length(dir.path()) > 2 * SMALL.max_size_bytes);
     let store = open_at(dir.path(), at(0), SMALL).unwrap();
-    assert!(length(dir.path()) <= SMALL.max_size, "{}", length(dir.path()));
+    assert!(length(dir.path()) <= SMALL.max_size_bytes, "{}", length(dir.path()));
     assert!(store.load(&registered(0)).await.is_none());
     assert!(store.load(&registered(299)).await.is_some());
 }
