@@ -49,14 +49,14 @@ impl fmt::Debug for FleetSlot {
 }
 
 impl Fleet {
-    /// Waits until `latest` for a slot in a queue that has `most` slots at a time and a `delay` between them. Returns `None` on a
-    /// node without a fleet, which needs no slot. Must be called within a tokio runtime.
+    /// Waits until `deadline` for a slot in a queue that has `most` slots at a time and a `delay` between them. Returns
+    /// `None` on a node without a fleet, which needs no slot. Must be called within a tokio runtime.
     pub(crate) async fn wait_for_slot(
         &self,
         queue: impl FnOnce() -> QueueId,
         most: usize,
         delay: Duration,
-        latest: Instant,
+        deadline: Instant,
     ) -> Result<Option<FleetSlot>, NoSlot> {
         if !self.is_shared() {
             return Ok(None);
@@ -66,7 +66,7 @@ impl Fleet {
         // Made before the engine is asked, so that a caller that stops waiting drops it and releases its place in the queue.
         let mut slot = FleetSlot::new(inner, queue(), most, delay);
         loop {
-            slot.request.timeout = latest.saturating_duration_since(Instant::now());
+            slot.request.timeout = deadline.saturating_duration_since(Instant::now());
             slot.is_requested = true;
             let requested_at = ClockReading::now();
             match inner.request_slot(&slot.request).await {

@@ -121,7 +121,7 @@ impl PacingConfig {
             // By network, or the holder of an IPv6 /64 could wait as any number of clients.
             client: client_network(request.client),
             pace: request.pace,
-            latest: Instant::now() + timeout,
+            deadline: Instant::now() + timeout,
         }
     }
 }
@@ -174,7 +174,7 @@ impl Pacer {
         let honours_rests = options.crawl_delay != CrawlDelayMode::Ignore;
         loop {
             if honours_rests {
-                self.wait_until_rested(request, queued.latest).await?;
+                self.wait_until_rested(request, queued.deadline).await?;
             }
             let slots = options.max_concurrent_per_origin;
             let slot = self.concurrency_slots.acquire(queued, slots, &self.fleet).await?;
@@ -220,11 +220,11 @@ impl Pacer {
     async fn wait_until_rested(
         &self,
         request: PacedRequest<'_>,
-        latest: Instant,
+        deadline: Instant,
     ) -> Result<(), TooSoon> {
         while let Some(until) = self.resting_origins.until(request.target, request.client) {
             // Refused at once instead of after a wait in vain.
-            if until > latest {
+            if until > deadline {
                 return Err(TooSoon {
                     cause: TooSoonCause::OriginRests,
                     retry_after: until - Instant::now(),

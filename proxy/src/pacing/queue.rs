@@ -88,20 +88,20 @@ impl PaceQueue {
         request: QueueRequest<'_>,
         delay: Duration,
     ) -> Result<QueueHead<'_>, TooSoon> {
-        let latest = request.latest;
+        let deadline = request.deadline;
         let ahead = self.ahead_of(request.client);
         let now = Instant::now();
         let next_at = *lock(&self.next_at);
         let expected_at = next_at.map_or(now, |at| at.max(now)) + delay * ahead;
         // Refused at once instead of after a wait in vain.
-        if ahead > 0 && expected_at > latest {
+        if ahead > 0 && expected_at > deadline {
             return Err(delayed(expected_at - now));
         }
         let permit = match self.turnstile.try_acquire(request.client) {
             Some(permit) => permit,
             // A request that may not wait must not join the queue, not even for a moment.
-            None if latest <= Instant::now() => return Err(delayed(delay)),
-            None => timeout_at(latest, self.turnstile.acquire(request.client))
+            None if deadline <= Instant::now() => return Err(delayed(delay)),
+            None => timeout_at(deadline, self.turnstile.acquire(request.client))
                 .await
                 .map_err(|_| delayed(delay))?,
         };
@@ -110,7 +110,7 @@ impl PaceQueue {
         // Read again: the request before this one has set it meanwhile.
         let next_at = *lock(&self.next_at);
         if let Some(next_at) = next_at {
-            if next_at > latest {
+            if next_at > deadline {
                 return Err(delayed(next_at - Instant::now()));
             }
             tokio::time::sleep_until(next_at).await;
@@ -158,8 +158,8 @@ pub(super) struct QueueRequest<'a> {
     /// The client's address, reduced to its network.
     pub(super) client: IpAddr,
     pub(super) pace: &'a str,
-    /// The deadline: a slot granted later is useless.
-    pub(super) latest: Instant,
+    /// The end of its wait: a slot granted later is useless.
+    pub(super) deadline: Instant,
 }
 
 impl QueueRequest<'_> {
@@ -190,7 +190,7 @@ impl PaceQueues {
         // The local queue comes first, so that one node has at most one request per queue waiting in the fleet.
         let QueueHead { permit, inside } = queue.wait_for_head(request, delay).await?;
         let slot = fleet
-            .wait_for_slot(|| request.fleet_queue("pace"), 1, delay, request.latest)
+            .wait_for_slot(|| request.fleet_queue("pace"), 1, delay, request.deadline)
             .await
             .map_err(|no_slot| match no_slot {
                 NoSlot::NotInTime(wait) => delayed(wait),
@@ -285,12 +285,12 @@ impl ConcurrencySlots {
         let key = (request.origin.clone(), request.pace.to_ascii_lowercase(), count);
         let slots =
             lock(&self.0).get_or_insert(key, || Turnstile::new(count), is_idle).ok_or(too_soon)?;
-        let permit = timeout_at(request.latest, slots.acquire(request.client))
+        let permit = timeout_at(request.deadline, slots.acquire(request.client))
             .await
             .map_err(|_| too_soon)?;
         let queue = || request.fleet_queue("slots");
         let slot = fleet
-            .wait_for_slot(queue, count, Duration::ZERO, request.latest)
+            .wait_for_slot(queue, count, Duration::ZERO, request.deadline)
             .await
             .map_err(|_| too_soon)?;
         Ok(Some(ConcurrencySlot::new(slot, permit)))

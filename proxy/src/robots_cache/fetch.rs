@@ -123,7 +123,7 @@ pub struct HttpFetcher {
 
 impl std::fmt::Debug for HttpFetcher {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("HttpFetch")
+        f.debug_struct("HttpFetcher")
             .field("options", &self.options)
             .field("signs", &self.signs)
             .field("upstream", &self.upstream)

@@ -8,14 +8,14 @@
 //! logged, counted and reported by [`RobotsStore::fault`], and the file is reopened until that succeeds.
 
 mod batch;
-mod counts;
 mod error;
 mod failure;
 mod file;
 mod pending;
 mod sealed;
+mod state_counter;
+mod state_tally;
 mod tables;
-mod tally;
 #[cfg(test)]
 mod tests;
 mod upkeep;
@@ -72,7 +72,7 @@ pub struct RobotsStore {
 impl fmt::Debug for RobotsStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let path = &self.writer.path;
-        f.debug_struct("Store").field("path", path).finish_non_exhaustive()
+        f.debug_struct("RobotsStore").field("path", path).finish_non_exhaustive()
     }
 }
 
@@ -108,11 +108,11 @@ impl RobotsStore {
         timeout: Duration,
     ) -> Result<Self, StoreError> {
         let writer = StoreWriter::start(Some(dir.join(FILE_NAME)), options, clock, metrics);
-        let latest = Instant::now() + timeout;
+        let deadline = Instant::now() + timeout;
         let mut is_logged = false;
         loop {
             match writer.reopen() {
-                Err(StoreError::Locked(_)) if Instant::now() < latest => {
+                Err(StoreError::Locked(_)) if Instant::now() < deadline => {
                     if !is_logged {
                         tracing::info!(dir = %dir.display(), "waiting for the process that this one replaces");
                         is_logged = true;

@@ -10,13 +10,13 @@ use tokio::sync::watch;
 use wayleave_lifecycle::{LifetimeSettings, Resource};
 
 use super::batch::WriteBatch;
-use super::counts::StateCounter;
 use super::error::StoreError;
 use super::failure::{StoreFailure, catching_panics};
 use super::file::{self, OpenDatabase};
 use super::pending::{PendingChanges, StoreChange};
+use super::state_counter::StateCounter;
+use super::state_tally::StateTally;
 use super::tables::{self, BodyDigest, RetentionLimits};
-use super::tally::StateTally;
 use super::upkeep;
 use crate::clock::Clock;
 use crate::robots_cache::record;

@@ -16,11 +16,11 @@ use wayleave_lifecycle::Resource;
 use self::scope::{ALL, domain, entry_cost, scopes, version_cost};
 use super::failure::StoreFailure;
 use super::pending::StoreChange;
+use super::state_tally::StateTally;
 use super::tables::{
     BODIES, BodyDigest, ENTRIES, ORDER, OrderKey, REFERENCES, RetentionLimits, SPENT, VERSIONS,
     decode, encode, versions_range,
 };
-use super::tally::StateTally;
 use crate::robots_cache::record::{EntryRecord, VersionRecord};
 
 /// The ranks in the order of eviction: superseded versions, then whole documents.

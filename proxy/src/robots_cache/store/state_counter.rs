@@ -9,8 +9,8 @@ use wayleave_lifecycle::LifetimeSettings;
 
 use super::failure::{StoreFailure, catching_panics};
 use super::file::OpenDatabase;
+use super::state_tally::{StateCounts, StateTally};
 use super::tables::{self, EntriesTable};
-use super::tally::{StateCounts, StateTally};
 
 /// The maximum time that a caller waits for the first count.
 const FIRST_COUNT_TIMEOUT: Duration = Duration::from_secs(1);
