@@ -229,7 +229,7 @@ fn begun(slot: &SlotRequest) -> SlotRequest {
 /// Requests a slot until it is granted.
 async fn wait_for_slot(node: &Node, slot: &SlotRequest) {
     loop {
-        match node.take(slot).await.expect("the engine responds") {
+        match node.take_slot(slot).await.expect("the engine responds") {
             SlotAnswer::Granted => return,
             SlotAnswer::Queued(again) => sleep(again).await,
             SlotAnswer::NotInTime(wait) => panic!("{slot:?} would wait for {wait:?}"),
@@ -243,19 +243,19 @@ async fn slots_are_a_delay_apart_and_in_order([a, b, c]: &[Node; 3]) {
     for later in [b, c, a] {
         let number = if Arc::ptr_eq(later, a) { 2 } else { 1 };
         let slot = SlotRequest { number, ..slot.clone() };
-        let answer = later.take(&slot).await.expect("the engine responds");
+        let answer = later.take_slot(&slot).await.expect("the engine responds");
         assert!(matches!(answer, SlotAnswer::Queued(_)), "{answer:?}");
     }
     let mut holder = (a, begun(&slot));
     for (next, number) in [(b, 1), (c, 1), (a, 2)] {
         let left_at = Instant::now();
         let (node, slot) = holder;
-        node.leave(&slot).await.expect("the engine responds");
+        node.release_slot(&slot).await.expect("the engine responds");
         let slot = SlotRequest { number, is_held: false, ..slot };
         let (last, last_slot) = (a, SlotRequest { number: 2, ..slot.clone() });
         // The last in the queue requests first, and must wait all the same.
         if number == 1 {
-            let answer = last.take(&last_slot).await.expect("the engine responds");
+            let answer = last.take_slot(&last_slot).await.expect("the engine responds");
             assert!(matches!(answer, SlotAnswer::Queued(_)), "{answer:?}");
         }
         wait_for_slot(next, &slot).await;
@@ -263,8 +263,8 @@ async fn slots_are_a_delay_apart_and_in_order([a, b, c]: &[Node; 3]) {
         holder = (next, begun(&slot));
     }
     let (node, slot) = holder;
-    node.leave(&slot).await.expect("the engine responds");
-    node.leave(&slot).await.expect("released twice counts once");
+    node.release_slot(&slot).await.expect("the engine responds");
+    node.release_slot(&slot).await.expect("released twice counts once");
 }
 
 async fn requests_that_cannot_wait_get_the_time_to_wait([a, b, _]: &[Node; 3]) {
@@ -273,16 +273,16 @@ async fn requests_that_cannot_wait_get_the_time_to_wait([a, b, _]: &[Node; 3]) {
     let begin = SlotRequest { delay: SHORT, ..first.clone() };
     wait_for_slot(a, &begin).await;
     let no_wait = SlotRequest { timeout: Duration::ZERO, ..first.clone() };
-    let answer = b.take(&no_wait).await.expect("the engine responds");
+    let answer = b.take_slot(&no_wait).await.expect("the engine responds");
     assert_eq!(answer, SlotAnswer::NotInTime(20 * SECOND), "at least the delay");
-    a.leave(&begun(&first)).await.expect("the engine responds");
-    let answer = b.take(&no_wait).await.expect("the engine responds");
+    a.release_slot(&begun(&first)).await.expect("the engine responds");
+    let answer = b.take_slot(&no_wait).await.expect("the engine responds");
     assert!(
         matches!(answer, SlotAnswer::NotInTime(wait) if wait <= 20 * SECOND && wait > SECOND),
         "{answer:?}"
     );
     let short_wait = SlotRequest { timeout: SECOND, ..no_wait.clone() };
-    let answer = b.take(&short_wait).await.expect("the engine responds");
+    let answer = b.take_slot(&short_wait).await.expect("the engine responds");
     assert!(matches!(answer, SlotAnswer::NotInTime(_)), "{answer:?}");
     let another = SlotRequest {
         queue: QueueId { name: "another".to_owned(), ..first.queue.clone() },
@@ -305,12 +305,12 @@ async fn a_renewed_slot_is_held([a, b, _]: &[Node; 3]) {
     let long = slot_request("https://keep.test", 1, SHORT);
     let short = SlotRequest { lease: SECOND, ..long.clone() };
     wait_for_slot(a, &short).await;
-    assert_eq!(a.take(&begun(&long)).await, Ok(SlotAnswer::Granted));
+    assert_eq!(a.take_slot(&begun(&long)).await, Ok(SlotAnswer::Granted));
     sleep(2 * SECOND).await;
-    let answer = b.take(&long).await.expect("the engine responds");
+    let answer = b.take_slot(&long).await.expect("the engine responds");
     assert!(matches!(answer, SlotAnswer::Queued(_)), "{answer:?}");
-    b.leave(&long).await.expect("the engine responds");
-    a.leave(&begun(&long)).await.expect("the engine responds");
+    b.release_slot(&long).await.expect("the engine responds");
+    a.release_slot(&begun(&long)).await.expect("the engine responds");
 }
 
 async fn no_more_slots_than_allowed_are_held([a, b, c]: &[Node; 3]) {
@@ -318,28 +318,28 @@ async fn no_more_slots_than_allowed_are_held([a, b, c]: &[Node; 3]) {
         SlotRequest { max_concurrent: 2, ..slot_request("https://two.test", 1, Duration::ZERO) };
     wait_for_slot(a, &two).await;
     wait_for_slot(b, &two).await;
-    let third = c.take(&two).await.expect("the engine responds");
+    let third = c.take_slot(&two).await.expect("the engine responds");
     assert!(matches!(third, SlotAnswer::Queued(_)), "{third:?}");
     let fourth = SlotRequest { number: 2, ..two.clone() };
-    let answer = a.take(&fourth).await.expect("the engine responds");
+    let answer = a.take_slot(&fourth).await.expect("the engine responds");
     assert!(matches!(answer, SlotAnswer::Queued(_)), "{answer:?}");
-    b.leave(&begun(&two)).await.expect("the engine responds");
-    let answer = a.take(&fourth).await.expect("the engine responds");
+    b.release_slot(&begun(&two)).await.expect("the engine responds");
+    let answer = a.take_slot(&fourth).await.expect("the engine responds");
     assert!(matches!(answer, SlotAnswer::Queued(_)), "c came first: {answer:?}");
-    assert_eq!(c.take(&two).await, Ok(SlotAnswer::Granted));
-    a.leave(&begun(&two)).await.expect("the engine responds");
-    assert_eq!(a.take(&fourth).await, Ok(SlotAnswer::Granted));
+    assert_eq!(c.take_slot(&two).await, Ok(SlotAnswer::Granted));
+    a.release_slot(&begun(&two)).await.expect("the engine responds");
+    assert_eq!(a.take_slot(&fourth).await, Ok(SlotAnswer::Granted));
 }
 
 async fn a_request_that_leaves_delays_no_other([a, b, c]: &[Node; 3]) {
     let slot = slot_request("https://leave.test", 1, SHORT);
     wait_for_slot(a, &slot).await;
     for node in [b, c] {
-        let answer = node.take(&slot).await.expect("the engine responds");
+        let answer = node.take_slot(&slot).await.expect("the engine responds");
         assert!(matches!(answer, SlotAnswer::Queued(_)), "{answer:?}");
     }
-    a.leave(&begun(&slot)).await.expect("the engine responds");
-    b.leave(&slot).await.expect("the engine responds");
+    a.release_slot(&begun(&slot)).await.expect("the engine responds");
+    b.release_slot(&slot).await.expect("the engine responds");
     wait_for_slot(c, &slot).await;
 }
 
@@ -347,10 +347,10 @@ async fn a_request_that_is_not_repeated_delays_no_other([a, b, c]: &[Node; 3]) {
     let slot = slot_request("https://silent.test", 1, SHORT);
     wait_for_slot(a, &slot).await;
     for node in [b, c] {
-        let answer = node.take(&slot).await.expect("the engine responds");
+        let answer = node.take_slot(&slot).await.expect("the engine responds");
         assert!(matches!(answer, SlotAnswer::Queued(_)), "{answer:?}");
     }
-    a.leave(&begun(&slot)).await.expect("the engine responds");
+    a.release_slot(&begun(&slot)).await.expect("the engine responds");
     // b was killed: it neither requests again nor leaves.
     let granted = timeout(60 * SECOND, wait_for_slot(c, &slot)).await;
     assert_eq!(granted, Ok(()), "c still waits");

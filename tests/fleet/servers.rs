@@ -61,21 +61,21 @@ fn expect_delay_after(product: Product, lose_data: &impl AsyncFn(&mut Server, &R
     run(async {
         let node = joined(options(server.address(), "a")).await;
         // A server that was just started grants nothing before the first delay has passed.
-        while node.take(&slot(Duration::from_millis(1), 1)).await != Ok(SlotAnswer::Granted) {}
+        while node.take_slot(&slot(Duration::from_millis(1), 1)).await != Ok(SlotAnswer::Granted) {}
         let minute = slot(MINUTE, 1);
-        node.leave(&begun(&minute)).await.expect("the engine responds");
+        node.release_slot(&begun(&minute)).await.expect("the engine responds");
         lose_data(&mut server, &node).await;
-        let answer = node.take(&minute).await.expect("the engine responds");
+        let answer = node.take_slot(&minute).await.expect("the engine responds");
         assert!(matches!(answer, SlotAnswer::NotInTime(wait) if wait > MINUTE / 2), "{answer:?}");
     });
 }
 
 async fn restart(server: &mut Server, node: &RedisEngine) {
     server.kill();
-    let gone = node.take(&slot(MINUTE, 1)).await;
+    let gone = node.take_slot(&slot(MINUTE, 1)).await;
     assert!(matches!(gone, Err(EngineFailure::Connection(_))), "{gone:?}");
     server.revive();
-    let gone = node.take(&slot(MINUTE, 1)).await;
+    let gone = node.take_slot(&slot(MINUTE, 1)).await;
     assert!(
         matches!(gone, Err(EngineFailure::Connection(_))),
         "only a beat connects again: {gone:?}"
@@ -107,12 +107,12 @@ fn held_slots_are_reported_to_an_engine_that_lost_them() {
         let a = joined(options(server.address(), "a")).await;
         let b = joined(options(server.address(), "b")).await;
         let one = slot(Duration::ZERO, 1);
-        while a.take(&one).await != Ok(SlotAnswer::Granted) {}
+        while a.take_slot(&one).await != Ok(SlotAnswer::Granted) {}
         server.command(&["flushall"]);
-        let answer = b.take(&one).await.expect("the engine responds");
+        let answer = b.take_slot(&one).await.expect("the engine responds");
         assert!(matches!(answer, SlotAnswer::NotInTime(_)), "{answer:?}");
-        assert_eq!(a.take(&begun(&one)).await, Ok(SlotAnswer::Granted));
-        let answer = b.take(&one).await.expect("the engine responds");
+        assert_eq!(a.take_slot(&begun(&one)).await, Ok(SlotAnswer::Granted));
+        let answer = b.take_slot(&one).await.expect("the engine responds");
         assert!(matches!(answer, SlotAnswer::NotInTime(_)), "{answer:?}");
     });
 }
@@ -151,10 +151,10 @@ fn a_full_engine_keeps_the_pace_and_stores_nothing_new() {
             let claimed = b.claim(&other).await.expect("the engine responds");
             assert!(matches!(claimed, ClaimAnswer::Wait(_)), "{claimed:?}");
             let short = slot(Duration::from_millis(1), 1);
-            while a.take(&short).await != Ok(SlotAnswer::Granted) {}
-            let answer = b.take(&short).await.expect("the engine responds");
+            while a.take_slot(&short).await != Ok(SlotAnswer::Granted) {}
+            let answer = b.take_slot(&short).await.expect("the engine responds");
             assert!(matches!(answer, SlotAnswer::NotInTime(_)), "{answer:?}");
-            a.leave(&begun(&short)).await.expect("the engine responds");
+            a.release_slot(&begun(&short)).await.expect("the engine responds");
             a.beat("0.1.0").await.expect("the engine responds");
         });
     }
@@ -201,8 +201,8 @@ fn tenants_of_one_engine_are_separate() {
         let members = other.beat("0.1.0").await.expect("the engine responds").members;
         assert_eq!(members.len(), 1);
         let short = slot(Duration::from_millis(1), 1);
-        while one.take(&short).await != Ok(SlotAnswer::Granted) {}
-        while other.take(&short).await != Ok(SlotAnswer::Granted) {}
+        while one.take_slot(&short).await != Ok(SlotAnswer::Granted) {}
+        while other.take_slot(&short).await != Ok(SlotAnswer::Granted) {}
     });
 }
 

@@ -42,7 +42,7 @@ fn an_engine_that_lost_its_data_waits_for_home_nodes() {
         let home = RedisSettings { home_window: MINUTE, ..options(server.address(), "a") };
         let node = joined(home).await;
         let short = slot(Duration::from_millis(1), 1);
-        let answer = node.take(&short).await.expect("the engine responds");
+        let answer = node.take_slot(&short).await.expect("the engine responds");
         assert!(matches!(answer, SlotAnswer::NotInTime(wait) if wait > MINUTE / 2), "{answer:?}");
     });
 }
@@ -89,8 +89,8 @@ fn data_about_an_origin_expires_by_itself() {
         a.claim(&claim()).await.expect("the engine responds");
         b.settle(&settlement(1)).await.expect("the engine responds");
         let short = SlotRequest { timeout: MINUTE, ..slot(Duration::from_millis(1), 1) };
-        while a.take(&short).await != Ok(SlotAnswer::Granted) {}
-        let answer = b.take(&short).await.expect("the engine responds");
+        while a.take_slot(&short).await != Ok(SlotAnswer::Granted) {}
+        let answer = b.take_slot(&short).await.expect("the engine responds");
         assert!(matches!(answer, SlotAnswer::Queued(_)), "{answer:?}");
         let refused = PacingResponse {
             origin: ORIGIN.to_owned(),
@@ -101,7 +101,7 @@ fn data_about_an_origin_expires_by_itself() {
         a.answered(&refused).await.expect("the engine responds");
         assert_eq!(expiring(&server), ["e", "f", "r", "t", "w"]);
         server.command(&["flushall"]);
-        a.leave(&begun(&short)).await.expect("the engine responds");
+        a.release_slot(&begun(&short)).await.expect("the engine responds");
         assert_eq!(expiring(&server), ["t"]);
     });
 }

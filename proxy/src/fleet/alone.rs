@@ -39,11 +39,11 @@ impl SharedEngine for LoneEngine {
         Ok(ChangeBatch::default())
     }
 
-    async fn take(&self, _: &SlotRequest) -> Result<SlotAnswer, EngineFailure> {
+    async fn take_slot(&self, _: &SlotRequest) -> Result<SlotAnswer, EngineFailure> {
         Ok(SlotAnswer::Granted)
     }
 
-    async fn leave(&self, _: &SlotRequest) -> Result<(), EngineFailure> {
+    async fn release_slot(&self, _: &SlotRequest) -> Result<(), EngineFailure> {
         Ok(())
     }
 

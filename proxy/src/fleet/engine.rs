@@ -307,10 +307,10 @@ pub trait SharedEngine: fmt::Debug + Send + Sync {
     async fn changes(&self, positions: &LogPositions) -> Result<ChangeBatch, EngineFailure>;
 
     /// Requests a slot, or renews one that is held.
-    async fn take(&self, request: &SlotRequest) -> Result<SlotAnswer, EngineFailure>;
+    async fn take_slot(&self, request: &SlotRequest) -> Result<SlotAnswer, EngineFailure>;
 
     /// Releases a slot, or gives up waiting for one.
-    async fn leave(&self, request: &SlotRequest) -> Result<(), EngineFailure>;
+    async fn release_slot(&self, request: &SlotRequest) -> Result<(), EngineFailure>;
 
     /// Notes an origin's response and returns how long the origin rests, if it does. A response that asks for no rest resets
     /// the count of refusals only after the rest has ended: it may belong to a request that was sent before.
@@ -323,7 +323,7 @@ pub trait SharedEngine: fmt::Debug + Send + Sync {
     async fn beat(&self, version: &str) -> Result<BeatAnswer, EngineFailure>;
 
     /// Announces that this node stops.
-    async fn part(&self) -> Result<(), EngineFailure> {
+    async fn leave_fleet(&self) -> Result<(), EngineFailure> {
         Ok(())
     }
 }

@@ -188,7 +188,7 @@ impl Fleet {
         inner.has_left.store(true, Ordering::Release);
         if inner.engine.is_shared() {
             // If this fails, the others drop this node a few seconds after its last beat.
-            let _ = inner.call_engine("part", inner.engine.part()).await;
+            let _ = inner.call_engine("part", inner.engine.leave_fleet()).await;
         }
     }
 

@@ -305,7 +305,7 @@ impl SharedEngine for MemoryEngine {
         })
     }
 
-    async fn take(&self, request: &SlotRequest) -> Result<SlotAnswer, EngineFailure> {
+    async fn take_slot(&self, request: &SlotRequest) -> Result<SlotAnswer, EngineFailure> {
         let mut state = self.access()?;
         let now = Instant::now();
         let queue = state.queues.entry(request.queue.clone()).or_insert_with(MemoryQueue::new);
@@ -313,7 +313,7 @@ impl SharedEngine for MemoryEngine {
         Ok(queue.take((self.node.clone(), request.number), request, now))
     }
 
-    async fn leave(&self, request: &SlotRequest) -> Result<(), EngineFailure> {
+    async fn release_slot(&self, request: &SlotRequest) -> Result<(), EngineFailure> {
         let mut state = self.access()?;
         let holder = (self.node.clone(), request.number);
         if let Some(queue) = state.queues.get_mut(&request.queue) {
@@ -373,7 +373,7 @@ impl SharedEngine for MemoryEngine {
         Ok(BeatAnswer { members: members.map(member).collect(), ..BeatAnswer::default() })
     }
 
-    async fn part(&self) -> Result<(), EngineFailure> {
+    async fn leave_fleet(&self) -> Result<(), EngineFailure> {
         self.access()?.members.remove(&self.node);
         Ok(())
     }

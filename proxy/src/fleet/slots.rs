@@ -99,7 +99,7 @@ impl FleetInner {
         if let Some(answer) = self.slot_after_return(request) {
             return Ok(answer);
         }
-        match self.call_engine("take", self.engine.take(request)).await {
+        match self.call_engine("take", self.engine.take_slot(request)).await {
             Ok(answer) => Ok(answer),
             Err(_) => self.slot_without_engine(request),
         }
@@ -171,7 +171,7 @@ impl FleetInner {
         };
         let renewals = requests.into_iter().map(|request| async move {
             let requested_at = ClockReading::now();
-            let renewed = self.call_engine("take", self.engine.take(&request)).await;
+            let renewed = self.call_engine("take", self.engine.take_slot(&request)).await;
             // A failure is counted, and the next beat tries again.
             if renewed.is_ok() {
                 self.note_renewal(request.number, requested_at);
@@ -179,7 +179,7 @@ impl FleetInner {
             let is_released = !lock(&self.held_slots).contains_key(&request.number);
             if is_released {
                 // It was released during the call, which may have taken it again. If this fails as well, it expires.
-                let _ = self.call_engine("leave", self.engine.leave(&request)).await;
+                let _ = self.call_engine("leave", self.engine.release_slot(&request)).await;
             }
         });
         join_all(renewals).await;
@@ -250,12 +250,12 @@ impl FleetSlot {
 impl FleetInner {
     async fn release_slot<P: Send>(&self, request: SlotRequest, permit: P) {
         let started = Instant::now();
-        let mut released = self.call_engine("leave", self.engine.leave(&request)).await;
+        let mut released = self.call_engine("leave", self.engine.release_slot(&request)).await;
         drop(permit);
         // After its lease it has expired in the engine as well.
         while released.is_err() && started.elapsed() < SLOT_LEASE {
             sleep(RELEASE_RETRY).await;
-            released = self.call_engine("leave", self.engine.leave(&request)).await;
+            released = self.call_engine("leave", self.engine.release_slot(&request)).await;
         }
     }
 }

@@ -311,7 +311,7 @@ impl SharedEngine for RedisEngine {
         self.changes_since(positions).await
     }
 
-    async fn take(&self, request: &SlotRequest) -> Result<SlotAnswer, EngineFailure> {
+    async fn take_slot(&self, request: &SlotRequest) -> Result<SlotAnswer, EngineFailure> {
         // A server that was restarted does not know which slots were held before.
         let quiet = if request.delay.is_zero() {
             RESTART_QUIET
@@ -333,7 +333,7 @@ impl SharedEngine for RedisEngine {
         })
     }
 
-    async fn leave(&self, request: &SlotRequest) -> Result<(), EngineFailure> {
+    async fn release_slot(&self, request: &SlotRequest) -> Result<(), EngineFailure> {
         let [slots, waiting, _] = self.queue_keys(request);
         let [delay, lease] = [request.delay, request.lease].map(micros);
         let holder = self.slot_holder(request);
@@ -379,7 +379,7 @@ impl SharedEngine for RedisEngine {
         beat
     }
 
-    async fn part(&self) -> Result<(), EngineFailure> {
+    async fn leave_fleet(&self) -> Result<(), EngineFailure> {
         let RedisSettings { prefix, node, .. } = &self.settings;
         let keys = ["nodes", "processes", "settings"].map(|name| format!("{prefix}:{{0}}:{name}"));
         let arguments = [node, &self.process].map(String::as_bytes);
