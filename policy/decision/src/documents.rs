@@ -198,7 +198,7 @@ impl DocumentToFetch {
             DocumentResult::NotAsked(_) if state.match_context().is_spent() => {
                 state.add_too_costly(self.source, &self.named);
             }
-            DocumentResult::NotAsked(cause) => state.licence_unavailable(&self.named, cause),
+            DocumentResult::NotAsked(cause) => state.set_licence_unavailable(&self.named, cause),
             DocumentResult::Cached(cached) if self.source == PreferenceSource::Rsl => {
                 self.add_licence(state, cached);
             }
@@ -222,8 +222,10 @@ impl DocumentToFetch {
     pub(crate) fn add_licence_to(&self, state: &mut PreferenceState, result: &DocumentResult) {
         match result {
             DocumentResult::Cached(cached) => self.add_licence(state, cached),
-            DocumentResult::NotAsked(cause) => state.licence_unavailable(&self.named, cause),
-            DocumentResult::Pending { .. } => state.licence_unavailable(&self.named, NOT_IN_TIME),
+            DocumentResult::NotAsked(cause) => state.set_licence_unavailable(&self.named, cause),
+            DocumentResult::Pending { .. } => {
+                state.set_licence_unavailable(&self.named, NOT_IN_TIME)
+            }
             DocumentResult::Archived(Some(PreferenceDocument::Rsl(licence))) => {
                 state.add_licence(&self.named, licence);
             }
@@ -249,7 +251,7 @@ impl DocumentToFetch {
     fn add_licence(&self, state: &mut PreferenceState, cached: &CheckedSnapshot) {
         match cached.document() {
             Some(PreferenceDocument::Rsl(licence)) => state.add_licence(&self.named, licence),
-            _ => state.licence_unavailable(&self.named, &cause_of_absence(&cached.snapshot)),
+            _ => state.set_licence_unavailable(&self.named, &cause_of_absence(&cached.snapshot)),
         }
     }
 

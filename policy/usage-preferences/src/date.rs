@@ -59,7 +59,7 @@ mod tests {
 
     #[test]
     fn dates_are_read_in_the_three_forms_that_google_names() {
-        let noon = SystemTime::UNIX_EPOCH + Duration::from_secs(962_434_800);
+        let seven = SystemTime::UNIX_EPOCH + Duration::from_secs(962_434_800);
         for text in [
             "Sat, 01 Jul 2000 07:00:00 GMT",
             "1 Jul 2000 07:00:00 GMT",
@@ -73,9 +73,9 @@ mod tests {
             "Saturday, 01-Jul-00 07:00:00 UTC",
             "01-Jul-2000 02:00:00 EST",
         ] {
-            assert_eq!(read(text), Some(noon), "{text}");
+            assert_eq!(read(text), Some(seven), "{text}");
         }
-        let midnight = noon - Duration::from_secs(7 * 3600);
+        let midnight = seven - Duration::from_secs(7 * 3600);
         for text in ["2000-07-01", "Sat, 01 Jul 2000", "1 Jul 2000", "Saturday, 01-Jul-00"] {
             assert_eq!(read(text), Some(midnight), "{text}");
         }

@@ -16,10 +16,14 @@ const SIGNALS: [&str; 3] = ["ai-train", "ai-input", "search"];
 /// malicious file.
 const MAX_COMPARED: usize = 200;
 
+/// The families of statements in robots.txt that are checked.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum UsageFamily {
+    /// `Content-Usage`.
     Usage,
+    /// `Content-Signal`.
     Signal,
+    /// `DisallowAITraining` and `AllowAITraining`.
     Training,
 }
 
@@ -47,11 +51,11 @@ struct UsageGroup<'a> {
 #[must_use]
 pub fn lint(body: &[u8], dialects: &[Dialect]) -> Vec<Finding> {
     let mut findings = FindingList::from(lint::lint(body, dialects));
-    check(&lint::statements(body), &mut findings);
+    check_statements(&lint::statements(body), &mut findings);
     findings.finish()
 }
 
-fn check(statements: &[(u32, ParsedLine<'_>)], findings: &mut FindingList) {
+fn check_statements(statements: &[(u32, ParsedLine<'_>)], findings: &mut FindingList) {
     let mut groups = vec![UsageGroup::default()];
     for (line, parsed) in statements {
         let group = groups.last_mut().expect("the first stands for the lines before all groups");
@@ -72,7 +76,7 @@ fn check(statements: &[(u32, ParsedLine<'_>)], findings: &mut FindingList) {
             }
             LineField::Other => {
                 let value = String::from_utf8_lossy(parsed.value);
-                if let Some(statement) = read(*line, parsed.name, &value, findings) {
+                if let Some(statement) = read_statement(*line, parsed.name, &value, findings) {
                     check_position(&statement, group, findings);
                     group.statements.push(statement);
                 }
@@ -85,8 +89,13 @@ fn check(statements: &[(u32, ParsedLine<'_>)], findings: &mut FindingList) {
     check_own_groups(&groups, findings);
 }
 
-/// Parses a line, if it is about use.
-fn read(line: u32, name: &[u8], value: &str, findings: &mut FindingList) -> Option<UsageStatement> {
+/// Parses a line, if it is about use, and reports what is wrong with it alone.
+fn read_statement(
+    line: u32,
+    name: &[u8],
+    value: &str,
+    findings: &mut FindingList,
+) -> Option<UsageStatement> {
     let is = |known: &str| name.eq_ignore_ascii_case(known.as_bytes());
     let (path, rest) = split_path(value);
     let (family, path, meanings) = if is("content-usage") {

@@ -23,8 +23,8 @@ pub(crate) struct OmittedLines {
 
 impl OmittedLines {
     /// Leaves out the line with this index (from 0) and digest.
-    pub(crate) fn push(&mut self, index: u64, line: Sha256Digest) {
-        self.subtrees.push((index, MerkleSubtree::leaf(line)));
+    pub(crate) fn push(&mut self, index: u64, digest: Sha256Digest) {
+        self.subtrees.push((index, MerkleSubtree::leaf(digest)));
         // Two neighbours of the same size become one, provided that the left one begins where a subtree of twice the size can.
         while let [.., (left_at, left), (_, right)] = self.subtrees[..]
             && left.level == right.level

@@ -64,18 +64,6 @@ impl PreferenceState {
         Self::with_matcher(url, PreferenceMatcher::new(path, query.dialect, query.all_spellings))
     }
 
-    /// Continues with the matching context of earlier decisions about the request.
-    #[must_use]
-    pub fn with_context(mut self, context: MatchContext) -> Self {
-        self.matcher.context = context;
-        self
-    }
-
-    /// Returns the matching context of the request.
-    pub fn match_context(&mut self) -> &mut MatchContext {
-        &mut self.matcher.context
-    }
-
     /// Creates an empty state about every path of an origin, for callers that cannot see the paths: a refusal of one
     /// path refuses all.
     #[must_use]
@@ -94,6 +82,18 @@ impl PreferenceState {
             content_type: String::new(),
             latest_stage: PreferenceStage::Before,
         }
+    }
+
+    /// Continues with the matching context of earlier decisions about the request.
+    #[must_use]
+    pub fn with_context(mut self, context: MatchContext) -> Self {
+        self.matcher.context = context;
+        self
+    }
+
+    /// Returns the matching context of the request.
+    pub fn match_context(&mut self) -> &mut MatchContext {
+        &mut self.matcher.context
     }
 
     /// Adds a rule of the operator's own organisation, which overrides all statements.
@@ -163,7 +163,7 @@ impl PreferenceState {
         self.statements.extend(stated);
     }
 
-    /// Returns the statements of robots.txt about use in one dialect.
+    /// Returns the statements of robots.txt about use in one dialect, and keeps the licences and embargoes that it names.
     fn robots_txt_statements(
         &mut self,
         query: PreferenceQuery<'_>,
@@ -239,7 +239,7 @@ impl PreferenceState {
     }
 
     /// Records why a named licence is unavailable.
-    pub fn licence_unavailable(&mut self, url: &str, why_not: &str) {
+    pub fn set_licence_unavailable(&mut self, url: &str, why_not: &str) {
         self.licences.set_unavailable(url, why_not);
     }
 
@@ -296,8 +296,8 @@ impl PreferenceState {
         let mut rules: Vec<_> = self.meta_rules.iter().map(|it| &it.rule).collect();
         rules.sort_by_key(|rule| robots_meta::strictness(rule));
         let of_rules = rules.into_iter().filter_map(|rule| robots_meta::usage_duty(rule, reader));
-        let archives = query.declaration.purposes.contains(Purpose::Archive);
-        let embargo = (archives && !self.embargoes.is_empty())
+        let is_archive = query.declaration.purposes.contains(Purpose::Archive);
+        let embargo = (is_archive && !self.embargoes.is_empty())
             .then(|| ("embargo", Some(self.embargoes.join("|"))));
         let attribution = self.licences.require_attribution(query).then_some(("attribution", None));
         let mut duties: Vec<UsageDuty> = Vec::new();

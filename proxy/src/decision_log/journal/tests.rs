@@ -42,12 +42,12 @@ fn copy_path(dir: &Path) -> PathBuf {
     heads.next().unwrap()
 }
 
-fn names(path: &Path) -> Vec<PathBuf> {
+fn log_paths(path: &Path) -> Vec<PathBuf> {
     open_log_files(path).into_iter().map(|(name, _)| name).collect()
 }
 
 /// Returns the number of decisions in a file.
-fn lines(path: &Path) -> usize {
+fn count_decisions(path: &Path) -> usize {
     let mut text = String::new();
     let file = File::open(path).unwrap();
     io::Read::read_to_string(&mut decompressed(&file), &mut text).unwrap();
@@ -67,9 +67,9 @@ fn full_file_is_rotated_without_loss() {
         push(&mut journal, &decision());
         journal.flush().unwrap();
     }
-    let files = names(&journal.config.path);
+    let files = log_paths(&journal.config.path);
     assert!(files.len() > 2, "{files:?}");
-    assert_eq!(files.iter().map(|file| lines(file)).sum::<usize>(), 10);
+    assert_eq!(files.iter().map(|file| count_decisions(file)).sum::<usize>(), 10);
 }
 
 #[test]
@@ -82,8 +82,8 @@ fn old_file_is_rotated_and_oldest_deleted() {
         push(&mut journal, &decision());
         journal.flush().unwrap();
     }
-    assert_eq!(names(&journal.config.path), [journal.config.path.clone()]);
-    assert_eq!(lines(&journal.config.path), 1);
+    assert_eq!(log_paths(&journal.config.path), [journal.config.path.clone()]);
+    assert_eq!(count_decisions(&journal.config.path), 1);
 }
 
 #[test]
@@ -111,8 +111,8 @@ fn new_journal_continues_after_last_line_of_old_one() {
     write_one(&mut before);
     journal.continue_from(&mut before);
     write_one(&mut journal);
-    assert_eq!(checked(&journal.config.path), []);
-    assert_eq!(lines(&journal.config.path), 2);
+    assert_eq!(check_log(&journal.config.path), []);
+    assert_eq!(count_decisions(&journal.config.path), 2);
 }
 
 #[test]
@@ -125,7 +125,7 @@ fn incomplete_line_does_not_spoil_others() {
     let written = decision();
     push(&mut journal, &written);
     journal.flush().unwrap();
-    assert_eq!(lines(&journal.config.path), 1);
+    assert_eq!(count_decisions(&journal.config.path), 1);
     assert!(find_decision(&journal.config.path, written.id).is_some());
 }
 
@@ -136,7 +136,7 @@ fn deleted_file_is_created_again() {
     fs::remove_file(&journal.config.path).unwrap();
     push(&mut journal, &decision());
     journal.flush().unwrap();
-    assert_eq!(lines(&journal.config.path), 1);
+    assert_eq!(count_decisions(&journal.config.path), 1);
 }
 
 #[test]
@@ -151,7 +151,7 @@ fn emptied_file_is_continued() {
     }
     push(&mut journal, &decision());
     journal.flush().unwrap();
-    assert_eq!(lines(&journal.config.path), 1);
+    assert_eq!(count_decisions(&journal.config.path), 1);
     let open = journal.open_file.as_mut().unwrap();
     let bytes = open.file.metadata().unwrap().len();
     open.truncate_to_whole_lines(b"");
@@ -172,7 +172,7 @@ fn file_grows_if_rotation_fails() {
         push(&mut journal, &decision());
         journal.flush().unwrap();
     }
-    assert_eq!(lines(&path), 4);
+    assert_eq!(count_decisions(&path), 4);
 }
 
 #[test]
@@ -183,11 +183,11 @@ fn file_of_earlier_run_is_continued() {
         push(&mut journal, &decision());
         journal.flush().unwrap();
     }
-    assert_eq!(lines(&options(dir.path()).path), 2);
+    assert_eq!(count_decisions(&options(dir.path()).path), 2);
 }
 
 /// Checks all links and heads of a log, and returns its events in order.
-fn checked(path: &Path) -> Vec<EventKind> {
+fn check_log(path: &Path) -> Vec<EventKind> {
     let mut chain = HashChain::new();
     let mut events = Vec::new();
     let mut is_first = true;
@@ -238,30 +238,30 @@ fn write_one(journal: &mut Journal) {
 }
 
 /// Writes a log with some rotated files, and closes it.
-fn written(dir: &Path) -> PathBuf {
+fn write_log(dir: &Path) -> PathBuf {
     let mut journal = Journal::open(options(dir)).unwrap();
     for _ in 0..5 {
         write_one(&mut journal);
     }
     journal.save_head();
-    assert!(names(&journal.config.path).len() > 1);
+    assert!(log_paths(&journal.config.path).len() > 1);
     journal.config.path
 }
 
 #[test]
 fn chain_continues_over_processes_and_files() {
     let dir = tempfile::tempdir().unwrap();
-    written(dir.path());
-    let path = written(dir.path());
-    assert_eq!(checked(&path), []);
-    let all: usize = names(&path).iter().map(|file| lines(file)).sum();
+    write_log(dir.path());
+    let path = write_log(dir.path());
+    assert_eq!(check_log(&path), []);
+    let all: usize = log_paths(&path).iter().map(|file| count_decisions(file)).sum();
     assert_eq!(all, 10);
 }
 
 #[test]
 fn torn_line_is_recorded_by_its_digest() {
     let dir = tempfile::tempdir().unwrap();
-    let path = written(dir.path());
+    let path = write_log(dir.path());
     let mut log = OpenOptions::new().append(true).open(&path).unwrap();
     log.write_all(b"{\"id\":\"0193").unwrap();
     write_one(&mut Journal::open(options(dir.path())).unwrap());
@@ -269,13 +269,13 @@ fn torn_line_is_recorded_by_its_digest() {
         unsigned_lines: 1,
         torn_sha256: Some(Sha256Digest::of(b"{\"id\":\"0193")),
     };
-    assert_eq!(checked(&path), [torn]);
+    assert_eq!(check_log(&path), [torn]);
 }
 
 #[test]
 fn unsigned_lines_are_reported() {
     let dir = tempfile::tempdir().unwrap();
-    let path = written(dir.path());
+    let path = write_log(dir.path());
     let head = fs::read(head_path(&path)).unwrap();
     let mut before = Journal::open(options(dir.path())).unwrap();
     before.config.max_size_bytes = 1 << 20;
@@ -285,7 +285,7 @@ fn unsigned_lines_are_reported() {
     fs::write(head_path(&path), &head).unwrap();
     fs::write(copy_path(dir.path()), &head).unwrap();
     write_one(&mut Journal::open(options(dir.path())).unwrap());
-    let events = checked(&path);
+    let events = check_log(&path);
     let is_recovered =
         |what: &EventKind| matches!(what, EventKind::Recovered { torn_sha256: None, .. });
     assert!(events.iter().all(is_recovered) && events.len() == 1, "{events:?}");
@@ -294,10 +294,10 @@ fn unsigned_lines_are_reported() {
 #[test]
 fn interrupted_rotation_is_completed() {
     let dir = tempfile::tempdir().unwrap();
-    let path = written(dir.path());
+    let path = write_log(dir.path());
     fs::rename(&path, unused_name(&path)).unwrap();
-    let path = written(dir.path());
-    assert_eq!(checked(&path), []);
+    let path = write_log(dir.path());
+    assert_eq!(check_log(&path), []);
 }
 
 #[test]
@@ -323,7 +323,7 @@ fn missing_signed_line_is_reported() {
     ];
     for (name, change) in changes {
         let dir = tempfile::tempdir().unwrap();
-        let path = written(dir.path());
+        let path = write_log(dir.path());
         change(&path);
         write_one(&mut Journal::open(options(dir.path())).unwrap());
         let text = fs::read_to_string(&path).unwrap();
@@ -338,7 +338,7 @@ fn lost_decisions_are_reported_in_a_line() {
     journal.add_lost(3);
     write_one(&mut journal);
     let path = journal.config.path;
-    assert_eq!(checked(&path), [EventKind::Lost { decisions: 3 }]);
+    assert_eq!(check_log(&path), [EventKind::Lost { decisions: 3 }]);
 }
 
 #[test]
@@ -355,7 +355,7 @@ fn clock_set_back_is_reported_once() {
     write_one(&mut journal);
     write_one(&mut journal);
     journal.save_head();
-    let events = checked(&journal.config.path);
+    let events = check_log(&journal.config.path);
     let [EventKind::ClockSetBack { from }] = &events[..] else {
         panic!("{events:?}");
     };
@@ -376,7 +376,7 @@ fn log_without_chain_is_rotated() {
 
 /// Returns the size of all files together.
 fn total(path: &Path) -> u64 {
-    let files = names(path).into_iter();
+    let files = log_paths(path).into_iter();
     files.map(|file| fs::metadata(file).unwrap().len()).sum()
 }
 
@@ -406,7 +406,7 @@ fn deleted(path: &Path) -> Vec<u64> {
 /// Returns the lowest file number. It may not be that of the first name: a file that is rotated in the same millisecond as one
 /// that was deleted gets its name.
 fn oldest(path: &Path) -> u64 {
-    let numbers = names(path).into_iter().filter_map(|name| file_number(&name));
+    let numbers = log_paths(path).into_iter().filter_map(|name| file_number(&name));
     numbers.min().unwrap()
 }
 
@@ -433,19 +433,19 @@ fn file_being_exported_and_younger_ones_are_kept() {
     let dir = tempfile::tempdir().unwrap();
     let mut journal = bounded(dir.path());
     let path = journal.config.path.clone();
-    while names(&path).len() < 3 {
+    while log_paths(&path).len() < 3 {
         write_one(&mut journal);
     }
-    let pinned = names(&path)[0].clone();
+    let pinned = log_paths(&path)[0].clone();
     let open = File::open(&pinned).unwrap();
     open.lock_shared().unwrap();
     for _ in 0..40 {
         write_one(&mut journal);
     }
-    assert!(names(&path).contains(&pinned));
+    assert!(log_paths(&path).contains(&pinned));
     assert!(deleted(&path).is_empty());
     journal.save_head();
-    assert_eq!(checked(&path), []);
+    assert_eq!(check_log(&path), []);
     drop(open);
     while oldest(&path) == 1 {
         write_one(&mut journal);
@@ -506,7 +506,7 @@ fn compressed_files_keep_chain_and_are_searched() {
         assert!(age <= system_time());
     }
     journal.save_head();
-    assert_eq!(checked(&path), []);
+    assert_eq!(check_log(&path), []);
     for id in written {
         assert!(find_decision(&path, id).is_some());
     }
@@ -515,7 +515,7 @@ fn compressed_files_keep_chain_and_are_searched() {
 #[test]
 fn kill_while_compressing_neither_loses_nor_repeats_lines() {
     let dir = tempfile::tempdir().unwrap();
-    let path = written(dir.path());
+    let path = write_log(dir.path());
     let plain: Vec<_> = rotated_files(&path).unwrap();
     let whole = fs::read(&plain[0]).unwrap();
     // Killed while compressing, before the file was renamed.
@@ -527,14 +527,14 @@ fn kill_while_compressing_neither_loses_nor_repeats_lines() {
     gzip.write_all(&whole).unwrap();
     fs::write(compressed_name(&plain[1]), gzip.finish().unwrap()).unwrap();
     assert_eq!(rotated_files(&path).unwrap(), plain);
-    assert_eq!(checked(&path), []);
+    assert_eq!(check_log(&path), []);
     let mut journal = compressing(dir.path());
     for _ in 0..3 {
         write_one(&mut journal);
         finish(&mut journal);
     }
     journal.save_head();
-    assert_eq!(checked(&path), []);
+    assert_eq!(check_log(&path), []);
     assert!(!part.exists() && !plain.iter().any(|file| file.exists()));
     let mut text = Vec::new();
     let file = File::open(compressed_name(&plain[0])).unwrap();
@@ -545,7 +545,7 @@ fn kill_while_compressing_neither_loses_nor_repeats_lines() {
 #[test]
 fn full_disk_defers_compression() {
     let dir = tempfile::tempdir().unwrap();
-    let path = written(dir.path());
+    let path = write_log(dir.path());
     let plain = rotated_files(&path).unwrap();
     let part = compress::partial_name(&plain[0]);
     std::os::unix::fs::symlink("/dev/full", &part).unwrap();
@@ -554,16 +554,16 @@ fn full_disk_defers_compression() {
     let is_plain = |file: &PathBuf| file.exists() && !compressed_name(file).exists();
     assert!(is_plain(&plain[0]) && !is_plain(&plain[1]), "{plain:?}");
     assert!(fs::symlink_metadata(&part).is_err(), "nothing is in the way");
-    assert_eq!(checked(&path), []);
+    assert_eq!(check_log(&path), []);
     compress::compress_all(&path, newest);
     assert!(!plain[0].exists() && compressed_name(&plain[0]).exists());
-    assert_eq!(checked(&path), []);
+    assert_eq!(check_log(&path), []);
 }
 
 #[test]
 fn compression_keeps_age_and_skips_locked_files() {
     let dir = tempfile::tempdir().unwrap();
-    let path = written(dir.path());
+    let path = write_log(dir.path());
     let plain = rotated_files(&path).unwrap();
     let reader = File::open(&plain[0]).unwrap();
     let age = system_time() - Duration::from_hours(100);
@@ -581,19 +581,19 @@ fn compression_keeps_age_and_skips_locked_files() {
 #[test]
 fn file_without_final_head_is_not_compressed() {
     let dir = tempfile::tempdir().unwrap();
-    let path = written(dir.path());
+    let path = write_log(dir.path());
     let last = unused_name(&path);
     fs::rename(&path, &last).unwrap();
     compress::compress_all(&path, file_number(&last).unwrap());
     assert!(last.exists(), "it has no head yet");
     write_one(&mut Journal::open(options(dir.path())).unwrap());
-    assert_eq!(checked(&path), []);
+    assert_eq!(check_log(&path), []);
 }
 
 #[test]
 fn head_of_another_key_is_ignored() {
     let dir = tempfile::tempdir().unwrap();
-    let path = written(dir.path());
+    let path = write_log(dir.path());
     let other = SigningKey::create(&dir.path().join("other.key")).unwrap();
     let mut newer = ChainState::new();
     newer.chain.file = 999;
@@ -603,8 +603,8 @@ fn head_of_another_key_is_ignored() {
     let config = options(dir.path());
     let heads = HeadFiles::for_log(&config.path, &config.state_dir);
     assert_eq!(heads.newest().unwrap(), head.trim_ascii_end());
-    written(dir.path());
-    assert_eq!(checked(&path), []);
+    write_log(dir.path());
+    assert_eq!(check_log(&path), []);
     assert!(file_number(&path).is_some_and(|number| number <= last + 5));
     // A final head of another key does not end a file, either.
     let aside = unused_name(&path);
@@ -612,7 +612,7 @@ fn head_of_another_key_is_ignored() {
     let end = newer.chain.final_head(other.pair(), system_time());
     let mut log = OpenOptions::new().append(true).open(&aside).unwrap();
     log.write_all(&[&end[..], b"\n"].concat()).unwrap();
-    written(dir.path());
+    write_log(dir.path());
     let text = fs::read_to_string(&aside).unwrap();
     let ends = LogEvent::parse_head(text.lines().next_back().unwrap().as_bytes());
     let key = SigningKey::read(&dir.path().join("evidence.key")).unwrap();
@@ -641,12 +641,12 @@ fn oldest_file_is_deleted_first_whatever_its_name() {
     let dir = tempfile::tempdir().unwrap();
     let mut journal = bounded(dir.path());
     let path = journal.config.path.clone();
-    while names(&path).len() < 3 {
+    while log_paths(&path).len() < 3 {
         write_one(&mut journal);
     }
     // As if the clock had been wrong when it was rotated.
     let late = path.with_file_name("decisions.20990101T000000.000Z.jsonl");
-    fs::rename(&names(&path)[0], &late).unwrap();
+    fs::rename(&log_paths(&path)[0], &late).unwrap();
     assert_eq!(file_number(&late), Some(1));
     while deleted(&path).is_empty() {
         write_one(&mut journal);
