@@ -11,7 +11,7 @@ use crate::server::wiring;
 /// A client that fetches one file at a time, and blocks until it is there.
 pub(super) struct RobotsFetcher {
     runtime: Runtime,
-    fetch: HttpFetcher,
+    fetcher: HttpFetcher,
     clock: Clock,
 }
 
@@ -20,19 +20,19 @@ impl RobotsFetcher {
     ///
     /// # Errors
     ///
-    /// As [`wiring::robots_fetch_for_check`].
+    /// As [`wiring::fetcher_for_check`].
     pub(super) fn new(config: &Config) -> anyhow::Result<Self> {
         let runtime = Builder::new_current_thread().enable_all().build()?;
         let clock = Clock::start();
         // The client can only be built within a runtime.
-        let fetch = runtime.block_on(async { wiring::robots_fetch_for_check(config, clock) })?;
-        Ok(Self { runtime, fetch, clock })
+        let fetcher = runtime.block_on(async { wiring::fetcher_for_check(config, clock) })?;
+        Ok(Self { runtime, fetcher, clock })
     }
 
     pub(super) fn fetch(&self, resource: impl Into<Resource>) -> FinishedFetch {
         // Nothing is kept of earlier runs that could be revalidated.
         let request = FetchRequest { resource: resource.into(), validators: None };
-        let fetched = self.runtime.block_on(self.fetch.fetch(request, None));
+        let fetched = self.runtime.block_on(self.fetcher.fetch(request, None));
         FinishedFetch { fetched_at: self.clock.now(), outcome: fetched.outcome }
     }
 }

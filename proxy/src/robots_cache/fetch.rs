@@ -204,7 +204,7 @@ impl HttpFetcher {
             // The robots.txt of a host that the crawler chose needs no admission. Others named the rest.
             let is_crawlers =
                 progress.chosen == ChosenBy::Crawler && request.resource.is_robots_txt();
-            let mut exchange = if is_crawlers {
+            let mut response = if is_crawlers {
                 sending.await?
             } else {
                 let own_request = OwnRequest {
@@ -216,27 +216,27 @@ impl HttpFetcher {
                 self.request_admitted(&own_request, sending).await?
             };
             // If this is a redirect, the next host is this server's choice.
-            progress.chosen = progress.chosen.for_next_host(exchange.is_public);
-            let status = exchange.status;
+            progress.chosen = progress.chosen.for_next_host(response.is_public);
+            let status = response.status;
             if !is_redirect(status) {
                 let is_conditional = validators.is_some();
                 let response_fields = ResponseFields {
-                    asks_for_signature: exchange.asks_for_signature,
-                    ..fields::read(&exchange.fields, self.clock.now())
+                    asks_for_signature: response.asks_for_signature,
+                    ..fields::read(&response.fields, self.clock.now())
                 };
-                let received = (&exchange.fields, &mut exchange.reader);
+                let received = (&response.fields, &mut response.reader);
                 let (ending, reservation) =
                     self.read_response(status, response_fields, received, is_conditional).await?;
                 progress.reservation = reservation;
-                exchange.finish(&self.upstream);
+                response.finish(&self.upstream);
                 return Ok(ending);
             }
             // RFC 9309, 2.3.1.2: after five redirects the file may be assumed to be unavailable.
             if progress.redirects.len() >= self.options.max_redirects {
                 return Ok(FetchEnding::RedirectLost(status));
             }
-            let next = redirect_target(&progress.uri, &exchange.fields)?;
-            exchange.finish(&self.upstream);
+            let next = redirect_target(&progress.uri, &response.fields)?;
+            response.finish(&self.upstream);
             let uri = std::mem::replace(&mut progress.uri, next.into());
             progress.redirects.push(RedirectHop { uri, status });
         }

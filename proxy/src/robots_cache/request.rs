@@ -25,7 +25,7 @@ use crate::upstream::{
 };
 
 /// A response whose body has not been read yet.
-pub(super) struct FetchExchange {
+pub(super) struct DocumentResponse {
     pub(super) status: u16,
     pub(super) fields: HeaderMap,
     pub(super) reader: UpstreamReader,
@@ -37,7 +37,7 @@ pub(super) struct FetchExchange {
     lease: ConnectionLease,
 }
 
-impl FetchExchange {
+impl DocumentResponse {
     /// Counts the repairs, and leaves the connection to the requests that wait for this robots.txt or arrive soon.
     pub(super) fn finish(self, upstream: &Upstream) {
         upstream.count_oddities(self.reader.oddities());
@@ -56,7 +56,7 @@ impl HttpFetcher {
         validators: Option<&CacheValidators>,
         identity: Option<&FetchIdentity>,
         chosen: ChosenBy,
-    ) -> Result<FetchExchange, FetchError> {
+    ) -> Result<DocumentResponse, FetchError> {
         let destination = Destination {
             origin: target.origin(),
             source: identity.and_then(|identity| identity.source),
@@ -73,26 +73,26 @@ impl HttpFetcher {
             via: via(identity, self.upstream.pseudonym()),
             requested_signature: None,
         };
-        let mut exchange = self.send(&parts, destination, chosen).await?;
-        parts.requested_signature = parts.signature_requested_by(&exchange);
+        let mut response = self.send(&parts, destination, chosen).await?;
+        parts.requested_signature = parts.signature_requested_by(&response);
         if parts.requested_signature.is_some() {
             // The first response is left unread, so its connection cannot be used again.
             return self.send(&parts, destination, chosen).await;
         }
-        exchange.asks_for_signature = parts.is_refused_unsigned(&exchange);
+        response.asks_for_signature = parts.is_refused_unsigned(&response);
         // The origin may answer a signed request differently. Until a crawler that signs needs the file, the earlier
         // answer applies.
         let is_refetch = identity.is_some_and(|identity| identity.is_refetch);
-        if self.signs && is_refetch && exchange.asks_for_signature {
+        if self.signs && is_refetch && response.asks_for_signature {
             return Err(failure(
                 FetchErrorKind::Http,
                 format!(
                     "status {} asks for a signature, but this fetch is not for a crawler",
-                    exchange.status
+                    response.status
                 ),
             ));
         }
-        Ok(exchange)
+        Ok(response)
     }
 
     async fn send(
@@ -100,7 +100,7 @@ impl HttpFetcher {
         parts: &DocumentRequest<'_>,
         destination: Destination<'_>,
         chosen: ChosenBy,
-    ) -> Result<FetchExchange, FetchError> {
+    ) -> Result<DocumentResponse, FetchError> {
         let (session, is_public) = self.connect(destination, &parts.via, chosen).await?;
         let timeout = self.upstream.response_timeout();
         let started = match session.connection {
@@ -135,7 +135,7 @@ impl HttpFetcher {
         {
             return Err(possibly_from_parent(parent, head.status()));
         }
-        Ok(FetchExchange {
+        Ok(DocumentResponse {
             status: head.status(),
             fields: header_map(&head),
             reader,
@@ -150,22 +150,22 @@ impl HttpFetcher {
     pub(super) async fn request_admitted(
         &self,
         own_request: &OwnRequest,
-        sending: impl Future<Output = Result<FetchExchange, FetchError>> + Send,
-    ) -> Result<FetchExchange, FetchError> {
+        sending: impl Future<Output = Result<DocumentResponse, FetchError>> + Send,
+    ) -> Result<DocumentResponse, FetchError> {
         let Some(policy) = &self.own_request_policy else {
             return sending.await;
         };
         let admitted = policy.admit(own_request).await?;
-        let exchange = sending.await;
+        let response = sending.await;
         let now = self.clock.now();
-        admitted.finish(exchange.as_ref().map(|exchange| {
-            let retry_at = fields::read(&exchange.fields, now).retry_at;
+        admitted.finish(response.as_ref().map(|response| {
+            let retry_at = fields::read(&response.fields, now).retry_at;
             OwnRequestAnswer {
-                status: exchange.status,
+                status: response.status,
                 retry_after: retry_at.map(|at| at.duration_since(now).unwrap_or_default()),
             }
         }));
-        exchange
+        response
     }
 
     /// Opens a new connection to `destination`, and returns whether it may lead to a public address. The connection is
@@ -210,22 +210,22 @@ struct DocumentRequest<'a> {
 
 impl DocumentRequest<'_> {
     /// Returns whether the answer to an unsigned request asks for a signature.
-    fn is_refused_unsigned(&self, exchange: &FetchExchange) -> bool {
+    fn is_refused_unsigned(&self, response: &DocumentResponse) -> bool {
         self.signed_by.is_none()
-            && matches!(exchange.status, 401 | 403)
-            && SignatureRequest::from_fields(&to_pairs(&exchange.fields)).is_some()
+            && matches!(response.status, 401 | 403)
+            && SignatureRequest::from_fields(&to_pairs(&response.fields)).is_some()
     }
 
     /// Returns the signature that an answer asks for, if the request lacked it and it can be given. The request is then
     /// sent again.
-    fn signature_requested_by(&self, exchange: &FetchExchange) -> Option<SignatureRequest> {
+    fn signature_requested_by(&self, response: &DocumentResponse) -> Option<SignatureRequest> {
         let signed_by = self.signed_by?;
-        if !matches!(exchange.status, 401 | 403) {
+        if !matches!(response.status, 401 | 403) {
             return None;
         }
         // Made again: whether it was signed depends on what the origin has requested before.
         let request = self.request(self.target.path().as_str()).ok()?;
-        let requested = SignatureRequest::from_fields(&to_pairs(&exchange.fields))?;
+        let requested = SignatureRequest::from_fields(&to_pairs(&response.fields))?;
         // The same signature would be rejected again.
         if request.headers().contains_key(SIGNATURE_FIELDS[0]) && !requested.has_nonce() {
             return None;

@@ -51,7 +51,7 @@ pub(super) struct Startup {
 pub(super) struct BuiltParts {
     pub(super) exchanges: ExchangeServices,
     /// The client that fetches robots.txt files.
-    pub(super) fetch: Arc<ArcSwap<HttpFetcher>>,
+    pub(super) fetcher: Arc<ArcSwap<HttpFetcher>>,
     /// The task that keeps the robots.txt cache fresh, not spawned yet.
     pub(super) refresh: BoxFuture<'static, ()>,
 }
@@ -89,8 +89,12 @@ pub(super) async fn start(
     let exchanges = Arc::new(parts.exchanges);
     let downstream = Arc::new(build_downstream(config, &exchanges, &authority)?);
     announce(&listeners, admin_address, &config.state.dir, &authority)?;
-    let reloaded =
-        ReloadedParts { exchanges: Arc::clone(&exchanges), fetch: parts.fetch, log, own_listeners };
+    let reloaded = ReloadedParts {
+        exchanges: Arc::clone(&exchanges),
+        fetcher: parts.fetcher,
+        log,
+        own_listeners,
+    };
     let (reload_handle, reload) = reload::service(file, config, reloaded, hangup);
     let admin = AdminState {
         traffic: Arc::new(Traffic::new()),
@@ -236,11 +240,12 @@ pub(super) fn build(
         cached: cached.clone(),
         clock,
     });
-    let fetcher = outbound.fetch.with_own_request_policy(own_requests).with_traces(traces.clone());
-    let fetch = Arc::new(ArcSwap::from_pointee(fetcher));
+    let fetcher = Arc::new(ArcSwap::from_pointee(
+        outbound.fetcher.with_own_request_policy(own_requests).with_traces(traces.clone()),
+    ));
     let cache_config = wiring::robots_cache_config(config);
     let (robots, refresh) =
-        RobotsCache::start_in_fleet(Arc::clone(&fetch), store, &cache_config, cached, fleet);
+        RobotsCache::start_in_fleet(Arc::clone(&fetcher), store, &cache_config, cached, fleet);
     let exchanges = ExchangeServices {
         decider: Arc::new(Decider::new(settings, robots)),
         pacer,
@@ -249,7 +254,7 @@ pub(super) fn build(
         traces,
         shutdown: ExchangeShutdown::default(),
     };
-    Ok(BuiltParts { exchanges, fetch, refresh: Box::pin(refresh) })
+    Ok(BuiltParts { exchanges, fetcher, refresh: Box::pin(refresh) })
 }
 
 /// Builds the part that serves downstream connections.

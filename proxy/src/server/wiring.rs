@@ -45,7 +45,7 @@ pub(crate) const UNCHECKED_PARENT_WARNING: &str = "upstream.proxy resolves names
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct OutboundConfig {
     egress: egress::EgressSettings,
-    origin: upstream::UpstreamSettings,
+    upstream: upstream::UpstreamSettings,
     extra_roots: Vec<PemFile>,
     fetch: FetchConfig,
     /// Whether the requests of some crawlers are signed.
@@ -60,7 +60,7 @@ impl OutboundConfig {
                 own_listeners: own_listeners.to_vec(),
                 ..config.upstream.egress.clone()
             },
-            origin: upstream::UpstreamSettings {
+            upstream: upstream::UpstreamSettings {
                 pseudonym: config.proxy.connections.name.clone(),
                 ..config.upstream.connections.clone()
             },
@@ -76,7 +76,7 @@ impl OutboundConfig {
 pub(crate) struct OutboundClients {
     pub(crate) config: OutboundConfig,
     pub(crate) upstream: Arc<Upstream>,
-    pub(crate) fetch: HttpFetcher,
+    pub(crate) fetcher: HttpFetcher,
 }
 
 /// Builds the clients that connect to origins. Must be called within a tokio runtime.
@@ -94,8 +94,8 @@ pub(crate) fn outbound_clients(
     }
     // Shared, because a fetch hands its connection on to the requests that waited for the file.
     let upstream = Arc::new(build_upstream(&config, metrics)?);
-    let fetch = HttpFetcher::new(Arc::clone(&upstream), config.fetch.clone(), clock);
-    Ok(OutboundClients { fetch: fetch.with_signing(config.signs), upstream, config })
+    let fetcher = HttpFetcher::new(Arc::clone(&upstream), config.fetch.clone(), clock);
+    Ok(OutboundClients { fetcher: fetcher.with_signing(config.signs), upstream, config })
 }
 
 /// Builds the client that fetches robots.txt for `wayleave check` as the proxy would.
@@ -103,7 +103,7 @@ pub(crate) fn outbound_clients(
 /// # Errors
 ///
 /// As [`outbound_clients`].
-pub(crate) fn robots_fetch_for_check(config: &Config, clock: Clock) -> anyhow::Result<HttpFetcher> {
+pub(crate) fn fetcher_for_check(config: &Config, clock: Clock) -> anyhow::Result<HttpFetcher> {
     let outbound = OutboundConfig::new(config, &[]);
     let upstream = build_upstream(&outbound, &Arc::new(Metrics::new()?))?;
     Ok(HttpFetcher::new(Arc::new(upstream), outbound.fetch, clock))
@@ -113,7 +113,7 @@ fn build_upstream(config: &OutboundConfig, metrics: &Arc<Metrics>) -> anyhow::Re
     let tls = upstream_tls_config(&config.extra_roots)?;
     let egress =
         Egress::new(config.egress.clone()).context("reading the system's DNS configuration")?;
-    Ok(Upstream::new(config.origin.clone(), egress, &tls, Arc::clone(metrics)))
+    Ok(Upstream::new(config.upstream.clone(), egress, &tls, Arc::clone(metrics)))
 }
 
 /// Returns a TLS configuration that verifies origins by the system's roots and `extra_roots`.

@@ -67,7 +67,7 @@ impl ReloadCause {
 pub(crate) struct ReloadedParts {
     pub(crate) exchanges: Arc<ExchangeServices>,
     /// The client that fetches robots.txt files.
-    pub(crate) fetch: Arc<ArcSwap<HttpFetcher>>,
+    pub(crate) fetcher: Arc<ArcSwap<HttpFetcher>>,
     pub(crate) log: LogHandle,
     /// The addresses on which this process listens.
     pub(crate) own_listeners: Vec<SocketAddr>,
@@ -391,8 +391,8 @@ impl ConfigReloader {
         if let Some(outbound) = prepared.outbound {
             upstream = outbound.upstream;
             self.outbound_config = outbound.config;
-            let fetch = outbound.fetch.replacing(&self.parts.fetch.load());
-            self.parts.fetch.store(Arc::new(fetch));
+            let fetcher = outbound.fetcher.replacing(&self.parts.fetcher.load());
+            self.parts.fetcher.store(Arc::new(fetcher));
         }
         let cache_config = wiring::robots_cache_config(&config);
         // Both determine the identity of fetches, and so which copies may be used.

@@ -55,7 +55,7 @@ impl ReloadableProxy {
             .expect("nothing is missing");
         let parts = ReloadedParts {
             exchanges: Arc::new(built.exchanges),
-            fetch: built.fetch,
+            fetcher: built.fetcher,
             log,
             own_listeners: Vec::new(),
         };
@@ -79,8 +79,8 @@ impl ReloadableProxy {
         let parts = &self.reloader.parts;
         let decider = &parts.exchanges.decider;
         let settings = decider.settings();
-        let fetch = parts.fetch.load();
-        assert!(fetch.uses(&settings.upstream), "they are ways of one time");
+        let fetcher = parts.fetcher.load();
+        assert!(fetcher.uses(&settings.upstream), "they are ways of one time");
         let decisions = &parts.exchanges.decisions;
         let journal = decisions.log_file().map(|log| log.config.clone());
         let client = decisions.mask_client(std::net::IpAddr::from([192, 0, 2, 7]));
@@ -88,7 +88,7 @@ impl ReloadableProxy {
         let log = (parts.log.format(), parts.log.has_decisions());
         let robots = decider.robots.settings_in_effect().await;
         let all = format!(
-            "{}\n{:#?}\n{fetch:#?}\n{robots:#?}\n{journal:#?}\n{client:?} {log:?}",
+            "{}\n{:#?}\n{fetcher:#?}\n{robots:#?}\n{journal:#?}\n{client:?} {log:?}",
             shown(&settings),
             self.reloader.outbound_config
         );
