@@ -33,7 +33,7 @@ struct LogSigning<'a> {
     )
 )]
 pub(super) async fn signing(State(admin): State<AdminState>) -> Response {
-    let Some(log) = admin.decisions.log_file() else {
+    let Some(log) = admin.decisions.journal() else {
         return error_response(StatusCode::NOT_FOUND, "there is no decision log");
     };
     // Without a head, the key is worth publishing all the same.

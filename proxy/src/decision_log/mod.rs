@@ -43,7 +43,7 @@ use arc_swap::{ArcSwap, ArcSwapOption};
 pub(crate) use wayleave_evidence::chain::event::ConfigRevision;
 
 pub(crate) use self::client_address::{ClientForm, ClientMask, LoggedClient};
-pub(crate) use self::journal::{Journal, JournalConfig, LogDescription};
+pub(crate) use self::journal::{Journal, JournalConfig, JournalDescription};
 use self::live::LiveFeed;
 pub(crate) use self::live::{DecisionWatch, WatchedBatch};
 pub(crate) use self::past::{NewestDecisions, TimeRange};
@@ -67,7 +67,7 @@ pub(crate) struct DecisionLog {
     live: LiveFeed,
     writer: DecisionWriter,
     /// The journal's settings and public key; `None` if no file is written.
-    log: ArcSwapOption<LogDescription>,
+    journal: ArcSwapOption<JournalDescription>,
     /// The program's log, in which decisions are events.
     events: LogHandle,
     client_mask: ArcSwap<ClientMask>,
@@ -89,7 +89,7 @@ impl DecisionLog {
             client_mask: ArcSwap::from_pointee(clients),
             recent: RecentDecisions::new(),
             live: LiveFeed::new(),
-            log: ArcSwapOption::new(log_file(journal.as_ref())),
+            journal: ArcSwapOption::new(described(journal.as_ref())),
             events,
             writer: DecisionWriter::start(journal, configuration, metrics)?,
         })
@@ -103,13 +103,13 @@ impl DecisionLog {
     ) {
         // The form of addresses first: decisions in the new file should already have the new one.
         self.client_mask.store(Arc::new(clients));
-        self.log.store(log_file(journal.as_ref()));
+        self.journal.store(described(journal.as_ref()));
         self.writer.replace(journal, configuration);
     }
 
     /// Returns the journal's settings and public key, if a journal is written.
-    pub(crate) fn log_file(&self) -> Option<Arc<LogDescription>> {
-        self.log.load_full()
+    pub(crate) fn journal(&self) -> Option<Arc<JournalDescription>> {
+        self.journal.load_full()
     }
 
     /// Returns whether decisions are being lost at present.
@@ -138,8 +138,8 @@ impl DecisionLog {
         if let Some(recent) = self.recent.find(id) {
             return Some(recent);
         }
-        let log = self.log.load_full()?;
-        tokio::task::spawn_blocking(move || files::find_decision(&log.config.path, id))
+        let journal = self.journal.load_full()?;
+        tokio::task::spawn_blocking(move || files::find_decision(&journal.config.path, id))
             .await
             .ok()
             .flatten()
@@ -167,11 +167,11 @@ impl DecisionLog {
         query: DecisionQuery,
         limit: usize,
     ) -> io::Result<Option<NewestDecisions>> {
-        let Some(log) = self.log.load_full() else {
+        let Some(journal) = self.journal.load_full() else {
             return Ok(None);
         };
         let newest = tokio::task::spawn_blocking(move || {
-            past::newest(&log.config.path, span, &query, limit)
+            past::newest(&journal.config.path, span, &query, limit)
         })
         .await
         .map_err(io::Error::other)??;
@@ -187,12 +187,12 @@ impl DecisionLog {
         query: DecisionQuery,
         mut take: impl FnMut(Option<(&DecisionRecord, &[u8])>) -> ControlFlow<()> + Send + 'static,
     ) -> bool {
-        let Some(log) = self.log.load_full() else {
+        let Some(journal) = self.journal.load_full() else {
             return false;
         };
         tokio::task::spawn_blocking(move || {
             let each = |decision: DecisionRecord, line: &[u8]| take(Some((&decision, line)));
-            match past::for_each(&log.config.path, span, &query, each) {
+            match past::for_each(&journal.config.path, span, &query, each) {
                 Ok(damaged) => warn_of_damage(damaged),
                 Err(error) => tracing::warn!(%error, "the decision log cannot be read"),
             }
@@ -230,7 +230,7 @@ fn warn_of_damage(lines: u64) {
     }
 }
 
-fn log_file(journal: Option<&Journal>) -> Option<Arc<LogDescription>> {
+fn described(journal: Option<&Journal>) -> Option<Arc<JournalDescription>> {
     journal.map(|journal| Arc::new(journal.describe()))
 }
 

@@ -79,7 +79,7 @@ pub(crate) struct Journal {
 
 /// The settings of a journal, and its public key.
 #[derive(Debug)]
-pub(crate) struct LogDescription {
+pub(crate) struct JournalDescription {
     pub(crate) config: JournalConfig,
     /// The public half of the key.
     pub(crate) key: Jwk,
@@ -133,8 +133,8 @@ impl Journal {
     }
 
     /// Returns the journal's settings and public key.
-    pub(super) fn describe(&self) -> LogDescription {
-        LogDescription { config: self.config.clone(), key: self.key.jwk() }
+    pub(super) fn describe(&self) -> JournalDescription {
+        JournalDescription { config: self.config.clone(), key: self.key.jwk() }
     }
 
     /// Continues where `before` ended, if that wrote to the same file, so that the file need not be read again.

@@ -82,7 +82,7 @@ impl ReloadableProxy {
         let fetcher = parts.fetcher.load();
         assert!(fetcher.uses(&settings.upstream), "they are ways of one time");
         let decisions = &parts.exchanges.decisions;
-        let journal = decisions.log_file().map(|log| log.config.clone());
+        let journal = decisions.journal().map(|journal| journal.config.clone());
         let client = decisions.mask_client(std::net::IpAddr::from([192, 0, 2, 7]));
         let client = std::mem::discriminant(&client);
         let log = (parts.log.format(), parts.log.has_decisions());
