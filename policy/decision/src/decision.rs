@@ -156,7 +156,7 @@ impl<'a> Decision<'a> {
         Ok(())
     }
 
-    /// Returns the input that is needed next. Call it once for each input: documents take the request's matching budget along.
+    /// Returns the input that is needed next: the same one until it is supplied.
     pub fn step(&mut self) -> Step {
         let origin = || self.request.resolved.target.origin().clone();
         match &self.state {

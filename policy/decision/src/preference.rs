@@ -83,7 +83,6 @@ impl PreferenceFinding {
             return None;
         }
         let documents = documents_to_fetch(query, &self.origin, &self.state);
-        // The budget leaves with the batch, and an empty batch never returns it.
         if documents.is_empty() { None } else { Some(self.batch(documents)) }
     }
 
@@ -99,8 +98,9 @@ impl PreferenceFinding {
     fn batch(&mut self, documents: Vec<DocumentToFetch>) -> DocumentBatch {
         DocumentBatch {
             documents,
-            // Whether the documents may be fetched is matched within the request's budget, which comes back with the results.
-            context: std::mem::take(self.state.match_context()),
+            // Whether the documents may be fetched is matched within the request's budget, which comes back with the results. A
+            // copy, because a batch may be dropped, and a second one must not have more.
+            context: self.state.match_context().clone(),
             crawler: Arc::clone(&self.crawler),
             origin: self.origin.clone(),
             robots_txt: self.robots_txt.clone(),

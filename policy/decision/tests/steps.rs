@@ -12,7 +12,7 @@ use wayleave_lifecycle::{
     FetchEnding, FetchErrorKind, FetchOutcome, FetchedBody, FetchedResponse, Resource,
     ResponseFields,
 };
-use wayleave_robots_txt::{Dialect, ProductToken, Target};
+use wayleave_robots_txt::{Dialect, MatchContext, Origin, ProductToken, Target};
 use wayleave_usage_preferences::{CrawlerDeclaration, PreferenceSettings, Purpose, PurposeSet};
 
 const NOW: SystemTime = SystemTime::UNIX_EPOCH;
@@ -78,6 +78,10 @@ fn rule(action: RuleAction) -> PolicyRules {
     }])
 }
 
+fn shop() -> Origin {
+    Origin::parse("https://shop.test").unwrap()
+}
+
 fn fetched(resource: &Resource, status: u16, body: &str) -> CheckedSnapshot {
     let outcome = FetchOutcome {
         redirects: Vec::new(),
@@ -101,13 +105,8 @@ impl World {
         })
     }
 
-    /// Decides about `/page` with this robots.txt and these results for all documents; returns the inputs that were requested.
-    fn decide(
-        &self,
-        robots_txt: Option<&str>,
-        document: impl Fn(&Resource) -> DocumentResult,
-    ) -> (Verdict, Vec<&'static str>) {
-        let identified = self.identified();
+    /// Begins the decision about `/page`.
+    fn begin<'a>(&'a self, identified: &'a Identified) -> Decision<'a> {
         let settings = DecisionSettings {
             crawlers: &self.crawlers,
             rules: &self.rules,
@@ -115,7 +114,7 @@ impl World {
             preferences: &self.preferences,
         };
         let request = DecisionRequest {
-            identified: &identified,
+            identified,
             method: self.method,
             resolved: ResolvedTarget {
                 target: Target::parse("https://shop.test/page").unwrap(),
@@ -124,7 +123,17 @@ impl World {
             is_by_tunnel: self.is_by_tunnel,
             now: NOW,
         };
-        let mut decision = Decision::new(settings, request);
+        Decision::new(settings, request)
+    }
+
+    /// Decides about `/page` with this robots.txt and these results for all documents; returns the inputs that were requested.
+    fn decide(
+        &self,
+        robots_txt: Option<&str>,
+        document: impl Fn(&Resource) -> DocumentResult,
+    ) -> (Verdict, Vec<&'static str>) {
+        let identified = self.identified();
+        let mut decision = self.begin(&identified);
         let mut requested = Vec::new();
         while let Step::Need(input) = decision.step() {
             match input {
@@ -308,6 +317,25 @@ fn a_document_that_has_not_come_refuses_for_now() {
 }
 
 #[test]
+fn documents_that_are_asked_for_twice_share_one_budget() {
+    let world = World {
+        crawlers: known(EnforcementMode::Enforce, &[Purpose::TrainAi]),
+        ..World::default()
+    };
+    let identified = world.identified();
+    let mut decision = world.begin(&identified);
+    let copy = fetched(&Resource::from(&shop()), 200, ALLOWS);
+    decision.add_robots_txt(&RobotsCopy::Cached(copy));
+    let budgets = [(); 2].map(|()| match decision.step() {
+        Step::Need(Input::Documents(batch)) => format!("{:?}", batch.context.budget),
+        other => panic!("{other:?}"),
+    });
+    assert_eq!(budgets[0], budgets[1]);
+    let whole = format!("{:?}", MatchContext::default().budget);
+    assert_ne!(budgets[0], whole, "robots.txt was matched within it");
+}
+
+#[test]
 fn a_method_in_lower_case_is_malformed_only_if_nothing_else_refuses() {
     let world = World { method: "get", ..World::default() };
     assert_eq!(world.outcome(Some(ALLOWS)).0, "-malformed-request");
@@ -323,28 +351,9 @@ fn a_name_that_leads_nowhere_is_a_failure_not_a_refusal() {
         (FetchErrorKind::Dns, Reason::DnsError),
         (FetchErrorKind::DnsTimeout, Reason::DnsTimeout),
     ] {
-        let settings = DecisionSettings {
-            crawlers: &world.crawlers,
-            rules: &world.rules,
-            interception: &world.interception,
-            preferences: &world.preferences,
-        };
-        let resolved = ResolvedTarget {
-            target: Target::parse("https://shop.test/page").unwrap(),
-            scope: TargetScope::Path,
-        };
-        let resource = Resource::from(resolved.target.origin());
+        let resource = Resource::from(&shop());
         let outcome = FetchOutcome::failed(resource.uri(), kind, "no answer");
-        let mut decision = Decision::new(
-            settings,
-            DecisionRequest {
-                identified: &identified,
-                method: "GET",
-                resolved,
-                is_by_tunnel: false,
-                now: NOW,
-            },
-        );
+        let mut decision = world.begin(&identified);
         let copy = CheckedSnapshot::from_fetch(&resource, outcome, NOW);
         decision.add_robots_txt(&RobotsCopy::Cached(copy));
         let refusal = decision.into_verdict().result.unwrap_err();
