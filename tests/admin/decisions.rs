@@ -8,6 +8,7 @@ use serde_json::Value;
 use crate::harness::tls::Authority;
 use crate::harness::wayleave::{Settings, command};
 use crate::harness::{Origin, Reply, Request, Wayleave, Wire, decisions, eventually};
+use crate::requests::upstream::parent::EXCEPTION;
 
 const SHOP: &str = "User-agent: NewsBot\nDisallow: /private\n\nUser-agent: *\nDisallow: /images\n";
 
@@ -441,6 +442,21 @@ fn a_log_line_has_the_bytes_sent_and_the_trace_id() {
     };
     eventually("the decision is in the log", || heads().len() == 1);
     assert_eq!(heads()[0]["body_bytes"], 0);
+}
+
+#[test]
+fn a_log_line_has_no_body_if_no_request_was_sent() {
+    let origin = Origin::start();
+    let proxy = Wayleave::start_with(&origin, |settings| settings.table(EXCEPTION));
+    origin.stop_listening();
+    for (url, reason) in
+        [("http://shop.test/a", "connection_refused"), ("http://gone.example/a", "dns_error")]
+    {
+        proxy.get(url);
+        let written = line(&proxy, url);
+        assert_eq!([&written["outcome"], &written["reason"]], ["failed", reason], "{written}");
+        assert_eq!(written.get("body_bytes"), None, "{url}");
+    }
 }
 
 #[test]

@@ -17,4 +17,4 @@ mod proxy_protocol;
 mod refusals;
 pub mod tls_listener;
 mod tunnel;
-mod upstream;
+pub mod upstream;

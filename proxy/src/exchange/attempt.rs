@@ -42,6 +42,8 @@ pub(super) struct UpstreamAttempt<'a> {
     pub(super) own_fields: Vec<ResponseField<'static>>,
     /// Notified when the exchange becomes a connection of another protocol.
     pub(super) upgraded: Notify,
+    /// Whether a request was sent, so that the origin may have answered.
+    pub(super) is_sent: AtomicBool,
     /// Counts the bytes of the body that the client got, however the exchange ends.
     pub(super) relayed_bytes: AtomicU64,
     /// Whether the request that was sent last is signed.
@@ -170,7 +172,9 @@ impl UpstreamAttempt<'_> {
                 upstream::start_http2(session, head, request.framing(), timeout).await
             }
         };
-        Ok(started?)
+        let started = started?;
+        self.is_sent.store(true, Ordering::Relaxed);
+        Ok(started)
     }
 
     /// Inspects the head of a response. Returns the fields to add if the client is to get it.

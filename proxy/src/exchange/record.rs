@@ -51,7 +51,7 @@ pub(super) struct ExchangeRecord {
     pub(super) oddities: Oddities,
     /// `signed` if a crawler with a key had it signed, `tunnel` where that was impossible.
     pub(super) signature: Option<&'static str>,
-    /// The size of the origin's body as far as the client got it; `None` if no origin was contacted.
+    /// The size of the origin's body as far as the client got it; `None` if no request was sent.
     pub(super) body_bytes: Option<u64>,
 }
 

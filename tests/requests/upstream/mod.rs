@@ -3,6 +3,6 @@
 mod chains;
 mod ftp;
 mod ftp_long;
-mod parent;
+pub mod parent;
 mod programs;
 mod source;
