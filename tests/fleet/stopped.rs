@@ -7,11 +7,24 @@ use super::proxies::{arrivals, expect_gaps, node};
 use super::relay::Relay;
 use crate::harness::origin::reply::Step;
 use crate::harness::wayleave::Settings;
-use crate::harness::{Gate, Origin, Reply, Response, Wayleave, eventually};
+use crate::harness::{Gate, Origin, Reply, Response, Wayleave, eventually, runtime};
+use crate::requests::upstream::parent::{Scripted, behind};
 
 const DELAY: Duration = Duration::from_millis(500);
 /// With `DELAY`.
 const SLOW: &str = "User-agent: *\nDisallow: /private\nCrawl-delay: 0.5\n";
+
+/// Sets that requests wait for their slots, and connections for their origins.
+fn waiting(settings: Settings) -> Settings {
+    settings
+        .set("politeness.crawl_delay", "\"wait\"")
+        .set("politeness.max_wait", "\"60s\"")
+        // The lease of a fetch ends before that of a slot.
+        .set("robots.fetch_timeout", "\"5s\"")
+        // The first node notices only by its slot that it was suspended.
+        .set("store.timeout", "\"60s\"")
+        .set("upstream.connect_timeout", "\"60s\"")
+}
 
 /// The traffic that the test delays.
 struct HeldTraffic {
@@ -48,16 +61,6 @@ impl HeldTraffic {
 
     /// Starts a node whose traffic the test delays, and one without delays.
     fn nodes(&self) -> [Wayleave; 2] {
-        let waiting = |settings: Settings| {
-            settings
-                .set("politeness.crawl_delay", "\"wait\"")
-                .set("politeness.max_wait", "\"60s\"")
-                // The lease of a fetch ends before that of a slot.
-                .set("robots.fetch_timeout", "\"5s\"")
-                // The first node notices only by its slot that it was suspended.
-                .set("store.timeout", "\"60s\"")
-                .set("upstream.connect_timeout", "\"60s\"")
-        };
         let first = node(&self.origin, &self.server, |settings| {
             let engine = format!("\"redis://127.0.0.1:{}\"", self.engine.port);
             waiting(settings)
@@ -147,6 +150,38 @@ fn a_suspended_node_sends_nothing_that_another_took_over() {
     for host in ["handshake.test", "waiting.test"] {
         expect_gaps(&arrivals(&held.origin, host), DELAY);
     }
+}
+
+#[test]
+fn a_tunnel_does_not_open_if_its_node_was_suspended_while_it_connected() {
+    let origin = Origin::start();
+    origin.site("tunnel.test").robots("User-agent: *\nDisallow:\nCrawl-delay: 0.5\n");
+    let server = Server::start(Product::Redis);
+    let gate = Gate::closed();
+    let opened = gate.clone();
+    let parent = Scripted::start(move |_| {
+        runtime().block_on(opened.passed());
+        b"HTTP/1.1 200 OK\r\n\r\n".to_vec()
+    });
+    let second = node(&origin, &server, waiting);
+    // The first node has the rules from the second's fetch.
+    assert_eq!(second.get("https://tunnel.test/known").status, 200);
+    let first = node(&origin, &server, |settings| {
+        let settings = waiting(settings).set("https.mode", "\"tunnel\"");
+        behind(&format!("http://{}", parent.address), settings)
+    });
+    let mut wire = first.connect();
+    wire.send_connect("tunnel.test:443", "User-Agent: ExampleBot/1.0\r\n");
+    eventually("the node connects", || {
+        parent.request_lines() == ["CONNECT tunnel.test:443 HTTP/1.1"]
+    });
+    first.signal("STOP");
+    eventually("another node takes the slot", || {
+        second.get("https://tunnel.test/taken-over").status == 200
+    });
+    gate.open();
+    first.signal("CONT");
+    expect_ended(&wire.response());
 }
 
 fn expect_ended(answer: &Response) {

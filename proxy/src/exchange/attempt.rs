@@ -148,10 +148,7 @@ impl UpstreamAttempt<'_> {
         if !exchange.services.decider.is_current(&exchange.settings) {
             return Err(RelayError::SettingsChanged);
         }
-        // The slot may have been lost, and another node of the fleet may have taken it.
-        if let Some(too_soon) = self.slot.and_then(PacingSlot::lost)
-            && !exchange.is_observe_mode()
-        {
+        if let Some(too_soon) = exchange.lost_slot(self.slot) {
             return Err(RelayError::TooSoon(too_soon));
         }
         let timeout = exchange.settings.upstream.response_timeout();

@@ -13,7 +13,7 @@ use super::Exchange;
 use super::outcome::NotSent;
 use crate::decider::refusal;
 use crate::http::downstream::Downstream;
-use crate::pacing::{PacedRequest, PacingSlot};
+use crate::pacing::{PacedRequest, PacingSlot, TooSoon};
 
 /// The end of a request's wait for its slot.
 enum SlotWait<'s> {
@@ -103,6 +103,12 @@ impl<'s> Exchange<'s, '_> {
             services.metrics.crawl_delay_wait(waited);
         }
         Ok(ended)
+    }
+
+    /// Returns why the slot was lost, if another node of the fleet may have taken it and that is not only observed. It has to be
+    /// called right before the request is sent.
+    pub(super) fn lost_slot(&self, slot: Option<&PacingSlot<'_>>) -> Option<TooSoon> {
+        slot.and_then(PacingSlot::lost).filter(|_| !self.is_observe_mode())
     }
 }
 

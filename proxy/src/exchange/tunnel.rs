@@ -14,10 +14,9 @@ use super::outcome::{ExchangeOutcome, NotSent, permitted_outcome, shut_down};
 use super::record::ExchangeRecord;
 use super::revoke::LongLivedRequest;
 use super::{Exchange, ExchangeServices};
-use crate::decider::identify;
 use crate::decider::request::{ClientConnection, RequestView};
 use crate::decider::settings::Settings;
-use crate::decider::target;
+use crate::decider::{identify, refusal, target};
 use crate::http::downstream::Downstream;
 use crate::identity::PasswordProof;
 use crate::pacing::PacingSlot;
@@ -163,6 +162,7 @@ impl<'s> Exchange<'s, '_> {
         &mut self,
         client: &mut Downstream,
     ) -> Result<(Origin, Option<DialledTunnel<'s>>), NotSent> {
+        let mut slot = None;
         loop {
             // First, because whatever ends the exchange before its decision needs the target and the crawler in its record.
             self.record_undecided();
@@ -177,11 +177,20 @@ impl<'s> Exchange<'s, '_> {
                 }
             };
             self.blind = Some((origin.clone(), scope));
-            let (permit, slot) = self.decide_and_wait(None, client).await?;
+            let (permit, its_slot) = self.decide_and_wait(slot, client).await?;
+            slot = its_slot;
             // It may have waited, and after a reload it may have to be inspected.
             if self.settings.permits_blind_tunnel(&permit.resolved) {
                 let to_origin = self.dial_tunnel(&permit).await?;
-                return Ok((origin, Some(DialledTunnel { permit, slot, to_origin })));
+                // Connecting takes a while: as for a request, the decision may be out of date by now, and the slot another node's.
+                if self.services.decider.is_current(&self.settings) {
+                    if let Some(too_soon) = self.lost_slot(slot.as_ref()) {
+                        let refusal = refusal::too_soon(&too_soon, None, &origin);
+                        return Err(NotSent::Refused(refusal));
+                    }
+                    return Ok((origin, Some(DialledTunnel { permit, slot, to_origin })));
+                }
+                self.settings = self.services.decider.settings();
             }
         }
     }

@@ -10,7 +10,7 @@ use crate::harness::ports::free_address;
 use crate::harness::tls::Authority;
 use crate::harness::tools;
 use crate::harness::wayleave::{Settings, command};
-use crate::harness::{Origin, Reply, Request, Response, Wayleave, eventually};
+use crate::harness::{Gate, Origin, Reply, Request, Response, Wayleave, eventually, runtime};
 
 /// A rule by which no robots.txt is needed.
 pub const EXCEPTION: &str = "[[rule]]\naction = \"allow\"\nhosts = [\"*\"]\nowner = \"us\"\nreason = \"test\"\nexpires = 2099-01-01\n";
@@ -172,6 +172,32 @@ fn uninspected_tunnels_go_through_the_parent() {
     eventually("squid has logged robots.txt's tunnel", || {
         squid.read("access.log").contains("CONNECT shop.test:")
     });
+}
+
+#[test]
+fn settings_changed_while_a_tunnel_connects_apply() {
+    let origin = Origin::start();
+    let gate = Gate::closed();
+    let opened = gate.clone();
+    let parent = Scripted::start(move |_| {
+        runtime().block_on(opened.passed());
+        b"HTTP/1.1 200 OK\r\n\r\n".to_vec()
+    });
+    let proxy = Wayleave::start_with(&origin, |settings| {
+        let settings = settings.set("https.mode", "\"tunnel\"").table(EXCEPTION);
+        behind(&format!("http://{}", parent.address), settings)
+    });
+    let mut wire = proxy.connect();
+    wire.send_connect("shop.test:443", "");
+    eventually("the proxy connects", || {
+        parent.request_lines() == ["CONNECT shop.test:443 HTTP/1.1"]
+    });
+    let rule = "[[rule]]\naction = \"refuse\"\nhosts = [\"shop.test\"]\n";
+    proxy.reload(&proxy.settings.clone().without_tables().table(rule));
+    gate.open();
+    let refused = wire.response();
+    refused.expect_refusal(403, Some("Refused by policy"), "http_request_denied");
+    assert_eq!(parent.request_lines().len(), 1);
 }
 
 #[test]
