@@ -2,6 +2,7 @@
 
 use serde_json::Value;
 
+use crate::harness::client::reset_when_dropped;
 use crate::harness::origin::reply::Step;
 use crate::harness::tls::Authority;
 use crate::harness::{Origin, Reply, Request, Wayleave, Wire, eventually};
@@ -29,13 +30,18 @@ fn get_inside(wire: &mut Wire, host: &str, path: &str) -> u16 {
     wire.response().status
 }
 
+/// Returns the decisions about `CONNECT`s, the newest first.
+#[track_caller]
+fn connects(proxy: &Wayleave) -> Vec<Value> {
+    let decisions = proxy.admin_get("/v1/decisions?limit=20").json();
+    let list = decisions["decisions"].as_array().expect("a list");
+    list.iter().filter(|entry| entry["method"] == "CONNECT").cloned().collect()
+}
+
 /// Returns the newest decision about a `CONNECT`.
 #[track_caller]
 fn decision(proxy: &Wayleave) -> Value {
-    let decisions = proxy.admin_get("/v1/decisions?limit=10").json();
-    let list = decisions["decisions"].as_array().expect("a list");
-    let connect = list.iter().find(|entry| entry["method"] == "CONNECT");
-    connect.expect("a CONNECT is among them").clone()
+    connects(proxy).into_iter().next().expect("a CONNECT is among them")
 }
 
 #[test]
@@ -267,6 +273,66 @@ fn a_silent_tunnel_ends() {
     let mut wire = proxy.connect();
     assert_eq!(wire.connect_tunnel("bank.test:443").status, 200);
     wire.expect_close();
+}
+
+/// Opens a blind tunnel for each ending, and expects one decision of each: what it came to, and why.
+#[track_caller]
+fn expect_unused(proxy: &Wayleave, endings: &[(&str, fn(Wire), [&str; 2])]) {
+    for (number, (name, end, decided)) in endings.iter().enumerate() {
+        let mut wire = proxy.connect();
+        assert_eq!(wire.connect_tunnel("shop.test:443").status, 200, "{name}");
+        end(wire);
+        eventually(name, || connects(proxy).len() > number);
+        let decisions = connects(proxy);
+        assert_eq!(decisions.len(), number + 1, "{name}: {decisions:?}");
+        let newest = &decisions[0];
+        assert_eq!([&newest["outcome"], &newest["reason"]], *decided, "{name}: {newest}");
+    }
+}
+
+#[test]
+fn a_blind_tunnel_is_recorded_though_its_client_leaves() {
+    let origin = Origin::start();
+    let left = ["failed", "client-closed"];
+    expect_unused(
+        &tunnelling(&origin),
+        &[
+            ("an end", drop, left),
+            ("a reset", |wire| reset_when_dropped(&wire.tcp), left),
+            ("an end in the ClientHello", |mut wire| wire.send([0x16, 3, 1]), left),
+        ],
+    );
+}
+
+#[test]
+fn a_blind_tunnel_is_recorded_though_no_hello_comes() {
+    let origin = Origin::start();
+    let proxy = Wayleave::start_with(&origin, |settings| {
+        settings.set("https.mode", "\"tunnel\"").set("proxy.header_timeout", "\"1s\"")
+    });
+    let late = ["refused", "head-timeout"];
+    expect_unused(
+        &proxy,
+        &[
+            ("silence", |mut wire| wire.expect_close(), late),
+            (
+                "silence in the ClientHello",
+                |mut wire| {
+                    wire.send([0x16, 3, 1]);
+                    wire.expect_close();
+                },
+                late,
+            ),
+            (
+                "a record that is too long",
+                |mut wire| {
+                    wire.send([0x16, 3, 1, 0xff, 0xff]);
+                    wire.expect_close();
+                },
+                ["refused", "malformed-request"],
+            ),
+        ],
+    );
 }
 
 #[test]

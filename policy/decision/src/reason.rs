@@ -202,7 +202,7 @@ reasons! {
         [Refused] "the request head is too large"
     }
     HeadTimeout = "head-timeout", 408 "Request timeout" "http_request_error" {
-        [Refused] "the request head did not arrive within `proxy.header_timeout`"
+        [Refused] "the request head, or the first bytes in an uninspected tunnel, did not arrive within `proxy.header_timeout`"
     }
     UnsupportedVersion = "unsupported-version", 505 "HTTP version not supported" "http_request_error" {
         [Refused] "the request is in an HTTP version other than 1.0, 1.1 and 2"

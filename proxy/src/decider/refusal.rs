@@ -52,6 +52,12 @@ pub(crate) fn head_timeout() -> Refusal {
     closing(Reason::HeadTimeout, details)
 }
 
+/// Returns the refusal of an uninspected tunnel in which nothing arrives that could be checked.
+pub(crate) fn tunnel_timeout() -> Refusal {
+    let details = "no server name arrived in the tunnel in time";
+    closing(Reason::HeadTimeout, details)
+}
+
 /// Returns the refusal of a load balancer's connection that does not name its client.
 pub(crate) fn invalid_proxy_header(mistake: &str) -> Refusal {
     Refusal {

@@ -11,11 +11,13 @@ use bytes::BytesMut;
 use rustls::server::Acceptor;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::time::timeout;
+use wayleave_decision::Refusal;
 use wayleave_robots_txt::Origin;
 
 use super::server::DownstreamServer;
-use crate::decider::target;
+use crate::decider::{refusal, target};
 use crate::exchange::error_response;
+use crate::exchange::outcome::NotSent;
 use crate::exchange::tunnel::PendingBlindTunnel;
 use crate::http::transport::BufferedStream;
 use crate::upstream;
@@ -36,17 +38,22 @@ pub(super) async fn relay_tls(
 ) {
     let header_timeout = server.settings().options.header_timeout;
     let hello = tokio::select! {
-        hello = timeout(header_timeout, server_name(&mut incoming)) => hello,
-        () = server.exchanges.shutdown.cancelled() => return blind.cut_off(),
+        hello = timeout(header_timeout, server_name(&mut incoming)) => {
+            hello.unwrap_or_else(|_| Err(NotSent::Refused(refusal::tunnel_timeout())))
+        }
+        () = server.exchanges.shutdown.cancelled() => Err(NotSent::ShutDown),
     };
-    let Ok(Ok(server_name)) = hello else { return };
+    let server_name = match hello {
+        Ok(server_name) => server_name,
+        Err(not_sent) => return blind.close_unused(not_sent),
+    };
     let is_foreign = |name: &String| !target::names_host_of(name, origin);
     let refusal = match server_name.filter(is_foreign) {
         Some(name) => target::foreign_server_name(&name, origin),
         None if blind.is_for_tls() => return relay(server, incoming, blind).await,
         None => target::unexpected_tls_in_tunnel(origin),
     };
-    blind.refuse(refusal);
+    blind.close_unused(NotSent::Refused(refusal));
     // The client may be gone already, which changes nothing.
     let _ = incoming.stream.write_all(UNRECOGNIZED_NAME).await;
     error_response::close_gracefully(incoming.stream).await;
@@ -76,16 +83,24 @@ pub(super) async fn relay(
 }
 
 /// Returns the server name of the ClientHello that the stream begins with. All bytes read remain buffered.
-async fn server_name(incoming: &mut BufferedStream) -> io::Result<Option<String>> {
+///
+/// # Errors
+///
+/// Returns why there is none that can be read.
+async fn server_name(incoming: &mut BufferedStream) -> Result<Option<String>, NotSent> {
+    let unreadable = || {
+        let details = "TLS in the tunnel does not begin with a ClientHello that can be read";
+        NotSent::Refused(Refusal::malformed(details))
+    };
     let BufferedStream { stream, buffered } = incoming;
     let mut acceptor = Acceptor::default();
     let mut taken = 0;
     loop {
         // The acceptor keeps what it is given, so each byte is fed to it once.
         while taken < buffered.len() {
-            match acceptor.read_tls(&mut &buffered[taken..])? {
-                0 => return Err(ErrorKind::InvalidData.into()),
-                read => taken += read,
+            match acceptor.read_tls(&mut &buffered[taken..]) {
+                Ok(read @ 1..) => taken += read,
+                Ok(0) | Err(_) => return Err(unreadable()),
             }
         }
         match acceptor.accept() {
@@ -93,11 +108,10 @@ async fn server_name(incoming: &mut BufferedStream) -> io::Result<Option<String>
                 return Ok(accepted.client_hello().server_name().map(str::to_owned));
             }
             Ok(None) if buffered.len() < MAX_HELLO_BYTES => {}
-            Ok(None) => return Err(ErrorKind::InvalidData.into()),
-            Err((error, _)) => return Err(io::Error::other(error)),
+            Ok(None) | Err(_) => return Err(unreadable()),
         }
-        if stream.read_buf(buffered).await? == 0 {
-            return Err(ErrorKind::UnexpectedEof.into());
+        if !matches!(stream.read_buf(buffered).await, Ok(1..)) {
+            return Err(NotSent::ClientLeft);
         }
     }
 }

@@ -33,9 +33,10 @@ const CONNECTION_ESTABLISHED: &[u8] = b"HTTP/1.1 200 Connection established\r\n\
 /// The way an HTTP/1 connection ended.
 pub(super) enum Http1Outcome<'a> {
     Closed,
-    /// The connection is a tunnel now, which was confirmed to its client with a 200.
+    /// The connection is a tunnel now, which was confirmed to its client with a 200; `incoming` is `None` if the client was gone by
+    /// then.
     Tunnel {
-        incoming: BufferedStream,
+        incoming: Option<BufferedStream>,
         permit: TunnelPermit<'a>,
     },
 }
@@ -146,18 +147,15 @@ async fn connect<'a>(
     let Some((permit, client)) = connected else {
         return Http1Outcome::Closed;
     };
-    let Some(mut incoming) = client.into_connection() else {
-        return Http1Outcome::Closed;
-    };
-    match confirm_tunnel(&mut incoming.stream).await {
-        Ok(()) => Http1Outcome::Tunnel { incoming, permit },
-        Err(_) => Http1Outcome::Closed,
-    }
+    Http1Outcome::Tunnel { incoming: confirm_tunnel(client).await, permit }
 }
 
-async fn confirm_tunnel(stream: &mut BoxedStream) -> io::Result<()> {
-    stream.write_all(CONNECTION_ESTABLISHED).await?;
-    stream.flush().await
+/// Answers the CONNECT with 200 and returns the tunnel's stream, or `None` if the client is gone.
+async fn confirm_tunnel(client: Downstream) -> Option<BufferedStream> {
+    let mut incoming = client.into_connection()?;
+    incoming.stream.write_all(CONNECTION_ESTABLISHED).await.ok()?;
+    incoming.stream.flush().await.ok()?;
+    Some(incoming)
 }
 
 /// Serves one request. Returns the connection if another request may follow.

@@ -2,8 +2,6 @@
 
 use std::sync::Arc;
 
-use bytes::Bytes;
-use h2::server::SendResponse;
 use http::{Method, Response};
 use wayleave_http_wire::received::ReceivedHead;
 
@@ -13,7 +11,7 @@ use super::tunnel;
 use crate::decider::request::ClientConnection;
 use crate::http::connect_stream::ConnectStream;
 use crate::http::downstream::Downstream;
-use crate::http::transport::{BoxedStream, Transport};
+use crate::http::transport::{BoxedStream, BufferedStream, Transport};
 
 /// Serves a connection whose TLS ends at this proxy.
 pub(super) async fn serve(
@@ -53,18 +51,14 @@ async fn serve_tunnel(server: &Arc<DownstreamServer>, stream: Http2Request) {
     let Some((permit, client)) = exchanges.connect(&connection, &received, client).await else {
         return;
     };
-    let Some((received, respond)) = client.into_http2_halves() else {
-        return;
-    };
-    if let Some(stream) = open_tunnel(received, respond) {
-        let outside = ClientConnection::clone(&connection);
-        tunnel::serve(server, stream.into(), outside, permit).await;
-    }
+    let incoming = open_tunnel(client).map(BufferedStream::from);
+    tunnel::serve(server, incoming, ClientConnection::clone(&connection), permit).await;
     drop((connection_permit, exchange_permit));
 }
 
 /// Answers the CONNECT with 200 and returns the tunnel's stream, or `None` if the client is gone.
-fn open_tunnel(received: h2::RecvStream, mut respond: SendResponse<Bytes>) -> Option<BoxedStream> {
+fn open_tunnel(client: Downstream) -> Option<BoxedStream> {
+    let (received, mut respond) = client.into_http2_halves()?;
     let sent = respond.send_response(Response::new(()), false).ok()?;
     let stream = ConnectStream::new(received, sent);
     Some(Box::new(Transport::new(stream)))

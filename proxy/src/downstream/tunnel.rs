@@ -16,16 +16,18 @@ use super::server::DownstreamServer;
 use super::tls_termination::{NegotiatedConnection, TlsTransport};
 use super::{blind_tunnel, http1, http2, tls_termination};
 use crate::decider::request::{ClientConnection, ConnectTunnel};
-use crate::decider::target;
+use crate::decider::{refusal, target};
+use crate::exchange::outcome::NotSent;
 use crate::exchange::tunnel::TunnelPermit;
 use crate::http::connect_stream::ConnectStream;
 use crate::http::transport::{BoxedStream, BufferedStream, Transport};
 use crate::tls::{self, intercept};
 
-/// Serves a tunnel that was opened on `outside` and confirmed to its client, until it ends.
+/// Serves a tunnel that was opened on `outside` and confirmed to its client, until it ends. `incoming` is `None` if the client was
+/// gone before the confirmation.
 pub(super) async fn serve(
     server: &Arc<DownstreamServer>,
-    incoming: BufferedStream,
+    incoming: Option<BufferedStream>,
     outside: ClientConnection,
     permit: TunnelPermit<'_>,
 ) {
@@ -48,40 +50,73 @@ pub(super) async fn serve(
 /// uninspected, or if the client is gone or speaks no known protocol.
 async fn negotiate(
     server: &DownstreamServer,
-    mut incoming: BufferedStream,
+    incoming: Option<BufferedStream>,
     outside: &ClientConnection,
     permit: TunnelPermit<'_>,
 ) -> Option<NegotiatedConnection> {
     let TunnelPermit { origin, via, blind, .. } = permit;
-    if blind.as_ref().is_some_and(|blind| blind.is_bypass()) {
-        blind_tunnel::relay(server, incoming, blind?).await;
-        return None;
+    let is_bypass = blind.as_ref().is_some_and(|blind| blind.is_bypass());
+    let begun = match incoming {
+        None => Err(NotSent::ClientLeft),
+        // Not even the first bytes are inspected.
+        Some(incoming) if is_bypass => Ok(incoming),
+        Some(incoming) => read_first_bytes(server, incoming).await,
+    };
+    let is_tls = |it: &BufferedStream| it.buffered.first() == Some(&tls::HANDSHAKE_RECORD);
+    match (begun, blind) {
+        (Ok(incoming), Some(blind)) if is_bypass => {
+            blind_tunnel::relay(server, incoming, blind).await;
+            None
+        }
+        (Ok(incoming), Some(blind)) if is_tls(&incoming) => {
+            blind_tunnel::relay_tls(server, incoming, &origin, blind).await;
+            None
+        }
+        (Ok(incoming), None) if is_tls(&incoming) => {
+            terminate_tls(server, incoming, outside, (origin, via)).await
+        }
+        (Ok(incoming), _) => plain_http(incoming, outside, &origin, via),
+        (Err(not_sent), Some(blind)) => {
+            blind.close_unused(not_sent);
+            None
+        }
+        // An inspected tunnel has no record: each request inside has its own.
+        (Err(_), None) => None,
     }
-    while incoming.buffered.is_empty() {
-        // Servers of some protocols speak first, but HTTP and TLS begin with the client.
+}
+
+/// Waits for the first bytes in a tunnel. Servers of some protocols speak first, but HTTP and TLS begin with the client.
+///
+/// # Errors
+///
+/// Returns why none came.
+async fn read_first_bytes(
+    server: &DownstreamServer,
+    mut incoming: BufferedStream,
+) -> Result<BufferedStream, NotSent> {
+    if incoming.buffered.is_empty() {
         let header_timeout = server.settings().options.header_timeout;
         let reading = incoming.stream.read_buf(&mut incoming.buffered);
         let read = tokio::select! {
             read = timeout(header_timeout, reading) => read,
-            () = server.exchanges.shutdown.cancelled() => {
-                if let Some(blind) = blind {
-                    blind.cut_off();
-                }
-                return None;
-            }
+            () = server.exchanges.shutdown.cancelled() => return Err(NotSent::ShutDown),
         };
-        if read.ok()?.ok()? == 0 {
-            return None;
+        match read {
+            Ok(Ok(1..)) => {}
+            Ok(Ok(0) | Err(_)) => return Err(NotSent::ClientLeft),
+            Err(_) => return Err(NotSent::Refused(refusal::tunnel_timeout())),
         }
     }
-    if incoming.buffered[0] == tls::HANDSHAKE_RECORD {
-        if let Some(blind) = blind {
-            blind_tunnel::relay_tls(server, incoming, &origin, blind).await;
-            return None;
-        }
-        return terminate_tls(server, incoming, outside, (origin, via)).await;
-    }
-    // Whatever the port: without TLS the requests are for an http origin.
+    Ok(incoming)
+}
+
+/// Returns the connection inside a tunnel without TLS. Whatever the port, its requests are for an http origin.
+fn plain_http(
+    incoming: BufferedStream,
+    outside: &ClientConnection,
+    origin: &Origin,
+    via: Option<Arc<[u8]>>,
+) -> Option<NegotiatedConnection> {
     let origin =
         Origin::from_authority(UrlScheme::Http, &format!("{}:{}", origin.host(), origin.port()));
     let tunnel = ConnectTunnel { origin: origin.ok()?, foreign_server_name: None, via };

@@ -105,7 +105,7 @@ pub(super) enum ReplyKind {
 
 /// The reason why a request is not sent.
 #[derive(Debug)]
-pub(super) enum NotSent {
+pub(crate) enum NotSent {
     Refused(Refusal),
     /// The client left before the request could be sent.
     ClientLeft,

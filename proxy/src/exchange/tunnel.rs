@@ -10,7 +10,7 @@ use wayleave_http_wire::received::ReceivedHead;
 use wayleave_robots_txt::{Origin, UrlScheme};
 
 use super::headers;
-use super::outcome::{ExchangeOutcome, NotSent, permitted_outcome, shut_down};
+use super::outcome::{ExchangeOutcome, NotSent, permitted_outcome};
 use super::record::ExchangeRecord;
 use super::revoke::LongLivedRequest;
 use super::{Exchange, ExchangeServices};
@@ -101,14 +101,10 @@ impl<'a> PendingBlindTunnel<'a> {
         Some((to_origin, OpenBlindTunnel { _open: open, configuration, grounds: self.grounds }))
     }
 
-    /// Records that the first bytes were refused.
-    pub(crate) fn refuse(self, refusal: Refusal) {
-        self.grounds.services.record(self.record, &ExchangeOutcome::Refuse(refusal));
-    }
-
-    /// Records that the proxy shut down before any bytes came.
-    pub(crate) fn cut_off(self) {
-        self.grounds.services.record(self.record, &ExchangeOutcome::Fail(shut_down()));
+    /// Records why the tunnel ended before anything passed.
+    pub(crate) fn close_unused(self, not_sent: NotSent) {
+        let (outcome, _) = not_sent.into_outcome();
+        self.grounds.services.record(self.record, &outcome);
     }
 }
 

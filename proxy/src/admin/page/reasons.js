@@ -41,7 +41,7 @@ const MEANINGS = [
   ["proxy_loop_detected", "failed", "the parent proxy is this proxy"],
   ["proxy_configuration_error", "failed", "the parent proxy does not accept our credentials"],
   ["head-too-large", "refused", "the request head is too large"],
-  ["head-timeout", "refused", "the request head did not arrive within proxy.header_timeout"],
+  ["head-timeout", "refused", "the request head, or the first bytes in an uninspected tunnel, did not arrive within proxy.header_timeout"],
   ["unsupported-version", "refused", "the request is in an HTTP version other than 1.0, 1.1 and 2"],
   ["body-timeout", "failed", "the client stopped sending the request's body, or sent it too slowly while it held a slot of politeness.max_concurrent_per_origin"],
   ["max-forwards", "refused", "OPTIONS or TRACE with Max-Forwards: 0: answered with 200 here, and not forwarded"],
