@@ -1,7 +1,8 @@
-//! The closed set of reasons for which requests are forwarded, refused or fail.
+//! The closed set of reasons for which requests are forwarded or refused, or fail.
 //!
-//! A new reason is one entry of the table below. `docs/metrics.md`, `docs/refusals.md`, the admin page and the OpenAPI
-//! document have tables of their own, which a test compares with this one and rewrites.
+//! A new reason is one entry of the table below, and one in [`Reason::is_before_request`] if no request has been read by then.
+//! `docs/metrics.md`, `docs/refusals.md`, the admin page and the OpenAPI document have tables of their own, which a test compares
+//! with this one; CONTRIBUTING.md has the command that rewrites them ("What goes where").
 
 use std::fmt;
 
@@ -77,7 +78,7 @@ macro_rules! reasons {
                 }
             }
 
-            /// Returns the answer for this reason; reasons that only forward have one, too, which nobody gets.
+            /// Returns the answer for this reason. Reasons that only forward have one as well, which is never sent.
             pub const fn default_answer(self) -> DefaultAnswer {
                 match self {
                     $(Self::$variant => DefaultAnswer {

@@ -1,4 +1,4 @@
-//! The robots.txt that a decision rests on, as it was when the decision was made.
+//! The files that a decision rests on, as they were when it was made: robots.txt, and the document that decided about use.
 
 use axum::extract::State;
 use axum::http::StatusCode;
@@ -85,7 +85,7 @@ async fn grounds_of(admin: &AdminState, decision: &DecisionRecord) -> Option<Gro
         group: Vec::new(),
         group_lines: Vec::new(),
         line: finding.line,
-        // Unless the copy is still stored.
+        // Replaced below if the copy is still stored.
         is_same: false,
         said: file,
         document: document_of(admin, decision, &target).await,
@@ -103,7 +103,7 @@ async fn grounds_of(admin: &AdminState, decision: &DecisionRecord) -> Option<Gro
     Some(grounds)
 }
 
-/// Returns the finding of a copy of robots.txt about the request of a decision; none if its line is not understood.
+/// Judges the request of a decision again by a copy of robots.txt. Returns `None` if the log does not say enough of it.
 fn read_robots_txt(
     decision: &DecisionRecord,
     finding: &FindingRecord,
@@ -114,13 +114,13 @@ fn read_robots_txt(
     Some(Reading::new(access, dialect, &tokens, &resolved))
 }
 
-/// Returns the document whose statement decided, read again for the purpose it decided about.
+/// Returns the document whose statement decided, and whether it still reads the same for the purpose it decided about.
 async fn document_of(
     admin: &AdminState,
     decision: &DecisionRecord,
     target: &Target,
 ) -> Option<GroundDocument> {
-    // One refusal refuses the request, whatever the other purposes may do.
+    // A refused purpose decides, and otherwise the first with a document.
     let preference = decision
         .preferences
         .iter()
@@ -143,7 +143,8 @@ async fn document_of(
     })
 }
 
-/// Reads a copy of a document for one purpose, by the settings that are in effect now. Returns what it states by itself.
+/// Judges one purpose again by a copy of a document alone, with the settings in effect now. Returns `None` if the copy or the
+/// log's entry about it cannot be read.
 fn read_again(
     bytes: &[u8],
     is_cut: bool,

@@ -9,7 +9,7 @@ use super::reader::{
 use super::robots::to_usize;
 use crate::decider::settings::PreferencesConfig;
 
-/// The upper bound of `meta_scan`: so much of a page may be in memory several times over.
+/// The upper bound of `meta_scan`: that much of a page can be in memory several times at once.
 const MAX_META_SCAN: ByteSize = ByteSize::mib(1);
 
 pub(super) fn read(section: &mut Section<'_>) -> PreferencesConfig {
@@ -37,7 +37,7 @@ fn check_meta_scan(size: &ByteSize) -> Result<(), String> {
 }
 
 fn default_sources() -> Vec<PreferenceSource> {
-    // A set has no order, but the configuration is shown in one.
+    // The configuration is shown in a fixed order, which a set does not have.
     let default = SourceSet::default();
     PreferenceSource::OPTIONAL.into_iter().filter(|source| default.contains(*source)).collect()
 }
@@ -46,7 +46,7 @@ fn parse_source(node: &ValueNode<'_>) -> ParseResult<PreferenceSource> {
     parse_with(node, str::parse)
 }
 
-/// Parses a word of RSL's lists, which are separated by spaces; an empty string means none.
+/// Parses a word that can occur in the lists of RSL, where spaces separate words; an empty string means none.
 fn parse_rsl_word(node: &ValueNode<'_>) -> ParseResult<String> {
     parse_with(node, |word| {
         if word.chars().all(|c| c.is_ascii_alphanumeric() || c == '-') {

@@ -1,7 +1,7 @@
 //! Idle connections to origins, in one pool for all requests.
 //!
-//! One lock around plain maps: an operation takes a few hundred nanoseconds, no task watches a connection, and none
-//! needs a system call. A connection that its origin closed is noticed when it is taken, or by [`ConnectionPool::sweep`] every
+//! One lock around plain maps: an operation takes a few hundred nanoseconds, no task watches a connection, and to check one
+//! takes no system call. A connection that its origin closed is noticed when it is taken, or by [`ConnectionPool::sweep`] every
 //! second.
 
 use std::collections::hash_map::Entry;
@@ -30,6 +30,7 @@ const SWEEP_INTERVAL: Duration = Duration::from_secs(1);
 pub(super) struct ConnectionPool {
     /// Seeded at random, so that nobody can choose two origins whose keys collide.
     hasher: RandomState,
+    /// `upstream.idle_connections`.
     limit: usize,
     entries: Mutex<PoolEntries>,
 }

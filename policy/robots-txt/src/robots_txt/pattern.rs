@@ -162,7 +162,7 @@ pub(super) struct RuleValue<'a> {
 }
 
 impl<'a> RuleValue<'a> {
-    /// Splits off a final `$`, an anchor in all dialects that know `*`.
+    /// Splits off a final `$`, an anchor in all dialects that know `*`. Any other `$` is an ordinary byte.
     pub(super) fn read(value: &'a [u8], semantics: &DialectSemantics) -> Self {
         match value {
             [text @ .., b'$'] if semantics.has_wildcards() => Self { text, anchored: true },

@@ -1,4 +1,5 @@
-//! All metrics, with their names, labels and help texts.
+//! All metrics. Those of one subject have their names, labels and help texts in its submodule, the others at the end of this
+//! file; nearly all methods that count are here.
 //!
 //! A host, a URL or a User-Agent is never a label: labels come from closed sets (configured
 //! crawlers, outcomes, reasons), so a crawl of the whole web adds no series.
