@@ -1,4 +1,5 @@
-//! Statements about the use of content, for crawlers that declare what they fetch for.
+//! The judgement of a site's statements about use, for a crawler that declares what it fetches for. Each source of statements
+//! is added as it arrives: robots.txt, other documents, the response's head, the page.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -35,7 +36,8 @@ pub struct PreferenceFinding {
 }
 
 impl PreferenceFinding {
-    /// Reads the origin's robots.txt; none for requests that do more than read, because preferences are about fetched content.
+    /// Begins with the statements of robots.txt. Returns `None` where no preference is judged: for requests that do more than
+    /// read, because preferences are about fetched content, for robots.txt itself, and for bypassed hosts.
     pub(crate) fn from_robots_txt(
         robots_txt: RobotsCopy,
         settings: &PreferenceSettings,
@@ -44,6 +46,7 @@ impl PreferenceFinding {
         resolved: &ResolvedTarget,
         context: MatchContext,
     ) -> Option<Self> {
+        // The methods inside an uninspected tunnel are not seen, so it counts as a read.
         let only_reads =
             resolved.scope == TargetScope::EveryPath || matches!(method, "GET" | "HEAD");
         if !only_reads {
@@ -63,6 +66,8 @@ impl PreferenceFinding {
         })
     }
 
+    /// Returns the crawler's query. It borrows all of `self`, so methods that change the state while they use one call
+    /// [`query_of`] instead.
     fn query<'a>(&'a self, settings: &'a PreferenceSettings) -> PreferenceQuery<'a> {
         query_of(&self.crawler, settings, self.robots_txt.at())
     }
@@ -73,7 +78,8 @@ impl PreferenceFinding {
         self.duties = self.state.duties(query);
     }
 
-    /// Returns the files of the origin, and licences, that could still change the judgement; none if it is a refusal already.
+    /// Returns the origin's files and the licences that could still change the judgement; `None` if there are none, or if a
+    /// purpose is refused whatever they state.
     pub(crate) fn documents_to_fetch(
         &mut self,
         settings: &PreferenceSettings,
@@ -98,8 +104,8 @@ impl PreferenceFinding {
     fn batch(&mut self, documents: Vec<DocumentToFetch>) -> DocumentBatch {
         DocumentBatch {
             documents,
-            // Whether the documents may be fetched is matched within the request's budget, which comes back with the results. A
-            // copy, because a batch may be dropped, and a second one must not have more.
+            // Matching robots.txt against the documents spends the request's budget, which comes back with the results. It is
+            // copied, not taken: if this batch is dropped, the next one must not start with a full budget.
             context: self.state.match_context().clone(),
             crawler: Arc::clone(&self.crawler),
             origin: self.origin.clone(),
@@ -111,7 +117,7 @@ impl PreferenceFinding {
     ///
     /// # Errors
     ///
-    /// Returns the time after which to ask again if one that could refuse has not arrived.
+    /// Returns the time after which to ask again if a document that could refuse has not arrived.
     pub(crate) fn add_documents(
         &mut self,
         settings: &PreferenceSettings,
@@ -128,7 +134,7 @@ impl PreferenceFinding {
         Ok(())
     }
 
-    /// Adds licences that a response named, in the order of the batch. One that is unavailable refuses.
+    /// Adds licences that a response named, in the order of the batch. An unavailable licence refuses.
     pub fn add_licences(
         &mut self,
         settings: &PreferenceSettings,
@@ -173,14 +179,15 @@ impl PreferenceFinding {
         self.state.needs_page(self.query(settings))
     }
 
-    /// Returns whether the page cannot lift the refusal. It can lift one for lack of a statement, and a reservation, which one
-    /// in the page replaces.
+    /// Returns whether a purpose is refused whatever the page states. A page can lift a refusal for lack of a statement, and a
+    /// TDMRep reservation, which the page's own supersedes.
     #[must_use]
     pub fn is_final_refusal(&self) -> bool {
         let mut by_purpose = self.judgement.by_purpose.iter();
-        by_purpose.any(|it| {
-            it.preference == Preference::Refuse
-                && it.statement.as_ref().is_some_and(|it| it.source != PreferenceSource::Tdmrep)
+        by_purpose.any(|judged| {
+            let source = judged.statement.as_ref().map(|statement| statement.source);
+            judged.preference == Preference::Refuse
+                && source.is_some_and(|source| source != PreferenceSource::Tdmrep)
         })
     }
 
@@ -228,11 +235,12 @@ impl PreferenceFinding {
         })
     }
 
-    /// Returns the refusal that needs no response: of a purpose, or for lack of a statement where no response will be seen.
+    /// Returns the refusal if no response can change it: the site states it, or the target is an uninspected tunnel, whose
+    /// responses are not seen.
     pub(crate) fn refusal_before_request(&self, resolved: &ResolvedTarget) -> Option<Refusal> {
         let is_stated = self.judgement.statement().is_some();
-        let is_last = resolved.scope == TargetScope::EveryPath;
-        self.refusal(resolved).filter(|_| is_stated || is_last)
+        let sees_no_response = resolved.scope == TargetScope::EveryPath;
+        self.refusal(resolved).filter(|_| is_stated || sees_no_response)
     }
 
     /// Returns the refusal, if one of the purposes is refused.
@@ -266,7 +274,8 @@ impl PreferenceFinding {
         };
         let reason = if is_too_costly { Reason::TooCostly } else { Reason::Preference };
         Some(Refusal {
-            title: "Refused by usage preference",
+            // Also for `TooCostly`, whose own title is about robots.txt.
+            title: Reason::Preference.default_answer().title,
             robots_url: Some(resolved.target.origin().robots_txt_uri().into()),
             statement: Some(Box::new(RefusalBasis::Preference(deciding))),
             retry_after: document.and_then(|it| it.retry_after),
@@ -275,7 +284,7 @@ impl PreferenceFinding {
     }
 }
 
-/// Returns the refusal of a request about whose use a document may state something that could not be fetched.
+/// Returns the temporary refusal of a request while a document that could refuse its use has not been fetched.
 pub(crate) fn document_pending(retry_after: Duration) -> Refusal {
     let unavailable = Reason::DestinationUnavailable.default_answer();
     let details = "a document that could refuse the use has not been fetched: try again later";
@@ -289,7 +298,7 @@ pub(crate) fn document_pending(retry_after: Duration) -> Refusal {
     }
 }
 
-/// Returns the statements of robots.txt about the use of a target; none where no preference is judged.
+/// Returns the statements of robots.txt about the use of a target; `None` where no preference is judged.
 fn robots_txt_state(
     query: PreferenceQuery<'_>,
     access: &AccessResult,
@@ -370,7 +379,7 @@ mod tests {
         };
         let mut context = MatchContext::default();
         context.budget.spend(usize::MAX);
-        let mut decision = PreferenceFinding::from_robots_txt(
+        let mut finding = PreferenceFinding::from_robots_txt(
             robots_txt,
             &settings,
             &Arc::new(crawler),
@@ -379,7 +388,7 @@ mod tests {
             context,
         )
         .unwrap();
-        assert!(decision.documents_to_fetch(&settings).is_none());
-        assert!(decision.state.match_context().is_spent());
+        assert!(finding.documents_to_fetch(&settings).is_none());
+        assert!(finding.state.match_context().is_spent());
     }
 }

@@ -3,9 +3,9 @@
 use super::statement::StatementMeaning;
 use super::{ContentUse, Purpose, PurposeSet};
 
-/// Returns what a list of signals means for a crawler with this level of use. Case is ignored in names and values,
-/// since even the policy's author writes them either way. From a malformed list only restrictions are taken. A signal
-/// given twice counts with both values, and a repetition counts once, since a line may be long.
+/// Returns the meanings of a list of signals for a crawler that uses content to this extent. Case is ignored in names
+/// and values, since even the policy's author writes them either way. Malformed parts can only restrict. A signal
+/// given twice counts with both values; a repetition adds nothing, so that a long line has few meanings.
 pub(crate) fn read(list: &str, content_use: ContentUse) -> Vec<StatementMeaning> {
     let signals = list.split([',', ';']).filter_map(|pair| {
         let (name, value) = pair.split_once('=')?;
@@ -33,6 +33,7 @@ fn restrictions(list: &str, content_use: ContentUse) -> Vec<StatementMeaning> {
     meanings.filter(|it| it.allows.is_empty()).collect()
 }
 
+/// Returns the meaning of one signal; `None` if it is unknown, or is a `use` level that the crawler keeps to.
 fn signal(name: &str, value: &str, content_use: ContentUse) -> Option<StatementMeaning> {
     let purpose = match name {
         "search" => Purpose::Search,
@@ -40,9 +41,9 @@ fn signal(name: &str, value: &str, content_use: ContentUse) -> Option<StatementM
         "ai-train" => Purpose::TrainAi,
         "use" => {
             // A level bounds how far any use may go, so it refuses crawlers that go further and permits nothing.
-            let most: ContentUse = value.parse().ok()?;
-            let level = StatementMeaning::refusal(PurposeSet::ALL, "Content Signals, use level");
-            return (content_use > most).then_some(level);
+            let limit: ContentUse = value.parse().ok()?;
+            let refusal = StatementMeaning::refusal(PurposeSet::ALL, "Content Signals, use level");
+            return (content_use > limit).then_some(refusal);
         }
         _ => return None,
     };

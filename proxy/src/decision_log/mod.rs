@@ -163,7 +163,7 @@ impl DecisionLog {
     /// Returns an error if a file of the log cannot be read.
     pub(crate) async fn list_past(
         &self,
-        span: TimeRange,
+        range: TimeRange,
         query: DecisionQuery,
         limit: usize,
     ) -> io::Result<Option<NewestDecisions>> {
@@ -171,7 +171,7 @@ impl DecisionLog {
             return Ok(None);
         };
         let newest = tokio::task::spawn_blocking(move || {
-            past::newest(&journal.config.path, span, &query, limit)
+            past::newest(&journal.config.path, range, &query, limit)
         })
         .await
         .map_err(io::Error::other)??;
@@ -183,7 +183,7 @@ impl DecisionLog {
     /// `None` after the last. Runs on a thread that may block. Returns whether there is a log.
     pub(crate) fn stream_past(
         &self,
-        span: TimeRange,
+        range: TimeRange,
         query: DecisionQuery,
         mut take: impl FnMut(Option<(&DecisionRecord, &[u8])>) -> ControlFlow<()> + Send + 'static,
     ) -> bool {
@@ -192,7 +192,7 @@ impl DecisionLog {
         };
         tokio::task::spawn_blocking(move || {
             let each = |decision: DecisionRecord, line: &[u8]| take(Some((&decision, line)));
-            match past::for_each(&journal.config.path, span, &query, each) {
+            match past::for_each(&journal.config.path, range, &query, each) {
                 Ok(damaged) => warn_of_damage(damaged),
                 Err(error) => tracing::warn!(%error, "the decision log cannot be read"),
             }

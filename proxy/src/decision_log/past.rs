@@ -29,57 +29,57 @@ impl TimeRange {
 #[derive(Debug, Default)]
 pub(crate) struct NewestDecisions {
     pub(crate) decisions: Vec<DecisionRecord>,
-    /// Whether there are older ones.
+    /// Whether older ones that match were left out.
     pub(crate) is_truncated: bool,
     /// The number of damaged lines that were skipped.
     pub(crate) damaged_lines: u64,
 }
 
-/// Returns the newest decisions of the log at `path`, at most `limit`.
+/// Returns the newest decisions of a time range that match `query` in the log at `path`, at most `limit`.
 ///
 /// # Errors
 ///
 /// Returns an error if one of its files cannot be read.
 pub(super) fn newest(
     path: &Path,
-    span: TimeRange,
+    range: TimeRange,
     query: &DecisionQuery,
     limit: usize,
 ) -> io::Result<NewestDecisions> {
     // Lines can only be read forwards, so older decisions give way to newer ones.
-    let mut newest = VecDeque::new();
+    let mut kept = VecDeque::new();
     let mut is_truncated = false;
-    let damaged_lines = for_each(path, span, query, |decision, _| {
-        newest.push_back(decision);
-        if newest.len() > limit {
-            newest.pop_front();
+    let damaged_lines = for_each(path, range, query, |decision, _| {
+        kept.push_back(decision);
+        if kept.len() > limit {
+            kept.pop_front();
             is_truncated = true;
         }
         ControlFlow::Continue(())
     })?;
-    let decisions = newest.into_iter().rev().collect();
+    let decisions = kept.into_iter().rev().collect();
     Ok(NewestDecisions { decisions, is_truncated, damaged_lines })
 }
 
 /// Passes the decisions of a time range that match `query`, with their lines and in the order of the log at `path`, to `take`
-/// until it breaks. Returns the number of damaged lines on the way: complete lines that are too long, or no decision.
+/// until it breaks. Returns the number of damaged lines on the way: complete lines that are too long, or are not a decision.
 ///
 /// # Errors
 ///
 /// Returns an error if one of the log's files cannot be read.
 pub(super) fn for_each(
     path: &Path,
-    span: TimeRange,
+    range: TimeRange,
     query: &DecisionQuery,
     mut take: impl FnMut(DecisionRecord, &[u8]) -> ControlFlow<()>,
 ) -> io::Result<u64> {
     let mut damaged = 0;
     for (_, file) in open_log_files(path) {
         let file = file?;
-        // A file that was last written before the range has no decision of it.
+        // A file that was last written before the range holds none of its decisions.
         let written_at = file.metadata().and_then(|found| found.modified());
         let ends_before = |since| written_at.as_ref().is_ok_and(|at| *at < since);
-        if span.since.is_some_and(ends_before) {
+        if range.since.is_some_and(ends_before) {
             continue;
         }
         let take_matching = |line: LogLine<'_>| {
@@ -96,11 +96,10 @@ pub(super) fn for_each(
                 damaged += 1;
                 return None;
             };
-            let does_match = span.contains(decision.at) && query.matches(&decision);
-            match does_match.then(|| take(decision, line))? {
-                ControlFlow::Continue(()) => None,
-                ControlFlow::Break(()) => Some(()),
+            if !range.contains(decision.at) || !query.matches(&decision) {
+                return None;
             }
+            take(decision, line).break_value()
         };
         if find_line(&file, take_matching)?.is_some() {
             return Ok(damaged);
@@ -125,8 +124,8 @@ mod tests {
         let event = b"{\"event\":\"stop\"}";
         let lines: [&[u8]; 6] = [&line, &too_long, event, b"{\"id\":1}", &line, b"{\"id\""];
         fs::write(&path, lines.join(&b'\n')).unwrap();
-        let (span, query) = (TimeRange::default(), DecisionQuery::default());
-        let newest = newest(&path, span, &query, 10).unwrap();
-        assert_eq!((newest.decisions.len(), newest.damaged_lines), (2, 2));
+        let (range, query) = (TimeRange::default(), DecisionQuery::default());
+        let found = newest(&path, range, &query, 10).unwrap();
+        assert_eq!((found.decisions.len(), found.damaged_lines), (2, 2));
     }
 }

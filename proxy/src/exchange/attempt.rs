@@ -1,5 +1,6 @@
-//! One permitted request upstream: picks the connection, sends the request again if a reused connection was stale or, once,
-//! if the origin requests a signature, and applies the response to the crawler's pace.
+//! One permitted request upstream: picks the connection, retries the request if a reused connection was stale or, once, if the
+//! origin requests a signature, and applies the response to the crawler's pace. A request that was not sent because the settings
+//! changed is decided again by `Exchange::decide_and_forward`.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
@@ -83,11 +84,11 @@ impl UpstreamAttempt<'_> {
                 // The origin had closed the connection before it saw the request.
                 Err(RelayError::Upstream { fault, answered: false })
                     if is_reused && fault.is_stale_connection && may_repeat(received) => {}
-                // The response asked for a signature. It is left unread, and the connection with it.
+                // The response asked for a signature, which the signer accepts once. It is left unread, and the connection with it.
                 Err(RelayError::SignatureRequested) => {
                     reusable = settings.upstream.reuse(destination, preference);
                 }
-                ended => return ended.map_err(|error| error.via_parent(parent.as_deref())),
+                ended => return ended.map_err(|error| error.through_parent(parent.as_deref())),
             }
         }
     }
@@ -135,7 +136,7 @@ impl UpstreamAttempt<'_> {
         Ok(response)
     }
 
-    /// Writes the request's head.
+    /// Writes the request's head, unless its decision or its slot no longer holds.
     async fn start(
         &self,
         request: &UpstreamRequest<'_>,

@@ -15,7 +15,7 @@ use tokio::net::TcpStream;
 
 use super::flush_signal::FlushSignal;
 
-/// A stream of bytes in both directions.
+/// A stream of bytes in both directions. `Any`, because TLS inside a tunnel needs the concrete type of the stream below it.
 pub(crate) trait ByteStream:
     Any + AsyncRead + AsyncWrite + fmt::Debug + Send + Sync + Unpin
 {
@@ -26,7 +26,7 @@ impl<S> ByteStream for S where S: Any + AsyncRead + AsyncWrite + fmt::Debug + Se
 /// A stream over any layers: TCP, TLS, a tunnel inside another connection.
 pub(crate) type BoxedStream = Box<dyn ByteStream>;
 
-/// A client's stream, with the bytes that were read from it ahead of need.
+/// A client's stream, with the bytes that were read ahead from it.
 #[derive(Debug)]
 pub(crate) struct BufferedStream {
     pub(crate) stream: BoxedStream,
@@ -39,32 +39,35 @@ impl From<BoxedStream> for BufferedStream {
     }
 }
 
-/// The most bytes that are held back to leave in one write: as many as a TLS record holds.
+/// The most bytes that are held back to be sent in one write: as many as a TLS record holds.
 const MAX_GATHERED_BYTES: usize = 16 * 1024;
 
-/// The time after which a connection breaks whose peer acknowledges nothing. The timeouts of an exchange do not cover
+/// The time after which a connection breaks if its peer acknowledges nothing. The timeouts of an exchange do not cover
 /// everything: HTTP/2 acknowledges pings, for example, outside any request.
 pub(crate) const UNREAD_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Sets TCP_NODELAY, and TCP_USER_TIMEOUT (RFC 5482 section 3.3) to `unread`.
-pub(crate) fn set_tcp_options(tcp: &TcpStream, unread: Duration) -> io::Result<()> {
+/// Sets TCP_NODELAY, and TCP_USER_TIMEOUT (RFC 5482 section 3.3) to `user_timeout`.
+pub(crate) fn set_tcp_options(tcp: &TcpStream, user_timeout: Duration) -> io::Result<()> {
     tcp.set_nodelay(true)?;
-    SockRef::from(tcp).set_tcp_user_timeout(Some(unread))
+    SockRef::from(tcp).set_tcp_user_timeout(Some(user_timeout))
 }
 
 /// A byte stream to one peer. It holds the first small write after a flush, which is a head, until the next write, so
 /// that head and body leave in one system call (and, inside TLS, in one record). Later writes pass at once, so that
-/// slow bodies stream. Bytes that were read too far can be put back.
+/// slow bodies stream. Bytes that were read ahead can be put back.
 ///
 /// Idle streams have no buffer, so thousands of them cost only their sockets.
 pub(crate) struct Transport<S> {
     inner: S,
+    /// The bytes that were put back, which are read first.
     buffered: Bytes,
+    /// The bytes that are held back for the next write.
     gathered: BytesMut,
+    /// Whether the first write after a flush is held back.
     gathers: bool,
     /// Whether nothing was written since the last flush.
     is_flushed: bool,
-    flushes: Option<Arc<FlushSignal>>,
+    flush_signal: Option<Arc<FlushSignal>>,
 }
 
 impl<S> Transport<S> {
@@ -76,7 +79,7 @@ impl<S> Transport<S> {
             gathered: BytesMut::new(),
             gathers: true,
             is_flushed: true,
-            flushes: None,
+            flush_signal: None,
         }
     }
 
@@ -92,16 +95,16 @@ impl<S> Transport<S> {
         self
     }
 
-    /// Turns gathering off: for the layer under TLS, which gathers above, and for connections to origins, whose heads are
-    /// flushed at once.
+    /// Turns gathering off: for the layer under TLS, since the one above gathers, for connections to origins, whose heads are
+    /// flushed at once, and for HTTP/2, which buffers its frames by itself.
     pub(crate) fn ungathered(mut self) -> Self {
         self.gathers = false;
         self
     }
 
-    /// Reports each completed flush to `flushes`.
-    pub(crate) fn with_flush_signal(mut self, flushes: Arc<FlushSignal>) -> Self {
-        self.flushes = Some(flushes);
+    /// Reports each completed flush to `flush_signal`.
+    pub(crate) fn with_flush_signal(mut self, flush_signal: Arc<FlushSignal>) -> Self {
+        self.flush_signal = Some(flush_signal);
         self
     }
 }
@@ -181,8 +184,8 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Transport<S> {
         ready!(self.poll_write_gathered(cx))?;
         self.is_flushed = true;
         ready!(Pin::new(&mut self.inner).poll_flush(cx))?;
-        if let Some(flushes) = &self.flushes {
-            flushes.record();
+        if let Some(flush_signal) = &self.flush_signal {
+            flush_signal.record();
         }
         Poll::Ready(Ok(()))
     }

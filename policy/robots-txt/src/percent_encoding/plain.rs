@@ -1,17 +1,18 @@
-//! Plain bytes: those that every form writes alike and that have no meaning in patterns or lines.
+//! Plain bytes: those that every form writes alike and that have no meaning in patterns or lines. The
+//! [usual](super::usual) bytes are some of them, which are faster to check.
 
 use crate::percent_encoding::usual::all_usual;
 use crate::percent_encoding::{OctetClass, classify};
 
-/// Returns whether a byte is the same in every form, has no meaning in patterns, and does not end a value.
+/// Returns whether a byte is plain.
 #[inline]
 pub(crate) fn is_plain(byte: u8) -> bool {
     static PLAIN: [bool; 256] = {
         let mut plain = [false; 256];
         let mut byte = 0;
         while byte < 256 {
-            let is_special = matches!(byte as u8, b'*' | b'$' | b'#');
-            plain[byte] = !is_special && !matches!(classify(byte as u8), OctetClass::Other);
+            let is_syntax = matches!(byte as u8, b'*' | b'$' | b'#');
+            plain[byte] = !is_syntax && !matches!(classify(byte as u8), OctetClass::Other);
             byte += 1;
         }
         plain
@@ -19,7 +20,7 @@ pub(crate) fn is_plain(byte: u8) -> bool {
     PLAIN[usize::from(byte)]
 }
 
-/// Returns whether a path is the same in every form and contains no special byte.
+/// Returns whether a text consists of plain bytes only.
 ///
 /// Every decision calls this, so whole blocks of usual bytes are checked first and only the rest goes through the
 /// table.
@@ -28,14 +29,14 @@ pub(crate) fn all_plain(text: &[u8]) -> bool {
     all_usual(text) || text.iter().all(|&byte| is_plain(byte))
 }
 
-/// Returns the number of bytes at the start of a text that are the same in every form.
+/// Returns the number of plain bytes at the start of a text.
 pub(crate) fn plain_prefix_len(text: &[u8]) -> usize {
     if all_usual(text) {
-        // Most rules end here.
+        // True of most rules.
         return text.len();
     }
-    let special = text.iter().position(|&byte| !is_plain(byte));
-    special.unwrap_or(text.len())
+    let end = text.iter().position(|&byte| !is_plain(byte));
+    end.unwrap_or(text.len())
 }
 
 #[cfg(test)]

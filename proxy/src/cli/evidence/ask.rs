@@ -18,7 +18,7 @@ use crate::config::Config;
 use crate::decision_log::{DecisionRecord, FindingRecord};
 use crate::telemetry::harmless::escape_lines;
 
-/// The exit status if the request was not allowed.
+/// The exit status if the request was not allowed, or its decision is not signed by its writer.
 const REFUSED: u8 = 1;
 
 #[derive(Debug, Args)]
@@ -56,10 +56,11 @@ pub(super) fn run(arguments: &AskArgs, file: Option<&Path>) -> ExitCode {
     }
 }
 
-/// A decision about the URL, and the unsigned lines that it is among, if it is.
+/// A decision about the URL.
 struct FoundDecision {
     decision: DecisionRecord,
-    doubt: Option<UnsignedLines>,
+    /// The range of unsigned lines that it is in, if any.
+    unsigned: Option<UnsignedLines>,
 }
 
 /// Finds the last decision about the URL up to the time and, if there is one, the first after it.
@@ -76,22 +77,22 @@ fn ask(arguments: &AskArgs, config: &Config) -> anyhow::Result<Vec<FoundDecision
             log.unsigned_lines
         ));
     }
-    let chosen = select(&log.files, &wanted)?;
+    let selected = select(&log.files, &wanted)?;
     let mut found = Vec::new();
     for (file, chosen) in
-        log.files.iter().zip(&chosen).filter(|(_, chosen)| !chosen.lines.is_empty())
+        log.files.iter().zip(&selected).filter(|(_, chosen)| !chosen.lines.is_empty())
     {
         file.read(|number, line| {
             if chosen.lines.contains(&number) {
                 found.push(FoundDecision {
                     decision: serde_json::from_slice::<DecisionRecord>(line)?,
-                    doubt: chosen.unsigned_at(number).cloned(),
+                    unsigned: chosen.unsigned_at(number).cloned(),
                 });
             }
             Ok(())
         })?;
     }
-    let first = (found.first().map(|answer| &answer.decision))
+    let first = (found.first().map(|first| &first.decision))
         .with_context(|| format!("the log has no request for {url}"))?;
     anyhow::ensure!(
         first.at <= at,
@@ -103,30 +104,30 @@ fn ask(arguments: &AskArgs, config: &Config) -> anyhow::Result<Vec<FoundDecision
 }
 
 fn print_decisions(found: &[FoundDecision], arguments: &AskArgs) -> ExitCode {
-    let told: String = if arguments.json {
+    let text: String = if arguments.json {
         found.iter().map(|it| json_line(&it.decision) + "\n").collect()
     } else {
         escape_lines(&found.iter().map(describe).collect::<Vec<_>>().join("\n"))
     };
-    // In JSON the doubts are no part of the decisions, which are printed exactly as logged.
-    let printed = print(&told);
-    let doubts = || found.iter().filter_map(|it| it.doubt.as_ref());
+    let printed = print(&text);
+    let unsigned_ranges = || found.iter().filter_map(|it| it.unsigned.as_ref());
     if arguments.json {
-        doubts().for_each(|doubt| {
-            print_errors(&format!("wayleave: signed: {}\n", describe_unsigned(doubt)));
-        });
+        // Not in the JSON itself, whose decisions are exactly as logged.
+        for lines in unsigned_ranges() {
+            print_errors(&format!("wayleave: signed: {}\n", describe_unsigned(lines)));
+        }
     }
-    let is_unsigned = doubts().next().is_some() && !arguments.accept_unsigned;
-    if doubts().any(|doubt| doubt.is_foreign) {
+    let lacks_signature = unsigned_ranges().next().is_some() && !arguments.accept_unsigned;
+    if unsigned_ranges().any(|lines| lines.is_foreign) {
         return ExitCode::from(UNUSABLE);
     }
-    let is_good = found.first().is_some_and(|it| is_allowed(&it.decision)) && !is_unsigned;
+    let is_good = found.first().is_some_and(|it| is_allowed(&it.decision)) && !lacks_signature;
     if !is_good && printed == ExitCode::SUCCESS { ExitCode::from(REFUSED) } else { printed }
 }
 
-fn describe_unsigned(doubt: &UnsignedLines) -> String {
-    let (first, last) = (doubt.lines.start, doubt.lines.end - 1);
-    let what = if doubt.is_foreign {
+fn describe_unsigned(unsigned: &UnsignedLines) -> String {
+    let (first, last) = (unsigned.lines.start, unsigned.lines.end - 1);
+    let what = if unsigned.is_foreign {
         "were written by somebody else"
     } else {
         "were not signed by their writer"
@@ -135,15 +136,15 @@ fn describe_unsigned(doubt: &UnsignedLines) -> String {
 }
 
 fn is_allowed(decision: &DecisionRecord) -> bool {
-    let was_let_go = matches!(&*decision.outcome, "forwarded" | "tunnelled" | "failed");
-    was_let_go && !decision.failed_before_sending()
+    let was_let_through = matches!(&*decision.outcome, "forwarded" | "tunnelled" | "failed");
+    was_let_through && !decision.failed_before_sending()
 }
 
-fn describe(answer: &FoundDecision) -> String {
-    let decision = &answer.decision;
+fn describe(found: &FoundDecision) -> String {
+    let decision = &found.decision;
     let fetched = match &*decision.outcome {
         "forwarded" | "tunnelled" | "observed" => {
-            let bytes = (decision.body_bytes).map_or(String::new(), |it| format!(", {it} bytes"));
+            let bytes = decision.body_bytes.map_or(String::new(), |it| format!(", {it} bytes"));
             format!("yes, answered with {}{bytes}", decision.status)
         }
         "failed" if decision.failed_before_sending() => {
@@ -174,7 +175,7 @@ fn describe(answer: &FoundDecision) -> String {
         ("rule", rule),
         ("fetched", Some(fetched)),
         ("decision", Some(decision.id.to_string())),
-        ("signed", answer.doubt.as_ref().map(describe_unsigned)),
+        ("signed", found.unsigned.as_ref().map(describe_unsigned)),
     ];
     let mut text = String::new();
     for (name, value) in lines {

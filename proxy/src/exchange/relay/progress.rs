@@ -1,4 +1,4 @@
-//! The progress of an exchange, and the errors that end it.
+//! The progress of a relayed exchange, and the errors that end it.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
@@ -9,27 +9,30 @@ use crate::pacing::TooSoon;
 use crate::upstream::egress::ParentProxy;
 use crate::upstream::error::UpstreamError;
 
-/// The progress of an exchange, shared by both directions.
+/// The progress of an exchange, shared by both directions. One task polls both, so all accesses are relaxed: these are atomics
+/// only to make its future `Send`.
 #[derive(Debug, Default)]
 pub(super) struct RelayProgress {
+    /// The number of chunks of the request's body that the origin was sent.
     pub(super) sent_chunk_count: AtomicUsize,
+    /// Whether the whole request was sent, its body included.
     pub(super) is_sent: AtomicBool,
+    /// Whether the client may have a response's head.
     pub(super) is_answered: AtomicBool,
-    /// The connection is authenticated for one client (NTLM, Negotiate).
+    /// Whether the connection is authenticated for one client (NTLM, Negotiate), so that no other may use it.
     pub(super) is_connection_authenticated: AtomicBool,
 }
 
 impl RelayProgress {
     pub(super) fn sent_chunks(&self) -> usize {
-        // Relaxed, like all of these: one task polls both directions, and atomics only make its future `Send`.
         self.sent_chunk_count.load(Ordering::Relaxed)
     }
 
-    /// Checks that the client's body is still being sent, which extends the wait for the origin.
+    /// Checks that the client's body is still being sent; if so, the wait for the origin starts again.
     ///
     /// # Errors
     ///
-    /// Returns a timeout if no chunk was sent since.
+    /// Returns a timeout if no chunk was sent since there were `sent_before`.
     pub(super) fn check_upload_progress(&self, sent_before: usize) -> Result<(), RelayError> {
         if self.sent_chunks() == sent_before {
             let details = "the origin did not answer".to_owned();
@@ -40,6 +43,7 @@ impl RelayProgress {
         Ok(())
     }
 
+    /// Returns the error of the exchange for a failure upstream.
     pub(super) fn upstream_error(&self, fault: UpstreamError) -> RelayError {
         RelayError::Upstream { fault, answered: self.is_answered.load(Ordering::Relaxed) }
     }
@@ -48,7 +52,7 @@ impl RelayProgress {
 /// The error that ended an exchange.
 #[derive(Debug)]
 pub(crate) enum RelayError {
-    /// The origin or the path to it failed. `answered`: the client already has a response's head.
+    /// The origin or the path to it failed. `answered`: the client may already have a response's head.
     Upstream { fault: UpstreamError, answered: bool },
     /// The client sent a malformed body.
     Body { details: &'static str, answered: bool },
@@ -70,7 +74,7 @@ pub(crate) enum RelayError {
 
 impl RelayError {
     /// Adds the parent proxy to the error, if there is one.
-    pub(crate) fn via_parent(self, parent: Option<&ParentProxy>) -> Self {
+    pub(crate) fn through_parent(self, parent: Option<&ParentProxy>) -> Self {
         match self {
             Self::Upstream { fault, answered } => {
                 Self::Upstream { fault: fault.through_parent(parent), answered }
