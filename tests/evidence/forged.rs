@@ -64,7 +64,7 @@ fn lines_written_into_a_running_log_are_detected() {
     let printed = verify_by_document(dir.path(), &["--accept-unsigned"]);
     assert!(printed.contains("the log was altered"), "{printed}");
     let printed = expect(&evidence(dir.path(), &["ask", FORGED, "--at", "0s"]), 2);
-    assert!(printed.contains("were written by somebody else"), "{printed}");
+    assert!(printed.contains("no, line 4 of its file was written by somebody else"), "{printed}");
     let url = "http://shop.test/b";
     let printed = expect(&evidence(dir.path(), &["ask", url, "--at", "0s"]), 0);
     assert!(!printed.contains("signed"), "{printed}");
@@ -108,7 +108,10 @@ fn unsigned_lines_of_a_killed_process_need_acceptance() {
         assert!(printed.contains(words), "{printed}");
         let arguments = [&["ask", FORGED, "--at", "0s"], accepts].concat();
         let printed = expect(&evidence(dir.path(), &arguments), status);
-        assert!(printed.contains("were not signed by their writer"), "{printed}");
+        assert!(
+            printed.contains("no, line 4 of its file was not signed by its writer"),
+            "{printed}"
+        );
         let printed = verify_by_document(dir.path(), accepts);
         assert!(printed.contains("were not signed by their writer"), "{printed}");
         assert_eq!(printed.contains("sound: "), status == 0, "{printed}");

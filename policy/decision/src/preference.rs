@@ -151,7 +151,7 @@ impl PreferenceFinding {
 
     /// Returns the finding with the statements in a response's head added.
     #[must_use]
-    pub fn with_headers<'f>(
+    pub fn with_head<'f>(
         &self,
         settings: &PreferenceSettings,
         status: u16,
@@ -263,7 +263,7 @@ impl PreferenceFinding {
                 format!("{} ({}) refuses use for {purpose}", statement.text, statement.carrier)
             }
             None => format!(
-                "the site says nothing about use for {purpose}, and the crawler then refuses (unstated = \"refuse\")"
+                "the site says nothing about use for {purpose}, which counts as a refusal (unstated = \"refuse\")"
             ),
         };
         let document = self.document_of(statement);
@@ -277,7 +277,7 @@ impl PreferenceFinding {
             // Also for `TooCostly`, whose own title is about robots.txt.
             title: Reason::Preference.default_answer().title,
             robots_url: Some(resolved.target.origin().robots_txt_uri().into()),
-            statement: Some(Box::new(RefusalBasis::Preference(deciding))),
+            basis: Some(Box::new(RefusalBasis::Preference(deciding))),
             retry_after: document.and_then(|it| it.retry_after),
             ..Refusal::by_policy(reason, details)
         })

@@ -42,8 +42,8 @@ pub struct Refusal {
     pub details: Cow<'static, str>,
     /// The robots.txt that decided, or that could not be fetched.
     pub robots_url: Option<Box<str>>,
-    /// The statement that decided.
-    pub statement: Option<Box<RefusalBasis>>,
+    /// The statement that decided, or the hop that failed.
+    pub basis: Option<Box<RefusalBasis>>,
     /// The time after which the client should ask again.
     pub retry_after: Option<Duration>,
     /// The URI of the entity that blocks by law (RFC 7725).
@@ -68,7 +68,7 @@ impl Refusal {
             proxy_error,
             details: details.into(),
             robots_url: None,
-            statement: None,
+            basis: None,
             retry_after: None,
             blocked_by: None,
             is_policy: false,
@@ -91,7 +91,7 @@ impl Refusal {
     /// Returns the parent proxy that failed, if one did.
     #[must_use]
     pub fn parent_proxy(&self) -> Option<&str> {
-        match self.statement.as_deref() {
+        match self.basis.as_deref() {
             Some(RefusalBasis::ParentProxy(authority)) => Some(authority),
             _ => None,
         }

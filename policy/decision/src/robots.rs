@@ -299,8 +299,7 @@ fn refusal(
     }
     Refusal {
         robots_url: Some(robots_url.into()),
-        statement: rule
-            .map(|(line, text)| Box::new(RefusalBasis::Rule(DecidingRule { line, text }))),
+        basis: rule.map(|(line, text)| Box::new(RefusalBasis::Rule(DecidingRule { line, text }))),
         ..Refusal::by_policy(finding.basis.into(), details)
     }
 }

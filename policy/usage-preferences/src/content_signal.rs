@@ -10,7 +10,7 @@ pub(crate) fn read(list: &str, content_use: ContentUse) -> Vec<StatementMeaning>
     let signals = list.split([',', ';']).filter_map(|pair| {
         let (name, value) = pair.split_once('=')?;
         let (name, value) = (name.trim().to_ascii_lowercase(), value.trim().to_ascii_lowercase());
-        signal(&name, &value, content_use)
+        signal_meaning(&name, &value, content_use)
     });
     let mut meanings = Vec::new();
     // The second, tolerant reading only adds restrictions.
@@ -29,12 +29,13 @@ fn restrictions(list: &str, content_use: ContentUse) -> Vec<StatementMeaning> {
     let is_separator = |c: char| !c.is_ascii_alphanumeric() && !matches!(c, '-' | '_');
     let words: Vec<&str> = lower_case.split(is_separator).filter(|it| !it.is_empty()).collect();
     // Without reliable punctuation, any two consecutive words may be a name and its value.
-    let meanings = words.windows(2).filter_map(|pair| signal(pair[0], pair[1], content_use));
+    let meanings =
+        words.windows(2).filter_map(|pair| signal_meaning(pair[0], pair[1], content_use));
     meanings.filter(|it| it.allows.is_empty()).collect()
 }
 
 /// Returns the meaning of one signal; `None` if it is unknown, or is a `use` level that the crawler keeps to.
-fn signal(name: &str, value: &str, content_use: ContentUse) -> Option<StatementMeaning> {
+fn signal_meaning(name: &str, value: &str, content_use: ContentUse) -> Option<StatementMeaning> {
     let purpose = match name {
         "search" => Purpose::Search,
         "ai-input" => Purpose::AiInput,
@@ -49,7 +50,7 @@ fn signal(name: &str, value: &str, content_use: ContentUse) -> Option<StatementM
     };
     let purposes = PurposeSet::of(&[purpose]);
     match value {
-        "yes" => Some(StatementMeaning::new(purposes, true, "Content Signals Policy (a)")),
+        "yes" => Some(StatementMeaning::permission(purposes, "Content Signals Policy (a)")),
         "no" => Some(StatementMeaning::refusal(purposes, "Content Signals Policy (b)")),
         _ => None,
     }

@@ -43,6 +43,11 @@ impl StatementMeaning {
         Self { refuses, allows, clause }
     }
 
+    /// Creates the meaning that `purposes` are allowed.
+    pub(crate) fn permission(purposes: PurposeSet, clause: &'static str) -> Self {
+        Self::new(purposes, true, clause)
+    }
+
     /// Creates the meaning that `purposes` are refused.
     pub(crate) fn refusal(purposes: PurposeSet, clause: &'static str) -> Self {
         Self::new(purposes, false, clause)

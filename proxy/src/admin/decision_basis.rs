@@ -6,7 +6,7 @@ use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 use utoipa::ToSchema;
 use wayleave_lifecycle::{FetchedBody, Resource};
-use wayleave_robots_txt::{AccessResult, ProductToken, Target};
+use wayleave_robots_txt::{AccessResult, Target};
 use wayleave_usage_preferences::{
     CrawlerDeclaration, PreferenceDocument, PreferenceQuery, PreferenceSettings, PreferenceStage,
     PreferenceState, Purpose, PurposeSet,
@@ -159,8 +159,7 @@ fn read_again(
         purposes: PurposeSet::of(&[purpose]),
         ..CrawlerDeclaration::default()
     };
-    let tokens: Vec<_> =
-        decision.tokens.iter().filter_map(|token| ProductToken::new(token).ok()).collect();
+    let tokens = decision.product_tokens().ok()?;
     let finding = decision.finding.as_ref();
     let query = PreferenceQuery {
         declaration: &declaration,
@@ -172,7 +171,7 @@ fn read_again(
         now: decision.at,
     };
     // The proxy could not see the paths in a tunnel, so a statement about any path counted.
-    let mut state = if decision.outcome == "tunnelled" || decision.method == "CONNECT" {
+    let mut state = if decision.resolved().ok()?.is_blind() {
         PreferenceState::for_every_path(&target.to_string())
     } else {
         PreferenceState::new(query, &target.to_string(), target.path().as_str())

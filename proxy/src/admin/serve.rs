@@ -16,7 +16,7 @@ use tokio::net::{TcpListener, TcpStream};
 
 use super::connection_limit::{AdmittedConnection, ConnectionLimit};
 use crate::downstream::listeners;
-use crate::http::transport::{self, UNREAD_TIMEOUT};
+use crate::http::transport::{self, UNACKNOWLEDGED_TIMEOUT};
 
 /// The time that a request's head may take, and that a connection may be idle.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
@@ -41,7 +41,7 @@ pub(crate) async fn serve(listener: TcpListener, routes: Router) -> Infallible {
 
 async fn serve_connection(stream: TcpStream, routes: Router, admitted: &AdmittedConnection) {
     // An error means that the peer is gone already; the first read will notice.
-    let _ = transport::set_tcp_options(&stream, UNREAD_TIMEOUT);
+    let _ = transport::set_tcp_options(&stream, UNACKNOWLEDGED_TIMEOUT);
     let routes = TowerToHyperService::new(routes);
     let service = service_fn(|mut request: Request<Incoming>| {
         admitted.touch();

@@ -12,7 +12,7 @@ use crate::upstream::error::UpstreamError;
 impl From<UpstreamError> for Refusal {
     fn from(fault: UpstreamError) -> Self {
         let parent = fault.next_hop.map(RefusalBasis::ParentProxy);
-        Self { statement: parent.map(Box::new), ..Self::new(fault.reason, fault.details) }
+        Self { basis: parent.map(Box::new), ..Self::new(fault.reason, fault.details) }
     }
 }
 

@@ -20,7 +20,7 @@ use super::tls_termination::{NegotiatedConnection, TlsRefusal};
 use super::{http1, listeners, proxied_http2, proxy_protocol, tls_termination, tunnel};
 use crate::decider::refusal;
 use crate::decider::request::ClientConnection;
-use crate::http::transport::{self, BufferedStream, Transport, UNREAD_TIMEOUT};
+use crate::http::transport::{self, BufferedStream, Transport, UNACKNOWLEDGED_TIMEOUT};
 
 /// The accept loop; each connection is served in its own task.
 #[derive(Debug)]
@@ -80,7 +80,10 @@ impl ConnectionAcceptor {
             is_tls,
         };
         // An error means that the client is gone already; the first read will notice.
-        let _ = transport::set_tcp_options(&tcp, settings.options.idle_timeout.max(UNREAD_TIMEOUT));
+        let _ = transport::set_tcp_options(
+            &tcp,
+            settings.options.idle_timeout.max(UNACKNOWLEDGED_TIMEOUT),
+        );
         let accepted = AcceptedConnection::new(tcp, peer);
         let permit = if preamble.has_proxy_header {
             // All clients of a load balancer would share its address: they are counted once the PROXY header names them.

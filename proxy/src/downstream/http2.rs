@@ -98,7 +98,8 @@ impl Http2Streams {
         let header_timeout = server.settings().options.header_timeout;
         let options = http2_options(connection.tunnel.is_some());
         let flushes = Arc::<FlushSignal>::default();
-        let stream = Transport::new(stream).ungathered().with_flush_signal(Arc::clone(&flushes));
+        let stream =
+            Transport::new(stream).without_gathering().with_flush_signal(Arc::clone(&flushes));
         let handshake = timeout(header_timeout, options.handshake(stream)).await;
         let http2 = handshake.ok()?.inspect_err(|error| tracing::debug!(%error, "no HTTP/2"));
         Some(Self {

@@ -108,7 +108,7 @@ where
     S: AsyncRead + AsyncWrite + Unpin,
 {
     // Small writes are gathered above TLS; gathering its records once more would only delay them.
-    let tls = acceptor.accept(stream.ungathered().with_buffered(buffered.freeze())).await?;
+    let tls = acceptor.accept(stream.without_gathering().with_buffered(buffered.freeze())).await?;
     Ok(Transport::new(tls))
 }
 

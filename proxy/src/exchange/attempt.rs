@@ -44,7 +44,7 @@ pub(super) struct UpstreamAttempt<'a> {
     /// Notified when the exchange becomes a connection of another protocol.
     pub(super) upgraded: Notify,
     /// Whether a request was sent, so that the origin may have answered.
-    pub(super) is_sent: AtomicBool,
+    pub(super) is_head_sent: AtomicBool,
     /// Counts the bytes of the body that the client got, however the exchange ends.
     pub(super) relayed_bytes: AtomicU64,
     /// Whether the request that was sent last is signed.
@@ -171,7 +171,7 @@ impl UpstreamAttempt<'_> {
             }
         };
         let started = started?;
-        self.is_sent.store(true, Ordering::Relaxed);
+        self.is_head_sent.store(true, Ordering::Relaxed);
         Ok(started)
     }
 
@@ -197,7 +197,7 @@ impl UpstreamAttempt<'_> {
     }
 }
 
-/// Ends the slot with the origin's response and applies Retry-After, 429 and 503 to the next ones.
+/// Records the origin's response in the slot: the delay starts, and Retry-After, 429 and 503 apply to the next requests.
 fn apply_response_to_pacing(slot: &PacingSlot<'_>, target: &Target, head: &UpstreamHead) {
     let status = head.status();
     // On a redirect, Retry-After is the time until the other URL may be requested (RFC 9110 section 10.2.3).

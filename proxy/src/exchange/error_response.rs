@@ -183,7 +183,7 @@ pub(crate) async fn close_gracefully(mut stream: BoxedStream) {
 }
 
 fn problem(id: DecisionId, refusal: &Refusal) -> Vec<u8> {
-    let (rule, preference) = match refusal.statement.as_deref() {
+    let (rule, preference) = match refusal.basis.as_deref() {
         Some(RefusalBasis::Rule(rule)) => (Some(rule), None),
         Some(RefusalBasis::Preference(preference)) => (None, Some(preference.into())),
         Some(RefusalBasis::ParentProxy(_)) | None => (None, None),

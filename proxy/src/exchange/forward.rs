@@ -41,7 +41,7 @@ impl Exchange<'_, '_> {
             labeller: self.labeller(permit),
             own_fields: self.own_fields(permit),
             upgraded: Notify::new(),
-            is_sent: AtomicBool::new(false),
+            is_head_sent: AtomicBool::new(false),
             relayed_bytes: AtomicU64::new(0),
             is_signed: AtomicBool::new(false),
         };
@@ -74,13 +74,13 @@ impl Exchange<'_, '_> {
                 (permitted_outcome(permit, SWITCHING_PROTOCOLS), reply)
             }
         };
-        let (is_sent, relayed_bytes) =
-            (attempt.is_sent.into_inner(), attempt.relayed_bytes.into_inner());
+        let (is_head_sent, relayed_bytes) =
+            (attempt.is_head_sent.into_inner(), attempt.relayed_bytes.into_inner());
         let is_signed = attempt.is_signed.into_inner();
         let preferences = attempt.labeller.and_then(ResponseLabeller::into_preferences);
         let outcome = outcome_of_response(outcome, preferences.as_ref(), permit);
         // After an upgrade there is no body: what passed was the other protocol's.
-        let has_body = is_sent && outcome.status() != SWITCHING_PROTOCOLS;
+        let has_body = is_head_sent && outcome.status() != SWITCHING_PROTOCOLS;
         self.record.body_bytes = has_body.then_some(relayed_bytes);
         self.record_response(response, is_signed, preferences);
         Some((outcome, reply))

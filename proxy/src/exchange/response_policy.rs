@@ -67,7 +67,7 @@ impl<'a> ResponseLabeller<'a> {
             return Ok(LabelStep::Relay(Vec::new()));
         }
         let fields = head.fields();
-        let finding = self.with_headers(status, &fields).await;
+        let finding = self.with_head(status, &fields).await;
         let PreferencesConfig { reading, meta_scan_bytes: limit, .. } = self.config();
         let has_page = *limit > 0 && self.has_page(status, &fields) && finding.needs_page(reading);
         // A page can only add statements: it cannot revoke a refusal that is final.
@@ -80,11 +80,11 @@ impl<'a> ResponseLabeller<'a> {
     }
 
     /// Adds the statements of the head, and of the licences that it names if it describes content.
-    async fn with_headers(&self, status: u16, fields: &[FieldPair<'_>]) -> PreferenceFinding {
+    async fn with_head(&self, status: u16, fields: &[FieldPair<'_>]) -> PreferenceFinding {
         let finding = {
             let texts: Vec<_> =
                 fields.iter().map(|(name, value)| (text(name), text(value))).collect();
-            self.preferences_before.with_headers(
+            self.preferences_before.with_head(
                 &self.config().reading,
                 status,
                 &texts.iter().map(|(name, value)| (&**name, &**value)),

@@ -44,7 +44,7 @@ const MAX_GATHERED_BYTES: usize = 16 * 1024;
 
 /// The time after which a connection breaks if its peer acknowledges nothing. The timeouts of an exchange do not cover
 /// everything: HTTP/2 acknowledges pings, for example, outside any request.
-pub(crate) const UNREAD_TIMEOUT: Duration = Duration::from_secs(60);
+pub(crate) const UNACKNOWLEDGED_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Sets TCP_NODELAY, and TCP_USER_TIMEOUT (RFC 5482 section 3.3) to `user_timeout`.
 pub(crate) fn set_tcp_options(tcp: &TcpStream, user_timeout: Duration) -> io::Result<()> {
@@ -97,7 +97,7 @@ impl<S> Transport<S> {
 
     /// Turns gathering off: for the layer under TLS, since the one above gathers, for connections to origins, whose heads are
     /// flushed at once, and for HTTP/2, which buffers its frames by itself.
-    pub(crate) fn ungathered(mut self) -> Self {
+    pub(crate) fn without_gathering(mut self) -> Self {
         self.gathers = false;
         self
     }
@@ -231,7 +231,7 @@ mod tests {
     #[tokio::test]
     async fn ungathered_writes_pass_at_once() {
         let (near, mut far) = tokio::io::duplex(64);
-        let mut stream = Transport::new(near).ungathered();
+        let mut stream = Transport::new(near).without_gathering();
         stream.write_all(b"now").await.unwrap();
         let mut seen = [0; 16];
         let count = far.read(&mut seen).await.unwrap();

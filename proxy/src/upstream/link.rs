@@ -10,11 +10,11 @@ use crate::http::transport::Transport;
 pub(crate) type UpstreamLink = Transport<Either<TcpStream, Box<TlsStream<TcpStream>>>>;
 
 pub(super) fn over_tcp(tcp: TcpStream) -> UpstreamLink {
-    Transport::new(Either::Left(tcp)).ungathered()
+    Transport::new(Either::Left(tcp)).without_gathering()
 }
 
 pub(super) fn over_tls(tls: TlsStream<TcpStream>) -> UpstreamLink {
-    Transport::new(Either::Right(Box::new(tls))).ungathered()
+    Transport::new(Either::Right(Box::new(tls))).without_gathering()
 }
 
 /// Makes the connection end with a reset instead of a FIN once it is dropped, so that the peer sees it was cut off.

@@ -257,7 +257,7 @@ async function robotsPanel(found) {
     ["SHA-256", said?.sha256 && digest(said.sha256)],
   ]);
   const document = grounds.document && h("details", { open: "" }, h("summary", {}, grounds.document.url),
-    grounds.document.is_same ? "" : h("p", { class: "warn" }, "This copy is not exactly the one that decided: it reads differently."),
+    grounds.document.is_same || !grounds.document.said.body ? "" : h("p", { class: "warn" }, "This copy is not exactly the one that decided: it reads differently."),
     grounds.document.said.body ? listing(grounds.document.said.body) : h("p", { class: "empty" }, "Its text at that time is no longer kept."));
   const text = said?.body === null || said?.body === undefined
     ? h("p", { class: "empty" }, withoutText(found, said, origin))

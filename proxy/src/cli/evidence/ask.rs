@@ -114,7 +114,7 @@ fn print_decisions(found: &[FoundDecision], arguments: &AskArgs) -> ExitCode {
     if arguments.json {
         // Not in the JSON itself, whose decisions are exactly as logged.
         for lines in unsigned_ranges() {
-            print_errors(&format!("wayleave: signed: {}\n", describe_unsigned(lines)));
+            print_errors(&format!("wayleave: signed? {}\n", describe_unsigned(lines)));
         }
     }
     let lacks_signature = unsigned_ranges().next().is_some() && !arguments.accept_unsigned;
@@ -127,12 +127,16 @@ fn print_decisions(found: &[FoundDecision], arguments: &AskArgs) -> ExitCode {
 
 fn describe_unsigned(unsigned: &UnsignedLines) -> String {
     let (first, last) = (unsigned.lines.start, unsigned.lines.end - 1);
-    let what = if unsigned.is_foreign {
-        "were written by somebody else"
+    let (lines, were, its) = if first == last {
+        (format!("line {last}"), "was", "its")
     } else {
-        "were not signed by their writer"
+        (format!("lines {first} to {last}"), "were", "their")
     };
-    format!("no: lines {first} to {last} of its file {what}")
+    if unsigned.is_foreign {
+        format!("no, {lines} of its file {were} written by somebody else")
+    } else {
+        format!("no, {lines} of its file {were} not signed by {its} writer")
+    }
 }
 
 fn is_allowed(decision: &DecisionRecord) -> bool {

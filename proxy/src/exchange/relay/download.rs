@@ -95,7 +95,7 @@ impl ResponseRelay<'_> {
         }
         let has_body = response.framing != BodyFraming::Length(0);
         self.progress.is_answered.store(true, Ordering::Relaxed);
-        if !self.progress.is_sent.load(Ordering::Relaxed) {
+        if !self.progress.is_upload_complete.load(Ordering::Relaxed) {
             // The origin may never take the rest, and then another request cannot follow it (RFC 9112 section 9.3).
             client.close_after_response();
         }

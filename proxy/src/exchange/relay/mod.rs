@@ -40,7 +40,7 @@ pub(super) async fn relay(
     let progress = RelayProgress::default();
     // Without a body the head was all there is to send, and the upload only watches the client.
     let has_no_body = received.framing() == BodyFraming::Length(0);
-    progress.is_sent.store(has_no_body, Ordering::Relaxed);
+    progress.is_upload_complete.store(has_no_body, Ordering::Relaxed);
     let request = RequestRelay {
         body: &mut client.reader,
         writer,
@@ -57,8 +57,8 @@ pub(super) async fn relay(
         // Only now: until the 101 was written, both sides still spoke HTTP.
         splice::splice(client, writer, reader).await;
     }
-    let is_sent = progress.is_sent.load(Ordering::Relaxed);
-    let connection_serves_again = is_sent && !is_upgraded && !is_authenticated;
+    let is_upload_complete = progress.is_upload_complete.load(Ordering::Relaxed);
+    let connection_serves_again = is_upload_complete && !is_upgraded && !is_authenticated;
     Ok(RelayedResponse { status, oddities: reader.oddities(), connection_serves_again })
 }
 

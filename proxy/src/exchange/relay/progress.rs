@@ -16,7 +16,7 @@ pub(super) struct RelayProgress {
     /// The number of chunks of the request's body that the origin was sent.
     pub(super) sent_chunk_count: AtomicUsize,
     /// Whether the whole request was sent, its body included.
-    pub(super) is_sent: AtomicBool,
+    pub(super) is_upload_complete: AtomicBool,
     /// Whether the client may have a response's head.
     pub(super) is_answered: AtomicBool,
     /// Whether the connection is authenticated for one client (NTLM, Negotiate), so that no other may use it.
@@ -35,7 +35,7 @@ impl RelayProgress {
     /// Returns a timeout if no chunk was sent since there were `sent_before`.
     pub(super) fn check_upload_progress(&self, sent_before: usize) -> Result<(), RelayError> {
         if self.sent_chunks() == sent_before {
-            let details = "the origin did not answer".to_owned();
+            let details = "the origin sent nothing in time".to_owned();
             return Err(
                 self.upstream_error(UpstreamError::new(Reason::HttpResponseTimeout, details))
             );

@@ -34,7 +34,7 @@ pub(super) struct RequestRelay<'a> {
 impl RequestRelay<'_> {
     /// Relays the client's body, then watches whether the client is still connected. Returns only when something broke.
     pub(super) async fn run(mut self) -> RelayError {
-        if !self.progress.is_sent.load(Ordering::Relaxed) {
+        if !self.progress.is_upload_complete.load(Ordering::Relaxed) {
             let sent = match self.slot {
                 Some(slot) => release_slot_after(slot, pin!(self.send_body())).await,
                 None => self.send_body().await,
@@ -42,7 +42,7 @@ impl RequestRelay<'_> {
             if let Err(broken) = sent {
                 return broken;
             }
-            self.progress.is_sent.store(true, Ordering::Relaxed);
+            self.progress.is_upload_complete.store(true, Ordering::Relaxed);
         }
         // A client that only ended its side still reads the response.
         self.body.wait_until_broken().await;

@@ -12,7 +12,7 @@ use tokio::net::{TcpSocket, TcpStream};
 use super::check::CheckedAddress;
 use super::error::DialError;
 use super::{DataRoute, Route};
-use crate::http::transport::{self, UNREAD_TIMEOUT};
+use crate::http::transport::{self, UNACKNOWLEDGED_TIMEOUT};
 
 /// The time before the next address is tried concurrently: the value that RFC 8305 section 8 recommends.
 const ATTEMPT_DELAY: Duration = Duration::from_millis(250);
@@ -33,7 +33,7 @@ impl Route {
                 .map_err(|error| DialError { address: Some(address), error })
         };
         let stream = race(addresses, connect).await?;
-        transport::set_tcp_options(&stream, UNREAD_TIMEOUT)?;
+        transport::set_tcp_options(&stream, UNACKNOWLEDGED_TIMEOUT)?;
         Ok(stream)
     }
 }
@@ -47,7 +47,7 @@ impl DataRoute {
     pub(crate) async fn dial(&self, address: SocketAddr) -> io::Result<TcpStream> {
         let address = self.check.check(address).map_err(io::Error::other)?.socket_address();
         let stream = connect(address, self.sources.matching_family(address)).await?;
-        transport::set_tcp_options(&stream, UNREAD_TIMEOUT)?;
+        transport::set_tcp_options(&stream, UNACKNOWLEDGED_TIMEOUT)?;
         Ok(stream)
     }
 }
@@ -172,6 +172,6 @@ mod tests {
         let route =
             egress.unwrap().route("127.0.0.1", port, RouteRequester::default()).await.unwrap();
         let timeout = socket2::SockRef::from(&route.dial().await.unwrap()).tcp_user_timeout();
-        assert_eq!(timeout.unwrap(), Some(UNREAD_TIMEOUT));
+        assert_eq!(timeout.unwrap(), Some(UNACKNOWLEDGED_TIMEOUT));
     }
 }
