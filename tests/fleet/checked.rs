@@ -83,7 +83,7 @@ fn each_right_that_is_missing_is_named() {
             assert_eq!(status, Some(2), "{right}: {text}");
             let message = match script {
                 Some(script) if product == Product::Redis => {
-                    format!("the user has no right to +{right} (lua/{script}.lua)")
+                    format!("the user lacks the right +{right} (lua/{script}.lua)")
                 }
                 _ => format!("the '{right}' command"),
             };

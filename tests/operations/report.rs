@@ -190,7 +190,7 @@ fn rotated_files_are_read_and_unreadable_lines_named() {
     assert_eq!(places, [1, 14]);
     let table = report(&dir, &[]);
     let table = String::from_utf8_lossy(&table.stdout).into_owned();
-    assert!(table.contains("decisions.jsonl:14: has no end"), "{table}");
+    assert!(table.contains("decisions.jsonl:14: is incomplete"), "{table}");
     std::fs::remove_dir_all(&state).expect("it can be removed");
     let none = report(&dir, &[]);
     assert_eq!(none.status.code(), Some(2), "{none:?}");

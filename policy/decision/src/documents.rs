@@ -224,7 +224,7 @@ impl DocumentToFetch {
             DocumentResult::Cached(cached) => self.add_licence(state, cached),
             DocumentResult::NotAsked(cause) => state.set_licence_unavailable(&self.named, cause),
             DocumentResult::Pending { .. } => {
-                state.set_licence_unavailable(&self.named, NOT_IN_TIME)
+                state.set_licence_unavailable(&self.named, NOT_IN_TIME);
             }
             DocumentResult::Archived(Some(PreferenceDocument::Rsl(licence))) => {
                 state.add_licence(&self.named, licence);

@@ -51,7 +51,8 @@ fn shipped_file_shows_every_key() {
         mistakes_of(&text).into_iter().filter(|m| m.contains("zzzzzzzz")).collect();
     assert_eq!(unknown.len(), sections.len() + 3, "{unknown:#?}");
     for mistake in unknown {
-        let (_, keys) = mistake.split_once("there are ").expect("unknown keys name the known ones");
+        let (_, keys) =
+            mistake.split_once("expected one of ").expect("unknown keys name the known ones");
         for key in keys.split(", ").filter(|key| !["match", "overrides"].contains(key)) {
             let shown = DEFAULT_FILE.split([' ', '\n', '{']).any(|word| word == key);
             assert!(shown, "{key} of {mistake}");
