@@ -53,10 +53,10 @@ fn the_printed_default_is_the_shipped_file_and_is_accepted() {
     assert_eq!(output.status.code(), Some(0));
     assert_eq!(text(&output.stdout), text(&shipped));
     std::fs::write(dir.path().join("config.toml"), shipped).expect("writable");
-    let of_file = run(dir.path(), &["config", "check"]);
+    let of_file = run(dir.path(), &["config", "show"]);
     assert_eq!(of_file.status.code(), Some(0), "{of_file:?}");
     std::fs::remove_file(dir.path().join("config.toml")).expect("it was written");
-    let built_in = run(dir.path(), &["config", "check"]);
+    let built_in = run(dir.path(), &["config", "show"]);
     let settings = |output: &Output| {
         text(&output.stdout)
             .lines()
@@ -288,9 +288,9 @@ fn paths_are_relative_to_the_file_not_the_working_directory() {
         assert!(with_config(&["ca", "show"]).contains("BEGIN CERTIFICATE"));
         let environment = with_config(&["env"]);
         assert!(environment.contains("wayleave-state/ca/ca.crt"), "{environment}");
-        let checked = with_config(&["config", "check"]);
+        let shown = with_config(&["config", "show"]);
         let state = etc.join("wayleave-state").display().to_string();
-        assert!(checked.contains(&state) || config.starts_with(".."), "{checked}");
+        assert!(shown.contains(&state) || config.starts_with(".."), "{shown}");
         std::fs::write(etc.join("wayleave-state/decisions.jsonl"), "").expect("writable");
         let report = with_config(&["report"]);
         assert!(report.contains("wayleave-state/decisions.jsonl"), "{report}");

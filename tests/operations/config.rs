@@ -149,6 +149,17 @@ fn contradictory_and_invalid_values_are_refused() {
 }
 
 #[test]
+fn a_file_without_mistakes_is_reported_in_one_line() {
+    let output = check(
+        "[[crawler]]\nname = \"a\"\ntokens = [\"A\"]\nmatch.user_agent = \"A\"\n",
+        &["config", "check"],
+    );
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    let printed = String::from_utf8_lossy(&output.stdout);
+    assert_eq!(printed, "my.toml: no mistakes, 1 crawler, 0 rules\n");
+}
+
+#[test]
 fn an_unreadable_file_and_invalid_toml_are_reported() {
     let output = check("[proxy\nlisten = 3\n", &["config", "check"]);
     assert_eq!(output.status.code(), Some(2));

@@ -237,6 +237,6 @@ fn the_environment_names_the_tls_listener_if_it_is_the_only_one() {
     assert!(only.contains("https_proxy=https://127.0.0.1:3130 "), "{only}");
     let both = check("\"https://0.0.0.0:3130\", \"0.0.0.0:3128\"", &["env"]);
     assert!(both.contains("https_proxy=http://127.0.0.1:3128 "), "{both}");
-    let printed = check("\"https://0.0.0.0:3130\"", &["config", "check"]);
+    let printed = check("\"https://0.0.0.0:3130\"", &["config", "show"]);
     assert!(printed.contains("listen = [\"https://0.0.0.0:3130\"]"), "{printed}");
 }

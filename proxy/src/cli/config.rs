@@ -1,4 +1,4 @@
-//! `wayleave config`: checks a configuration file, or prints the default one.
+//! `wayleave config`: checks a configuration file, or shows it in full.
 
 use std::path::Path;
 
@@ -12,12 +12,15 @@ use super::terminal::{CommandResult, print, print_errors};
 use crate::clock::Clock;
 use crate::config::{Config, DEFAULT_FILE};
 use crate::server::wiring::UNCHECKED_PARENT_WARNING;
+use crate::telemetry::harmless::escape_lines;
 use crate::tls::intercept::exposed_key_warning;
 
 #[derive(Debug, Clone, Copy, Subcommand)]
 pub(super) enum ConfigCommand {
-    /// Report every mistake in the file, or print the configuration in full
+    /// Report every mistake in the file, or that there is none
     Check,
+    /// Print the configuration in effect, every key of it, without secrets
+    Show,
     /// Print the default file, with comments
     Default,
 }
@@ -25,6 +28,7 @@ pub(super) enum ConfigCommand {
 pub(super) fn run(command: ConfigCommand, file: Option<&Path>) -> CommandResult {
     match command {
         ConfigCommand::Check => check(file),
+        ConfigCommand::Show => show(file),
         ConfigCommand::Default => Ok(print(DEFAULT_FILE)),
     }
 }
@@ -34,6 +38,19 @@ fn check(file: Option<&Path>) -> CommandResult {
     for warning in warnings(&config) {
         print_errors(&format!("wayleave: warning: {warning}\n"));
     }
+    let source = read_from.map_or("built-in defaults".into(), Path::to_string_lossy);
+    let crawlers = counted(config.crawlers.crawlers.len(), "crawler");
+    let rules = counted(config.rules.len(), "rule");
+    Ok(print(&escape_lines(&format!("{source}: no mistakes, {crawlers}, {rules}\n"))))
+}
+
+fn counted(count: usize, noun: &str) -> String {
+    let plural = if count == 1 { "" } else { "s" };
+    format!("{count} {noun}{plural}")
+}
+
+fn show(file: Option<&Path>) -> CommandResult {
+    let (config, read_from) = load_config(file)?;
     let source = match read_from {
         Some(file) => format!("from {}", file.display()),
         None => "built-in defaults".to_owned(),

@@ -3,7 +3,7 @@
 //!
 //! Each section has a file that declares its keys, one line each: name, default, check, and `fixed` if a change needs a
 //! restart or `secret` if the value must not be shown. Values go straight into the settings of the modules that use them.
-//! Everything else is derived from these lines: the set of known keys, `wayleave config check`, the admin page, and the
+//! Everything else is derived from these lines: the set of known keys, `wayleave config show`, the admin page, and the
 //! keys that a reload cannot change. No other code ever sees an unchecked value. CONTRIBUTING.md ("What goes where") has the
 //! steps for a new key.
 //!

@@ -25,7 +25,7 @@ pub(crate) fn fixed(key: impl Into<KeySpec>) -> KeySpec {
     KeySpec { needs_restart: true, ..key.into() }
 }
 
-/// Marks a key as secret: neither the admin page nor `config check` shows its value, or the credentials in its URL.
+/// Marks a key as secret: neither the admin page nor `config show` shows its value, or the credentials in its URL.
 pub(crate) fn secret(key: impl Into<KeySpec>) -> KeySpec {
     KeySpec { is_secret: true, ..key.into() }
 }
