@@ -3,6 +3,7 @@
 pub mod check;
 mod commands;
 mod config;
+mod config_schema;
 mod crowds;
 pub mod over_time;
 mod overload;

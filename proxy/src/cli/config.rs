@@ -8,7 +8,7 @@ use wayleave_robots_txt::{CrawlerRules, Dialect, ProductToken, RobotsTxt};
 
 use super::config_file::load_config;
 use super::expired_rules;
-use super::terminal::{CommandResult, print, print_errors};
+use super::terminal::{CommandResult, pretty_json, print, print_errors};
 use crate::clock::Clock;
 use crate::config::{Config, DEFAULT_FILE};
 use crate::server::wiring::UNCHECKED_PARENT_WARNING;
@@ -23,6 +23,8 @@ pub(super) enum ConfigCommand {
     Show,
     /// Print the default file, with comments
     Default,
+    /// Print the JSON Schema of the file, for editors
+    Schema,
 }
 
 pub(super) fn run(command: ConfigCommand, file: Option<&Path>) -> CommandResult {
@@ -30,6 +32,7 @@ pub(super) fn run(command: ConfigCommand, file: Option<&Path>) -> CommandResult 
         ConfigCommand::Check => check(file),
         ConfigCommand::Show => show(file),
         ConfigCommand::Default => Ok(print(DEFAULT_FILE)),
+        ConfigCommand::Schema => Ok(print(&pretty_json(&Config::schema()))),
     }
 }
 

@@ -9,7 +9,7 @@ use wayleave_usage_preferences::{ContentUse, CrawlerDeclaration, Purpose};
 
 use super::reader::{
     ParseResult, Section, ValueNode, boolean, checked, duration, network, non_empty_list,
-    parse_with, secret, text, user_agent, word,
+    parse_with, secret, text, user_agent,
 };
 use super::robots::dialect_words;
 use super::signing;
@@ -158,10 +158,10 @@ fn read_declaration(section: &mut Section<'_>) -> CrawlerDeclaration {
         named.push(parse_with(node, |_| name.parse::<Purpose>())?);
         parse_token(node)
     });
-    let unstated = section.optional("unstated", word(&["allow", "refuse"]));
+    let unstated = section.optional_word("unstated", &["allow", "refuse"]);
     let words = CONTENT_USES.map(|(name, _)| name);
     let content_use = section
-        .optional("content_use", word(&words))
+        .optional_word("content_use", &words)
         .and_then(|chosen| CONTENT_USES.iter().find(|(name, _)| *name == chosen));
     CrawlerDeclaration {
         purposes: purposes.into_iter().collect(),

@@ -232,6 +232,14 @@ impl Config {
         Ok(config)
     }
 
+    /// Returns the JSON Schema of the file.
+    pub(crate) fn schema() -> serde_json::Value {
+        // Of the tables that may occur several times, one each.
+        let text = "[[crawler]]\n[[rule]]\n";
+        let dirs = BaseDirs::for_file(Path::new(""));
+        ConfigReader::describe(text, DEFAULT_FILE, |root| read_config(root, dirs))
+    }
+
     /// Returns the other files to watch for changes: programs that renew certificates do not know to trigger a reload.
     pub(crate) fn watched_files(&self) -> Vec<PathBuf> {
         self.proxy.tls.as_ref().map_or_else(Vec::new, |tls| tls.files())

@@ -7,7 +7,7 @@ use wayleave_robots_txt::HostPattern;
 use wayleave_usage_preferences::Purpose;
 
 use super::reader::{
-    ParseResult, Section, ValueNode, boolean, checked, date, non_empty_list, parse_with, text, word,
+    ParseResult, Section, ValueNode, boolean, checked, date, non_empty_list, parse_with, text,
 };
 
 /// Reads all `[[rule]]` tables; `crawlers` are the ones that a rule can name.
@@ -17,7 +17,7 @@ pub(super) fn read(root: &mut Section<'_>, crawlers: &[Crawler]) -> Vec<PolicyRu
 
 fn read_rule(section: &mut Section<'_>, crawlers: &[Crawler]) -> PolicyRule {
     let is_crawler = checked(text, |name: &str| check_crawler_name(name, crawlers));
-    let action = section.required("action", word(&["refuse", "allow"]));
+    let action = section.required_word("action", &["refuse", "allow"]);
     let legal = section.optional("legal", boolean).unwrap_or_default();
     let hosts = section.required("hosts", non_empty_list(parse_host));
     let rule = PolicyRule {

@@ -8,8 +8,9 @@ use toml::de::DeTable;
 
 use super::keys::{EffectiveKeys, KeySpec};
 use super::mistake::ConfigMistake;
+use super::schema::{SchemaBuilder, TableKind};
 use super::to_value::ToValue;
-use super::value::{ParseResult, ValueNode, kind_name, nearest, non_empty_list, one_of};
+use super::value::{ParseResult, ValueNode, kind_name, nearest, non_empty_list, one_of, word};
 
 /// The text of a configuration file, and the keys and mistakes found in it so far.
 #[derive(Debug)]
@@ -18,11 +19,36 @@ pub(crate) struct ConfigReader<'t> {
     text: &'t str,
     keys: RefCell<EffectiveKeys>,
     mistakes: RefCell<Vec<ConfigMistake>>,
+    /// Present if the keys are read to describe them.
+    schema: Option<RefCell<SchemaBuilder>>,
 }
 
 impl<'t> ConfigReader<'t> {
     pub(crate) fn new(file: &'t str, text: &'t str) -> Self {
-        Self { file, text, keys: RefCell::default(), mistakes: RefCell::default() }
+        Self { file, text, keys: RefCell::default(), mistakes: RefCell::default(), schema: None }
+    }
+
+    /// Returns the JSON Schema of the keys that `read` reads, with the descriptions in the comments of `documented`. `text` has
+    /// each table that may occur several times once, since others are not read.
+    pub(crate) fn describe<T>(
+        text: &'t str,
+        documented: &str,
+        read: impl FnOnce(&mut Section<'_>) -> T,
+    ) -> serde_json::Value {
+        let schema = Some(RefCell::new(SchemaBuilder::new(documented)));
+        let reader = Self { schema, ..Self::new("", text) };
+        let (table, _) = DeTable::parse_recoverable(text);
+        Section::new(&reader, reader.root(), Some(table.get_ref())).read(read);
+        reader.schema.map_or_else(serde_json::Value::default, |it| it.into_inner().finish())
+    }
+
+    fn root(&self) -> TableLocation {
+        TableLocation {
+            path: String::new(),
+            header: String::new(),
+            span: 0..0,
+            table_index: self.keys.borrow_mut().begin_table(String::new(), false),
+        }
     }
 
     /// Parses the text, passes its root table to `read`, and returns the result together with all keys.
@@ -40,13 +66,7 @@ impl<'t> ConfigReader<'t> {
             let at = error.span().map_or(0, |span| span.start);
             self.report(at, self.nearest_key(at), error.message());
         }
-        let root = TableLocation {
-            path: String::new(),
-            header: String::new(),
-            span: 0..0,
-            table_index: self.keys.borrow_mut().begin_table(String::new(), false),
-        };
-        let value = Section::new(&self, root, Some(table.get_ref())).read(read);
+        let value = Section::new(&self, self.root(), Some(table.get_ref())).read(read);
         let mut mistakes = self.mistakes.into_inner();
         // If a line is not valid TOML, only its first error helps. Mistakes in the values that the parser recovered from that line
         // would mislead.
@@ -172,6 +192,13 @@ impl<'t> Section<'t> {
         }
     }
 
+    /// Adds a key to the schema, if there is one.
+    fn describe(&self, key: &str, value: impl FnOnce() -> serde_json::Value) {
+        if let Some(schema) = &self.reader.schema {
+            schema.borrow_mut().add_key(&self.location.header, key, value());
+        }
+    }
+
     fn record(&self, key: KeySpec, value: toml::Value) {
         let mut keys = self.reader.keys.borrow_mut();
         keys.add(self.location.table_index, key, value);
@@ -185,6 +212,7 @@ impl<'t> Section<'t> {
         parse: impl FnOnce(&'t ValueNode<'t>) -> ParseResult<T>,
     ) -> T {
         let key = key.into();
+        self.describe(key.name, T::schema);
         let value = self.parse_key(key.name, parse).unwrap_or(default);
         // Defaults, too: the configuration is shown with every key.
         self.record(key, value.to_value());
@@ -199,6 +227,10 @@ impl<'t> Section<'t> {
         meanings: &[(&str, T)],
     ) -> T {
         let key = key.into();
+        self.describe(key.name, || {
+            let words: Vec<_> = meanings.iter().map(|(word, _)| *word).collect();
+            serde_json::json!({ "enum": words })
+        });
         let value = self.parse_key(key.name, one_of(meanings)).unwrap_or(default);
         let mut words = meanings.iter().filter(|(_, meaning)| *meaning == value);
         self.record(key, words.next().map_or("", |(word, _)| word).into());
@@ -212,6 +244,7 @@ impl<'t> Section<'t> {
         parse: impl FnOnce(&'t ValueNode<'t>) -> ParseResult<T>,
     ) -> Option<T> {
         let key = key.into();
+        self.describe(key.name, T::schema);
         let value = self.parse_key(key.name, parse);
         if let Some(value) = &value {
             self.record(key, value.to_value());
@@ -236,10 +269,36 @@ impl<'t> Section<'t> {
     ) -> Option<T> {
         let key = key.into();
         let value = self.optional(key, parse);
+        if let Some(schema) = &self.reader.schema {
+            schema.borrow_mut().require(&self.location.header, key.name);
+        }
         // A wrong value has been reported already.
         if value.is_none() && self.is_valid(key.name) {
             self.report(key.name, "is missing");
         }
+        value
+    }
+
+    /// Returns the word that `key` holds, or none if it is absent or wrong.
+    pub(crate) fn optional_word<'w>(
+        &mut self,
+        key: &'static str,
+        words: &'w [&'w str],
+    ) -> Option<&'w str> {
+        let value = self.optional(key, word(words));
+        // Afterwards, because an optional key is described as any string.
+        self.describe(key, || serde_json::json!({ "enum": words }));
+        value
+    }
+
+    /// Returns the word that `key` holds, and reports it if it is missing.
+    pub(crate) fn required_word<'w>(
+        &mut self,
+        key: &'static str,
+        words: &'w [&'w str],
+    ) -> Option<&'w str> {
+        let value = self.required(key, word(words));
+        self.describe(key, || serde_json::json!({ "enum": words }));
         value
     }
 
@@ -256,6 +315,7 @@ impl<'t> Section<'t> {
             Some(node) => (node.span(), self.as_table(node, &path)),
         };
         let name = join(&self.location.header, key.name);
+        self.describe_table(&name, TableKind::Single);
         let keys = self.begin_table(format!("[{name}]"), key.needs_restart);
         let location = TableLocation { path, header: name, span: at, table_index: keys };
         // An absent table is read as well, for the defaults of its keys.
@@ -277,6 +337,7 @@ impl<'t> Section<'t> {
             return Vec::new();
         };
         let name = join(&self.location.header, key);
+        self.describe_table(&name, TableKind::Repeated);
         let read_one = |(index, node): (usize, &'t ValueNode<'t>)| {
             let path = format!("[[{}]] {}", self.full_key(key), index + 1);
             let table = self.as_table(node, &path);
@@ -289,6 +350,12 @@ impl<'t> Section<'t> {
             Section::new(self.reader, location, table).read(&mut read)
         };
         items.iter().enumerate().map(read_one).collect()
+    }
+
+    fn describe_table(&self, name: &str, kind: TableKind) {
+        if let Some(schema) = &self.reader.schema {
+            schema.borrow_mut().add_table(name, kind);
+        }
     }
 
     fn begin_table(&self, header: String, needs_restart: bool) -> usize {
@@ -313,7 +380,9 @@ impl<'t> Section<'t> {
         mut parse: impl FnMut(&str, &'t ValueNode<'t>) -> ParseResult<T>,
     ) -> Vec<T> {
         let path = self.full_key(key);
-        let index = self.begin_table(format!("[{}]", join(&self.location.header, key)), false);
+        let name = join(&self.location.header, key);
+        self.describe_table(&name, TableKind::Entries(T::schema));
+        let index = self.begin_table(format!("[{name}]"), false);
         let Some(node) = self.node(key) else {
             return Vec::new();
         };

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use bytesize::ByteSize;
 use ipnet::IpNet;
+use serde_json::{Value as Json, json};
 use toml::Value;
 use toml::value::Datetime;
 use url::Url;
@@ -18,6 +19,11 @@ use crate::downstream::listeners::ListenAddress;
 /// A type that can be the value of a key. Reading the value that it is written as gives the same value again.
 pub(crate) trait ToValue {
     fn to_value(&self) -> Value;
+
+    /// Returns the JSON Schema of such values: most are written as text.
+    fn schema() -> Json {
+        json!({ "type": "string" })
+    }
 }
 
 /// Writes types as their text.
@@ -56,6 +62,10 @@ impl ToValue for bool {
     fn to_value(&self) -> Value {
         (*self).into()
     }
+
+    fn schema() -> Json {
+        json!({ "type": "boolean" })
+    }
 }
 
 impl ToValue for usize {
@@ -63,11 +73,19 @@ impl ToValue for usize {
         // No key accepts an integer that is anywhere near this bound.
         Value::Integer(i64::try_from(*self).unwrap_or(i64::MAX))
     }
+
+    fn schema() -> Json {
+        json!({ "type": "integer", "minimum": 0 })
+    }
 }
 
 impl ToValue for f64 {
     fn to_value(&self) -> Value {
         (*self).into()
+    }
+
+    fn schema() -> Json {
+        json!({ "type": "number" })
     }
 }
 
@@ -109,11 +127,19 @@ impl<T: ToValue> ToValue for Vec<T> {
     fn to_value(&self) -> Value {
         self.iter().map(ToValue::to_value).collect::<Vec<_>>().into()
     }
+
+    fn schema() -> Json {
+        json!({ "type": "array", "items": T::schema() })
+    }
 }
 
 /// Writes none as an empty string.
 impl<T: ToValue> ToValue for Option<T> {
     fn to_value(&self) -> Value {
         self.as_ref().map_or_else(|| "".into(), ToValue::to_value)
+    }
+
+    fn schema() -> Json {
+        T::schema()
     }
 }
