@@ -78,7 +78,7 @@ fn every_configuration_in_the_documents_is_valid() {
             count += 1;
         }
     }
-    assert_eq!(count, 7, "configurations in the documents");
+    assert_eq!(count, 8, "configurations in the documents");
 }
 
 #[test]

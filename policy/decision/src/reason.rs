@@ -161,7 +161,7 @@ reasons! {
         [Observed, Refused] "`proxy.require_crawler`, and no `[[crawler]]` matches"
     }
     WrongPassword = "wrong-password", 407 "Proxy authentication required" "http_request_error" {
-        [Refused] "wrong credentials in Proxy-Authorization, or changed since the tunnel was opened"
+        [Refused] "wrong credentials in Proxy-Authorization or for SOCKS5, or changed since the tunnel was opened"
     }
     WrongCertificate = "wrong-certificate", 403 "Certificate no longer good" "http_request_denied" {
         [Refused] "the client's certificate expired, or `proxy.client_ca` changed, since its connection began"
@@ -187,13 +187,13 @@ reasons! {
         [Failed] "the request's body is malformed"
     }
     Misdirected = "misdirected", 421 "Misdirected request" "http_request_error" {
-        [Refused] "inside a tunnel, but for another origin"
+        [Refused] "inside a tunnel, but for another origin; or captured, but for another port"
     }
     UnsupportedScheme = "unsupported-scheme", 501 "Scheme not supported" "http_request_error" {
         [Refused] "neither `http`, `https` nor `ftp`, or `ftp` with a method other than GET and HEAD"
     }
     ProxyLoopDetected = "proxy_loop_detected", 502 "Proxy loop detected" "proxy_loop_detected" {
-        [Refused] "the request has already passed through this proxy"
+        [Refused] "the request has already passed through this proxy, or a captured connection is the proxy's own"
         [Failed] "the parent proxy is this proxy"
     }
     ProxyConfigurationError = "proxy_configuration_error", 502 "Proxy configuration error" "proxy_configuration_error" {
@@ -222,6 +222,12 @@ reasons! {
     }
     TlsRequired = "tls-required", 400 "Bad request" "http_request_error" {
         [Refused] "plain HTTP arrived at an `https://` listener"
+    }
+    NotHttp = "not-http", 400 "Bad request" "http_request_error" {
+        [Refused] "on a captured connection, neither TLS nor HTTP came, and `https.bypass` does not list the host"
+    }
+    NotRedirected = "not-redirected", 400 "Bad request" "http_request_error" {
+        [Refused] "a client connected to a `redirect://` or `tproxy://` listener by itself"
     }
     DnsError = "dns_error", 502 "DNS error" "dns_error" {
         [Failed] "the origin's name does not exist, or could not be resolved"
@@ -304,6 +310,8 @@ impl Reason {
                 | Self::ConnectionLimitReached
                 | Self::ProxyProtocol
                 | Self::TlsRequired
+                | Self::NotHttp
+                | Self::NotRedirected
         )
     }
 }

@@ -55,6 +55,15 @@ pub enum ReceivedHead {
 }
 
 impl ReceivedHead {
+    /// Returns a `CONNECT` to this host and port, for a client that asked for a tunnel in another way.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if that is no authority.
+    pub fn connect(authority: &str) -> Result<Self, HeadError> {
+        RequestHead::connect(authority).map(Self::Http1)
+    }
+
     /// Wraps the head of an HTTP/2 stream inside a tunnel, where we act as the origin. `has_body` is false if the
     /// head ended the stream.
     pub fn from_http2(head: Parts, has_body: bool) -> Self {

@@ -2,6 +2,7 @@
 //! lines for a shell.
 
 use axum::extract::State;
+use axum::http::StatusCode;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
 use clap::ValueEnum;
@@ -9,8 +10,9 @@ use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
 use super::parameters::QueryParameters;
-use super::response::{ErrorBody, SafeJson, bad_request};
+use super::response::{ErrorBody, SafeJson, bad_request, error_response};
 use super::state::AdminState;
+use crate::downstream::listeners::ListenProtocol;
 use crate::environment::{KnownClient, ProxyUrl, shell_lines};
 
 /// The certificate of the interception CA, which clients must trust.
@@ -21,11 +23,13 @@ pub(super) async fn certificate(State(admin): State<AdminState>) -> Response {
 }
 
 /// A proxy auto-configuration file: everything goes through the proxy but this machine's own names, which it would refuse.
-#[utoipa::path(get, path = "/proxy.pac", tag = "clients", security(()), responses((status = 200, body = String, content_type = "application/x-ns-proxy-autoconfig")))]
+#[utoipa::path(get, path = "/proxy.pac", tag = "clients", security(()), responses((status = 200, body = String, content_type = "application/x-ns-proxy-autoconfig"), (status = 404, body = ErrorBody, description = "No listener is an HTTP proxy")))]
 pub(super) async fn proxy_auto_config(State(admin): State<AdminState>) -> Response {
-    let proxy = admin.proxy;
+    let Some(proxy) = admin.proxy else {
+        return no_http_proxy();
+    };
     // In these files, `HTTPS` means TLS to the proxy itself, whatever is requested through it.
-    let kind = if proxy.is_tls { "HTTPS" } else { "PROXY" };
+    let kind = if proxy.protocol == ListenProtocol::Https { "HTTPS" } else { "PROXY" };
     let text = format!(
         "function FindProxyForURL(url, host) {{\n\
          \x20 if (host == \"localhost\" || host == \"127.0.0.1\" || host == \"::1\" || host == \"[::1]\") {{\n\
@@ -36,6 +40,10 @@ pub(super) async fn proxy_auto_config(State(admin): State<AdminState>) -> Respon
         proxy.address
     );
     ([(CONTENT_TYPE, "application/x-ns-proxy-autoconfig")], text).into_response()
+}
+
+fn no_http_proxy() -> Response {
+    error_response(StatusCode::NOT_FOUND, "no listener of proxy.listen is an HTTP proxy")
 }
 
 #[derive(Debug, Deserialize, IntoParams)]
@@ -78,16 +86,18 @@ struct ClientLines {
     responses(
         (status = 200, body = ConnectSettings),
         (status = 400, body = ErrorBody, description = "A parameter is malformed"),
+        (status = 404, body = ErrorBody, description = "No listener is an HTTP proxy, and `proxy` is not given"),
     )
 )]
 pub(super) async fn connect(
     State(admin): State<AdminState>,
     QueryParameters(parameters): QueryParameters<ConnectParameters>,
 ) -> Response {
-    let proxy = match parameters.proxy.as_deref().map(str::parse::<ProxyUrl>) {
-        None => ProxyUrl::from(admin.proxy),
-        Some(Ok(proxy)) => proxy,
-        Some(Err(mistake)) => return bad_request(format!("proxy: {mistake}")),
+    let proxy = match (parameters.proxy.as_deref().map(str::parse::<ProxyUrl>), admin.proxy) {
+        (Some(Ok(proxy)), _) => proxy,
+        (Some(Err(mistake)), _) => return bad_request(format!("proxy: {mistake}")),
+        (None, Some(listen)) => ProxyUrl::from(listen),
+        (None, None) => return no_http_proxy(),
     };
     let ca = parameters.ca.as_deref().unwrap_or("ca.pem");
     // The lines are pasted into a terminal, which obeys control characters before a shell can see the quotes around them.

@@ -36,9 +36,9 @@ pub(super) async fn traffic(State(admin): State<AdminState>) -> Response {
 #[schema(as = Status)]
 struct ProxyStatus {
     version: &'static str,
-    /// The address of the proxy for clients on this machine.
-    proxy: String,
-    /// The listeners for clients: `http://` and `https://` with addresses.
+    /// The address of the HTTP proxy for clients on this machine, if there is one.
+    proxy: Option<String>,
+    /// The listeners for clients, as URLs: `http`, `https`, `socks5`, `redirect` and `tproxy` with addresses.
     listeners: Vec<String>,
     #[schema(format = DateTime)]
     started_at: String,
@@ -77,7 +77,7 @@ pub(super) async fn status(State(admin): State<AdminState>) -> Response {
     });
     SafeJson(ProxyStatus {
         version: env!("CARGO_PKG_VERSION"),
-        proxy: admin.proxy.to_string(),
+        proxy: admin.proxy.map(|listen| listen.to_string()),
         listeners: admin.listeners.to_vec(),
         started_at: format_instant(admin.started_at),
         is_stopping: admin.stopping.is_cancelled(),

@@ -25,8 +25,8 @@ pub(crate) struct AdminState {
     pub(crate) certificate_pem: Arc<str>,
     /// The SHA-256 of that certificate.
     pub(crate) fingerprint: Arc<str>,
-    /// The listener that clients on this machine use.
-    pub(crate) proxy: ListenAddress,
+    /// The HTTP proxy that clients on this machine use, if there is one.
+    pub(crate) proxy: Option<ListenAddress>,
     /// Every listener for clients, as a URL.
     pub(crate) listeners: Arc<[String]>,
     /// The token that is cancelled when the process begins to stop.

@@ -40,8 +40,8 @@ pub(super) fn run(arguments: &EnvArguments, file: Option<&Path>) -> CommandResul
         arguments.proxy.clone().or_else(|| address_to_dial(&config).map(ProxyUrl::from))
     else {
         return Err(unusable(
-            "every port in proxy.listen is 0: the system chooses one when the proxy starts, and \
-             `wayleave serve` prints it (or give --proxy)",
+            "no HTTP proxy in proxy.listen has a known port: for port 0 the system chooses one when the proxy starts, \
+             and `wayleave serve` prints it (or give --proxy)",
         ));
     };
     if let Some(certificate) = &arguments.ca {
@@ -79,7 +79,7 @@ fn explain_unreadable(certificate: &Path, error: &io::Error, admin: SocketAddr) 
     }
 }
 
-/// Returns the address that a client on this machine connects to: that of the first listener with a known port, preferably one
+/// Returns the address that a client on this machine connects to: that of the first HTTP proxy with a known port, preferably one
 /// without TLS.
 fn address_to_dial(config: &Config) -> Option<ListenAddress> {
     let known = config.proxy.listen.iter().copied().filter(|listen| listen.address.port() != 0);
@@ -165,5 +165,9 @@ mod tests {
         assert_eq!(dialled(&["127.0.0.1:0", "0.0.0.0:8080"]).as_deref(), Some("127.0.0.1:8080"));
         assert_eq!(dialled(&["[::]:8080"]).as_deref(), Some("[::1]:8080"));
         assert_eq!(dialled(&["10.1.2.3:8080"]).as_deref(), Some("10.1.2.3:8080"));
+        let captures = ["socks5://127.0.0.1:1080", "redirect://127.0.0.1:3131"];
+        assert_eq!(dialled(&captures), None);
+        let last = dialled(&[captures[0], captures[1], "https://127.0.0.1:3130"]);
+        assert_eq!(last.as_deref(), Some("https://127.0.0.1:3130"));
     }
 }

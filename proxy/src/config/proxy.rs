@@ -15,7 +15,7 @@ use super::reader::{
 use super::upstream::read_pem_file;
 use crate::decider::settings;
 use crate::downstream::limits;
-use crate::downstream::listeners::ListenAddress;
+use crate::downstream::listeners::{ListenAddress, ListenProtocol};
 use crate::tls::server::{self, ServerCertificate, ServerTls};
 
 /// The listeners for clients, and the settings of their connections.
@@ -35,7 +35,7 @@ pub(crate) struct ProxyConfig {
 
 /// Reads `[proxy]`. Paths are relative to `dir`.
 pub(super) fn read(section: &mut Section<'_>, dir: &Path) -> ProxyConfig {
-    let plain = ListenAddress { address: loopback(3128), is_tls: false };
+    let plain = ListenAddress::http(loopback(3128));
     let parse_listen = checked(non_empty_list(|node| parse_with(node, str::parse)), check_overlaps);
     let listen = section.key(fixed("listen"), vec![plain], parse_listen);
     let second = Duration::from_secs(1);
@@ -79,7 +79,7 @@ fn read_tls(
     let clients = section.key("client_ca", None, none_if_empty(|node| read_pem_file(node, dir)));
     let Some((certificate, key)) = certificate.as_ref().zip(key.as_ref()) else {
         // One message is enough: both files together solve all of these.
-        let tls_listener = listen.iter().find(|listen| listen.is_tls);
+        let tls_listener = listen.iter().find(|listen| listen.protocol == ListenProtocol::Https);
         if let Some(listen) = tls_listener.filter(|_| section.is_valid("listen")) {
             section.report("listen", format!("{listen} needs proxy.certificate and proxy.key"));
         } else if certificate.is_some() {

@@ -84,7 +84,7 @@ const HASH: &str =
     "$argon2id$v=19$m=19456,t=2,p=1$bm9ib2R5bm9ib2R5$LuxT+OtgKkKBrjKrgmJhpb7slBkaiVpQZAOvzKq9SDY";
 
 const EVERY_KEY: &str = r#"
-proxy.listen = ["0.0.0.0:8080", "[::1]:0"]
+proxy.listen = ["0.0.0.0:8080", "[::1]:0", "socks5://127.0.0.1:1080", "redirect://[::]:3131", "tproxy://0.0.0.0:3132"]
 proxy.header_timeout = "1500ms"
 proxy.idle_timeout = "2m"
 proxy.shutdown_grace = "0s"
@@ -180,6 +180,9 @@ fn every_key() -> Config {
 fn listeners_and_connections_are_read() {
     let config = every_key();
     assert_eq!(config.proxy.listen[1], "[::1]:0".parse().unwrap());
+    let captures = config.proxy.listen[2..].iter().map(ToString::to_string).collect::<Vec<_>>();
+    let expected = ["socks5://127.0.0.1:1080", "redirect://[::]:3131", "tproxy://0.0.0.0:3132"];
+    assert_eq!(captures, expected);
     assert_eq!(config.proxy.connections.header_timeout, Duration::from_millis(1500));
     assert_eq!(config.proxy.connections.idle_timeout, Duration::from_secs(120));
     assert_eq!(config.proxy.connections.shutdown_grace, Duration::ZERO);

@@ -130,24 +130,38 @@ async fn prove(
     connection: &ClientConnection,
     request: &RequestView<'_>,
 ) -> Result<Option<PasswordProof>, Refusal> {
-    // Inside a tunnel only what its CONNECT proved counts: clients do not send credentials for the proxy there.
-    if connection.tunnel.is_some() {
+    // Inside a tunnel only what its CONNECT proved counts, and behind SOCKS5 what its handshake did: clients do not send
+    // credentials for the proxy there.
+    if !connection.is_to_proxy() {
         return earlier_proof(authenticator, connection);
     }
     check_certificate(authenticator, connection)?;
     match request.credentials {
-        // Where no crawler has a password there is nothing to prove.
-        Some(credentials) if authenticator.uses_passwords() => {
-            match authenticator.prove(connection.client, credentials).await {
-                Ok(Some(proof)) => Ok(Some(proof)),
-                Ok(None) => {
-                    let details = "the user name or the password in Proxy-Authorization is wrong";
-                    Err(Refusal::new(Reason::WrongPassword, details))
-                }
-                Err(TooManyChecks) => Err(too_many_checks()),
-            }
+        Some(credentials) => prove_password(authenticator, connection.client, credentials).await,
+        None => Ok(None),
+    }
+}
+
+/// Checks credentials in the form of `Proxy-Authorization`. Where no crawler has a password there is nothing to prove.
+///
+/// # Errors
+///
+/// Returns the refusal if they are wrong, or if too many verifications wait.
+pub(crate) async fn prove_password(
+    authenticator: &Authenticator,
+    client: IpAddr,
+    credentials: &[u8],
+) -> Result<Option<PasswordProof>, Refusal> {
+    if !authenticator.uses_passwords() {
+        return Ok(None);
+    }
+    match authenticator.prove(client, credentials).await {
+        Ok(Some(proof)) => Ok(Some(proof)),
+        Ok(None) => {
+            let details = "the user name or the password for the proxy is wrong";
+            Err(Refusal::new(Reason::WrongPassword, details))
         }
-        _ => Ok(None),
+        Err(TooManyChecks) => Err(too_many_checks()),
     }
 }
 

@@ -122,6 +122,7 @@ impl Question {
             certificate: None,
             proof: None,
             tunnel: None,
+            dialled: None,
         };
         let identified = self.identify(crawlers, connection.client)?;
         let request = self.view();

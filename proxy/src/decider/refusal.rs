@@ -22,6 +22,12 @@ pub(crate) fn looped() -> Refusal {
     Refusal::new(Reason::ProxyLoopDetected, details)
 }
 
+/// Returns the refusal of a tunnel that comes back to the proxy that opened it.
+pub(crate) fn looped_tunnel() -> Refusal {
+    let details = "this connection is the proxy's own: except its traffic from what the kernel redirects to it";
+    closing(Reason::ProxyLoopDetected, details)
+}
+
 /// Returns the refusal of a request that may be forwarded, but that could not be recorded.
 pub(crate) fn unrecorded() -> Refusal {
     let details = "the decision log cannot be written, and log.on_failure is \"refuse\"";
@@ -73,6 +79,18 @@ pub(crate) fn invalid_proxy_header(mistake: &str) -> Refusal {
 pub(crate) fn tls_required() -> Refusal {
     let details = "this listener uses TLS: write https:// in the proxy's URL";
     closing(Reason::TlsRequired, details)
+}
+
+/// Returns the refusal of a connection to a listener for connections that the kernel brings.
+pub(crate) fn not_redirected() -> Refusal {
+    let details = "this listener takes connections that the kernel redirects to it, and this one came straight: \
+                   clients that can be told about a proxy use another listener";
+    closing(Reason::NotRedirected, details)
+}
+
+/// Returns the refusal of a captured connection that carries no HTTP.
+pub(crate) fn not_http(details: &'static str) -> Refusal {
+    closing(Reason::NotHttp, details)
 }
 
 /// Returns the refusal of TLS on a listener of plain HTTP.

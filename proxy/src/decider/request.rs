@@ -1,14 +1,15 @@
 //! A request as far as a decision needs it, and the connection on which it came.
 
 use std::borrow::Cow;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use wayleave_decision::{Reason, Refusal};
 use wayleave_http_wire::field_pairs;
 use wayleave_http_wire::http1::request_override::RequestOverride;
 use wayleave_http_wire::received::ReceivedHead;
-use wayleave_robots_txt::Origin;
+use wayleave_http_wire::request_target::TargetError;
+use wayleave_robots_txt::{InvalidUrl, Origin, UrlScheme};
 
 use super::refusal::{head_refusal, looped};
 use crate::identity::{ClientCertificate, PasswordProof};
@@ -24,9 +25,16 @@ pub(crate) struct ClientConnection {
     /// The password that the `CONNECT` of the tunnel proved.
     pub(crate) proof: Option<PasswordProof>,
     pub(crate) tunnel: Option<ConnectTunnel>,
+    /// The destination that the client dialled, if it knows no HTTP proxy.
+    pub(crate) dialled: Option<DialledDestination>,
 }
 
 impl ClientConnection {
+    /// Returns whether its requests are made to this proxy, not to an origin that it stands in for.
+    pub(crate) fn is_to_proxy(&self) -> bool {
+        self.tunnel.is_none() && self.dialled.is_none()
+    }
+
     /// Returns the connection as one on which a password was proved.
     pub(crate) fn with_proof(&self, proof: Option<PasswordProof>) -> Self {
         Self { proof: proof.or_else(|| self.proof.clone()), ..self.clone() }
@@ -41,6 +49,68 @@ pub(crate) struct ConnectTunnel {
     pub(crate) foreign_server_name: Option<String>,
     /// The proxies that the `CONNECT` has passed, if any.
     pub(crate) via: Option<Arc<[u8]>>,
+}
+
+/// The destination of a connection whose client believes to be connected to it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct DialledDestination {
+    /// The host, which is an address or, by SOCKS5, may be a name; the port; and the scheme if the client speaks no TLS.
+    plain: Origin,
+}
+
+impl DialledDestination {
+    /// Returns the destination of this name or address.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the host cannot be part of a URI.
+    pub(crate) fn new(host: &str, port: u16) -> Result<Self, InvalidUrl> {
+        Origin::from_authority(UrlScheme::Http, &format!("{host}:{port}"))
+            .map(|plain| Self { plain })
+    }
+
+    /// Returns the destination at this address.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the port is 0.
+    pub(crate) fn at(address: SocketAddr) -> Result<Self, InvalidUrl> {
+        let address = SocketAddr::new(address.ip().to_canonical(), address.port());
+        Origin::from_authority(UrlScheme::Http, &address.to_string()).map(|plain| Self { plain })
+    }
+
+    /// Returns the host as `Origin::host` spells it.
+    pub(crate) fn host(&self) -> &str {
+        self.plain.host()
+    }
+
+    /// Returns the authority of this host, or of the host that the client named otherwise, at the port that it dialled.
+    pub(crate) fn authority(&self, named: Option<&str>) -> String {
+        format!("{}:{}", named.unwrap_or(self.host()), self.plain.port())
+    }
+
+    /// Returns the origin of a request in plain HTTP with this `Host`: the port is the one that was dialled.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if `Host` is invalid, or names another port.
+    pub(crate) fn origin_of(&self, authority: Option<&str>) -> Result<Origin, TargetError> {
+        let Some(authority) = authority else {
+            return Ok(self.plain.clone());
+        };
+        let named = Origin::from_authority(UrlScheme::Http, authority)?;
+        let port = self.plain.port();
+        // Clients leave out the scheme's port, and some leave out any.
+        if named.port() == port {
+            Ok(named)
+        } else if named.port() == UrlScheme::Http.default_port() {
+            Ok(Self::new(named.host(), port)?.plain)
+        } else {
+            let details =
+                format!("the request names {authority}, but the client dialled port {port}");
+            Err(TargetError::Misdirected(details))
+        }
+    }
 }
 
 /// A request as far as a decision needs it, whatever its HTTP version.

@@ -154,19 +154,21 @@ impl Settings {
         {
             return false;
         }
+        // Only connections of which something was proved before their requests: each other request proves its password itself.
+        let proof = connection.proof.as_ref();
+        if proof.is_some_and(|proof| !self.authenticator.is_still_valid(proof)) {
+            return false;
+        }
         let Some(tunnel) = &connection.tunnel else {
-            // Outside a tunnel each request proves its password by itself.
             return true;
         };
         let origin = &tunnel.origin;
-        let proof = connection.proof.as_ref();
-        let is_inspected = match self.https.handling_of(origin.host()) {
+        match self.https.handling_of(origin.host()) {
             HttpsHandling::Mode(HttpsMode::Intercept) => true,
             // Plain HTTP in a tunnel is inspected even in mode "tunnel".
             HttpsHandling::Mode(HttpsMode::Tunnel) => origin.scheme() == UrlScheme::Http,
             HttpsHandling::Mode(HttpsMode::Refuse) | HttpsHandling::Bypass => false,
-        };
-        is_inspected && proof.is_none_or(|proof| self.authenticator.is_still_valid(proof))
+        }
     }
 
     /// Returns whether a blind tunnel would be opened again by `https.mode` and `https.bypass`. Mode "refuse" counts as a blind tunnel,

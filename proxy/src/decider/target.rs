@@ -10,7 +10,7 @@ use super::request::{ClientConnection, RequestView};
 ///
 /// Without a tunnel only the absolute form names an origin (RFC 9112 section 3.2.2), and a differing `Host` is ignored. Inside a
 /// tunnel the origin is the tunnel's; a request that names another one is refused, so that nobody reaches one origin by
-/// another's name.
+/// another's name. A client that knows no proxy names the origin in `Host`, in each request anew.
 ///
 /// # Errors
 ///
@@ -25,9 +25,13 @@ pub(crate) fn resolve(
         scheme: request.scheme,
         authority: request.authority,
     };
-    let target = match &connection.tunnel {
-        None => request_target.resolve(),
-        Some(tunnel) => match &tunnel.foreign_server_name {
+    let target = match (&connection.tunnel, &connection.dialled) {
+        (None, None) => request_target.resolve(),
+        (None, Some(dialled)) => dialled.origin_of(request.authority).and_then(|origin| {
+            // `Host` has been compared, as far as it must agree: it may lack the port.
+            RequestTarget { authority: None, ..request_target }.resolve_in_tunnel(&origin)
+        }),
+        (Some(tunnel), _) => match &tunnel.foreign_server_name {
             // Refused only now, because here the client gets an answer: in the TLS handshake it would only see an alert.
             Some(name) => return Err(foreign_server_name(name, &tunnel.origin)),
             None => request_target.resolve_in_tunnel(&tunnel.origin),
@@ -112,7 +116,7 @@ fn refusal(unresolved: TargetError) -> Refusal {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::decider::request::ConnectTunnel;
+    use crate::decider::request::{ConnectTunnel, DialledDestination};
 
     fn request<'a>(target: &'a str, authority: Option<&'a str>) -> RequestView<'a> {
         RequestView {
@@ -136,7 +140,13 @@ mod tests {
             certificate: None,
             proof: None,
             tunnel: None,
+            dialled: None,
         }
+    }
+
+    /// Returns the connection of a client that dialled this address, or this name by SOCKS5.
+    fn captured(host: &str, port: u16) -> ClientConnection {
+        ClientConnection { dialled: DialledDestination::new(host, port).ok(), ..plain() }
     }
 
     fn tunnelled(foreign_server_name: Option<&str>) -> ClientConnection {
@@ -191,6 +201,35 @@ mod tests {
         assert_eq!(resolved(&tunnel, "/a", Some("shop.test:8443")), Err(421));
         assert_eq!(resolved(&tunnel, "https://other.test/a", Some("shop.test")), Err(421));
         assert_eq!(resolved(&tunnel, "http://shop.test/a", Some("shop.test")), Err(421));
+    }
+
+    #[test]
+    fn a_captured_request_is_for_its_host_at_the_dialled_port() {
+        let connection = captured("192.0.2.7", 80);
+        for authority in ["shop.test", "SHOP.test:80"] {
+            let target = resolved(&connection, "/a", Some(authority));
+            assert_eq!(target.as_deref(), Ok("http://shop.test/a"), "{authority}");
+        }
+        let target = resolved(&captured("shop.test", 80), "/a", Some("other.test"));
+        assert_eq!(target.as_deref(), Ok("http://other.test/a"));
+        let target = resolved(&captured("192.0.2.7", 443), "/a", Some("shop.test"));
+        assert_eq!(target.as_deref(), Ok("http://shop.test:443/a"));
+        // Only HTTP/1.0 may lack `Host`.
+        assert_eq!(resolved(&connection, "/a", None).as_deref(), Ok("http://192.0.2.7/a"));
+        let target = resolved(&captured("[2001:db8::7]", 8080), "/a", None);
+        assert_eq!(target.as_deref(), Ok("http://[2001:db8::7]:8080/a"));
+        let target = resolved(&connection, "http://shop.test/a", Some("shop.test"));
+        assert_eq!(target.as_deref(), Ok("http://shop.test/a"));
+    }
+
+    #[test]
+    fn a_captured_request_that_contradicts_itself_is_refused() {
+        let connection = captured("192.0.2.7", 80);
+        assert_eq!(resolved(&connection, "/a", Some("shop.test:8080")), Err(421));
+        assert_eq!(resolved(&connection, "http://other.test/a", Some("shop.test")), Err(421));
+        assert_eq!(resolved(&connection, "https://shop.test/a", Some("shop.test")), Err(421));
+        assert_eq!(resolved(&connection, "/a", Some("a@shop.test")), Err(400));
+        assert_eq!(resolved(&connection, "shop.test:80", Some("shop.test")), Err(501));
     }
 
     #[test]

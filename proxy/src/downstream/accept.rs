@@ -2,7 +2,7 @@
 //! HTTP/1 or HTTP/2 themselves.
 
 use std::io;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use bytes::BytesMut;
@@ -11,15 +11,17 @@ use tokio::task::JoinHandle;
 use tokio::time::timeout;
 use wayleave_decision::Refusal;
 
+use super::captured::CapturedConnection;
 use super::http1::Http1Outcome;
 use super::limits::{ConnectionPermit, LimitReached};
-use super::listeners::BoundListener;
+use super::listeners::{BoundListener, ListenAddress, ListenProtocol};
+use super::original_destination::original_destination;
 use super::proxy_protocol::ProxyHeaderError;
 use super::server::DownstreamServer;
 use super::tls_termination::{NegotiatedConnection, TlsRefusal};
-use super::{http1, listeners, proxied_http2, proxy_protocol, tls_termination, tunnel};
+use super::{http1, listeners, proxied_http2, proxy_protocol, socks5, tls_termination, tunnel};
 use crate::decider::refusal;
-use crate::decider::request::ClientConnection;
+use crate::decider::request::{ClientConnection, DialledDestination};
 use crate::http::transport::{self, BufferedStream, Transport, UNACKNOWLEDGED_TIMEOUT};
 
 /// The accept loop; each connection is served in its own task.
@@ -33,14 +35,39 @@ struct AcceptedConnection {
     tcp: Transport<TcpStream>,
     buffered: BytesMut,
     connection: ClientConnection,
+    /// The other end of the connection, which is a load balancer's if it names the client.
+    peer: SocketAddr,
 }
 
-/// The layers in front of HTTP that the client is expected to send.
-#[derive(Clone, Copy)]
-struct ConnectionPreamble {
-    /// The peer is a load balancer, which names the client in a PROXY header.
-    has_proxy_header: bool,
-    is_tls: bool,
+/// The way in which a connection came, and so what its client sends first.
+#[derive(Debug)]
+pub(crate) enum Entry {
+    /// HTTP to the proxy.
+    Http,
+    /// TLS to the proxy, and HTTP inside.
+    Https,
+    Socks5,
+    /// The kernel brought it, whoever the client dialled.
+    Captured {
+        listener: ListenProtocol,
+        /// `None` if the client dialled the listener itself.
+        destination: Option<DialledDestination>,
+    },
+}
+
+impl Entry {
+    fn new(tcp: &TcpStream, listen: ListenAddress) -> Self {
+        match listen.protocol {
+            ListenProtocol::Http => Self::Http,
+            ListenProtocol::Https => Self::Https,
+            ListenProtocol::Socks5 => Self::Socks5,
+            listener @ (ListenProtocol::Redirect | ListenProtocol::Tproxy) => {
+                let destination = original_destination(tcp, listen)
+                    .and_then(|address| DialledDestination::at(address).ok());
+                Self::Captured { listener, destination }
+            }
+        }
+    }
 }
 
 impl ConnectionAcceptor {
@@ -52,57 +79,59 @@ impl ConnectionAcceptor {
     /// Returns an error if the runtime cannot watch the socket.
     pub(crate) fn start(self: &Arc<Self>, bound: BoundListener) -> io::Result<JoinHandle<()>> {
         let listener = TcpListener::from_std(bound.listener)?;
-        let is_tls = bound.listen_address.is_tls;
         let acceptor = Arc::clone(self);
-        let accepting = async move { acceptor.run(&listener, is_tls).await };
+        let accepting = async move { acceptor.run(&listener, bound.listen_address).await };
         Ok(self.server.accept_loops.spawn(accepting))
     }
 
-    async fn run(self: &Arc<Self>, listener: &TcpListener, is_tls: bool) {
+    async fn run(self: &Arc<Self>, listener: &TcpListener, listen: ListenAddress) {
         loop {
             tokio::select! {
                 // First: after the stop not one more connection is accepted, even if some wait in the queue.
                 biased;
                 () = self.server.stopping.cancelled() => return,
                 (tcp, peer) = listeners::accept(listener) => {
-                    self.admit(tcp, peer.ip().to_canonical(), is_tls);
+                    let entry = Entry::new(&tcp, listen);
+                    self.admit(tcp, peer, entry);
                 }
             }
         }
     }
 
-    fn admit(self: &Arc<Self>, tcp: TcpStream, peer: IpAddr, is_tls: bool) {
+    /// Serves a connection of `peer` in a task of its own, or refuses it.
+    pub(crate) fn admit(self: &Arc<Self>, tcp: TcpStream, peer: SocketAddr, entry: Entry) {
         let (acceptor, server) = (Arc::clone(self), Arc::clone(&self.server));
         let open = server.exchanges.metrics.client_connection();
         let settings = server.settings();
-        let preamble = ConnectionPreamble {
-            has_proxy_header: settings.options.is_load_balancer(peer),
-            is_tls,
-        };
+        let client = peer.ip().to_canonical();
+        // Only connections to the proxy itself come through a load balancer of the proxy.
+        let has_proxy_header =
+            !matches!(entry, Entry::Captured { .. }) && settings.options.is_load_balancer(client);
         // An error means that the client is gone already; the first read will notice.
         let _ = transport::set_tcp_options(
             &tcp,
             settings.options.idle_timeout.max(UNACKNOWLEDGED_TIMEOUT),
         );
         let accepted = AcceptedConnection::new(tcp, peer);
-        let permit = if preamble.has_proxy_header {
+        let permit = if has_proxy_header {
             // All clients of a load balancer would share its address: they are counted once the PROXY header names them.
             server.limits.acquire_for_unknown_client()
         } else {
-            server.limits.acquire(peer)
+            server.limits.acquire(client)
         };
         match permit {
-            Ok(permit) if preamble.has_proxy_header || is_tls => self.server.spawn(async move {
-                // This runs once per connection. Boxed, it does not enlarge the future of every idle connection.
-                let negotiating = Box::pin(acceptor.negotiate(accepted, permit, preamble));
-                if let Some((negotiated, permit)) = negotiating.await {
-                    serve(&server, negotiated).await;
+            Ok(permit) if has_proxy_header => self.server.spawn(async move {
+                // A load balancer sends its header in front of everything, TLS included. This runs once per connection. Boxed, it
+                // does not enlarge the future of every idle connection.
+                let reading = Box::pin(acceptor.read_proxy_header(accepted, permit));
+                if let Some((accepted, permit)) = reading.await {
+                    acceptor.serve(accepted, entry).await;
                     drop(permit);
                 }
                 drop(open);
             }),
             Ok(permit) => self.server.spawn(async move {
-                serve(&server, accepted.into_plain_http()).await;
+                acceptor.serve(accepted, entry).await;
                 drop((permit, open));
             }),
             Err(limit) => self.server.spawn(async move {
@@ -112,30 +141,37 @@ impl ConnectionAcceptor {
         };
     }
 
-    /// Reads the PROXY header and terminates TLS, as `preamble` requires. Returns `None` if the connection ended before HTTP.
-    async fn negotiate(
-        &self,
-        accepted: AcceptedConnection,
-        permit: ConnectionPermit,
-        preamble: ConnectionPreamble,
-    ) -> Option<(NegotiatedConnection, ConnectionPermit)> {
-        // A load balancer sends its header in front of everything, TLS included.
-        let (accepted, permit) = if preamble.has_proxy_header {
-            self.read_proxy_header(accepted, permit).await?
-        } else {
-            (accepted, permit)
-        };
-        let negotiated = if preamble.is_tls {
-            self.terminate_tls(accepted).await?
-        } else {
-            accepted.into_plain_http()
-        };
-        Some((negotiated, permit))
+    /// Serves a connection whose client is known, until it ends.
+    async fn serve(&self, accepted: AcceptedConnection, entry: Entry) {
+        let server = &self.server;
+        match entry {
+            Entry::Http => serve_http(server, accepted.into_plain_http()).await,
+            Entry::Https => {
+                if let Some(negotiated) = Box::pin(self.terminate_tls(accepted)).await {
+                    serve_http(server, negotiated).await;
+                }
+            }
+            Entry::Socks5 => {
+                let NegotiatedConnection { incoming, connection, .. } = accepted.into_plain_http();
+                Box::pin(socks5::serve(server, incoming, connection)).await;
+            }
+            Entry::Captured { listener, destination: Some(dialled) } => {
+                let peer = Some(accepted.peer);
+                let NegotiatedConnection { incoming, connection, .. } = accepted.into_plain_http();
+                let connection = ClientConnection { dialled: Some(dialled.clone()), ..connection };
+                let captured = CapturedConnection { incoming, connection, dialled, listener, peer };
+                Box::pin(captured.serve(server)).await;
+            }
+            Entry::Captured { listener, destination: None } => {
+                server.exchanges.metrics.captured_connection(listener.scheme(), "not-redirected");
+                Box::pin(self.refuse(accepted, refusal::not_redirected())).await;
+            }
+        }
     }
 
     /// Terminates TLS to the proxy itself. A client that sends plain text is answered with a refusal.
     async fn terminate_tls(&self, accepted: AcceptedConnection) -> Option<NegotiatedConnection> {
-        let AcceptedConnection { tcp, buffered, connection } = accepted;
+        let AcceptedConnection { tcp, buffered, connection, peer } = accepted;
         match tls_termination::terminate_tls(&self.server, tcp, buffered, connection.client).await {
             Ok(tls) => Some(NegotiatedConnection {
                 incoming: tls.stream.into(),
@@ -144,7 +180,8 @@ impl ConnectionAcceptor {
             }),
             Err(TlsRefusal::Closed) => None,
             Err(TlsRefusal::PlainText(tcp)) => {
-                let accepted = AcceptedConnection { tcp, buffered: BytesMut::new(), connection };
+                let buffered = BytesMut::new();
+                let accepted = AcceptedConnection { tcp, buffered, connection, peer };
                 self.refuse(accepted, refusal::tls_required()).await;
                 None
             }
@@ -207,16 +244,19 @@ impl ConnectionAcceptor {
 }
 
 impl AcceptedConnection {
-    fn new(tcp: TcpStream, peer: IpAddr) -> Self {
+    fn new(tcp: TcpStream, peer: SocketAddr) -> Self {
+        let client = peer.ip().to_canonical();
         Self {
             tcp: Transport::new(tcp),
             buffered: BytesMut::new(),
+            peer: SocketAddr::new(client, peer.port()),
             connection: ClientConnection {
-                client: peer,
+                client,
                 peer: None,
                 certificate: None,
                 proof: None,
                 tunnel: None,
+                dialled: None,
             },
         }
     }
@@ -230,8 +270,8 @@ impl AcceptedConnection {
     }
 }
 
-/// Serves HTTP, and the tunnel that an HTTP/1 connection may become.
-async fn serve(server: &Arc<DownstreamServer>, negotiated: NegotiatedConnection) {
+/// Serves HTTP to the proxy, and the tunnel that an HTTP/1 connection may become.
+async fn serve_http(server: &Arc<DownstreamServer>, negotiated: NegotiatedConnection) {
     let NegotiatedConnection { incoming, connection, is_http2 } = negotiated;
     if is_http2 {
         let serving = proxied_http2::serve(server, incoming.stream, connection);

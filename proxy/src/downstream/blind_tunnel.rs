@@ -8,12 +8,12 @@ use std::task::Poll;
 use std::time::Duration;
 
 use bytes::BytesMut;
-use rustls::server::Acceptor;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::time::timeout;
 use wayleave_decision::Refusal;
 use wayleave_robots_txt::Origin;
 
+use super::client_hello::{self, HelloError};
 use super::server::DownstreamServer;
 use crate::decider::{refusal, target};
 use crate::exchange::error_response;
@@ -24,8 +24,6 @@ use crate::upstream;
 
 /// The most bytes read at once.
 const CHUNK_BYTES: usize = 16 * 1024;
-/// The longest ClientHello that is read. One with post-quantum keys and a ticket takes about 2 KiB.
-const MAX_HELLO_BYTES: usize = 32 * 1024;
 /// The fatal alert `unrecognized_name` (RFC 6066 section 3).
 const UNRECOGNIZED_NAME: &[u8] = &[0x15, 3, 3, 0, 2, 2, 112];
 
@@ -38,8 +36,11 @@ pub(super) async fn relay_tls(
 ) {
     let header_timeout = server.settings().options.header_timeout;
     let hello = tokio::select! {
-        hello = timeout(header_timeout, server_name(&mut incoming)) => {
-            hello.unwrap_or_else(|_| Err(NotSent::Refused(refusal::tunnel_timeout())))
+        hello = timeout(header_timeout, client_hello::read_server_name(&mut incoming)) => {
+            match hello {
+                Ok(hello) => hello.map_err(not_sent),
+                Err(_) => Err(NotSent::Refused(refusal::tunnel_timeout())),
+            }
         }
         () = server.exchanges.shutdown.cancelled() => Err(NotSent::ShutDown),
     };
@@ -57,6 +58,16 @@ pub(super) async fn relay_tls(
     // The client may be gone already, which changes nothing.
     let _ = incoming.stream.write_all(UNRECOGNIZED_NAME).await;
     error_response::close_gracefully(incoming.stream).await;
+}
+
+fn not_sent(error: HelloError) -> NotSent {
+    match error {
+        HelloError::Closed => NotSent::ClientLeft,
+        HelloError::Unreadable => {
+            let details = "TLS in the tunnel does not begin with a ClientHello that can be read";
+            NotSent::Refused(Refusal::malformed(details))
+        }
+    }
 }
 
 /// Relays bytes in both directions, without looking at them, until the tunnel ends or its permission is revoked.
@@ -79,40 +90,6 @@ pub(super) async fn relay(
     let is_reset = |kind| matches!(kind, ErrorKind::ConnectionReset | ErrorKind::BrokenPipe);
     if relayed.is_err_and(|error| is_reset(error.kind())) {
         upstream::reset_on_drop(&to_origin);
-    }
-}
-
-/// Returns the server name of the ClientHello that the stream begins with. All bytes read remain buffered.
-///
-/// # Errors
-///
-/// Returns why there is none that can be read.
-async fn server_name(incoming: &mut BufferedStream) -> Result<Option<String>, NotSent> {
-    let unreadable = || {
-        let details = "TLS in the tunnel does not begin with a ClientHello that can be read";
-        NotSent::Refused(Refusal::malformed(details))
-    };
-    let BufferedStream { stream, buffered } = incoming;
-    let mut acceptor = Acceptor::default();
-    let mut taken = 0;
-    loop {
-        // The acceptor keeps what it is given, so each byte is fed to it once.
-        while taken < buffered.len() {
-            match acceptor.read_tls(&mut &buffered[taken..]) {
-                Ok(read @ 1..) => taken += read,
-                Ok(0) | Err(_) => return Err(unreadable()),
-            }
-        }
-        match acceptor.accept() {
-            Ok(Some(accepted)) => {
-                return Ok(accepted.client_hello().server_name().map(str::to_owned));
-            }
-            Ok(None) if buffered.len() < MAX_HELLO_BYTES => {}
-            Ok(None) | Err(_) => return Err(unreadable()),
-        }
-        if !matches!(stream.read_buf(buffered).await, Ok(1..)) {
-            return Err(NotSent::ClientLeft);
-        }
     }
 }
 

@@ -65,7 +65,8 @@ pub(super) async fn serve<'a>(
                 return Http1Outcome::Closed;
             }
         };
-        if received.method() == "CONNECT" {
+        // A client that knows no proxy has no tunnels: there it is refused like other requests.
+        if received.method() == "CONNECT" && connection.dialled.is_none() {
             return Box::pin(connect(server, incoming, connection, &received)).await;
         }
         // An exchange's future is kilobytes, and most connections are idle most of the time: only busy ones hold that memory.
@@ -77,7 +78,7 @@ pub(super) async fn serve<'a>(
 }
 
 /// Waits for the stop, and then until no request that was sent before it can still be in flight.
-async fn late_requests_over(server: &DownstreamServer) {
+pub(super) async fn late_requests_over(server: &DownstreamServer) {
     server.stopping.cancelled().await;
     tokio::time::sleep(LATE_REQUEST_WINDOW).await;
 }

@@ -23,7 +23,7 @@ const MAX_EXCHANGES: usize = 200;
 /// number of streams and the size of their windows.
 const SEND_BUFFER_BYTES: usize = 64 * 1024;
 
-/// The connection window of a client that is not inside a tunnel; each stream's is 64 KiB. It is less than the sum of all
+/// The connection window of a client that speaks to the proxy itself; each stream's is 64 KiB. It is less than the sum of all
 /// streams' windows, which bounds the memory, and yet enough that one stalled origin does not hold up the other streams.
 const PROXIED_WINDOW_BYTES: u32 = 1024 * 1024;
 
@@ -96,7 +96,7 @@ impl Http2Streams {
         connection: ClientConnection,
     ) -> Option<Self> {
         let header_timeout = server.settings().options.header_timeout;
-        let options = http2_options(connection.tunnel.is_some());
+        let options = http2_options(!connection.is_to_proxy());
         let flushes = Arc::<FlushSignal>::default();
         let stream =
             Transport::new(stream).without_gathering().with_flush_signal(Arc::clone(&flushes));
@@ -150,10 +150,10 @@ pub(super) fn exchange(server: &Arc<DownstreamServer>, stream: Http2Request) {
         let Http2Request { request, respond, connection, flushes, exchange_permit } = stream;
         let (head, body) = request.into_parts();
         let has_body = !body.is_end_stream();
-        let received = if connection.tunnel.is_some() {
-            ReceivedHead::from_http2(head, has_body)
-        } else {
+        let received = if connection.is_to_proxy() {
             ReceivedHead::from_proxied_http2(head, has_body)
+        } else {
+            ReceivedHead::from_http2(head, has_body)
         };
         let mut client =
             Downstream::http2(body, respond, flushes, server.settings().options.idle_timeout);
@@ -163,10 +163,10 @@ pub(super) fn exchange(server: &Arc<DownstreamServer>, stream: Http2Request) {
     }));
 }
 
-fn http2_options(is_in_tunnel: bool) -> http2::H2Options {
+fn http2_options(is_to_origin: bool) -> http2::H2Options {
     let mut options = http2::default_h2_options();
     options.max_send_buffer_size(SEND_BUFFER_BYTES);
-    if !is_in_tunnel {
+    if !is_to_origin {
         options.initial_connection_window_size(PROXIED_WINDOW_BYTES);
     }
     options

@@ -21,14 +21,55 @@ const BACKLOG: i32 = 4096;
 /// The interval at which binding an address in use is retried; clients wait at most this long once it is free.
 const BIND_RETRY_INTERVAL: Duration = Duration::from_millis(50);
 
-/// An address of `proxy.listen`: where clients connect, and whether with TLS. Displays as it is written there.
+/// The way in which the connections of a listener name their destinations.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum ListenProtocol {
+    /// HTTP requests to a proxy.
+    Http,
+    /// The same inside TLS.
+    Https,
+    /// SOCKS5 (RFC 1928).
+    Socks5,
+    /// The kernel redirects connections to the listener (REDIRECT or DNAT on this machine).
+    Redirect,
+    /// The kernel hands connections to the listener that keep their destination as their local address (TPROXY).
+    Tproxy,
+}
+
+impl ListenProtocol {
+    /// Every protocol by which connections of clients are captured that know no HTTP proxy.
+    pub(crate) const CAPTURING: [Self; 3] = [Self::Socks5, Self::Redirect, Self::Tproxy];
+
+    /// Returns the scheme of a listener's URL.
+    pub(crate) const fn scheme(self) -> &'static str {
+        match self {
+            Self::Http => "http",
+            Self::Https => "https",
+            Self::Socks5 => "socks5",
+            Self::Redirect => "redirect",
+            Self::Tproxy => "tproxy",
+        }
+    }
+
+    /// Returns whether clients send requests to the listener as to an HTTP proxy.
+    pub(crate) const fn is_http_proxy(self) -> bool {
+        matches!(self, Self::Http | Self::Https)
+    }
+}
+
+/// An address of `proxy.listen`: where clients connect, and by which protocol. Displays as it is written there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ListenAddress {
     pub(crate) address: SocketAddr,
-    pub(crate) is_tls: bool,
+    pub(crate) protocol: ListenProtocol,
 }
 
 impl ListenAddress {
+    /// Returns the address of a listener for plain HTTP.
+    pub(crate) fn http(address: SocketAddr) -> Self {
+        Self { address, protocol: ListenProtocol::Http }
+    }
+
     /// Returns the address that a client on this machine connects to: loopback in place of a wildcard, which cannot be dialled.
     pub(crate) fn dialable(self) -> Self {
         let mut address = self.address;
@@ -41,21 +82,26 @@ impl ListenAddress {
         Self { address, ..self }
     }
 
-    /// Returns the address that suits clients on this machine best: the first one without TLS, otherwise the first one.
+    /// Returns the address that suits clients on this machine best: the first HTTP proxy without TLS, otherwise the first one;
+    /// `None` if there is no HTTP proxy.
     pub(crate) fn for_local_clients(all: impl Iterator<Item = Self>) -> Option<Self> {
-        all.min_by_key(|address| address.is_tls).map(Self::dialable)
+        let proxies = all.filter(|listen| listen.protocol.is_http_proxy());
+        proxies.min_by_key(|listen| listen.protocol).map(Self::dialable)
     }
 
     /// Returns the address as a URL.
     pub(crate) fn url(self) -> String {
-        let scheme = if self.is_tls { "https" } else { "http" };
-        format!("{scheme}://{}", self.address)
+        format!("{}://{}", self.protocol.scheme(), self.address)
     }
 }
 
 impl fmt::Display for ListenAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.is_tls { f.write_str(&self.url()) } else { self.address.fmt(f) }
+        if self.protocol == ListenProtocol::Http {
+            self.address.fmt(f)
+        } else {
+            f.write_str(&self.url())
+        }
     }
 }
 
@@ -63,14 +109,20 @@ impl FromStr for ListenAddress {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let tls = text.strip_prefix("https://");
-        let address = tls.unwrap_or(text).parse().map_err(|_| {
+        let with_scheme = [ListenProtocol::Https].into_iter().chain(ListenProtocol::CAPTURING);
+        let (protocol, address) = with_scheme
+            .filter_map(|protocol| {
+                Some((protocol, text.strip_prefix(protocol.scheme())?.strip_prefix("://")?))
+            })
+            .next()
+            .unwrap_or((ListenProtocol::Http, text));
+        let address = address.parse().map_err(|_| {
             format!(
-                "{text:?} is not an IP address with a port, such as \"127.0.0.1:3128\", \"[::1]:3128\" or \
-                 \"https://0.0.0.0:3130\""
+                "{text:?} is not an IP address with a port, such as \"127.0.0.1:3128\", \"[::1]:3128\", \
+                 \"https://0.0.0.0:3130\" or \"socks5://127.0.0.1:1080\""
             )
         })?;
-        Ok(Self { address, is_tls: tls.is_some() })
+        Ok(Self { address, protocol })
     }
 }
 
@@ -84,9 +136,17 @@ pub(crate) struct BoundListener {
 }
 
 impl BoundListener {
-    fn new(listener: TcpListener, is_tls: bool) -> io::Result<Self> {
+    /// Takes over a listening, non-blocking socket.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the socket has no address, or cannot take the connections of its protocol.
+    pub(crate) fn new(listener: TcpListener, protocol: ListenProtocol) -> io::Result<Self> {
         let address = listener.local_addr()?;
-        Ok(Self { listener, listen_address: ListenAddress { address, is_tls } })
+        if protocol == ListenProtocol::Tproxy {
+            accept_foreign_destinations(&listener, address)?;
+        }
+        Ok(Self { listener, listen_address: ListenAddress { address, protocol } })
     }
 
     pub(crate) fn url(&self) -> String {
@@ -136,12 +196,12 @@ impl InheritedSockets {
         &mut self,
         listen_address: ListenAddress,
     ) -> anyhow::Result<BoundListener> {
-        let ListenAddress { address, is_tls } = listen_address;
+        let ListenAddress { address, protocol } = listen_address;
         let listener = match self.take(address) {
             Some(socket) => Ok(socket),
             None => bind(address),
         };
-        let bound = listener.and_then(|listener| BoundListener::new(listener, is_tls));
+        let bound = listener.and_then(|listener| BoundListener::new(listener, protocol));
         bound.with_context(|| format!("listening on {address}"))
     }
 
@@ -174,6 +234,25 @@ fn bind(address: SocketAddr) -> io::Result<TcpListener> {
     SockRef::from(&listener).listen(BACKLOG)?;
     listener.set_nonblocking(true)?;
     Ok(listener)
+}
+
+/// Lets the kernel hand connections to the listener whose destination is not this machine's (TPROXY). systemd can do that for an
+/// inherited socket (`Transparent=yes`); otherwise it takes a capability.
+fn accept_foreign_destinations(listener: &TcpListener, address: SocketAddr) -> io::Result<()> {
+    let socket = SockRef::from(listener);
+    let (is_transparent, set) = match address {
+        SocketAddr::V4(_) => (socket.ip_transparent_v4()?, socket.set_ip_transparent_v4(true)),
+        SocketAddr::V6(_) => (socket.ip_transparent_v6()?, socket.set_ip_transparent_v6(true)),
+    };
+    match set {
+        Err(error) if !is_transparent && error.kind() == ErrorKind::PermissionDenied => {
+            let details =
+                "tproxy:// needs CAP_NET_ADMIN, or a socket of systemd's with Transparent=yes";
+            Err(io::Error::new(error.kind(), details))
+        }
+        Err(error) if !is_transparent => Err(error),
+        _ => Ok(()),
+    }
 }
 
 /// Binds `address`, and retries until `timeout` while another process still uses it.

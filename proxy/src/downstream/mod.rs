@@ -2,7 +2,10 @@
 //!
 //! ```text
 //!  accept ── listeners, limits                    sockets, and how many connections they may hold
-//!     │  └─── proxy_protocol, tls_termination     the client behind a load balancer; TLS to the proxy itself
+//!     │  ├─── proxy_protocol, tls_termination     the client behind a load balancer; TLS to the proxy itself
+//!     │  └─── socks5, original_destination        the destination of a client that knows no HTTP proxy
+//!     │
+//!  captured ── first_bytes, client_hello          what such a client sends there
 //!     │
 //!  proxied_http2                                  HTTP/2 to the proxy itself: requests and tunnels, multiplexed
 //!     │
@@ -15,13 +18,18 @@
 
 mod accept;
 mod blind_tunnel;
+mod captured;
+mod client_hello;
+mod first_bytes;
 mod http1;
 mod http2;
 pub(crate) mod limits;
 pub(crate) mod listeners;
+mod original_destination;
 mod proxied_http2;
 mod proxy_protocol;
 mod server;
+mod socks5;
 mod tls_termination;
 mod tunnel;
 

@@ -34,14 +34,18 @@ pub(super) async fn serve(
     let outside = ClientConnection { proof: permit.proof.clone(), ..outside };
     // This runs once per connection. Boxed, it does not enlarge the future of every idle connection.
     let negotiating = Box::pin(negotiate(server, incoming, &outside, permit));
-    let Some(http) = negotiating.await else {
-        return;
-    };
+    if let Some(http) = negotiating.await {
+        serve_requests(server, http).await;
+    }
+}
+
+/// Serves requests that are not made to this proxy, but to an origin, until the connection ends.
+pub(super) async fn serve_requests(server: &Arc<DownstreamServer>, http: NegotiatedConnection) {
     if http.is_http2 {
         let serving = http2::serve(server, http.incoming.stream, http.connection, http2::exchange);
         Box::pin(serving).await;
     } else {
-        // The outcome is never a tunnel: a CONNECT inside a tunnel is refused.
+        // The outcome is never a tunnel: a CONNECT to an origin is refused.
         http1::serve(server, http.incoming, &http.connection).await;
     }
 }

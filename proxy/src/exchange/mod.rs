@@ -13,7 +13,7 @@
 //!     │
 //!  error_response, max_forwards       or answered here
 //!
-//!  tunnel                             CONNECT
+//!  tunnel ── own_tunnels              CONNECT
 //!  reject_connection                  a client that is answered and loses its connection
 //!  own_request                        the policy for the proxy's own requests, such as where a robots.txt redirects to
 //!  services, outcome                  what all steps use, and what they result in
@@ -27,6 +27,7 @@ mod headers;
 mod max_forwards;
 pub(crate) mod outcome;
 pub(crate) mod own_request;
+mod own_tunnels;
 mod pace;
 pub(crate) mod record;
 mod reject_connection;

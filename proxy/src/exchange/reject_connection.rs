@@ -21,13 +21,28 @@ impl ExchangeServices {
         connection: &ClientConnection,
         refusal: Refusal,
     ) {
-        let settings = self.decider.settings();
-        let idle_timeout = settings.options.idle_timeout;
+        let idle_timeout = self.decider.settings().options.idle_timeout;
         let client = Downstream::http1(stream.into(), BodyFraming::Length(0), false, idle_timeout);
+        self.refuse(client, self.record_of_connection(connection), refusal).await;
+    }
+
+    /// Records the refusal of a connection whose client expects an answer in another protocol than HTTP, or none.
+    pub(crate) fn record_refused_connection(
+        &self,
+        connection: &ClientConnection,
+        refusal: Refusal,
+    ) {
+        self.record(self.record_of_connection(connection), &ExchangeOutcome::Refuse(refusal));
+    }
+
+    /// Begins the record of a connection without a readable request.
+    fn record_of_connection(&self, connection: &ClientConnection) -> ExchangeRecord {
         let now = self.decider.robots.clock().now();
-        let mut record = ExchangeRecord::begin(connection, None, now, settings.configuration);
-        record.url = "-".to_owned();
-        self.refuse(client, record, refusal).await;
+        let configuration = self.decider.settings().configuration;
+        let mut record = ExchangeRecord::begin(connection, None, now, configuration);
+        let dialled = connection.dialled.as_ref();
+        record.url = dialled.map_or("-".to_owned(), |dialled| dialled.authority(None));
+        record
     }
 
     /// Refuses a `CONNECT` whatever it asks for.

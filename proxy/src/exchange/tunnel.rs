@@ -11,18 +11,20 @@ use wayleave_robots_txt::{Origin, UrlScheme};
 
 use super::headers;
 use super::outcome::{ExchangeOutcome, NotSent, permitted_outcome};
+use super::own_tunnels::OwnTunnelGuard;
 use super::record::ExchangeRecord;
 use super::revoke::LongLivedRequest;
 use super::{Exchange, ExchangeServices};
 use crate::decider::request::{ClientConnection, RequestView};
 use crate::decider::settings::Settings;
 use crate::decider::{identify, refusal, target};
+use crate::decision_log::DecisionId;
 use crate::http::downstream::Downstream;
 use crate::identity::PasswordProof;
 use crate::pacing::PacingSlot;
 use crate::telemetry::metrics::OpenConnection;
 use crate::upstream::error::UpstreamError;
-use crate::upstream::{Destination, UpstreamLink};
+use crate::upstream::{self, Destination, UpstreamLink};
 
 /// The permission to open a tunnel.
 pub(crate) struct TunnelPermit<'a> {
@@ -35,13 +37,29 @@ pub(crate) struct TunnelPermit<'a> {
     pub(crate) blind: Option<Box<PendingBlindTunnel<'a>>>,
 }
 
+/// The knowledge of what a tunnel is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum TunnelContent {
+    /// TLS, or plain HTTP if it is inspected.
+    TlsOrHttp,
+    /// Not known before its first bytes, which will be decided about: now only the client and the address are checked.
+    Unknown,
+}
+
+/// A tunnel that does not open. Its record is written, and its client waits for an answer.
+pub(crate) struct RefusedTunnel {
+    pub(crate) client: Downstream,
+    pub(crate) outcome: ExchangeOutcome,
+    id: DecisionId,
+}
+
 /// An uninspected tunnel whose first bytes have not arrived, so that its outcome is not known.
 pub(crate) struct PendingBlindTunnel<'a> {
     record: ExchangeRecord,
     /// The outcome if the tunnel is used.
     outcome: ExchangeOutcome,
     /// The connection to the origin; `None` if the tunnel was requested for plain HTTP, which is inspected.
-    to_origin: Option<(UpstreamLink, OpenConnection)>,
+    to_origin: Option<TunnelLink>,
     grounds: TunnelGrounds<'a>,
     /// Delays the shutdown until the exchange is recorded.
     _in_progress: TaskTrackerToken,
@@ -51,6 +69,7 @@ pub(crate) struct PendingBlindTunnel<'a> {
 pub(crate) struct OpenBlindTunnel<'a> {
     /// Counts the connection as open.
     _open: OpenConnection,
+    _listed: Option<OwnTunnelGuard>,
     configuration: u64,
     grounds: TunnelGrounds<'a>,
 }
@@ -78,7 +97,15 @@ enum RequestedTunnel {
 struct DialledTunnel<'a> {
     permit: Permit,
     slot: Option<PacingSlot<'a>>,
-    to_origin: Option<(UpstreamLink, OpenConnection)>,
+    to_origin: Option<TunnelLink>,
+}
+
+/// The connection to the origin of an uninspected tunnel.
+struct TunnelLink {
+    link: UpstreamLink,
+    open: OpenConnection,
+    /// `None` if the connection has broken already.
+    listed: Option<OwnTunnelGuard>,
 }
 
 impl<'a> PendingBlindTunnel<'a> {
@@ -94,11 +121,12 @@ impl<'a> PendingBlindTunnel<'a> {
 
     /// Records the tunnel as used and returns the connection to the origin; `None` if TLS was not allowed.
     pub(crate) fn open(self) -> Option<(UpstreamLink, OpenBlindTunnel<'a>)> {
-        let (to_origin, open) = self.to_origin?;
+        let TunnelLink { link, open, listed } = self.to_origin?;
         let configuration = self.record.configuration;
         // Recorded at the first bytes, not at the end: a tunnel may remain open for days.
         self.grounds.services.record(self.record, &self.outcome);
-        Some((to_origin, OpenBlindTunnel { _open: open, configuration, grounds: self.grounds }))
+        let grounds = self.grounds;
+        Some((link, OpenBlindTunnel { _open: open, _listed: listed, configuration, grounds }))
     }
 
     /// Records why the tunnel ended before anything passed.
@@ -126,15 +154,39 @@ impl ExchangeServices {
         &self,
         connection: &ClientConnection,
         received: &ReceivedHead,
-        mut client: Downstream,
+        client: Downstream,
     ) -> Option<(TunnelPermit<'_>, Downstream)> {
-        let in_progress = self.shutdown.track();
+        let content = TunnelContent::TlsOrHttp;
+        match self.decide_connect(connection, received, client, content).await {
+            Ok(opened) => Some(opened),
+            Err(refused) => {
+                let RefusedTunnel { client, outcome, id } = *refused;
+                self.turn_away(client, id, &outcome).await;
+                None
+            }
+        }
+    }
+
+    /// Decides a `CONNECT`, or what another protocol has in its place. Returns the permission to open the tunnel.
+    ///
+    /// # Errors
+    ///
+    /// Returns the client if it was refused or failed, which has been recorded.
+    pub(crate) async fn decide_connect(
+        &self,
+        connection: &ClientConnection,
+        received: &ReceivedHead,
+        mut client: Downstream,
+        content: TunnelContent,
+    ) -> Result<(TunnelPermit<'_>, Downstream), Box<RefusedTunnel>> {
+        // The shutdown waits for records, not for a client that has to read its answer.
+        let _in_progress = self.shutdown.track();
         let mut exchange = Exchange::begin(self, connection, received);
-        let deciding = exchange.decide_tunnel(&mut client);
+        let deciding = exchange.decide_tunnel(&mut client, content);
         let decided = self.shutdown.unless_cancelled(pin!(deciding)).await;
         let not_sent = match decided {
             Some(Ok((origin, dialled))) => {
-                return Some((exchange.into_tunnel(origin, dialled), client));
+                return Ok((exchange.into_tunnel(origin, dialled), client));
             }
             Some(Err(not_sent)) => not_sent,
             None => {
@@ -145,10 +197,7 @@ impl ExchangeServices {
         let (outcome, _) = not_sent.into_outcome();
         let id = exchange.record.id;
         self.record(exchange.record, &outcome);
-        // The shutdown waits for records, not for a client that has to read its answer.
-        drop(in_progress);
-        self.turn_away(client, id, &outcome).await;
-        None
+        Err(Box::new(RefusedTunnel { client, outcome, id }))
     }
 }
 
@@ -157,12 +206,13 @@ impl<'s> Exchange<'s, '_> {
     async fn decide_tunnel(
         &mut self,
         client: &mut Downstream,
+        content: TunnelContent,
     ) -> Result<(Origin, Option<DialledTunnel<'s>>), NotSent> {
         let mut slot = None;
         loop {
             // First, because whatever ends the exchange before its decision needs the target and the crawler in its record.
             self.record_undecided();
-            let (origin, scope) = match self.requested_tunnel().map_err(NotSent::Refused)? {
+            let (origin, scope) = match self.requested_tunnel(content).map_err(NotSent::Refused)? {
                 RequestedTunnel::Blind(origin, scope) => (origin, scope),
                 RequestedTunnel::Inspected(origin) => {
                     // Only the client and the address are checked now.
@@ -192,7 +242,7 @@ impl<'s> Exchange<'s, '_> {
     }
 
     /// Returns the tunnel that is asked for.
-    fn requested_tunnel(&self) -> Result<RequestedTunnel, Refusal> {
+    fn requested_tunnel(&self, content: TunnelContent) -> Result<RequestedTunnel, Refusal> {
         let request = self.request();
         if self.connection.tunnel.is_some() {
             return Err(Refusal::malformed("CONNECT inside a tunnel"));
@@ -207,6 +257,9 @@ impl<'s> Exchange<'s, '_> {
         let origin = target::resolve_connect(&request.target, UrlScheme::Https)?;
         match self.settings.https.handling_of(origin.host()) {
             HttpsHandling::Mode(HttpsMode::Intercept) => Ok(RequestedTunnel::Inspected(origin)),
+            HttpsHandling::Mode(_) if content == TunnelContent::Unknown => {
+                Ok(RequestedTunnel::Inspected(origin))
+            }
             // Port 80 is where plain HTTP is spoken: it is that robots.txt which counts there.
             HttpsHandling::Mode(HttpsMode::Tunnel)
                 if origin.port() == UrlScheme::Http.default_port() =>
@@ -236,10 +289,7 @@ impl<'s> Exchange<'s, '_> {
     }
 
     /// Connects to the origin of an uninspected tunnel.
-    async fn dial_tunnel(
-        &self,
-        permit: &Permit,
-    ) -> Result<Option<(UpstreamLink, OpenConnection)>, NotSent> {
+    async fn dial_tunnel(&self, permit: &Permit) -> Result<Option<TunnelLink>, NotSent> {
         let origin = permit.resolved.target.origin();
         if origin.scheme() != UrlScheme::Https {
             // Plain HTTP is inspected even here, request by request, so it needs no connection yet.
@@ -252,7 +302,11 @@ impl<'s> Exchange<'s, '_> {
         };
         let via = headers::passed_proxies(self.received, &self.settings.options.name);
         match self.settings.upstream.dial_tunnel(destination, &via).await {
-            Ok(dialled) => Ok(Some(dialled)),
+            Ok((link, open)) => {
+                let local = upstream::local_address(&link).ok();
+                let listed = local.map(|local| self.services.own_tunnels.list(local));
+                Ok(Some(TunnelLink { link, open, listed }))
+            }
             Err(fault) => {
                 Err(NotSent::Refused(Refusal { is_failure: true, ..Refusal::from(fault) }))
             }

@@ -26,26 +26,25 @@ pub(super) fn announce(
     writeln!(text, "  state    {}", std::path::absolute(state_dir)?.display())?;
     writeln!(text, "  CA       {certificate}")?;
     writeln!(text, "           SHA-256 {}", authority.fingerprint())?;
-    let admin = ListenAddress { address: admin, is_tls: false };
-    let admin_url = admin.dialable().url();
+    let admin_url = ListenAddress::http(admin).dialable().url();
     writeln!(text, "\nOther machines and clients: {admin_url}/#/connect")?;
-    writeln!(text, "Paste into the shell of a crawler:")?;
-    let proxy = local_client_address(listeners);
-    let lines = fill_template(GENERAL_TEMPLATE, &proxy.into(), &certificate);
-    for line in lines.lines().filter(|line| !line.starts_with('#')) {
-        writeln!(text, "  {line}")?;
+    if let Some(proxy) = local_client_address(listeners) {
+        writeln!(text, "Paste into the shell of a crawler:")?;
+        let lines = fill_template(GENERAL_TEMPLATE, &proxy.into(), &certificate);
+        for line in lines.lines().filter(|line| !line.starts_with('#')) {
+            writeln!(text, "  {line}")?;
+        }
+        writeln!(text, "  curl -i https://www.example.com/")?;
     }
-    writeln!(text, "  curl -i https://www.example.com/")?;
     // Standard output may be closed, and the proxy runs all the same.
     let mut output = std::io::stdout().lock();
     let _ = output.write_all(text.as_bytes()).and_then(|()| output.flush());
     Ok(())
 }
 
-/// Returns the address at which clients on this machine reach the proxy.
-pub(super) fn local_client_address(listeners: &[BoundListener]) -> ListenAddress {
-    let addresses = listeners.iter().map(|listener| listener.listen_address);
-    ListenAddress::for_local_clients(addresses).expect("there is a listener")
+/// Returns the address at which clients on this machine reach the HTTP proxy, if there is one.
+pub(super) fn local_client_address(listeners: &[BoundListener]) -> Option<ListenAddress> {
+    ListenAddress::for_local_clients(listeners.iter().map(|listener| listener.listen_address))
 }
 
 /// Notifies systemd, if it waits for that (sd_notify(3)).

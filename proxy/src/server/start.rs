@@ -253,6 +253,7 @@ pub(super) fn build(
         metrics: Arc::clone(metrics),
         traces,
         shutdown: ExchangeShutdown::default(),
+        own_tunnels: Arc::default(),
     };
     Ok(BuiltParts { exchanges, fetcher, refresh: Box::pin(refresh) })
 }

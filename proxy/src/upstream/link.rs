@@ -1,5 +1,8 @@
 //! The stream under a connection to an origin: TCP, or TCP or TLS to a parent proxy.
 
+use std::io;
+use std::net::SocketAddr;
+
 use tokio::net::TcpStream;
 use tokio_rustls::client::TlsStream;
 use tokio_util::either::Either;
@@ -17,12 +20,20 @@ pub(super) fn over_tls(tls: TlsStream<TcpStream>) -> UpstreamLink {
     Transport::new(Either::Right(Box::new(tls))).without_gathering()
 }
 
+/// Returns the address of this machine's end.
+pub(crate) fn local_address(link: &UpstreamLink) -> io::Result<SocketAddr> {
+    tcp_of(link).local_addr()
+}
+
 /// Makes the connection end with a reset instead of a FIN once it is dropped, so that the peer sees it was cut off.
 pub(crate) fn reset_on_drop(link: &UpstreamLink) {
-    let tcp = match link.inner() {
+    // If it cannot be set, the connection is gone already.
+    let _ = tcp_of(link).set_zero_linger();
+}
+
+fn tcp_of(link: &UpstreamLink) -> &TcpStream {
+    match link.inner() {
         Either::Left(tcp) => tcp,
         Either::Right(tls) => tls.get_ref().0,
-    };
-    // If it cannot be set, the connection is gone already.
-    let _ = tcp.set_zero_linger();
+    }
 }

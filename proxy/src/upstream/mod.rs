@@ -33,7 +33,7 @@ use self::egress::{Egress, EgressError, ParentProxy, Route};
 use self::error::UpstreamError;
 pub(crate) use self::ftp::{ByteRange as FtpRange, FtpConnection, FtpRequest, start as start_ftp};
 use self::http2::{FlowWindow, Http2Stream};
-pub(crate) use self::link::{UpstreamLink, reset_on_drop};
+pub(crate) use self::link::{UpstreamLink, local_address, reset_on_drop};
 pub(crate) use self::parent_tunnel::{may_be_own_response, own_response_error};
 use self::pool::{ConnectionPool, PoolKey, PooledConnection, PooledProtocol};
 pub(crate) use self::request_form::{TargetForm, VersionPreference};

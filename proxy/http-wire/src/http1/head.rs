@@ -70,13 +70,23 @@ impl RequestHead {
         stream: &mut S,
         buffered: &mut BytesMut,
     ) -> Result<Self, HeadError> {
-        let bytes = read_head(stream, buffered, LineEndings::CrlfOnly).await?;
-        let line = check_request_line(&bytes)?;
+        Self::parse(&read_head(stream, buffered, LineEndings::CrlfOnly).await?)
+    }
+
+    /// Returns the head of a `CONNECT` to this host and port without any other field.
+    pub(crate) fn connect(authority: &str) -> Result<Self, HeadError> {
+        let head = format!("CONNECT {authority} HTTP/1.1\r\nHost: {authority}\r\n\r\n");
+        Self::parse(&head.into())
+    }
+
+    /// Parses a head that is complete.
+    fn parse(bytes: &Bytes) -> Result<Self, HeadError> {
+        let line = check_request_line(bytes)?;
         let mut slots = [httparse::EMPTY_HEADER; MAX_FIELDS];
         let mut request = httparse::Request::new(&mut slots);
-        require_complete(request.parse(&bytes), &bytes)?;
-        let method = range_within(&bytes, request.method.unwrap_or_default().as_bytes());
-        let target = range_within(&bytes, request.path.unwrap_or_default().as_bytes());
+        require_complete(request.parse(bytes), bytes)?;
+        let method = range_within(bytes, request.method.unwrap_or_default().as_bytes());
+        let target = range_within(bytes, request.path.unwrap_or_default().as_bytes());
         let is_http_1_0 = request.version == Some(0);
         let fields = HeaderFields::new(bytes.clone(), request.headers);
         check_host(&fields, is_http_1_0)?;

@@ -253,6 +253,7 @@ fn connection(client: IpAddr, tunnel: Option<&Origin>) -> ClientConnection {
             foreign_server_name: None,
             via: None,
         }),
+        dialled: None,
     }
 }
 

@@ -5,6 +5,8 @@ use wayleave_http_wire::http1::oddities::Oddity;
 
 use super::constructors::{counter, counters, counters_by_result, gauge, gauges};
 
+const CAPTURED_CONNECTIONS: &str =
+    "Connections of clients that know no HTTP proxy, by the listener's protocol and what came.";
 const CLIENT_CONNECTIONS: &str = "Open client connections.";
 const CLIENT_CONNECTIONS_LIMIT: &str =
     "The most client connections that may be open: proxy.max_connections.";
@@ -29,6 +31,7 @@ pub(crate) enum ConnectionAge {
 pub(super) struct ConnectionMetrics {
     pub(super) clients: IntGauge,
     pub(super) clients_limit: IntGauge,
+    pub(super) captured: IntCounterVec,
     pub(super) client_handshakes: IntCounterVec,
     pub(super) leaf_certificates: IntCounterVec,
     pub(super) upstream_new: IntGauge,
@@ -44,6 +47,12 @@ impl ConnectionMetrics {
         let connections = Self {
             clients: gauge(registry, "client_connections", CLIENT_CONNECTIONS)?,
             clients_limit: gauge(registry, "client_connections_limit", CLIENT_CONNECTIONS_LIMIT)?,
+            captured: counters(
+                registry,
+                "captured_connections_total",
+                CAPTURED_CONNECTIONS,
+                &["listener", "result"],
+            )?,
             client_handshakes: counters_by_result(
                 registry,
                 "client_handshakes_total",
@@ -71,6 +80,15 @@ impl ConnectionMetrics {
     }
 
     fn start_at_zero(&self) {
+        for (listener, own_result) in
+            [("socks5", "malformed"), ("redirect", "not-redirected"), ("tproxy", "not-redirected")]
+        {
+            for result in
+                ["tls", "http", "bypass", "not-http", "refused", "timeout", "closed", own_result]
+            {
+                self.captured.with_label_values(&[listener, result]);
+            }
+        }
         for result in ["hit", "minted", "failed", "untrusted"] {
             self.leaf_certificates.with_label_values(&[result]);
         }

@@ -240,6 +240,13 @@ impl Metrics {
         self.connections.clients_limit.set(limit.try_into().unwrap_or(i64::MAX));
     }
 
+    /// Counts a captured connection by its listener's protocol: `tls` or `http` began; `bypass`, because of the host that was dialled;
+    /// `refused` before its first bytes, or because of them `not-http`; `not-redirected`; `malformed` SOCKS5; or the client took too
+    /// long (`timeout`) or left before (`closed`).
+    pub(crate) fn captured_connection(&self, listener: &str, result: &str) {
+        self.connections.captured.with_label_values(&[listener, result]).inc();
+    }
+
     /// Counts a connection to an origin as serving a request until the guard is dropped.
     pub(crate) fn upstream_connection(&self, age: ConnectionAge) -> OpenConnection {
         OpenConnection::of(match age {
