@@ -1,6 +1,7 @@
 //! Requests and responses on the wire: HTTP/1, HTTP/2, TLS, tunnels, refusals, faults, and connections to upstream servers.
 
 mod bodies;
+pub mod captured;
 mod causes;
 mod connect;
 mod faults;

@@ -1,5 +1,6 @@
 //! Attempts to evade the proxy, as named cases of raw bytes. Each is checked by what reached the origin.
 
+mod captured;
 mod content;
 mod foreign_text;
 mod framing;
@@ -94,6 +95,7 @@ pub fn check_all(cases: &[Case]) {
 fn there_are_at_least_150_cases_with_different_names() {
     let tables = [
         ("targets", targets::names()),
+        ("captured", captured::names()),
         ("content", content::names()),
         ("framing", framing::names()),
         ("hidden", hidden::names()),
