@@ -125,7 +125,8 @@ class Bench:
             able = {name: running for name, running in self.running.items() if entry.is_fit(running[0])}
             for generator in self.generators(entry):
                 row = entry.name + generator.suffix
-                results[row] = self.run_row(entry, generator, able, row)
+                reached = {name: running for name, running in able.items() if generator.reaches(running[0])}
+                results[row] = self.run_row(entry, generator, reached, row)
         return results
 
     def generators(self, entry):
@@ -161,6 +162,7 @@ class Bench:
             "port": self.origin_ports[entry.origin],
             "via": f"127.0.0.1:{port}",
             **entry.load,
+            **self.running[name][0].load,
         }
         first_warm_up = order.pop("first_warm_up", None)
         if first_warm_up and number == 0:

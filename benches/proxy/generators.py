@@ -18,6 +18,9 @@ class BenchLoad:
     def is_fit(self, entry):
         return True
 
+    def reaches(self, peer):
+        return True
+
     def measure(self, order, pid):
         command = [str(LOAD)]
         for key, value in order.items():
@@ -41,6 +44,9 @@ class Oha:
     """Uses one origin. The first requests of its connections are part of the measurement."""
 
     suffix = ", by oha"
+
+    def reaches(self, peer):
+        return not peer.load
 
     def is_fit(self, entry):
         is_timed = entry.kind in ("cpu", "rate")

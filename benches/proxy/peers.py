@@ -5,7 +5,7 @@ import re
 import shutil
 import signal
 import subprocess
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import processes
@@ -30,6 +30,8 @@ class Peer:
     program: str
     # The command that prints its version, or the version itself.
     version: object = ("--version",)
+    # Options of bench-load by which it is reached.
+    load: dict = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -61,6 +63,14 @@ dir = "{place.dir}/state"
 """
     )
     return [WAYLEAVE, "serve", "--config", str(place.dir / "config.toml")], {}
+
+
+def wayleave_by_socks5(place):
+    """The same, reached by SOCKS5: clients send what an origin would get."""
+    command, environment = wayleave(place)
+    config = place.dir / "config.toml"
+    config.write_text(config.read_text().replace(f'"127.0.0.1:{place.port}"', f'"socks5://127.0.0.1:{place.port}"'))
+    return command, environment
 
 
 def wayleave_for(crawler, more=""):
@@ -267,6 +277,7 @@ def known():
     bench = PROJECT / "target/bench/release"
     found = [
         Peer("wayleave", OURS, wayleave, WAYLEAVE),
+        Peer("wayleave+socks5", OURS, wayleave_by_socks5, WAYLEAVE, load={"socks5": True}),
         # Every page is read.
         Peer("wayleave+purposes", OURS, wayleave_for('purposes = ["search", "train-ai"]'), WAYLEAVE),
         Peer("wayleave+signing", OURS, wayleave_for('signing_key = "bench.pem"', SIGNING), WAYLEAVE),

@@ -39,10 +39,13 @@ impl Client {
         let origin = SocketAddr::from((Ipv4Addr::LOCALHOST, options.port));
         let mut tcp = TcpStream::connect(options.via.unwrap_or(origin)).await?;
         tcp.set_nodelay(true)?;
+        if options.socks5 {
+            open_socks5(&mut tcp, authority).await?;
+        }
         if !options.https {
             return Ok(Self { sender: http1_sender(tcp).await?, tunnel: None });
         }
-        if options.via.is_some() {
+        if options.via.is_some() && !options.socks5 {
             open_tunnel(&mut tcp, authority, &options.user_agent).await?;
         }
         let config = if options.http2 { &*TLS_HTTP2 } else { &*TLS_HTTP1 };
@@ -99,7 +102,7 @@ impl Client {
         let is_http2 = matches!(self.sender, Sender::Http2(_));
         let uri: Uri = if is_http2 {
             format!("https://{authority}{path}").parse()?
-        } else if self.tunnel.is_some() || options.via.is_none() {
+        } else if self.tunnel.is_some() || options.via.is_none() || options.socks5 {
             path.parse()?
         } else {
             format!("http://{authority}{path}").parse()?
@@ -148,6 +151,21 @@ async fn open_tunnel(tcp: &mut TcpStream, authority: &str, user_agent: &str) -> 
     }
     if !answer.starts_with(b"HTTP/1.1 200") && !answer.starts_with(b"HTTP/1.0 200") {
         bail!("CONNECT: {}", String::from_utf8_lossy(&answer));
+    }
+    Ok(())
+}
+
+async fn open_socks5(tcp: &mut TcpStream, authority: &str) -> anyhow::Result<()> {
+    let (host, port) = authority.rsplit_once(':').context("no port")?;
+    let (length, port) = (u8::try_from(host.len())?, port.parse::<u16>()?);
+    // Without authentication, so that both messages can leave at once.
+    let greeting = [5, 1, 0];
+    let connect = [&[5, 1, 0, 3, length], host.as_bytes(), &port.to_be_bytes()].concat();
+    tcp.write_all(&[&greeting[..], &connect].concat()).await?;
+    let mut answer = [0; 12];
+    tcp.read_exact(&mut answer).await?;
+    if answer[..4] != [5, 0, 5, 0] {
+        bail!("SOCKS5: {answer:?}");
     }
     Ok(())
 }

@@ -11,6 +11,9 @@ pub(crate) struct Options {
     /// The proxy; without it requests go to the origin.
     #[arg(long)]
     pub(crate) via: Option<SocketAddr>,
+    /// Reach the proxy by SOCKS5, and send it what an origin would get.
+    #[arg(long)]
+    pub(crate) socks5: bool,
     /// Use HTTPS: CONNECT and TLS.
     #[arg(long)]
     pub(crate) https: bool,
