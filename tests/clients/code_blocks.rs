@@ -8,7 +8,7 @@ use serde_json::Value;
 use toml::{Table, Value as Toml};
 
 use crate::clients::snippets::{Snippet, Stage};
-use crate::harness::tools::{both_streams, clean, output_of, program, project, run};
+use crate::harness::tools::{both_streams, clean, output_of, program, project, python, run, sbin};
 use crate::harness::wayleave::command;
 
 const LIMIT: Duration = Duration::from_secs(60);
@@ -105,6 +105,55 @@ fn promtool_accepts_the_configurations_for_prometheus() {
         std::fs::write(named.path(), &blocks[0]).expect("writable");
         let mut promtool = clean(program("promtool"));
         output_of(promtool.args(["check", "config"]).arg(named.path()), b"", LIMIT);
+    }
+}
+
+#[test]
+fn nft_accepts_the_rules_in_the_documents() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let all = blocks("docs/closing.md", "nft");
+    assert_eq!(all.len(), 4, "rules for a lock, a capture, a router, and its TPROXY");
+    for rules in all {
+        let file = dir.path().join("rules.nft");
+        std::fs::write(&file, rules).expect("writable");
+        // Even to check rules, nft asks the kernel, which answers only an administrator of the network.
+        let mut nft = clean(program("unshare"));
+        nft.args(["--user", "--map-root-user", "--net"]).arg(sbin("nft"));
+        output_of(nft.args(["--check", "--file"]).arg(file), b"", LIMIT);
+    }
+}
+
+#[test]
+fn the_documented_unit_lets_a_service_reach_only_the_proxy() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let lines = block("docs/closing.md", "ini", "[Service]");
+    let unit = dir.path().join("crawler.service");
+    std::fs::write(&unit, format!("{lines}ExecStart=/bin/true\n")).expect("writable");
+    let mut systemd = clean(program("systemd-analyze"));
+    let output = run(systemd.args(["verify", "--man=no"]).arg(&unit), b"", LIMIT);
+    let printed = both_streams(&output);
+    assert!(output.status.success() && !printed.contains("crawler."), "{printed}");
+    for line in ["IPAddressDeny=any", "IPAddressAllow=127.0.0.1", "NoNewPrivileges=true"] {
+        assert!(lines.lines().any(|other| other == line), "{line}");
+    }
+}
+
+#[test]
+fn the_documented_containers_have_one_way_out() {
+    let shown = block("docs/closing.md", "yaml", "services:");
+    let script = "import json, sys, yaml; json.dump(yaml.safe_load(sys.stdin), sys.stdout)";
+    let json = output_of(clean(python()).args(["-c", script]), shown.as_bytes(), LIMIT);
+    let compose: Value = serde_json::from_str(&json).expect("JSON");
+    let (services, networks) = (&compose["services"], &compose["networks"]);
+    assert_eq!(services["crawler"]["networks"], serde_json::json!(["crawl"]));
+    assert_eq!(networks["crawl"]["internal"], true);
+    assert_eq!(services["wayleave"]["networks"], serde_json::json!(["crawl", "outside"]));
+    assert_ne!(networks["outside"]["internal"], true);
+    let proxy = &services["crawler"]["environment"]["https_proxy"];
+    assert_eq!(proxy, "http://wayleave:3128", "the name of the service");
+    for volume in services["crawler"]["volumes"].as_array().expect("a list") {
+        let volume = volume.as_str().expect("text");
+        assert!(!volume.contains("ca.key") && !volume.contains("/ca:"), "no key: {volume}");
     }
 }
 
