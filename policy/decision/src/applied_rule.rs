@@ -62,3 +62,100 @@ pub(crate) fn refusal(found: &RuleMatch) -> Option<Refusal> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::SystemTime;
+
+    use wayleave_robots_txt::Target;
+    use wayleave_usage_preferences::PurposeSet;
+
+    use super::*;
+    use crate::rules::PolicyRule;
+
+    fn rule(action: RuleAction, host: &str, paths: &[&str]) -> PolicyRule {
+        PolicyRule {
+            action,
+            hosts: vec![host.parse().unwrap()],
+            paths: paths.iter().map(|path| (*path).to_owned()).collect(),
+            ..PolicyRule::default()
+        }
+    }
+
+    fn found(
+        rules: &PolicyRules,
+        url: &str,
+        scope: TargetScope,
+        mode: EnforcementMode,
+    ) -> Option<usize> {
+        let target = Target::parse(url).unwrap();
+        let query = RuleQuery {
+            target: &target,
+            method: "GET",
+            crawler: "news",
+            purposes: PurposeSet::NONE,
+            now: SystemTime::UNIX_EPOCH,
+        };
+        find(rules, query, scope, mode).map(|found| found.number)
+    }
+
+    #[test]
+    fn a_tunnel_obeys_the_rules_for_a_part_and_a_bypass_those_for_all() {
+        let rules = PolicyRules::new(vec![
+            rule(RuleAction::Refuse, "part.test", &["/x"]),
+            rule(RuleAction::Refuse, "whole.test", &[]),
+        ]);
+        for (scope, part, whole) in [
+            (TargetScope::Path, None, Some(2)),
+            (TargetScope::Server, None, Some(2)),
+            (TargetScope::RobotsTxt, None, None),
+            (TargetScope::EveryPath, Some(1), Some(2)),
+            (TargetScope::Bypass, None, Some(2)),
+        ] {
+            let number = |url| found(&rules, url, scope, EnforcementMode::Enforce);
+            let numbers = ["https://part.test/", "https://whole.test/"].map(number);
+            assert_eq!(numbers, [part, whole], "{scope:?}");
+        }
+    }
+
+    #[test]
+    fn observing_a_refusal_does_not_lift_the_law() {
+        let rules = PolicyRules::new(vec![
+            rule(RuleAction::Refuse, "shop.test", &[]),
+            rule(RuleAction::Allow, "shop.test", &["/open"]),
+            rule(RuleAction::RefuseLegally, "shop.test", &["/x", "/open"]),
+            rule(RuleAction::Refuse, "law.test", &[]),
+            rule(RuleAction::RefuseLegally, "law.test", &[]),
+            rule(RuleAction::Refuse, "part.test", &[]),
+            rule(RuleAction::RefuseLegally, "part.test", &["/x"]),
+        ]);
+        for (url, scope, enforced, observed) in [
+            ("https://shop.test/a", TargetScope::Path, 1, 1),
+            ("https://shop.test/x", TargetScope::Path, 1, 3),
+            // The exception is before the law.
+            ("https://shop.test/open", TargetScope::Path, 1, 1),
+            ("https://shop.test/", TargetScope::EveryPath, 1, 3),
+            ("https://law.test/", TargetScope::Bypass, 4, 5),
+            ("https://part.test/", TargetScope::EveryPath, 6, 7),
+            ("https://part.test/", TargetScope::Bypass, 6, 6),
+        ] {
+            let numbers = [EnforcementMode::Enforce, EnforcementMode::Observe]
+                .map(|mode| found(&rules, url, scope, mode));
+            assert_eq!(numbers, [Some(enforced), Some(observed)], "{url} {scope:?}");
+        }
+    }
+
+    #[test]
+    fn a_refusal_by_law_is_451_in_every_mode_and_names_who_blocks() {
+        let legal = PolicyRule {
+            owner: Some("https://law.test/1".to_owned()),
+            ..rule(RuleAction::RefuseLegally, "shop.test", &[])
+        };
+        let [legal, own] = [legal, rule(RuleAction::Refuse, "shop.test", &[])]
+            .map(|rule| refusal(&RuleMatch { number: 1, rule: rule.into() }).unwrap());
+        assert_eq!((legal.status, legal.blocked_by.as_deref()), (451, Some("https://law.test/1")));
+        assert_eq!((own.status, own.blocked_by.as_deref()), (403, None));
+        assert!(legal.observe_or_refuse(EnforcementMode::Observe).is_err());
+        assert!(own.observe_or_refuse(EnforcementMode::Observe).is_ok());
+    }
+}

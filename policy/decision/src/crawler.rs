@@ -164,3 +164,88 @@ fn contains_ignoring_case(text: &[u8], part: &[u8]) -> bool {
     // There are no windows of length zero.
     part.is_empty() || text.windows(part.len()).any(|window| window.eq_ignore_ascii_case(part))
 }
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+
+    /// Returns a crawler that every request matches.
+    pub(crate) fn crawler(name: &str) -> Crawler {
+        Crawler {
+            name: name.to_owned(),
+            tokens: vec![ProductToken::new("ExampleBot").unwrap()],
+            user_agent: None,
+            addresses: Vec::new(),
+            certificate: None,
+            account: None,
+            dialect: Dialect::Rfc9309,
+            mode: EnforcementMode::Enforce,
+            default_delay: None,
+            robots_user_agent: None,
+            user_agent_must_contain_token: false,
+            source_address: None,
+            signing_key: None,
+            declaration: CrawlerDeclaration::default(),
+        }
+    }
+
+    fn account(username: &str) -> Option<ProxyAccount> {
+        Some(ProxyAccount { username: username.to_owned(), password_hash: "$hash".to_owned() })
+    }
+
+    fn certificate(name: &str) -> Option<CertificateName> {
+        Some(CertificateName::Dns(name.to_owned()))
+    }
+
+    fn addresses(ranges: &[&str]) -> Vec<IpNet> {
+        ranges.iter().map(|range| range.parse().unwrap()).collect()
+    }
+
+    #[test]
+    fn the_strongest_proof_is_named() {
+        let mut all = crawler("all");
+        assert_eq!(all.proven_by(), None);
+        all.addresses = addresses(&["10.0.0.0/8"]);
+        assert_eq!(all.proven_by(), Some("address"));
+        all.account = account("news");
+        assert_eq!(all.proven_by(), Some("password"));
+        all.certificate = certificate("news.test");
+        assert_eq!(all.proven_by(), Some("certificate"));
+    }
+
+    #[test]
+    fn a_crawler_covers_those_that_match_less() {
+        let of_agent =
+            |agent: &str| Crawler { user_agent: Some(agent.to_owned()), ..crawler("agent") };
+        let of_addresses =
+            |ranges: &[&str]| Crawler { addresses: addresses(ranges), ..crawler("addresses") };
+        let of_account = |name: &str| Crawler { account: account(name), ..crawler("account") };
+        let of_certificate =
+            |name: &str| Crawler { certificate: certificate(name), ..crawler("certificate") };
+        let all = crawler("all");
+        for (general, special) in [
+            (of_agent("bot"), of_agent("NewsBot")),
+            (of_addresses(&["10.0.0.0/9", "10.128.0.0/9"]), of_addresses(&["10.0.0.0/8"])),
+            (of_account("news"), of_account("news")),
+            (of_certificate("news.test"), of_certificate("news.test")),
+        ] {
+            assert!(general.covers(&special), "{general:?} {special:?}");
+            assert!(all.covers(&special), "{special:?}");
+            assert!(!general.covers(&all), "{general:?}");
+        }
+        for (one, other) in [
+            (of_agent("NewsBot"), of_agent("bot")),
+            (of_addresses(&["10.0.0.0/9"]), of_addresses(&["10.0.0.0/8"])),
+            (of_account("news"), of_account("images")),
+            (of_certificate("news.test"), of_certificate("images.test")),
+        ] {
+            assert!(!one.covers(&other), "{one:?} {other:?}");
+        }
+    }
+
+    #[test]
+    fn a_password_is_not_shown_for_debugging() {
+        let shown = format!("{:?}", account("news"));
+        assert!(shown.contains("news") && !shown.contains("hash"), "{shown}");
+    }
+}

@@ -157,8 +157,6 @@ impl Crawlers {
 
 #[cfg(test)]
 mod tests {
-    use wayleave_usage_preferences::CrawlerDeclaration;
-
     use wayleave_robots_txt::ProductToken;
 
     use super::*;
@@ -166,20 +164,9 @@ mod tests {
 
     fn crawler(name: &str, user_agent: Option<&str>, addresses: &[&str]) -> Crawler {
         Crawler {
-            name: name.to_owned(),
-            tokens: vec![ProductToken::new("ExampleBot").unwrap()],
             user_agent: user_agent.map(str::to_owned),
             addresses: addresses.iter().map(|range| range.parse().unwrap()).collect(),
-            certificate: None,
-            account: None,
-            dialect: Dialect::Rfc9309,
-            mode: EnforcementMode::Enforce,
-            default_delay: None,
-            robots_user_agent: None,
-            user_agent_must_contain_token: false,
-            source_address: None,
-            signing_key: None,
-            declaration: CrawlerDeclaration::default(),
+            ..crate::crawler::tests::crawler(name)
         }
     }
 
@@ -239,5 +226,54 @@ mod tests {
         assert_eq!(known.claim(agent).foreign_owner(Some(&own)), None);
         assert_eq!(known.claim(b"ExampleBot/1.0").foreign_owner(None), None);
         assert_eq!(known.claim(b"").tokens, []);
+    }
+
+    #[test]
+    fn a_certificate_must_have_the_name() {
+        let name = |text: &str| text.parse::<CertificateName>().unwrap();
+        let mut named = crawler("named", None, &[]);
+        named.certificate = Some(name("DNS:News.Example"));
+        let known = crawlers(vec![named]);
+        for (names, is_known) in [
+            (&[][..], false),
+            (&[name("DNS:images.example")], false),
+            (&[name("CN=x"), name("DNS:news.example")], true),
+        ] {
+            let client = [10, 1, 2, 3].into();
+            let facts = ClientFacts { client, username: None, certificate: names, user_agent: b"" };
+            assert_eq!(known.find(&facts).is_some(), is_known, "{names:?}");
+            assert_eq!(known.may_match_without_password(client, names), is_known, "{names:?}");
+        }
+    }
+
+    #[test]
+    fn of_several_objections_the_first_counts() {
+        let mut own = crawler("own", None, &["10.1.0.0/16"]);
+        own.user_agent_must_contain_token = true;
+        let free = crawler("free", None, &["10.2.0.0/16"]);
+        let known = Crawlers::new(CrawlersConfig {
+            crawlers: vec![own, free],
+            require_crawler: true,
+            ..CrawlersConfig::default()
+        });
+        for (client, user_agent, reason) in [
+            ("10.9.0.1", "GPTBot/1", Some(Reason::Unidentified)),
+            ("10.1.0.1", "GPTBot/1", Some(Reason::ForeignToken)),
+            ("10.1.0.1", "Mozilla/5.0", Some(Reason::TokenMissing)),
+            ("10.1.0.1", "Mozilla/5.0 (EXAMPLEBOT)", None),
+            ("10.2.0.1", "Mozilla/5.0", None),
+        ] {
+            let identified = known.identify(&facts(client, None, user_agent.as_bytes()));
+            let objection = identified.objection.map(|refusal| refusal.reason);
+            assert_eq!(objection, reason, "{client} {user_agent}");
+        }
+    }
+
+    #[test]
+    fn the_foreign_name_among_several_is_found() {
+        let mut own = crawler("own", None, &[]);
+        own.tokens.push(ProductToken::new("GPTBot").unwrap());
+        let claim = crawlers(Vec::new()).claim(b"GPTBot/1.2 (-Googlebot-)");
+        assert_eq!(claim.foreign_owner(Some(&own)), Some("Google"));
     }
 }

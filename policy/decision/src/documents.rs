@@ -280,3 +280,50 @@ impl DocumentToFetch {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::SystemTime;
+
+    use wayleave_robots_txt::RobotsTxt;
+    use wayleave_usage_preferences::{CrawlerDeclaration, PreferenceSettings, Purpose, PurposeSet};
+
+    use super::*;
+
+    #[test]
+    fn ftp_has_neither_files_nor_licences() {
+        let declaration = CrawlerDeclaration {
+            purposes: PurposeSet::of(&[Purpose::TrainAi]),
+            ..CrawlerDeclaration::default()
+        };
+        let query = PreferenceQuery {
+            declaration: &declaration,
+            settings: &PreferenceSettings::default(),
+            tokens: &[],
+            dialect: Dialect::Rfc9309,
+            all_spellings: true,
+            now: SystemTime::UNIX_EPOCH,
+        };
+        let licences = "License: ftp://shop.test/a.xml\nLicense: http://shop.test/b.xml\n";
+        let mut state = PreferenceState::new(query, "https://shop.test/", "/");
+        state.add_robots_txt(query, &RobotsTxt::parse(licences.as_bytes()));
+        let urls = |origin: &str| {
+            let documents = documents_to_fetch(query, &Origin::parse(origin).unwrap(), &state);
+            let resources = documents.iter().map(|it| it.resource().map(Resource::uri).ok());
+            resources.collect::<Vec<_>>()
+        };
+        let licences = [None, Some("http://shop.test/b.xml".to_owned())];
+        assert_eq!(urls("ftp://shop.test"), licences);
+        let file = Some("https://shop.test/.well-known/tdmrep.json".to_owned());
+        assert_eq!(urls("https://shop.test"), [&[file], &licences[..]].concat());
+    }
+
+    #[test]
+    fn a_licence_at_the_path_of_robots_txt_may_be_disallowed() {
+        let closed = RobotsTxt::parse(b"User-agent: *\nDisallow: /\n");
+        let closed = AccessResult::Successful(closed);
+        let licence = Resource::from(Target::parse("https://shop.test/robots.txt").unwrap());
+        let crawler = (Dialect::Rfc9309, &[][..]);
+        assert!(!may_fetch(crawler, &closed, &licence, &mut MatchContext::default()));
+    }
+}

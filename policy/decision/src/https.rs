@@ -77,3 +77,37 @@ impl InterceptionSettings {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use wayleave_robots_txt::Target;
+
+    use super::*;
+    use crate::target::TargetScope;
+
+    #[test]
+    fn all_https_is_refused_but_tunnels_to_bypassed_hosts() {
+        let settings = InterceptionSettings {
+            mode: HttpsMode::Refuse,
+            bypass: vec!["bank.test".parse().unwrap()],
+        };
+        // Whether the connection closes, if it is refused.
+        let refused = |url, is_by_tunnel| {
+            let target = Target::parse(url).unwrap();
+            let resolved = ResolvedTarget { target, scope: TargetScope::Path };
+            settings.refusal(&resolved, is_by_tunnel).map(|refusal| refusal.closes)
+        };
+        for (url, in_a_tunnel, without_one) in [
+            ("https://shop.test/", Some(true), Some(false)),
+            ("https://bank.test/", None, Some(false)),
+            ("http://shop.test/", Some(true), None),
+            ("http://bank.test/", None, None),
+        ] {
+            assert_eq!(
+                [refused(url, true), refused(url, false)],
+                [in_a_tunnel, without_one],
+                "{url}"
+            );
+        }
+    }
+}

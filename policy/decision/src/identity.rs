@@ -110,3 +110,25 @@ impl Identified {
         self.declaring().map_or(PurposeSet::NONE, |crawler| crawler.declaration.purposes)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use wayleave_usage_preferences::Purpose;
+
+    use super::*;
+    use crate::crawler::tests::crawler;
+
+    #[test]
+    fn a_preview_may_ask_for_other_purposes() {
+        let with_purpose = |purpose| {
+            let mut crawler = crawler("example");
+            crawler.declaration.purposes = PurposeSet::of(&[purpose]);
+            Arc::new(crawler)
+        };
+        let known = Identity::Known(with_purpose(Purpose::Search));
+        let mut identified = Identified::without_objection(known);
+        assert_eq!(identified.purposes(), PurposeSet::of(&[Purpose::Search]));
+        identified.purposes_from = Some(with_purpose(Purpose::TrainAi));
+        assert_eq!(identified.purposes(), PurposeSet::of(&[Purpose::TrainAi]));
+    }
+}

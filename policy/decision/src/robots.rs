@@ -436,4 +436,30 @@ mod tests {
             assert_eq!(named, (is_named, is_named), "after {days} days");
         }
     }
+
+    #[test]
+    fn a_request_rate_is_a_delay() {
+        let text = b"User-agent: *\nRequest-rate: 2/1m\nCrawl-delay: 10\n";
+        let access = AccessResult::Successful(RobotsTxt::parse(text));
+        let delay = crawl_delay(&access, &example_bot(Dialect::Rfc9309));
+        assert_eq!(delay, Some(Duration::from_secs(30)));
+    }
+
+    #[test]
+    fn only_reading_robots_txt_is_always_allowed() {
+        let access =
+            AccessResult::Successful(RobotsTxt::parse(b"User-agent: *\nDisallow: /robots.txt\n"));
+        let target = Target::parse("https://shop.example/robots.txt").expect("a target");
+        for (scope, verdict) in [
+            (TargetScope::RobotsTxt, AccessVerdict::Allow),
+            (TargetScope::Path, AccessVerdict::Disallow),
+            (TargetScope::EveryPath, AccessVerdict::Disallow),
+        ] {
+            let (dialect, path) = (Dialect::Rfc9309, target.path());
+            let plain = decide_in_dialect(scope, &access, dialect, &[], path);
+            let mut context = MatchContext::default();
+            let within = decide_within(scope, &access, dialect, &[], path, &mut context);
+            assert_eq!([plain.verdict(), within.verdict()], [verdict; 2], "{scope:?}");
+        }
+    }
 }

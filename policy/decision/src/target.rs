@@ -71,3 +71,15 @@ impl ResolvedTarget {
         matches!(self.scope, TargetScope::EveryPath | TargetScope::Bypass)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn options_for_the_server_are_sent_for_an_asterisk() {
+        let target = Target::parse("https://shop.test/a").unwrap();
+        let sent = |scope| ResolvedTarget { target: target.clone(), scope }.path().to_owned();
+        assert_eq!([TargetScope::Path, TargetScope::Server].map(sent), ["/a", "*"]);
+    }
+}

@@ -5,11 +5,11 @@ use std::time::{Duration, SystemTime};
 use wayleave_decision::{
     CheckedSnapshot, ClientFacts, Crawler, Crawlers, CrawlersConfig, Decision, DecisionRequest,
     DecisionSettings, DocumentResult, EnforcementMode, HttpsMode, Identified, Input,
-    InterceptionSettings, PolicyRule, PolicyRules, Reason, ResolvedTarget, RobotsCopy, RuleAction,
-    Step, TargetScope, Verdict, decide_own_request,
+    InterceptionSettings, PolicyRule, PolicyRules, Reason, RefusalBasis, ResolvedTarget,
+    RobotsCopy, RuleAction, Step, TargetScope, Verdict, decide_own_request,
 };
 use wayleave_lifecycle::{
-    FetchEnding, FetchErrorKind, FetchOutcome, FetchedBody, FetchedResponse, Resource,
+    FetchEnding, FetchErrorKind, FetchOutcome, FetchedBody, FetchedResponse, RedirectHop, Resource,
     ResponseFields,
 };
 use wayleave_robots_txt::{Dialect, MatchContext, Origin, ProductToken, Target};
@@ -96,6 +96,11 @@ fn fetched(resource: &Resource, status: u16, body: &str) -> CheckedSnapshot {
 }
 
 impl World {
+    /// A world with a crawler that declares a purpose.
+    fn of_a_trainer() -> Self {
+        Self { crawlers: known(EnforcementMode::Enforce, &[Purpose::TrainAi]), ..Self::default() }
+    }
+
     fn identified(&self) -> Identified {
         self.crawlers.identify(&ClientFacts {
             client: [127, 0, 0, 1].into(),
@@ -163,6 +168,14 @@ impl World {
         (decision.into_verdict(), requested)
     }
 
+    /// Decides about `/page` by this robots.txt.
+    fn after(&self, copy: CheckedSnapshot) -> Verdict {
+        let identified = self.identified();
+        let mut decision = self.begin(&identified);
+        decision.add_robots_txt(&RobotsCopy::Cached(copy));
+        decision.into_verdict()
+    }
+
     /// Returns the reason, `+` if the request is forwarded, and the inputs that were requested.
     fn outcome(&self, robots_txt: Option<&str>) -> (String, Vec<&'static str>) {
         let (verdict, requested) =
@@ -179,6 +192,11 @@ fn described(verdict: &Verdict) -> String {
     }
 }
 
+fn failed(resource: &Resource, kind: FetchErrorKind) -> CheckedSnapshot {
+    let outcome = FetchOutcome::failed(resource.uri(), kind, "no answer");
+    CheckedSnapshot::from_fetch(resource, outcome, NOW)
+}
+
 const ALLOWS: &str = "User-agent: *\nDisallow: /private\n";
 const DISALLOWS: &str = "User-agent: *\nDisallow: /\nCrawl-delay: 5\n";
 
@@ -188,6 +206,15 @@ fn a_rule_that_refuses_needs_no_robots_txt() {
         let world = World { rules: rule(action), ..World::default() };
         let (outcome, requested) = world.outcome(Some(ALLOWS));
         assert_eq!((outcome.as_str(), requested.len()), ("-policy-rule", 0));
+    }
+}
+
+#[test]
+fn a_verdict_names_the_rule_whatever_it_does() {
+    for action in [RuleAction::Refuse, RuleAction::RefuseLegally, RuleAction::Allow] {
+        let world = World { rules: rule(action), ..World::default() };
+        let (verdict, _) = world.decide(None, |_| DocumentResult::Archived(None));
+        assert_eq!(verdict.facts.rule.map(|found| found.number), Some(1), "{action:?}");
     }
 }
 
@@ -212,7 +239,9 @@ fn what_is_certain_is_decided_without_inputs() {
         }),
         ..World::default()
     };
-    let foreign = World { user_agent: "GPTBot/1.0", ..World::default() };
+    // Of an objection and a rule the objection counts.
+    let foreign =
+        World { user_agent: "GPTBot/1.0", rules: rule(RuleAction::Refuse), ..World::default() };
     let bypass = World { scope: TargetScope::Bypass, ..World::default() };
     let https = World {
         interception: InterceptionSettings { mode: HttpsMode::Refuse, bypass: Vec::new() },
@@ -243,6 +272,65 @@ fn robots_txt_decides_where_no_rule_does() {
 }
 
 #[test]
+fn a_refusal_names_the_line_that_decided() {
+    let (verdict, _) = World::default().decide(Some(DISALLOWS), |_| DocumentResult::Archived(None));
+    let refusal = verdict.result.unwrap_err();
+    assert_eq!(refusal.robots_url.as_deref(), Some("https://shop.test/robots.txt"));
+    let Some(RefusalBasis::Rule(rule)) = refusal.basis.as_deref() else {
+        panic!("{refusal:?}");
+    };
+    assert_eq!((rule.line, rule.text.as_str()), (2, "Disallow: /"));
+}
+
+#[test]
+fn an_uninspected_tunnel_is_judged_by_every_path() {
+    let trains = known(EnforcementMode::Enforce, &[Purpose::TrainAi]);
+    for crawlers in [known(EnforcementMode::Enforce, &[]), trains] {
+        let blind = World {
+            crawlers,
+            scope: TargetScope::EveryPath,
+            method: "CONNECT",
+            ..World::default()
+        };
+        let (verdict, _) = blind.decide(Some(ALLOWS), |_| DocumentResult::Archived(None));
+        assert_eq!(described(&verdict), "-rule");
+        let details = verdict.result.unwrap_err().details;
+        assert!(details.contains("uninspected tunnel"), "{details}");
+    }
+}
+
+#[test]
+fn an_uninspected_tunnel_needs_every_purpose_for_every_path() {
+    let world = |scope, method, refuse_unstated| {
+        let mut careful = crawler(EnforcementMode::Enforce, PurposeSet::of(&[Purpose::TrainAi]));
+        careful.declaration.refuse_unstated = refuse_unstated;
+        let crawlers =
+            Crawlers::new(CrawlersConfig { crawlers: vec![careful], ..CrawlersConfig::default() });
+        World { crawlers, scope, method, ..World::default() }
+    };
+    let elsewhere = "User-agent: *\nContent-Usage: /private train-ai=n\n";
+    for (refuses_unstated, text, page, tunnel) in [
+        (false, elsewhere, "+no-matching-rule", "-preference"),
+        (false, "", "+no-matching-group", "+no-matching-group"),
+        // The response to a request may still state something.
+        (true, "", "+no-matching-group", "-preference"),
+    ] {
+        let [page_outcome, tunnel_outcome] =
+            [(TargetScope::Path, "GET"), (TargetScope::EveryPath, "CONNECT")].map(
+                |(scope, method)| world(scope, method, refuses_unstated).outcome(Some(text)).0,
+            );
+        assert_eq!([page_outcome, tunnel_outcome], [page, tunnel], "{text}");
+    }
+}
+
+#[test]
+fn a_permit_names_the_purposes() {
+    let world = World::of_a_trainer();
+    let (verdict, _) = world.decide(Some(ALLOWS), |_| DocumentResult::Archived(None));
+    assert_eq!(verdict.result.unwrap().purposes, PurposeSet::of(&[Purpose::TrainAi]));
+}
+
+#[test]
 fn the_pace_is_found_for_requests_that_may_be_sent() {
     let delay = |mode, text: &str| {
         let world = World { crawlers: known(mode, &[]), ..World::default() };
@@ -270,10 +358,7 @@ fn mode_observe_forwards_and_names_the_first_refusal() {
 
 #[test]
 fn documents_are_asked_for_only_while_they_can_refuse() {
-    let world = World {
-        crawlers: known(EnforcementMode::Enforce, &[Purpose::TrainAi]),
-        ..World::default()
-    };
+    let world = World::of_a_trainer();
     let refuses = format!("{ALLOWS}Content-Usage: train-ai=n\n");
     for (text, outcome, last) in [
         (ALLOWS, "+no-matching-rule", "documents"),
@@ -289,10 +374,7 @@ fn documents_are_asked_for_only_while_they_can_refuse() {
 
 #[test]
 fn a_document_that_refuses_decides_and_is_named() {
-    let world = World {
-        crawlers: known(EnforcementMode::Enforce, &[Purpose::TrainAi]),
-        ..World::default()
-    };
+    let world = World::of_a_trainer();
     let reserved = r#"[{"location": "/", "tdm-reservation": 1}]"#;
     let (verdict, _) = world
         .decide(Some(ALLOWS), |resource| DocumentResult::Cached(fetched(resource, 200, reserved)));
@@ -304,10 +386,7 @@ fn a_document_that_refuses_decides_and_is_named() {
 
 #[test]
 fn a_document_that_has_not_come_refuses_for_now() {
-    let world = World {
-        crawlers: known(EnforcementMode::Enforce, &[Purpose::TrainAi]),
-        ..World::default()
-    };
+    let world = World::of_a_trainer();
     let retry_after = Duration::from_secs(3);
     let (verdict, _) = world.decide(Some(ALLOWS), |_| DocumentResult::Pending { retry_after });
     let refusal = verdict.result.unwrap_err();
@@ -317,14 +396,33 @@ fn a_document_that_has_not_come_refuses_for_now() {
 }
 
 #[test]
-fn documents_that_are_asked_for_twice_share_one_budget() {
-    let world = World {
-        crawlers: known(EnforcementMode::Enforce, &[Purpose::TrainAi]),
-        ..World::default()
+fn a_document_that_this_proxy_kept_from_refuses_for_now() {
+    let world = World::of_a_trainer();
+    let after = |kind| {
+        let document = |resource: &Resource| DocumentResult::Cached(failed(resource, kind));
+        described(&world.decide(Some(ALLOWS), document).0)
     };
+    assert_eq!(after(FetchErrorKind::RedirectProhibited), "-preference");
+    assert_eq!(after(FetchErrorKind::Connect), "+no-matching-rule");
+}
+
+#[test]
+fn a_document_that_is_not_there_is_named_without_a_copy() {
+    let world = World::of_a_trainer();
+    let is_copied = |status| {
+        let answer = |resource: &Resource| DocumentResult::Cached(fetched(resource, status, "[]"));
+        let preferences = world.decide(Some(ALLOWS), answer).0.facts.preferences.unwrap();
+        preferences.documents_seen().map(|it| it.fetched_at.is_some()).collect::<Vec<_>>()
+    };
+    assert_eq!([200, 404].map(is_copied), [[true], [false]]);
+}
+
+#[test]
+fn documents_that_are_asked_for_twice_share_one_budget() {
+    let world = World::of_a_trainer();
     let identified = world.identified();
     let mut decision = world.begin(&identified);
-    let copy = fetched(&Resource::from(&shop()), 200, ALLOWS);
+    let copy = fetched(&shop().into(), 200, ALLOWS);
     decision.add_robots_txt(&RobotsCopy::Cached(copy));
     let budgets = [(); 2].map(|()| match decision.step() {
         Step::Need(Input::Documents(batch)) => format!("{:?}", batch.context.budget),
@@ -338,28 +436,52 @@ fn documents_that_are_asked_for_twice_share_one_budget() {
 #[test]
 fn a_method_in_lower_case_is_malformed_only_if_nothing_else_refuses() {
     let world = World { method: "get", ..World::default() };
-    assert_eq!(world.outcome(Some(ALLOWS)).0, "-malformed-request");
+    let (verdict, _) = world.decide(Some(ALLOWS), |_| DocumentResult::Archived(None));
+    assert_eq!(described(&verdict), "-malformed-request");
+    assert!(verdict.result.unwrap_err().closes, "what follows it may be malformed, too");
     assert_eq!(world.outcome(Some(DISALLOWS)).0, "-rule");
 }
 
 #[test]
 fn a_name_that_leads_nowhere_is_a_failure_not_a_refusal() {
     let world = World::default();
-    let identified = world.identified();
     for (kind, reason) in [
         (FetchErrorKind::NoSuchName, Reason::DnsError),
         (FetchErrorKind::Dns, Reason::DnsError),
         (FetchErrorKind::DnsTimeout, Reason::DnsTimeout),
     ] {
-        let resource = Resource::from(&shop());
-        let outcome = FetchOutcome::failed(resource.uri(), kind, "no answer");
-        let mut decision = world.begin(&identified);
-        let copy = CheckedSnapshot::from_fetch(&resource, outcome, NOW);
-        decision.add_robots_txt(&RobotsCopy::Cached(copy));
-        let refusal = decision.into_verdict().result.unwrap_err();
+        let refusal = world.after(failed(&shop().into(), kind)).result.unwrap_err();
         assert!(refusal.is_failure, "{kind:?}");
         assert_eq!(refusal.reason, reason);
     }
+}
+
+#[test]
+fn an_unknown_name_may_be_observed_but_no_internal_address() {
+    let world = World { crawlers: known(EnforcementMode::Observe, &[]), ..World::default() };
+    for (kind, outcome) in [
+        (FetchErrorKind::Dns, "~unreachable"),
+        (FetchErrorKind::DnsTimeout, "~unreachable"),
+        (FetchErrorKind::Prohibited, "-destination_ip_prohibited"),
+    ] {
+        assert_eq!(described(&world.after(failed(&shop().into(), kind))), outcome, "{kind:?}");
+    }
+}
+
+#[test]
+fn a_name_that_fails_after_a_redirect_is_not_the_origins() {
+    let resource = Resource::from(&shop());
+    let failed = FetchOutcome::failed(resource.uri(), FetchErrorKind::Dns, "no answer");
+    let moved = RedirectHop { uri: resource.uri(), status: 301 };
+    let outcome = FetchOutcome { redirects: vec![moved], ..failed };
+    let copy = CheckedSnapshot::from_fetch(&resource, outcome, NOW);
+    assert_eq!(described(&World::default().after(copy)), "-unreachable");
+}
+
+#[test]
+fn the_status_of_an_unreachable_robots_txt_is_found() {
+    let verdict = World::default().after(fetched(&shop().into(), 500, ""));
+    assert_eq!(verdict.facts.finding.unwrap().status, Some(500));
 }
 
 #[test]
@@ -367,14 +489,17 @@ fn redirects_obey_rules_for_everybody_only() {
     let target = Target::parse("https://shop.test/robots.txt").unwrap();
     let refused = decide_own_request(&rule(RuleAction::Refuse), &target, NOW);
     assert_eq!(described(&refused), "-policy-rule");
+    assert_eq!(refused.facts.rule.map(|found| found.number), Some(1));
     for rules in [rule(RuleAction::Allow), PolicyRules::default()] {
         let verdict = decide_own_request(&rules, &target, NOW);
         assert_eq!(described(&verdict), "+robots-redirect");
     }
-    let of_one_crawler = PolicyRules::new(vec![PolicyRule {
-        hosts: vec!["shop.test".parse().unwrap()],
-        crawlers: vec!["example".to_owned()],
-        ..PolicyRule::default()
-    }]);
-    assert!(decide_own_request(&of_one_crawler, &target, NOW).result.is_ok());
+    for crawler in ["example", "asserted"] {
+        let of_one_crawler = PolicyRules::new(vec![PolicyRule {
+            hosts: vec!["shop.test".parse().unwrap()],
+            crawlers: vec![crawler.to_owned()],
+            ..PolicyRule::default()
+        }]);
+        assert!(decide_own_request(&of_one_crawler, &target, NOW).result.is_ok(), "{crawler}");
+    }
 }

@@ -409,4 +409,42 @@ mod tests {
         }
         assert!(numbers.len() > 100 && numbers.contains(&None), "{numbers:?}");
     }
+
+    #[test]
+    fn an_expired_rule_is_not_for_what_is_not_seen() {
+        let second = |count| SystemTime::UNIX_EPOCH + Duration::from_secs(count);
+        let mut expires = rule(RuleAction::Refuse, &["shop.test"], &[]);
+        expires.expires_at = Some(second(2));
+        let rules = PolicyRules::new(vec![expires]);
+        let target = Target::parse("https://shop.test/").unwrap();
+        let is_found = |now| {
+            let query = RuleQuery {
+                target: &target,
+                method: "CONNECT",
+                crawler: "news",
+                purposes: PurposeSet::NONE,
+                now,
+            };
+            rules.find_for_every_request(query).is_some()
+        };
+        assert_eq!([1, 2].map(|count| is_found(second(count))), [true, false]);
+    }
+
+    #[test]
+    fn the_next_expiry_is_that_of_the_first_exception_that_counts() {
+        let second = |count| SystemTime::UNIX_EPOCH + Duration::from_secs(count);
+        let expiring = [
+            (RuleAction::Allow, 1),
+            (RuleAction::Refuse, 3),
+            (RuleAction::Allow, 5),
+            (RuleAction::Allow, 4),
+        ];
+        let rules = expiring.map(|(action, expires)| PolicyRule {
+            expires_at: Some(second(expires)),
+            ..rule(action, &["*"], &[])
+        });
+        let rules = PolicyRules::new(rules.into());
+        assert_eq!(rules.next_expiry(second(2)), Some(second(4)));
+        assert_eq!(rules.next_expiry(second(5)), None);
+    }
 }

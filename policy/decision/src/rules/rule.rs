@@ -137,3 +137,54 @@ pub struct RuleQuery<'a> {
     /// The time by which rules expire.
     pub now: SystemTime,
 }
+
+#[cfg(test)]
+mod tests {
+    use wayleave_usage_preferences::Purpose;
+
+    use super::*;
+
+    #[test]
+    fn one_purpose_is_enough_for_a_refusal_but_not_for_an_exception() {
+        use Purpose::{Archive, Search, TrainAi};
+        let target = Target::parse("http://shop.test/").unwrap();
+        let is_for = |action, declared: &[Purpose]| {
+            let purposes = PurposeSet::of(&[Search, TrainAi]);
+            let rule = PolicyRule { action, purposes, ..PolicyRule::default() };
+            rule.is_for(RuleQuery {
+                target: &target,
+                method: "GET",
+                crawler: "news",
+                purposes: PurposeSet::of(declared),
+                now: SystemTime::UNIX_EPOCH,
+            })
+        };
+        for (declared, refuses, excepts) in [
+            (&[][..], false, false),
+            (&[Search], true, true),
+            (&[Search, TrainAi], true, true),
+            (&[Search, Archive], true, false),
+            (&[Archive], false, false),
+        ] {
+            assert_eq!(is_for(RuleAction::Refuse, declared), refuses, "{declared:?}");
+            assert_eq!(is_for(RuleAction::RefuseLegally, declared), refuses, "{declared:?}");
+            assert_eq!(is_for(RuleAction::Allow, declared), excepts, "{declared:?}");
+        }
+    }
+
+    #[test]
+    fn only_a_plain_url_or_mail_address_names_who_blocks() {
+        for (owner, uri) in [
+            ("https://law.test/1", Some("https://law.test/1")),
+            ("http://law.test/1", Some("http://law.test/1")),
+            ("law@shop.test", Some("mailto:law@shop.test")),
+            ("the law", None),
+            ("law", None),
+            ("https://law.test/>;rel=next", None),
+            ("<law@shop.test", None),
+            ("\"law\"@shop.test", None),
+        ] {
+            assert_eq!(blocked_by(owner).as_deref(), uri, "{owner}");
+        }
+    }
+}

@@ -1,6 +1,9 @@
 //! The judgement of a site's statements about use, for a crawler that declares what it fetches for. Each source of statements
 //! is added as it arrives: robots.txt, other documents, the response's head, the page.
 
+#[cfg(test)]
+mod tests;
+
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
@@ -332,63 +335,5 @@ fn query_of<'a>(
         dialect: crawler.dialect,
         all_spellings: true,
         now,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use wayleave_robots_txt::{Dialect, ProductToken};
-    use wayleave_usage_preferences::{CrawlerDeclaration, Purpose, PurposeSet, SourceSet};
-
-    use super::*;
-
-    #[test]
-    fn a_spent_budget_stays_spent_without_documents() {
-        let crawler = Crawler {
-            name: "example".to_owned(),
-            tokens: vec![ProductToken::new("ExampleBot").unwrap()],
-            user_agent: None,
-            addresses: Vec::new(),
-            certificate: None,
-            account: None,
-            dialect: Dialect::Rfc9309,
-            mode: EnforcementMode::Enforce,
-            default_delay: None,
-            robots_user_agent: None,
-            user_agent_must_contain_token: false,
-            source_address: None,
-            signing_key: None,
-            declaration: CrawlerDeclaration {
-                purposes: PurposeSet::of(&[Purpose::TrainAi]),
-                ..CrawlerDeclaration::default()
-            },
-        };
-        // Only statements in responses, so that nothing is fetched before the request.
-        let settings = PreferenceSettings {
-            sources: SourceSet::from_iter([PreferenceSource::RobotsMeta]),
-            ..PreferenceSettings::default()
-        };
-        let resolved = ResolvedTarget {
-            target: Target::parse("https://shop.test/page").unwrap(),
-            scope: TargetScope::Path,
-        };
-        let robots_txt = RobotsCopy::Archived {
-            access: Arc::new(AccessResult::Unavailable { status: 404 }),
-            at: SystemTime::UNIX_EPOCH,
-            error_kind: None,
-        };
-        let mut context = MatchContext::default();
-        context.budget.spend(usize::MAX);
-        let mut finding = PreferenceFinding::from_robots_txt(
-            robots_txt,
-            &settings,
-            &Arc::new(crawler),
-            "GET",
-            &resolved,
-            context,
-        )
-        .unwrap();
-        assert!(finding.documents_to_fetch(&settings).is_none());
-        assert!(finding.state.match_context().is_spent());
     }
 }
