@@ -107,6 +107,14 @@ fn toml(value: &Value) -> String {
     }
 }
 
+/// Serves rules that take too long to match with the returned URL.
+pub(super) fn serve_costly(sites: &Sites) -> String {
+    let slow = (0..8_000).map(|number| format!("Allow: /*ab*ba*c{number}\n"));
+    let slow = FileAnswer::Text(format!("User-agent: *\n{}", slow.collect::<String>()));
+    sites.serve("http://costly.test/robots.txt", slow);
+    format!("http://costly.test/{}", "ab".repeat(8 * 1024))
+}
+
 /// Targets, and the status of the proxy's answer where a decision gives it.
 pub(super) fn targets() -> RowWorld {
     #[derive(Deserialize)]
@@ -122,11 +130,8 @@ pub(super) fn targets() -> RowWorld {
     }
     let shut = FileAnswer::Text("User-agent: *\nDisallow: /\n".to_owned());
     sites.serve("http://shut.test/robots.txt", shut);
-    // What no test there has: rules that take too long to match.
-    let slow = (0..8_000).map(|number| format!("Allow: /*ab*ba*c{number}\n"));
-    let slow = FileAnswer::Text(format!("User-agent: *\n{}", slow.collect::<String>()));
-    sites.serve("http://costly.test/robots.txt", slow);
-    let costly = format!("http://costly.test/{}", "ab".repeat(8 * 1024));
+    // What no test there has.
+    let costly = serve_costly(&sites);
     let requests = TARGETS.lines().map(|line| {
         let row: Row = serde_json::from_str(line).unwrap();
         let status = matches!(row.status, 200 | 403).then_some(row.status);
