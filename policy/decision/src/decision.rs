@@ -14,6 +14,7 @@ use crate::preference::{PreferenceFinding, document_pending};
 use crate::reason::Reason;
 use crate::refusal::Refusal;
 use crate::robots::{RobotsCopy, ask_robots_txt, crawl_delay, unreachable};
+use crate::robots_answer::RobotsAnswer;
 use crate::rules::{PolicyRules, RuleAction, RuleQuery};
 use crate::target::{ResolvedTarget, TargetScope};
 use crate::verdict::{DecisionFacts, Permit, Verdict};
@@ -76,6 +77,8 @@ pub struct Decision<'a> {
     request: DecisionRequest<'a>,
     /// The refusal that would have been the verdict by now, were it not only observed.
     observed: Option<Refusal>,
+    /// The answer to a request for robots.txt itself.
+    robots_answer: Option<RobotsAnswer>,
     facts: DecisionFacts,
     state: DecisionState,
 }
@@ -99,8 +102,14 @@ impl<'a> Decision<'a> {
             scope: Some(request.resolved.scope),
             ..DecisionFacts::default()
         };
-        let mut decision =
-            Self { settings, request, observed: None, facts, state: DecisionState::NeedsRobotsTxt };
+        let mut decision = Self {
+            settings,
+            request,
+            observed: None,
+            robots_answer: None,
+            facts,
+            state: DecisionState::NeedsRobotsTxt,
+        };
         if let Err(refusal) = decision.apply_objections().and_then(|()| decision.apply_rules()) {
             decision.state = DecisionState::Decided(Err(refusal));
         }
@@ -202,6 +211,10 @@ impl<'a> Decision<'a> {
         );
         self.facts.finding = Some(outcome.finding);
         self.facts.delay = outcome.delay;
+        self.robots_answer = (request.resolved.scope == TargetScope::RobotsTxt).then(|| {
+            let identity = &request.identified.identity;
+            RobotsAnswer::new(robots_txt, identity, &request.resolved.target)
+        });
         self.state = match outcome.result {
             Err(refusal) => self.refused(refusal),
             Ok(reason) => {
@@ -292,6 +305,7 @@ impl<'a> Decision<'a> {
                 reason,
                 observed: self.observed,
                 purposes: self.request.identified.purposes(),
+                robots_answer: self.robots_answer,
                 resolved: self.request.resolved,
             })
         });
@@ -313,6 +327,7 @@ pub fn decide_own_request(rules: &PolicyRules, target: &Target, now: SystemTime)
                 reason: Reason::RobotsRedirect,
                 observed: None,
                 purposes: PurposeSet::NONE,
+                robots_answer: None,
             }),
         },
         facts: DecisionFacts {

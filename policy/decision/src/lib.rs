@@ -7,7 +7,7 @@
 //!  identity ─ crawlers        the crawler behind a request, and objections to the name it gives
 //!  https                      the treatment of HTTPS: interception, blind tunnels, refusal
 //!  rules ─ applied_rule       the organisation's own rules
-//!  robots                     robots.txt in every equivalent spelling
+//!  robots ─ robots_answer     robots.txt in every equivalent spelling, and as the answer to a request for it
 //!  preference ─ documents     statements about use, and the documents that hold them
 //!  decision                   all of these, in their order
 //!  verdict, refusal, reason   the result
@@ -26,6 +26,7 @@ mod preference;
 mod reason;
 mod refusal;
 mod robots;
+mod robots_answer;
 mod rules;
 mod stated_preference;
 mod target;
@@ -48,6 +49,7 @@ pub use refusal::{DecidingRule, Refusal, RefusalBasis};
 pub use robots::{
     AccessFinding, CheckedSnapshot, RobotsCopy, crawl_delay, decide_in_dialect, group_names,
 };
+pub use robots_answer::RobotsAnswer;
 pub use rules::{PolicyRule, PolicyRules, RuleAction, RuleMatch, RuleQuery, blocked_by};
 pub use stated_preference::{DocumentSeen, StatedPreference};
 pub use target::{ResolvedTarget, TargetScope};

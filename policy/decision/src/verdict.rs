@@ -9,6 +9,7 @@ use crate::preference::PreferenceFinding;
 use crate::reason::Reason;
 use crate::refusal::Refusal;
 use crate::robots::AccessFinding;
+use crate::robots_answer::RobotsAnswer;
 use crate::rules::RuleMatch;
 use crate::target::{ResolvedTarget, TargetScope};
 
@@ -32,6 +33,8 @@ pub struct Permit {
     pub observed: Option<Refusal>,
     /// The purposes that the crawler declares.
     pub purposes: PurposeSet,
+    /// The answer of the copy that decides, if the request is for robots.txt itself.
+    pub robots_answer: Option<RobotsAnswer>,
 }
 
 /// Findings of a decision.

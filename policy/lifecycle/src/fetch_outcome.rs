@@ -5,7 +5,7 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use wayleave_robots_txt::{AccessResult, RobotsTxt};
 
@@ -382,6 +382,16 @@ impl FinishedFetch {
         }
     }
 
+    /// Returns its age at `now`: that with which it arrived, and the time since (RFC 9111 §4.2.3).
+    #[must_use]
+    pub fn age(&self, now: SystemTime) -> Duration {
+        let fields = self.outcome.fields();
+        let on_arrival = fields.and_then(|fields| fields.age.as_deref()).and_then(delta_seconds);
+        // If the clock was set back, no time has passed.
+        let since = now.duration_since(self.fetched_at).unwrap_or_default();
+        Duration::from_secs(on_arrival.unwrap_or(0)).saturating_add(since)
+    }
+
     /// Returns the validators to revalidate the answer with; `None` if it has none.
     #[must_use]
     pub fn validators(&self) -> Option<CacheValidators> {
@@ -426,4 +436,11 @@ impl ResponseFields {
         self.age.clone_from(&newer.age);
         self.retry_at = newer.retry_at;
     }
+}
+
+/// Parses delta-seconds (RFC 9111 §1.2.2): digits only, with overflow capped.
+pub(super) fn delta_seconds(text: &str) -> Option<u64> {
+    let digits = text.trim();
+    let is_number = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
+    is_number.then(|| digits.parse().unwrap_or(u64::from(u32::MAX)))
 }

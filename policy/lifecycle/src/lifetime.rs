@@ -3,7 +3,7 @@
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::{Duration, SystemTime};
 
-use super::fetch_outcome::ResponseFields;
+use super::fetch_outcome::{ResponseFields, delta_seconds};
 use super::resource::Resource;
 
 const MINUTE: Duration = Duration::from_secs(60);
@@ -144,13 +144,6 @@ impl CacheControl {
         }
         found
     }
-}
-
-/// Parses delta-seconds (RFC 9111 §1.2.2): digits only, with overflow capped.
-fn delta_seconds(text: &str) -> Option<u64> {
-    let digits = text.trim();
-    let is_number = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
-    is_number.then(|| digits.parse().unwrap_or(u64::from(u32::MAX)))
 }
 
 #[cfg(test)]
