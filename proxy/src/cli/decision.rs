@@ -145,6 +145,7 @@ fn describe(decision: &Value) -> String {
         ("crawler", words(&["crawler", "identity", "proven_by", "certificate"])),
         ("tokens", list("tokens")),
         ("outcome", words(&["outcome", "status", "reason"])),
+        ("from", text("from")),
         ("details", text("details")),
         ("oddities", list("oddities")),
         ("signature", text("signature")),

@@ -9,6 +9,7 @@ use wayleave_robots_txt::Dialect;
 use super::reader::{
     Section, at_least, checked, count, duration, positive_duration, size, user_agent,
 };
+use crate::decider::settings::RobotsTxtSource;
 use crate::robots_cache::{self, FetchConfig, MemoryShares};
 
 /// The fetching and caching of robots.txt.
@@ -16,6 +17,8 @@ use crate::robots_cache::{self, FetchConfig, MemoryShares};
 pub(crate) struct RobotsConfig {
     /// The dialect for crawlers that set none.
     pub(crate) dialect: Dialect,
+    /// The source of the answer to a client's request for robots.txt.
+    pub(crate) answer: RobotsTxtSource,
     /// The limits and the identity of fetches.
     pub(crate) fetch: FetchConfig,
     /// The lifetimes and the memory of cached copies.
@@ -29,6 +32,8 @@ pub(super) fn read(section: &mut Section<'_>) -> RobotsConfig {
     let day = Duration::from_hours(24);
     let max_age_bound = checked(positive_duration, check_max_age);
     let dialect = section.word("dialect", Dialect::Rfc9309, &dialect_words());
+    let sources = [("copy", RobotsTxtSource::Copy), ("origin", RobotsTxtSource::Origin)];
+    let answer = section.word("answer", RobotsTxtSource::Copy, &sources);
     // Less would not hold even one robots.txt of the largest allowed size.
     let memory = checked(size, at_least(ByteSize::mib(1)));
     let shares = MemoryShares::split(to_usize(section.key("memory", ByteSize::mib(256), memory)));
@@ -53,6 +58,7 @@ pub(super) fn read(section: &mut Section<'_>) -> RobotsConfig {
     check_lifetimes(section, &lifetimes);
     RobotsConfig {
         dialect,
+        answer,
         cache: robots_cache::RobotsCacheConfig {
             lifetimes,
             fetch_timeout: fetch.timeout,

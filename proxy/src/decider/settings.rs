@@ -56,6 +56,15 @@ pub(crate) struct PreferencesConfig {
     pub(crate) meta_scan_bytes: usize,
 }
 
+/// The source of the answer to a client's request for robots.txt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum RobotsTxtSource {
+    /// The copy that decides about the crawler's other requests.
+    Copy,
+    /// The origin, to which the request is forwarded.
+    Origin,
+}
+
 /// The treatment of requests while decisions cannot be recorded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum LogFailureMode {
@@ -75,6 +84,7 @@ pub(crate) struct Settings {
     pub(crate) authenticator: Authenticator,
     pub(crate) rules: PolicyRules,
     pub(crate) preferences: PreferencesConfig,
+    pub(crate) robots_txt_source: RobotsTxtSource,
     pub(crate) pacing: PacingConfig,
     pub(crate) upstream: Arc<Upstream>,
     pub(crate) signer: Arc<MessageSigner>,

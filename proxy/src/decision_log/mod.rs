@@ -277,6 +277,7 @@ mod tests {
             preferences: Vec::new(),
             documents: Vec::new(),
             reached_origin: None,
+            from: None,
             finding: Some(FindingRecord {
                 verdict: "disallow".into(),
                 basis: "rule".into(),

@@ -145,6 +145,10 @@ pub(crate) struct DecisionRecord {
     /// Whether a refused request had reached the origin. Its response was withheld then.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) reached_origin: Option<bool>,
+    /// `copy` if the answer is from the copy of robots.txt that decides, and the origin was not asked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>)]
+    pub(crate) from: Option<LogWord>,
     /// The status code of a refusal that was only observed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) would_be: Option<u16>,

@@ -28,6 +28,9 @@ const MAX_DRAINED_BYTES: usize = 1024 * 1024;
 /// The time that a refused client has to read the answer.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
 
+/// The longest part of a body that is sent at once.
+const MAX_CHUNK_BYTES: usize = 64 * 1024;
+
 /// The initial capacity of the problem details in bytes.
 const USUAL_PROBLEM_BYTES: usize = 512;
 
@@ -102,15 +105,27 @@ pub(super) async fn refuse(
     is_head: bool,
 ) -> Result<(), ClientGone> {
     let body = Bytes::from(problem(source.id, refusal));
-    let response = DownstreamResponse {
-        status: refusal.status,
-        reason: refusal.title.as_bytes(),
-        framing: BodyFraming::Length(if is_head { 0 } else { body.len() as u64 }),
-        fields: fields(source, refusal, body.len()),
-    };
-    client.writer.send_head(&response).await?;
-    if !is_head {
-        client.writer.send_chunk(body, true).await?;
+    let fields = fields(source, refusal, body.len());
+    send(client, (refusal.status, refusal.title.as_bytes()), fields, body, is_head).await
+}
+
+/// Sends a response whose body is at hand; in answer to HEAD without the body.
+pub(super) async fn send(
+    client: &mut Downstream,
+    (status, reason): (u16, &[u8]),
+    fields: Vec<ResponseField<'_>>,
+    mut body: Bytes,
+    is_head: bool,
+) -> Result<(), ClientGone> {
+    if is_head {
+        body.clear();
+    }
+    let framing = BodyFraming::Length(body.len() as u64);
+    client.writer.send_head(&DownstreamResponse { status, reason, framing, fields }).await?;
+    while !body.is_empty() {
+        // In parts, because each has to be taken within the timeout.
+        let chunk = body.split_to(body.len().min(MAX_CHUNK_BYTES));
+        client.writer.send_chunk(chunk, body.is_empty()).await?;
     }
     client.writer.finish(&Trailers::new()).await
 }

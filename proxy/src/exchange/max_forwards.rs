@@ -3,12 +3,12 @@
 use bytes::{Bytes, BytesMut};
 use wayleave_decision::{Reason, Refusal};
 use wayleave_http_wire::field_pairs::is_named;
-use wayleave_http_wire::http1::{BodyFraming, Trailers, write_fields};
+use wayleave_http_wire::http1::write_fields;
 use wayleave_http_wire::received::ReceivedHead;
 
 use super::{ConnectionReuse, error_response};
 use crate::clock::system_time;
-use crate::http::downstream::{ClientGone, Downstream, DownstreamResponse, response_field};
+use crate::http::downstream::{ClientGone, Downstream, response_field};
 
 /// Returns the refusal that the record shows: the request was not forwarded.
 pub(crate) fn refusal() -> Refusal {
@@ -47,17 +47,7 @@ async fn respond(
         fields.push(response_field("Content-Type", "message/http"));
     }
     fields.push(response_field("Content-Length", body.len().to_string()));
-    let response = DownstreamResponse {
-        status: 200,
-        reason: b"OK",
-        framing: BodyFraming::Length(body.len() as u64),
-        fields,
-    };
-    client.writer.send_head(&response).await?;
-    if !body.is_empty() {
-        client.writer.send_chunk(body, true).await?;
-    }
-    client.writer.finish(&Trailers::new()).await
+    error_response::send(client, (200, b"OK"), fields, body, false).await
 }
 
 fn trace_body(received: &ReceivedHead) -> Bytes {

@@ -3,6 +3,8 @@
 //! ```text
 //!  decide                             may it be sent
 //!     │
+//!  robots_txt ── validators           is it for robots.txt, and answered from the copy
+//!     │
 //!  pace                               when: it waits for its slot, and is decided again
 //!     │
 //!  forward ── attempt ── relay        to the origin and back
@@ -34,10 +36,12 @@ mod reject_connection;
 mod relay;
 mod response_policy;
 mod revoke;
+mod robots_txt;
 mod services;
 mod sign;
 mod splice;
 pub(crate) mod tunnel;
+mod validators;
 mod websocket;
 
 use std::pin::pin;
@@ -120,6 +124,9 @@ impl<'s, 'r> Exchange<'s, 'r> {
             (ReplyKind::Given(reuse), _) => reuse,
             (ReplyKind::LastHop, _) => {
                 max_forwards::answer(self.received, client, source.name).await
+            }
+            (ReplyKind::Copy(reply), _) => {
+                robots_txt::answer(source, self.received, client, reply).await
             }
             (ReplyKind::Refusal, Some(refusal)) => {
                 error_response::answer(source, self.received, client, refusal).await

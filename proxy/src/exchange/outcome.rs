@@ -1,6 +1,10 @@
 //! The outcome of a request, and the answer that its client is still to get.
 
+use std::sync::Arc;
+use std::time::Duration;
+
 use wayleave_decision::{Permit, Reason, Refusal, RequestOutcome};
+use wayleave_lifecycle::FinishedFetch;
 
 /// The outcome of a request.
 #[derive(Clone, Debug)]
@@ -93,7 +97,7 @@ pub(crate) enum ConnectionReuse {
 }
 
 /// The answer that the client gets once the outcome is recorded.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Debug)]
 pub(super) enum ReplyKind {
     /// None: it has its answer, as far as there is one.
     Given(ConnectionReuse),
@@ -101,12 +105,38 @@ pub(super) enum ReplyKind {
     Refusal,
     /// The answer of the final recipient (`Max-Forwards: 0`).
     LastHop,
+    /// The copy of robots.txt.
+    Copy(CopyReply),
+}
+
+/// The answer to a request for robots.txt, from the copy that decides.
+#[derive(Debug)]
+pub(super) enum CopyReply {
+    /// The file; or only that the client's own copy is still good.
+    File { copy: Arc<FinishedFetch>, age: Duration, is_not_modified: bool },
+    /// The status by which the origin has none.
+    Missing { status: u16, age: Duration },
+    /// Nothing usable came from the origin.
+    Unreachable(Box<Refusal>),
+}
+
+impl CopyReply {
+    pub(super) fn status(&self) -> u16 {
+        match self {
+            Self::File { is_not_modified: true, .. } => 304,
+            Self::File { .. } => 200,
+            Self::Missing { status, .. } => *status,
+            Self::Unreachable(refusal) => refusal.status,
+        }
+    }
 }
 
 /// The reason why a request is not sent.
 #[derive(Debug)]
 pub(crate) enum NotSent {
     Refused(Refusal),
+    /// It is answered from the copy of robots.txt, with this outcome.
+    FromCopy(Box<(ExchangeOutcome, CopyReply)>),
     /// The client left before the request could be sent.
     ClientLeft,
     /// The proxy shut down before the request could be sent.
@@ -120,6 +150,7 @@ impl NotSent {
         let nothing = ReplyKind::Given(ConnectionReuse::CutOff);
         match self {
             Self::Refused(refusal) => (refusal.into(), ReplyKind::Refusal),
+            Self::FromCopy(answered) => (answered.0, ReplyKind::Copy(answered.1)),
             Self::ClientLeft => (ExchangeOutcome::Fail(client_closed()), nothing),
             Self::ShutDown => (ExchangeOutcome::Fail(shut_down()), nothing),
         }

@@ -35,6 +35,12 @@ impl<'s> Exchange<'s, '_> {
     ) -> Result<(Permit, Option<PacingSlot<'s>>), NotSent> {
         loop {
             let mut permit = self.decide(client).await?;
+            // Nothing is sent to the origin then, so it needs no slot. Boxed because it is rare.
+            if permit.robots_answer.is_some()
+                && let Some(answered) = Box::pin(self.answer_from_copy(&permit)).await
+            {
+                return Err(answered);
+            }
             // A second decision may find no slot. It tries again, because a reload may enforce what was only observed.
             if slot.is_some() || permit.resolved.scope == TargetScope::Bypass {
                 return Ok((permit, slot));

@@ -53,6 +53,8 @@ pub(super) struct ExchangeRecord {
     pub(super) signature: Option<&'static str>,
     /// The size of the origin's body as far as the client got it; `None` if no request was sent.
     pub(super) body_bytes: Option<u64>,
+    /// `copy` if the answer is from the copy of robots.txt.
+    pub(super) from: Option<&'static str>,
 }
 
 impl ExchangeRecord {
@@ -85,6 +87,7 @@ impl ExchangeRecord {
             oddities: Oddities::default(),
             signature: None,
             body_bytes: None,
+            from: None,
         }
     }
 
@@ -166,6 +169,7 @@ impl ExchangeRecord {
                 .map(Into::into)
                 .collect(),
             reached_origin: matches!(outcome, ExchangeOutcome::Withhold(_)).then_some(true),
+            from: self.from.map(LogWord::Borrowed),
             would_be: outcome.would_be(),
             body_bytes: self.body_bytes,
             signature: self.signature.map(LogWord::Borrowed),

@@ -27,6 +27,7 @@ mod request;
 mod requester;
 mod snapshots;
 mod store;
+mod stored_copies;
 #[cfg(test)]
 mod tests;
 
@@ -62,6 +63,7 @@ pub use requester::Requester;
 use snapshots::SnapshotMap;
 pub(crate) use store::is_panic_caught;
 pub use store::{DocumentVersion, RobotsStore, RobotsStoreConfig, StoreError};
+use stored_copies::StoredCopies;
 
 /// The number of messages to the refresh task that are queued before senders wait.
 const EVENT_CAPACITY: usize = 4096;
@@ -157,6 +159,7 @@ pub struct RobotsCache {
     /// The time that a request waits, in milliseconds.
     wait_timeout_ms: Arc<AtomicU64>,
     lister: Arc<EntryLister>,
+    copies: Arc<StoredCopies>,
 }
 
 impl fmt::Debug for RobotsCache {
@@ -245,6 +248,7 @@ impl RobotsCache {
             events,
             wait_timeout_ms: Arc::default(),
             lister: Arc::new(lister),
+            copies: Arc::default(),
         };
         robots.set_wait_timeout(options);
         (robots, refresh.run())

@@ -303,6 +303,7 @@ pub(crate) fn build_settings(
         crawlers: Crawlers::new(config.crawlers.clone()),
         rules,
         preferences: config.preferences.clone(),
+        robots_txt_source: config.robots.answer,
         pacing: config.politeness,
         upstream,
         entrance: server_tls,

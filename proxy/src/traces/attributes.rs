@@ -42,6 +42,7 @@ pub(super) fn was_sent_upstream(decision: &DecisionRecord) -> bool {
     // A `CONNECT` opens a connection but sends no request to the origin.
     matches!(&*decision.outcome, "forwarded" | "observed" | "failed")
         && decision.method != "CONNECT"
+        && decision.from.is_none()
         && !decision.failed_before_sending()
 }
 

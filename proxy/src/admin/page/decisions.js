@@ -213,6 +213,7 @@ async function explained(found) {
     ["Organisation's rule", found.policy && `[[rule]] ${found.policy.number}, ${found.policy.action}${found.policy.reason ? `: ${found.policy.reason}` : ""}${found.policy.owner ? ` (${found.policy.owner})` : ""}`],
     ["Mode", found.would_be ? `${found.mode}: would have been ${found.would_be}` : found.mode],
     ["At", time(found.at, true)],
+    ["Answered", found.from && "from the copy of robots.txt; the origin was not asked"],
     ["Body", found.body_bytes === undefined ? null : `${count(found.body_bytes)} bytes forwarded`],
     ["User-Agent", found.user_agent],
     ["Trace", found.trace_id],

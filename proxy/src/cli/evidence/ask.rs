@@ -147,6 +147,9 @@ fn is_allowed(decision: &DecisionRecord) -> bool {
 fn describe(found: &FoundDecision) -> String {
     let decision = &found.decision;
     let fetched = match &*decision.outcome {
+        _ if decision.from.is_some() => {
+            format!("no, answered with {} from the copy of robots.txt", decision.status)
+        }
         "forwarded" | "tunnelled" | "observed" => {
             let bytes = decision.body_bytes.map_or(String::new(), |it| format!(", {it} bytes"));
             format!("yes, answered with {}{bytes}", decision.status)

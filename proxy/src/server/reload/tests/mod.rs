@@ -114,6 +114,7 @@ fn shown(settings: &Settings) -> String {
         authenticator: _,
         rules,
         preferences,
+        robots_txt_source,
         pacing,
         upstream,
         signer,
@@ -127,8 +128,8 @@ fn shown(settings: &Settings) -> String {
     let rules: Vec<_> = rules.all().collect();
     let files = entrance.as_ref().map(|entrance| entrance.files());
     format!(
-        "{options:#?}\n{https:#?}\n{named:#?}\n{hashes:#?}\n{others:?}\n{rules:#?}\n{preferences:#?}\n{pacing:#?}\n\
-         {upstream:#?}\n{signer:#?}\n{on_failure:?}\n{entrance:#?}\n{files:?}"
+        "{options:#?}\n{https:#?}\n{named:#?}\n{hashes:#?}\n{others:?}\n{rules:#?}\n{preferences:#?}\n\
+         {robots_txt_source:?}\n{pacing:#?}\n{upstream:#?}\n{signer:#?}\n{on_failure:?}\n{entrance:#?}\n{files:?}"
     )
 }
 

@@ -74,6 +74,7 @@ pub(super) const ROWS: &[KeyRow] = &[
     row("dns.servers", &["[\"127.0.0.1:5353\"]"]),
     row("dns.overrides", &["{ \"a.test\" = \"127.0.0.1\" }"]),
     row("robots.dialect", &["\"google\"", "\"strictest\""]),
+    row("robots.answer", &["\"origin\""]),
     row("robots.user_agent", &["\"ExampleBot/1.0\""]),
     row("robots.fetch_timeout", &["\"4s\""]),
     row("robots.max_redirects", &["0"]),
