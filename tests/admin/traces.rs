@@ -165,6 +165,7 @@ fn refusals_and_failures_say_why() {
             .table(exception)
     });
     assert_eq!(request_status(&proxy, "http://shop.test/private", None), 403);
+    assert_eq!(request_status(&proxy, "http://shop.test/robots.txt", None), 200);
     assert_eq!(request_status(&proxy, "http://down.test/", None), 503);
     assert_eq!(request_status(&proxy, "http://nobody.test/", None), 502);
     let spans = spans(proxy, &collector);
@@ -176,6 +177,10 @@ fn refusals_and_failures_say_why() {
     assert_eq!(status(refused), StatusCode::Unset, "the client's error, not ours");
     let kinds: Vec<_> = children(&spans, refused).iter().map(|span| span.kind()).collect();
     assert!(!kinds.contains(&SpanKind::Client), "no upstream request: {kinds:?}");
+
+    let copied = find(&spans, SpanKind::Server, "wayleave.reason", "robots-txt-itself");
+    let kinds: Vec<_> = children(&spans, copied).iter().map(|span| span.kind()).collect();
+    assert!(!kinds.contains(&SpanKind::Client), "answered from the copy: {kinds:?}");
 
     let unreachable = find(&spans, SpanKind::Server, "wayleave.reason", "unreachable");
     assert_eq!(status(unreachable), StatusCode::Error);

@@ -91,7 +91,9 @@ pub(super) fn crawled() -> TempDir {
             }
         }
     }
-    proxy.exchange(&Request::get("http://shop.test/robots.txt"));
+    for host in ["shop.test", "closed.test", "down.test", "open.test", "nowhere.example"] {
+        proxy.get(&format!("http://{host}/robots.txt"));
+    }
     proxy.get_as("GPTBot/1.0", "http://shop.test/a");
     proxy.exchange(&Request::new("FOO", "ftp://open.test/"));
     proxy.stop().0
@@ -301,6 +303,11 @@ fn ask_reports_what_was_allowed_at_a_time() {
         assert!(printed.contains(words), "{words} in {printed}");
     }
     expect(&ask("nobody"), 2);
+    let ask_for_file =
+        ["ask", "http://shop.test/robots.txt", "--at", "0s", "--crawler", "asserted"];
+    let printed = expect(&evidence(dir.path(), &ask_for_file), 0);
+    let from_copy = "fetched     no, answered with 200 from the copy of robots.txt";
+    assert!(printed.contains(from_copy), "{printed}");
     let early = ["ask", url, "--at", "2020-01-01", "--crawler", "news"];
     let output = evidence(dir.path(), &early);
     expect(&output, 2);

@@ -215,6 +215,12 @@ fn a_robots_txt_that_needs_a_signature_is_fetched_with_one() {
     let seen = signing.origin.seen();
     let robots = seen.iter().filter(|line| line.contains("other.test/robots.txt"));
     assert_eq!(robots.count(), 1, "{seen:?}");
+    // Who asks for the file gets the copy that decides about its own requests.
+    let file = Request::get("http://other.test/robots.txt").agent("OtherBot/1.0");
+    assert_eq!(signing.proxy.exchange(&file).status, 403);
+    assert_eq!(signing.proxy.exchange(&get("http://other.test/robots.txt")).status, 404);
+    let file = signing.proxy.exchange(&get(url));
+    assert_eq!((file.status, &*file.text()), (200, "User-agent: *\nDisallow: /private\n"));
 }
 
 #[test]

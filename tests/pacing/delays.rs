@@ -25,6 +25,15 @@ fn start(origin: &Origin, crawl_delay: &str) -> Wayleave {
     })
 }
 
+/// Starts a proxy that answers requests for robots.txt from its copy, or has its origin answer them.
+fn start_answering(origin: &Origin, crawl_delay: &str, answer: &str) -> Wayleave {
+    Wayleave::start_with(origin, |settings| {
+        settings
+            .set("politeness.crawl_delay", &format!("{crawl_delay:?}"))
+            .set("robots.answer", &format!("{answer:?}"))
+    })
+}
+
 fn start_waiting(origin: &Origin, max_wait: &str) -> Wayleave {
     Wayleave::start_with(origin, |settings| {
         settings
@@ -125,12 +134,15 @@ fn endless_delays_are_limited_to_max_delay() {
 
 #[test]
 fn requests_for_robots_txt_take_no_slot() {
-    let origin = sites();
-    let proxy = start(&origin, "reject");
-    for url in ["robots.txt", "a", "robots.txt"].map(|path| format!("http://slow.test/{path}")) {
-        assert_eq!(proxy.get_as("ImageBot/1", &url).status, 200, "{url}");
+    for answer in ["copy", "origin"] {
+        let origin = sites();
+        let proxy = start_answering(&origin, "reject", answer);
+        for url in ["robots.txt", "a", "robots.txt"].map(|path| format!("http://slow.test/{path}"))
+        {
+            assert_eq!(proxy.get_as("ImageBot/1", &url).status, 200, "{url}");
+        }
+        expect_429(&proxy.get_as("ImageBot/1", "http://slow.test/b"), "crawl-delay");
     }
-    expect_429(&proxy.get_as("ImageBot/1", "http://slow.test/b"), "crawl-delay");
 }
 
 #[test]
@@ -194,7 +206,7 @@ fn robots_txt_may_be_requested_while_an_origin_rests() {
     let origin = sites();
     origin.site("busy.test").page("/a", Reply::new(503));
     for crawl_delay in ["reject", "wait"] {
-        let proxy = start(&origin, crawl_delay);
+        let proxy = start_answering(&origin, crawl_delay, "origin");
         for _ in 0..2 {
             assert_eq!(proxy.get_as("NewsBot/1", "http://busy.test/a").status, 503);
         }
@@ -322,7 +334,7 @@ fn a_503_to_two_clients_or_for_robots_txt_rests_the_origin() {
     assert_eq!(status_for(&proxy, 1, "/down?1"), 503);
     assert_eq!(status_for(&proxy, 2, "/down?2"), 503);
     assert_eq!(status_for(&proxy, 3, "/a"), 429, "the origin rests");
-    let proxy = start(&origin, "reject");
+    let proxy = start_answering(&origin, "reject", "origin");
     assert_eq!(status_for(&proxy, 1, "/a"), 200);
     origin.site("busy.test").robots_reply(down());
     assert_eq!(status_for(&proxy, 1, "/robots.txt"), 503);

@@ -47,7 +47,11 @@ mod tests {
     use crate::crawlers::{Crawlers, CrawlersConfig};
     use crate::reason::Reason;
 
-    fn answer(access: AccessResult, error: Option<FetchErrorKind>, dialect: Dialect) -> RobotsAnswer {
+    fn answer(
+        access: AccessResult,
+        error: Option<FetchErrorKind>,
+        dialect: Dialect,
+    ) -> RobotsAnswer {
         let copy = RobotsCopy::Archived {
             access: access.into(),
             error_kind: error,

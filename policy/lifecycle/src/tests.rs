@@ -492,7 +492,8 @@ fn an_answer_ages_from_the_age_with_which_it_arrived() {
     let fields = |age: &str| ResponseFields { age: Some(age.into()), ..ResponseFields::default() };
     for (age, on_arrival) in [("30", 30), ("", 0), ("-1", 0), ("30, 40", 0)] {
         let fetched = CacheEntry::default().after_fetch(response(200, RULES, fields(age)), at(10));
-        let age_at = |entry: &CacheEntry, now| entry.answer.as_ref().map(|it| it.age(now).as_secs());
+        let age_at =
+            |entry: &CacheEntry, now| entry.answer.as_ref().map(|it| it.age(now).as_secs());
         assert_eq!(age_at(&fetched, at(10 + HOUR)), Some(on_arrival + HOUR));
         assert_eq!(age_at(&fetched, at(0)), Some(on_arrival), "the clock was set back");
         let confirmed =

@@ -1,3 +1,4 @@
+mod copies;
 mod fleet;
 mod flood;
 mod handle;

@@ -1,0 +1,74 @@
+//! The copies that clients are sent.
+
+use std::time::SystemTime;
+
+use wayleave_evidence::Sha256Digest;
+use wayleave_lifecycle::{FetchEnding, FetchOutcome, FetchedBody, FetchedResponse, ResponseFields};
+
+use super::super::*;
+use super::handle::{ScriptedFetch, origin, started};
+
+const FETCHED_AT: SystemTime = SystemTime::UNIX_EPOCH;
+
+/// Saves a robots.txt, and returns its digest.
+fn save(robots: &RobotsCache, origin: &Origin, bytes: &[u8]) -> [u8; 32] {
+    let digest = Sha256Digest::of(bytes).0;
+    let body = FetchedBody { bytes: bytes.into(), is_cut: false, digest: Some(digest.into()) };
+    let outcome = FetchOutcome {
+        redirects: Vec::new(),
+        uri: origin.robots_txt_uri(),
+        ending: FetchEnding::Response(FetchedResponse {
+            status: 200,
+            fields: ResponseFields::default(),
+            body,
+        }),
+    };
+    let entry = CacheEntry::default().after_fetch(outcome, FETCHED_AT);
+    robots.store().save(origin, Arc::new(entry));
+    digest
+}
+
+#[tokio::test]
+async fn clients_that_are_sent_a_copy_share_it() {
+    let (robots, shop) = (started(&ScriptedFetch::default()), origin("shop"));
+    let digest = save(&robots, &shop, b"User-agent: *\n");
+    // Read from the database, each copy would be another.
+    robots.store().flush().await;
+    let copies = (0..3).map(|_| robots.stored_copy(&shop, &digest, FETCHED_AT));
+    let copies: Vec<_> = futures_util::future::join_all(copies).await;
+    let first = copies[0].as_ref().expect("it is stored");
+    assert_eq!(&*first.outcome.body().expect("a body").bytes, b"User-agent: *\n");
+    assert!(copies.iter().flatten().all(|copy| Arc::ptr_eq(copy, first)));
+    assert_eq!(copies.iter().flatten().count(), 3);
+}
+
+#[tokio::test]
+async fn only_the_copy_that_decided_is_sent() {
+    let (robots, shop) = (started(&ScriptedFetch::default()), origin("shop"));
+    let before = save(&robots, &shop, b"User-agent: *\n");
+    let held = robots.stored_copy(&shop, &before, FETCHED_AT).await;
+    assert!(held.is_some());
+    let later = FETCHED_AT + Duration::from_secs(1);
+    assert!(robots.stored_copy(&shop, &before, later).await.is_none(), "it was confirmed since");
+    let now = save(&robots, &shop, b"User-agent: *\nDisallow: /\n");
+    assert!(robots.stored_copy(&shop, &now, FETCHED_AT).await.is_some());
+    assert!(robots.stored_copy(&shop, &before, FETCHED_AT).await.is_none());
+    robots.store().forget(&shop);
+    assert!(robots.stored_copy(&shop, &now, FETCHED_AT).await.is_none());
+}
+
+#[tokio::test]
+async fn slow_clients_hold_no_more_than_the_limit() {
+    let robots = started(&ScriptedFetch::default());
+    let long = vec![b'#'; 20 << 20];
+    let copy = async |name: &str, bytes: &[u8]| {
+        let origin = origin(name);
+        let digest = save(&robots, &origin, bytes);
+        robots.stored_copy(&origin, &digest, FETCHED_AT).await
+    };
+    let (first, second) = (copy("one", &long).await, copy("two", &long).await);
+    assert!(first.is_some() && second.is_some());
+    assert!(copy("short", b"").await.is_none(), "40 MiB are being sent");
+    drop(first);
+    assert!(copy("short", b"").await.is_some());
+}
