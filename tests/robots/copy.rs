@@ -396,3 +396,25 @@ fn observed_crawlers_get_what_the_origin_sends_while_there_is_no_copy() {
     let from: Vec<_> = decisions(&proxy).iter().map(|it| it["from"].clone()).collect();
     assert_eq!(from, ["copy".into(), Value::Null]);
 }
+
+#[test]
+fn an_expiry_at_the_end_of_time_is_shortened() {
+    let origin = Origin::start();
+    for (host, date, expires) in [
+        ("far.test", "Sat, 21 Nov 2020 08:00:00 GMT", "Fri, 31 Dec 9999 23:59:59 GMT"),
+        ("past.test", MODIFIED, "0"),
+    ] {
+        let reply = Reply::text(KEEP_OUT).header("Date", date).header("Expires", expires);
+        origin.site(host).robots_reply(reply);
+    }
+    let proxy = Wayleave::start(&origin);
+    let expires = |host: &str| {
+        let answer = proxy.get(&format!("http://{host}/robots.txt"));
+        assert_eq!((answer.status, &*answer.text()), (200, KEEP_OUT), "{host}");
+        let value = answer.header("expires").expect("an expiry").to_owned();
+        httpdate::parse_http_date(&value).expect("a date")
+    };
+    let now = std::time::SystemTime::now();
+    assert!(expires("far.test") > now);
+    assert!(expires("past.test") < now);
+}

@@ -21,6 +21,9 @@ use crate::http::downstream::{ClientGone, Downstream, ResponseField, response_fi
 /// The source of the answer, as the record names it.
 const COPY: &str = "copy";
 
+/// The longest time until an `Expires`.
+const MAX_EXPIRY: Duration = Duration::from_hours(24 * 365);
+
 impl Exchange<'_, '_> {
     /// Answers a permitted request from the copy of robots.txt that decides. Returns `None` if it has to be forwarded: a request
     /// for anything else, or by `robots.answer`; in mode "observe" if nothing usable came from the origin; and if the store has
@@ -130,7 +133,9 @@ fn stated_fields(copy: &FinishedFetch) -> Vec<ResponseField<'static>> {
     let Some(stated) = copy.outcome.fields() else {
         return Vec::new();
     };
-    let expires = stated.expires_at.map(|at| httpdate::fmt_http_date(at).into());
+    // An origin may state any date, and those after the year 9999 cannot be written.
+    let latest = system_time() + MAX_EXPIRY;
+    let expires = stated.expires_at.map(|at| httpdate::fmt_http_date(at.min(latest)).into());
     [
         ("ETag", stated.etag.clone()),
         ("Last-Modified", stated.last_modified.clone()),
