@@ -120,6 +120,7 @@ fn a_change_that_one_node_sees_counts_for_all() {
         eventually("it applies the new rules", || {
             node.get("http://shop.test/private").status == 403
         });
+        assert_eq!(node.get("http://shop.test/robots.txt").text(), RULES);
     }
     assert_eq!(origin.robots_fetches("shop.test"), 2);
     let answer = nodes[1].admin_request("DELETE", &robots_path("shop.test"));
