@@ -306,7 +306,11 @@ fn refusal(
 
 /// Returns the refusal of a request to an origin from which nothing came. Its reason distinguishes an origin that may not be
 /// connected to, and one whose name does not resolve.
-pub(crate) fn unreachable_refusal(target: &Target, copy: &RobotsCopy, mode: EnforcementMode) -> Refusal {
+pub(crate) fn unreachable_refusal(
+    target: &Target,
+    copy: &RobotsCopy,
+    mode: EnforcementMode,
+) -> Refusal {
     let snapshot = copy.snapshot();
     let kind = copy.error_kind();
     let cause = match kind {
