@@ -47,8 +47,10 @@ impl RobotsCache {
         }
         let entry = self.store.load(resource.clone()).await?;
         let stored = entry.answer.filter(is_wanted)?;
-        sent.insert(resource, Arc::downgrade(&stored));
-        Some(stored)
+        // Only clients hold this one: the store may hold its own for longer. They have the same bytes.
+        let copy = Arc::new(FinishedFetch::clone(&stored));
+        sent.insert(resource, Arc::downgrade(&copy));
+        Some(copy)
     }
 }
 

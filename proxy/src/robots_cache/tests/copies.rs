@@ -8,7 +8,10 @@ use wayleave_lifecycle::{FetchEnding, FetchOutcome, FetchedBody, FetchedResponse
 use super::super::*;
 use super::handle::{ScriptedFetch, origin, started};
 
-const FETCHED_AT: SystemTime = SystemTime::UNIX_EPOCH;
+/// The start of the caches' clocks: the store forgets what is much older.
+fn fetched_at() -> SystemTime {
+    SystemTime::UNIX_EPOCH + Duration::from_secs(1_800_000_000)
+}
 
 /// Saves a robots.txt, and returns its digest.
 fn save(robots: &RobotsCache, origin: &Origin, bytes: &[u8]) -> [u8; 32] {
@@ -23,7 +26,7 @@ fn save(robots: &RobotsCache, origin: &Origin, bytes: &[u8]) -> [u8; 32] {
             body,
         }),
     };
-    let entry = CacheEntry::default().after_fetch(outcome, FETCHED_AT);
+    let entry = CacheEntry::default().after_fetch(outcome, fetched_at());
     robots.store().save(origin, Arc::new(entry));
     digest
 }
@@ -34,7 +37,7 @@ async fn clients_that_are_sent_a_copy_share_it() {
     let digest = save(&robots, &shop, b"User-agent: *\n");
     // Read from the database, each copy would be another.
     robots.store().flush().await;
-    let copies = (0..3).map(|_| robots.stored_copy(&shop, &digest, FETCHED_AT));
+    let copies = (0..3).map(|_| robots.stored_copy(&shop, &digest, fetched_at()));
     let copies: Vec<_> = futures_util::future::join_all(copies).await;
     let first = copies[0].as_ref().expect("it is stored");
     assert_eq!(&*first.outcome.body().expect("a body").bytes, b"User-agent: *\n");
@@ -46,15 +49,15 @@ async fn clients_that_are_sent_a_copy_share_it() {
 async fn only_the_copy_that_decided_is_sent() {
     let (robots, shop) = (started(&ScriptedFetch::default()), origin("shop"));
     let before = save(&robots, &shop, b"User-agent: *\n");
-    let held = robots.stored_copy(&shop, &before, FETCHED_AT).await;
+    let held = robots.stored_copy(&shop, &before, fetched_at()).await;
     assert!(held.is_some());
-    let later = FETCHED_AT + Duration::from_secs(1);
+    let later = fetched_at() + Duration::from_secs(1);
     assert!(robots.stored_copy(&shop, &before, later).await.is_none(), "it was confirmed since");
     let now = save(&robots, &shop, b"User-agent: *\nDisallow: /\n");
-    assert!(robots.stored_copy(&shop, &now, FETCHED_AT).await.is_some());
-    assert!(robots.stored_copy(&shop, &before, FETCHED_AT).await.is_none());
+    assert!(robots.stored_copy(&shop, &now, fetched_at()).await.is_some());
+    assert!(robots.stored_copy(&shop, &before, fetched_at()).await.is_none());
     robots.store().forget(&shop);
-    assert!(robots.stored_copy(&shop, &now, FETCHED_AT).await.is_none());
+    assert!(robots.stored_copy(&shop, &now, fetched_at()).await.is_none());
 }
 
 #[tokio::test]
@@ -64,7 +67,7 @@ async fn slow_clients_hold_no_more_than_the_limit() {
     let copy = async |name: &str, bytes: &[u8]| {
         let origin = origin(name);
         let digest = save(&robots, &origin, bytes);
-        robots.stored_copy(&origin, &digest, FETCHED_AT).await
+        robots.stored_copy(&origin, &digest, fetched_at()).await
     };
     let (first, second) = (copy("one", &long).await, copy("two", &long).await);
     assert!(first.is_some() && second.is_some());
