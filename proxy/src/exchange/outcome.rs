@@ -111,7 +111,7 @@ pub(super) enum ReplyKind {
 
 /// The answer to a request for robots.txt, from the copy that decides.
 #[derive(Debug)]
-pub(super) enum CopyReply {
+pub(crate) enum CopyReply {
     /// The file; or only that the client's own copy is still good.
     File { copy: Arc<FinishedFetch>, age: Duration, is_not_modified: bool },
     /// The status by which the origin has none.
