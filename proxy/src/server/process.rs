@@ -1,5 +1,6 @@
 //! Runs the proxy as a pingora server.
 
+use std::io;
 use std::num::NonZero;
 use std::path::Path;
 use std::sync::{Arc, mpsc};
@@ -35,7 +36,7 @@ pub fn run(config: &Config, file: Option<&Path>) -> anyhow::Result<()> {
         .enable_all()
         .build()
         .context("starting the runtime")?;
-    let (log, _writing) = logging::start(config.log.format);
+    let (log, _writing) = logging::start(io::stderr(), config.log.format);
     match state.block_on(start::start(config, file, log))? {
         Some(startup) => serve(startup),
         None => Ok(()),
@@ -59,7 +60,8 @@ fn serve(startup: Startup) -> anyhow::Result<()> {
     causes.try_recv().map_or(Ok(()), Err)
 }
 
-fn server_conf() -> ServerConf {
+/// Returns the settings of the server.
+pub(super) fn server_conf() -> ServerConf {
     ServerConf {
         threads: available_parallelism().map_or(1, NonZero::get),
         // Otherwise a connection would stay on one thread however busy that is, and the upstream pool, which all threads share,

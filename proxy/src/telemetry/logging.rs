@@ -1,4 +1,4 @@
-//! The program's log: tracing events on standard error, as text or JSON.
+//! The program's log: tracing events, as text or JSON, on standard error or wherever the command says.
 
 use std::io::{self, Write};
 use std::sync::Arc;
@@ -36,9 +36,12 @@ pub(crate) struct LogHandle {
     events: reload::Handle<AnyLayer, Registry>,
 }
 
-/// Starts logging. Events are written until the returned guard is dropped.
-pub(crate) fn start(format: LogFormat) -> (LogHandle, LineWriterGuard) {
-    let (log, writing, layer) = log_to(io::stderr(), format);
+/// Starts logging to `output`. Events are written until the returned guard is dropped.
+pub(crate) fn start(
+    output: impl Write + Send + 'static,
+    format: LogFormat,
+) -> (LogHandle, LineWriterGuard) {
+    let (log, writing, layer) = log_to(output, format);
     let filter = EnvFilter::try_from_default_env()
         .unwrap_or_else(|_| EnvFilter::new(DEFAULT_FILTER))
         // It logs passwords at level trace.
