@@ -31,6 +31,7 @@
 //!     telemetry                        metrics, the program's log
 //!     signing                          crawlers' signatures, and the keys
 //!     environment                      what clients need to use the proxy
+//!     isolation                        a command in namespaces that lead nowhere but to the proxy
 //!     http  tls  clock  parser_pool    what all of them use
 //!                       │
 //!     http-wire  evidence              crates: HTTP/1 on the wire, and proofs of the decision log
@@ -51,6 +52,7 @@ mod exchange;
 pub mod fleet;
 mod http;
 mod identity;
+mod isolation;
 pub mod pacing;
 mod parser_pool;
 pub mod robots_cache;

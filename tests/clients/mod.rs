@@ -3,4 +3,5 @@
 mod code_blocks;
 pub mod crawl;
 pub mod env;
+mod run;
 pub mod snippets;

@@ -55,6 +55,11 @@ impl Settings {
             .set("upstream.connect_timeout", "\"30s\"")
     }
 
+    /// Returns the settings of a proxy with `origin` at the ports 80 and 443 of every `*.test` name.
+    pub fn for_origin(dir: &Path, origin: &Origin) -> Self {
+        Self::new(dir).resolve_to("*.test", origin)
+    }
+
     pub fn set(mut self, key: &str, value: &str) -> Self {
         self.keys.insert(key.to_owned(), value.to_owned());
         self
@@ -126,7 +131,7 @@ impl Wayleave {
     #[track_caller]
     pub fn start_with(origin: &Origin, change: impl FnOnce(Settings) -> Settings) -> Self {
         let dir = tempfile::tempdir().expect("a temporary directory can be made");
-        let settings = change(Settings::new(dir.path()).resolve_to("*.test", origin));
+        let settings = change(Settings::for_origin(dir.path(), origin));
         Self::start_in(dir, settings)
     }
 
@@ -150,7 +155,7 @@ impl Wayleave {
         change: impl FnOnce(Settings) -> Settings,
     ) -> Self {
         let dir = tempfile::tempdir().expect("a temporary directory can be made");
-        let settings = change(Settings::new(dir.path()).resolve_to("*.test", origin));
+        let settings = change(Settings::for_origin(dir.path(), origin));
         Self::start_version(program, dir, settings)
     }
 
@@ -173,7 +178,7 @@ impl Wayleave {
     #[track_caller]
     pub fn start_after(origin: &Origin, preparation: &str) -> Self {
         let dir = tempfile::tempdir().expect("a temporary directory can be made");
-        let settings = Settings::new(dir.path()).resolve_to("*.test", origin);
+        let settings = Settings::for_origin(dir.path(), origin);
         let mut shell = Command::new("sh");
         shell.arg("-c").arg(format!("{preparation}; exec \"$0\" \"$@\"")).arg(BINARY);
         Self::spawn(Self::serve(shell, &dir, &settings), dir, settings)
@@ -187,7 +192,7 @@ impl Wayleave {
         dir: &TempDir,
         change: impl FnOnce(Settings) -> Settings,
     ) -> (Self, Settings) {
-        let settings = change(Settings::new(dir.path()).resolve_to("*.test", origin));
+        let settings = change(Settings::for_origin(dir.path(), origin));
         (Self::replace(command, dir, &settings), settings)
     }
 

@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use anyhow::Context;
 
 use super::terminal::{UNUSABLE, print_errors};
-use crate::config::{Config, parent_dir};
+use crate::config::{Config, ConfigMistake, parent_dir};
 
 /// The file that is used without `--config`, if it exists in the working directory.
 const DEFAULT_CONFIG_FILE: &str = "config.toml";
@@ -19,20 +19,28 @@ const DEFAULT_CONFIG_FILE: &str = "config.toml";
 ///
 /// Prints every mistake, one a line, and returns the exit status.
 pub(super) fn load_config(file: Option<&Path>) -> Result<(Config, Option<&Path>), ExitCode> {
-    let default = Path::new(DEFAULT_CONFIG_FILE);
-    // If it is unknown whether the file exists, loading it fails: better than to ignore a file that may well exist.
-    let is_there = || !matches!(default.try_exists(), Ok(false));
-    let Some(file) = file.or_else(|| is_there().then_some(default)) else {
+    let Some(file) = found_file(file) else {
         return Ok((Config::built_in(), None));
     };
     match Config::load(file) {
         Ok(config) => Ok((config, Some(file))),
-        Err(mistakes) => {
-            let lines: String = mistakes.iter().map(|mistake| mistake.to_string() + "\n").collect();
-            print_errors(&lines);
-            Err(ExitCode::from(UNUSABLE))
-        }
+        Err(mistakes) => Err(print_mistakes(&mistakes)),
     }
+}
+
+/// Returns the file that is used: the one of `--config`, or the one in the working directory.
+pub(super) fn found_file(file: Option<&Path>) -> Option<&Path> {
+    let default = Path::new(DEFAULT_CONFIG_FILE);
+    // If it is unknown whether the file exists, loading it fails: better than to ignore a file that may well exist.
+    let is_there = || !matches!(default.try_exists(), Ok(false));
+    file.or_else(|| is_there().then_some(default))
+}
+
+/// Prints every mistake, one a line, and returns the exit status.
+pub(super) fn print_mistakes(mistakes: &[ConfigMistake]) -> ExitCode {
+    let lines: String = mistakes.iter().map(|mistake| mistake.to_string() + "\n").collect();
+    print_errors(&lines);
+    ExitCode::from(UNUSABLE)
 }
 
 /// Returns the directory of the configuration file without loading it, because files that it names may not exist yet.

@@ -22,6 +22,7 @@ mod progress;
 mod report;
 mod robots;
 mod robots_fetcher;
+mod run;
 mod serve;
 mod terminal;
 #[cfg(test)]
@@ -49,6 +50,17 @@ struct CommandLine {
 enum CliCommand {
     /// Run the proxy in the foreground until SIGTERM or SIGINT
     Serve,
+    /// Run a command that can reach nothing but a proxy of its own, whatever the command knows of proxies
+    Run(run::RunArguments),
+    /// Make the namespaces of `run`
+    #[command(name = "run-entry", hide = true)]
+    RunEntry(run::EntryArguments),
+    /// Start the command of `run` in its namespaces
+    #[command(name = "run-init", hide = true)]
+    RunInit(run::InsideArguments),
+    /// Become the command of `run`
+    #[command(name = "run-exec", hide = true)]
+    RunExec(run::InsideArguments),
     /// Show what the proxy would do with a URL, without a running proxy
     Check(check::CheckArguments),
     /// Report mistakes in a robots.txt, and where dialects read it differently
@@ -92,6 +104,10 @@ pub fn run() -> ExitCode {
     let file = config.as_deref();
     let result = match command.unwrap_or(CliCommand::Serve) {
         CliCommand::Serve => serve::run(file),
+        CliCommand::Run(arguments) => run::run(&arguments, file),
+        CliCommand::RunEntry(arguments) => run::enter(&arguments),
+        CliCommand::RunInit(arguments) => run::init(&arguments),
+        CliCommand::RunExec(arguments) => run::execute(&arguments),
         CliCommand::Check(arguments) => check::run(arguments, file),
         CliCommand::Lint(arguments) => lint::run(&arguments, file),
         CliCommand::Config(command) => config::run(command, file),

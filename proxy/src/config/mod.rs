@@ -167,6 +167,34 @@ impl Config {
         Self::parse_file(path, fs::read(path), None)
     }
 
+    /// Reads a configuration file, or the defaults without one, with what `change` makes of it. Relative paths without a file are
+    /// relative to the working directory.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::load`], of the file or of what was made of it.
+    pub(crate) fn load_changed(
+        path: Option<&Path>,
+        change: impl FnOnce(&mut toml::Table),
+    ) -> Result<Self, Vec<ConfigMistake>> {
+        let Some(path) = path else {
+            let here = std::env::current_dir().unwrap_or_default();
+            let mut table = toml::Table::new();
+            change(&mut table);
+            return Self::from_toml_in(BaseDirs::for_file(&here), "", &table.to_string());
+        };
+        // The file as it is first: only there do lines have the numbers that a mistake names.
+        Self::load(path)?;
+        let name = path.display().to_string();
+        let unreadable = |error: &dyn fmt::Display| {
+            vec![ConfigMistake::in_file(&name, format!("cannot be read: {error}"))]
+        };
+        let text = fs::read_to_string(path).map_err(|error| unreadable(&error))?;
+        let mut table: toml::Table = text.parse().map_err(|error| unreadable(&error))?;
+        change(&mut table);
+        Self::from_toml_in(BaseDirs::for_file(&parent_dir(path)), &name, &table.to_string())
+    }
+
     /// Checks the content `read` from the file at `path` for a running process, which `started_with` another configuration: its
     /// state on disk remains where it is.
     ///

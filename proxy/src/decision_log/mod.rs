@@ -5,6 +5,7 @@
 //!       ├─ live            new decisions for watchers
 //!       ├─ recent          the last decisions, in memory
 //!       ├─ top             the most frequent hosts, crawlers, reasons or rules
+//!       ├─ tally           the count of all, for one command
 //!       ├─ writer          the thread that writes the log
 //!       │    └─ journal      its files: a hash chain, rotated by size and age
 //!       ├─ query           filters of decisions
@@ -30,6 +31,7 @@ mod recent;
 mod record;
 mod recorded_request;
 mod report;
+mod tally;
 mod top;
 mod use_preference;
 mod writer;
@@ -37,7 +39,7 @@ mod writer;
 use std::fmt;
 use std::io;
 use std::ops::ControlFlow;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use arc_swap::{ArcSwap, ArcSwapOption};
 pub(crate) use wayleave_evidence::chain::event::ConfigRevision;
@@ -55,6 +57,7 @@ pub(crate) use self::record::{
 };
 pub(crate) use self::recorded_request::WAYLEAVE;
 pub(crate) use self::report::{LogReport, ReportRow};
+pub(crate) use self::tally::DecisionTally;
 pub(crate) use self::top::{RankBy, RankedName};
 pub(crate) use self::use_preference::{DocumentRecord, UsePreference};
 use self::writer::DecisionWriter;
@@ -71,6 +74,8 @@ pub(crate) struct DecisionLog {
     /// The program's log, in which decisions are events.
     events: LogHandle,
     client_mask: ArcSwap<ClientMask>,
+    /// The count of all decisions, if they are counted.
+    tally: Option<Mutex<DecisionTally>>,
 }
 
 impl DecisionLog {
@@ -92,7 +97,19 @@ impl DecisionLog {
             journal: ArcSwapOption::new(described(journal.as_ref())),
             events,
             writer: DecisionWriter::start(journal, configuration, metrics)?,
+            tally: None,
         })
+    }
+
+    /// Counts all decisions from now on.
+    pub(crate) fn with_tally(self) -> Self {
+        Self { tally: Some(Mutex::default()), ..self }
+    }
+
+    /// Returns the count of all decisions so far; zeros if they are not counted.
+    pub(crate) fn tally(&self) -> DecisionTally {
+        let tally = self.tally.as_ref();
+        tally.map(|tally| lock(tally).clone()).unwrap_or_default()
     }
 
     /// Replaces the journal and the form of clients' addresses. Must be called before `configuration` takes effect.
@@ -127,6 +144,9 @@ impl DecisionLog {
         // Before anything is kept: neither memory, file nor log may hold more of the address than configured.
         decision.client = self.mask_client(decision.client);
         decision_event::log_decision(&self.events, &decision);
+        if let Some(tally) = &self.tally {
+            lock(tally).count(&decision);
+        }
         let recorded = EncodedDecision::new(&decision);
         self.recent.push(&recorded);
         self.writer.enqueue(recorded);
@@ -221,6 +241,11 @@ impl DecisionLog {
     pub(crate) fn close(&self) {
         self.writer.close();
     }
+}
+
+/// Locks the count. A panic while it was locked leaves it wrong by one at most.
+fn lock(tally: &Mutex<DecisionTally>) -> MutexGuard<'_, DecisionTally> {
+    tally.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Logs that lines of the decision log could not be read, if there are any.

@@ -153,14 +153,16 @@ impl CapturedConnection {
         Some(CapturedUse::Tunnel { incoming, connection, permit })
     }
 
-    /// Opens the tunnel that TLS is for: to its server name, unless the client dialled a name already.
+    /// Opens the tunnel that TLS is for: to its server name, unless the client has named a host by SOCKS5 already.
     async fn open_tls(
         self,
         server: &DownstreamServer,
         server_name: Option<String>,
     ) -> Option<CapturedUse<'_>> {
-        let Self { incoming, connection, dialled, .. } = self;
-        let named = server_name.filter(|_| parse_literal(dialled.host()).is_some());
+        let Self { incoming, connection, dialled, listener, .. } = self;
+        let is_named =
+            listener == ListenProtocol::Socks5 && parse_literal(dialled.host()).is_none();
+        let named = server_name.filter(|_| !is_named);
         let authority = dialled.authority(named.as_deref());
         let origin = match target::resolve_connect(&authority, UrlScheme::Https) {
             Ok(origin) => origin,

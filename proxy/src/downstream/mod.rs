@@ -33,6 +33,6 @@ mod socks5;
 mod tls_termination;
 mod tunnel;
 
-pub(crate) use self::accept::ConnectionAcceptor;
+pub(crate) use self::accept::{ConnectionAcceptor, Entry};
 pub(crate) use self::limits::ConnectionLimits;
 pub(crate) use self::server::DownstreamServer;

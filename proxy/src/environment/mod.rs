@@ -13,6 +13,10 @@ use crate::downstream::listeners::ListenAddress;
 /// The lines for a POSIX shell that suit most clients.
 pub(crate) const GENERAL_TEMPLATE: &str = include_str!("general.sh");
 
+/// The variables, in lower or upper case, by which clients are told to use a proxy, or not to.
+pub(crate) const PROXY_VARIABLES: [&str; 6] =
+    ["http_proxy", "https_proxy", "ftp_proxy", "all_proxy", "no_proxy", "node_use_env_proxy"];
+
 /// The hosts that clients reach directly: the proxy refuses internal addresses, such as that of its own admin listener.
 const NO_PROXY: &str = "localhost,127.0.0.1,::1";
 
@@ -113,6 +117,12 @@ pub(crate) fn shell_lines(
         _ => ROOTS_NOTE,
     };
     note.to_owned() + &lines
+}
+
+/// Returns the names of the variables that make clients trust the certificates in a file.
+pub(crate) fn trust_variables() -> impl Iterator<Item = &'static str> {
+    let lines = GENERAL_TEMPLATE.lines();
+    lines.filter_map(|line| line.strip_prefix("export ")?.strip_suffix("=@CERTIFICATE@"))
 }
 
 /// Fills the address of the proxy and the path of its CA's certificate into a template.

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::process::Command;
 
-use super::{KnownClient, ProxyUrl, shell_lines};
+use super::{GENERAL_TEMPLATE, KnownClient, ProxyUrl, shell_lines, trust_variables};
 
 /// A path full of characters that are special to a shell.
 const CERTIFICATE: &str = "/ca/it's \"$HOME\" `touch pwned` $(touch pwned) $({touch,pwned}) \\;touch pwned;#*?~&|<>!\n touch pwned\n# =\u{e9}/ca.crt";
@@ -106,4 +106,18 @@ fn scrapy_is_told_a_setting_that_it_does_not_deprecate() {
     let text = shell_lines(Some(KnownClient::Scrapy), &proxy, "/ca.crt");
     let settings: Vec<_> = text.lines().filter(|line| line.starts_with("#   ")).collect();
     assert_eq!(settings[0], "#   DOWNLOAD_VERIFY_CERTIFICATES = True", "{text}");
+}
+
+#[test]
+fn every_variable_for_the_certificate_is_known() {
+    let expected = [
+        "SSL_CERT_FILE",
+        "CURL_CA_BUNDLE",
+        "REQUESTS_CA_BUNDLE",
+        "GIT_SSL_CAINFO",
+        "NODE_EXTRA_CA_CERTS",
+        "DENO_CERT",
+    ];
+    assert_eq!(trust_variables().collect::<Vec<_>>(), expected);
+    assert_eq!(GENERAL_TEMPLATE.matches("@CERTIFICATE@").count(), expected.len());
 }

@@ -7,11 +7,13 @@
 //!     ├────── services      crawlers, operators, reload: each a pingora service with its own runtime
 //!     └────── shutdown      the signals, and the drain that follows them
 //!
+//!  command                  the same for the connections of one command, until it ends
 //!  reload                   replaces the configuration of a running proxy
 //!  wiring, config_archive   parts built from the configuration, at the start and at each reload
 //! ```
 
 mod announce;
+mod command;
 pub(crate) mod config_archive;
 mod process;
 pub(crate) mod reload;
@@ -20,4 +22,5 @@ mod shutdown;
 mod start;
 pub(crate) mod wiring;
 
+pub(crate) use self::command::run_for_command;
 pub use self::process::run;

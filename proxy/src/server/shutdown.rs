@@ -8,31 +8,39 @@ use pingora_core::server::{ShutdownSignal, ShutdownSignalWatch};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::Mutex;
 use tokio::sync::mpsc::UnboundedReceiver;
+use tokio_util::sync::CancellationToken;
 
 use crate::downstream::DownstreamServer;
 use crate::exchange::ExchangeServices;
 use crate::server::announce::notify;
 
-/// The signals that end the process.
-pub(super) struct StopSignals {
-    terminate: Signal,
-    interrupt: Signal,
+/// The reasons to end the process.
+pub(super) enum StopSignals {
+    /// SIGTERM or SIGINT.
+    Process { terminate: Signal, interrupt: Signal },
+    /// The end of the command for which the proxy runs.
+    Command(CancellationToken),
 }
 
 impl StopSignals {
-    /// Installs the handlers.
+    /// Installs the handlers of the signals that end the process.
     pub(super) fn new() -> io::Result<Self> {
-        Ok(Self {
+        Ok(Self::Process {
             terminate: signal(SignalKind::terminate())?,
             interrupt: signal(SignalKind::interrupt())?,
         })
     }
 
-    /// Waits for SIGTERM or SIGINT.
+    /// Waits for the next reason. A command that has ended is one again at once: none of its exchanges has a client any more.
     pub(super) async fn wait(&mut self) {
-        tokio::select! {
-            _ = self.terminate.recv() => {}
-            _ = self.interrupt.recv() => {}
+        match self {
+            Self::Process { terminate, interrupt } => {
+                tokio::select! {
+                    _ = terminate.recv() => {}
+                    _ = interrupt.recv() => {}
+                }
+            }
+            Self::Command(ended) => ended.cancelled().await,
         }
     }
 }

@@ -123,7 +123,7 @@ pub(super) async fn start(
 }
 
 /// Counts panics, and logs them. A panic ends only the task in which it happens.
-fn count_panics(metrics: Arc<Metrics>) {
+pub(super) fn count_panics(metrics: Arc<Metrics>) {
     let default_hook = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
         // A damaged store is not a bug: it is reported where it is caught.
@@ -178,7 +178,10 @@ async fn take_over(
 }
 
 /// Loads the interception CA, or creates it at the first start.
-fn load_authority(config: &Config, metrics: &Metrics) -> anyhow::Result<Arc<CertificateAuthority>> {
+pub(super) fn load_authority(
+    config: &Config,
+    metrics: &Metrics,
+) -> anyhow::Result<Arc<CertificateAuthority>> {
     let authority = CertificateAuthority::load_or_create(&config.https.ca_dir)?;
     metrics.ca_expiry(authority.expires_at());
     Ok(Arc::new(authority))
@@ -259,7 +262,7 @@ pub(super) fn build(
 }
 
 /// Builds the part that serves downstream connections.
-fn build_downstream(
+pub(super) fn build_downstream(
     config: &Config,
     exchanges: &Arc<ExchangeServices>,
     authority: &Arc<CertificateAuthority>,

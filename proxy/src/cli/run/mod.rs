@@ -1,0 +1,172 @@
+//! `wayleave run`: runs a command that can reach nothing but wayleave, whatever it knows of proxies.
+
+mod settings;
+mod summary;
+mod trust;
+
+use std::ffi::OsString;
+use std::fs::{self, File};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::Context;
+use clap::Args;
+
+use self::settings::RunSettings;
+use super::terminal::{CommandResult, pretty_json, print_errors, unusable};
+use crate::isolation::{self, BlockedSignals, Enclosure, FAILED, MountPlan};
+use crate::server;
+use crate::tls::intercept::CertificateAuthority;
+use crate::upstream::egress::ParentProxy;
+
+/// The exit statuses of a shell for a command that cannot be executed, or does not exist.
+const NOT_EXECUTABLE: u8 = 126;
+const NOT_FOUND: u8 = 127;
+
+#[derive(Debug, Args)]
+pub(super) struct RunArguments {
+    /// The configured crawler that all requests are of [default: each request shows it, as always]
+    #[arg(long, value_name = "NAME", conflicts_with = "proxy")]
+    crawler: Option<String>,
+    /// Use this running wayleave, which decides and records everything, such as http://NAME:PASSWORD@127.0.0.1:3128
+    #[arg(long, value_name = "URL")]
+    proxy: Option<ParentProxy>,
+    /// The certificate of the running wayleave's CA [default: ca.crt of the configuration]
+    #[arg(long, value_name = "FILE", requires = "proxy")]
+    ca: Option<PathBuf>,
+    /// Write the summary to this file, too, as JSON
+    #[arg(long, value_name = "FILE")]
+    report: Option<PathBuf>,
+    /// The TCP ports on which origins can be reached
+    #[arg(
+        long,
+        value_name = "PORTS",
+        value_delimiter = ',',
+        default_value = "80,443",
+        value_parser = parse_port
+    )]
+    ports: Vec<u16>,
+    /// The command and its arguments
+    #[arg(required = true, trailing_var_arg = true)]
+    command: Vec<OsString>,
+}
+
+/// The arguments of the process that makes the namespaces.
+#[derive(Debug, Args)]
+pub(super) struct EntryArguments {
+    /// The socket at which wayleave listens
+    control: PathBuf,
+    #[arg(long = "port")]
+    ports: Vec<u16>,
+    #[arg(required = true, last = true)]
+    command: Vec<OsString>,
+}
+
+/// The arguments of the processes inside.
+#[derive(Debug, Args)]
+pub(super) struct InsideArguments {
+    #[arg(required = true, last = true)]
+    command: Vec<OsString>,
+}
+
+fn parse_port(text: &str) -> Result<u16, String> {
+    match text.parse() {
+        Ok(0) | Err(_) => Err("expected ports such as 80,443".to_owned()),
+        Ok(53) => Err("port 53 is taken: DNS is answered there".to_owned()),
+        Ok(port) => Ok(port),
+    }
+}
+
+pub(super) fn run(arguments: &RunArguments, file: Option<&Path>) -> CommandResult {
+    let settings = match &arguments.proxy {
+        Some(proxy) => settings::load_for_running(proxy, arguments.ca.as_deref(), file)?,
+        None => settings::load(file, arguments.crawler.as_deref())?,
+    };
+    // Before the command runs: a summary that cannot be written would be noticed too late.
+    let report = match arguments.report.as_ref().map(File::create).transpose() {
+        Ok(report) => report,
+        Err(error) => return Err(unusable(&format!("the report cannot be written: {error}"))),
+    };
+    run_beside_proxy(arguments, &settings, report)
+        .map(ExitCode::from)
+        .map_err(|error| failed(&error))
+}
+
+/// Runs the command beside a proxy of its own. Returns the command's exit status.
+fn run_beside_proxy(
+    arguments: &RunArguments,
+    settings: &RunSettings,
+    report: Option<File>,
+) -> anyhow::Result<u8> {
+    // Before the first thread, which would take signals otherwise.
+    let signals = BlockedSignals::block()?;
+    let scratch = tempfile::Builder::new().prefix("wayleave-run-").tempdir()?;
+    let dir = scratch.path();
+    let mut ports = arguments.ports.clone();
+    ports.sort_unstable();
+    ports.dedup();
+    let set_variables = |command: &mut _| trust::set_variables(command, dir);
+    let started = Enclosure::start(dir, &ports, &arguments.command, set_variables)?;
+    let Some((enclosure, sockets)) = started else {
+        return Ok(FAILED);
+    };
+    let config = &settings.config;
+    let certificate = match &settings.certificate {
+        Some(certificate) => certificate.clone(),
+        None => {
+            CertificateAuthority::load_or_create(&config.https.ca_dir)?.certificate_pem().to_owned()
+        }
+    };
+    let mut plan = MountPlan::default();
+    plan.resolve_names_inside(dir).context("writing the files that resolve names")?;
+    trust::prepare(dir, &certificate, &mut plan)?;
+    plan.hide_services();
+    let log = open_log(&config.state.dir)?;
+    let run = move || enclosure.run(&plan, &signals);
+    let (status, tally) = server::run_for_command(config, sockets, log, run)?;
+    print_errors(&summary::text(&tally));
+    if let Some(mut report) = report {
+        // The status remains the command's, which has done its work.
+        if let Err(error) = report.write_all(pretty_json(&tally).as_bytes()) {
+            print_errors(&format!("wayleave: the report cannot be written: {error}\n"));
+        }
+    }
+    Ok(status)
+}
+
+/// Opens the file of the proxy's log: the terminal is the command's.
+fn open_log(state_dir: &Path) -> anyhow::Result<File> {
+    let path = state_dir.join("run.log");
+    fs::create_dir_all(state_dir)
+        .and_then(|()| File::options().create(true).append(true).open(&path))
+        .with_context(|| format!("opening {}", path.display()))
+}
+
+/// Runs the process that makes the namespaces.
+pub(super) fn enter(arguments: &EntryArguments) -> CommandResult {
+    let EntryArguments { control, ports, command } = arguments;
+    let entered = isolation::enter(control, ports, command);
+    entered.map(ExitCode::from).map_err(|error| failed(&error))
+}
+
+/// Runs process 1 inside.
+pub(super) fn init(arguments: &InsideArguments) -> CommandResult {
+    let ended = isolation::run_init(&arguments.command);
+    ended.map(ExitCode::from).map_err(|error| failed(&error))
+}
+
+/// Becomes the command.
+pub(super) fn execute(arguments: &InsideArguments) -> CommandResult {
+    let error = isolation::execute(&arguments.command);
+    let program = Path::new(&arguments.command[0]).display();
+    print_errors(&format!("wayleave: {program}: {error}\n"));
+    let is_missing = error.kind() == std::io::ErrorKind::NotFound;
+    Err(ExitCode::from(if is_missing { NOT_FOUND } else { NOT_EXECUTABLE }))
+}
+
+/// Prints why there is no status of a command, and returns the status for that.
+fn failed(error: &anyhow::Error) -> ExitCode {
+    print_errors(&format!("wayleave: {error:#}\n"));
+    ExitCode::from(FAILED)
+}

@@ -1,0 +1,212 @@
+//! The configuration of the proxy that runs beside a command.
+
+use std::fs::{self, File};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use tempfile::TempDir;
+use toml::{Table, Value};
+use wayleave_robots_txt::HostPattern;
+
+use super::super::config_file::{found_file, load_config, print_mistakes};
+use super::super::terminal::unusable;
+use crate::config::Config;
+use crate::upstream::egress::ParentProxy;
+
+/// The longest time for which a connection to a running proxy may be silent.
+const MAX_WAIT: Duration = Duration::from_hours(1);
+
+/// The client of all captured connections, whatever address it has inside.
+const CLIENT: &str = "127.0.0.1/32";
+
+/// The state of a proxy without a configuration file.
+pub(super) enum OwnState {
+    /// The user's directory, for as long as its file is locked.
+    Kept { _lock: File },
+    /// A directory of this run, because another run uses the user's.
+    Temporary { _dir: TempDir },
+}
+
+/// The configuration of the proxy beside a command, and what it needs.
+pub(super) struct RunSettings {
+    pub(super) config: Config,
+    /// The CA's certificate, if it is that of another proxy.
+    pub(super) certificate: Option<String>,
+    /// Kept until the proxy has ended.
+    _state: Option<OwnState>,
+}
+
+/// Returns the settings of a proxy of its own, of which all requests are those of `crawler` if one is named.
+///
+/// # Errors
+///
+/// Prints what is wrong, and returns the exit status.
+pub(super) fn load(file: Option<&Path>, crawler: Option<&str>) -> Result<RunSettings, ExitCode> {
+    let file = found_file(file);
+    let own = match file {
+        Some(_) => None,
+        None => Some(own_state().map_err(|error| no_directory(&error))?),
+    };
+    let mut is_known = true;
+    let config = Config::load_changed(file, |table| {
+        if let Some((dir, _)) = &own {
+            set(table, "state", "dir", dir.display().to_string());
+        }
+        if let Some(name) = crawler {
+            is_known = make_only(table, name);
+        }
+    });
+    if !is_known {
+        let name = crawler.unwrap_or_default();
+        return Err(unusable(&format!("no [[crawler]] is named {name:?}")));
+    }
+    let config = config.map_err(|mistakes| print_mistakes(&mistakes))?;
+    Ok(RunSettings { config, certificate: None, _state: own.map(|(_, state)| state) })
+}
+
+/// Returns the settings of a proxy that decides nothing, but passes all connections on to the running `proxy`. Its CA has the
+/// certificate in the file `ca`, or else the one of the configuration.
+///
+/// # Errors
+///
+/// Prints what is wrong, and returns the exit status.
+pub(super) fn load_for_running(
+    proxy: &ParentProxy,
+    ca: Option<&Path>,
+    file: Option<&Path>,
+) -> Result<RunSettings, ExitCode> {
+    let ca = match ca {
+        Some(ca) => ca.to_owned(),
+        None => load_config(file)?.0.https.ca_dir.join("ca.crt"),
+    };
+    let certificate = fs::read_to_string(&ca).map_err(|error| {
+        let path = ca.display();
+        unusable(&format!(
+            "{path}: {error}: give the certificate of the proxy's CA (its admin listener serves it at /ca.pem) with --ca"
+        ))
+    })?;
+    let dir = temporary_state().map_err(|error| no_directory(&error))?;
+    let mut config = Config::load_changed(None, |table| {
+        set(table, "state", "dir", dir.path().display().to_string());
+        set(table, "upstream", "proxy", proxy.url().to_owned());
+        // Otherwise the running proxy would find its own name in Via, and take our connections for a loop.
+        set(table, "proxy", "name", format!("wayleave-run-{}", std::process::id()));
+        // The running proxy has the log.
+        set(table, "log", "decisions", String::new());
+    })
+    .map_err(|mistakes| print_mistakes(&mistakes))?;
+    // Not possible in a file, where it would switch wayleave off.
+    config.https.interception.bypass = vec![HostPattern::Any];
+    // The running proxy may let a request wait for its slot.
+    config.proxy.connections.idle_timeout = MAX_WAIT;
+    let state = Some(OwnState::Temporary { _dir: dir });
+    Ok(RunSettings { config, certificate: Some(certificate), _state: state })
+}
+
+/// Sets `section.key` of a configuration.
+fn set(table: &mut Table, section: &str, key: &str, value: String) {
+    let section = table.entry(section).or_insert_with(|| Value::Table(Table::new()));
+    if let Some(section) = section.as_table_mut() {
+        section.insert(key.to_owned(), Value::String(value));
+    }
+}
+
+fn no_directory(error: &io::Error) -> ExitCode {
+    unusable(&format!("no directory for the state can be made: {error}"))
+}
+
+/// Makes the crawler with this name the one that every request is of: whoever runs the command says so, and needs no password.
+/// Returns whether there is one.
+fn make_only(table: &mut Table, name: &str) -> bool {
+    let Some(Value::Array(crawlers)) = table.get_mut("crawler") else {
+        return false;
+    };
+    let is_named = |crawler: &Value| crawler.get("name").and_then(Value::as_str) == Some(name);
+    let Some(index) = crawlers.iter().position(is_named) else {
+        return false;
+    };
+    let mut named = crawlers.remove(index);
+    if let Some(crawler) = named.as_table_mut() {
+        let client = Value::Array(vec![Value::String(CLIENT.to_owned())]);
+        let criteria = [("addresses".to_owned(), client)].into_iter().collect();
+        crawler.insert("match".to_owned(), Value::Table(criteria));
+        crawler.remove("password_hash");
+    }
+    // The first that matches counts.
+    crawlers.insert(0, named);
+    true
+}
+
+/// Returns the directory for the state: the user's (XDG Base Directory Specification), whose CA and robots.txt files then serve
+/// later runs, unless another run uses it now.
+fn own_state() -> io::Result<(PathBuf, OwnState)> {
+    let home = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|it| it.is_absolute());
+    let states = home("XDG_STATE_HOME").or_else(|| Some(home("HOME")?.join(".local/state")));
+    if let Some(states) = states {
+        let dir = states.join("wayleave");
+        if let Some(lock) = lock(&dir) {
+            return Ok((dir, OwnState::Kept { _lock: lock }));
+        }
+    }
+    let dir = temporary_state()?;
+    Ok((dir.path().to_owned(), OwnState::Temporary { _dir: dir }))
+}
+
+fn temporary_state() -> io::Result<TempDir> {
+    tempfile::Builder::new().prefix("wayleave-state-").tempdir()
+}
+
+/// Locks a directory, and creates it. Returns `None` if it is in use, or if that is impossible.
+fn lock(dir: &Path) -> Option<File> {
+    fs::create_dir_all(dir).ok()?;
+    let file = File::create(dir.join("run.lock")).ok()?;
+    file.try_lock().ok()?;
+    Some(file)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_named_crawler_is_that_of_all_requests() {
+        let text = r#"
+            [[crawler]]
+            name = "first"
+            tokens = ["FirstBot"]
+            [[crawler]]
+            name = "news"
+            tokens = ["NewsBot"]
+            password_hash = "secret"
+            match = { username = "news" }
+        "#;
+        let mut table: Table = text.parse().unwrap();
+        assert!(!make_only(&mut table.clone(), "other"));
+        assert!(!make_only(&mut Table::new(), "news"));
+        assert!(make_only(&mut table, "news"));
+        let expected: Table = r#"
+            [[crawler]]
+            name = "news"
+            tokens = ["NewsBot"]
+            match = { addresses = ["127.0.0.1/32"] }
+            [[crawler]]
+            name = "first"
+            tokens = ["FirstBot"]
+        "#
+        .parse()
+        .unwrap();
+        assert_eq!(table, expected);
+    }
+
+    #[test]
+    fn two_runs_do_not_share_a_state() {
+        let dir = tempfile::tempdir().unwrap();
+        let first = lock(dir.path());
+        assert!(first.is_some());
+        assert!(lock(dir.path()).is_none());
+        drop(first);
+        assert!(lock(dir.path()).is_some());
+    }
+}

@@ -1,0 +1,71 @@
+//! The summary at the end of `wayleave run`.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+use crate::decision_log::DecisionTally;
+
+/// The most hosts that the summary names; the report has all.
+const MAX_HOSTS: usize = 5;
+
+/// Returns the summary as text: one line, then one for the reasons and one for the hosts if there are any.
+pub(super) fn text(tally: &DecisionTally) -> String {
+    let DecisionTally { requests, forwarded, observed, refused, failed, tunnelled, .. } = tally;
+    let mut text = format!(
+        "wayleave: {requests} requests: {forwarded} forwarded, {refused} refused, {failed} failed"
+    );
+    for (count, word) in [(observed, "observed"), (tunnelled, "tunnelled")] {
+        if *count > 0 {
+            let _ = write!(text, ", {count} {word}");
+        }
+    }
+    let _ = writeln!(text, "; {:.1} s waited", tally.waited.as_secs_f64());
+    for (title, counts) in [("reasons", &tally.by_reason), ("hosts", &tally.by_host)] {
+        if !counts.is_empty() {
+            let _ = writeln!(text, "  {title}: {}", most_frequent(counts));
+        }
+    }
+    text
+}
+
+/// Returns the most frequent names with their counts, and how many more there are.
+fn most_frequent(counts: &BTreeMap<String, u64>) -> String {
+    let mut names: Vec<_> = counts.iter().collect();
+    names.sort_by_key(|(_, count)| std::cmp::Reverse(**count));
+    let shown = names.iter().take(MAX_HOSTS).map(|(name, count)| format!("{name} {count}"));
+    let mut text = shown.collect::<Vec<_>>().join(", ");
+    if names.len() > MAX_HOSTS {
+        let _ = write!(text, ", and {} more", names.len() - MAX_HOSTS);
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn the_summary_names_reasons_and_the_most_frequent_hosts() {
+        let host = |number: u64| (format!("{number}.test"), number);
+        let tally = DecisionTally {
+            requests: 30,
+            forwarded: 25,
+            refused: 5,
+            by_reason: [("rule".to_owned(), 5)].into(),
+            by_host: (1..8).map(host).collect(),
+            waited: Duration::from_millis(4210),
+            ..DecisionTally::default()
+        };
+        let expected = "wayleave: 30 requests: 25 forwarded, 5 refused, 0 failed; 4.2 s waited\n  reasons: rule 5\n  \
+                        hosts: 7.test 7, 6.test 6, 5.test 5, 4.test 4, 3.test 3, and 2 more\n";
+        assert_eq!(text(&tally), expected);
+    }
+
+    #[test]
+    fn a_command_without_requests_has_a_summary_of_one_line() {
+        let expected = "wayleave: 0 requests: 0 forwarded, 0 refused, 0 failed; 0.0 s waited\n";
+        assert_eq!(text(&DecisionTally::default()), expected);
+    }
+}

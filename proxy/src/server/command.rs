@@ -1,0 +1,172 @@
+//! Runs the proxy for the connections of one command, until it ends. The proxy listens nowhere else, and has no operators.
+
+use std::fs::File;
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::sync::{Arc, mpsc};
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{Context, anyhow};
+use futures_util::future::{BoxFuture, try_join_all};
+use pingora_core::server::{RunArgs, Server};
+use pingora_core::services::ServiceReadyNotifier;
+use tokio::net::{TcpListener, UdpSocket};
+use tokio::runtime::Builder;
+use tokio::sync::mpsc::unbounded_channel;
+use tokio_util::sync::CancellationToken;
+
+use crate::clock::Clock;
+use crate::config::Config;
+use crate::decider::request::DialledDestination;
+use crate::decision_log::DecisionTally;
+use crate::downstream::listeners::{self, ListenProtocol};
+use crate::downstream::{ConnectionAcceptor, DownstreamServer, Entry};
+use crate::isolation::{DnsServer, EnclosureSockets, ReservedNames};
+use crate::robots_cache::RobotsStore;
+use crate::server::process::server_conf;
+use crate::server::services::{ProcessService, Supervised};
+use crate::server::shutdown::{GracefulShutdown, StopSignals};
+use crate::server::{start, wiring};
+use crate::telemetry::logging::{self, LogHandle};
+use crate::telemetry::metrics::Metrics;
+
+/// The client of all connections: the address that they come from inside means nothing.
+const CLIENT: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
+
+/// Runs the proxy while `command` runs, for the connections that arrive at `sockets`, and logs to `log`. Returns the command's
+/// result and the count of the decisions.
+///
+/// # Errors
+///
+/// Returns an error if the proxy cannot start, if it ends before the command does, or if `command` fails.
+pub(crate) fn run_for_command<T: Send + 'static>(
+    config: &Config,
+    sockets: EnclosureSockets,
+    log: File,
+    command: impl FnOnce() -> io::Result<T> + Send + 'static,
+) -> anyhow::Result<(T, DecisionTally)> {
+    let state = Builder::new_multi_thread()
+        .worker_threads(1)
+        .thread_name("state")
+        .enable_all()
+        .build()
+        .context("starting the runtime")?;
+    let (log, _writing) = logging::start(log, config.log.format);
+    let (downstream, refresh) = state.block_on(build(config, log))?;
+    let decisions = Arc::clone(&downstream.exchanges.decisions);
+    let ended = CancellationToken::new();
+    let end = ended.clone().drop_guard();
+    let running = thread::Builder::new().name("command".to_owned()).spawn(move || {
+        // Dropped however it ends.
+        let _end = end;
+        command()
+    })?;
+    let service = CommandService { downstream, sockets, refresh };
+    serve(service, ended)?;
+    let result = running.join().map_err(|_| anyhow!("the thread of the command panicked"))?;
+    Ok((result?, decisions.tally()))
+}
+
+/// Builds the proxy, as [`start::start`] does for many clients.
+async fn build(
+    config: &Config,
+    log: LogHandle,
+) -> anyhow::Result<(Arc<DownstreamServer>, BoxFuture<'static, ()>)> {
+    log.set_decisions(config.log.events);
+    let metrics = Arc::new(Metrics::new()?);
+    start::count_panics(Arc::clone(&metrics));
+    let clock = Clock::start();
+    let (dir, options) = (&config.state.dir, config.robots_store);
+    let store =
+        RobotsStore::open_when_free(dir, options, clock, Arc::clone(&metrics), Duration::ZERO)
+            .await
+            .context("if another wayleave runs with this configuration, give --proxy")?;
+    let authority = start::load_authority(config, &metrics)?;
+    let decisions = Arc::new(start::open_decision_log(config, &log, &metrics)?.with_tally());
+    let fleet = wiring::join_fleet(config, &metrics).await?;
+    let parts = start::build(config, &metrics, &decisions, &[], store, clock, fleet)?;
+    let exchanges = Arc::new(parts.exchanges);
+    let downstream = start::build_downstream(config, &exchanges, &authority)?;
+    Ok((Arc::new(downstream), parts.refresh))
+}
+
+/// Runs the service until the command has ended.
+fn serve(service: CommandService, ended: CancellationToken) -> anyhow::Result<()> {
+    let (failed, failures) = unbounded_channel();
+    let (cause, causes) = mpsc::channel();
+    let downstream = Arc::clone(&service.downstream);
+    let signals = StopSignals::Command(ended);
+    let shutdown = GracefulShutdown::new(signals, failures, downstream, cause);
+    let mut server = Server::new_with_opt_and_conf(None, server_conf());
+    server.add_service(Supervised::new(service, &failed));
+    server.run(RunArgs { shutdown_signal: Box::new(shutdown) });
+    causes.try_recv().map_or(Ok(()), Err)
+}
+
+/// Serves the connections of a command, and its queries for names.
+struct CommandService {
+    downstream: Arc<DownstreamServer>,
+    sockets: EnclosureSockets,
+    /// The task of the robots.txt cache.
+    refresh: BoxFuture<'static, ()>,
+}
+
+impl ProcessService for CommandService {
+    const NAME: &'static str = "command";
+    const THREADS: Option<usize> = None;
+
+    async fn run(self, ready: ServiceReadyNotifier) -> anyhow::Result<()> {
+        let refreshing = tokio::spawn(self.refresh);
+        let names = Arc::new(ReservedNames::default());
+        let dns = DnsServer::new(Arc::clone(&names), self.sockets.has_ipv6());
+        for socket in self.sockets.dns_udp {
+            let (dns, socket) = (dns.clone(), UdpSocket::from_std(socket)?);
+            tokio::spawn(async move { dns.serve_udp(&socket).await });
+        }
+        for listener in self.sockets.dns_tcp {
+            tokio::spawn(serve_dns(dns.clone(), TcpListener::from_std(listener)?));
+        }
+        let acceptor = Arc::new(ConnectionAcceptor { server: Arc::clone(&self.downstream) });
+        let mut accepting = Vec::new();
+        for listener in self.sockets.captured {
+            let listener = TcpListener::from_std(listener)?;
+            let accept = accept_captured(Arc::clone(&acceptor), listener, Arc::clone(&names));
+            accepting.push(self.downstream.accept_loops.spawn(accept));
+        }
+        ready.notify_ready();
+        tokio::select! {
+            ended = refreshing => Err(anyhow!("the robots.txt task ended: {ended:?}")),
+            stopped = try_join_all(accepting) => {
+                stopped.context("accepting connections")?;
+                Ok(())
+            }
+        }
+    }
+}
+
+/// Accepts the command's connections until the proxy stops. The address at which one arrives is the one that was dialled.
+async fn accept_captured(
+    acceptor: Arc<ConnectionAcceptor>,
+    listener: TcpListener,
+    names: Arc<ReservedNames>,
+) {
+    let stopping = acceptor.server.stopping.clone();
+    while let Some((tcp, _)) = stopping.run_until_cancelled(listeners::accept(&listener)).await {
+        let destination =
+            tcp.local_addr().ok().and_then(|dialled| match names.name(dialled.ip()) {
+                Some(name) => DialledDestination::new(&name, dialled.port()).ok(),
+                None => DialledDestination::at(dialled).ok(),
+            });
+        let entry = Entry::Captured { listener: ListenProtocol::Tproxy, destination };
+        acceptor.admit(tcp, CLIENT, entry);
+    }
+}
+
+async fn serve_dns(dns: DnsServer, listener: TcpListener) {
+    loop {
+        let (tcp, _) = listeners::accept(&listener).await;
+        let dns = dns.clone();
+        tokio::spawn(async move { dns.serve_tcp(tcp).await });
+    }
+}

@@ -1,0 +1,97 @@
+//! What was decided: the summary and the report, the log, the crawler.
+
+use serde_json::json;
+
+use super::Stage;
+use crate::harness::Wayleave;
+use crate::harness::tools;
+use crate::harness::wayleave::{command, crawler};
+
+#[test]
+fn summary_and_report_count_what_was_decided() {
+    let stage = Stage::new();
+    let fetch = "for url in http://shop.test/open https://shop.test/open http://shop.test/private \
+                 https://other.test/private http://missing.example/; do curl -q -s -o /dev/null $url; done";
+    let (_, stderr) = stage.shell(fetch);
+    let mut report = stage.report();
+    assert!(report["waited_seconds"].take().is_f64());
+    let expected = json!({
+        "requests": 5, "forwarded": 2, "observed": 0, "refused": 2, "failed": 1, "tunnelled": 0,
+        "by_reason": { "rule": 2, "dns_error": 1 },
+        "by_host": { "shop.test": 3, "other.test": 1, "missing.example": 1 },
+        "waited_seconds": null,
+    });
+    assert_eq!(report, expected);
+    let mut lines = stderr.lines();
+    let first = lines.next().unwrap_or_default();
+    assert!(
+        first.starts_with("wayleave: 5 requests: 2 forwarded, 2 refused, 1 failed; "),
+        "{stderr}"
+    );
+    assert_eq!(lines.next(), Some("  reasons: rule 2, dns_error 1"), "{stderr}");
+    assert_eq!(lines.next(), Some("  hosts: shop.test 3, missing.example 1, other.test 1"));
+    assert_eq!(lines.next(), None, "{stderr}");
+}
+
+#[test]
+fn what_is_observed_is_counted_as_such() {
+    let stage = Stage::with(|settings| settings.set("proxy.mode", "\"observe\""));
+    stage.shell("curl -q -s -o /dev/null http://shop.test/private");
+    let report = stage.report();
+    assert_eq!((&report["observed"], &report["refused"]), (&json!(1), &json!(0)), "{report}");
+    assert_eq!(report["by_reason"], json!({ "rule": 1 }));
+}
+
+#[test]
+fn waits_for_slots_are_counted() {
+    let stage = Stage::with(|settings| settings.set("politeness.crawl_delay", "\"wait\""));
+    stage.origin.site("shop.test").robots("User-agent: *\nCrawl-delay: 1\n");
+    stage.shell("curl -q -s -o /dev/null http://shop.test/open -o /dev/null http://shop.test/a");
+    let report = stage.report();
+    assert_eq!(report["forwarded"], 2, "{report}");
+    assert!(report["waited_seconds"].as_f64().is_some_and(|waited| waited > 0.3), "{report}");
+}
+
+#[test]
+fn the_proxys_log_is_in_the_state_directory() {
+    let stage = Stage::new();
+    let (_, stderr) = stage.shell("curl -q -s -o /dev/null http://shop.test/private");
+    assert_eq!(stderr.lines().count(), 3, "{stderr}");
+    let log = std::fs::read_to_string(stage.dir.path().join("state/run.log")).expect("written");
+    assert!(log.contains("http://shop.test/private"), "{log}");
+}
+
+#[test]
+fn a_crawler_can_be_named_for_all_requests() {
+    let tables = crawler("first", "FirstBot") + &crawler("news", "NewsBot");
+    let stage = Stage::with(|settings| settings.table(&tables));
+    let robots = "User-agent: NewsBot\nDisallow: /news\n\nUser-agent: *\nDisallow: /others\n";
+    stage.origin.site("shop.test").robots(robots);
+    let fetch = |options: &[&str]| {
+        let script = "for path in /news /others; do curl -q -s -o /dev/null -w '%{http_code} ' \
+                      -A Other/1 http://shop.test$path; done";
+        let mut run = stage.command_with(options, &["sh", "-c", script]);
+        tools::output_of(&mut run, b"", super::LIMIT)
+    };
+    assert_eq!(fetch(&[]), "200 403 ");
+    assert_eq!(fetch(&["--crawler", "news"]), "403 200 ");
+    let log = std::fs::read_to_string(stage.dir.path().join("state/decisions.jsonl"));
+    assert!(log.expect("written").contains("\"crawler\":\"news\""));
+}
+
+#[test]
+fn a_running_proxy_can_decide_instead() {
+    let stage = Stage::new();
+    let running = Wayleave::start(&stage.origin);
+    let proxy = format!("http://{}", running.proxy);
+    stage.check_client("--proxy", &mut |url| {
+        let mut run = command();
+        run.args(["run", "--proxy", &proxy, "--ca"]).arg(running.ca_file());
+        run.arg("--report").arg(stage.report_file()).args(["curl", "-q", "-sS", "-i", url]);
+        run.current_dir(stage.dir.path()).env("HOME", stage.dir.path());
+        run
+    });
+    let report = stage.report();
+    assert_eq!((&report["requests"], &report["tunnelled"]), (&json!(1), &json!(1)), "{report}");
+    assert_eq!(running.metric("wayleave_requests_total", &[("outcome", "refused")]), 2.0);
+}
