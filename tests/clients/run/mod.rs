@@ -1,6 +1,7 @@
 //! `wayleave run`: commands that know of no proxy, and can reach nothing else.
 
 mod command;
+mod programs;
 mod report;
 
 use std::os::unix::fs::chown;
