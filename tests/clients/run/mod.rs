@@ -1,5 +1,6 @@
 //! `wayleave run`: commands that know of no proxy, and can reach nothing else.
 
+mod attempts;
 mod command;
 mod programs;
 mod report;
