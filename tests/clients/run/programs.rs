@@ -119,6 +119,14 @@ fn undici_needs_no_setting() {
 }
 
 #[test]
+fn crawlee_needs_no_setting() {
+    let script = project().join("tests/clients/crawlee.cjs").display().to_string();
+    check_with("Crawlee", &["node", &script], |run| {
+        run.env("NODE_PATH", node_modules());
+    });
+}
+
+#[test]
 fn go_needs_no_setting() {
     let binary = build_go(&project().join("tests/clients/fetch.go")).display().to_string();
     check("go", &[&binary]);
