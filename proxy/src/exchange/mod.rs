@@ -3,7 +3,7 @@
 //! ```text
 //!  decide                             may it be sent
 //!     │
-//!  robots_txt ── validators           is it for robots.txt, and answered from the copy
+//!  robots_txt ── validators           is it for robots.txt, and answered from the copy (copy_response)
 //!     │
 //!  pace                               when: it waits for its slot, and is decided again
 //!     │
@@ -22,6 +22,7 @@
 //! ```
 
 mod attempt;
+mod copy_response;
 mod decide;
 pub(crate) mod error_response;
 mod forward;
@@ -126,7 +127,7 @@ impl<'s, 'r> Exchange<'s, 'r> {
                 max_forwards::answer(self.received, client, source.name).await
             }
             (ReplyKind::Copy(reply), _) => {
-                robots_txt::answer(source, self.received, client, reply).await
+                copy_response::answer(source, self.received, client, reply).await
             }
             (ReplyKind::Refusal, Some(refusal)) => {
                 error_response::answer(source, self.received, client, refusal).await

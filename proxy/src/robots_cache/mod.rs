@@ -35,14 +35,16 @@ use std::fmt;
 use std::future::Future;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 use wayleave_decision::CheckedSnapshot;
 #[cfg(doc)]
 use wayleave_lifecycle::RefreshScheduler;
-use wayleave_lifecycle::{CacheEntry, LifetimeSettings, Resource, Snapshot, SnapshotState};
+use wayleave_lifecycle::{
+    CacheEntry, FinishedFetch, LifetimeSettings, Resource, Snapshot, SnapshotState,
+};
 use wayleave_robots_txt::Origin;
 
 use crate::clock::Clock;
@@ -464,6 +466,17 @@ impl RobotsCache {
     /// Returns the store of entries.
     pub fn store(&self) -> &RobotsStore {
         &self.store
+    }
+
+    /// Returns the stored answer with the body of this SHA-256 that was received or confirmed at `fetched_at`, or later; `None` if
+    /// there is no such answer, or if too much is being sent already.
+    pub(crate) async fn stored_copy(
+        &self,
+        origin: &Origin,
+        sha256: &[u8; 32],
+        fetched_at: SystemTime,
+    ) -> Option<Arc<FinishedFetch>> {
+        self.copies.find(&self.store, origin, sha256, fetched_at).await
     }
 
     /// Returns the clock by which snapshots are judged.

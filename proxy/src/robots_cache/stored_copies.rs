@@ -8,7 +8,7 @@ use tokio::sync::Mutex;
 use wayleave_lifecycle::{FinishedFetch, Resource};
 use wayleave_robots_txt::Origin;
 
-use super::RobotsCache;
+use super::store::RobotsStore;
 
 /// The bytes of copies that are being sent beyond which no further one is read. Clients that read slowly hold them.
 const MAX_SENT_BYTES: usize = 32 << 20;
@@ -19,23 +19,24 @@ pub(super) struct StoredCopies {
     sent: Mutex<HashMap<Resource, Weak<FinishedFetch>>>,
 }
 
-impl RobotsCache {
-    /// Returns the stored answer with the body of this SHA-256 that was received or confirmed at `fetched_at`, or later. `None` if
-    /// the store has another answer or has failed, or if too much is being sent already.
-    pub(crate) async fn stored_copy(
+impl StoredCopies {
+    /// Returns the answer in `store` with the body of this SHA-256 that was received or confirmed at `fetched_at`, or later. `None`
+    /// if the store has another answer or has failed, or if too much is being sent already.
+    pub(super) async fn find(
         &self,
+        store: &RobotsStore,
         origin: &Origin,
         sha256: &[u8; 32],
         fetched_at: SystemTime,
     ) -> Option<Arc<FinishedFetch>> {
         let resource = Resource::from(origin);
-        let is_wanted = |answer: &Arc<FinishedFetch>| {
-            let body = answer.outcome.body();
-            answer.fetched_at >= fetched_at
+        let is_wanted = |fetch: &Arc<FinishedFetch>| {
+            let body = fetch.outcome.body();
+            fetch.fetched_at >= fetched_at
                 && body.and_then(|body| body.digest.as_deref()) == Some(sha256)
         };
         // Held while the store is read: of a thousand clients that ask at once, one reads the copy for all.
-        let mut sent = self.copies.sent.lock().await;
+        let mut sent = self.sent.lock().await;
         let shared = sent.get(&resource).and_then(Weak::upgrade);
         if let Some(shared) = shared.filter(is_wanted) {
             return Some(shared);
@@ -45,7 +46,7 @@ impl RobotsCache {
         if bytes > MAX_SENT_BYTES {
             return None;
         }
-        let entry = self.store.load(resource.clone()).await?;
+        let entry = store.load(resource.clone()).await?;
         let stored = entry.answer.filter(is_wanted)?;
         // Only clients hold this one: the store may hold its own for longer. They have the same bytes.
         let copy = Arc::new(FinishedFetch::clone(&stored));
