@@ -1,4 +1,4 @@
-//! What is wrong with a file: `cargo run --example lint`.
+//! Lists the mistakes in a file: `cargo run --example lint`.
 
 #![allow(clippy::disallowed_macros, reason = "an example prints")]
 

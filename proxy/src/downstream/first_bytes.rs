@@ -109,6 +109,7 @@ mod tests {
             (b"GET /\r\n", Some(Other)),
             (b"SSH-2.0-OpenSSH_9.6\r\n", Some(Other)),
             (b"EHLO mail.test\r\n", Some(Other)),
+            // Its reader answers that it is malformed.
             (b"* HTTP/1.1\r\n", Some(Http1)),
             (b" / HTTP/1.1\r\n", Some(Other)),
             (b"\0\0\0\x08\x04\xd2\x16\x2f", Some(Other)),

@@ -11,7 +11,7 @@ use nix::unistd::Uid;
 use rustix::mount::{MountFlags, MountPropagationFlags, mount, mount_bind, mount_change};
 use serde::{Deserialize, Serialize};
 
-/// Where services have their sockets.
+/// The directory of the sockets of services.
 const RUN: &str = "/run";
 
 /// The mounts to make.

@@ -85,7 +85,7 @@ fn java_key_store(pem: &str) -> Vec<u8> {
     const MAGIC: u32 = 0xfeed_feed;
     const VERSION: u32 = 2;
     const TRUSTED_CERTIFICATE: u32 = 2;
-    /// What protects the store from accidents, not from attackers: everybody knows it, and this is hashed with it.
+    /// The password of the store, which protects it from accidents, not from attackers: everybody knows it.
     const PASSWORD: &str = "changeit";
     const SALT: &[u8] = b"Mighty Aphrodite";
     let certificates: Vec<_> =
