@@ -176,6 +176,102 @@ fn a_delay_can_be_ignored_or_set_for_a_crawler() {
     }
 }
 
+/// Sets a minimum for all crawlers, and for two of them their own.
+fn with_min_delays(settings: Settings) -> Settings {
+    settings
+        .set("politeness.min_delay", "\"20s\"")
+        .crawler("news", "NewsBot")
+        .table("min_delay = \"1s\"\n")
+        .crawler("slow", "SlowBot")
+        .table("min_delay = \"100s\"\n")
+}
+
+/// Starts sites that ask for 0.1 s, nothing and 60 s.
+fn sites_for_min_delay() -> Origin {
+    let origin = Origin::start();
+    origin.site("fast.test").robots("User-agent: *\nDisallow:\nCrawl-delay: 0.1\n");
+    origin.site("free.test");
+    origin.site("slow.test").robots("User-agent: *\nDisallow:\nCrawl-delay: 60\n");
+    origin
+}
+
+#[test]
+fn no_robots_txt_makes_a_crawler_faster_than_min_delay() {
+    let origin = sites_for_min_delay();
+    for crawl_delay in ["reject", "ignore"] {
+        let proxy = Wayleave::start_with(&origin, |settings| {
+            let crawl_delay = format!("{crawl_delay:?}");
+            with_min_delays(settings).set("politeness.crawl_delay", &crawl_delay)
+        });
+        let asked = if crawl_delay == "ignore" { 0 } else { 60 };
+        for (agent, floor) in [("NewsBot/1", 20), ("SlowBot/1", 100), ("Other/1", 20)] {
+            for (host, asked) in [("fast.test", 0), ("free.test", 0), ("slow.test", asked)] {
+                assert_eq!(proxy.get_as(agent, &format!("http://{host}/a")).status, 200);
+                let answer = proxy.get_as(agent, &format!("http://{host}/b"));
+                let (retry_after, delay) = (expect_429(&answer, "crawl-delay"), floor.max(asked));
+                let expected = delay / 2..=delay;
+                assert!(expected.contains(&retry_after), "{retry_after} {agent} {host}");
+                // Only a robots.txt that asks for as much is named.
+                let robots_url = answer.json().get("robots_url").is_some();
+                assert_eq!(robots_url, asked >= floor, "{agent} {host}");
+            }
+        }
+    }
+}
+
+#[test]
+fn requests_wait_for_min_delay() {
+    let origin = sites_for_min_delay();
+    let proxy = Wayleave::start_with(&origin, |settings| {
+        settings
+            .set("politeness.crawl_delay", "\"wait\"")
+            .set("politeness.min_delay", "\"200ms\"")
+            .crawler("slow", "SlowBot")
+            .table("min_delay = \"400ms\"\n")
+    });
+    for (agent, host, least) in [
+        ("Other/1", "fast.test", 200),
+        ("Other/1", "free.test", 200),
+        ("SlowBot/1", "fast.test", 400),
+    ] {
+        let before = arrivals(&origin, host).len();
+        for _ in 0..3 {
+            assert_eq!(proxy.get_as(agent, &format!("http://{host}/a")).status, 200);
+        }
+        for pair in arrivals(&origin, host)[before..].windows(2) {
+            let gap = pair[1] - pair[0];
+            assert!(gap >= Duration::from_millis(least), "{gap:?} {agent} {host}");
+        }
+    }
+}
+
+#[test]
+fn min_delay_is_only_observed_in_observe_mode() {
+    let origin = sites_for_min_delay();
+    let proxy = Wayleave::start_with(&origin, |settings| {
+        with_min_delays(settings).set("proxy.mode", "\"observe\"")
+    });
+    for _ in 0..3 {
+        assert_eq!(proxy.get_as("NewsBot/1", "http://fast.test/a").status, 200);
+    }
+    eventually("two would have been refused", || {
+        let observed = [("outcome", "observed"), ("reason", "crawl-delay")];
+        proxy.metric("wayleave_requests_total", &observed) == 2.0
+    });
+}
+
+#[test]
+fn a_reload_sets_min_delay() {
+    let origin = sites_for_min_delay();
+    let proxy = Wayleave::start(&origin);
+    for _ in 0..2 {
+        assert_eq!(proxy.get_as("Other/1", "http://free.test/a").status, 200);
+    }
+    proxy.reload(&with_min_delays(proxy.settings.clone()));
+    assert_eq!(proxy.get_as("Other/1", "http://free.test/a").status, 200);
+    expect_429(&proxy.get_as("Other/1", "http://free.test/a"), "crawl-delay");
+}
+
 #[test]
 fn a_wait_longer_than_max_wait_is_refused_at_once() {
     let origin = sites();

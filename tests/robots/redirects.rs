@@ -200,6 +200,21 @@ fn redirects_obey_the_pace_of_their_target() {
 }
 
 #[test]
+fn redirects_keep_min_delay_at_their_target() {
+    let origin = Origin::start();
+    for host in ["a.test", "b.test"] {
+        let redirect = Reply::redirect(301, "http://rules.test/rules");
+        origin.site(host).robots_reply(redirect);
+    }
+    origin.site("rules.test").page("/rules", Reply::text(KEEP_OUT));
+    let proxy =
+        Wayleave::start_with(&origin, |settings| settings.set("politeness.min_delay", "\"100s\""));
+    assert_eq!(proxy.get("http://a.test/a").status, 200);
+    assert_eq!(proxy.get("http://b.test/a").status, 503);
+    assert_eq!(origin.seen().iter().filter(|line| line.ends_with("/rules")).count(), 1);
+}
+
+#[test]
 fn a_robots_txt_that_moved_within_its_origin_needs_no_slot() {
     let origin = Origin::start();
     let site = origin.site("slow.test");

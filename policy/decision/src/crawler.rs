@@ -53,6 +53,8 @@ pub struct Crawler {
     pub mode: EnforcementMode,
     /// The time between requests to an origin that names none, instead of `[politeness]`'s.
     pub default_delay: Option<Duration>,
+    /// The shortest time between its requests to an origin, whatever that asks for. The longer of this and `[politeness]`'s counts.
+    pub min_delay: Duration,
     /// The `User-Agent` field of fetches of robots.txt that its requests cause. `None`: that of `[robots]`.
     pub robots_user_agent: Option<Arc<str>>,
     /// Whether requests whose `User-Agent` contains none of the tokens are refused. They are counted either way.

@@ -55,6 +55,7 @@ fn crawler(mode: EnforcementMode, purposes: PurposeSet) -> Crawler {
         dialect: Dialect::Rfc9309,
         mode,
         default_delay: None,
+        min_delay: Duration::ZERO,
         robots_user_agent: None,
         user_agent_must_contain_token: false,
         source_address: None,

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use wayleave_decision::{Crawler, CrawlersConfig, EnforcementMode, ProxyAccount};
 use wayleave_robots_txt::{Dialect, ProductToken};
@@ -134,6 +135,7 @@ fn read_crawler(
         dialect: section.word("dialect", robots_dialect, &dialect_words()),
         mode: section.word("mode", default_mode, &MODES),
         default_delay: section.optional("default_delay", duration),
+        min_delay: section.key("min_delay", Duration::ZERO, duration),
         robots_user_agent: section.optional("user_agent", user_agent).map(Arc::from),
         user_agent_must_contain_token: section.key("user_agent_must_contain_token", false, boolean),
         source_address: section.optional("source_address", parse_local_address),

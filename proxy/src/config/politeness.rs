@@ -13,6 +13,7 @@ pub(super) fn read(section: &mut Section<'_>) -> PacingConfig {
         crawl_delay: section.word("crawl_delay", CrawlDelayMode::Reject, &words),
         max_wait: section.key("max_wait", 30 * second, duration),
         default_delay: section.key("default_delay", Duration::ZERO, duration),
+        min_delay: section.key("min_delay", Duration::ZERO, duration),
         max_delay: section.key("max_delay", 300 * second, duration),
         max_concurrent_per_origin: section.key("max_concurrent_per_origin", 0, count(0, MAX_COUNT)),
     };

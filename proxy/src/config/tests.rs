@@ -121,6 +121,7 @@ robots.error_ttl = "5s"
 politeness.crawl_delay = "wait"
 politeness.max_wait = "9s"
 politeness.default_delay = "1s"
+politeness.min_delay = "500ms"
 politeness.max_delay = "1m"
 politeness.max_concurrent_per_origin = 3
 log.format = "json"
@@ -144,6 +145,7 @@ password_hash = "$argon2id$v=19$m=19456,t=2,p=1$bm9ib2R5bm9ib2R5$LuxT+OtgKkKBrjK
 dialect = "strictest"
 mode = "enforce"
 default_delay = "3s"
+min_delay = "2s"
 user_agent = "NewsBot/1.0"
 user_agent_must_contain_token = true
 source_address = "127.0.0.7"
@@ -227,6 +229,7 @@ fn robots_and_log_are_read() {
         crawl_delay: CrawlDelayMode::Wait,
         max_wait: Duration::from_secs(9),
         default_delay: Duration::from_secs(1),
+        min_delay: Duration::from_millis(500),
         max_delay: Duration::from_secs(60),
         max_concurrent_per_origin: 3,
     };
@@ -260,6 +263,7 @@ fn crawlers_are_read() {
         dialect: Dialect::Strictest,
         mode: EnforcementMode::Enforce,
         default_delay: Some(Duration::from_secs(3)),
+        min_delay: Duration::from_secs(2),
         robots_user_agent: Some("NewsBot/1.0".into()),
         user_agent_must_contain_token: true,
         source_address: Some("127.0.0.7".parse().unwrap()),

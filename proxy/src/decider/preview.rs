@@ -2,6 +2,7 @@
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
@@ -365,6 +366,7 @@ fn with_purposes(identity: &Identity, purposes: PurposeSet) -> Crawler {
         dialect: identity.dialect(),
         mode: identity.mode(),
         default_delay: None,
+        min_delay: Duration::ZERO,
         robots_user_agent: None,
         user_agent_must_contain_token: false,
         signing_key: None,

@@ -111,7 +111,8 @@ fn closing(reason: Reason, details: &'static str) -> Refusal {
     Refusal { closes: true, ..Refusal::new(reason, details) }
 }
 
-/// Returns the refusal of a request that gets no slot. `robots_delay`: the delay in the origin's robots.txt.
+/// Returns the refusal of a request that gets no slot. `robots_delay`: the delay in the origin's robots.txt, if that is the one
+/// that is kept.
 pub(crate) fn too_soon(
     too_soon: &TooSoon,
     robots_delay: Option<Duration>,
@@ -119,18 +120,19 @@ pub(crate) fn too_soon(
 ) -> Refusal {
     let (reason, details) = match too_soon.cause {
         TooSoonCause::CrawlDelay => {
-            let delay = match robots_delay {
-                Some(delay) => humantime::format_duration(delay).to_string(),
-                None => "a delay".to_owned(),
+            let details = match robots_delay {
+                Some(delay) => format!(
+                    "the origin asks for {} between this crawler's requests",
+                    humantime::format_duration(delay)
+                ),
+                None => "default_delay or min_delay sets a time between this crawler's requests to an origin"
+                    .to_owned(),
             };
-            (
-                Reason::CrawlDelay,
-                format!("the origin asks for {delay} between this crawler's requests"),
-            )
+            (Reason::CrawlDelay, details)
         }
         TooSoonCause::FleetLost => (
             Reason::CrawlDelay,
-            "the origin asks for a delay between requests, and the fleet's engine, which knows the requests of other nodes, is unreachable"
+            "requests to the origin have a delay between them, and the fleet's engine, which knows the requests of other nodes, is unreachable"
                 .to_owned(),
         ),
         TooSoonCause::SlotLost => (

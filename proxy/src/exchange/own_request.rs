@@ -4,7 +4,7 @@
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use futures_util::future::BoxFuture;
 use wayleave_decision::{
@@ -117,10 +117,14 @@ impl OwnRequestRules {
         let robots_delay = robots_txt.and_then(|cached| crawl_delay(cached.access(), &identity));
         let facts = DecisionFacts { delay: robots_delay, ..facts };
         let request = PacedRequest { target, client: NO_CLIENT, pace: WAYLEAVE };
-        match self.pacer.wait_for_slot(pacing, request, pacing.delay(robots_delay)).await {
+        let delay = pacing.delay(robots_delay, Duration::ZERO);
+        match self.pacer.wait_for_slot(pacing, request, delay).await {
             Ok(slot) => (facts, Ok(Some(slot))),
             // Enforced in mode "observe", too, which is about crawlers: this request is wayleave's own.
-            Err(too_soon) => (facts, Err(refusal::too_soon(&too_soon, robots_delay, origin))),
+            Err(too_soon) => {
+                let deciding = pacing.deciding(robots_delay, delay);
+                (facts, Err(refusal::too_soon(&too_soon, deciding, origin)))
+            }
         }
     }
 }

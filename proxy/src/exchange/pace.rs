@@ -74,7 +74,8 @@ impl<'s> Exchange<'s, '_> {
         };
         let robots_delay = self.record.facts.delay;
         // What the site asks for comes first, however short: `default_delay` is for sites that say nothing.
-        let delay = pacing.delay(robots_delay.or_else(|| crawler.and_then(|it| it.default_delay)));
+        let asked = robots_delay.or_else(|| crawler.and_then(|it| it.default_delay));
+        let delay = pacing.delay(asked, crawler.map_or(Duration::ZERO, |it| it.min_delay));
         let request = PacedRequest {
             target: &permit.resolved.target,
             client: self.connection.client,
@@ -101,7 +102,9 @@ impl<'s> Exchange<'s, '_> {
             Ok(slot) => SlotWait::Waited(slot),
             Err(too_soon) => {
                 let origin = permit.resolved.target.origin();
-                let refusal = refusal::too_soon(&too_soon, robots_delay, origin);
+                // An origin that asks for less than this proxy keeps is not named as the cause.
+                let deciding = pacing.deciding(robots_delay, delay);
+                let refusal = refusal::too_soon(&too_soon, deciding, origin);
                 SlotWait::Observed(refusal.observe_or_refuse(mode).map_err(NotSent::Refused)?)
             }
         };

@@ -81,6 +81,8 @@ impl Authenticator {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use wayleave_decision::{EnforcementMode, ProxyAccount};
     use wayleave_robots_txt::{Dialect, ProductToken};
     use wayleave_usage_preferences::CrawlerDeclaration;
@@ -101,6 +103,7 @@ mod tests {
             dialect: Dialect::Rfc9309,
             mode: EnforcementMode::Enforce,
             default_delay: None,
+            min_delay: Duration::ZERO,
             robots_user_agent: None,
             user_agent_must_contain_token: false,
             source_address: None,

@@ -68,6 +68,8 @@ pub struct PacingConfig {
     pub max_wait: Duration,
     /// The delay for origins that name none. Default: none.
     pub default_delay: Duration,
+    /// The shortest delay, whatever an origin asks for. Default: none.
+    pub min_delay: Duration,
     /// The longest delay or rest that an origin can ask for. Default: 5 min.
     pub max_delay: Duration,
     /// The maximum number of concurrent requests of one crawler, or of one group of robots.txt, to one origin; 0: no
@@ -81,6 +83,7 @@ impl Default for PacingConfig {
             crawl_delay: CrawlDelayMode::default(),
             max_wait: Duration::from_secs(30),
             default_delay: Duration::ZERO,
+            min_delay: Duration::ZERO,
             max_delay: Duration::from_mins(5),
             max_concurrent_per_origin: 0,
         }
@@ -97,17 +100,31 @@ impl PacingConfig {
         Self { crawl_delay, ..self }
     }
 
-    /// Returns the delay between requests to an origin whose robots.txt has this `crawl_delay`.
-    pub(crate) fn delay(&self, crawl_delay: Option<Duration>) -> Duration {
-        match self.crawl_delay {
+    /// Returns the delay between requests to an origin whose robots.txt has this `crawl_delay`, of a crawler with its own
+    /// `min_delay`.
+    pub(crate) fn delay(&self, crawl_delay: Option<Duration>, min_delay: Duration) -> Duration {
+        let asked = match self.crawl_delay {
             CrawlDelayMode::Ignore => Duration::ZERO,
             _ => crawl_delay.unwrap_or(self.default_delay).min(self.max_delay),
-        }
+        };
+        // After `max_delay`, which only limits what origins ask for.
+        asked.max(self.min_delay).max(min_delay)
     }
 
-    /// Returns whether a pace has to be found for requests to an origin whose robots.txt has this `crawl_delay`.
+    /// Returns the `crawl_delay` of robots.txt if it is the reason for `delay`, and not this configuration.
+    pub(crate) fn deciding(
+        &self,
+        crawl_delay: Option<Duration>,
+        delay: Duration,
+    ) -> Option<Duration> {
+        let is_kept = self.crawl_delay != CrawlDelayMode::Ignore;
+        crawl_delay.filter(|asked| is_kept && *asked.min(&self.max_delay) >= delay)
+    }
+
+    /// Returns whether a pace has to be found for requests, of no configured crawler, to an origin whose robots.txt has this
+    /// `crawl_delay`.
     pub(crate) fn needs_pace(&self, crawl_delay: Option<Duration>) -> bool {
-        self.max_concurrent_per_origin > 0 || !self.delay(crawl_delay).is_zero()
+        self.max_concurrent_per_origin > 0 || !self.delay(crawl_delay, Duration::ZERO).is_zero()
     }
 
     /// Returns the request for a slot, with its deadline counted from now.
@@ -395,6 +412,54 @@ mod tests {
         assert!(pacer.wait_for_slot(&reject, request(&target(), "b"), DELAY).await.is_ok());
         tokio::time::advance(Duration::from_millis(1500)).await;
         assert!(pacer.wait_for_slot(&reject, request(&target(), "a"), DELAY).await.is_ok());
+    }
+
+    #[test]
+    fn the_longest_of_the_minimums_and_the_origins_delay_counts() {
+        let seconds = Duration::from_secs;
+        let all = PacingConfig { default_delay: seconds(2), ..options(CrawlDelayMode::Wait) };
+        let floor = PacingConfig { min_delay: seconds(20), ..all };
+        let ignoring = PacingConfig { crawl_delay: CrawlDelayMode::Ignore, ..floor };
+        for (config, asked, own, expected) in [
+            (all, None, 0, 2),
+            (all, Some(1), 0, 1),
+            (all, Some(1), 3, 3),
+            (all, None, 3, 3),
+            (all, Some(9), 3, 9),
+            (floor, None, 0, 20),
+            (floor, Some(0), 3, 20),
+            (floor, Some(1), 30, 30),
+            (floor, Some(40), 30, 40),
+            (floor, Some(4000), 30, 300),
+            (floor, Some(4000), 400, 400),
+            (ignoring, Some(40), 0, 20),
+            (ignoring, None, 30, 30),
+        ] {
+            let delay = config.delay(asked.map(seconds), seconds(own));
+            assert_eq!(delay.as_secs(), expected, "{config:?} {asked:?} {own}");
+        }
+        assert!(floor.needs_pace(Some(Duration::ZERO)));
+        assert!(!PacingConfig { default_delay: Duration::ZERO, ..all }.needs_pace(None));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn nodes_of_a_fleet_wait_together_for_min_delay() {
+        let memory = MemoryEngine::new("");
+        let joined = async |name| Pacer::in_fleet(&memory.join(name).await);
+        let nodes = [joined("one").await, joined("other").await];
+        let floor = Duration::from_secs(20);
+        let wait = PacingConfig { min_delay: floor, ..options(CrawlDelayMode::Wait) };
+        let delay = wait.delay(Some(Duration::from_millis(100)), Duration::ZERO);
+        let mut last: Option<Instant> = None;
+        for pacer in nodes.iter().cycle().take(5) {
+            let slot = pacer.wait_for_slot(&wait, request(&target(), "a"), delay).await.unwrap();
+            if let Some(gap) = last.map(|at| at.elapsed()) {
+                // A node asks the engine again after a tenth of the delay.
+                assert!(gap >= floor && gap < 2 * floor, "{gap:?}");
+            }
+            last = Some(Instant::now());
+            slot.record_answer(&target(), 200, None);
+        }
     }
 
     #[tokio::test(start_paused = true)]
