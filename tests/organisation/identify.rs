@@ -321,3 +321,38 @@ fn what_is_impossible_is_refused_in_observe_mode_too() {
     assert_eq!(proxy.get("http://inside.test/").status, 502);
     assert_eq!(proxy.get("gopher://open.test/").status, 501);
 }
+
+#[test]
+fn the_owner_of_a_crawler_is_in_refusals_log_and_page() {
+    let origin = sites();
+    let proxy = Wayleave::start_with(&origin, |settings| {
+        let owned = "owner = \"news@bot.test\"\ntrigger = \"fetcher\"\n";
+        settings
+            .set("https.mode", "\"refuse\"")
+            .crawler("news", "NewsBot")
+            .table(owned)
+            .crawler("images", "ImageBot")
+    });
+    let expected = serde_json::json!("news@bot.test");
+    let refused = proxy.get_as("NewsBot/1", "http://shop.test/news");
+    assert_eq!((refused.status, &refused.json()["owner"]), (403, &expected));
+    let mut wire = proxy.connect();
+    wire.send(
+        "CONNECT shop.test:443 HTTP/1.1\r\nHost: shop.test:443\r\nUser-Agent: NewsBot/1\r\n\r\n",
+    );
+    let tunnel = wire.response();
+    assert_eq!((tunnel.status, &tunnel.json()["owner"]), (403, &expected));
+    let of_nobody = proxy.get_as("ImageBot/1", "http://shop.test/images");
+    assert_eq!((of_nobody.status, of_nobody.json().get("owner")), (403, None));
+    let recorded = |crawler: &str| {
+        let path = format!("/v1/decisions?crawler={crawler}");
+        let listed = proxy.admin_get(&path).json();
+        listed["decisions"].as_array().cloned().unwrap_or_default()
+    };
+    eventually("all are recorded", || recorded("news").len() + recorded("images").len() == 3);
+    assert!(recorded("news").iter().all(|decision| decision["owner"] == expected));
+    assert_eq!(recorded("images")[0].get("owner"), None);
+    let listed = proxy.admin_get("/v1/crawlers").json();
+    let owners = [0, 1, 2].map(|at| listed["crawlers"][at]["owner"].as_str().map(str::to_owned));
+    assert_eq!(owners, [Some("news@bot.test".to_owned()), None, None]);
+}

@@ -32,11 +32,36 @@ impl EnforcementMode {
     }
 }
 
+/// The cause of a crawler's requests.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum CrawlTrigger {
+    /// It fetches by itself.
+    #[default]
+    Crawler,
+    /// A person asks for a page, and waits for it.
+    Fetcher,
+}
+
+impl CrawlTrigger {
+    /// Returns the spelling used in configuration and in signature agent cards.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Crawler => "crawler",
+            Self::Fetcher => "fetcher",
+        }
+    }
+}
+
 /// One crawler as configured: `[[crawler]]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Crawler {
     /// Its label in metrics and logs: letters, digits, `-`, `_` and `.`; no two crawlers have the same.
     pub name: String,
+    /// The team that answers for it, or an address. `None`: not stated.
+    pub owner: Option<Arc<str>>,
+    /// The cause of its requests.
+    pub trigger: CrawlTrigger,
     /// Its product tokens in order of preference; at least one.
     pub tokens: Vec<ProductToken>,
     /// The text that `User-Agent` must contain, ignoring ASCII case. `None`: any will do.
@@ -182,7 +207,10 @@ pub(crate) mod tests {
             account: None,
             dialect: Dialect::Rfc9309,
             mode: EnforcementMode::Enforce,
+            owner: None,
+            trigger: CrawlTrigger::Crawler,
             default_delay: None,
+            min_delay: Duration::ZERO,
             robots_user_agent: None,
             user_agent_must_contain_token: false,
             source_address: None,

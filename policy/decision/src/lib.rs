@@ -5,6 +5,7 @@
 //!
 //! ```text
 //!  identity ─ crawlers        the crawler behind a request, and objections to the name it gives
+//!  contact                    whom to ask about a crawler
 //!  https                      the treatment of HTTPS: interception, blind tunnels, refusal
 //!  rules ─ applied_rule       the organisation's own rules
 //!  robots ─ robots_answer     robots.txt in every equivalent spelling, and as the answer to a request for it
@@ -16,6 +17,7 @@
 mod applied_rule;
 mod certificate_name;
 mod claimed_names;
+mod contact;
 mod crawler;
 mod crawlers;
 mod decision;
@@ -35,7 +37,8 @@ mod well_known;
 
 pub use certificate_name::CertificateName;
 pub use claimed_names::ClaimedNames;
-pub use crawler::{ClientFacts, Crawler, EnforcementMode, ProxyAccount};
+pub use contact::contacts;
+pub use crawler::{ClientFacts, CrawlTrigger, Crawler, EnforcementMode, ProxyAccount};
 pub use crawlers::{Crawlers, CrawlersConfig};
 pub use decision::{Decision, DecisionRequest, DecisionSettings, Input, Step, decide_own_request};
 pub use documents::{

@@ -3,9 +3,9 @@
 use std::time::{Duration, SystemTime};
 
 use wayleave_decision::{
-    CheckedSnapshot, ClientFacts, Crawler, Crawlers, CrawlersConfig, Decision, DecisionRequest,
-    DecisionSettings, DocumentResult, EnforcementMode, HttpsMode, Identified, Input,
-    InterceptionSettings, PolicyRule, PolicyRules, Reason, RefusalBasis, ResolvedTarget,
+    CheckedSnapshot, ClientFacts, CrawlTrigger, Crawler, Crawlers, CrawlersConfig, Decision,
+    DecisionRequest, DecisionSettings, DocumentResult, EnforcementMode, HttpsMode, Identified,
+    Input, InterceptionSettings, PolicyRule, PolicyRules, Reason, RefusalBasis, ResolvedTarget,
     RobotsCopy, RuleAction, Step, TargetScope, Verdict, decide_own_request,
 };
 use wayleave_lifecycle::{
@@ -54,6 +54,8 @@ fn crawler(mode: EnforcementMode, purposes: PurposeSet) -> Crawler {
         account: None,
         dialect: Dialect::Rfc9309,
         mode,
+        owner: None,
+        trigger: CrawlTrigger::Crawler,
         default_delay: None,
         min_delay: Duration::ZERO,
         robots_user_agent: None,

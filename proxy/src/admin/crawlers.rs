@@ -21,6 +21,8 @@ struct ListedCrawlers {
 #[derive(Debug, Default, Serialize, ToSchema)]
 struct ListedCrawler {
     name: String,
+    /// The team or the address that answers for it; null: not stated.
+    owner: Option<String>,
     /// `enforce` or `observe`.
     mode: &'static str,
     /// Its product tokens; empty: those of its `User-Agent`.
@@ -72,6 +74,7 @@ pub(super) async fn list(State(admin): State<AdminState>) -> Response {
     }
     let crawlers = &admin.decider.settings().crawlers;
     let known = crawlers.all().map(|crawler| ListedCrawler {
+        owner: crawler.owner.as_deref().map(str::to_owned),
         mode: crawler.mode.as_str(),
         tokens: crawler.tokens.iter().map(ToString::to_string).collect(),
         dialect: crawler.dialect.as_str(),

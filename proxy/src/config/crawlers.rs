@@ -4,13 +4,13 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use wayleave_decision::{Crawler, CrawlersConfig, EnforcementMode, ProxyAccount};
+use wayleave_decision::{CrawlTrigger, Crawler, CrawlersConfig, EnforcementMode, ProxyAccount};
 use wayleave_robots_txt::{Dialect, ProductToken};
 use wayleave_usage_preferences::{ContentUse, CrawlerDeclaration, Purpose};
 
 use super::reader::{
     ParseResult, Section, ValueNode, boolean, checked, duration, network, non_empty_list,
-    parse_with, secret, text, user_agent,
+    none_if_empty, parse_with, secret, text, user_agent,
 };
 use super::robots::dialect_words;
 use super::signing;
@@ -125,8 +125,11 @@ fn read_crawler(
     let account = username.zip(password_hash);
     let declaration = read_declaration(section);
     let signing_key = section.optional("signing_key", |node| signing::parse_key(node, dir));
+    let triggers = [CrawlTrigger::Crawler, CrawlTrigger::Fetcher].map(|it| (it.as_str(), it));
     let crawler = Crawler {
         name: section.required("name", checked(text, check_label)).unwrap_or_default(),
+        owner: section.key("owner", None, none_if_empty(text)).map(Arc::from),
+        trigger: section.word("trigger", CrawlTrigger::Crawler, &triggers),
         tokens: section.required("tokens", non_empty_list(parse_token)).unwrap_or_default(),
         user_agent: user_agent_part,
         addresses,

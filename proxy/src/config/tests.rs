@@ -4,7 +4,8 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use tempfile::TempDir;
 use wayleave_decision::{
-    Crawler, EnforcementMode, HttpsMode, InterceptionSettings, ProxyAccount, RuleAction,
+    CrawlTrigger, Crawler, EnforcementMode, HttpsMode, InterceptionSettings, ProxyAccount,
+    RuleAction,
 };
 use wayleave_robots_txt::{Dialect, HostPattern, ProductToken};
 use wayleave_usage_preferences::{ContentUse, CrawlerDeclaration, Purpose, PurposeSet};
@@ -144,6 +145,8 @@ match = { user_agent = "Googlebot", addresses = ["10.1.0.0/16"], username = "new
 password_hash = "$argon2id$v=19$m=19456,t=2,p=1$bm9ib2R5bm9ib2R5$LuxT+OtgKkKBrjKrgmJhpb7slBkaiVpQZAOvzKq9SDY"
 dialect = "strictest"
 mode = "enforce"
+owner = "news@example.com"
+trigger = "fetcher"
 default_delay = "3s"
 min_delay = "2s"
 user_agent = "NewsBot/1.0"
@@ -255,6 +258,8 @@ fn crawlers_are_read() {
     let config = every_key();
     let news = Crawler {
         name: "news".to_owned(),
+        owner: Some("news@example.com".into()),
+        trigger: CrawlTrigger::Fetcher,
         tokens: ["Googlebot-News", "Googlebot"].map(|t| ProductToken::new(t).unwrap()).to_vec(),
         user_agent: Some("Googlebot".to_owned()),
         addresses: vec!["10.1.0.0/16".parse().unwrap()],

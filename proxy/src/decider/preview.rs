@@ -7,8 +7,9 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 use wayleave_decision::{
-    ClientFacts, Crawler, Crawlers, DecisionRequest, HttpsHandling, HttpsMode, Identified,
-    Identity, InterceptionSettings, ResolvedTarget, TargetScope, Verdict, decide_in_dialect,
+    ClientFacts, CrawlTrigger, Crawler, Crawlers, DecisionRequest, HttpsHandling, HttpsMode,
+    Identified, Identity, InterceptionSettings, ResolvedTarget, TargetScope, Verdict,
+    decide_in_dialect,
 };
 use wayleave_robots_txt::{
     AccessDecision, AccessResult, Dialect, ProductToken, Target, UrlScheme, excerpt,
@@ -365,6 +366,8 @@ fn with_purposes(identity: &Identity, purposes: PurposeSet) -> Crawler {
         account: None,
         dialect: identity.dialect(),
         mode: identity.mode(),
+        owner: None,
+        trigger: CrawlTrigger::Crawler,
         default_delay: None,
         min_delay: Duration::ZERO,
         robots_user_agent: None,

@@ -283,6 +283,7 @@ mod tests {
             status: 403,
             crawler: "news".into(),
             identity: "known".into(),
+            owner: None,
             proven_by: None,
             user_agent: None,
             user_agent_cut: false,

@@ -87,6 +87,9 @@ pub(crate) struct DecisionRecord {
     /// `known` to the configuration, or `asserted` by the client alone.
     #[schema(value_type = String)]
     pub(crate) identity: LogWord,
+    /// The team or the address that answers for a known crawler, if the configuration states it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) owner: Option<String>,
     /// The proof of a known crawler's identity: `certificate`, `password` or `address`. Left out if there is none but the
     /// User-Agent.
     #[serde(default, skip_serializing_if = "Option::is_none")]

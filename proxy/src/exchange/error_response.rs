@@ -12,6 +12,7 @@ use wayleave_http_wire::proxy_status;
 use wayleave_http_wire::received::ReceivedHead;
 
 use super::ConnectionReuse;
+use super::record::NamedDecision;
 use crate::clock::system_time;
 use crate::decider::settings::ConnectionSettings;
 use crate::decision_log::{DecisionId, UsePreference};
@@ -42,11 +43,18 @@ pub(super) struct AnswerSource<'a> {
     id: DecisionId,
     /// Whether the head names the decision, too.
     in_head: bool,
+    /// The team or the address that answers for the crawler.
+    owner: Option<&'a str>,
 }
 
 impl<'a> AnswerSource<'a> {
-    pub(super) fn new(options: &'a ConnectionSettings, id: DecisionId) -> Self {
-        Self { name: &options.name, id, in_head: options.decision_id }
+    pub(super) fn new(options: &'a ConnectionSettings, decision: &'a NamedDecision) -> Self {
+        Self {
+            name: &options.name,
+            id: decision.id,
+            in_head: options.decision_id,
+            owner: decision.owner.as_deref(),
+        }
     }
 
     /// Returns the field that names the decision, if the settings ask for it.
@@ -64,6 +72,8 @@ struct ProblemDetails<'a> {
     detail: &'a str,
     decision_id: DecisionId,
     reason: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    owner: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     robots_url: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -104,7 +114,7 @@ pub(super) async fn refuse(
     refusal: &Refusal,
     is_head: bool,
 ) -> Result<(), ClientGone> {
-    let body = Bytes::from(problem(source.id, refusal));
+    let body = Bytes::from(problem(source, refusal));
     let fields = fields(source, refusal, body.len());
     send(client, (refusal.status, refusal.title.as_bytes()), fields, body, is_head).await
 }
@@ -197,7 +207,7 @@ pub(crate) async fn close_gracefully(mut stream: BoxedStream) {
     let _ = timeout(CLOSE_TIMEOUT, closing).await;
 }
 
-fn problem(id: DecisionId, refusal: &Refusal) -> Vec<u8> {
+fn problem(source: AnswerSource<'_>, refusal: &Refusal) -> Vec<u8> {
     let (rule, preference) = match refusal.basis.as_deref() {
         Some(RefusalBasis::Rule(rule)) => (Some(rule), None),
         Some(RefusalBasis::Preference(preference)) => (None, Some(preference.into())),
@@ -208,8 +218,9 @@ fn problem(id: DecisionId, refusal: &Refusal) -> Vec<u8> {
         title: refusal.title,
         status: refusal.status,
         detail: &refusal.details,
-        decision_id: id,
+        decision_id: source.id,
         reason: refusal.reason.as_str(),
+        owner: source.owner,
         robots_url: refusal.robots_url.as_deref(),
         line: rule.map(|rule| rule.line),
         rule: rule.map(|rule| &*rule.text),
@@ -241,7 +252,7 @@ mod tests {
     use crate::http::transport::Transport;
 
     fn source() -> AnswerSource<'static> {
-        AnswerSource { name: "wayleave", id: DecisionId::new(), in_head: false }
+        AnswerSource { name: "wayleave", id: DecisionId::new(), in_head: false, owner: None }
     }
 
     #[tokio::test]

@@ -145,7 +145,8 @@ impl Exchange<'_, '_> {
 
     /// Returns the proxy's own fields, which replace any of the same name in the response.
     fn own_fields(&self, permit: &Permit) -> Vec<ResponseField<'static>> {
-        let decision = AnswerSource::new(&self.settings.options, self.record.id).field();
+        let named = self.record.named_decision();
+        let decision = AnswerSource::new(&self.settings.options, &named).field();
         // If the site's statements are evaluated, the labeller adds the field, once it knows those of the response.
         let has_statements = self.record.facts.preferences.is_some();
         let label = if permit.purposes.is_empty() || has_statements {

@@ -118,7 +118,8 @@ impl<'s, 'r> Exchange<'s, 'r> {
 
     async fn run(mut self, client: &mut Downstream) -> ConnectionReuse {
         let (outcome, reply) = self.decide_and_forward(client).await;
-        let source = AnswerSource::new(&self.settings.options, self.record.id);
+        let decision = self.record.named_decision();
+        let source = AnswerSource::new(&self.settings.options, &decision);
         // Recorded before the client gets the answer: it may ask the API about it at once.
         self.services.record(self.record, &outcome);
         match (reply, outcome.refusal()) {

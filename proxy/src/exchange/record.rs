@@ -57,7 +57,20 @@ pub(super) struct ExchangeRecord {
     pub(super) from: Option<&'static str>,
 }
 
+/// The decision that an answer names, and who answers for the crawler.
+#[derive(Clone, Debug)]
+pub(super) struct NamedDecision {
+    pub(super) id: DecisionId,
+    pub(super) owner: Option<Arc<str>>,
+}
+
 impl ExchangeRecord {
+    /// Returns what an answer says of the decision.
+    pub(super) fn named_decision(&self) -> NamedDecision {
+        let crawler = self.identity.as_ref().and_then(Identity::crawler);
+        NamedDecision { id: self.id, owner: crawler.and_then(|it| it.owner.clone()) }
+    }
+
     /// Begins the record of a request that no client made.
     pub(super) fn without_client(
         client: IpAddr,
@@ -137,6 +150,7 @@ impl ExchangeRecord {
             status: outcome.status(),
             crawler: crawler.map_or(ASSERTED.into(), |it| LogWord::Owned(it.name.clone())),
             identity: crawler.map_or(ASSERTED, |_| "known").into(),
+            owner: crawler.and_then(|it| it.owner.as_deref().map(str::to_owned)),
             proven_by: crawler.and_then(Crawler::proven_by).map(LogWord::Borrowed),
             certificate: self.certificate.map(|certificate| certificate.name().to_string()),
             tokens: identity

@@ -6,10 +6,9 @@ use wayleave_http_wire::received::ReceivedHead;
 
 use super::error_response::AnswerSource;
 use super::outcome::ExchangeOutcome;
-use super::record::ExchangeRecord;
+use super::record::{ExchangeRecord, NamedDecision};
 use super::{Exchange, ExchangeServices, error_response};
 use crate::decider::request::ClientConnection;
-use crate::decision_log::DecisionId;
 use crate::http::downstream::Downstream;
 use crate::http::transport::BoxedStream;
 
@@ -60,23 +59,23 @@ impl ExchangeServices {
 
     async fn refuse(&self, client: Downstream, record: ExchangeRecord, refusal: Refusal) {
         let outcome = ExchangeOutcome::Refuse(refusal);
-        let id = record.id;
+        let decision = record.named_decision();
         self.record(record, &outcome);
-        self.turn_away(client, id, &outcome).await;
+        self.turn_away(client, &decision, &outcome).await;
     }
 
     /// Answers a client whose exchange was refused or failed, and closes its connection.
     pub(super) async fn turn_away(
         &self,
         mut client: Downstream,
-        id: DecisionId,
+        decision: &NamedDecision,
         outcome: &ExchangeOutcome,
     ) {
         let Some(refusal) = outcome.refusal() else {
             return;
         };
         let settings = self.decider.settings();
-        let source = AnswerSource::new(&settings.options, id);
+        let source = AnswerSource::new(&settings.options, decision);
         let answered = error_response::refuse(&mut client, source, refusal, false).await;
         // Closed at once, the connection would be reset by bytes that are still arriving, and the answer lost.
         if let (Ok(()), Some(stream)) = (answered, client.into_stream()) {

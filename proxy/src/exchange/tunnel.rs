@@ -12,13 +12,12 @@ use wayleave_robots_txt::{Origin, UrlScheme};
 use super::headers;
 use super::outcome::{ExchangeOutcome, NotSent, permitted_outcome};
 use super::own_tunnels::OwnTunnelGuard;
-use super::record::ExchangeRecord;
+use super::record::{ExchangeRecord, NamedDecision};
 use super::revoke::LongLivedRequest;
 use super::{Exchange, ExchangeServices};
 use crate::decider::request::{ClientConnection, RequestView};
 use crate::decider::settings::Settings;
 use crate::decider::{identify, refusal, target};
-use crate::decision_log::DecisionId;
 use crate::http::downstream::Downstream;
 use crate::identity::PasswordProof;
 use crate::pacing::PacingSlot;
@@ -50,7 +49,7 @@ pub(crate) enum TunnelContent {
 pub(crate) struct RefusedTunnel {
     pub(crate) client: Downstream,
     pub(crate) outcome: ExchangeOutcome,
-    id: DecisionId,
+    decision: NamedDecision,
 }
 
 /// An uninspected tunnel whose first bytes have not arrived, so that its outcome is not known.
@@ -160,8 +159,8 @@ impl ExchangeServices {
         match self.decide_connect(connection, received, client, content).await {
             Ok(opened) => Some(opened),
             Err(refused) => {
-                let RefusedTunnel { client, outcome, id } = *refused;
-                self.turn_away(client, id, &outcome).await;
+                let RefusedTunnel { client, outcome, decision } = *refused;
+                self.turn_away(client, &decision, &outcome).await;
                 None
             }
         }
@@ -195,9 +194,9 @@ impl ExchangeServices {
             }
         };
         let (outcome, _) = not_sent.into_outcome();
-        let id = exchange.record.id;
+        let decision = exchange.record.named_decision();
         self.record(exchange.record, &outcome);
-        Err(Box::new(RefusedTunnel { client, outcome, id }))
+        Err(Box::new(RefusedTunnel { client, outcome, decision }))
     }
 }
 

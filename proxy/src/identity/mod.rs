@@ -83,7 +83,7 @@ impl Authenticator {
 mod tests {
     use std::time::Duration;
 
-    use wayleave_decision::{EnforcementMode, ProxyAccount};
+    use wayleave_decision::{CrawlTrigger, EnforcementMode, ProxyAccount};
     use wayleave_robots_txt::{Dialect, ProductToken};
     use wayleave_usage_preferences::CrawlerDeclaration;
 
@@ -102,6 +102,8 @@ mod tests {
             }),
             dialect: Dialect::Rfc9309,
             mode: EnforcementMode::Enforce,
+            owner: None,
+            trigger: CrawlTrigger::Crawler,
             default_delay: None,
             min_delay: Duration::ZERO,
             robots_user_agent: None,

@@ -13,7 +13,7 @@ export function crawlers(parameters) {
   let found = [];
   const show = () => {
     const word = wanted.q.toLowerCase();
-    const shown = found.filter((one) => !word || [one.name, one.mode, ...one.tokens].some((text) => text.toLowerCase().includes(word)));
+    const shown = found.filter((one) => !word || [one.name, one.owner ?? "", one.mode, ...one.tokens].some((text) => text.toLowerCase().includes(word)));
     list.replaceChildren(table("Crawlers", ["Crawler", "Mode", "Tokens", "#Requests", "#Refused", "#Would be refused", "#Failed", "#Mismatches", "Last seen"],
       shown.map(row), "No crawler matches.", "crawlers"));
   };
@@ -41,7 +41,7 @@ function row(one) {
   const decisions = (text, filter) => h("a", { href: `#/decisions${query({ crawler: one.name, ...filter })}` }, text);
   const number = (value, filter, kind) => h("td", { class: "number" }, value ? h("span", { class: kind }, decisions(count(value), filter)) : "0");
   return h("tr", {},
-    h("th", { scope: "row" }, decisions(one.name, {})),
+    h("th", { scope: "row" }, h("span", {}, decisions(one.name, {}), one.owner ? [" ", h("small", {}, one.owner)] : "")),
     h("td", {}, badge(one.mode)),
     h("td", { class: "tokens" }, h("span", { class: "line", title: one.tokens.join(", ") }, one.tokens.join(", ") || "its own")),
     number(one.requests, {}),

@@ -144,6 +144,8 @@ pub(super) const ROWS: &[KeyRow] = &[
     row_with("crawler.password_hash", &[OTHER_HASH], ACCOUNT),
     row("crawler.dialect", &["\"google\"", "\"selfhtml\""]),
     row("crawler.mode", &["\"observe\""]),
+    row("crawler.owner", &["\"news@example.com\""]),
+    row("crawler.trigger", &["\"fetcher\""]),
     row("crawler.default_delay", &["\"2s\""]),
     row("crawler.min_delay", &["\"2s\""]),
     row("crawler.user_agent", &["\"NewsBot/1.0\""]),
