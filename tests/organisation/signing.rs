@@ -300,7 +300,8 @@ fn keys_are_published_with_a_proof_of_possession() {
     assert!(verified.contains("content-digest"), "{verified}");
     let card = signing.proxy.admin_get("/.well-known/signature-agent-card/news").json();
     assert_eq!(card["web_bot_auth"]["rfc9309-product-token"], "NewsBot");
-    assert_eq!(card["web_bot_auth"]["rfc9309-compliance"], true);
+    let obeyed = &card["web_bot_auth"]["rfc9309-compliance"];
+    assert_eq!(obeyed, &json!(["User-Agent", "Allow", "Disallow", "Crawl-delay", "Request-rate"]));
     assert_eq!(card["jwks_uri"], format!("https://bot.test{DIRECTORY}"));
     let unknown = "/.well-known/signature-agent-card/unknown";
     assert_eq!(signing.proxy.admin_get(unknown).status, 404);
@@ -344,6 +345,40 @@ fn keys_are_made_listed_and_written() {
     let exposed = run(dir.path(), &["config", "check"]);
     let place = "config.toml:7: [[crawler]] 1.signing_key: other users can read";
     assert!(exposed.contains(place), "{exposed}");
+}
+
+#[test]
+fn what_is_published_is_below_one_folder() {
+    let dir = tempfile::tempdir().expect("a directory");
+    keys(dir.path(), &["new", "news"]);
+    let config = "[signing]\nmode = \"always\"\nagent = \"https://bot.test\"\n[[crawler]]\nname = \"news\"\n\
+        tokens = [\"NewsBot\"]\nsigning_key = \"keys/news.pem\"\nsource_address = \"127.0.0.7\"\n";
+    fs::write(dir.path().join("config.toml"), config).expect("writable");
+    let mut publish = command();
+    publish.args(["publish", "--out", "public"]).current_dir(dir.path());
+    let printed = output_of(&mut publish, b"", LIMIT);
+    assert_eq!(printed.lines().count(), 5, "{printed}");
+    for file in printed.lines() {
+        assert!(dir.path().join(file).is_file(), "{file}");
+    }
+    let read = |path: &str| fs::read(dir.path().join("public").join(path)).expect("written");
+    let ranges: Value = serde_json::from_slice(&read("ips.json")).expect("JSON");
+    assert_eq!(ranges["prefixes"][0]["ipv4Prefix"], "127.0.0.7/32");
+    let body: Value = serde_json::from_slice(&read(&DIRECTORY[1..])).expect("JSON");
+    let fields = String::from_utf8(read(&format!("{}.headers", &DIRECTORY[1..]))).expect("text");
+    let fields = fields.lines().filter_map(|line| line.split_once(": "));
+    let verified = run_verifier(&json!({
+        "method": "GET",
+        "url": format!("https://bot.test{DIRECTORY}"),
+        "status": 200,
+        "headers": fields.collect::<Vec<_>>(),
+        "keys": body,
+        "tag": "http-message-signatures-directory",
+    }));
+    assert!(verified.starts_with("binding"), "{verified}");
+    fs::write(dir.path().join("empty.toml"), "").expect("writable");
+    let nobody = run(dir.path(), &["publish", "--config", "empty.toml", "--out", "nothing"]);
+    assert!(nobody.contains("there is no [[crawler]]"), "{nobody}");
 }
 
 /// Runs a command that ends with 2. Returns its standard error.

@@ -20,6 +20,7 @@ use ring::digest;
 
 use super::connection_limit::ConnectionState;
 use super::response::error_response;
+use crate::signing::agent_card::CARD_PATH;
 use crate::signing::directory;
 
 /// The paths that need no token: they are for load balancers and clients, or serve no data.
@@ -128,7 +129,7 @@ fn is_public(request: &Request) -> bool {
 
 /// Returns whether verifiers of signatures fetch this path from `signing.agent`.
 fn is_published(path: &str) -> bool {
-    path == directory::DIRECTORY_PATH || path.starts_with(directory::CARD_PATH)
+    path == directory::DIRECTORY_PATH || path.starts_with(CARD_PATH)
 }
 
 /// Returns the token of the request, right or wrong.

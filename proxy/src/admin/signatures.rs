@@ -5,11 +5,11 @@ use axum::extract::{Path, State};
 use axum::http::StatusCode;
 use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use axum::response::{IntoResponse, Response};
-use wayleave_decision::EnforcementMode;
 
 use super::response::{ErrorBody, error_response};
 use super::state::AdminState;
 use crate::clock::system_time;
+use crate::signing::agent_card::CardSubject;
 use crate::signing::directory::{self, MEDIA_TYPE};
 
 /// The public keys of the crawlers, as JSON Web Keys, signed by each of them for the host of `signing.agent`.
@@ -44,9 +44,13 @@ pub(super) async fn card(State(admin): State<AdminState>, Path(name): Path<Strin
             "no crawler of this name signs for a signing.agent",
         );
     };
-    // A crawler that is only observed may fetch what robots.txt disallows, so its card must not promise to comply.
-    let complies = crawler.mode == EnforcementMode::Enforce;
-    // The configuration demands at least one token.
-    let card = directory::card(agent, &name, crawler.tokens[0].as_str(), complies);
-    ([(CONTENT_TYPE, "application/json")], card).into_response()
+    let subject = CardSubject {
+        agent,
+        crawler: &crawler,
+        pacing: &settings.pacing,
+        sources: settings.preferences.reading.sources,
+        // Only `wayleave publish` writes the other files that a card can name.
+        has_page_and_ranges: false,
+    };
+    ([(CONTENT_TYPE, "application/json")], subject.card()).into_response()
 }

@@ -8,13 +8,14 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, bail, ensure};
 use clap::{Args, Subcommand};
 use serde::Serialize;
-use wayleave_decision::EnforcementMode;
+use wayleave_decision::Crawler;
 
 use super::config_file::{config_dir, load_config};
 use super::terminal::{CommandResult, absolute_path, pretty_json, print, unusable};
 use crate::clock::system_time;
 use crate::config::{Config, KEYS_DIR};
 use crate::signing::SigningKey;
+use crate::signing::agent_card::{CARD_PATH, CardSubject};
 use crate::signing::directory;
 
 #[derive(Debug, Clone, Subcommand)]
@@ -56,7 +57,10 @@ pub(super) fn run(command: &KeysCommand, file: Option<&Path>) -> CommandResult {
         KeysCommand::New { name } => config_dir(file).and_then(|dir| create_key(&dir, name)),
         KeysCommand::List(arguments) => Ok(list_keys(&load_config(file)?.0, arguments)),
         KeysCommand::Directory { out: None } => directory_body(&load_config(file)?.0),
-        KeysCommand::Directory { out: Some(dir) } => write_files(&load_config(file)?.0, dir),
+        KeysCommand::Directory { out: Some(dir) } => {
+            let config = load_config(file)?.0;
+            signature_files(&config, false).and_then(|files| write_files(dir, &files))
+        }
     };
     match text {
         Ok(text) => Ok(print(&text)),
@@ -109,29 +113,47 @@ fn directory_body(config: &Config) -> anyhow::Result<String> {
     Ok(directory::body(keys))
 }
 
-/// Writes the files that a static server publishes at `signing.agent`. The signatures expire after two days: operators who do
-/// not write the files again in time should leave out the fields that hold them.
-fn write_files(config: &Config, dir: &Path) -> anyhow::Result<String> {
+/// Returns the files that a static server publishes at `signing.agent`, as paths and contents. The signatures expire after two
+/// days: operators who do not write the files again in time should leave out the fields that hold them.
+///
+/// # Errors
+///
+/// Returns an error if there are no keys, or no agent that they belong to.
+pub(super) fn signature_files(
+    config: &Config,
+    has_page_and_ranges: bool,
+) -> anyhow::Result<Vec<(String, String)>> {
     let body = directory_body(config)?;
     let Some(agent) = &config.signing.options.agent else {
         bail!("signing.agent is not set, so nobody could verify the keys");
     };
-    let mut files = vec![(directory::DIRECTORY_PATH.to_owned(), body.clone())];
     let mut fields = format!("content-type: {}\n", directory::MEDIA_TYPE);
     for (name, value) in
         directory::signature_fields(&config.signing.keys, agent, &body, system_time())
     {
         let _ = writeln!(fields, "{name}: {value}");
     }
-    // The server has to send these fields with the directory, whose signatures they are.
-    files.push((format!("{}.headers", directory::DIRECTORY_PATH), fields));
-    for crawler in &config.crawlers.crawlers {
-        if crawler.signing_key.is_some() {
-            let complies = crawler.mode == EnforcementMode::Enforce;
-            let card = directory::card(agent, &crawler.name, crawler.tokens[0].as_str(), complies);
-            files.push((format!("{}/{}", directory::CARD_PATH, crawler.name), card));
-        }
+    let mut files = vec![
+        (directory::DIRECTORY_PATH.to_owned(), body),
+        // The server has to send these fields with the directory, whose signatures they are.
+        (format!("{}.headers", directory::DIRECTORY_PATH), fields),
+    ];
+    let signing = |crawler: &&Crawler| crawler.signing_key.is_some();
+    for crawler in config.crawlers.crawlers.iter().filter(signing) {
+        let subject = CardSubject {
+            agent,
+            crawler,
+            pacing: &config.politeness,
+            sources: config.preferences.reading.sources,
+            has_page_and_ranges,
+        };
+        files.push((format!("{CARD_PATH}/{}", crawler.name), subject.card()));
     }
+    Ok(files)
+}
+
+/// Writes files below `dir`, and returns their paths, one a line.
+pub(super) fn write_files(dir: &Path, files: &[(String, String)]) -> anyhow::Result<String> {
     let mut text = String::new();
     for (path, content) in files {
         let path = dir.join(path.trim_start_matches('/'));

@@ -19,6 +19,7 @@ mod lint;
 mod manual;
 mod paint;
 mod progress;
+mod publish;
 mod report;
 mod robots;
 mod robots_fetcher;
@@ -74,6 +75,8 @@ enum CliCommand {
     /// Create, list and publish the keys that sign crawlers' requests
     #[command(subcommand)]
     Keys(keys::KeysCommand),
+    /// Write what the operator of crawlers publishes: keys, cards, address ranges and a page about each
+    Publish(publish::PublishArguments),
     /// Explain why a request was refused or forwarded (asks the running proxy)
     Decision(decision::DecisionArguments),
     /// Summarise the decision log: what was refused, and what enforcement would refuse
@@ -113,6 +116,7 @@ pub fn run() -> ExitCode {
         CliCommand::Config(command) => config::run(command, file),
         CliCommand::Ca(command) => ca::run(command, file),
         CliCommand::Keys(command) => keys::run(&command, file),
+        CliCommand::Publish(arguments) => publish::run(&arguments, file),
         CliCommand::Decision(arguments) => decision::run(&arguments, file),
         CliCommand::Report(arguments) => report::run(&arguments, file),
         CliCommand::Evidence(command) => Ok(evidence::run(&command, file)),

@@ -1,5 +1,5 @@
 //! The key directory: a JWKS at a well-known URI of the agent, signed with each of its keys to prove that their owner published
-//! it; and a card that names the owner (draft-meunier-webbotauth-registry).
+//! it.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -12,15 +12,12 @@ use sfv::Parameters;
 use url::{Position, Url};
 
 use super::key::{Jwk, SigningKey};
-use super::settings::agent_uri;
 use super::signature_base::{
     self, SignedComponent, add_parameter, identifier, identifier_with, sf_string, sf_timestamp,
 };
 
 /// The path of the directory.
 pub(crate) const DIRECTORY_PATH: &str = "/.well-known/http-message-signatures-directory";
-/// The path of a crawler's card, without `/` and its name.
-pub(crate) const CARD_PATH: &str = "/.well-known/signature-agent-card";
 pub(crate) const MEDIA_TYPE: &str = "application/http-message-signatures-directory+json";
 const TAG: &str = "http-message-signatures-directory";
 /// The lifetime of a directory's signatures. Verifiers cache it for about a day.
@@ -64,44 +61,6 @@ pub(crate) fn signature_fields(
         ("signature-input", inputs.join(", ")),
         ("signature", signatures.join(", ")),
     ]
-}
-
-/// The card that names the owner of the keys.
-#[derive(Debug, Serialize)]
-struct AgentCard<'a> {
-    client_id: String,
-    client_name: &'a str,
-    client_uri: &'a str,
-    jwks_uri: String,
-    web_bot_auth: CardDetails<'a>,
-}
-
-#[derive(Debug, Serialize)]
-#[serde(rename_all = "kebab-case")]
-struct CardDetails<'a> {
-    rfc9309_product_token: &'a str,
-    rfc9309_compliance: bool,
-    trigger: &'static str,
-    rate_control: &'static str,
-}
-
-/// Returns the card of a crawler of `agent` with the product token `token`. `complies` says whether it obeys robots.txt.
-pub(crate) fn card(agent: &Url, name: &str, token: &str, complies: bool) -> String {
-    let agent = agent_uri(agent);
-    let base = agent.trim_end_matches('/');
-    let card = AgentCard {
-        client_id: format!("{base}{CARD_PATH}/{name}"),
-        client_name: token,
-        client_uri: agent,
-        jwks_uri: format!("{base}{DIRECTORY_PATH}"),
-        web_bot_auth: CardDetails {
-            rfc9309_product_token: token,
-            rfc9309_compliance: complies,
-            trigger: "crawler",
-            rate_control: "Crawl-delay in robots.txt; 429 and 503 with Retry-After",
-        },
-    };
-    serde_json::to_string_pretty(&card).expect("strings are JSON") + "\n"
 }
 
 fn sign(

@@ -5,6 +5,7 @@
 //!  signer                          which requests are signed, and with which key
 //!  request ─┬─ existing            the client's own signatures
 //!     │     └─ accept_signature    the signatures that origins request
+//!  agent_card                      what is published about a crawler
 //!  directory ──┐                   the published keys
 //!     └─────── signature_base      the text that is signed
 //!               key                an Ed25519 key and its public forms
@@ -15,6 +16,7 @@
 //! Nothing here sends requests, and the only files are those of keys. The caller passes the time.
 
 mod accept_signature;
+pub(crate) mod agent_card;
 pub(crate) mod directory;
 mod existing;
 mod key;

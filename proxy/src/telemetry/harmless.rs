@@ -33,6 +33,12 @@ pub(crate) fn escape_json(json: Vec<u8>) -> Vec<u8> {
     }
 }
 
+/// Escapes text for the content of an HTML element, or for the value of an attribute between double quotes.
+pub(crate) fn escape_html(text: &str) -> String {
+    // The ampersand comes first, or those of the other entities would be escaped again.
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
+}
+
 fn push_json_escape(c: char, text: &mut String) {
     // JSON escapes characters above U+FFFF as surrogate pairs (RFC 8259 section 7).
     for unit in c.encode_utf16(&mut [0; 2]) {

@@ -64,7 +64,7 @@ const TEREDO: Ipv6Net = v6([0x2001, 0, 0, 0], 32);
 /// Returns why `address` is internal, in a word or two; `None` if it is globally reachable.
 ///
 /// An IPv6 address that embeds IPv4 addresses (mapped, compatible, NAT64, 6to4, Teredo) is classified by those.
-pub(super) fn why_internal(address: IpAddr) -> Option<&'static str> {
+pub(crate) fn why_internal(address: IpAddr) -> Option<&'static str> {
     match address {
         IpAddr::V4(address) => why_internal_v4(address),
         IpAddr::V6(address) => why_internal_v6(address),

@@ -27,6 +27,7 @@ pub(crate) use address_literal::parse_literal;
 use check::{AddressCheck, CheckedAddress};
 use dns::DnsResolver;
 pub use error::{DialError, EgressError};
+pub(crate) use internal::why_internal;
 pub(crate) use local_address::is_local_address;
 use overrides::DnsOverrides;
 pub use overrides::{DnsOverride, InvalidDnsOverride};

@@ -5,6 +5,8 @@ use std::fmt::Write;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use suppaftp::list::ListParser;
 
+use crate::telemetry::harmless::escape_html;
+
 const LINK_ENCODE_SET: &AsciiSet =
     &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~');
 
@@ -71,11 +73,6 @@ pub(super) fn to_html(path: &str, names: &[String]) -> String {
     }
     page.push_str("</ul>\n");
     page
-}
-
-fn escape_html(text: &str) -> String {
-    // The ampersand comes first, or those of the other entities would be escaped again.
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
 
 #[cfg(test)]
