@@ -32,6 +32,8 @@ fn usage_errors_end_with_2() {
         &["env", "--proxy", "http://proxy.test:3128/path"],
         &["completions", "telnet"],
         &["man", "missing"],
+        &["publish"],
+        &["comply", "--published", "missing"],
     ] {
         let output = run(dir.path(), arguments);
         assert_eq!(output.status.code(), Some(2), "{arguments:?}");
@@ -420,6 +422,52 @@ fn every_command_has_a_man_page() {
         let text = std::fs::read_to_string(dir.path().join(page)).expect("a page");
         assert!(text.contains(".SH NAME") && text.contains(".SH SYNOPSIS"), "{page}");
     }
+}
+
+const COMPLETE: &str = r#"
+robots.user_agent = "wayleave (+https://bot.test)"
+politeness.min_delay = "1s"
+signing = { mode = "always", agent = "https://bot.test" }
+[[crawler]]
+name = "news"
+tokens = ["NewsBot"]
+user_agent_must_contain_token = true
+source_address = "127.0.0.7"
+purposes = ["search"]
+signing_key = "keys/news.pem"
+"#;
+
+#[test]
+fn comply_ends_with_1_if_a_duty_is_missing() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let defaults = run(dir.path(), &["comply"]);
+    assert_eq!(defaults.status.code(), Some(1), "{defaults:?}");
+    let lines = text(&defaults.stdout);
+    assert_eq!(lines.lines().count(), 8, "{lines}");
+    assert!(lines.starts_with("ok       1  robots.txt is obeyed: proxy.mode: "), "{lines}");
+    assert!(lines.contains("\nmissing  2  "), "{lines}");
+    std::fs::write(dir.path().join("config.toml"), COMPLETE).expect("writable");
+    assert_eq!(run(dir.path(), &["keys", "new", "news"]).status.code(), Some(0));
+    let duties = |arguments: &[&str]| {
+        let output = run(dir.path(), &[&["comply", "--json"], arguments].concat());
+        let duties: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
+        let duties = duties.as_array().cloned().unwrap_or_default();
+        let word = |duty: &serde_json::Value| duty["status"].as_str().map(str::to_owned);
+        for duty in &duties {
+            let members = ["number", "duty", "status", "key", "detail"];
+            assert!(members.iter().all(|member| !duty[member].is_null()), "{duty}");
+        }
+        (output.status.code(), duties.iter().filter_map(word).collect::<Vec<_>>())
+    };
+    let (status, offline) = duties(&[]);
+    assert_eq!(status, Some(0));
+    assert_eq!(offline, ["ok", "ok", "ok", "unknown", "unknown", "unknown", "ok", "ok"]);
+    assert_eq!(run(dir.path(), &["publish", "--out", "public"]).status.code(), Some(0));
+    let (status, compared) = duties(&["--published", "public"]);
+    assert_eq!((status, &compared[4..7]), (Some(0), &["ok"; 3].map(str::to_owned)[..]));
+    std::fs::write(dir.path().join("public/ips.json"), "{}").expect("writable");
+    let (status, compared) = duties(&["--published", "public"]);
+    assert_eq!((status, compared[4].as_str()), (Some(1), "missing"));
 }
 
 #[test]

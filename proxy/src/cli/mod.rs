@@ -6,6 +6,7 @@
 mod admin_client;
 mod ca;
 mod check;
+mod comply;
 mod config;
 mod config_file;
 mod decision;
@@ -77,6 +78,8 @@ enum CliCommand {
     Keys(keys::KeysCommand),
     /// Write what the operator of crawlers publishes: keys, cards, address ranges and a page about each
     Publish(publish::PublishArguments),
+    /// List the duties of those who run crawlers, and which of them the configuration fulfils
+    Comply(comply::ComplyArguments),
     /// Explain why a request was refused or forwarded (asks the running proxy)
     Decision(decision::DecisionArguments),
     /// Summarise the decision log: what was refused, and what enforcement would refuse
@@ -117,6 +120,7 @@ pub fn run() -> ExitCode {
         CliCommand::Ca(command) => ca::run(command, file),
         CliCommand::Keys(command) => keys::run(&command, file),
         CliCommand::Publish(arguments) => publish::run(&arguments, file),
+        CliCommand::Comply(arguments) => comply::run(&arguments, file),
         CliCommand::Decision(arguments) => decision::run(&arguments, file),
         CliCommand::Report(arguments) => report::run(&arguments, file),
         CliCommand::Evidence(command) => Ok(evidence::run(&command, file)),

@@ -5,10 +5,11 @@ use std::time::SystemTime;
 
 use ipnet::IpNet;
 use serde::Serialize;
+use serde_json::{Value, json};
 use wayleave_decision::Crawler;
 use wayleave_evidence::Sha256Digest;
 
-use crate::cli::terminal::pretty_json;
+use super::super::terminal::pretty_json;
 use crate::config::Config;
 use crate::upstream::egress::why_internal;
 
@@ -60,8 +61,13 @@ pub(super) fn file(config: &Config, now: SystemTime) -> String {
     })
 }
 
+/// Returns whether a published file has the ranges of the configuration.
+pub(crate) fn agrees(file: &Value, config: &Config) -> bool {
+    file["prefixes"] == json!(prefixes(config))
+}
+
 /// Returns the addresses that origins see of a crawler, as far as the configuration says.
-pub(super) fn addresses<'a>(config: &'a Config, crawler: &'a Crawler) -> &'a [IpAddr] {
+pub(crate) fn addresses<'a>(config: &'a Config, crawler: &'a Crawler) -> &'a [IpAddr] {
     // Origins see the parent's, whatever this machine's are.
     if config.upstream.egress.parent.is_some() {
         return &[];
@@ -113,8 +119,6 @@ pub(super) fn warnings(config: &Config) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
 
     #[test]

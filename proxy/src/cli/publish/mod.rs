@@ -1,7 +1,7 @@
 //! `wayleave publish`: writes the files by which sites recognise the crawlers, learn about them and block them.
 
 mod crawler_page;
-mod ip_ranges;
+pub(super) mod ip_ranges;
 
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
@@ -65,8 +65,14 @@ impl Publication {
     }
 }
 
+/// Writes what is published about a configuration below `dir`, for tests of those who read it.
+#[cfg(test)]
+pub(super) fn write(config: &Config, dir: &Path) -> anyhow::Result<()> {
+    write_files(dir, &Publication::of(config, system_time())?.files).map(drop)
+}
+
 /// Returns the path of a crawler's page.
-fn page_path(name: &str) -> String {
+pub(super) fn page_path(name: &str) -> String {
     format!("{PAGE_PATH}/{name}.html")
 }
 

@@ -1,0 +1,60 @@
+//! `wayleave comply`: the duties of those who run crawlers, and which of them the configuration fulfils.
+
+mod duties;
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::Args;
+
+use self::duties::{Duty, DutyFinding, DutyStatus};
+use super::config_file::load_config;
+use super::paint::Tone;
+use super::terminal::{CommandResult, pretty_json, print, print_painted, unusable};
+use crate::telemetry::harmless::escape_controls;
+
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Exit status: 0 no duty is missing, 1 one is, 2 usage, or a file that cannot be used."
+)]
+pub(super) struct ComplyArguments {
+    /// Compare the files that `wayleave publish` wrote below this folder with the configuration
+    #[arg(long, value_name = "DIR")]
+    published: Option<PathBuf>,
+    /// Print as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+pub(super) fn run(arguments: &ComplyArguments, file: Option<&Path>) -> CommandResult {
+    let (config, _) = load_config(file)?;
+    let published = arguments.published.as_deref();
+    if let Some(dir) = published.filter(|dir| !dir.is_dir()) {
+        return Err(unusable(&format!("{}: is not a folder", dir.display())));
+    }
+    let duties = duties::check(&config, published);
+    let is_missing = |duty: &Duty| duty.finding.status == DutyStatus::Missing;
+    let printed = if arguments.json {
+        print(&pretty_json(&duties))
+    } else {
+        print_painted(&duties.iter().map(format_duty).collect::<String>())
+    };
+    // The status of a failed print must not be hidden by that of a duty.
+    if printed == ExitCode::SUCCESS && duties.iter().any(is_missing) {
+        return Err(ExitCode::from(1));
+    }
+    Ok(printed)
+}
+
+/// Formats a duty as `missing  3  it keeps a pace: politeness.min_delay: there is no delay ...`.
+fn format_duty(duty: &Duty) -> String {
+    let DutyFinding { status, key, detail } = &duty.finding;
+    let tone = match status {
+        DutyStatus::Ok => Tone::Good,
+        DutyStatus::Missing => Tone::Bad,
+        DutyStatus::Unknown => Tone::Doubtful,
+    };
+    let status = tone.paint(&format!("{:<7}", status.as_str()));
+    let detail = escape_controls(detail);
+    format!("{status}  {}  {}: {key}: {detail}\n", duty.number, duty.duty)
+}
