@@ -6,6 +6,8 @@
 
 use std::fmt;
 
+use RequestOutcome::{Failed, Forwarded, Observed, Refused, Tunnelled};
+
 /// The fate of a request, as the metric `wayleave_requests_total` labels it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RequestOutcome {
@@ -15,8 +17,6 @@ pub enum RequestOutcome {
     Refused,
     Failed,
 }
-
-use RequestOutcome::{Failed, Forwarded, Observed, Refused, Tunnelled};
 
 impl RequestOutcome {
     /// Every outcome.

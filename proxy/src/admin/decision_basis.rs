@@ -23,7 +23,8 @@ use crate::decision_log::{DecisionRecord, FindingRecord, UsePreference};
 
 /// The files that a decision is based on.
 #[derive(Debug, Serialize, ToSchema)]
-struct Grounds {
+#[schema(as = Grounds)]
+struct DecisionBasis {
     robots_url: String,
     /// The file that decided; null if none did.
     said: Option<DecidingFile>,
@@ -36,12 +37,13 @@ struct Grounds {
     /// Whether the same copy gives the same verdict by the same line again.
     is_same: bool,
     /// The document other than robots.txt that decided, if the decision is about use and one did.
-    document: Option<GroundDocument>,
+    document: Option<BasisDocument>,
 }
 
 /// A document other than robots.txt that decided.
 #[derive(Debug, Serialize, ToSchema)]
-struct GroundDocument {
+#[schema(as = GroundDocument)]
+struct BasisDocument {
     url: String,
     /// The copy that decided.
     said: DecidingFile,
@@ -56,7 +58,7 @@ struct GroundDocument {
     tag = "decisions",
     params(("id" = String, Path, pattern = "^[0-9a-f]{32}$", description = "The `decision_id` of a refusal or of a log line")),
     responses(
-        (status = 200, body = Grounds),
+        (status = 200, body = DecisionBasis),
         (status = 400, body = ErrorBody, description = "The id is malformed"),
         (status = 404, body = ErrorBody, description = "There is no such decision, or it is not based on robots.txt"),
     )
@@ -74,13 +76,13 @@ pub(super) async fn grounds(
     }
 }
 
-async fn grounds_of(admin: &AdminState, decision: &DecisionRecord) -> Option<Grounds> {
+async fn grounds_of(admin: &AdminState, decision: &DecisionRecord) -> Option<DecisionBasis> {
     let finding = decision.finding.as_ref()?;
     let target = Target::parse(&decision.url).ok()?;
     let origin = target.origin();
     let (file, body) = deciding_file(admin.decider.robots.store(), decision).await.unzip();
     let is_cut = file.as_ref().is_some_and(DecidingFile::is_cut);
-    let mut grounds = Grounds {
+    let mut basis = DecisionBasis {
         robots_url: origin.robots_txt_uri(),
         group: Vec::new(),
         group_lines: Vec::new(),
@@ -95,12 +97,12 @@ async fn grounds_of(admin: &AdminState, decision: &DecisionRecord) -> Option<Gro
         let body = FetchedBody { bytes, is_cut, digest: None };
         let access = AccessResult::Successful(body.parse());
         if let Some(reading) = read_robots_txt(decision, finding, &access) {
-            grounds.is_same = reading.agrees_with(finding);
-            grounds.group = reading.group;
-            grounds.group_lines = reading.group_lines;
+            basis.is_same = reading.agrees_with(finding);
+            basis.group = reading.group;
+            basis.group_lines = reading.group_lines;
         }
     }
-    Some(grounds)
+    Some(basis)
 }
 
 /// Judges the request of a decision again by a copy of robots.txt. Returns `None` if the log does not say enough of it.
@@ -119,7 +121,7 @@ async fn document_of(
     admin: &AdminState,
     decision: &DecisionRecord,
     target: &Target,
-) -> Option<GroundDocument> {
+) -> Option<BasisDocument> {
     // A refused purpose decides, and otherwise the first with a document.
     let preference = decision
         .preferences
@@ -134,7 +136,7 @@ async fn document_of(
     let settings = &admin.decider.settings().preferences.reading;
     let again = body
         .and_then(|body| read_again(&body, file.is_cut(), preference, target, decision, settings));
-    Some(GroundDocument {
+    Some(BasisDocument {
         url: document.url.clone(),
         is_same: again.is_some_and(|again| {
             again.preference == preference.preference && again.statement == preference.statement

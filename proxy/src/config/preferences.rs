@@ -5,15 +5,16 @@ use wayleave_usage_preferences::{MetaDialect, PreferenceSettings, PreferenceSour
 
 use super::reader::{
     ParseResult, Section, ValueNode, boolean, checked, non_empty_list, parse_with, size_or_zero,
+    to_usize,
 };
-use super::robots::to_usize;
-use crate::decider::settings::PreferencesConfig;
+use crate::decider::settings::{PreferencesConfig, RefusedResponse};
 
 /// The upper bound of `meta_scan`: that much of a page can be in memory several times at once.
 const MAX_META_SCAN: ByteSize = ByteSize::mib(1);
 
 pub(super) fn read(section: &mut Section<'_>) -> PreferencesConfig {
     let sources = section.key("sources", default_sources(), non_empty_list(parse_source));
+    let treatments = [("withhold", RefusedResponse::Withhold), ("label", RefusedResponse::Label)];
     let dialects = [("google", MetaDialect::Google), ("bing", MetaDialect::Bing)];
     PreferencesConfig {
         reading: PreferenceSettings {
@@ -28,7 +29,7 @@ pub(super) fn read(section: &mut Section<'_>) -> PreferencesConfig {
             ByteSize::kib(64),
             checked(size_or_zero, check_meta_scan),
         )),
-        withholds: section.word("on_answer", true, &[("withhold", true), ("label", false)]),
+        refused_response: section.word("on_answer", RefusedResponse::Withhold, &treatments),
     }
 }
 

@@ -7,7 +7,7 @@ use wayleave_lifecycle::LifetimeSettings;
 use wayleave_robots_txt::Dialect;
 
 use super::reader::{
-    Section, at_least, checked, count, duration, positive_duration, size, user_agent,
+    Section, at_least, checked, count, duration, positive_duration, size, to_usize, user_agent,
 };
 use crate::decider::settings::RobotsTxtSource;
 use crate::robots_cache::{self, FetchConfig, MemoryShares};
@@ -73,10 +73,6 @@ pub(super) fn read(section: &mut Section<'_>) -> RobotsConfig {
 /// Returns the words of `dialect`.
 pub(super) fn dialect_words() -> Vec<(&'static str, Dialect)> {
     Dialect::ALL.iter().map(|dialect| (dialect.as_str(), *dialect)).collect()
-}
-
-pub(super) fn to_usize(size: ByteSize) -> usize {
-    usize::try_from(size.as_u64()).unwrap_or(usize::MAX)
 }
 
 fn check_lifetimes(section: &Section<'_>, lifetimes: &LifetimeSettings) {

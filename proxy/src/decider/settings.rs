@@ -50,8 +50,8 @@ impl ConnectionSettings {
 pub(crate) struct PreferencesConfig {
     /// The settings by which statements are read.
     pub(crate) reading: PreferenceSettings,
-    /// Whether a response whose use is refused is withheld, instead of only labelled.
-    pub(crate) withholds: bool,
+    /// The treatment of a response whose use is refused.
+    pub(crate) refused_response: RefusedResponse,
     /// The number of bytes of a page that are read, decoded.
     pub(crate) meta_scan_bytes: usize,
 }
@@ -63,6 +63,15 @@ pub(crate) enum RobotsTxtSource {
     Copy,
     /// The origin, to which the request is forwarded.
     Origin,
+}
+
+/// The treatment of a response whose use is refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum RefusedResponse {
+    /// The client gets a refusal instead.
+    Withhold,
+    /// The client gets the response, with the preferences in a field.
+    Label,
 }
 
 /// The treatment of requests while decisions cannot be recorded.

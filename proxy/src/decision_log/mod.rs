@@ -25,7 +25,7 @@ mod decision_event;
 mod files;
 mod journal;
 mod live;
-mod past;
+mod log_search;
 mod query;
 mod recent;
 mod record;
@@ -48,7 +48,7 @@ pub(crate) use self::client_address::{ClientForm, ClientMask, LoggedClient};
 pub(crate) use self::journal::{Journal, JournalConfig, JournalDescription};
 use self::live::LiveFeed;
 pub(crate) use self::live::{DecisionWatch, WatchedBatch};
-pub(crate) use self::past::{NewestDecisions, TimeRange};
+pub(crate) use self::log_search::{NewestDecisions, TimeRange};
 pub(crate) use self::query::DecisionQuery;
 use self::recent::RecentDecisions;
 use self::record::EncodedDecision;
@@ -191,7 +191,7 @@ impl DecisionLog {
             return Ok(None);
         };
         let newest = tokio::task::spawn_blocking(move || {
-            past::newest(&journal.config.path, range, &query, limit)
+            log_search::newest(&journal.config.path, range, &query, limit)
         })
         .await
         .map_err(io::Error::other)??;
@@ -212,7 +212,7 @@ impl DecisionLog {
         };
         tokio::task::spawn_blocking(move || {
             let each = |decision: DecisionRecord, line: &[u8]| take(Some((&decision, line)));
-            match past::for_each(&journal.config.path, range, &query, each) {
+            match log_search::scan(&journal.config.path, range, &query, each) {
                 Ok(damaged) => warn_of_damage(damaged),
                 Err(error) => tracing::warn!(%error, "the decision log cannot be read"),
             }

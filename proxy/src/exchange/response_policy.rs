@@ -13,7 +13,7 @@ use wayleave_robots_txt::excerpt;
 use wayleave_usage_preferences::{Preference, PreferenceSource, Purpose, UsageDuty};
 
 use crate::decider::documents::DocumentSource;
-use crate::decider::settings::PreferencesConfig;
+use crate::decider::settings::{PreferencesConfig, RefusedResponse};
 use crate::http::downstream::{ResponseField, response_field};
 use crate::upstream::UpstreamHead;
 
@@ -142,8 +142,9 @@ impl<'a> ResponseLabeller<'a> {
         finding: PreferenceFinding,
         status: u16,
     ) -> Result<Vec<ResponseField<'static>>, Box<Refusal>> {
-        let may_withhold =
-            self.config().withholds && !finding.is_only_observed() && is_judged(status);
+        let may_withhold = self.config().refused_response == RefusedResponse::Withhold
+            && !finding.is_only_observed()
+            && is_judged(status);
         let result = match finding.refusal(&self.permit.resolved) {
             Some(refusal) if may_withhold => Err(Box::new(refusal)),
             _ => Ok(labels(&finding, self.permit)),

@@ -117,12 +117,22 @@ fn print_decisions(found: &[FoundDecision], arguments: &AskArgs) -> ExitCode {
             print_errors(&format!("wayleave: signed? {}\n", describe_unsigned(lines)));
         }
     }
-    let lacks_signature = unsigned_ranges().next().is_some() && !arguments.accept_unsigned;
-    if unsigned_ranges().any(|lines| lines.is_foreign) {
+    if printed == ExitCode::SUCCESS {
+        exit_status(found, arguments.accept_unsigned)
+    } else {
+        printed
+    }
+}
+
+/// Returns the exit status for decisions that were printed.
+fn exit_status(found: &[FoundDecision], accepts_unsigned: bool) -> ExitCode {
+    let mut unsigned_ranges = found.iter().filter_map(|it| it.unsigned.as_ref());
+    if unsigned_ranges.clone().any(|lines| lines.is_foreign) {
         return ExitCode::from(UNUSABLE);
     }
-    let is_good = found.first().is_some_and(|it| is_allowed(&it.decision)) && !lacks_signature;
-    if !is_good && printed == ExitCode::SUCCESS { ExitCode::from(REFUSED) } else { printed }
+    let is_signed = unsigned_ranges.next().is_none() || accepts_unsigned;
+    let is_good = found.first().is_some_and(|it| is_allowed(&it.decision)) && is_signed;
+    if is_good { ExitCode::SUCCESS } else { ExitCode::from(REFUSED) }
 }
 
 fn describe_unsigned(unsigned: &UnsignedLines) -> String {

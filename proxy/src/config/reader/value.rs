@@ -257,6 +257,11 @@ pub(crate) fn word<'w>(words: &'w [&'w str]) -> impl Fn(&ValueNode<'_>) -> Parse
     }
 }
 
+/// Returns a size as a number of bytes in memory.
+pub(crate) fn to_usize(size: ByteSize) -> usize {
+    usize::try_from(size.as_u64()).unwrap_or(usize::MAX)
+}
+
 /// Parses one of a few words, each of which stands for a value.
 pub(super) fn one_of<T: Copy>(meanings: &[(&str, T)]) -> impl Fn(&ValueNode<'_>) -> ParseResult<T> {
     move |node| {

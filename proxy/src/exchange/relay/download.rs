@@ -12,8 +12,9 @@ use wayleave_http_wire::http1::{BodyFraming, SWITCHING_PROTOCOLS, Trailers};
 use wayleave_http_wire::page::PageBuffer;
 use wayleave_http_wire::received::{HttpVersion, ReceivedHead};
 
+use super::error::RelayError;
 use super::interim::{FINAL_RESPONSE_DELAY, InterimResponses, is_interim};
-use super::progress::{RelayError, RelayProgress};
+use super::progress::RelayProgress;
 use crate::exchange::headers;
 use crate::exchange::response_policy::{LabelStep, ResponseLabeller};
 use crate::exchange::websocket;

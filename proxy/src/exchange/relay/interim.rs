@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::progress::RelayError;
+use super::error::RelayError;
 use crate::upstream::{self, UpstreamHead};
 
 /// The largest total of interim heads that a client gets in one exchange. HTTP/2 does not bound heads that nobody reads.

@@ -1,6 +1,7 @@
 //! Relays both bodies at the same time: the client's to the origin, the origin's to the client.
 
 mod download;
+mod error;
 mod interim;
 mod progress;
 mod upload;
@@ -13,7 +14,7 @@ use wayleave_http_wire::http1::{BodyFraming, SWITCHING_PROTOCOLS};
 
 pub(super) use self::download::RelayContext;
 use self::download::ResponseRelay;
-pub(crate) use self::progress::RelayError;
+pub(crate) use self::error::RelayError;
 use self::progress::RelayProgress;
 use self::upload::RequestRelay;
 use super::splice;

@@ -8,7 +8,8 @@ use bytes::Bytes;
 use pingora_timeout::timeout;
 use wayleave_http_wire::http1::BodyError;
 
-use super::progress::{RelayError, RelayProgress};
+use super::error::RelayError;
+use super::progress::RelayProgress;
 use crate::http::downstream::DownstreamReader;
 use crate::pacing::PacingSlot;
 use crate::upstream::UpstreamWriter;
@@ -58,7 +59,7 @@ impl RequestRelay<'_> {
         let mut rate = is_limited.then(UploadRate::default);
         while let Some(chunk) = next(self.body, rate.as_mut()).await.map_err(broke)? {
             self.writer.send_chunk(chunk, timeout).await.map_err(failed)?;
-            progress.sent_chunk_count.fetch_add(1, Ordering::Relaxed);
+            progress.count_sent_chunk();
         }
         let trailers = self.body.trailers().await.map_err(broke)?;
         let finishing = self.writer.finish(&trailers, timeout);

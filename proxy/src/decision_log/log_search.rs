@@ -49,7 +49,7 @@ pub(super) fn newest(
     // Lines can only be read forwards, so older decisions give way to newer ones.
     let mut kept = VecDeque::new();
     let mut is_truncated = false;
-    let damaged_lines = for_each(path, range, query, |decision, _| {
+    let damaged_lines = scan(path, range, query, |decision, _| {
         kept.push_back(decision);
         if kept.len() > limit {
             kept.pop_front();
@@ -67,7 +67,7 @@ pub(super) fn newest(
 /// # Errors
 ///
 /// Returns an error if one of the log's files cannot be read.
-pub(super) fn for_each(
+pub(super) fn scan(
     path: &Path,
     range: TimeRange,
     query: &DecisionQuery,

@@ -1,0 +1,55 @@
+//! The errors that end an exchange.
+
+use wayleave_decision::Refusal;
+
+use crate::http::downstream::ClientGone;
+use crate::pacing::TooSoon;
+use crate::upstream::egress::ParentProxy;
+use crate::upstream::error::UpstreamError;
+
+/// The error that ended an exchange.
+#[derive(Debug)]
+pub(crate) enum RelayError {
+    /// The origin or the path to it failed. `answered`: the client may already have a response's head.
+    Upstream { fault: UpstreamError, answered: bool },
+    /// The client sent a malformed body.
+    Body { details: &'static str, answered: bool },
+    /// The client stopped sending its body.
+    BodyTimeout { answered: bool },
+    /// The use of the response is refused; the client got nothing of it.
+    Refused(Box<Refusal>),
+    /// The slot ended before the request was sent.
+    TooSoon(TooSoon),
+    /// Other settings than those of the decision are in effect, and the request was not sent.
+    SettingsChanged,
+    /// The proxy shuts down.
+    ShutDown,
+    /// The client left.
+    ClientGone,
+    /// The response is not for the client: it asks for a signature.
+    SignatureRequested,
+}
+
+impl RelayError {
+    /// Adds the parent proxy to the error, if there is one.
+    pub(crate) fn through_parent(self, parent: Option<&ParentProxy>) -> Self {
+        match self {
+            Self::Upstream { fault, answered } => {
+                Self::Upstream { fault: fault.through_parent(parent), answered }
+            }
+            other => other,
+        }
+    }
+}
+
+impl From<UpstreamError> for RelayError {
+    fn from(fault: UpstreamError) -> Self {
+        Self::Upstream { fault, answered: false }
+    }
+}
+
+impl From<ClientGone> for RelayError {
+    fn from(_: ClientGone) -> Self {
+        Self::ClientGone
+    }
+}
