@@ -10,7 +10,7 @@ use super::request::{ClientConnection, RequestView};
 ///
 /// Without a tunnel only the absolute form names an origin (RFC 9112 section 3.2.2), and a differing `Host` is ignored. Inside a
 /// tunnel the origin is the tunnel's; a request that names another one is refused, so that nobody reaches one origin by
-/// another's name. A client that knows no proxy names the origin in `Host`, in each request anew.
+/// another's name. A client that knows no proxy names the origin in the `Host` of each request.
 ///
 /// # Errors
 ///

@@ -47,7 +47,7 @@ pub(crate) enum Entry {
     /// TLS to the proxy, and HTTP inside.
     Https,
     Socks5,
-    /// The kernel brought it, whoever the client dialled.
+    /// The kernel brought it, whichever address the client dialled.
     Captured {
         listener: ListenProtocol,
         /// `None` if the client dialled the listener itself.

@@ -267,7 +267,7 @@ impl NoUse {
     }
 }
 
-/// Ends TLS that has hardly begun, in a way that its client can tell from a broken connection.
+/// Ends TLS that has hardly begun, with an alert, which its client does not take for a broken connection.
 async fn deny_tls(mut stream: BoxedStream) {
     // The client may be gone already, which changes nothing.
     let _ = stream.write_all(ACCESS_DENIED).await;

@@ -319,7 +319,7 @@ fn reply_code(outcome: &ExchangeOutcome) -> u8 {
     }
 }
 
-/// Tells the client that it may send its first bytes. Returns `None` if it is gone.
+/// Replies that the client may send its first bytes. Returns `None` if it is gone.
 async fn confirm(mut incoming: BufferedStream) -> Option<BufferedStream> {
     incoming.stream.write_all(&reply_of(reply::SUCCEEDED)).await.ok()?;
     incoming.stream.flush().await.ok()?;

@@ -13,7 +13,7 @@ use crate::downstream::listeners::ListenAddress;
 /// The lines for a POSIX shell that suit most clients.
 pub(crate) const GENERAL_TEMPLATE: &str = include_str!("general.sh");
 
-/// The variables, in lower or upper case, by which clients are told to use a proxy, or not to.
+/// The variables, in lower or upper case, that make clients use a proxy, or not.
 pub(crate) const PROXY_VARIABLES: [&str; 6] =
     ["http_proxy", "https_proxy", "ftp_proxy", "all_proxy", "no_proxy", "node_use_env_proxy"];
 

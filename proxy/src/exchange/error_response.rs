@@ -119,7 +119,7 @@ pub(super) async fn refuse(
     send(client, (refusal.status, refusal.title.as_bytes()), fields, body, is_head).await
 }
 
-/// Sends a response whose body is at hand; in answer to HEAD without the body.
+/// Sends a response whose body is in memory; to HEAD, without the body.
 pub(super) async fn send(
     client: &mut Downstream,
     (status, reason): (u16, &[u8]),

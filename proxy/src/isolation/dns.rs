@@ -16,7 +16,7 @@ use wayleave_robots_txt::{Origin, UrlScheme};
 
 use super::names::ReservedNames;
 
-/// The time for which clients may keep an address, in seconds. It stays the name's for much longer.
+/// The time for which clients may keep an address, in seconds. The name keeps it for much longer.
 const TTL: u32 = 60;
 /// The largest message that clients may send by UDP (RFC 6891 section 6.2.5).
 const MAX_MESSAGE_BYTES: usize = 4096;

@@ -117,7 +117,7 @@ fn no_directory(error: &io::Error) -> ExitCode {
     unusable(&format!("no directory for the state can be made: {error}"))
 }
 
-/// Makes the crawler with this name the one that every request is of: whoever runs the command says so, and needs no password.
+/// Makes every request one of the crawler with this name: the person who runs the command decides that, and needs no password.
 /// Returns whether there is one.
 fn make_only(table: &mut Table, name: &str) -> bool {
     let Some(Value::Array(crawlers)) = table.get_mut("crawler") else {

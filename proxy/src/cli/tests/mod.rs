@@ -146,7 +146,7 @@ async fn all_callers_agree_about_attempts_to_get_past_the_proxy() {
     assert_eq!(tally.0["refused too-costly"], 1);
 }
 
-/// The number of generated requests with each outcome and reason. All callers may agree on a wrong decision; this tells.
+/// The number of generated requests with each outcome and reason. All callers may agree on a wrong decision: this shows it.
 const GENERATED_OUTCOMES: &str = "\
 failed dns_error: 54
 failed dns_timeout: 3
