@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 
+use super::with_short_lifetimes;
 use crate::harness::dns::{Answer, NameServer};
 use crate::harness::origin::reply::{Framing, Step};
 use crate::harness::{Gate, Origin, Reply, Request, Response, Wayleave, eventually};
@@ -270,15 +271,7 @@ fn names_and_addresses_that_lead_nowhere_are_named() {
 fn an_old_copy_is_sent_for_as_long_as_it_decides() {
     let origin = Origin::start();
     origin.site("shop.test").robots(KEEP_OUT);
-    let proxy = Wayleave::start_with(&origin, |settings| {
-        settings
-            // The copy is unusable from max_stale after the fetch to max_stale after the first failure.
-            .set("robots.max_age", "\"3s\"")
-            .set("robots.max_stale", "\"6s\"")
-            .set("robots.error_ttl", "\"1s\"")
-            .crawler("google", "Google")
-            .table("dialect = \"google\"\n")
-    });
+    let proxy = Wayleave::start_with(&origin, with_short_lifetimes);
     let get = |agent: &str| proxy.get_as(agent, URL);
     assert_eq!(get("Other/1").text(), KEEP_OUT);
     origin.site("shop.test").robots_reply(Reply::new(503));
@@ -328,9 +321,11 @@ fn the_origin_answers_if_it_is_to() {
     for (answer, from) in [("origin", Value::Null), ("copy", "copy".into())] {
         let settings = proxy.settings.clone().set("robots.answer", &format!("{answer:?}"));
         proxy.reload(&settings);
-        let before = asked();
+        let (before, recorded) = (asked(), decisions(&proxy).len());
         let found = get();
         assert_eq!((found.status, &*found.text()), (200, KEEP_OUT));
+        // A forwarded request is recorded after its response.
+        eventually("the request is recorded", || decisions(&proxy).len() > recorded);
         let is_asked = answer == "origin";
         assert_eq!(asked(), before + usize::from(is_asked), "{answer}");
         assert_eq!(found.header("x-own").is_some(), is_asked, "{answer}");

@@ -2,6 +2,7 @@
 
 use serde_json::Value;
 
+use super::with_short_lifetimes;
 use crate::harness::dns::{Answer, NameServer};
 use crate::harness::origin::reply::{Framing, Step};
 use crate::harness::wayleave::command;
@@ -281,15 +282,7 @@ fn a_dns_fault_fails_also_for_observed_crawlers() {
 fn stale_copies_decide_as_long_as_the_dialect_says() {
     let origin = Origin::start();
     origin.site("shop.test").robots(KEEP_OUT);
-    let proxy = Wayleave::start_with(&origin, |settings| {
-        settings
-            // The copy is unusable from max_stale after the fetch to max_stale after the first failure.
-            .set("robots.max_age", "\"3s\"")
-            .set("robots.max_stale", "\"6s\"")
-            .set("robots.error_ttl", "\"1s\"")
-            .crawler("google", "Google")
-            .table("dialect = \"google\"\n")
-    });
+    let proxy = Wayleave::start_with(&origin, with_short_lifetimes);
     let status =
         |path: &str, agent: &str| proxy.get_as(agent, &format!("http://shop.test{path}")).status;
     assert_eq!(status("/a", "Other/1"), 200);

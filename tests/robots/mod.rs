@@ -5,3 +5,16 @@ pub mod fetch;
 mod queue;
 mod redirects;
 mod store;
+
+use crate::harness::wayleave::Settings;
+
+/// Sets lifetimes of seconds. A copy is unusable from max_stale after the fetch to max_stale after the first failure, except for the
+/// crawler "google", whose dialect goes on using it.
+fn with_short_lifetimes(settings: Settings) -> Settings {
+    settings
+        .set("robots.max_age", "\"3s\"")
+        .set("robots.max_stale", "\"6s\"")
+        .set("robots.error_ttl", "\"1s\"")
+        .crawler("google", "Google")
+        .table("dialect = \"google\"\n")
+}

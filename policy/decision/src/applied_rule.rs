@@ -72,15 +72,7 @@ mod tests {
 
     use super::*;
     use crate::rules::PolicyRule;
-
-    fn rule(action: RuleAction, host: &str, paths: &[&str]) -> PolicyRule {
-        PolicyRule {
-            action,
-            hosts: vec![host.parse().unwrap()],
-            paths: paths.iter().map(|path| (*path).to_owned()).collect(),
-            ..PolicyRule::default()
-        }
-    }
+    use crate::rules::tests::rule;
 
     fn found(
         rules: &PolicyRules,
@@ -102,8 +94,8 @@ mod tests {
     #[test]
     fn a_tunnel_obeys_the_rules_for_a_part_and_a_bypass_those_for_all() {
         let rules = PolicyRules::new(vec![
-            rule(RuleAction::Refuse, "part.test", &["/x"]),
-            rule(RuleAction::Refuse, "whole.test", &[]),
+            rule(RuleAction::Refuse, &["part.test"], &["/x"]),
+            rule(RuleAction::Refuse, &["whole.test"], &[]),
         ]);
         for (scope, part, whole) in [
             (TargetScope::Path, None, Some(2)),
@@ -121,13 +113,13 @@ mod tests {
     #[test]
     fn observing_a_refusal_does_not_lift_the_law() {
         let rules = PolicyRules::new(vec![
-            rule(RuleAction::Refuse, "shop.test", &[]),
-            rule(RuleAction::Allow, "shop.test", &["/open"]),
-            rule(RuleAction::RefuseLegally, "shop.test", &["/x", "/open"]),
-            rule(RuleAction::Refuse, "law.test", &[]),
-            rule(RuleAction::RefuseLegally, "law.test", &[]),
-            rule(RuleAction::Refuse, "part.test", &[]),
-            rule(RuleAction::RefuseLegally, "part.test", &["/x"]),
+            rule(RuleAction::Refuse, &["shop.test"], &[]),
+            rule(RuleAction::Allow, &["shop.test"], &["/open"]),
+            rule(RuleAction::RefuseLegally, &["shop.test"], &["/x", "/open"]),
+            rule(RuleAction::Refuse, &["law.test"], &[]),
+            rule(RuleAction::RefuseLegally, &["law.test"], &[]),
+            rule(RuleAction::Refuse, &["part.test"], &[]),
+            rule(RuleAction::RefuseLegally, &["part.test"], &["/x"]),
         ]);
         for (url, scope, enforced, observed) in [
             ("https://shop.test/a", TargetScope::Path, 1, 1),
@@ -149,9 +141,9 @@ mod tests {
     fn a_refusal_by_law_is_451_in_every_mode_and_names_who_blocks() {
         let legal = PolicyRule {
             owner: Some("https://law.test/1".to_owned()),
-            ..rule(RuleAction::RefuseLegally, "shop.test", &[])
+            ..rule(RuleAction::RefuseLegally, &["shop.test"], &[])
         };
-        let [legal, own] = [legal, rule(RuleAction::Refuse, "shop.test", &[])]
+        let [legal, own] = [legal, rule(RuleAction::Refuse, &["shop.test"], &[])]
             .map(|rule| refusal(&RuleMatch { number: 1, rule: rule.into() }).unwrap());
         assert_eq!((legal.status, legal.blocked_by.as_deref()), (451, Some("https://law.test/1")));
         assert_eq!((own.status, own.blocked_by.as_deref()), (403, None));

@@ -122,6 +122,30 @@ impl fmt::Debug for ProxyAccount {
 }
 
 impl Crawler {
+    /// Creates a crawler that every request matches and that has nothing but its name and its tokens.
+    #[must_use]
+    pub fn new(name: impl Into<String>, tokens: Vec<ProductToken>) -> Self {
+        Self {
+            name: name.into(),
+            owner: None,
+            trigger: CrawlTrigger::default(),
+            tokens,
+            user_agent: None,
+            addresses: Vec::new(),
+            certificate: None,
+            account: None,
+            dialect: Dialect::default(),
+            mode: EnforcementMode::default(),
+            default_delay: None,
+            min_delay: Duration::ZERO,
+            robots_user_agent: None,
+            user_agent_must_contain_token: false,
+            source_address: None,
+            signing_key: None,
+            declaration: CrawlerDeclaration::default(),
+        }
+    }
+
     /// Returns whether it is behind a request of this client.
     pub(crate) fn matches(&self, facts: &ClientFacts<'_>) -> bool {
         self.matches_address(facts.client)
@@ -198,25 +222,7 @@ pub(crate) mod tests {
 
     /// Returns a crawler that every request matches.
     pub(crate) fn crawler(name: &str) -> Crawler {
-        Crawler {
-            name: name.to_owned(),
-            tokens: vec![ProductToken::new("ExampleBot").unwrap()],
-            user_agent: None,
-            addresses: Vec::new(),
-            certificate: None,
-            account: None,
-            dialect: Dialect::Rfc9309,
-            mode: EnforcementMode::Enforce,
-            owner: None,
-            trigger: CrawlTrigger::Crawler,
-            default_delay: None,
-            min_delay: Duration::ZERO,
-            robots_user_agent: None,
-            user_agent_must_contain_token: false,
-            source_address: None,
-            signing_key: None,
-            declaration: CrawlerDeclaration::default(),
-        }
+        Crawler::new(name, vec![ProductToken::new("ExampleBot").unwrap()])
     }
 
     fn account(username: &str) -> Option<ProxyAccount> {

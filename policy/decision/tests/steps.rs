@@ -3,16 +3,16 @@
 use std::time::{Duration, SystemTime};
 
 use wayleave_decision::{
-    CheckedSnapshot, ClientFacts, CrawlTrigger, Crawler, Crawlers, CrawlersConfig, Decision,
-    DecisionRequest, DecisionSettings, DocumentResult, EnforcementMode, HttpsMode, Identified,
-    Input, InterceptionSettings, PolicyRule, PolicyRules, Reason, RefusalBasis, ResolvedTarget,
+    CheckedSnapshot, ClientFacts, Crawler, Crawlers, CrawlersConfig, Decision, DecisionRequest,
+    DecisionSettings, DocumentResult, EnforcementMode, HttpsMode, Identified, Input,
+    InterceptionSettings, PolicyRule, PolicyRules, Reason, RefusalBasis, ResolvedTarget,
     RobotsCopy, RuleAction, Step, TargetScope, Verdict, decide_own_request,
 };
 use wayleave_lifecycle::{
     FetchEnding, FetchErrorKind, FetchOutcome, FetchedBody, FetchedResponse, RedirectHop, Resource,
     ResponseFields,
 };
-use wayleave_robots_txt::{Dialect, MatchContext, Origin, ProductToken, Target};
+use wayleave_robots_txt::{MatchContext, Origin, ProductToken, Target};
 use wayleave_usage_preferences::{CrawlerDeclaration, PreferenceSettings, Purpose, PurposeSet};
 
 const NOW: SystemTime = SystemTime::UNIX_EPOCH;
@@ -46,23 +46,9 @@ impl Default for World {
 
 fn crawler(mode: EnforcementMode, purposes: PurposeSet) -> Crawler {
     Crawler {
-        name: "example".to_owned(),
-        tokens: vec![ProductToken::new("ExampleBot").unwrap()],
-        user_agent: None,
-        addresses: Vec::new(),
-        certificate: None,
-        account: None,
-        dialect: Dialect::Rfc9309,
         mode,
-        owner: None,
-        trigger: CrawlTrigger::Crawler,
-        default_delay: None,
-        min_delay: Duration::ZERO,
-        robots_user_agent: None,
-        user_agent_must_contain_token: false,
-        source_address: None,
-        signing_key: None,
         declaration: CrawlerDeclaration { purposes, ..CrawlerDeclaration::default() },
+        ..Crawler::new("example", vec![ProductToken::new("ExampleBot").unwrap()])
     }
 }
 

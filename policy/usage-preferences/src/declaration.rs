@@ -29,6 +29,12 @@ impl CrawlerDeclaration {
         let default = if is_search { ContentUse::Reference } else { ContentUse::Full };
         self.content_use.unwrap_or(default)
     }
+
+    /// Returns whether statements of a family could refuse one of the purposes.
+    #[must_use]
+    pub fn could_be_refused_by(&self, source: PreferenceSource) -> bool {
+        !self.purposes.intersection(source.refusable()).is_empty()
+    }
 }
 
 /// The extent to which a page is used (`use=`, Content Signals).
@@ -148,9 +154,7 @@ impl PreferenceQuery<'_> {
     /// Returns whether a family is enabled and could refuse one of the crawler's purposes.
     #[must_use]
     pub fn could_be_refused_by(&self, source: PreferenceSource) -> bool {
-        let refusable = source.refusable();
-        let purposes = self.declaration.purposes;
-        self.reads_source(source) && !purposes.intersection(refusable).is_empty()
+        self.reads_source(source) && self.declaration.could_be_refused_by(source)
     }
 
     pub(super) fn reads_source(&self, source: PreferenceSource) -> bool {

@@ -2,19 +2,17 @@
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
-use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 use wayleave_decision::{
-    ClientFacts, CrawlTrigger, Crawler, Crawlers, DecisionRequest, HttpsHandling, HttpsMode,
-    Identified, Identity, InterceptionSettings, ResolvedTarget, TargetScope, Verdict,
-    decide_in_dialect,
+    ClientFacts, Crawler, Crawlers, DecisionRequest, HttpsHandling, HttpsMode, Identified,
+    Identity, InterceptionSettings, ResolvedTarget, TargetScope, Verdict, decide_in_dialect,
 };
 use wayleave_robots_txt::{
     AccessDecision, AccessResult, Dialect, ProductToken, Target, UrlScheme, excerpt,
 };
-use wayleave_usage_preferences::{CrawlerDeclaration, PurposeSet, UnknownPurpose};
+use wayleave_usage_preferences::{PurposeSet, UnknownPurpose};
 
 use super::Decider;
 use super::identify::IdentifiedClient;
@@ -359,23 +357,9 @@ fn blind_scope(interception: &InterceptionSettings, target: &Target) -> Option<T
 /// Returns the crawler, or one like the client that asserts to be one, with these purposes.
 fn with_purposes(identity: &Identity, purposes: PurposeSet) -> Crawler {
     let mut crawler = identity.crawler().cloned().unwrap_or_else(|| Crawler {
-        name: identity.label().to_owned(),
-        tokens: identity.tokens().to_vec(),
-        user_agent: None,
-        addresses: Vec::new(),
-        account: None,
         dialect: identity.dialect(),
         mode: identity.mode(),
-        owner: None,
-        trigger: CrawlTrigger::Crawler,
-        default_delay: None,
-        min_delay: Duration::ZERO,
-        robots_user_agent: None,
-        user_agent_must_contain_token: false,
-        signing_key: None,
-        source_address: None,
-        certificate: None,
-        declaration: CrawlerDeclaration::default(),
+        ..Crawler::new(identity.label(), identity.tokens().to_vec())
     });
     crawler.declaration.purposes = purposes;
     crawler

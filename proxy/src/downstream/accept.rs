@@ -11,7 +11,7 @@ use tokio::task::JoinHandle;
 use tokio::time::timeout;
 use wayleave_decision::Refusal;
 
-use super::captured::CapturedConnection;
+use super::captured::{self, CapturedConnection};
 use super::http1::Http1Outcome;
 use super::limits::{ConnectionPermit, LimitReached};
 use super::listeners::{BoundListener, ListenAddress, ListenProtocol};
@@ -163,7 +163,7 @@ impl ConnectionAcceptor {
                 Box::pin(captured.serve(server)).await;
             }
             Entry::Captured { listener, destination: None } => {
-                server.exchanges.metrics.captured_connection(listener.scheme(), "not-redirected");
+                captured::count(server, listener, "not-redirected");
                 Box::pin(self.refuse(accepted, refusal::not_redirected())).await;
             }
         }

@@ -44,27 +44,37 @@ pub(super) struct CapturedConnection {
     pub(super) peer: Option<SocketAddr>,
 }
 
+/// A tunnel that was decided as if by CONNECT.
+pub(super) struct OpenedTunnel<'a> {
+    /// `None` if the client is gone.
+    pub(super) incoming: Option<BufferedStream>,
+    pub(super) connection: ClientConnection,
+    pub(super) permit: TunnelPermit<'a>,
+}
+
 /// The use of a captured connection.
 enum CapturedUse<'a> {
     Requests(NegotiatedConnection),
-    Tunnel {
-        incoming: Option<BufferedStream>,
-        connection: ClientConnection,
-        permit: TunnelPermit<'a>,
-    },
+    Tunnel(OpenedTunnel<'a>),
 }
 
 /// The first bytes of a client.
 enum Opening {
     Tls { server_name: Option<String> },
-    Http1,
-    Http2,
+    Http { is_http2: bool },
 }
 
 /// The reason why a connection has no use, as the metric has it, and its refusal if the client is still there.
 struct NoUse {
     result: &'static str,
     refusal: Option<Box<Refusal>>,
+}
+
+impl OpenedTunnel<'_> {
+    /// Serves the tunnel until it ends.
+    pub(super) async fn serve(self, server: &Arc<DownstreamServer>) {
+        tunnel::serve(server, self.incoming, self.connection, self.permit).await;
+    }
 }
 
 impl CapturedConnection {
@@ -74,9 +84,7 @@ impl CapturedConnection {
         match Box::pin(self.find_use(server)).await {
             None => {}
             Some(CapturedUse::Requests(http)) => tunnel::serve_requests(server, http).await,
-            Some(CapturedUse::Tunnel { incoming, connection, permit }) => {
-                tunnel::serve(server, incoming, connection, permit).await;
-            }
+            Some(CapturedUse::Tunnel(opened)) => opened.serve(server).await,
         }
     }
 
@@ -86,36 +94,24 @@ impl CapturedConnection {
         if handling == HttpsHandling::Bypass {
             return self.bypass(server).await;
         }
-        let metrics = &server.exchanges.metrics;
         match read_opening(server, &mut self.incoming).await {
             Ok(_) if is_looped(server, self.peer) => {
-                metrics.captured_connection(self.listener.scheme(), "refused");
-                let refusal = refusal::looped_tunnel();
-                server.exchanges.record_refused_connection(&self.connection, refusal);
+                refuse_loop(server, &self.connection, self.listener);
                 None
             }
             Ok(Opening::Tls { server_name }) => {
-                metrics.captured_connection(self.listener.scheme(), "tls");
+                count(server, self.listener, "tls");
                 self.open_tls(server, server_name).await
             }
-            Ok(Opening::Http1) => {
-                metrics.captured_connection(self.listener.scheme(), "http");
+            Ok(Opening::Http { is_http2 }) => {
+                count(server, self.listener, "http");
                 let Self { incoming, connection, .. } = self;
-                let http = NegotiatedConnection { incoming, connection, is_http2: false };
-                Some(CapturedUse::Requests(http))
-            }
-            Ok(Opening::Http2) => {
-                metrics.captured_connection(self.listener.scheme(), "http");
-                let BufferedStream { stream, buffered } = self.incoming;
-                let stream =
-                    Transport::new(stream).without_gathering().with_buffered(buffered.freeze());
-                let incoming = BufferedStream::from(Box::new(stream) as BoxedStream);
-                let connection = self.connection;
-                let http = NegotiatedConnection { incoming, connection, is_http2: true };
+                let incoming = if is_http2 { with_bytes_in_stream(incoming) } else { incoming };
+                let http = NegotiatedConnection { incoming, connection, is_http2 };
                 Some(CapturedUse::Requests(http))
             }
             Err(NoUse { result, refusal }) => {
-                metrics.captured_connection(self.listener.scheme(), result);
+                count(server, self.listener, result);
                 if let Some(refusal) = refusal {
                     let stream = self.incoming.stream;
                     server.exchanges.refuse_connection(stream, &self.connection, *refusal).await;
@@ -129,28 +125,26 @@ impl CapturedConnection {
     async fn bypass(self, server: &DownstreamServer) -> Option<CapturedUse<'_>> {
         let Self { incoming, connection, dialled, listener, peer } = self;
         if is_looped(server, peer) {
-            server.exchanges.metrics.captured_connection(listener.scheme(), "refused");
-            server.exchanges.record_refused_connection(&connection, refusal::looped_tunnel());
+            refuse_loop(server, &connection, listener);
             return None;
         }
         let (authority, content) = (dialled.authority(None), TunnelContent::Unknown);
         let opened = decide_tunnel(server, incoming, &connection, &authority, content).await;
-        let metrics = &server.exchanges.metrics;
         // Nothing can be answered: nobody knows what the client would understand.
         let Ok((permit, incoming)) = opened else {
-            metrics.captured_connection(listener.scheme(), "refused");
+            count(server, listener, "refused");
             return None;
         };
         // Once more: the other end of a loop lists its connection only when it has opened.
         if is_looped(server, peer)
             && let Some(blind) = permit.blind
         {
-            metrics.captured_connection(listener.scheme(), "refused");
+            count(server, listener, "refused");
             blind.close_unused(NotSent::Refused(refusal::looped_tunnel()));
             return None;
         }
-        metrics.captured_connection(listener.scheme(), "bypass");
-        Some(CapturedUse::Tunnel { incoming, connection, permit })
+        count(server, listener, "bypass");
+        Some(CapturedUse::Tunnel(OpenedTunnel { incoming, connection, permit }))
     }
 
     /// Opens the tunnel that TLS is for: to its server name, unless the client has named a host by SOCKS5 already.
@@ -177,18 +171,39 @@ impl CapturedConnection {
             // Nothing is decided before the handshake: inside, the client sees why a request is refused.
             let proof = connection.proof.clone();
             let permit = TunnelPermit { origin, via: None, proof, blind: None };
-            return Some(CapturedUse::Tunnel { incoming: Some(incoming), connection, permit });
+            let incoming = Some(incoming);
+            return Some(CapturedUse::Tunnel(OpenedTunnel { incoming, connection, permit }));
         }
         let content = TunnelContent::TlsOrHttp;
         let authority = format!("{}:{}", origin.host(), origin.port());
         match decide_tunnel(server, incoming, &connection, &authority, content).await {
-            Ok((permit, incoming)) => Some(CapturedUse::Tunnel { incoming, connection, permit }),
+            Ok((permit, incoming)) => {
+                Some(CapturedUse::Tunnel(OpenedTunnel { incoming, connection, permit }))
+            }
             Err(refused) => {
                 deny_tls(refused.client.into_stream()?).await;
                 None
             }
         }
     }
+}
+
+/// Counts a captured connection.
+pub(super) fn count(server: &DownstreamServer, listener: ListenProtocol, result: &'static str) {
+    server.exchanges.metrics.captured_connection(listener.scheme(), result);
+}
+
+/// Records and counts the refusal of a connection of this proxy's own.
+fn refuse_loop(server: &DownstreamServer, connection: &ClientConnection, listener: ListenProtocol) {
+    count(server, listener, "refused");
+    server.exchanges.record_refused_connection(connection, refusal::looped_tunnel());
+}
+
+/// Returns a stream that is read from its first byte again, as HTTP/2 reads it.
+fn with_bytes_in_stream(incoming: BufferedStream) -> BufferedStream {
+    let BufferedStream { stream, buffered } = incoming;
+    let stream = Transport::new(stream).without_gathering().with_buffered(buffered.freeze());
+    BufferedStream::from(Box::new(stream) as BoxedStream)
 }
 
 /// Returns whether a connection is one of this proxy's own, which the kernel brought back.
@@ -244,8 +259,8 @@ async fn read_opening(
 
 async fn opening(incoming: &mut BufferedStream) -> Result<Opening, NoUse> {
     match first_bytes::read_protocol(incoming).await.ok_or(NoUse::CLOSED)? {
-        ClientProtocol::Http1 => Ok(Opening::Http1),
-        ClientProtocol::Http2 => Ok(Opening::Http2),
+        ClientProtocol::Http1 => Ok(Opening::Http { is_http2: false }),
+        ClientProtocol::Http2 => Ok(Opening::Http { is_http2: true }),
         ClientProtocol::Tls => match client_hello::read_server_name(incoming).await {
             Ok(server_name) => Ok(Opening::Tls { server_name }),
             Err(HelloError::Closed) => Err(NoUse::CLOSED),

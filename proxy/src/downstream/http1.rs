@@ -33,8 +33,8 @@ const CONNECTION_ESTABLISHED: &[u8] = b"HTTP/1.1 200 Connection established\r\n\
 /// The way an HTTP/1 connection ended.
 pub(super) enum Http1Outcome<'a> {
     Closed,
-    /// The connection is a tunnel now, which was confirmed to its client with a 200; `incoming` is `None` if the client was gone by
-    /// then.
+    /// The connection is a tunnel now, which was confirmed to its client with a 200; `incoming` is `None` if the client had
+    /// left before that.
     Tunnel {
         incoming: Option<BufferedStream>,
         permit: TunnelPermit<'a>,

@@ -14,16 +14,15 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::timeout;
 use wayleave_decision::{Reason, Refusal};
 
-use super::captured::{self, CapturedConnection};
+use super::captured::{self, CapturedConnection, OpenedTunnel};
 use super::http1::late_requests_over;
 use super::listeners::ListenProtocol;
 use super::server::DownstreamServer;
-use super::tunnel;
 use crate::decider::identify;
 use crate::decider::request::{ClientConnection, DialledDestination};
 use crate::exchange::error_response;
 use crate::exchange::outcome::ExchangeOutcome;
-use crate::exchange::tunnel::{TunnelContent, TunnelPermit};
+use crate::exchange::tunnel::TunnelContent;
 use crate::http::transport::BufferedStream;
 
 const VERSION: u8 = 5;
@@ -80,11 +79,7 @@ impl From<io::Error> for HandshakeError {
 enum SocksUse<'a> {
     /// The first bytes decide.
     Inspected(CapturedConnection),
-    Bypass {
-        incoming: Option<BufferedStream>,
-        connection: ClientConnection,
-        permit: TunnelPermit<'a>,
-    },
+    Bypass(OpenedTunnel<'a>),
 }
 
 /// Serves a connection until it ends.
@@ -98,9 +93,7 @@ pub(super) async fn serve(
     match Box::pin(handshake.run()).await {
         None => {}
         Some(SocksUse::Inspected(captured)) => captured.serve(server).await,
-        Some(SocksUse::Bypass { incoming, connection, permit }) => {
-            tunnel::serve(server, incoming, connection, permit).await;
-        }
+        Some(SocksUse::Bypass(opened)) => opened.serve(server).await,
     }
 }
 
@@ -143,8 +136,7 @@ impl<'a> Handshake<'a> {
     }
 
     fn count(&self, result: &'static str) {
-        let metrics = &self.server.exchanges.metrics;
-        metrics.captured_connection(ListenProtocol::Socks5.scheme(), result);
+        captured::count(self.server, ListenProtocol::Socks5, result);
     }
 
     /// Reads everything that the client sends before it gets the reply to its request.
@@ -232,11 +224,10 @@ impl<'a> Handshake<'a> {
         let (authority, content) = (dialled.authority(None), TunnelContent::Unknown);
         let decided =
             captured::decide_tunnel(server, incoming, &connection, &authority, content).await;
-        let metrics = &server.exchanges.metrics;
         let (permit, incoming) = match decided {
             Ok(opened) => opened,
             Err(refused) => {
-                metrics.captured_connection(ListenProtocol::Socks5.scheme(), "refused");
+                captured::count(server, ListenProtocol::Socks5, "refused");
                 let answer = reply_of(reply_code(&refused.outcome));
                 answer_and_close(refused.client.into_connection()?, &answer).await;
                 return None;
@@ -247,8 +238,8 @@ impl<'a> Handshake<'a> {
             None => None,
         };
         if permit.blind.is_some() {
-            metrics.captured_connection(ListenProtocol::Socks5.scheme(), "bypass");
-            return Some(SocksUse::Bypass { incoming, connection, permit });
+            captured::count(server, ListenProtocol::Socks5, "bypass");
+            return Some(SocksUse::Bypass(OpenedTunnel { incoming, connection, permit }));
         }
         Some(SocksUse::Inspected(CapturedConnection {
             incoming: incoming?,

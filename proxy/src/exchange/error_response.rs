@@ -59,8 +59,13 @@ impl<'a> AnswerSource<'a> {
 
     /// Returns the field that names the decision, if the settings ask for it.
     pub(super) fn field(self) -> Option<ResponseField<'static>> {
-        self.in_head.then(|| response_field("Wayleave-Decision", self.id.to_string()))
+        decision_field(self.in_head, self.id)
     }
+}
+
+/// Returns the field that names a decision, if it is asked for.
+pub(super) fn decision_field(is_asked_for: bool, id: DecisionId) -> Option<ResponseField<'static>> {
+    is_asked_for.then(|| response_field("Wayleave-Decision", id.to_string()))
 }
 
 /// Problem details (RFC 9457) with wayleave's members.

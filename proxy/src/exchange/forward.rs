@@ -11,7 +11,7 @@ use wayleave_http_wire::http1::SWITCHING_PROTOCOLS;
 use wayleave_robots_txt::{Origin, UrlScheme};
 
 use super::attempt::{UpstreamAttempt, may_repeat};
-use super::error_response::AnswerSource;
+use super::error_response::decision_field;
 use super::outcome::{ExchangeOutcome, ReplyKind, client_closed, permitted_outcome, shut_down};
 use super::relay::{RelayError, RelayedResponse};
 use super::response_policy::{self, ResponseLabeller};
@@ -145,8 +145,7 @@ impl Exchange<'_, '_> {
 
     /// Returns the proxy's own fields, which replace any of the same name in the response.
     fn own_fields(&self, permit: &Permit) -> Vec<ResponseField<'static>> {
-        let named = self.record.named_decision();
-        let decision = AnswerSource::new(&self.settings.options, &named).field();
+        let decision = decision_field(self.settings.options.decision_id, self.record.id);
         // If the site's statements are evaluated, the labeller adds the field, once it knows those of the response.
         let has_statements = self.record.facts.preferences.is_some();
         let label = if permit.purposes.is_empty() || has_statements {

@@ -122,8 +122,8 @@ impl OwnRequestRules {
             Ok(slot) => (facts, Ok(Some(slot))),
             // Enforced in mode "observe", too, which is about crawlers: this request is wayleave's own.
             Err(too_soon) => {
-                let deciding = pacing.deciding(robots_delay, delay);
-                (facts, Err(refusal::too_soon(&too_soon, deciding, origin)))
+                let decisive = pacing.decisive_crawl_delay(robots_delay, delay);
+                (facts, Err(refusal::too_soon(&too_soon, decisive, origin)))
             }
         }
     }

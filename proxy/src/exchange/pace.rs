@@ -103,8 +103,8 @@ impl<'s> Exchange<'s, '_> {
             Err(too_soon) => {
                 let origin = permit.resolved.target.origin();
                 // An origin that asks for less than this proxy keeps is not named as the cause.
-                let deciding = pacing.deciding(robots_delay, delay);
-                let refusal = refusal::too_soon(&too_soon, deciding, origin);
+                let decisive = pacing.decisive_crawl_delay(robots_delay, delay);
+                let refusal = refusal::too_soon(&too_soon, decisive, origin);
                 SlotWait::Observed(refusal.observe_or_refuse(mode).map_err(NotSent::Refused)?)
             }
         };

@@ -81,36 +81,19 @@ impl Authenticator {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
 
-    use wayleave_decision::{CrawlTrigger, EnforcementMode, ProxyAccount};
-    use wayleave_robots_txt::{Dialect, ProductToken};
-    use wayleave_usage_preferences::CrawlerDeclaration;
+    use wayleave_decision::ProxyAccount;
+    use wayleave_robots_txt::ProductToken;
 
     use super::*;
 
     fn crawler(hash: &str) -> Crawler {
         Crawler {
-            name: "news".to_owned(),
-            tokens: vec![ProductToken::new("ExampleBot").unwrap()],
-            user_agent: None,
-            addresses: Vec::new(),
-            certificate: None,
             account: Some(ProxyAccount {
                 username: "news".to_owned(),
                 password_hash: hash.to_owned(),
             }),
-            dialect: Dialect::Rfc9309,
-            mode: EnforcementMode::Enforce,
-            owner: None,
-            trigger: CrawlTrigger::Crawler,
-            default_delay: None,
-            min_delay: Duration::ZERO,
-            robots_user_agent: None,
-            user_agent_must_contain_token: false,
-            source_address: None,
-            signing_key: None,
-            declaration: CrawlerDeclaration::default(),
+            ..Crawler::new("news", vec![ProductToken::new("ExampleBot").unwrap()])
         }
     }
 

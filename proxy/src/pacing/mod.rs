@@ -112,7 +112,7 @@ impl PacingConfig {
     }
 
     /// Returns the `crawl_delay` of robots.txt if it is the reason for `delay`, and not this configuration.
-    pub(crate) fn deciding(
+    pub(crate) fn decisive_crawl_delay(
         &self,
         crawl_delay: Option<Duration>,
         delay: Duration,

@@ -8,11 +8,10 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, anyhow};
-use futures_util::future::{BoxFuture, try_join_all};
+use futures_util::future::BoxFuture;
 use pingora_core::server::{RunArgs, Server};
 use pingora_core::services::ServiceReadyNotifier;
 use tokio::net::{TcpListener, UdpSocket};
-use tokio::runtime::Builder;
 use tokio::sync::mpsc::unbounded_channel;
 use tokio_util::sync::CancellationToken;
 
@@ -24,8 +23,8 @@ use crate::downstream::listeners::{self, ListenProtocol};
 use crate::downstream::{ConnectionAcceptor, DownstreamServer, Entry};
 use crate::isolation::{DnsServer, EnclosureSockets, ReservedNames};
 use crate::robots_cache::RobotsStore;
-use crate::server::process::server_conf;
-use crate::server::services::{ProcessService, Supervised};
+use crate::server::process::{server_conf, state_runtime};
+use crate::server::services::{ProcessService, Supervised, until_stopped};
 use crate::server::shutdown::{GracefulShutdown, StopSignals};
 use crate::server::{start, wiring};
 use crate::telemetry::logging::{self, LogHandle};
@@ -46,12 +45,7 @@ pub(crate) fn run_for_command<T: Send + 'static>(
     log: File,
     command: impl FnOnce() -> io::Result<T> + Send + 'static,
 ) -> anyhow::Result<(T, DecisionTally)> {
-    let state = Builder::new_multi_thread()
-        .worker_threads(1)
-        .thread_name("state")
-        .enable_all()
-        .build()
-        .context("starting the runtime")?;
+    let state = state_runtime()?;
     let (log, _writing) = logging::start(log, config.log.format);
     let (downstream, refresh) = state.block_on(build(config, log))?;
     let decisions = Arc::clone(&downstream.exchanges.decisions);
@@ -135,13 +129,7 @@ impl ProcessService for CommandService {
             accepting.push(self.downstream.accept_loops.spawn(accept));
         }
         ready.notify_ready();
-        tokio::select! {
-            ended = refreshing => Err(anyhow!("the robots.txt task ended: {ended:?}")),
-            stopped = try_join_all(accepting) => {
-                stopped.context("accepting connections")?;
-                Ok(())
-            }
-        }
+        until_stopped(refreshing, accepting).await
     }
 }
 

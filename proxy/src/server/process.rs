@@ -9,7 +9,7 @@ use std::thread::available_parallelism;
 use anyhow::Context;
 use pingora_core::server::configuration::ServerConf;
 use pingora_core::server::{RunArgs, Server};
-use tokio::runtime::Builder;
+use tokio::runtime::{Builder, Runtime};
 use tokio::sync::mpsc::unbounded_channel;
 
 use crate::config::Config;
@@ -28,19 +28,23 @@ pub fn run(config: &Config, file: Option<&Path>) -> anyhow::Result<()> {
     // Shells and init systems keep the soft limit low for programs that use select(2). If it cannot be raised, the metric
     // process_max_fds shows it.
     let _limit = rlimit::increase_nofile_limit(u64::MAX);
-    // pingora creates the services' runtimes when nothing can fail any more. What has to be started before, such as the
-    // store's writer and the heartbeat in the fleet, runs here, for as long as the process.
-    let state = Builder::new_multi_thread()
-        .worker_threads(1)
-        .thread_name("state")
-        .enable_all()
-        .build()
-        .context("starting the runtime")?;
+    let state = state_runtime()?;
     let (log, _writing) = logging::start(io::stderr(), config.log.format);
     match state.block_on(start::start(config, file, log))? {
         Some(startup) => serve(startup),
         None => Ok(()),
     }
+}
+
+/// Starts the runtime of what has to run before the services, such as the store's writer and the heartbeat in the fleet, for as
+/// long as the process: pingora creates the services' runtimes when nothing can fail any more.
+pub(super) fn state_runtime() -> anyhow::Result<Runtime> {
+    Builder::new_multi_thread()
+        .worker_threads(1)
+        .thread_name("state")
+        .enable_all()
+        .build()
+        .context("starting the runtime")
 }
 
 /// Runs the services until a signal arrives, or one of them fails.

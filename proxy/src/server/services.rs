@@ -9,6 +9,7 @@ use futures_util::future::{BoxFuture, try_join_all};
 use pingora_core::server::{ListenFds, ShutdownWatch};
 use pingora_core::services::{ServiceReadyNotifier, ServiceWithDependents};
 use tokio::sync::mpsc::UnboundedSender;
+use tokio::task::JoinHandle;
 
 use crate::admin::{self, AdminGuard, AdminState};
 use crate::clock::Clock;
@@ -99,12 +100,24 @@ impl ProcessService for CrawlerService {
             accepting.push(acceptor.start(listener)?);
         }
         ready.notify_ready();
-        tokio::select! {
-            ended = refreshing => Err(anyhow!("the robots.txt task ended: {ended:?}")),
-            stopped = try_join_all(accepting) => {
-                stopped.context("accepting connections")?;
-                Ok(())
-            }
+        until_stopped(refreshing, accepting).await
+    }
+}
+
+/// Waits until all accept loops have stopped.
+///
+/// # Errors
+///
+/// Returns an error if one of them panicked, or if the task of the robots.txt cache, `refreshing`, ends before.
+pub(super) async fn until_stopped(
+    refreshing: JoinHandle<()>,
+    accepting: Vec<JoinHandle<()>>,
+) -> anyhow::Result<()> {
+    tokio::select! {
+        ended = refreshing => Err(anyhow!("the robots.txt task ended: {ended:?}")),
+        stopped = try_join_all(accepting) => {
+            stopped.context("accepting connections")?;
+            Ok(())
         }
     }
 }

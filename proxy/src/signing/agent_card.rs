@@ -115,8 +115,8 @@ impl CardSubject<'_> {
             (PreferenceSource::AiTrainingRule, &["DisallowAITraining", "AllowAITraining"]),
             (PreferenceSource::Rsl, &["License"]),
         ] {
-            let purposes = self.crawler.declaration.purposes.intersection(source.refusable());
-            if self.sources.contains(source) && !purposes.is_empty() {
+            if self.sources.contains(source) && self.crawler.declaration.could_be_refused_by(source)
+            {
                 lines.extend(names);
             }
         }

@@ -237,7 +237,7 @@ fn disallows(robots: &AccessResult, query: RuleQuery<'_>) -> bool {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use std::time::Duration;
 
     use wayleave_robots_txt::Target;
@@ -245,7 +245,7 @@ mod tests {
 
     use super::*;
 
-    fn rule(action: RuleAction, hosts: &[&str], paths: &[&str]) -> PolicyRule {
+    pub(crate) fn rule(action: RuleAction, hosts: &[&str], paths: &[&str]) -> PolicyRule {
         PolicyRule {
             action,
             hosts: hosts.iter().map(|host| host.parse().unwrap()).collect(),

@@ -17,9 +17,9 @@ use crate::telemetry::harmless::escape_html;
 /// Returns the page about a crawler.
 pub(super) fn page(config: &Config, crawler: &Crawler) -> String {
     let token = escape_html(crawler.tokens[0].as_str());
-    let mut facts = who(config, crawler);
-    facts.extend(by_which_rules(config, crawler));
-    facts.extend(how_to_recognise(config, crawler));
+    let mut facts = operator_facts(config, crawler);
+    facts.extend(rule_facts(config, crawler));
+    facts.extend(recognition_facts(config, crawler));
     let mut list = String::new();
     for (term, description) in facts {
         writeln!(list, "<dt>{term}</dt>\n<dd>{description}</dd>")
@@ -50,7 +50,7 @@ pub(super) fn page(config: &Config, crawler: &Crawler) -> String {
          </main>\n\
          </body>\n\
          </html>\n",
-        what_it_does(crawler),
+        summary(crawler),
         match crawler.mode {
             EnforcementMode::Enforce => "Put these lines into the robots.txt of your site:",
             EnforcementMode::Observe => "Once it obeys robots.txt, these lines will block it:",
@@ -62,15 +62,15 @@ pub(super) fn page(config: &Config, crawler: &Crawler) -> String {
     )
 }
 
-fn what_it_does(crawler: &Crawler) -> &'static str {
+fn summary(crawler: &Crawler) -> &'static str {
     match crawler.trigger {
         CrawlTrigger::Crawler => "A crawler: a program that fetches pages by itself.",
         CrawlTrigger::Fetcher => "A program that fetches a page when a person asks for it.",
     }
 }
 
-/// Returns who runs the crawler, and what for: terms, and their descriptions as HTML.
-fn who(config: &Config, crawler: &Crawler) -> Vec<(&'static str, String)> {
+/// Returns the operator and the purposes of the crawler: terms, and their descriptions as HTML.
+fn operator_facts(config: &Config, crawler: &Crawler) -> Vec<(&'static str, String)> {
     let mut facts = Vec::new();
     if let Some(owner) = &crawler.owner {
         facts.push(("Operated by", escape_html(owner)));
@@ -102,7 +102,7 @@ fn purpose_in_words(purpose: Purpose) -> &'static str {
 }
 
 /// Returns the rules that the crawler obeys. What is only observed is not called obeyed.
-fn by_which_rules(config: &Config, crawler: &Crawler) -> Vec<(&'static str, String)> {
+fn rule_facts(config: &Config, crawler: &Crawler) -> Vec<(&'static str, String)> {
     if crawler.mode == EnforcementMode::Observe {
         let text = "The crawler is being tried out and does not obey robots.txt yet.";
         return vec![("robots.txt", text.to_owned())];
@@ -137,8 +137,7 @@ fn by_which_rules(config: &Config, crawler: &Crawler) -> Vec<(&'static str, Stri
     }
     let sources = config.preferences.reading.sources;
     let is_read = |source: &PreferenceSource| {
-        let purposes = crawler.declaration.purposes.intersection(source.refusable());
-        sources.contains(*source) && !purposes.is_empty()
+        sources.contains(*source) && crawler.declaration.could_be_refused_by(*source)
     };
     let read = PreferenceSource::OPTIONAL.into_iter().filter(is_read);
     let names: Vec<_> = read.map(|source| code(source.as_str())).collect();
@@ -149,8 +148,8 @@ fn by_which_rules(config: &Config, crawler: &Crawler) -> Vec<(&'static str, Stri
     facts
 }
 
-/// Returns by what a site can recognise the crawler's requests.
-fn how_to_recognise(config: &Config, crawler: &Crawler) -> Vec<(&'static str, String)> {
+/// Returns the marks by which a site can recognise the crawler's requests.
+fn recognition_facts(config: &Config, crawler: &Crawler) -> Vec<(&'static str, String)> {
     let agent = crawler.robots_user_agent.as_deref().unwrap_or(&config.robots.fetch.user_agent);
     let mut text = format!("Requests for robots.txt have {}.", code(agent));
     if crawler.user_agent_must_contain_token {

@@ -36,11 +36,11 @@ pub(super) fn run(arguments: &PublishArguments, file: Option<&Path>) -> CommandR
     }
 }
 
-/// What is published about the crawlers of a configuration.
+/// The files about the crawlers of a configuration.
 struct Publication {
     /// Paths, and the contents of the files there.
     files: Vec<(String, String)>,
-    /// What the configuration does not know, and so the files do not say.
+    /// The gaps in the files, because of what the configuration lacks.
     warnings: Vec<String>,
 }
 

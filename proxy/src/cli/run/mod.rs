@@ -88,13 +88,11 @@ pub(super) fn run(arguments: &RunArguments, file: Option<&Path>) -> CommandResul
         Ok(report) => report,
         Err(error) => return Err(unusable(&format!("the report cannot be written: {error}"))),
     };
-    run_beside_proxy(arguments, &settings, report)
-        .map(ExitCode::from)
-        .map_err(|error| failed(&error))
+    run_with_proxy(arguments, &settings, report).map(ExitCode::from).map_err(|error| failed(&error))
 }
 
-/// Runs the command beside a proxy of its own. Returns the command's exit status.
-fn run_beside_proxy(
+/// Runs the command with a proxy of its own. Returns the command's exit status.
+fn run_with_proxy(
     arguments: &RunArguments,
     settings: &RunSettings,
     report: Option<File>,

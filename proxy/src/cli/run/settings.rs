@@ -1,4 +1,4 @@
-//! The configuration of the proxy that runs beside a command.
+//! The configuration of the proxy that runs for a command.
 
 use std::fs::{self, File};
 use std::io;
@@ -29,7 +29,7 @@ pub(super) enum OwnState {
     Temporary { _dir: TempDir },
 }
 
-/// The configuration of the proxy beside a command, and what it needs.
+/// The configuration of the proxy that runs for a command, and what it needs.
 pub(super) struct RunSettings {
     pub(super) config: Config,
     /// The CA's certificate, if it is that of another proxy.
