@@ -40,6 +40,10 @@ pub(crate) fn match_rank(value: &[u8], token: &ProductToken, dialect: Dialect) -
         Dialect::Rfc9309 | Dialect::Strictest => starts_with_name(value, name).then_some(1),
         Dialect::Koster1996 => contains_name(value, without_version(name)).then_some(1),
         Dialect::Selfhtml => {
+            // Nearly all lines of a long file name others, which their first byte tells sooner.
+            if !value.first()?.eq_ignore_ascii_case(name.first()?) {
+                return None;
+            }
             // SELFHTML: the longest matching prefix of the crawler's name wins.
             let value = without_version(value);
             let is_prefix =
@@ -68,13 +72,12 @@ fn google_token(value: &[u8]) -> &[u8] {
 
 /// Returns whether a value contains a name, given in lower case.
 fn contains_name(value: &[u8], name: &[u8]) -> bool {
-    // Beyond this, a linear-time search is cheaper than trying every position.
-    const FEW_COMPARISONS: usize = 1 << 12;
+    // In a longer value, a linear-time search is cheaper than trying every position.
+    const SHORT_VALUE_BYTES: usize = 128;
     let Some(first) = name.first() else {
         return false;
     };
-    // The product of two long texts could overflow where `usize` has 32 bits.
-    if value.len().saturating_mul(name.len()) > FEW_COMPARISONS {
+    if value.len() > SHORT_VALUE_BYTES {
         return memchr::memmem::find(&value.to_ascii_lowercase(), name).is_some();
     }
     let is_name =
