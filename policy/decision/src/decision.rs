@@ -7,10 +7,10 @@ use wayleave_usage_preferences::{PreferenceSettings, PurposeSet};
 
 use crate::applied_rule;
 use crate::crawlers::Crawlers;
-use crate::documents::{DocumentBatch, DocumentResult};
+use crate::documents::{DocumentBatch, DocumentPending, DocumentResult};
 use crate::https::InterceptionSettings;
 use crate::identity::Identified;
-use crate::preference::{PreferenceFinding, document_pending};
+use crate::preference_finding::{PreferenceFinding, document_pending};
 use crate::reason::Reason;
 use crate::refusal::Refusal;
 use crate::robots::{RobotsCopy, ask_robots_txt, crawl_delay, unreachable};
@@ -253,7 +253,7 @@ impl<'a> Decision<'a> {
         };
         match preferences.add_documents(self.settings.preferences, batch, results) {
             Ok(()) => self.judge_use(reason),
-            Err(retry_after) => {
+            Err(DocumentPending { retry_after }) => {
                 // What was read so far decides nothing, so it is not shown either.
                 self.facts.preferences = None;
                 self.state = self.refused(document_pending(retry_after));
@@ -318,7 +318,7 @@ impl<'a> Decision<'a> {
 #[must_use]
 pub fn decide_own_request(rules: &PolicyRules, target: &Target, now: SystemTime) -> Verdict {
     let query = RuleQuery { target, method: "GET", crawler: "", purposes: PurposeSet::NONE, now };
-    let rule = rules.find_for_own_request(query);
+    let rule = rules.find(query);
     Verdict {
         result: match rule.as_ref().and_then(applied_rule::refusal) {
             Some(refusal) => Err(refusal),

@@ -17,9 +17,6 @@ use crate::crawler::Crawler;
 use crate::robots::{CheckedSnapshot, RobotsCopy};
 use crate::stated_preference::DocumentSeen;
 
-/// The longest URL of a licence, as of a `Location` that is followed.
-const MAX_URL_BYTES: usize = 8 * 1024;
-
 /// The cause of the absence of a licence that may still arrive.
 const NOT_IN_TIME: &str = "not fetched in time";
 
@@ -57,6 +54,13 @@ pub enum DocumentResult {
         /// The time after which it may be there.
         retry_after: Duration,
     },
+}
+
+/// The answer that a document which could refuse has not arrived.
+#[derive(Clone, Copy, Debug)]
+pub struct DocumentPending {
+    /// The time after which it may be there.
+    pub retry_after: Duration,
 }
 
 /// Documents to fetch, all at once, with the inputs for deciding whether they may be fetched.
@@ -139,9 +143,6 @@ pub(crate) fn licences_to_fetch(state: &PreferenceState) -> Vec<DocumentToFetch>
 }
 
 fn licence_resource(url: &str) -> Result<Resource, String> {
-    if url.len() > MAX_URL_BYTES {
-        return Err(format!("its URL is longer than {MAX_URL_BYTES} bytes"));
-    }
     let target = Target::parse(url).map_err(|error| error.to_string())?;
     if target.origin().scheme() == UrlScheme::Ftp {
         return Err("licences are fetched over HTTP only".to_owned());
@@ -185,15 +186,17 @@ impl DocumentToFetch {
     ///
     /// # Errors
     ///
-    /// Returns the time after which to ask again if it could refuse and has not arrived.
+    /// Returns an error if it could refuse and has not arrived.
     pub fn add_to(
         &self,
         state: &mut PreferenceState,
         query: PreferenceQuery<'_>,
         result: &DocumentResult,
-    ) -> Result<(), Duration> {
+    ) -> Result<(), DocumentPending> {
         match result {
-            DocumentResult::Pending { retry_after } => return Err(*retry_after),
+            DocumentResult::Pending { retry_after } => {
+                return Err(DocumentPending { retry_after: *retry_after });
+            }
             // With the budget spent, no robots.txt could allow the fetch, which says nothing about the document.
             DocumentResult::NotAsked(_) if state.match_context().is_spent() => {
                 state.add_too_costly(self.source, &self.named);
@@ -207,7 +210,7 @@ impl DocumentToFetch {
                 // An origin that has no document states nothing, but here no request reached the origin.
                 if document.is_none() && is_kept_from(&cached.snapshot) {
                     let retry_after = cached.snapshot.retry_after(cached.checked_at);
-                    return Err(retry_after.unwrap_or_default());
+                    return Err(DocumentPending { retry_after: retry_after.unwrap_or_default() });
                 }
                 self.add_document(state, query, document);
             }

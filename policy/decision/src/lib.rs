@@ -24,7 +24,7 @@ mod decision;
 mod documents;
 mod https;
 mod identity;
-mod preference;
+mod preference_finding;
 mod reason;
 mod refusal;
 mod robots;
@@ -42,11 +42,11 @@ pub use crawler::{ClientFacts, CrawlTrigger, Crawler, EnforcementMode, ProxyAcco
 pub use crawlers::{Crawlers, CrawlersConfig};
 pub use decision::{Decision, DecisionRequest, DecisionSettings, Input, Step, decide_own_request};
 pub use documents::{
-    DocumentBatch, DocumentResult, DocumentToFetch, documents_to_fetch, may_fetch,
+    DocumentBatch, DocumentPending, DocumentResult, DocumentToFetch, documents_to_fetch, may_fetch,
 };
 pub use https::{HttpsHandling, HttpsMode, InterceptionSettings};
 pub use identity::{ASSERTED, Identified, Identity};
-pub use preference::PreferenceFinding;
+pub use preference_finding::PreferenceFinding;
 pub use reason::{DefaultAnswer, Reason, ReasonMeaning, RequestOutcome};
 pub use refusal::{DecidingRule, Refusal, RefusalBasis};
 pub use robots::{

@@ -5,7 +5,7 @@ use std::time::Duration;
 use wayleave_robots_txt::Origin;
 use wayleave_usage_preferences::PurposeSet;
 
-use crate::preference::PreferenceFinding;
+use crate::preference_finding::PreferenceFinding;
 use crate::reason::Reason;
 use crate::refusal::Refusal;
 use crate::robots::AccessFinding;

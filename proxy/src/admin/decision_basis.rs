@@ -27,7 +27,8 @@ use crate::decision_log::{DecisionRecord, FindingRecord, UsePreference};
 struct DecisionBasis {
     robots_url: String,
     /// The file that decided; null if none did.
-    said: Option<DecidingFile>,
+    #[serde(rename = "said")]
+    file: Option<DecidingFile>,
     /// The names on the user-agent lines of the group used.
     group: Vec<String>,
     /// The lines of that group: its user-agent lines and rules.
@@ -35,7 +36,8 @@ struct DecisionBasis {
     /// The deciding rule's line.
     line: Option<u32>,
     /// Whether the same copy gives the same verdict by the same line again.
-    is_same: bool,
+    #[serde(rename = "is_same")]
+    agrees: bool,
     /// The document other than robots.txt that decided, if the decision is about use and one did.
     document: Option<BasisDocument>,
 }
@@ -46,9 +48,11 @@ struct DecisionBasis {
 struct BasisDocument {
     url: String,
     /// The copy that decided.
-    said: DecidingFile,
+    #[serde(rename = "said")]
+    file: DecidingFile,
     /// Whether the same copy gives the same preference by the same statement again.
-    is_same: bool,
+    #[serde(rename = "is_same")]
+    agrees: bool,
 }
 
 /// The robots.txt that a decision is based on, with the lines that count.
@@ -88,8 +92,8 @@ async fn grounds_of(admin: &AdminState, decision: &DecisionRecord) -> Option<Dec
         group_lines: Vec::new(),
         line: finding.line,
         // Replaced below if the copy is still stored.
-        is_same: false,
-        said: file,
+        agrees: false,
+        file,
         document: document_of(admin, decision, &target).await,
     };
     // Judged again rather than shown from the log, which has the deciding line but not the rest of its group.
@@ -97,7 +101,7 @@ async fn grounds_of(admin: &AdminState, decision: &DecisionRecord) -> Option<Dec
         let body = FetchedBody { bytes, is_cut, digest: None };
         let access = AccessResult::Successful(body.parse());
         if let Some(reading) = read_robots_txt(decision, finding, &access) {
-            basis.is_same = reading.agrees_with(finding);
+            basis.agrees = reading.agrees_with(finding);
             basis.group = reading.group;
             basis.group_lines = reading.group_lines;
         }
@@ -138,10 +142,10 @@ async fn document_of(
         .and_then(|body| read_again(&body, file.is_cut(), preference, target, decision, settings));
     Some(BasisDocument {
         url: document.url.clone(),
-        is_same: again.is_some_and(|again| {
+        agrees: again.is_some_and(|again| {
             again.preference == preference.preference && again.statement == preference.statement
         }),
-        said: file,
+        file,
     })
 }
 

@@ -53,7 +53,7 @@ fn parse_rsl_word(node: &ValueNode<'_>) -> ParseResult<String> {
         if word.chars().all(|c| c.is_ascii_alphanumeric() || c == '-') {
             Ok(word.to_owned())
         } else {
-            Err("expected a word of letters, digits and \"-\", or an empty string")
+            Err("is not a word of letters, digits and \"-\"")
         }
     })
 }

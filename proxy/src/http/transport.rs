@@ -65,8 +65,8 @@ pub(crate) struct Transport<S> {
     gathered: BytesMut,
     /// Whether the first write after a flush is held back.
     gathers: bool,
-    /// Whether nothing was written since the last flush.
-    is_flushed: bool,
+    /// Whether the next write is the first after a flush.
+    is_next_write_first: bool,
     flush_signal: Option<Arc<FlushSignal>>,
 }
 
@@ -78,7 +78,7 @@ impl<S> Transport<S> {
             buffered: Bytes::new(),
             gathered: BytesMut::new(),
             gathers: true,
-            is_flushed: true,
+            is_next_write_first: true,
             flush_signal: None,
         }
     }
@@ -145,7 +145,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Transport<S> {
         cx: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        let is_first_write = std::mem::replace(&mut self.is_flushed, false);
+        let is_first_write = std::mem::replace(&mut self.is_next_write_first, false);
         // Most likely a head, followed by its body or by a flush.
         if self.gathers && is_first_write && bytes.len() < MAX_GATHERED_BYTES {
             self.gathered.extend_from_slice(bytes);
@@ -182,7 +182,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Transport<S> {
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         ready!(self.poll_write_gathered(cx))?;
-        self.is_flushed = true;
+        self.is_next_write_first = true;
         ready!(Pin::new(&mut self.inner).poll_flush(cx))?;
         if let Some(flush_signal) = &self.flush_signal {
             flush_signal.record();

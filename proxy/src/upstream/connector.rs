@@ -289,14 +289,14 @@ impl HandshakeFailure {
     fn into_error(self) -> UpstreamError {
         match self {
             Self::Tls(error) => tls_error(&error),
-            Self::Other(fault) => fault,
+            Self::Other(error) => error,
         }
     }
 }
 
 impl From<UpstreamError> for HandshakeFailure {
-    fn from(fault: UpstreamError) -> Self {
-        Self::Other(fault)
+    fn from(error: UpstreamError) -> Self {
+        Self::Other(error)
     }
 }
 

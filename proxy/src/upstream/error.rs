@@ -69,11 +69,11 @@ impl From<EgressError> for UpstreamError {
 fn parent_error(parent: &str, error: EgressError) -> UpstreamError {
     // The only prohibited address of a parent is one that this proxy listens on.
     let is_loop = error.is_prohibited();
-    let fault = UpstreamError::from(error).with_next_hop(parent);
+    let error = UpstreamError::from(error).with_next_hop(parent);
     if is_loop {
-        return UpstreamError { reason: Reason::ProxyLoopDetected, ..fault };
+        return UpstreamError { reason: Reason::ProxyLoopDetected, ..error };
     }
-    fault
+    error
 }
 
 /// An error in a response's body.

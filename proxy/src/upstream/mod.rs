@@ -225,7 +225,7 @@ impl Upstream {
             .connector
             .dial(destination.origin, &route, via, deadline)
             .await
-            .map_err(|fault| fault.through_parent(route.parent().map(|it| &**it)))?;
+            .map_err(|error| error.through_parent(route.parent().map(|it| &**it)))?;
         Ok((link, self.metrics.upstream_connection(ConnectionAge::New)))
     }
 
@@ -259,7 +259,7 @@ impl Upstream {
             .connector
             .open(origin, options, route, deadline)
             .await
-            .map_err(|fault| fault.through_parent(route.parent().map(|it| &**it)))?;
+            .map_err(|error| error.through_parent(route.parent().map(|it| &**it)))?;
         let form = self.target_form(origin, options.preference);
         let (connection, protocol) = match opened {
             OpenedConnection::Http1(stream)

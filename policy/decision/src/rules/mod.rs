@@ -125,13 +125,6 @@ impl PolicyRules {
         self.rules_for_host(query).find(|found| found.rule.is_for_every_request())
     }
 
-    /// Returns the rule for a request of the proxy's own, such as a redirect of robots.txt: the first that matches it or is
-    /// for all requests of its host, even for `/robots.txt`.
-    pub fn find_for_own_request(&self, query: RuleQuery<'_>) -> Option<RuleMatch> {
-        let found = [self.find(query), self.find_for_host(query)];
-        found.into_iter().flatten().min_by_key(|found| found.number)
-    }
-
     /// Returns the rule that holds where our own refusals are only observed: the first that is none of them, and that
     /// `is_met`.
     pub(crate) fn find_beyond_refusals(

@@ -92,8 +92,14 @@ impl PreferenceState {
     }
 
     /// Returns the matching context of the request.
-    pub fn match_context(&mut self) -> &mut MatchContext {
-        &mut self.matcher.context
+    #[must_use]
+    pub fn match_context(&self) -> &MatchContext {
+        &self.matcher.context
+    }
+
+    /// Replaces the matching context of the request, of which some was spent elsewhere.
+    pub fn set_match_context(&mut self, context: MatchContext) {
+        self.matcher.context = context;
     }
 
     /// Adds a rule of the operator's own organisation, which overrides all statements.

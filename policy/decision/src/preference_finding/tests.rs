@@ -80,7 +80,7 @@ fn a_spent_budget_stays_spent_without_documents() {
     let settings = reading(PreferenceSource::RobotsMeta);
     let mut context = MatchContext::default();
     context.budget.spend(usize::MAX);
-    let mut decision = decision(TO_TRAIN, &settings, NOTHING, context);
+    let decision = decision(TO_TRAIN, &settings, NOTHING, context);
     assert!(decision.documents_to_fetch(&settings).is_none());
     assert!(decision.state.match_context().is_spent());
 }
@@ -130,7 +130,7 @@ fn licences_of_a_response_are_asked_for_unless_it_is_refused_already() {
     let named = after_head(&before, &[licence]).licences_to_fetch(&settings);
     let urls: Vec<_> = named.unwrap().documents.iter().map(DocumentToFetch::url).collect();
     assert_eq!(urls, ["https://shop.test/one.xml"]);
-    let mut refused = after_head(&before, &[licence, ("content-usage", "train-ai=n")]);
+    let refused = after_head(&before, &[licence, ("content-usage", "train-ai=n")]);
     assert!(refused.licences_to_fetch(&settings).is_none());
 }
 

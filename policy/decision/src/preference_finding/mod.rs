@@ -15,8 +15,8 @@ use wayleave_usage_preferences::{
 
 use crate::crawler::{Crawler, EnforcementMode};
 use crate::documents::{
-    ConsultedDocument, DocumentBatch, DocumentResult, DocumentToFetch, documents_to_fetch,
-    licences_to_fetch,
+    ConsultedDocument, DocumentBatch, DocumentPending, DocumentResult, DocumentToFetch,
+    documents_to_fetch, licences_to_fetch,
 };
 use crate::reason::Reason;
 use crate::refusal::{Refusal, RefusalBasis};
@@ -84,7 +84,7 @@ impl PreferenceFinding {
     /// Returns the origin's files and the licences that could still change the judgement; `None` if there are none, or if a
     /// purpose is refused whatever they state.
     pub(crate) fn documents_to_fetch(
-        &mut self,
+        &self,
         settings: &PreferenceSettings,
     ) -> Option<DocumentBatch> {
         let query = self.query(settings);
@@ -96,7 +96,7 @@ impl PreferenceFinding {
     }
 
     /// Returns the licences that a response named, unless they could only repeat a refusal.
-    pub fn licences_to_fetch(&mut self, settings: &PreferenceSettings) -> Option<DocumentBatch> {
+    pub fn licences_to_fetch(&self, settings: &PreferenceSettings) -> Option<DocumentBatch> {
         let licences = licences_to_fetch(&self.state);
         if licences.is_empty() || self.state.is_already_refused(self.query(settings)) {
             return None;
@@ -104,7 +104,7 @@ impl PreferenceFinding {
         Some(self.batch(licences))
     }
 
-    fn batch(&mut self, documents: Vec<DocumentToFetch>) -> DocumentBatch {
+    fn batch(&self, documents: Vec<DocumentToFetch>) -> DocumentBatch {
         DocumentBatch {
             documents,
             // Matching robots.txt against the documents spends the request's budget, which comes back with the results. It is
@@ -120,14 +120,14 @@ impl PreferenceFinding {
     ///
     /// # Errors
     ///
-    /// Returns the time after which to ask again if a document that could refuse has not arrived.
+    /// Returns an error if a document that could refuse has not arrived.
     pub(crate) fn add_documents(
         &mut self,
         settings: &PreferenceSettings,
         batch: DocumentBatch,
         results: &[DocumentResult],
-    ) -> Result<(), Duration> {
-        *self.state.match_context() = batch.context;
+    ) -> Result<(), DocumentPending> {
+        self.state.set_match_context(batch.context);
         for (document, result) in batch.documents.iter().zip(results) {
             let query = query_of(&self.crawler, settings, self.robots_txt.at());
             document.add_to(&mut self.state, query, result)?;
@@ -144,7 +144,7 @@ impl PreferenceFinding {
         batch: DocumentBatch,
         results: &[DocumentResult],
     ) {
-        *self.state.match_context() = batch.context;
+        self.state.set_match_context(batch.context);
         for (licence, result) in batch.documents.iter().zip(results) {
             licence.add_licence_to(&mut self.state, result);
             self.documents.extend(licence.consulted(result));
