@@ -31,7 +31,7 @@ impl StopSignals {
         })
     }
 
-    /// Waits for the next reason. A command that has ended is one again at once: none of its exchanges has a client any more.
+    /// Waits for the next reason.
     pub(super) async fn wait(&mut self) {
         match self {
             Self::Process { terminate, interrupt } => {
@@ -107,13 +107,17 @@ impl Drain {
         close(&downstream.exchanges).await;
     }
 
-    /// Waits for running exchanges, up to the grace period or until a second signal.
+    /// Waits for running exchanges, up to the grace period or until a second signal; not at all if their command has ended.
     async fn wait_for_exchanges(&mut self) {
         let tasks = &self.downstream.tasks;
         let grace = self.downstream.exchanges.decider.settings().options.shutdown_grace;
         tasks.close();
         let under_way = tasks.len();
         tracing::info!(under_way, ?grace, "stopping");
+        if let StopSignals::Command(_) = self.signals {
+            // Nobody is left who could read a response.
+            return;
+        }
         tokio::select! {
             ended = tokio::time::timeout(grace, tasks.wait()) => if ended.is_err() {
                 tracing::warn!(cut_off = tasks.len(), "the grace period is over");

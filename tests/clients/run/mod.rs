@@ -2,6 +2,7 @@
 
 mod attempts;
 mod command;
+mod packets;
 mod programs;
 mod report;
 
