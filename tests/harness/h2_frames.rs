@@ -115,7 +115,8 @@ pub fn open(proxy: &Wayleave, authority: &str) -> Wire {
     begin(before_preface(proxy, authority))
 }
 
-fn begin(mut wire: Wire) -> Wire {
+/// Sends the preface and empty settings.
+pub fn begin(mut wire: Wire) -> Wire {
     wire.send("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n");
     wire.send(frame(SETTINGS, 0, 0, &[]));
     wire

@@ -2,10 +2,11 @@
 
 use super::{reached, shop};
 use crate::harness::h2_frames::{
-    CONTINUATION, DATA, END_HEADERS, END_STREAM, HEADERS, block, frame, get, open, request,
+    CONTINUATION, DATA, END_HEADERS, END_STREAM, HEADERS, begin, block, frame, get, open, request,
 };
 use crate::harness::origin::reply::Framing;
-use crate::harness::{Reply, Request, Response, Wayleave};
+use crate::harness::{Origin, Reply, Request, Response, Wayleave, Wire};
+use crate::requests::captured::start;
 
 /// The expected outcome of a request. Nothing of `Refused` reaches the origin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -93,6 +94,9 @@ const HEADS: &[Row] = &[
     ("two lengths", &[M, S, A, P, ("content-length", "0"), ("content-length", "0")], Refused),
 ];
 
+/// The rows that name another host unambiguously.
+const ANOTHER_HOST: [&str; 2] = ["another authority", "Host of another origin alone"];
+
 pub fn names() -> Vec<String> {
     let heads = HEADS.iter().map(|(name, ..)| format!("http2: {name}"));
     heads.collect()
@@ -103,18 +107,47 @@ fn no_head_of_http_2_has_two_meanings() {
     let origin = shop();
     let proxy = Wayleave::start(&origin);
     for (name, fields, expected) in HEADS {
-        let before = origin.requests().len();
-        let mut wire = open(&proxy, "other.test:443");
-        wire.send(frame(HEADERS, END_HEADERS | END_STREAM, 1, &block(fields)));
-        let outcome = wire.outcome(1);
-        let is_200 = outcome.is_some_and(|frame| frame.is_200());
-        let reached = reached(&origin, before);
-        match expected {
-            Reaches(target) => {
-                assert_eq!((is_200, reached), (true, vec![(*target).to_owned()]), "{name}");
-            }
-            Refused => assert_eq!((is_200, reached), (false, vec![]), "{name}"),
+        let wire = open(&proxy, "other.test:443");
+        check_head(&origin, wire, name, fields, *expected);
+    }
+}
+
+/// Over a captured connection each request names its host, as in HTTP/1.
+#[test]
+fn no_head_in_the_clear_has_two_meanings() {
+    let origin = shop();
+    let captured = start(&origin, |settings| settings);
+    for (name, fields, expected) in HEADS {
+        let in_clear = |value| match value {
+            "https" => "http",
+            "http" => "https",
+            "other.test:443" => "other.test:80",
+            value => value,
+        };
+        let fields: Vec<_> = fields.iter().map(|(name, value)| (*name, in_clear(value))).collect();
+        let expected = if ANOTHER_HOST.contains(name) { Reaches("/a") } else { *expected };
+        check_head(&origin, begin(captured.open("other.test", 80)), name, &fields, expected);
+    }
+}
+
+#[track_caller]
+fn check_head(
+    origin: &Origin,
+    mut wire: Wire,
+    name: &str,
+    fields: &[(&str, &str)],
+    expected: Expect,
+) {
+    let before = origin.requests().len();
+    wire.send(frame(HEADERS, END_HEADERS | END_STREAM, 1, &block(fields)));
+    let outcome = wire.outcome(1);
+    let is_200 = outcome.is_some_and(|frame| frame.is_200());
+    let reached = reached(origin, before);
+    match expected {
+        Reaches(target) => {
+            assert_eq!((is_200, reached), (true, vec![target.to_owned()]), "{name}");
         }
+        Refused => assert_eq!((is_200, reached), (false, vec![]), "{name}"),
     }
 }
 
