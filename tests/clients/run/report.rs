@@ -4,7 +4,7 @@ use serde_json::json;
 
 use super::Stage;
 use crate::harness::Wayleave;
-use crate::harness::tools;
+use crate::harness::tools::{self, both_streams};
 use crate::harness::wayleave::{command, crawler};
 
 #[test]
@@ -94,4 +94,17 @@ fn a_running_proxy_can_decide_instead() {
     let report = stage.report();
     assert_eq!((&report["requests"], &report["tunnelled"]), (&json!(1), &json!(1)), "{report}");
     assert_eq!(running.metric("wayleave_requests_total", &[("outcome", "refused")]), 2.0);
+
+    // The address of one name, with the server name of another: whatever is allowed there, nothing disallowed is had.
+    let fetch = "address=$(getent hosts shop.test | cut -d' ' -f1)
+        for path in private open; do
+            curl -qskw '%{http_code}\\n' --resolve other.test:443:$address https://other.test/$path
+        done";
+    let mut run = command();
+    run.args(["run", "--proxy", &proxy, "--ca"]).arg(running.ca_file()).args(["sh", "-c", fetch]);
+    run.current_dir(stage.dir.path()).env("HOME", stage.dir.path());
+    let printed = both_streams(&tools::run(&mut run, b"", super::LIMIT));
+    assert!(!printed.contains("a secret") && !printed.contains("200"), "{printed}");
+    let seen = stage.origin.seen();
+    assert!(!seen.iter().any(|line| line.contains("other.test")), "{seen:?}");
 }
