@@ -18,6 +18,8 @@ struct ConfigurationView {
     configuration: u64,
     /// The file that it was read from; null: the built-in defaults.
     file: Option<String>,
+    /// The files that it includes, in the order in which their tables follow its own.
+    included: Vec<String>,
     /// The time at which it was read.
     #[schema(format = DateTime)]
     read_at: String,
@@ -47,6 +49,7 @@ pub(super) async fn configuration(State(admin): State<AdminState>) -> Response {
     SafeJson(ConfigurationView {
         configuration: status.configuration,
         file: status.file,
+        included: status.included,
         read_at: format_instant(status.read_at),
         last_attempt: status.last_attempt.map(|attempt| AttemptView {
             at: format_instant(attempt.at),

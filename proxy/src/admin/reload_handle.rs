@@ -30,6 +30,8 @@ pub(crate) struct ConfigStatus {
     pub(crate) configuration: u64,
     /// The file that was read; none: the built-in defaults are in effect.
     pub(crate) file: Option<String>,
+    /// The files that it includes, in their order.
+    pub(crate) included: Vec<String>,
     pub(crate) read_at: SystemTime,
     pub(crate) last_attempt: Option<ReloadAttempt>,
     pub(crate) needs_restart: Vec<String>,

@@ -10,7 +10,7 @@ use super::config_file::load_config;
 use super::expired_rules;
 use super::terminal::{CommandResult, pretty_json, print, print_errors};
 use crate::clock::Clock;
-use crate::config::{Config, DEFAULT_FILE};
+use crate::config::{Config, ConfigSources, DEFAULT_FILE};
 use crate::server::wiring::UNCHECKED_PARENT_WARNING;
 use crate::telemetry::harmless::escape_lines;
 use crate::tls::intercept::exposed_key_warning;
@@ -38,13 +38,20 @@ pub(super) fn run(command: ConfigCommand, file: Option<&Path>) -> CommandResult 
 
 fn check(file: Option<&Path>) -> CommandResult {
     let (config, read_from) = load_config(file)?;
-    for warning in warnings(&config) {
+    let unmatched = read_from.map(|file| ConfigSources::read(file).unmatched());
+    let unmatched = unmatched.into_iter().flatten();
+    let unmatched = unmatched.map(|item| format!("include: no file matches {item:?}"));
+    for warning in unmatched.chain(warnings(&config)) {
         print_errors(&format!("wayleave: warning: {warning}\n"));
     }
     let source = read_from.map_or("built-in defaults".into(), Path::to_string_lossy);
     let crawlers = counted(config.crawlers.crawlers.len(), "crawler");
     let rules = counted(config.rules.len(), "rule");
-    Ok(print(&escape_lines(&format!("{source}: no mistakes, {crawlers}, {rules}\n"))))
+    let included = match config.included.len() {
+        0 => String::new(),
+        count => format!(", {}", counted(count, "included file")),
+    };
+    Ok(print(&escape_lines(&format!("{source}: no mistakes, {crawlers}, {rules}{included}\n"))))
 }
 
 fn counted(count: usize, noun: &str) -> String {
@@ -58,7 +65,9 @@ fn show(file: Option<&Path>) -> CommandResult {
         Some(file) => format!("from {}", file.display()),
         None => "built-in defaults".to_owned(),
     };
-    Ok(print(&format!("# {source}\n{config}")))
+    let included = config.included.iter().map(|file| format!("# including {}\n", file.name));
+    let included = escape_lines(&included.collect::<String>());
+    Ok(print(&format!("# {source}\n{included}{config}")))
 }
 
 /// Returns warnings about a valid configuration: settings that are hardly intended, or unsafe.

@@ -9,6 +9,7 @@
 //!
 //! ```text
 //! proxy admin state store https upstream robots crawlers signing rules preferences politeness evidence log traces
+//!                      sources     the file, and those that it includes
 //!                      reader      tables, values, mistakes
 //! ```
 
@@ -24,6 +25,7 @@ mod reader;
 mod robots;
 mod rules;
 mod signing;
+mod sources;
 mod state;
 mod store;
 #[cfg(test)]
@@ -33,15 +35,16 @@ mod upstream;
 
 use std::fmt;
 use std::fs;
-use std::io;
 use std::path::{Path, PathBuf};
 
 use wayleave_decision::{CrawlersConfig, PolicyRule};
 
 pub(crate) use self::log::LogConfig;
 pub use self::reader::ConfigMistake;
+pub(crate) use self::reader::IncludedFile;
 use self::reader::{ConfigReader, EffectiveKeys, Section, fixed};
 pub(crate) use self::signing::KEYS_DIR;
+pub(crate) use self::sources::{ConfigSources, WatchList, parent_dir};
 pub(crate) use self::store::StoreConfig;
 pub(crate) use self::upstream::UpstreamConfig;
 use crate::decider::settings::PreferencesConfig;
@@ -72,11 +75,14 @@ pub struct Config {
     pub(crate) fleet: StoreConfig,
     /// The limits of the store of robots.txt entries on disk: `state.max_size`, and its share of `robots.memory`.
     pub(crate) robots_store: RobotsStoreConfig,
-    /// `[[crawler]]`, in the order of the file, and what `[proxy]` sets for requests that match none.
+    /// The files that were included, in their order.
+    pub(crate) included: Vec<IncludedFile>,
+    /// `[[crawler]]`, in the order of the file and then of those that it includes, and what `[proxy]` sets for requests that
+    /// match none.
     pub(crate) crawlers: CrawlersConfig,
     /// `[signing]`.
     pub(crate) signing: signing::SigningConfig,
-    /// `[[rule]]`, in the order of the file; the first that matches a request is used.
+    /// `[[rule]]`, in the same order; the first that matches a request is used.
     pub(crate) rules: Vec<PolicyRule>,
     /// `[preferences]`.
     pub(crate) preferences: PreferencesConfig,
@@ -91,37 +97,22 @@ pub struct Config {
     keys: EffectiveKeys,
 }
 
-/// The directories that relative paths are resolved against.
-#[derive(Clone, Copy)]
-struct BaseDirs<'a> {
-    /// The directory of the file.
-    file: &'a Path,
-    /// The configuration that the process started with, on a reload. State on disk remains where it is, even if the file now
-    /// names another directory.
-    started_with: Option<&'a Config>,
-}
-
-impl<'a> BaseDirs<'a> {
-    fn for_file(file: &'a Path) -> Self {
-        Self { file, started_with: None }
-    }
-}
-
-/// Returns the directory that relative paths in a file are resolved against.
-pub(crate) fn parent_dir(file: &Path) -> PathBuf {
-    let absolute = std::path::absolute(file);
-    absolute.as_deref().unwrap_or(file).parent().unwrap_or(Path::new("")).to_owned()
-}
-
-fn read_config(root: &mut Section<'_>, dirs: BaseDirs<'_>) -> Config {
-    let dir = dirs.file;
+/// Reads all sections. On a reload, state on disk remains where it is in the configuration that the process `started_with`, even
+/// if the file now names another directory.
+fn read_config(
+    root: &mut Section<'_>,
+    sources: &ConfigSources,
+    started_with: Option<&Config>,
+) -> Config {
+    let dir = sources.dir();
+    let included = root.include("include", |item| sources.fault(item));
     // In this order, because later sections are checked against earlier ones: addresses, directories, names of crawlers.
     let proxy = root.section("proxy", |section| proxy::read(section, dir));
     let admin = root.section(fixed("admin"), |section| admin::read(section, &proxy.listen));
     let state = root.section("state", |section| state::read(section, dir));
     let fleet = root.section(fixed("store"), |section| store::read(section, dir));
     // A reload must not move the state of a running process: its files are open, and a CA in another place would be a new CA.
-    let state_dir = dirs.started_with.map_or(&state, |config| &config.state).dir.clone();
+    let state_dir = started_with.map_or(&state, |config| &config.state).dir.clone();
     let https = root.section("https", |section| https::read(section, &state_dir));
     let upstream = upstream::read(root, dir, &proxy.listen);
     let robots = root.section("robots", robots::read);
@@ -129,7 +120,7 @@ fn read_config(root: &mut Section<'_>, dirs: BaseDirs<'_>) -> Config {
     let signing = root.section("signing", |section| signing::read(section, dir, keys));
     let key_in_file = root.section("evidence", |section| evidence::read_key(section, &state_dir));
     // The same applies to the key: all lines of a process are signed with one.
-    let evidence_key = dirs.started_with.map_or(key_in_file, |config| config.evidence_key.clone());
+    let evidence_key = started_with.map_or(key_in_file, |config| config.evidence_key.clone());
     Config {
         rules: rules::read(root, &crawlers.crawlers),
         preferences: root.section("preferences", preferences::read),
@@ -143,6 +134,7 @@ fn read_config(root: &mut Section<'_>, dirs: BaseDirs<'_>) -> Config {
             memory_bytes: robots.store_memory_bytes,
             ..RobotsStoreConfig::default()
         },
+        included,
         fleet,
         proxy,
         admin,
@@ -162,9 +154,9 @@ impl Config {
     ///
     /// # Errors
     ///
-    /// Every mistake in it, in the order of lines; or a single one if the file cannot be read.
+    /// Every mistake in it and in the files that it includes, in the order of lines; or a single one if it cannot be read.
     pub fn load(path: &Path) -> Result<Self, Vec<ConfigMistake>> {
-        Self::parse_file(path, fs::read(path), None)
+        Self::from_sources(&ConfigSources::read(path), None)
     }
 
     /// Reads a configuration file, or the defaults without one, with what `change` makes of it. Relative paths without a file are
@@ -181,7 +173,7 @@ impl Config {
             let here = std::env::current_dir().unwrap_or_default();
             let mut table = toml::Table::new();
             change(&mut table);
-            return Self::from_toml_in(BaseDirs::for_file(&here), "", &table.to_string());
+            return Self::from_toml_in(&here, "", &table.to_string());
         };
         // The file as it is first: only there do lines have the numbers that a mistake names.
         Self::load(path)?;
@@ -192,44 +184,20 @@ impl Config {
         let text = fs::read_to_string(path).map_err(|error| unreadable(&error))?;
         let mut table: toml::Table = text.parse().map_err(|error| unreadable(&error))?;
         change(&mut table);
-        Self::from_toml_in(BaseDirs::for_file(&parent_dir(path)), &name, &table.to_string())
+        Self::from_toml_in(&parent_dir(path), &name, &table.to_string())
     }
 
-    /// Checks the content `read` from the file at `path` for a running process, which `started_with` another configuration: its
-    /// state on disk remains where it is.
+    /// Checks the files that were `read` again for a running process, which `started_with` another configuration: its state on
+    /// disk remains where it is.
     ///
     /// # Errors
     ///
     /// As [`Self::load`].
     pub(crate) fn load_again(
-        path: &Path,
-        read: io::Result<Vec<u8>>,
+        read: &ConfigSources,
         started_with: &Self,
     ) -> Result<Self, Vec<ConfigMistake>> {
-        Self::parse_file(path, read, Some(started_with))
-    }
-
-    fn parse_file(
-        path: &Path,
-        read: io::Result<Vec<u8>>,
-        started_with: Option<&Self>,
-    ) -> Result<Self, Vec<ConfigMistake>> {
-        let name = path.display().to_string();
-        let bytes = read.map_err(|error| {
-            vec![ConfigMistake::in_file(&name, format!("cannot be read: {error}"))]
-        })?;
-        match String::from_utf8(bytes) {
-            Ok(text) => {
-                let dirs = BaseDirs { file: &parent_dir(path), started_with };
-                Self::from_toml_in(dirs, &name, &text)
-            }
-            // TOML is UTF-8. The parser is not even started, so the line has to be found here.
-            Err(error) => {
-                let valid = &error.as_bytes()[..error.utf8_error().valid_up_to()];
-                let line = 1 + valid.iter().filter(|&&byte| byte == b'\n').count();
-                Err(vec![ConfigMistake::in_line(&name, line, "", "is not UTF-8")])
-            }
-        }
+        Self::from_sources(read, Some(started_with))
     }
 
     /// Checks the text of a configuration; mistakes give `name` as the file.
@@ -240,22 +208,29 @@ impl Config {
     ///
     /// Every mistake, in the order of lines.
     pub fn from_toml(name: &str, text: &str) -> Result<Self, Vec<ConfigMistake>> {
-        Self::from_toml_in(BaseDirs::for_file(Path::new("")), name, text)
+        Self::from_toml_in(Path::new(""), name, text)
     }
 
     /// Returns the configuration that applies without a file: the defaults, with paths below the working directory.
     pub fn built_in() -> Self {
         let here = std::env::current_dir().unwrap_or_default();
-        Self::from_toml_in(BaseDirs::for_file(&here), "", "").unwrap_or_default()
+        Self::from_toml_in(&here, "", "").unwrap_or_default()
     }
 
-    fn from_toml_in(
-        dirs: BaseDirs<'_>,
-        name: &str,
-        text: &str,
+    fn from_toml_in(dir: &Path, name: &str, text: &str) -> Result<Self, Vec<ConfigMistake>> {
+        Self::from_sources(&ConfigSources::of_text(name, text, dir), None)
+    }
+
+    fn from_sources(
+        sources: &ConfigSources,
+        started_with: Option<&Self>,
     ) -> Result<Self, Vec<ConfigMistake>> {
-        let (mut config, keys) =
-            ConfigReader::new(name, text).read(|root| read_config(root, dirs))?;
+        let (name, text) = sources.main().map_err(|mistake| vec![mistake])?;
+        let mut reader = ConfigReader::new(name, text);
+        for (name, text) in sources.included() {
+            reader.include(name, text);
+        }
+        let (mut config, keys) = reader.read(|root| read_config(root, sources, started_with))?;
         config.keys = keys;
         Ok(config)
     }
@@ -264,8 +239,8 @@ impl Config {
     pub(crate) fn schema() -> serde_json::Value {
         // Of the tables that may occur several times, one each.
         let text = "[[crawler]]\n[[rule]]\n";
-        let dirs = BaseDirs::for_file(Path::new(""));
-        ConfigReader::describe(text, DEFAULT_FILE, |root| read_config(root, dirs))
+        let sources = ConfigSources::of_text("", text, Path::new(""));
+        ConfigReader::describe(text, DEFAULT_FILE, |root| read_config(root, &sources, None))
     }
 
     /// Returns the other files to watch for changes: programs that renew certificates do not know to trigger a reload.

@@ -10,7 +10,7 @@ use wayleave_decision::{
 use wayleave_robots_txt::{Dialect, HostPattern, ProductToken};
 use wayleave_usage_preferences::{ContentUse, CrawlerDeclaration, Purpose, PurposeSet};
 
-use super::{Config, ConfigMistake, DEFAULT_FILE};
+use super::{Config, ConfigMistake, ConfigSources, DEFAULT_FILE};
 use crate::decider::settings::LogFailureMode;
 use crate::decision_log::{ClientForm, JournalConfig};
 use crate::pacing::{self, CrawlDelayMode};
@@ -44,9 +44,9 @@ fn shipped_file_holds_the_defaults() {
 #[test]
 fn shipped_file_shows_every_key() {
     let shipped: toml::Table = DEFAULT_FILE.parse().expect("it is TOML");
-    let sections: Vec<_> = shipped.keys().collect();
+    let sections: Vec<_> = shipped.iter().filter(|(_, value)| value.is_table()).collect();
     let mut text: String =
-        sections.iter().map(|name| format!("[{name}]\nzzzzzzzz = 1\n")).collect();
+        sections.iter().map(|(name, _)| format!("[{name}]\nzzzzzzzz = 1\n")).collect();
     text += "[[crawler]]\nzzzzzzzz = 1\nmatch = { zzzzzzzz = 1 }\n[[rule]]\nzzzzzzzz = 1\n";
     let unknown: Vec<_> =
         mistakes_of(&text).into_iter().filter(|m| m.contains("zzzzzzzz")).collect();
@@ -373,8 +373,8 @@ fn defaults_of_the_rooms_are_the_ones_of_the_file() {
 fn what_needs_a_restart_is_named() {
     let running = Config::default();
     let again = |text: &str| {
-        let read = Ok(text.as_bytes().to_vec());
-        Config::load_again(Path::new("t.toml"), read, &running).unwrap()
+        let read = ConfigSources::of_text("t.toml", text, Path::new(""));
+        Config::load_again(&read, &running).unwrap()
     };
     let alive = "proxy.name = \"a\"\nrobots.max_age = \"1h\"\nupstream.idle_connections = 7\n\
                  log.format = \"json\"\nlog.decisions = \"\"\ndns.servers = [\"127.0.0.1:53\"]";
@@ -447,7 +447,7 @@ tokens = [
             "t.toml:10: robots.memory: is less than 1MiB",
             "t.toml:12: [[crawler]] 1.name: is missing",
             "t.toml:15: [[crawler]] 1.tokens[1]: ",
-            "t.toml:18: colour: unknown key; expected one of proxy, admin,",
+            "t.toml:18: colour: unknown key; expected one of include, proxy, admin,",
         ],
     );
 }
@@ -503,4 +503,102 @@ fn extra_roots_are_read_with_the_file() {
     let expected =
         format!("t.toml:2: upstream.extra_roots[0]: {} contains no certificate", empty.display());
     assert_mistakes(&text, &[&expected]);
+}
+
+/// Writes the `[[file]]` tables of `cases` to a directory, and returns what is said of the configuration, without the directory.
+fn included_mistakes(cases: &toml::Table) -> Vec<String> {
+    let dir = TempDir::new().expect("there is room");
+    fs::create_dir(dir.path().join("teams")).expect("there is room");
+    for file in cases["file"].as_array().expect("[[file]]") {
+        let text = |key: &str| file[key].as_str().expect("a string");
+        file_with(&dir, text("name"), text("text").as_bytes());
+    }
+    let mistakes = Config::load(&dir.path().join("wayleave.toml")).expect_err("it has mistakes");
+    let shown = format!("{}/", dir.path().display());
+    mistakes.iter().map(|mistake| mistake.to_string().replace(&shown, "")).collect()
+}
+
+#[test]
+fn mistakes_of_included_files_are_reported_at_once() {
+    let cases: toml::Table = include_str!("included_mistakes.toml").parse().expect("it is TOML");
+    let expected = cases["mistakes"].as_array().expect("an array");
+    let expected: Vec<_> = expected.iter().filter_map(|mistake| mistake.as_str()).collect();
+    assert!(expected.len() >= 25);
+    let found = included_mistakes(&cases);
+    for (found, expected) in found.iter().zip(&expected) {
+        assert!(found.starts_with(expected), "found    {found}\nexpected {expected}");
+    }
+    assert_eq!(found.len(), expected.len(), "{found:#?}");
+}
+
+/// Writes a main file with crawler `main`, and files that each have one crawler and one rule of their own name.
+fn with_included(include: &str, names: &[&str]) -> (TempDir, PathBuf) {
+    let dir = TempDir::new().expect("there is room");
+    let table = |name: &str| {
+        format!(
+            "[[crawler]]\nname = \"{name}\"\ntokens = [\"Bot\"]\nmatch = {{ user_agent = \"{name}\" }}\n\
+             [[rule]]\naction = \"refuse\"\nhosts = [\"{name}.test\"]\n"
+        )
+    };
+    let main = format!("include = {include}\n{}", table("main"));
+    let main = file_with(&dir, "main.toml", main.as_bytes());
+    for name in names {
+        let path = dir.path().join(name);
+        fs::create_dir_all(path.parent().expect("a directory")).expect("there is room");
+        let stem = path.file_stem().and_then(|stem| stem.to_str()).expect("a name");
+        fs::write(&path, table(stem)).expect("there is room");
+    }
+    (dir, main)
+}
+
+fn crawler_names(config: &Config) -> Vec<&str> {
+    config.crawlers.crawlers.iter().map(|crawler| &*crawler.name).collect()
+}
+
+#[test]
+fn included_tables_follow_those_of_the_main_file_by_name() {
+    let names = ["teams/b.toml", "teams/a.toml", "teams/.c.toml", "z/y/x.toml", "legal.toml"];
+    let include =
+        r#"["z/**/*.toml", "teams/*.toml", "./teams/[ab].toml", "legal.toml", "none/*.toml"]"#;
+    let (dir, main) = with_included(include, &names);
+    let config = Config::load(&main).expect("nothing is wrong with it");
+    assert_eq!(crawler_names(&config), ["main", "legal", "a", "b", "x"]);
+    let hosts: Vec<_> = config.rules.iter().map(|rule| rule.hosts[0].to_string()).collect();
+    assert_eq!(hosts, ["main.test", "legal.test", "a.test", "b.test", "x.test"]);
+    let included: Vec<_> = config.included.iter().map(|file| file.name.clone()).collect();
+    let expected = ["legal.toml", "teams/a.toml", "teams/b.toml", "z/y/x.toml"];
+    assert_eq!(included, expected.map(|name| dir.path().join(name).display().to_string()));
+    assert_eq!(ConfigSources::read(&main).unmatched(), ["none/*.toml"]);
+    // What is shown is whole: it needs no other file.
+    let shown = Config::from_toml("shown", &config.to_string()).expect("it is a configuration");
+    assert_eq!((shown.crawlers, shown.rules), (config.crawlers, config.rules));
+}
+
+#[test]
+fn what_cannot_be_included_is_a_mistake() {
+    let (dir, main) = with_included("[]", &["teams/a.toml"]);
+    let made =
+        std::process::Command::new("mkfifo").arg(dir.path().join("teams/pipe.toml")).status();
+    assert!(made.expect("mkfifo can be started").success());
+    std::os::unix::fs::symlink("nowhere", dir.path().join("teams/link.tml")).expect("a link");
+    for (include, expected) in [
+        ("[\"gone.toml\"]", "main.toml:1: include[0]: \"gone.toml\" cannot be read: No such file"),
+        ("[\"teams\"]", "main.toml:1: include[0]: \"teams\" is not a file"),
+        ("[\"teams/pipe.toml\"]", "main.toml:1: include[0]: \"teams/pipe.toml\" is not a file"),
+        ("[\"*.toml\"]", "main.toml:1: include[0]: \"*.toml\" includes this file itself"),
+        ("[\"./main.toml\"]", "main.toml:1: include[0]: \"./main.toml\" includes this file itself"),
+        ("[\"a\", \"[\"]", "main.toml:1: include[1]: \"[\" "),
+        ("[\"\"]", "main.toml:1: include[0]: must not be empty"),
+        ("\"teams/*.toml\"", "main.toml:1: include: expected an array, found a string"),
+        ("[\"teams/*.tml\"]", "teams/link.tml: cannot be read: No such file"),
+    ] {
+        fs::write(&main, format!("include = {include}\n")).expect("there is room");
+        let mistakes = Config::load(&main).expect_err(include);
+        let shown = format!("{}/", dir.path().display());
+        let found: Vec<_> = mistakes.iter().map(|it| it.to_string().replace(&shown, "")).collect();
+        assert!(found.iter().any(|found| found.starts_with(expected)), "{include}: {found:?}");
+    }
+    // A pattern passes by what is not a file.
+    fs::write(&main, "include = [\"teams*\", \"teams/*.toml\"]\n").expect("there is room");
+    assert_eq!(crawler_names(&Config::load(&main).expect("it is right")), ["a"]);
 }

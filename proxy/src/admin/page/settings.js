@@ -14,6 +14,7 @@ export function settings() {
     status.replaceChildren(facts([
       ["In use", `version ${now.configuration}`],
       ["File", now.file ?? "none: the built-in defaults"],
+      ["Includes", now.included.length ? now.included.map((file) => h("div", {}, h("code", {}, file))) : null],
       ["Read", time(now.read_at, true)],
       ["Last reload", tried ?? "none since the start"],
       ["Needs a restart", now.needs_restart.length ? h("span", { class: "warn" }, now.needs_restart.join(", ")) : null],

@@ -48,6 +48,11 @@ impl ConfigMistake {
         }
     }
 
+    /// Returns the file, as it was named.
+    pub(super) fn file(&self) -> &str {
+        &self.file
+    }
+
     /// Returns the line, counted from 1.
     #[must_use]
     pub fn line(&self) -> Option<usize> {

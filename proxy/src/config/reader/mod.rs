@@ -12,6 +12,7 @@ mod value;
 
 pub(super) use self::keys::{EffectiveKeys, fixed, secret};
 pub use self::mistake::ConfigMistake;
+pub(crate) use self::section::IncludedFile;
 pub(super) use self::section::{ConfigReader, Section};
 pub(super) use self::to_value::ToValue;
 pub(super) use self::value::{

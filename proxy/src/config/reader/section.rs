@@ -10,13 +10,43 @@ use super::keys::{EffectiveKeys, KeySpec};
 use super::mistake::ConfigMistake;
 use super::schema::{SchemaBuilder, TableKind};
 use super::to_value::ToValue;
-use super::value::{ParseResult, ValueNode, kind_name, nearest, non_empty_list, one_of, word};
+use super::value::{
+    ParseResult, ValueNode, checked, kind_name, list, nearest, non_empty_list, one_of, text, word,
+};
 
-/// The text of a configuration file, and the keys and mistakes found in it so far.
-#[derive(Debug)]
-pub(crate) struct ConfigReader<'t> {
+/// The text of one file.
+#[derive(Clone, Copy, Debug)]
+struct SourceText<'t> {
+    /// The name in mistakes.
     file: &'t str,
     text: &'t str,
+}
+
+/// The root table of one file.
+#[derive(Debug)]
+struct SourceTable<'t> {
+    source: SourceText<'t>,
+    table: &'t DeTable<'t>,
+}
+
+/// An included file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct IncludedFile {
+    pub(crate) name: String,
+    /// The number of its `[[crawler]]` tables.
+    pub(crate) crawlers: usize,
+    /// The number of its `[[rule]]` tables.
+    pub(crate) rules: usize,
+}
+
+/// The tables that an included file may have.
+const INCLUDED_TABLES: [&str; 2] = ["crawler", "rule"];
+
+/// The texts of a configuration, and the keys and mistakes found in them so far.
+#[derive(Debug)]
+pub(crate) struct ConfigReader<'t> {
+    /// The main file, then those that it includes.
+    sources: Vec<SourceText<'t>>,
     keys: RefCell<EffectiveKeys>,
     mistakes: RefCell<Vec<ConfigMistake>>,
     /// Present if the keys are read to describe them.
@@ -25,7 +55,21 @@ pub(crate) struct ConfigReader<'t> {
 
 impl<'t> ConfigReader<'t> {
     pub(crate) fn new(file: &'t str, text: &'t str) -> Self {
-        Self { file, text, keys: RefCell::default(), mistakes: RefCell::default(), schema: None }
+        Self {
+            sources: vec![SourceText { file, text }],
+            keys: RefCell::default(),
+            mistakes: RefCell::default(),
+            schema: None,
+        }
+    }
+
+    /// Adds an included file, or the mistake if it cannot be read. Its tables follow those of the files before.
+    pub(crate) fn include(&mut self, file: &'t str, text: Result<&'t str, ConfigMistake>) {
+        let text = text.unwrap_or_else(|mistake| {
+            self.mistakes.get_mut().push(mistake);
+            ""
+        });
+        self.sources.push(SourceText { file, text });
     }
 
     /// Returns the JSON Schema of the keys that `read` reads, with the descriptions in the comments of `documented`. `text` has
@@ -38,54 +82,72 @@ impl<'t> ConfigReader<'t> {
         let schema = Some(RefCell::new(SchemaBuilder::new(documented)));
         let reader = Self { schema, ..Self::new("", text) };
         let (table, _) = DeTable::parse_recoverable(text);
-        Section::new(&reader, reader.root(), Some(table.get_ref())).read(read);
+        let tables = [SourceTable { source: reader.sources[0], table: table.get_ref() }];
+        Section::root(&reader, &tables).read(read);
         reader.schema.map_or_else(serde_json::Value::default, |it| it.into_inner().finish())
     }
 
-    fn root(&self) -> TableLocation {
-        TableLocation {
-            path: String::new(),
-            header: String::new(),
-            span: 0..0,
-            table_index: self.keys.borrow_mut().begin_table(String::new(), false),
-        }
-    }
-
-    /// Parses the text, passes its root table to `read`, and returns the result together with all keys.
+    /// Parses the texts, passes the root table to `read`, and returns the result together with all keys.
     ///
     /// # Errors
     ///
-    /// Every mistake, in the order of lines, if there is any.
+    /// Every mistake, in the order of files and lines, if there is any.
     pub(crate) fn read<T>(
         self,
         read: impl FnOnce(&mut Section<'_>) -> T,
     ) -> Result<(T, EffectiveKeys), Vec<ConfigMistake>> {
         // Recoverable: a line that is not TOML should not hide the mistakes in others.
-        let (table, errors) = DeTable::parse_recoverable(self.text);
-        for error in &errors {
-            let at = error.span().map_or(0, |span| span.start);
-            self.report(at, self.nearest_key(at), error.message());
+        let parsed: Vec<_> =
+            self.sources.iter().map(|it| DeTable::parse_recoverable(it.text)).collect();
+        for (source, (_, errors)) in self.sources.iter().zip(&parsed) {
+            for error in errors {
+                let at = error.span().map_or(0, |span| span.start);
+                self.report(*source, at, source.nearest_key(at), error.message());
+            }
         }
-        let value = Section::new(&self, self.root(), Some(table.get_ref())).read(read);
+        let invalid = self.mistakes.borrow().len();
+        let sources = self.sources.iter().zip(&parsed);
+        let tables: Vec<_> = sources
+            .map(|(source, (table, _))| SourceTable { source: *source, table: table.get_ref() })
+            .collect();
+        let value = Section::root(&self, &tables).read(read);
+        self.reject_other_tables(&tables[1..]);
+        drop(tables);
         let mut mistakes = self.mistakes.into_inner();
         // If a line is not valid TOML, only its first error helps. Mistakes in the values that the parser recovered from that line
         // would mislead.
-        let in_values = mistakes.split_off(errors.len());
+        let in_values = mistakes.split_off(invalid);
+        let place = |mistake: &ConfigMistake| {
+            let file = self.sources.iter().position(|it| it.file == mistake.file());
+            (file, mistake.line())
+        };
         let mut invalid_lines = HashSet::new();
-        mistakes.retain(|mistake| invalid_lines.insert(mistake.line()));
-        mistakes.extend(
-            in_values.into_iter().filter(|mistake| !invalid_lines.contains(&mistake.line())),
-        );
-        mistakes.sort_by_key(ConfigMistake::line);
+        mistakes.retain(|mistake| invalid_lines.insert(place(mistake)));
+        mistakes.extend(in_values.into_iter().filter(|it| !invalid_lines.contains(&place(it))));
+        mistakes.sort_by_key(place);
         if mistakes.is_empty() { Ok((value, self.keys.into_inner())) } else { Err(mistakes) }
     }
 
-    fn report(&self, at: usize, key: String, message: impl Into<String>) {
-        let line = 1 + self.text[..at.min(self.text.len())].matches('\n').count();
-        let mistake = ConfigMistake::in_line(self.file, line, key, message);
-        self.mistakes.borrow_mut().push(mistake);
+    /// Reports what included files hold besides the tables that they may hold.
+    fn reject_other_tables(&self, included: &[SourceTable<'_>]) {
+        for SourceTable { source, table } in included {
+            for (key, _) in
+                table.iter().filter(|(key, _)| !INCLUDED_TABLES.contains(&&**key.get_ref()))
+            {
+                let message = "an included file has [[crawler]] and [[rule]] only: move this to the main file";
+                self.report(*source, key.span().start, key.get_ref().to_string(), message);
+            }
+        }
     }
 
+    fn report(&self, source: SourceText<'_>, at: usize, key: String, message: impl Into<String>) {
+        let line = 1 + source.text[..at.min(source.text.len())].matches('\n').count();
+        let mistake = ConfigMistake::in_line(source.file, line, key, message);
+        self.mistakes.borrow_mut().push(mistake);
+    }
+}
+
+impl SourceText<'_> {
     /// Returns the key that an offset in invalid TOML most likely belongs to.
     fn nearest_key(&self, at: usize) -> String {
         // An error at the end of the file may point past it.
@@ -123,6 +185,9 @@ pub(crate) struct Section<'t> {
     reader: &'t ConfigReader<'t>,
     location: TableLocation,
     table: Option<&'t DeTable<'t>>,
+    source: SourceText<'t>,
+    /// The files whose tables follow those of this one: of the root table only.
+    included: &'t [SourceTable<'t>],
     known_keys: Vec<&'static str>,
 }
 
@@ -140,12 +205,34 @@ struct TableLocation {
 }
 
 impl<'t> Section<'t> {
-    fn new(
-        reader: &'t ConfigReader<'t>,
+    /// Creates the root table of the first of `tables`, which includes the others.
+    fn root(reader: &'t ConfigReader<'t>, tables: &'t [SourceTable<'t>]) -> Self {
+        let location = TableLocation {
+            path: String::new(),
+            header: String::new(),
+            span: 0..0,
+            table_index: reader.keys.borrow_mut().begin_table(String::new(), false),
+        };
+        let (main, included) = tables.split_first().expect("there is a main file");
+        Self {
+            reader,
+            location,
+            table: Some(main.table),
+            source: main.source,
+            included,
+            known_keys: Vec::new(),
+        }
+    }
+
+    /// Creates a table within this one.
+    fn child(
+        &self,
         location: TableLocation,
+        source: SourceText<'t>,
         table: Option<&'t DeTable<'t>>,
     ) -> Self {
-        Self { reader, location, table, known_keys: Vec::new() }
+        let reader = self.reader;
+        Self { reader, location, table, source, included: &[], known_keys: Vec::new() }
     }
 
     /// Lets `read` take the keys it knows, then reports the others as unknown.
@@ -159,7 +246,7 @@ impl<'t> Section<'t> {
                     None => format!("unknown key; expected one of {}", self.known_keys.join(", ")),
                 };
                 let path = self.full_key(name);
-                self.reader.report(key.span().start, path, message);
+                self.reader.report(self.source, key.span().start, path, message);
             }
         }
         value
@@ -185,7 +272,7 @@ impl<'t> Section<'t> {
             Err(faults) => {
                 for fault in faults {
                     let path = format!("{}{}", self.full_key(key), fault.within);
-                    self.reader.report(fault.at, path, fault.message);
+                    self.reader.report(self.source, fault.at, path, fault.message);
                 }
                 None
             }
@@ -312,44 +399,74 @@ impl<'t> Section<'t> {
         let path = self.full_key(key.name);
         let (at, table) = match self.node(key.name) {
             None => (self.location.span.clone(), None),
-            Some(node) => (node.span(), self.as_table(node, &path)),
+            Some(node) => (node.span(), self.as_table(self.source, node, &path)),
         };
         let name = join(&self.location.header, key.name);
         self.describe_table(&name, TableKind::Single);
         let keys = self.begin_table(format!("[{name}]"), key.needs_restart);
         let location = TableLocation { path, header: name, span: at, table_index: keys };
         // An absent table is read as well, for the defaults of its keys.
-        Section::new(self.reader, location, table).read(read)
+        self.child(location, self.source, table).read(read)
     }
 
-    /// Reads the tables `[[key]]` in their order, each with `read`.
+    /// Checks the items of `key`, which names the files to include, and returns those that were read. `fault` returns why an item
+    /// cannot be followed. The key is not recorded: what it includes is shown in its place.
+    pub(crate) fn include<'f>(
+        &mut self,
+        key: &'static str,
+        fault: impl Fn(&str) -> Option<&'f str>,
+    ) -> Vec<IncludedFile> {
+        self.describe(key, Vec::<String>::schema);
+        let item =
+            |item: &str| fault(item).map_or(Ok(()), |fault| Err(format!("{item:?} {fault}")));
+        self.parse_key(key, list(checked(text, item)));
+        let count = |it: &SourceTable<'_>, key| {
+            it.table
+                .get(key)
+                .and_then(|node| node.get_ref().as_array())
+                .map_or(0, |array| array.len())
+        };
+        let included = self.included.iter().map(|it| IncludedFile {
+            name: it.source.file.to_owned(),
+            crawlers: count(it, INCLUDED_TABLES[0]),
+            rules: count(it, INCLUDED_TABLES[1]),
+        });
+        included.collect()
+    }
+
+    /// Reads the tables `[[key]]` in their order, each with `read`: those of this file, then those of included ones.
     pub(crate) fn tables<T>(
         &mut self,
         key: &'static str,
         mut read: impl FnMut(&mut Self) -> T,
     ) -> Vec<T> {
-        let Some(node) = self.node(key) else {
-            return Vec::new();
-        };
-        let Some(items) = node.get_ref().as_array() else {
-            let message = format!("expected tables [[{key}]], found {}", kind_name(node));
-            self.report(key, message);
-            return Vec::new();
-        };
+        let own = self.node(key).map(|node| (self.source, node));
+        let included = self.included.iter();
+        let included = included.filter_map(|it| Some((it.source, it.table.get(key)?)));
+        let mut items = Vec::new();
+        for (source, node) in own.into_iter().chain(included) {
+            match node.get_ref().as_array() {
+                Some(nodes) => items.extend(nodes.iter().map(|node| (source, node))),
+                None => {
+                    let message = format!("expected tables [[{key}]], found {}", kind_name(node));
+                    self.reader.report(source, node.span().start, self.full_key(key), message);
+                }
+            }
+        }
         let name = join(&self.location.header, key);
         self.describe_table(&name, TableKind::Repeated);
-        let read_one = |(index, node): (usize, &'t ValueNode<'t>)| {
+        let read_one = |(index, (source, node)): (usize, (SourceText<'t>, &'t ValueNode<'t>))| {
             let path = format!("[[{}]] {}", self.full_key(key), index + 1);
-            let table = self.as_table(node, &path);
+            let table = self.as_table(source, node, &path);
             let location = TableLocation {
                 path,
                 header: name.clone(),
                 span: node.span(),
                 table_index: self.begin_table(format!("[[{name}]]"), false),
             };
-            Section::new(self.reader, location, table).read(&mut read)
+            self.child(location, source, table).read(&mut read)
         };
-        items.iter().enumerate().map(read_one).collect()
+        items.into_iter().enumerate().map(read_one).collect()
     }
 
     fn describe_table(&self, name: &str, kind: TableKind) {
@@ -363,12 +480,17 @@ impl<'t> Section<'t> {
         keys.begin_table(header, needs_restart)
     }
 
-    fn as_table(&self, node: &'t ValueNode<'t>, path: &str) -> Option<&'t DeTable<'t>> {
+    fn as_table(
+        &self,
+        source: SourceText<'t>,
+        node: &'t ValueNode<'t>,
+        path: &str,
+    ) -> Option<&'t DeTable<'t>> {
         let table = node.get_ref().as_table();
         if table.is_none() {
             let message = format!("expected a table, found {}", kind_name(node));
             let at = node.span().start;
-            self.reader.report(at, path.to_owned(), message);
+            self.reader.report(source, at, path.to_owned(), message);
         }
         table
     }
@@ -402,7 +524,7 @@ impl<'t> Section<'t> {
                 Err(faults) => {
                     for fault in faults {
                         let path = format!("{path}.{:?}{}", name.get_ref(), fault.within);
-                        self.reader.report(fault.at, path, fault.message);
+                        self.reader.report(self.source, fault.at, path, fault.message);
                     }
                 }
             }
@@ -434,12 +556,13 @@ impl<'t> Section<'t> {
             .table
             .and_then(|table| table.get_key_value(key))
             .map_or(self.location.span.start, |(key, _)| key.span().start);
-        self.reader.report(at, self.full_key(key), message);
+        self.reader.report(self.source, at, self.full_key(key), message);
     }
 
     /// Reports a mistake in this table as a whole.
     pub(crate) fn report_table(&self, message: impl Into<String>) {
-        self.reader.report(self.location.span.start, self.location.path.clone(), message);
+        let path = self.location.path.clone();
+        self.reader.report(self.source, self.location.span.start, path, message);
     }
 }
 

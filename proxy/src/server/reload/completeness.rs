@@ -1,36 +1,53 @@
 //! Guards against half-written files: after a change on disk alone, a file that is empty, or that has lost all of its rules or
-//! crawlers, is not loaded.
+//! crawlers, is not loaded. Nor is a configuration without a file that it included.
 
-use crate::config::Config;
+use crate::config::{Config, ConfigSources, IncludedFile};
 
 /// The advice that ends each message.
 const CONFIRM_HINT: &str = "if this is intended, confirm with SIGHUP or POST /v1/reload";
 
-/// Returns why a changed file seems incomplete, if it does. `text` is the whole file, of which `read` was parsed.
-pub(super) fn find_incompleteness(text: &[u8], running: &Config, read: &Config) -> Option<String> {
+/// Returns why a changed configuration seems incomplete, if it does. `read` was parsed from `sources`.
+pub(super) fn find_incompleteness(
+    sources: &ConfigSources,
+    running: &Config,
+    read: &Config,
+) -> Option<String> {
+    if sources.is_main_empty() {
+        return Some(format!("the file is empty: {CONFIRM_HINT}"));
+    }
+    let counts = |config: &Config| (config.rules.len(), config.crawlers.crawlers.len());
+    find_loss("the file", counts(running), counts(read)).or_else(|| {
+        let files = running.included.iter();
+        files.map(|file| find_included_loss(file, &read.included)).find_map(|loss| loss)
+    })
+}
+
+fn find_included_loss(before: &IncludedFile, read: &[IncludedFile]) -> Option<String> {
+    let counts = |file: &IncludedFile| (file.rules, file.crawlers);
+    match read.iter().find(|file| file.name == before.name) {
+        Some(now) => find_loss(&before.name, counts(before), counts(now)),
+        None => find_loss(&format!("{}: a file that is gone", before.name), counts(before), (0, 0)),
+    }
+}
+
+/// Returns what a file has lost all of; both counts are of rules and of crawlers.
+fn find_loss(file: &str, before: (usize, usize), now: (usize, usize)) -> Option<String> {
     let lost = |what: &str, before: usize| {
-        format!("the file no longer has any {what} (it had {before}): {CONFIRM_HINT}")
+        format!("{file} no longer has any {what} (it had {before}): {CONFIRM_HINT}")
     };
-    let (rules, crawlers) = (&running.rules, &running.crawlers.crawlers);
-    if is_empty(text) {
-        Some(format!("the file is empty: {CONFIRM_HINT}"))
-    } else if read.rules.is_empty() && !rules.is_empty() {
-        Some(lost("[[rule]]", rules.len()))
-    } else if read.crawlers.crawlers.is_empty() && !crawlers.is_empty() {
-        Some(lost("[[crawler]]", crawlers.len()))
+    if now.0 == 0 && before.0 > 0 {
+        Some(lost("[[rule]]", before.0))
+    } else if now.1 == 0 && before.1 > 0 {
+        Some(lost("[[crawler]]", before.1))
     } else {
         None
     }
 }
 
-/// Returns whether a file has no content but comments.
-fn is_empty(text: &[u8]) -> bool {
-    let mut lines = text.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii);
-    lines.all(|line| line.is_empty() || line.starts_with(b"#"))
-}
-
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use super::*;
 
     const RULE: &str = "[[rule]]\naction = \"refuse\"\nhosts = [\"*\"]\n";
@@ -39,9 +56,10 @@ mod tests {
 
     #[test]
     fn only_lost_rules_and_crawlers_are_suspicious() {
+        let sources = |text: &str| ConfigSources::of_text("t.toml", text, Path::new(""));
         let config = |text: &str| Config::from_toml("t.toml", text).unwrap();
         let doubted = |before: &str, after: &str| {
-            find_incompleteness(after.as_bytes(), &config(before), &config(after)).is_some()
+            find_incompleteness(&sources(after), &config(before), &config(after)).is_some()
         };
         let both = format!("{CRAWLER}{RULE}");
         assert!(!doubted("", "log.format = \"json\""));

@@ -5,17 +5,17 @@
 //! process (listeners, connection limits, the directories of the state and the CA) do not change; the answer names those that
 //! need a restart, and everything else in the file takes effect.
 //!
-//! The certificate files that the configuration names are watched, too: when they change, the configuration is reloaded.
+//! Included files are part of the configuration, and so is their number. The certificate files that it names are watched, too:
+//! when they change, the configuration is reloaded.
 //!
-//! After a change on disk, the file is loaded only if it looks complete: its writer has closed it, it is not empty, and it
-//! has not lost all of its rules or crawlers. A reload that an operator requests, by signal or API, skips that check.
+//! After a change on disk, the configuration is loaded only if it looks complete: the writer of each file has closed it, the file
+//! is not empty, and no file is gone or has lost all of its rules or crawlers. A reload that an operator requests, by signal or API, skips that check.
 
 mod completeness;
 #[cfg(test)]
 mod tests;
 mod watch;
 
-use std::io;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -28,12 +28,12 @@ use tokio::time::Instant;
 use wayleave_evidence::Sha256Digest;
 
 use self::completeness::find_incompleteness;
-use self::watch::{FileEvent, FileWatch};
+use self::watch::{FileWatch, IncludeWatch, WritingFiles};
 use crate::admin::{
     ConfigStatus, ReloadAttempt, ReloadHandle, ReloadReply, ReloadResult, Reloaded,
 };
 use crate::clock::system_time;
-use crate::config::{Config, ConfigMistake};
+use crate::config::{Config, ConfigMistake, ConfigSources};
 use crate::decision_log::{ClientMask, ConfigRevision, Journal};
 use crate::exchange::ExchangeServices;
 use crate::robots_cache::HttpFetcher;
@@ -78,13 +78,14 @@ pub(crate) struct ReloadService {
     operators: mpsc::Receiver<ReloadReply>,
     hangup: Signal,
     /// `None` if the built-in defaults are in use: there is no file to reload.
-    file: Option<(ConfigReloader, mpsc::Receiver<FileEvent>)>,
+    file: Option<(ConfigReloader, mpsc::Receiver<()>)>,
 }
 
 /// Reloads one file.
 struct ConfigReloader {
     file: PathBuf,
-    last_text: Option<Vec<u8>>,
+    /// The files as they were last read, in effect or not.
+    last_read: ConfigSources,
     started_with: Config,
     /// The configuration in effect.
     running: Config,
@@ -94,7 +95,9 @@ struct ConfigReloader {
     status: Arc<ArcSwap<ConfigStatus>>,
     /// Watches the file until it is dropped.
     watch: Option<FileWatch>,
+    include_watch: Option<IncludeWatch>,
     referenced_files: ReferencedFiles,
+    events: FileEvents,
 }
 
 /// A reload, of which everything that can fail has succeeded.
@@ -164,18 +167,41 @@ fn status(
         read_at: parts.exchanges.decider.robots.clock().now(),
         last_attempt: None,
         needs_restart: Vec::new(),
+        included: included_names(config),
         toml: config.to_string(),
     }))
 }
 
-fn watch(file: &Path, events: &mpsc::Sender<FileEvent>) -> Option<FileWatch> {
-    let events = events.clone();
-    FileWatch::start(file, move |event| {
-        // If the queue is full, the file will be read anyway.
-        let _ = events.try_send(event);
-    })
-    .inspect_err(warn_unwatched)
-    .ok()
+/// The way in which watches report changes of files.
+#[derive(Clone)]
+struct FileEvents {
+    changed: mpsc::Sender<()>,
+    writing: WritingFiles,
+}
+
+impl FileEvents {
+    fn new(changed: mpsc::Sender<()>) -> Self {
+        Self { changed, writing: WritingFiles::default() }
+    }
+
+    fn report(&self) {
+        // If the queue is full, the files will be read anyway.
+        let _ = self.changed.try_send(());
+    }
+
+    fn watch(&self, file: &Path) -> Option<FileWatch> {
+        let events = self.clone();
+        FileWatch::start(file, self.writing.clone(), move || events.report())
+            .inspect_err(warn_unwatched)
+            .ok()
+    }
+
+    fn watch_included(&self, sources: &ConfigSources) -> Option<IncludeWatch> {
+        let events = self.clone();
+        IncludeWatch::start(sources, self.writing.clone(), move || events.report())
+            .inspect_err(warn_unwatched)
+            .ok()
+    }
 }
 
 /// The files that the configuration refers to and that change independently of it, such as certificates.
@@ -184,15 +210,15 @@ struct ReferencedFiles {
     /// The digest of each file when it was last read, or `None` if it could not be read.
     digests: Vec<Option<Sha256Digest>>,
     watches: Vec<FileWatch>,
-    events: mpsc::Sender<FileEvent>,
+    events: FileEvents,
 }
 
 impl ReferencedFiles {
-    fn new(config: &Config, events: mpsc::Sender<FileEvent>) -> Self {
+    fn new(config: &Config, events: FileEvents) -> Self {
         let files = config.watched_files();
         Self {
             digests: digests_of(&files),
-            watches: files.iter().filter_map(|file| watch(file, &events)).collect(),
+            watches: files.iter().filter_map(|file| events.watch(file)).collect(),
             files,
             events,
         }
@@ -224,6 +250,10 @@ fn digests_of(files: &[PathBuf]) -> Vec<Option<Sha256Digest>> {
     contents.map(|content| content.map(|bytes| Sha256Digest::of(&bytes))).collect()
 }
 
+fn included_names(config: &Config) -> Vec<String> {
+    config.included.iter().map(|file| file.name.clone()).collect()
+}
+
 fn warn_unwatched(error: &anyhow::Error) {
     let error = format!("{error:#}");
     tracing::warn!(error, "changes to the configuration's files are not noticed: send SIGHUP");
@@ -236,18 +266,23 @@ impl ConfigReloader {
         config: &Config,
         parts: ReloadedParts,
         status: Arc<ArcSwap<ConfigStatus>>,
-        events: mpsc::Sender<FileEvent>,
+        changed: mpsc::Sender<()>,
     ) -> Self {
+        let events = FileEvents::new(changed);
+        let watch = events.watch(file);
+        let last_read = ConfigSources::read(file);
         Self {
-            watch: watch(file, &events),
-            last_text: std::fs::read(file).ok(),
+            watch,
+            include_watch: events.watch_included(&last_read),
+            last_read,
             file: file.to_owned(),
             started_with: config.clone(),
             running: config.clone(),
             outbound_config: OutboundConfig::new(config, &parts.own_listeners),
             parts,
             status,
-            referenced_files: ReferencedFiles::new(config, events),
+            referenced_files: ReferencedFiles::new(config, events.clone()),
+            events,
         }
     }
 
@@ -255,7 +290,7 @@ impl ConfigReloader {
         mut self,
         mut operators: mpsc::Receiver<ReloadReply>,
         mut hangup: Signal,
-        mut changes: mpsc::Receiver<FileEvent>,
+        mut changes: mpsc::Receiver<()>,
     ) {
         // One replacement of a file is several events: it is read once, after the first of them has settled.
         let mut settled_at: Option<Instant> = None;
@@ -276,19 +311,20 @@ impl ConfigReloader {
                     // The mistakes are in the log.
                     let _ = self.reload(ReloadCause::Signal).await;
                 }
-                Some(event) = changes.recv() => match event {
-                    FileEvent::Complete => {
+                Some(()) = changes.recv() => {
+                    if self.events.writing.is_empty() {
                         settled_at.get_or_insert_with(|| Instant::now() + SETTLE_DELAY);
+                    } else {
+                        settled_at = None;
                     }
-                    FileEvent::Writing => settled_at = None,
-                },
+                }
                 () = settled => {
                     settled_at = None;
                     self.follow_links();
                     // Not short-circuited below: the digests must be up to date whatever the reason for the reload.
                     let have_referenced_changed = self.referenced_files.have_changed();
                     // Events are hints: a file that is rewritten with the same text is not reloaded.
-                    if have_referenced_changed || tokio::fs::read(&self.file).await.ok() != self.last_text {
+                    if have_referenced_changed || self.read().await != self.last_read {
                         // The mistakes are in the log.
                         let _ = self.reload(ReloadCause::Change).await;
                     }
@@ -303,14 +339,30 @@ impl ConfigReloader {
         }
     }
 
+    /// Reads all files of the configuration.
+    async fn read(&self) -> ConfigSources {
+        let file = self.file.clone();
+        let read = tokio::task::spawn_blocking(move || ConfigSources::read(&file)).await;
+        read.unwrap_or_else(|_| self.last_read.clone())
+    }
+
+    /// Watches where the files that were read last include others.
+    fn follow_includes(&mut self) {
+        let is_covered = |watch: &IncludeWatch| watch.covers(&self.last_read);
+        if !self.include_watch.as_ref().is_some_and(is_covered) {
+            self.include_watch = self.events.watch_included(&self.last_read);
+            // A file may have changed before it was watched.
+            self.events.report();
+        }
+    }
+
     async fn reload(&mut self, cause: ReloadCause) -> ReloadResult {
         // Before the file is read: a link that is swapped meanwhile is then noticed.
         self.follow_links();
-        let read = tokio::fs::read(&self.file).await;
-        self.last_text = read.as_ref().ok().cloned();
-        let prepared = self.prepare(read).await.and_then(|prepared| {
-            let text = self.last_text.as_deref().unwrap_or_default();
-            match find_incompleteness(text, &self.running, &prepared.config) {
+        self.last_read = self.read().await;
+        self.follow_includes();
+        let prepared = self.prepare().await.and_then(|prepared| {
+            match find_incompleteness(&self.last_read, &self.running, &prepared.config) {
                 Some(reason) if cause == ReloadCause::Change => Err(vec![reason]),
                 _ => Ok(prepared),
             }
@@ -347,8 +399,9 @@ impl ConfigReloader {
     }
 
     /// Does everything that can fail, without any effect on the running proxy.
-    async fn prepare(&self, read: io::Result<Vec<u8>>) -> Result<PreparedReload, Vec<String>> {
+    async fn prepare(&self) -> Result<PreparedReload, Vec<String>> {
         let file = self.file.clone();
+        let read = self.last_read.clone();
         let started_with = self.started_with.clone();
         let current_outbound = self.outbound_config.clone();
         let clock = self.parts.exchanges.decider.robots.clock();
@@ -357,7 +410,7 @@ impl ConfigReloader {
         let number = self.parts.exchanges.decider.settings().configuration + 1;
         // Certificates, roots and the log are read from disk, which may be slow.
         tokio::task::spawn_blocking(move || {
-            let config = Config::load_again(&file, read, &started_with)
+            let config = Config::load_again(&read, &started_with)
                 .map_err(|mistakes| to_messages(&mistakes))?;
             let fault = |error: anyhow::Error| vec![format!("{}: {error:#}", file.display())];
             // Connections, sessions and resolved names are worth keeping: they are rebuilt only if they must be.
@@ -416,6 +469,7 @@ impl ConfigReloader {
             status.configuration = configuration;
             status.read_at = now;
             status.needs_restart.clone_from(&prepared.needs_restart);
+            status.included = included_names(&config);
             status.toml = config.public_toml(&self.started_with);
         });
         tracing::info!(cause, configuration, "the configuration was reloaded");

@@ -1,18 +1,44 @@
-//! Watches the configuration file, and reports a change only once the writer has closed or replaced it.
+//! Watches the files of the configuration, and keeps account of those that are being written: a change counts only once the
+//! writer has closed or replaced the file.
 
+use std::collections::HashSet;
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::Context;
-use notify::event::{AccessKind, AccessMode, ModifyKind, RenameMode};
+use notify::event::{AccessKind, AccessMode, CreateKind, ModifyKind, RenameMode};
 use notify::{Event, EventKind, RecommendedWatcher, RecursiveMode, Watcher};
 
-/// A change of the file on disk.
+use crate::config::{ConfigSources, WatchList};
+
+/// A change of a file on disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum FileEvent {
+enum FileChange {
     /// Its writer has closed it, or another file has replaced it.
     Complete,
     /// It is being written, and incomplete until it is closed.
     Writing,
+}
+
+/// The files that are being written, of all that are watched.
+#[derive(Clone, Debug, Default)]
+pub(super) struct WritingFiles(Arc<Mutex<HashSet<PathBuf>>>);
+
+impl WritingFiles {
+    /// Returns whether none is.
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).is_empty()
+    }
+
+    fn note(&self, event: &Event, change: FileChange) {
+        let mut writing = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        for path in &event.paths {
+            match change {
+                FileChange::Writing => writing.insert(path.clone()),
+                FileChange::Complete => writing.remove(path),
+            };
+        }
+    }
 }
 
 /// A watch on the directory of the file, since editors and orchestrators replace the file rather than write to it, and on
@@ -25,21 +51,26 @@ pub(super) struct FileWatch {
 }
 
 impl FileWatch {
-    /// Starts to report changes of `file`, until the watch is dropped.
+    /// Starts to report changes of `file`, until the watch is dropped. While it is written, it is among those in `writing`.
     ///
     /// # Errors
     ///
     /// Returns an error if a directory cannot be watched.
     pub(super) fn start(
         file: &Path,
-        report: impl Fn(FileEvent) + Send + 'static,
+        writing: WritingFiles,
+        report: impl Fn() + Send + 'static,
     ) -> anyhow::Result<Self> {
         let file = std::path::absolute(file)?;
         let dir = file.parent().context("the file is in no directory")?;
         let mut watched = WatchedPath::new(file.clone());
         let watcher = notify::recommended_watcher(move |event: notify::Result<Event>| {
-            if let Some(change) = event.ok().and_then(|event| watched.classify(&event)) {
-                report(change);
+            let Ok(event) = event else {
+                return;
+            };
+            if let Some(change) = watched.classify(&event) {
+                writing.note(&event, change);
+                report();
             }
         })?;
         let mut watch = Self { dir: dir.to_owned(), linked_dir: None, file, watcher };
@@ -74,6 +105,69 @@ impl FileWatch {
     }
 }
 
+/// A watch on the directories in which included files are or may appear.
+pub(super) struct IncludeWatch {
+    list: WatchList,
+    /// Watches until it is dropped.
+    _watcher: RecommendedWatcher,
+}
+
+impl IncludeWatch {
+    /// Starts to report changes of the files that `sources` include, and of their number, as [`FileWatch::start`] does.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if a directory cannot be watched.
+    pub(super) fn start(
+        sources: &ConfigSources,
+        writing: WritingFiles,
+        report: impl Fn() + Send + 'static,
+    ) -> anyhow::Result<Self> {
+        let list = sources.watch_list();
+        let watched = list.clone();
+        let mut watcher = notify::recommended_watcher(move |event: notify::Result<Event>| {
+            let Ok(event) = event else {
+                return;
+            };
+            if let Some(change) = classify_included(&watched, &event) {
+                writing.note(&event, change);
+                report();
+            }
+        })?;
+        for (dir, is_deep) in &list.dirs {
+            let mode =
+                if *is_deep { RecursiveMode::Recursive } else { RecursiveMode::NonRecursive };
+            watcher.watch(dir, mode)?;
+        }
+        Ok(Self { list, _watcher: watcher })
+    }
+
+    /// Returns whether it watches for all that `sources` may include.
+    pub(super) fn covers(&self, sources: &ConfigSources) -> bool {
+        self.list == sources.watch_list()
+    }
+}
+
+/// Returns the change that `event` means for included files, if any.
+fn classify_included(list: &WatchList, event: &Event) -> Option<FileChange> {
+    let is_included = event.paths.iter().any(|path| list.is_included(path));
+    match event.kind {
+        EventKind::Modify(ModifyKind::Data(_)) => is_included.then_some(FileChange::Writing),
+        EventKind::Access(AccessKind::Close(AccessMode::Write)) => {
+            is_included.then_some(FileChange::Complete)
+        }
+        // A new file is still empty, and a write follows.
+        EventKind::Create(CreateKind::File) if is_included => {
+            event.paths.iter().any(|path| path.is_symlink()).then_some(FileChange::Complete)
+        }
+        // Directories and links may come and go as well, and files with them.
+        EventKind::Create(_) | EventKind::Remove(_) | EventKind::Modify(ModifyKind::Name(_)) => {
+            Some(FileChange::Complete)
+        }
+        _ => None,
+    }
+}
+
 /// The file's path, and the path it resolves to.
 struct WatchedPath {
     file: PathBuf,
@@ -87,26 +181,26 @@ impl WatchedPath {
     }
 
     /// Returns the change that `event` means for the file, if any.
-    fn classify(&mut self, event: &Event) -> Option<FileEvent> {
+    fn classify(&mut self, event: &Event) -> Option<FileChange> {
         let is_put_in_place = event.kind == MOVED_INTO_PLACE;
         if let Some(path) = event.paths.iter().find(|path| self.is_file(path)) {
             let leads_elsewhere = self.has_new_target();
             match event.kind {
                 EventKind::Access(AccessKind::Close(AccessMode::Write)) => {
-                    Some(FileEvent::Complete)
+                    Some(FileChange::Complete)
                 }
                 EventKind::Modify(ModifyKind::Data(_)) if !leads_elsewhere => {
-                    Some(FileEvent::Writing)
+                    Some(FileChange::Writing)
                 }
                 // A new file is still empty, and a write follows; a new link leads to a file that exists.
-                EventKind::Create(_) => path.is_symlink().then_some(FileEvent::Complete),
+                EventKind::Create(_) => path.is_symlink().then_some(FileChange::Complete),
                 // Any event may be the first after a link was swapped, even our own reading of the file.
-                _ => (is_put_in_place || leads_elsewhere).then_some(FileEvent::Complete),
+                _ => (is_put_in_place || leads_elsewhere).then_some(FileChange::Complete),
             }
         } else {
             // It may be a link in the file's path: Kubernetes swaps one for each new ConfigMap, and `ln -sfn` recreates it.
             let may_be_link = is_put_in_place || event.kind.is_create();
-            (may_be_link && self.has_new_target()).then_some(FileEvent::Complete)
+            (may_be_link && self.has_new_target()).then_some(FileChange::Complete)
         }
     }
 
@@ -151,7 +245,7 @@ mod tests {
         assert_eq!(watched.classify(&opened), None);
         fs::remove_file(&data).unwrap();
         symlink("..2", &data).unwrap();
-        assert_eq!(watched.classify(&opened), Some(FileEvent::Complete));
+        assert_eq!(watched.classify(&opened), Some(FileChange::Complete));
         let swapped = Event::new(MOVED_INTO_PLACE).add_path(data);
         assert_eq!(watched.classify(&swapped), None);
     }

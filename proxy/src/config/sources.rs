@@ -1,0 +1,256 @@
+//! The files of a configuration: the main file, and the files that its key `include` names.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Component, Path, PathBuf};
+
+use glob::{MatchOptions, Pattern};
+use toml::de::DeTable;
+
+use super::reader::ConfigMistake;
+
+/// As in a shell: `*` stays within a directory, and finds no hidden files such as the temporary ones of editors.
+const MATCH_OPTIONS: MatchOptions = MatchOptions {
+    case_sensitive: true,
+    require_literal_separator: true,
+    require_literal_leading_dot: true,
+};
+
+/// One file as it was read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct SourceFile {
+    /// The path as mistakes show it.
+    name: String,
+    path: PathBuf,
+    /// The bytes, or why there are none.
+    content: Result<Vec<u8>, String>,
+}
+
+/// All files of a configuration, read at one time.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct ConfigSources {
+    main: SourceFile,
+    /// The directory that `include` is relative to.
+    dir: PathBuf,
+    /// The included files, in the order of their paths.
+    included: Vec<SourceFile>,
+    /// The items of `include`.
+    patterns: Vec<String>,
+    /// Items of `include` that cannot be followed, and why.
+    faults: Vec<(String, String)>,
+}
+
+impl ConfigSources {
+    /// Reads the file at `path`, and all that it includes. What cannot be read is reported when the configuration is checked.
+    pub(crate) fn read(path: &Path) -> Self {
+        let name = path.display().to_string();
+        let content = fs::read(path).map_err(|error| format!("cannot be read: {error}"));
+        Self::of_main(SourceFile { name, path: path.to_owned(), content }, parent_dir(path))
+    }
+
+    /// Takes `text` for the main file, and reads what it includes, relative to `dir`.
+    pub(crate) fn of_text(name: &str, text: &str, dir: &Path) -> Self {
+        let content = Ok(text.as_bytes().to_vec());
+        let main = SourceFile { name: name.to_owned(), path: name.into(), content };
+        Self::of_main(main, dir.to_owned())
+    }
+
+    fn of_main(main: SourceFile, dir: PathBuf) -> Self {
+        let patterns = main.text().map_or_else(|_| Vec::new(), included_patterns);
+        let mut sources = Self { main, dir, included: Vec::new(), patterns, faults: Vec::new() };
+        // Once each, even if several patterns match.
+        let mut paths = BTreeMap::new();
+        for pattern in &sources.patterns {
+            match sources.matches(pattern) {
+                Ok(found) => paths.extend(found.into_iter().map(|path| (path, is_glob(pattern)))),
+                Err(fault) => sources.faults.push((pattern.clone(), fault)),
+            }
+        }
+        sources.included = paths.into_keys().map(|path| sources.read_included(path)).collect();
+        sources
+    }
+
+    /// Returns the paths of the files that an item of `include` names.
+    fn matches(&self, pattern: &str) -> Result<Vec<PathBuf>, String> {
+        if !is_glob(pattern) {
+            let path = clean(&self.dir.join(pattern));
+            return match fs::metadata(&path) {
+                Ok(found) if found.is_file() => self.without_main(vec![path]),
+                Ok(_) => Err("is not a file".to_owned()),
+                Err(error) => Err(format!("cannot be read: {error}")),
+            };
+        }
+        let whole = self.absolute(pattern);
+        let mut paths = Vec::new();
+        for found in glob::glob_with(&whole, MATCH_OPTIONS).map_err(|error| error.to_string())? {
+            let path = found.map_err(|error| {
+                format!("{} cannot be read: {}", error.path().display(), error.error())
+            })?;
+            // Directories, pipes and the like are not meant. A link that leads nowhere is: a file is missing.
+            if fs::metadata(&path).map_or(true, |found| found.is_file()) {
+                paths.push(clean(&path));
+            }
+        }
+        self.without_main(paths)
+    }
+
+    fn without_main(&self, paths: Vec<PathBuf>) -> Result<Vec<PathBuf>, String> {
+        let own = self.main.path.canonicalize().ok();
+        let is_own = |path: &PathBuf| own.is_some() && path.canonicalize().ok() == own;
+        if paths.iter().any(is_own) {
+            Err("includes this file itself".to_owned())
+        } else {
+            Ok(paths)
+        }
+    }
+
+    /// Returns a pattern with its directory, whose own characters stand for themselves.
+    fn absolute(&self, pattern: &str) -> String {
+        let dir = Pattern::escape(&self.dir.to_string_lossy());
+        clean(&Path::new(&dir).join(pattern)).to_string_lossy().into_owned()
+    }
+
+    fn read_included(&self, path: PathBuf) -> SourceFile {
+        let content = fs::read(&path).map_err(|error| format!("cannot be read: {error}"));
+        // Named as the main file is: relative if that is.
+        let below = path.strip_prefix(&self.dir).unwrap_or(&path);
+        let shown_dir = Path::new(&self.main.name).parent().unwrap_or(Path::new(""));
+        SourceFile { name: shown_dir.join(below).display().to_string(), path, content }
+    }
+
+    /// Returns the directory that relative paths are relative to, those in included files, too.
+    pub(super) fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// Returns the name and the text of the main file.
+    ///
+    /// # Errors
+    ///
+    /// Returns the mistake if it cannot be read.
+    pub(super) fn main(&self) -> Result<(&str, &str), ConfigMistake> {
+        self.main.text().map(|text| (&*self.main.name, text))
+    }
+
+    /// Returns the name and the text of each included file, or the mistake if it cannot be read.
+    pub(super) fn included(&self) -> impl Iterator<Item = (&str, Result<&str, ConfigMistake>)> {
+        self.included.iter().map(|file| (&*file.name, file.text()))
+    }
+
+    /// Returns why an item of `include` cannot be followed.
+    pub(super) fn fault(&self, pattern: &str) -> Option<&str> {
+        let mut faults = self.faults.iter();
+        faults.find(|(faulty, _)| faulty == pattern).map(|(_, fault)| &**fault)
+    }
+
+    /// Returns the items of `include` that no file matches.
+    pub(crate) fn unmatched(&self) -> Vec<String> {
+        let is_unmatched =
+            |pattern: &&String| self.matches(pattern).is_ok_and(|found| found.is_empty());
+        self.patterns.iter().filter(is_unmatched).cloned().collect()
+    }
+
+    /// Returns whether the main file has no content but comments.
+    pub(crate) fn is_main_empty(&self) -> bool {
+        let text = self.main.content.as_deref().unwrap_or_default();
+        let mut lines = text.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii);
+        lines.all(|line| line.is_empty() || line.starts_with(b"#"))
+    }
+
+    /// Returns what must be watched to notice changes of included files.
+    pub(crate) fn watch_list(&self) -> WatchList {
+        let mut list = WatchList::default();
+        for pattern in &self.patterns {
+            let parts: Vec<_> = Path::new(pattern).components().collect();
+            let is_literal = |part: &&Component<'_>| !is_glob(&part.as_os_str().to_string_lossy());
+            let literal = parts.iter().take_while(is_literal).count().min(parts.len() - 1);
+            let (base, below) = parts.split_at(literal);
+            let base = self.dir.join(base.iter().collect::<PathBuf>());
+            list.add(&base, below.len() > 1 || pattern.contains("**"));
+            // Events have the names that links lead to.
+            let base = base.canonicalize().unwrap_or(base);
+            let below = below.iter().collect::<PathBuf>();
+            let whole = Path::new(&Pattern::escape(&base.to_string_lossy())).join(below);
+            list.patterns.extend(Pattern::new(&whole.to_string_lossy()));
+        }
+        for file in &self.included {
+            if let Ok(target) = file.path.canonicalize() {
+                list.add(target.parent().unwrap_or(&target), false);
+                list.files.push(target);
+            }
+        }
+        list
+    }
+}
+
+impl SourceFile {
+    fn text(&self) -> Result<&str, ConfigMistake> {
+        let bytes = self
+            .content
+            .as_ref()
+            .map_err(|fault| ConfigMistake::in_file(&self.name, fault.clone()))?;
+        // TOML is UTF-8. The parser is not even started, so the line has to be found here.
+        str::from_utf8(bytes).map_err(|error| {
+            let valid = &bytes[..error.valid_up_to()];
+            let line = 1 + valid.iter().filter(|&&byte| byte == b'\n').count();
+            ConfigMistake::in_line(&self.name, line, "", "is not UTF-8")
+        })
+    }
+}
+
+/// The directories in which included files are or may appear, and how to recognise these files.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct WatchList {
+    /// Directories, and whether those below them matter, too.
+    pub(crate) dirs: BTreeMap<PathBuf, bool>,
+    patterns: Vec<Pattern>,
+    /// The files that links lead to.
+    files: Vec<PathBuf>,
+}
+
+impl WatchList {
+    /// Adds `dir`, or the nearest directory above it that exists, and the one above: the directory may itself be replaced.
+    fn add(&mut self, dir: &Path, with_those_below: bool) {
+        let Some(there) = dir.ancestors().find(|dir| dir.is_dir()) else {
+            return;
+        };
+        let above = there.parent().map(|above| (above, false));
+        for (found, is_deep) in
+            [Some((there, with_those_below && there == dir)), above].into_iter().flatten()
+        {
+            // One directory has one watch, whatever its names.
+            if let Ok(real) = found.canonicalize() {
+                *self.dirs.entry(real).or_default() |= is_deep;
+            }
+        }
+    }
+
+    /// Returns whether `path` is an included file, or would be one.
+    pub(crate) fn is_included(&self, path: &Path) -> bool {
+        self.files.iter().any(|file| file == path)
+            || self.patterns.iter().any(|it| it.matches_path_with(path, MATCH_OPTIONS))
+    }
+}
+
+/// Returns the directory that relative paths in a file are resolved against.
+pub(crate) fn parent_dir(file: &Path) -> PathBuf {
+    let absolute = std::path::absolute(file);
+    absolute.as_deref().unwrap_or(file).parent().unwrap_or(Path::new("")).to_owned()
+}
+
+/// Returns the items of `include` in a main file. What is wrong with the key is found when the configuration is checked.
+fn included_patterns(text: &str) -> Vec<String> {
+    let (table, _) = DeTable::parse_recoverable(text);
+    let items = table.get_ref().get("include").and_then(|node| node.get_ref().as_array());
+    let strings = items.into_iter().flatten().filter_map(|item| item.get_ref().as_str());
+    strings.filter(|item| !item.trim().is_empty()).map(str::to_owned).collect()
+}
+
+fn is_glob(pattern: &str) -> bool {
+    pattern.contains(['*', '?', '['])
+}
+
+/// Returns a path without `.`, so that two ways to write it are one.
+fn clean(path: &Path) -> PathBuf {
+    path.components().collect()
+}

@@ -1,0 +1,199 @@
+//! Configurations in several files: what they mean, and when a change of one of them takes effect.
+
+use std::fs;
+use std::io::Write as _;
+use std::path::Path;
+use std::time::Duration;
+
+use crate::harness::tools;
+use crate::harness::wayleave::{Settings, command, crawler};
+use crate::harness::{Origin, Wayleave, decisions, eventually};
+
+/// Returns a crawler, and a rule with the reason `word` that refuses `/NAME`.
+fn team(name: &str, word: &str) -> String {
+    format!(
+        "{}[[rule]]\naction = \"refuse\"\nhosts = [\"*\"]\npaths = [\"/{name}\"]\nreason = \"{word}\"\n",
+        crawler(name, &format!("{name}Bot"))
+    )
+}
+
+/// Writes a file at once, as editors do.
+fn replace(path: &Path, text: &str) {
+    let new = path.with_extension("new");
+    fs::write(&new, text).expect("writable");
+    fs::rename(new, path).expect("it can be renamed");
+}
+
+/// Starts a proxy that includes `teams/*.toml`, in which there is `a.toml`.
+fn start(origin: &Origin) -> Wayleave {
+    origin.site("one.test");
+    let dir = tempfile::tempdir().expect("a directory");
+    let settings = Settings::for_origin(dir.path(), origin).set("include", "[\"teams/*.toml\"]");
+    fs::create_dir(dir.path().join("teams")).expect("a directory");
+    fs::write(dir.path().join("teams/a.toml"), team("a", "1")).expect("writable");
+    Wayleave::start_in(dir, settings.table(&team("main", "1")))
+}
+
+/// Returns the rule that refuses `/NAME`, or nothing.
+fn refused_by(proxy: &Wayleave, name: &str) -> String {
+    let answer = proxy.get_as("aBot/1", &format!("http://one.test/{name}"));
+    if answer.status == 200 {
+        return String::new();
+    }
+    answer.json()["detail"].as_str().expect("a string").to_owned()
+}
+
+fn refusals(proxy: &Wayleave) -> usize {
+    proxy.log().matches("the configuration is unchanged").count()
+}
+
+#[test]
+fn included_files_are_watched_and_new_ones_are_noticed() {
+    let origin = Origin::start();
+    let proxy = start(&origin);
+    let teams = proxy.dir.path().join("teams");
+    assert_eq!(
+        [refused_by(&proxy, "main"), refused_by(&proxy, "a")],
+        ["[[rule]] 1: 1", "[[rule]] 2: 1"]
+    );
+    replace(&teams.join("a.toml"), &team("a", "2"));
+    eventually("a change is noticed", || refused_by(&proxy, "a") == "[[rule]] 2: 2");
+    // Written in place, as by a shell.
+    fs::write(teams.join("b.toml"), team("b", "3")).expect("writable");
+    eventually("a new file is noticed", || refused_by(&proxy, "b") == "[[rule]] 3: 3");
+    fs::write(teams.join("b.toml"), team("b", "4")).expect("writable");
+    eventually("and watched", || refused_by(&proxy, "b") == "[[rule]] 3: 4");
+    replace(&teams.join("0.toml"), &team("0", "5"));
+    eventually("the order is by name", || refused_by(&proxy, "a") == "[[rule]] 3: 2");
+    let view = proxy.admin_get("/v1/configuration").json();
+    let included = view["included"].as_array().expect("an array").iter();
+    let included: Vec<_> =
+        included.map(|name| Path::new(name.as_str().unwrap_or("")).file_name()).collect();
+    let expected = ["0.toml", "a.toml", "b.toml"].map(|name| Some(name.as_ref()));
+    assert_eq!(included, expected);
+    assert!(view["toml"].as_str().is_some_and(|text| text.contains("name = \"b\"")), "{view}");
+}
+
+#[test]
+fn a_directory_behind_links_is_read_when_a_link_is_swapped() {
+    let origin = Origin::start();
+    let proxy = start(&origin);
+    let teams = proxy.dir.path().join("teams");
+    // As Kubernetes mounts a ConfigMap.
+    let publish = |version: &str, word: &str| {
+        fs::create_dir(teams.join(version)).expect("a directory");
+        fs::write(teams.join(version).join("k.toml"), team("k", word)).expect("writable");
+        std::os::unix::fs::symlink(version, teams.join("..tmp")).expect("a link");
+        fs::rename(teams.join("..tmp"), teams.join("..data")).expect("it can be renamed");
+    };
+    publish("..1", "1");
+    std::os::unix::fs::symlink("..data/k.toml", teams.join("k.toml")).expect("a link");
+    eventually("the link is noticed", || refused_by(&proxy, "k") == "[[rule]] 3: 1");
+    publish("..2", "2");
+    eventually("the swap is noticed", || refused_by(&proxy, "k") == "[[rule]] 3: 2");
+    fs::write(teams.join("..2/k.toml"), team("k", "3")).expect("writable");
+    eventually("a write is noticed", || refused_by(&proxy, "k") == "[[rule]] 3: 3");
+}
+
+#[test]
+fn half_written_included_files_never_take_effect() {
+    let origin = Origin::start();
+    let proxy = start(&origin);
+    let teams = proxy.dir.path().join("teams");
+    let successes = || proxy.log().matches("the configuration was reloaded").count();
+    let before = successes();
+    // Each half is a valid file.
+    let (first, second) = (team("a", "2"), team("c", "2"));
+    let mut writing = fs::File::create(teams.join("a.toml")).expect("writable");
+    writing.write_all(first.as_bytes()).expect("writable");
+    // Another file is complete meanwhile: it has to wait, too.
+    fs::write(teams.join("b.toml"), team("b", "2")).expect("writable");
+    for _ in 0..300 {
+        assert_eq!(refused_by(&proxy, "a"), "[[rule]] 2: 1");
+    }
+    writing.write_all(second.as_bytes()).expect("writable");
+    drop(writing);
+    eventually("all of it is read", || refused_by(&proxy, "c") == "[[rule]] 3: 2");
+    assert_eq!(refused_by(&proxy, "b"), "[[rule]] 4: 2");
+    eventually("once", || successes() == before + 1);
+    replace(&teams.join("b.toml"), "[[crawler]]\nname = \"b\"\n[[rule]]\nac");
+    eventually("a broken one is refused", || refusals(&proxy) >= 1);
+    assert!(proxy.log().contains("teams/b.toml:4: rule"), "{}", proxy.log());
+    assert_eq!(refused_by(&proxy, "b"), "[[rule]] 4: 2");
+    let answer = proxy.admin_request("POST", "/v1/reload");
+    assert_eq!(answer.status, 422);
+    let mistakes = answer.json()["mistakes"].to_string();
+    assert!(mistakes.contains("teams/b.toml:1: [[crawler]] 4.tokens"), "{mistakes}");
+    replace(&teams.join("b.toml"), &team("b", "5"));
+    eventually("a corrected one is read", || refused_by(&proxy, "b") == "[[rule]] 4: 5");
+}
+
+#[test]
+fn files_that_are_gone_or_emptied_need_an_operator() {
+    let origin = Origin::start();
+    let proxy = start(&origin);
+    let a = proxy.dir.path().join("teams/a.toml");
+    let rest = team("a", "1").split("[[rule]]").next().expect("one").to_owned();
+    for (text, message) in [
+        (Some("# nothing yet\n"), "teams/a.toml no longer has any [[rule]]"),
+        (Some(&*rest), "teams/a.toml no longer has any [[rule]]"),
+        (None, "teams/a.toml: a file that is gone no longer has any [[rule]] (it had 1)"),
+    ] {
+        let before = refusals(&proxy);
+        match text {
+            Some(text) => replace(&a, text),
+            None => fs::remove_file(&a).expect("it is there"),
+        }
+        eventually("it is refused", || refusals(&proxy) == before + 1);
+        assert!(proxy.log().contains(message), "{message}\n{}", proxy.log());
+        assert_eq!(refused_by(&proxy, "a"), "[[rule]] 2: 1");
+    }
+    assert_eq!(proxy.admin_request("POST", "/v1/reload").status, 200);
+    assert_eq!(refused_by(&proxy, "a"), "", "an operator confirmed it");
+}
+
+/// What decided is archived as one file, whatever it was read from.
+#[test]
+fn the_archive_has_what_was_included() {
+    let origin = Origin::start();
+    let proxy = start(&origin);
+    refused_by(&proxy, "a");
+    let state = proxy.dir.path().join("state");
+    let log = || fs::read_to_string(state.join("decisions.jsonl")).unwrap_or_default();
+    eventually("a line", || decisions(&log()).count() > 0);
+    let archive = fs::read_dir(state.join("configurations")).expect("there is one");
+    let texts: Vec<_> = archive
+        .map(|entry| fs::read_to_string(entry.expect("readable").path()).expect("text"))
+        .collect();
+    assert!(texts.iter().all(|text| text.contains("name = \"a\"")), "{texts:?}");
+    assert!(!texts.concat().contains("include"), "{texts:?}");
+}
+
+#[test]
+fn commands_name_included_files() {
+    let dir = tempfile::tempdir().expect("a directory");
+    fs::create_dir(dir.path().join("teams")).expect("a directory");
+    fs::write(dir.path().join("my.toml"), "include = [\"teams/*.toml\", \"x/*.toml\"]\n")
+        .expect("writable");
+    let a = dir.path().join("teams/a.toml");
+    fs::write(&a, team("a", "1")).expect("writable");
+    let run = |arguments: [&str; 2]| {
+        let mut command = command();
+        command.args(arguments).args(["--config", "my.toml"]).current_dir(dir.path());
+        tools::run(&mut command, b"", Duration::from_secs(120))
+    };
+    let checked = run(["config", "check"]);
+    let line = "my.toml: no mistakes, 1 crawler, 1 rule, 1 included file\n";
+    assert_eq!(String::from_utf8_lossy(&checked.stdout), line);
+    let warned = "wayleave: warning: include: no file matches \"x/*.toml\"\n";
+    assert_eq!(String::from_utf8_lossy(&checked.stderr), warned);
+    let shown = run(["config", "show"]);
+    let shown = String::from_utf8_lossy(&shown.stdout);
+    assert!(shown.starts_with("# from my.toml\n# including teams/a.toml\n"), "{shown}");
+    assert!(shown.contains("paths = [\"/a\"]"), "{shown}");
+    fs::write(&a, "[proxy]\nmode = \"observe\"\n").expect("writable");
+    let checked = run(["config", "check"]);
+    assert_eq!(checked.status.code(), Some(2));
+    let expected = "teams/a.toml:1: proxy: an included file has [[crawler]] and [[rule]] only: move this to the main file\n";
+    assert_eq!(String::from_utf8_lossy(&checked.stderr), expected);
+}
