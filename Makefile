@@ -5,7 +5,7 @@ CARGO_DENY = target/tools/bin/cargo-deny
 VENV = target/venv
 NPM = target/npm
 
-.PHONY: all test clients lint doc crate deny fuzz bench bench-proxy bench-proxy-tools run package package-test
+.PHONY: all test clients lint doc crate deny fuzz bench bench-proxy bench-proxy-tools run package package-test engines wheels wheels-test
 
 all: lint doc deny test
 
@@ -64,6 +64,20 @@ package:
 
 package-test:
 	packaging/test
+
+# The engine for Python and Node.js, and then both installed, used and compared with the program.
+engines:
+	packaging/engines/build
+	cargo build --package wayleave --locked
+	packaging/engines/test target/debug/wayleave
+
+# For PyPI: the program in a wheel, and the engine; and then both installed and used.
+wheels:
+	packaging/engines/build
+	packaging/wheels/build
+
+wheels-test:
+	packaging/wheels/test
 
 bench:
 	cargo bench --workspace --locked
