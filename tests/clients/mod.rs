@@ -3,5 +3,6 @@
 mod code_blocks;
 pub mod crawl;
 pub mod env;
+mod handling;
 mod run;
 pub mod snippets;

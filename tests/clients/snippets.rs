@@ -1,4 +1,4 @@
-//! The snippets of README.md and docs/clients.md, unchanged but for the ports. Each fetches from https://example.com/, which is
+//! The snippets of README.md, docs/clients.md and docs/handling.md, unchanged but for the ports. Each fetches from https://example.com/, which is
 //! on loopback here.
 
 use std::collections::BTreeSet;
@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use crate::clients::env::build_go;
 use crate::harness::tools::{both_streams, clean, node_modules, program, project, python, run};
-use crate::harness::wayleave::BINARY;
+use crate::harness::wayleave::{BINARY, Settings};
 use crate::harness::{Origin, Reply, Wayleave};
 
 const LIMIT: Duration = Duration::from_secs(540);
@@ -23,7 +23,7 @@ pub struct Snippet {
 }
 
 /// The files that have snippets, below the top of the project.
-const FILES: [&str; 2] = ["README.md", "docs/clients.md"];
+const FILES: [&str; 3] = ["README.md", "docs/clients.md", "docs/handling.md"];
 
 fn snippets() -> Vec<Snippet> {
     FILES.into_iter().flat_map(snippets_in).collect()
@@ -42,7 +42,7 @@ fn snippets_in(file: &str) -> Vec<Snippet> {
     marked.map(snippet).collect()
 }
 
-fn snippet(name: &str) -> Snippet {
+pub fn snippet(name: &str) -> Snippet {
     snippets()
         .into_iter()
         .find(|snippet| snippet.name == name)
@@ -51,24 +51,30 @@ fn snippet(name: &str) -> Snippet {
 
 /// A proxy, and the directory in which a snippet runs, with wayleave-state/.
 pub struct Stage {
-    origin: Origin,
+    pub origin: Origin,
     pub proxy: Wayleave,
 }
 
 impl Stage {
     pub fn new(robots: &str) -> Self {
+        Self::with(robots, Reply::html("<title>Example Domain</title>"), |settings| settings)
+    }
+
+    /// Starts an origin with this page at `/`, and a proxy with changed settings.
+    pub fn with(robots: &str, page: Reply, change: impl FnOnce(Settings) -> Settings) -> Self {
         let origin = Origin::start();
         origin
             .site("example.com")
             .robots(robots)
-            .page("/", Reply::html("<title>Example Domain</title>"))
+            .page("/", page)
             .page(
                 "/repository.git/info/refs?service=git-upload-pack",
                 Reply::text("0123456789012345678901234567890123456789\trefs/heads/200\n"),
             )
             .page("/repository.git/HEAD", Reply::text("ref: refs/heads/200\n"));
-        let proxy =
-            Wayleave::start_with(&origin, |settings| settings.resolve_to("example.com", &origin));
+        let proxy = Wayleave::start_with(&origin, |settings| {
+            change(settings.resolve_to("example.com", &origin))
+        });
         let link = |from: PathBuf, name: &str| {
             std::os::unix::fs::symlink(from, proxy.dir.path().join(name))
                 .expect("a link can be made");
@@ -207,6 +213,14 @@ fn every_snippet_has_a_test() {
         "env-scrapy",
         "env-node",
         "env-java",
+        "handle-curl",
+        "handle-requests",
+        "handle-httpx",
+        "handle-aiohttp",
+        "handle-scrapy",
+        "handle-node",
+        "handle-go",
+        "handle-java",
     ];
     for name in &names {
         assert!(known.contains(&name.as_str()), "no test runs the snippet `{name}`");

@@ -32,6 +32,60 @@ fn a_disallowed_request_is_refused_with_line_and_rule() {
 }
 
 #[test]
+fn a_refusal_says_whom_it_was_decided_for() {
+    let origin = Origin::start();
+    let robots = "User-agent: *\nDisallow:\n\nUser-agent: examplebot\nDisallow: /private\n";
+    origin.site("shop.test").robots(robots);
+    let proxy = Wayleave::start_with(&origin, |settings| {
+        settings.table(
+            "[[crawler]]\nname = \"news\"\nowner = \"news-team\"\ntokens = [\"NewsBot\", \"ExampleBot\"]\n\
+             match = { user_agent = \"NewsBot\" }\n",
+        )
+    });
+    let url = "http://shop.test/private/a?b=c";
+    let problem = proxy.get_as("NewsBot/2", url).json();
+    for (member, expected) in [
+        ("crawler", "news"),
+        ("owner", "news-team"),
+        ("group", "examplebot"),
+        ("url", url),
+        ("rule", "Disallow: /private"),
+    ] {
+        assert_eq!(problem[member], expected, "{member} of {problem}");
+    }
+    assert_eq!(problem["tokens"], serde_json::json!(["NewsBot", "ExampleBot"]));
+    let problem = proxy.get_as("ExampleBot/1", url).json();
+    assert_eq!((&problem["crawler"], &problem["owner"]), (&"asserted".into(), &().into()));
+}
+
+/// A browser shows the body, and to it the page is the origin's.
+#[test]
+fn a_browser_gets_a_page() {
+    let origin = Origin::start();
+    origin.site("shop.test").robots("User-agent: *\nDisallow: /*<script>\n");
+    let proxy = Wayleave::start(&origin);
+    let browser = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8";
+    let url = "http://shop.test/a<script>alert(1)</script>";
+    let request = || Request::get(url).header("Accept", browser);
+    let answer = proxy.exchange(&request());
+    assert_eq!(answer.status, 403);
+    assert_eq!(answer.proxy_status().error, "http_request_denied");
+    assert_eq!(answer.header("content-type"), Some("text/html; charset=utf-8"));
+    let policy = answer.header("content-security-policy").expect("a policy");
+    assert!(policy.starts_with("default-src 'none'"), "{policy}");
+    let page = answer.text();
+    assert!(!page.contains("<script"), "{page}");
+    assert!(page.contains("Disallow: /*&lt;script&gt;"), "{page}");
+    assert!(page.contains("http://shop.test/robots.txt"), "{page}");
+
+    let head = proxy.exchange(&Request::new("HEAD", url).header("Accept", browser));
+    assert_eq!(head.header("content-type"), answer.header("content-type"));
+    let json = proxy.exchange(&request().header("Accept", "application/problem+json"));
+    assert_eq!(json.header("content-type"), Some("application/problem+json"));
+    assert_eq!(origin.seen(), ["GET http://shop.test/robots.txt"]);
+}
+
+#[test]
 fn decisions_that_take_too_long_are_refusals() {
     let origin = Origin::start();
     let rules = (0..20_000).map(|number| format!("Allow: /*ab*ba*c{number}\n"));

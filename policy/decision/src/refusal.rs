@@ -14,6 +14,8 @@ pub struct DecidingRule {
     pub line: u32,
     /// The rule as written, such as `Disallow: /private`.
     pub text: String,
+    /// The name in the `User-agent` line by which its group is the crawler's, such as `*`.
+    pub group: Option<String>,
 }
 
 /// The basis of a refusal: a statement of the site, or a hop that failed.

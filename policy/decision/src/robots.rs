@@ -174,7 +174,12 @@ pub(crate) fn ask_robots_txt(
     let finding = finding(copy, &decision);
     let result = match decision.verdict() {
         AccessVerdict::Allow => Ok(decision.reason().into()),
-        AccessVerdict::Disallow => Err(refusal(resolved, copy, &finding, identity.mode())),
+        AccessVerdict::Disallow => {
+            let rule = finding.line.zip(finding.rule.clone());
+            let rule =
+                rule.map(|(line, text)| DecidingRule { line, text, group: decision.group_name() });
+            Err(refusal(resolved, copy, (&finding, rule), identity.mode()))
+        }
     };
     // Finding a delay is a walk through the rules, and a request that is refused waits for no slot.
     let may_be_forwarded = result.is_ok() || identity.mode() == EnforcementMode::Observe;
@@ -277,7 +282,7 @@ pub fn crawl_delay(access: &AccessResult, identity: &Identity) -> Option<Duratio
 fn refusal(
     resolved: &ResolvedTarget,
     copy: &RobotsCopy,
-    finding: &AccessFinding,
+    (finding, rule): (&AccessFinding, Option<DecidingRule>),
     mode: EnforcementMode,
 ) -> Refusal {
     let target = &resolved.target;
@@ -285,9 +290,8 @@ fn refusal(
         return unreachable_refusal(target, copy, mode);
     }
     let robots_url = target.origin().robots_txt_uri();
-    let rule = finding.line.zip(finding.rule.clone());
     let mut details = match &rule {
-        Some((line, text)) => format!("{text} (line {line} of {robots_url})"),
+        Some(DecidingRule { line, text, .. }) => format!("{text} (line {line} of {robots_url})"),
         None if finding.basis == AccessReason::TooCostly => {
             format!("finding the rule for this URL in {robots_url} takes too long")
         }
@@ -299,7 +303,7 @@ fn refusal(
     }
     Refusal {
         robots_url: Some(robots_url.into()),
-        basis: rule.map(|(line, text)| Box::new(RefusalBasis::Rule(DecidingRule { line, text }))),
+        basis: rule.map(|rule| Box::new(RefusalBasis::Rule(rule))),
         ..Refusal::by_policy(finding.basis.into(), details)
     }
 }

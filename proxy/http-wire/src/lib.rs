@@ -4,6 +4,7 @@
 //! refused; what RFC 9112 lets a proxy repair in a response is repaired and counted. The other modules are views of a head:
 //! its target, its fields, and the encodings of its content. Nothing here knows the proxy, nor what may be fetched.
 
+pub mod accept;
 pub mod content_coding;
 pub mod field_pairs;
 pub mod ftp_path;

@@ -138,6 +138,16 @@ impl ReceivedHead {
         }
     }
 
+    /// Returns the values of all fields with this name, which is in lower case.
+    pub fn values(&self, name: &'static str) -> Vec<&[u8]> {
+        match self {
+            Self::Http1(head) => head.fields().values(name).collect(),
+            Self::Http2 { head, .. } => {
+                head.headers.get_all(name).iter().map(HeaderValue::as_bytes).collect()
+            }
+        }
+    }
+
     /// Returns the name and value of every field.
     pub fn fields(&self) -> Vec<FieldPair<'_>> {
         match self {

@@ -3,24 +3,24 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use serde::Serialize;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::timeout;
-use wayleave_decision::{Refusal, RefusalBasis};
+use wayleave_decision::Refusal;
+use wayleave_http_wire::accept::prefers_html;
 use wayleave_http_wire::http1::{BodyFraming, Trailers};
 use wayleave_http_wire::proxy_status;
 use wayleave_http_wire::received::ReceivedHead;
 
-use super::ConnectionReuse;
+use super::problem::{ProblemDetails, whole_seconds};
 use super::record::NamedDecision;
+use super::{ConnectionReuse, refusal_page};
 use crate::clock::system_time;
 use crate::decider::settings::ConnectionSettings;
-use crate::decision_log::{DecisionId, UsePreference};
+use crate::decision_log::DecisionId;
 use crate::http::downstream::{
     ClientGone, Downstream, DownstreamReader, DownstreamResponse, ResponseField, response_field,
 };
 use crate::http::transport::BoxedStream;
-use crate::telemetry::harmless::escape_json;
 
 /// The limits within which a client's body is read before a refusal, so that a reset does not discard the answer and the
 /// connection remains usable. Beyond them it closes.
@@ -32,63 +32,30 @@ const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
 /// The longest part of a body that is sent at once.
 const MAX_CHUNK_BYTES: usize = 64 * 1024;
 
-/// The initial capacity of the problem details in bytes.
-const USUAL_PROBLEM_BYTES: usize = 512;
-
 /// The source of an answer: the proxy's name and the decision, as the answer states them.
 #[derive(Clone, Copy)]
 pub(super) struct AnswerSource<'a> {
     /// The proxy's pseudonym.
     pub(super) name: &'a str,
-    id: DecisionId,
+    decision: &'a NamedDecision,
     /// Whether the head names the decision, too.
     in_head: bool,
-    /// The team or the address that answers for the crawler.
-    owner: Option<&'a str>,
 }
 
 impl<'a> AnswerSource<'a> {
     pub(super) fn new(options: &'a ConnectionSettings, decision: &'a NamedDecision) -> Self {
-        Self {
-            name: &options.name,
-            id: decision.id,
-            in_head: options.decision_id,
-            owner: decision.owner.as_deref(),
-        }
+        Self { name: &options.name, decision, in_head: options.decision_id }
     }
 
     /// Returns the field that names the decision, if the settings ask for it.
     pub(super) fn field(self) -> Option<ResponseField<'static>> {
-        decision_field(self.in_head, self.id)
+        decision_field(self.in_head, self.decision.id)
     }
 }
 
 /// Returns the field that names a decision, if it is asked for.
 pub(super) fn decision_field(is_asked_for: bool, id: DecisionId) -> Option<ResponseField<'static>> {
     is_asked_for.then(|| response_field("Wayleave-Decision", id.to_string()))
-}
-
-/// Problem details (RFC 9457) with wayleave's members.
-#[derive(Serialize)]
-struct ProblemDetails<'a> {
-    r#type: String,
-    title: &'a str,
-    status: u16,
-    detail: &'a str,
-    decision_id: DecisionId,
-    reason: &'a str,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    owner: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    robots_url: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    line: Option<u32>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    rule: Option<&'a str>,
-    #[serde(flatten)]
-    preference: Option<UsePreference>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    retry_after: Option<u64>,
 }
 
 /// Answers a refused or failed request, whose body may still be arriving.
@@ -103,8 +70,7 @@ pub(super) async fn answer(
     if refusal.closes || is_withheld || !drain(&mut client.reader).await {
         client.writer.close_after_response();
     }
-    let is_head = received.method() == "HEAD";
-    match refuse(client, source, refusal, is_head).await {
+    match refuse(client, source, refusal, Some(received)).await {
         // Where its next request would begin is uncertain.
         Ok(()) if refusal.closes => ConnectionReuse::Closed,
         Ok(()) => ConnectionReuse::Whole,
@@ -112,16 +78,25 @@ pub(super) async fn answer(
     }
 }
 
-/// Sends the answer to a refused request.
+/// Sends the answer to a refused request, of which nothing may have been read.
 pub(super) async fn refuse(
     client: &mut Downstream,
     source: AnswerSource<'_>,
     refusal: &Refusal,
-    is_head: bool,
+    received: Option<&ReceivedHead>,
 ) -> Result<(), ClientGone> {
-    let body = Bytes::from(problem(source, refusal));
-    let fields = fields(source, refusal, body.len());
-    send(client, (refusal.status, refusal.title.as_bytes()), fields, body, is_head).await
+    let problem = ProblemDetails::new(source.decision, refusal);
+    let is_page = received.is_some_and(|received| prefers_html(&received.values("accept")));
+    let body = if is_page { refusal_page::html(source.name, &problem) } else { problem.to_json() };
+    let mut fields = vec![
+        response_field("Date", httpdate::fmt_http_date(system_time())),
+        response_field("Server", source.name),
+    ];
+    fields.extend(content_fields(is_page, body.len()));
+    fields.extend(refusal_fields(source, refusal));
+    let is_head = received.is_some_and(|received| received.method() == "HEAD");
+    let head = (refusal.status, refusal.title.as_bytes());
+    send(client, head, fields, Bytes::from(body), is_head).await
 }
 
 /// Sends a response whose body is in memory; to HEAD, without the body.
@@ -161,11 +136,8 @@ async fn read_rest(body: &mut DownstreamReader) -> bool {
     body.is_done()
 }
 
-fn fields<'a>(
-    source: AnswerSource<'a>,
-    refusal: &Refusal,
-    length: usize,
-) -> Vec<ResponseField<'a>> {
+/// Returns the fields that say why.
+fn refusal_fields<'a>(source: AnswerSource<'a>, refusal: &Refusal) -> Vec<ResponseField<'a>> {
     let name = source.name;
     let status = proxy_status::field_value(
         name,
@@ -174,10 +146,6 @@ fn fields<'a>(
         &refusal.details,
     );
     let mut fields = vec![
-        response_field("Date", httpdate::fmt_http_date(system_time())),
-        response_field("Server", name),
-        response_field("Content-Type", "application/problem+json"),
-        response_field("Content-Length", length.to_string()),
         // It is for one crawler, and a reload may change it.
         response_field("Cache-Control", "no-store"),
         response_field("Proxy-Status", status),
@@ -198,6 +166,22 @@ fn fields<'a>(
     fields
 }
 
+/// Returns the fields about the body.
+fn content_fields(is_page: bool, length: usize) -> Vec<ResponseField<'static>> {
+    let form = if is_page { "text/html; charset=utf-8" } else { "application/problem+json" };
+    let mut fields = vec![
+        response_field("Content-Type", form),
+        response_field("Content-Length", length.to_string()),
+    ];
+    if is_page {
+        // To a browser the page is the origin's, and much of its text is from strangers.
+        let policy = refusal_page::CONTENT_SECURITY_POLICY;
+        fields.push(response_field("Content-Security-Policy", policy));
+        fields.push(response_field("X-Content-Type-Options", "nosniff"));
+    }
+    fields
+}
+
 /// Closes a connection after the client has read the answer: closing it at once while received bytes are unread would reset it
 /// and discard the answer.
 pub(crate) async fn close_gracefully(mut stream: BoxedStream) {
@@ -212,39 +196,6 @@ pub(crate) async fn close_gracefully(mut stream: BoxedStream) {
     let _ = timeout(CLOSE_TIMEOUT, closing).await;
 }
 
-fn problem(source: AnswerSource<'_>, refusal: &Refusal) -> Vec<u8> {
-    let (rule, preference) = match refusal.basis.as_deref() {
-        Some(RefusalBasis::Rule(rule)) => (Some(rule), None),
-        Some(RefusalBasis::Preference(preference)) => (None, Some(preference.into())),
-        Some(RefusalBasis::ParentProxy(_)) | None => (None, None),
-    };
-    let problem = ProblemDetails {
-        r#type: format!("urn:wayleave:problem:{}", refusal.reason),
-        title: refusal.title,
-        status: refusal.status,
-        detail: &refusal.details,
-        decision_id: source.id,
-        reason: refusal.reason.as_str(),
-        owner: source.owner,
-        robots_url: refusal.robots_url.as_deref(),
-        line: rule.map(|rule| rule.line),
-        rule: rule.map(|rule| &*rule.text),
-        preference,
-        retry_after: refusal.retry_after.map(whole_seconds),
-    };
-    let mut body = Vec::with_capacity(USUAL_PROBLEM_BYTES);
-    serde_json::to_writer(&mut body, &problem).expect("strings and numbers serialise");
-    // URLs and rules are in it as strangers wrote them, and people read it in terminals.
-    let mut body = escape_json(body);
-    body.push(b'\n');
-    body
-}
-
-/// Returns `Retry-After` in whole seconds (RFC 9110 section 10.2.3), rounded up.
-fn whole_seconds(duration: Duration) -> u64 {
-    (duration.as_secs() + u64::from(duration.subsec_nanos() > 0)).max(1)
-}
-
 #[cfg(test)]
 mod tests {
     use bytes::BytesMut;
@@ -256,8 +207,12 @@ mod tests {
     use crate::decider::refusal::looped;
     use crate::http::transport::Transport;
 
-    fn source() -> AnswerSource<'static> {
-        AnswerSource { name: "wayleave", id: DecisionId::new(), in_head: false, owner: None }
+    fn named() -> NamedDecision {
+        NamedDecision { id: DecisionId::new(), identity: None, url: None }
+    }
+
+    fn source(decision: &NamedDecision) -> AnswerSource<'_> {
+        AnswerSource { name: "wayleave", decision, in_head: false }
     }
 
     #[tokio::test]
@@ -270,7 +225,7 @@ mod tests {
         let stream: BoxedStream = Box::new(Transport::new(near));
         let framing = BodyFraming::Length(0);
         let mut client = Downstream::http1(stream.into(), framing, false, DRAIN_TIMEOUT);
-        refuse(&mut client, source(), &refusal, false).await.unwrap();
+        refuse(&mut client, source(&named()), &refusal, None).await.unwrap();
         drop(client);
         let mut text = String::new();
         far.read_to_string(&mut text).await.unwrap();
@@ -301,7 +256,7 @@ mod tests {
         let stream: BoxedStream = Box::new(Transport::new(near));
         let mut client = Downstream::http1(stream.into(), received.framing(), true, timeout);
         let started = tokio::time::Instant::now();
-        answer(source(), &received, &mut client, refusal).await;
+        answer(source(&named()), &received, &mut client, refusal).await;
         let took = started.elapsed();
         drop(client);
         let mut text = String::new();

@@ -14,6 +14,7 @@
 //!  record
 //!     │
 //!  error_response, max_forwards       or answered here
+//!     └── problem ── refusal_page     the body, for programs and for people
 //!
 //!  tunnel ── own_tunnels              CONNECT
 //!  reject_connection                  a client that is answered and loses its connection
@@ -32,7 +33,9 @@ pub(crate) mod outcome;
 pub(crate) mod own_request;
 mod own_tunnels;
 mod pace;
+mod problem;
 pub(crate) mod record;
+mod refusal_page;
 mod reject_connection;
 mod relay;
 mod response_policy;
@@ -118,7 +121,7 @@ impl<'s, 'r> Exchange<'s, 'r> {
 
     async fn run(mut self, client: &mut Downstream) -> ConnectionReuse {
         let (outcome, reply) = self.decide_and_forward(client).await;
-        let decision = self.record.named_decision();
+        let decision = self.record.named_decision(&outcome);
         let source = AnswerSource::new(&self.settings.options, &decision);
         // Recorded before the client gets the answer: it may ask the API about it at once.
         self.services.record(self.record, &outcome);

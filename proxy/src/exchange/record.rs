@@ -20,6 +20,9 @@ use crate::decision_log::{
 use crate::identity::ClientCertificate;
 use crate::traces::ParentTrace;
 
+/// The URL in the record of a connection without a readable request.
+pub(super) const NO_URL: &str = "-";
+
 /// The record of one request. It begins with the request's head, the steps fill it in, and the outcome finishes it.
 #[derive(Debug)]
 pub(super) struct ExchangeRecord {
@@ -57,18 +60,25 @@ pub(super) struct ExchangeRecord {
     pub(super) from: Option<&'static str>,
 }
 
-/// The decision that an answer names, and who answers for the crawler.
+/// The decision that an answer names, and the request that it is about.
 #[derive(Clone, Debug)]
 pub(super) struct NamedDecision {
     pub(super) id: DecisionId,
-    pub(super) owner: Option<Arc<str>>,
+    pub(super) identity: Option<Identity>,
+    /// The target of a request that was refused or failed.
+    pub(super) url: Option<String>,
 }
 
 impl ExchangeRecord {
     /// Returns what an answer says of the decision.
-    pub(super) fn named_decision(&self) -> NamedDecision {
-        let crawler = self.identity.as_ref().and_then(Identity::crawler);
-        NamedDecision { id: self.id, owner: crawler.and_then(|it| it.owner.clone()) }
+    pub(super) fn named_decision(&self, outcome: &ExchangeOutcome) -> NamedDecision {
+        // A connection without a readable request has none.
+        let is_named = outcome.refusal().is_some() && self.url != NO_URL;
+        NamedDecision {
+            id: self.id,
+            identity: self.identity.clone(),
+            url: is_named.then(|| self.url.clone()),
+        }
     }
 
     /// Begins the record of a request that no client made.

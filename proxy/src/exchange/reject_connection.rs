@@ -6,7 +6,7 @@ use wayleave_http_wire::received::ReceivedHead;
 
 use super::error_response::AnswerSource;
 use super::outcome::ExchangeOutcome;
-use super::record::{ExchangeRecord, NamedDecision};
+use super::record::{ExchangeRecord, NO_URL, NamedDecision};
 use super::{Exchange, ExchangeServices, error_response};
 use crate::decider::request::ClientConnection;
 use crate::http::downstream::Downstream;
@@ -40,7 +40,7 @@ impl ExchangeServices {
         let configuration = self.decider.settings().configuration;
         let mut record = ExchangeRecord::begin(connection, None, now, configuration);
         let dialled = connection.dialled.as_ref();
-        record.url = dialled.map_or("-".to_owned(), |dialled| dialled.authority(None));
+        record.url = dialled.map_or(NO_URL.to_owned(), |dialled| dialled.authority(None));
         record
     }
 
@@ -59,7 +59,7 @@ impl ExchangeServices {
 
     async fn refuse(&self, client: Downstream, record: ExchangeRecord, refusal: Refusal) {
         let outcome = ExchangeOutcome::Refuse(refusal);
-        let decision = record.named_decision();
+        let decision = record.named_decision(&outcome);
         self.record(record, &outcome);
         self.turn_away(client, &decision, &outcome).await;
     }
@@ -76,7 +76,7 @@ impl ExchangeServices {
         };
         let settings = self.decider.settings();
         let source = AnswerSource::new(&settings.options, decision);
-        let answered = error_response::refuse(&mut client, source, refusal, false).await;
+        let answered = error_response::refuse(&mut client, source, refusal, None).await;
         // Closed at once, the connection would be reset by bytes that are still arriving, and the answer lost.
         if let (Ok(()), Some(stream)) = (answered, client.into_stream()) {
             error_response::close_gracefully(stream).await;

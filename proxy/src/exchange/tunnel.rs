@@ -194,7 +194,7 @@ impl ExchangeServices {
             }
         };
         let (outcome, _) = not_sent.into_outcome();
-        let decision = exchange.record.named_decision();
+        let decision = exchange.record.named_decision(&outcome);
         self.record(exchange.record, &outcome);
         Err(Box::new(RefusedTunnel { client, outcome, decision }))
     }

@@ -143,6 +143,12 @@ impl AccessDecision<'_> {
         self.robots.map(names).unwrap_or_default()
     }
 
+    /// Returns the value of the first user-agent line that chose the group, such as `ExampleBot` or `*`; a long one is cut.
+    #[must_use]
+    pub fn group_name(&self) -> Option<String> {
+        self.robots?.group_name(self.dialect, self.tokens)
+    }
+
     /// Returns the line numbers of the user-agent lines and rules of the group used, including merged groups, in the
     /// file's order. A group's lines count from the one that named the crawler.
     #[must_use]

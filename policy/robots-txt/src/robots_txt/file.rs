@@ -86,6 +86,15 @@ impl RobotsTxt {
         self.0.heap_bytes()
     }
 
+    /// Returns the value of the first user-agent line that chooses a group for a crawler.
+    pub(crate) fn group_name(&self, dialect: Dialect, tokens: &[ProductToken]) -> Option<String> {
+        let semantics = DialectSemantics::for_dialect(dialect);
+        let choice = self.0.choose_group(semantics, tokens)?;
+        let agent = self.0.chosen_agents(semantics, choice).next()?;
+        let name = String::from_utf8_lossy(self.0.text(agent.statement as usize));
+        Some(excerpt(&name).into_owned())
+    }
+
     /// Returns the line numbers of the user-agent lines and rules of the groups chosen for a crawler.
     pub(crate) fn group_lines(&self, dialect: Dialect, tokens: &[ProductToken]) -> Vec<u32> {
         let semantics = DialectSemantics::for_dialect(dialect);
