@@ -213,8 +213,8 @@ fn a_wrong_argument_is_explained() {
     let file = file.to_str().expect("text");
     for (arguments, expected) in [
         (
-            &["robots", "show", "http://shop.test", "--at", "yesterday"][..],
-            "\"yesterday\" is not a time; write 2026-11-22T08:00:00Z, 2026-11-22 or 3d",
+            &["robots", "show", "http://shop.test", "--at", "someday"][..],
+            "\"someday\" is not a time; write 2026-11-22T08:00:00Z, 2026-11-22, yesterday, now or 3d",
         ),
         (
             &["robots", "list", "--state", "dead"],
@@ -227,7 +227,7 @@ fn a_wrong_argument_is_explained() {
         let stderr = text(&output.stderr);
         assert!(stderr.contains(expected), "{expected} in {stderr}");
     }
-    for at in ["2999-01-01", "0s"] {
+    for at in ["2999-01-01", "0s", "now", "today", "0s ago"] {
         let output = run(
             proxy.dir.path(),
             &["robots", "show", "http://shop.test", "--at", at, "--config", file],
@@ -240,8 +240,8 @@ fn a_wrong_argument_is_explained() {
             "state: \"dead\" is not one of fresh, stale, unavailable, unreachable",
         ),
         (
-            "/v1/robots/http%3A%2F%2Fshop.test?at=yesterday",
-            "at: \"yesterday\" is not a time; write 2026-11-22T08:00:00Z",
+            "/v1/robots/http%3A%2F%2Fshop.test?at=someday",
+            "at: \"someday\" is not a time; write 2026-11-22T08:00:00Z",
         ),
     ] {
         let answer = proxy.admin_get(path).json();

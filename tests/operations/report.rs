@@ -12,6 +12,7 @@ use crate::preferences::purposes::{CORPUS, INDEX, STATED, crawler};
 const TABLES: &str = r#"
 [[crawler]]
 name = "news"
+owner = "news-team"
 tokens = ["NewsBot"]
 match = { user_agent = "NewsBot" }
 mode = "observe"
@@ -121,6 +122,67 @@ fn the_report_is_also_a_table_and_csv() {
     assert_eq!(rows.lines().count(), 5);
     let read = String::from_utf8_lossy(&csv.stderr);
     assert!(read.contains("decisions.jsonl: 11 lines"), "{read}");
+}
+
+#[test]
+fn the_summary_comes_first_by_crawler_or_as_asked_for() {
+    let dir = run_and_stop();
+    let text =
+        |arguments: &[&str]| String::from_utf8(report(&dir, arguments).stdout).expect("text");
+    let default = text(&[]);
+    let (summary, details) = default.split_once("Observed only").expect("two parts");
+    let rule = "Disallow: /private (http://shop.test/robots.txt:2)";
+    for expected in [
+        "crawler   owner      requests  refused      %  would be refused      %  first host  first rule".to_owned(),
+        format!("news      news-team         4        0    0.0                 4  100.0  shop.test   {rule}"),
+        format!("images    -                 6        2   33.3                 0    0.0  shop.test   {rule}"),
+        "asserted  -                 1        1  100.0                 0    0.0  -           unsupported-scheme".to_owned(),
+    ] {
+        assert!(summary.lines().any(|line| line.trim() == expected), "{expected} in {summary}");
+    }
+    assert!(details.contains("Refused: 3"), "{details}");
+
+    let by_host = text(&["--by", "host"]);
+    assert!(by_host.contains("By host: 4"), "{by_host}");
+    let shop = by_host.lines().find(|line| line.contains("shop.test  ")).expect("a row");
+    assert!(shop.contains("news") && shop.ends_with(rule), "{shop}");
+    assert!(!by_host.contains("Observed only"), "{by_host}");
+    let one = text(&["--by", "reason", "--crawler", "images"]);
+    assert!(one.contains("4 forwarded, 2 refused"), "{one}");
+    assert!(one.contains("rule") && !one.contains("policy-rule"), "{one}");
+    let shortened = text(&["--limit", "1"]);
+    assert!(shortened.contains("... rows left out: 2; --limit 0 shows them"), "{shortened}");
+}
+
+#[test]
+fn the_report_is_also_a_document() {
+    let dir = run_and_stop();
+    let text = |arguments: &[&str]| {
+        let output = report(&dir, arguments);
+        assert_eq!(output.status.code(), Some(0), "{output:?}");
+        String::from_utf8(output.stdout).expect("text")
+    };
+    let markdown = text(&["--format", "md"]);
+    assert!(markdown.starts_with("# wayleave, "), "{markdown}");
+    let row = "| news | news-team | 4 | 0 | 0.0 | 4 | 100.0 | shop.test |";
+    assert!(markdown.lines().any(|line| line.starts_with(row)), "{markdown}");
+    let html = text(&["--format", "html"]);
+    assert!(html.starts_with("<!DOCTYPE html>") && html.contains("<td>news-team</td>"), "{html}");
+    assert!(!html.contains("<script") && !html.contains("http-equiv=\"refresh\""), "{html}");
+    let csv = text(&["--format", "csv", "--by", "crawler"]);
+    let mut lines = csv.lines();
+    let head = lines.next().expect("a head");
+    assert!(
+        head.starts_with("crawler,owner,requests,refused,refused_share,would_be_refused,"),
+        "{head}"
+    );
+    assert!(csv.contains("\r\nnews,news-team,4,0,0.000000,4,1.000000,0,"), "{csv}");
+    let json: Value =
+        serde_json::from_str(&text(&["--format", "json", "--by", "rule"])).expect("JSON");
+    assert_eq!(json["by_crawler"][0]["name"], "news");
+    assert_eq!(json["by_crawler"][0]["would_be_refused_share"], 1.0);
+    assert_eq!(json["by_rule"][0]["would_be_refused"], 3);
+    assert_eq!(json["left_out"], 0);
 }
 
 /// Returns the directory of a stopped proxy that refused three crawlers the use of pages, or observed that it would.
@@ -238,12 +300,27 @@ fn the_span_is_also_a_day_or_a_time() {
         assert_eq!(report["rows"].as_array().map(Vec::len), Some(4), "{since}");
     }
     assert_eq!(as_json(&dir, &["--since", "2999-01-01"])["rows"], json!([]));
-    let wrong = report(&dir, &["--since", "yesterday"]);
-    assert_eq!(wrong.status.code(), Some(2));
-    let stderr = String::from_utf8_lossy(&wrong.stderr);
-    assert!(
-        stderr
-            .contains("\"yesterday\" is not a time; write 2026-11-22T08:00:00Z, 2026-11-22 or 3d"),
-        "{stderr}"
-    );
+    for (range, count) in [
+        (["--since", "yesterday", "--until", "now"], 4),
+        (["--since", "2h ago", "--until", "today"], 4),
+        (["--since", "9000d", "--until", "1h ago"], 0),
+    ] {
+        let report = as_json(&dir, &range);
+        assert_eq!(report["rows"].as_array().map(Vec::len), Some(count), "{range:?}");
+        assert_eq!(report["lines_after"], if count == 0 { 11 } else { 0 }, "{range:?}");
+    }
+    for (arguments, expected) in [
+        (
+            &["--since", "someday"][..],
+            "\"someday\" is not a time; write 2026-11-22T08:00:00Z, 2026-11-22, yesterday, now or 3d",
+        ),
+        (&["--since", "1d", "--until", "2d"], "--until is before --since"),
+        (&["--crawler", "newz"], "no [[crawler]] has this name, and the log has none"),
+        (&["--by", "colour"], "[possible values: crawler, host, rule, reason]"),
+    ] {
+        let wrong = report(&dir, arguments);
+        assert_eq!(wrong.status.code(), Some(2), "{arguments:?}");
+        let stderr = String::from_utf8_lossy(&wrong.stderr);
+        assert!(stderr.contains(expected), "{stderr}");
+    }
 }

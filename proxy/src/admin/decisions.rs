@@ -13,6 +13,7 @@ use super::response::{ErrorBody, SafeJson, bad_request, error_response};
 use super::robots::deciding_file;
 use super::robots_view::DecidingFile;
 use super::state::AdminState;
+use crate::clock::system_time;
 use crate::decision_log::{DecisionQuery, DecisionRecord, RankBy, RankedName, TimeRange};
 
 /// The most decisions in one response: as many as are kept in memory.
@@ -60,10 +61,10 @@ pub(super) struct DecisionParameters {
     host: Option<String>,
     /// Text that the URL, the rule, the reason, the details, the ID, the client or a token contains, ignoring case.
     q: Option<String>,
-    /// Not before this time. With `since` or `until` the decision log is read instead of the recent decisions in memory.
+    /// Not before this time, or a span before now such as `7d`. With `since` or `until` the decision log is read instead of the recent decisions in memory.
     #[param(format = DateTime)]
     since: Option<String>,
-    /// Not after this time.
+    /// Not after this time, or a span before now.
     #[param(format = DateTime)]
     until: Option<String>,
 }
@@ -90,7 +91,11 @@ pub(super) fn parse_span(
     until: Option<&str>,
 ) -> Result<Option<TimeRange>, String> {
     let time = |name: &str, text: Option<&str>| text.map(|text| parse_time(name, text)).transpose();
-    let span = TimeRange { since: time("since", since)?, until: time("until", until)? };
+    let now = system_time();
+    let span = TimeRange {
+        since: time("since", since)?.map(|since| since.start(now)),
+        until: time("until", until)?.map(|until| until.end(now)),
+    };
     Ok((since.is_some() || until.is_some()).then_some(span))
 }
 

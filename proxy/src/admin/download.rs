@@ -73,10 +73,10 @@ pub(super) struct DownloadParameters {
     host: Option<String>,
     /// Text that the URL, the rule, the reason, the details, the ID, the client or a token contains, ignoring case.
     q: Option<String>,
-    /// Not before this time.
+    /// Not before this time, or a span before now such as `7d`.
     #[param(format = DateTime)]
     since: Option<String>,
-    /// Not after this time.
+    /// Not after this time, or a span before now.
     #[param(format = DateTime)]
     until: Option<String>,
 }

@@ -4,7 +4,6 @@ use std::fmt;
 use std::iter::once;
 use std::num::{IntErrorKind, ParseIntError};
 use std::str::FromStr;
-use std::time::SystemTime;
 
 use axum::extract::{FromRequestParts, Path};
 use axum::http::request::Parts;
@@ -17,6 +16,7 @@ use url::form_urlencoded;
 use wayleave_robots_txt::Origin;
 
 use super::response::bad_request;
+use crate::clock::TimeArgument;
 use crate::decision_log::DecisionId;
 
 /// The parameters of the query. A parameter with several values is repeated.
@@ -93,14 +93,13 @@ pub(super) fn check_limit(requested: Option<usize>, max: usize) -> Result<usize,
     }
 }
 
-/// Parses a time in the format of RFC 3339.
+/// Parses a time in the format of RFC 3339, a day, or a span before now.
 ///
 /// # Errors
 ///
 /// Returns a message that names the parameter.
-pub(super) fn parse_time(name: &str, text: &str) -> Result<SystemTime, String> {
-    humantime::parse_rfc3339_weak(text)
-        .map_err(|_| format!("{name}: {text:?} is not a time; write 2026-11-22T08:00:00Z"))
+pub(super) fn parse_time(name: &str, text: &str) -> Result<TimeArgument, String> {
+    text.parse().map_err(|mistake| format!("{name}: {mistake}"))
 }
 
 fn parse_query<T: DeserializeOwned>(query: &str) -> Result<T, QueryError> {

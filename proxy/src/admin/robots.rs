@@ -19,6 +19,7 @@ use super::robots_view::{
     BodyText, DecidingFile, DocumentView, PastVersion, RobotsDetails, RobotsSummary, VersionView,
 };
 use super::state::AdminState;
+use crate::clock::system_time;
 use crate::decision_log::DecisionRecord;
 use crate::robots_cache::{EntryQuery, RobotsCache, RobotsStore};
 
@@ -160,7 +161,7 @@ pub(super) async fn show(
         };
     };
     let time = match parse_time("at", &at) {
-        Ok(time) => time,
+        Ok(time) => time.end(system_time()),
         Err(mistake) => return bad_request(mistake),
     };
     match version_at(robots.store(), &origin, time).await {

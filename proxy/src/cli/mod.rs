@@ -29,7 +29,6 @@ mod serve;
 mod terminal;
 #[cfg(test)]
 mod tests;
-mod time_argument;
 
 use std::path::PathBuf;
 use std::process::ExitCode;

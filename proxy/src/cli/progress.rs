@@ -26,6 +26,22 @@ impl ProgressLine {
         progress
     }
 
+    /// Starts a task whose bytes are counted, with this message.
+    pub(super) fn of_bytes(message: &'static str) -> Self {
+        let progress = Self::styled(ProgressBar::new(1), "{bar:24} {percent:>3} %  {wide_msg}");
+        progress.0.set_message(message);
+        // Otherwise nothing is drawn before the first update.
+        progress.0.tick();
+        progress
+    }
+
+    /// Sets how many bytes are done, and the message.
+    pub(super) fn set_bytes(&self, done: u64, total: u64, message: &str) {
+        self.0.set_length(total.max(1));
+        self.0.set_message(message.to_owned());
+        self.0.set_position(done);
+    }
+
     fn styled(bar: ProgressBar, template: &str) -> Self {
         let style = ProgressStyle::with_template(template).expect("a template of this file");
         Self(bar.with_style(style))

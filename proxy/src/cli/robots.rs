@@ -13,8 +13,7 @@ use super::admin_client::request_json;
 use super::config_file::load_config;
 use super::paint::Tone;
 use super::terminal::{CommandResult, pretty_json, print, print_errors, print_painted, unusable};
-use super::time_argument::TimeArgument;
-use crate::clock::Clock;
+use crate::clock::{Clock, TimeArgument};
 use crate::telemetry::harmless::{escape_controls, escape_lines};
 
 #[derive(Debug, Subcommand)]
@@ -55,7 +54,7 @@ pub(super) struct RobotsListArguments {
 pub(super) struct RobotsShowArguments {
     /// An origin such as https://example.com; https:// may be omitted
     origin: String,
-    /// Show what it served at this time: 2026-11-21T08:00:00Z, 2026-11-21 or 3d (3 days ago)
+    /// Show what it served at this time, or at the end of a day: 2026-11-21T08:00:00Z, 2026-11-21, yesterday or 3d (3 days ago)
     #[arg(long, value_name = "TIME")]
     at: Option<TimeArgument>,
     /// Print as JSON
@@ -156,7 +155,7 @@ fn tone(state: &str) -> Tone {
 fn show(arguments: &RobotsShowArguments, admin: SocketAddr) -> Result<RobotsOutput, String> {
     let mut path = api_path(&arguments.origin)?;
     if let Some(at) = arguments.at {
-        let instant = humantime::format_rfc3339_nanos(at.start(Clock::start().now()));
+        let instant = humantime::format_rfc3339_nanos(at.end(Clock::start().now()));
         path += &format!("?at={}", encoded(&instant.to_string()));
     }
     let found = request(admin, "GET", &path)?;

@@ -1,10 +1,14 @@
 //! The clock, from which all other code reads the time.
 
+mod time_argument;
+
 use std::fmt;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::{Duration, SystemTime};
 
 use tokio::time::Instant;
+
+pub(crate) use self::time_argument::TimeArgument;
 
 /// The difference from the system time that is not corrected. Smaller corrections do not change lifetimes, and a machine
 /// that synchronizes its clock makes larger ones only when it starts or wakes up.

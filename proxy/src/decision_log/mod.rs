@@ -56,7 +56,7 @@ pub(crate) use self::record::{
     DecisionId, DecisionRecord, FindingRecord, LogWord, MAX_USER_AGENT_BYTES, RuleRecord,
 };
 pub(crate) use self::recorded_request::WAYLEAVE;
-pub(crate) use self::report::{LogReport, ReportRow};
+pub(crate) use self::report::{LogReport, ReportDimension, ReportQuery, ReportRow, SummaryRow};
 pub(crate) use self::tally::DecisionTally;
 pub(crate) use self::top::{RankBy, RankedName};
 pub(crate) use self::use_preference::{DocumentRecord, UsePreference};

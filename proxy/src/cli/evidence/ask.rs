@@ -12,8 +12,7 @@ use wayleave_robots_txt::Target;
 
 use crate::cli::config_file::load_config;
 use crate::cli::terminal::{UNUSABLE, json_line, print, print_errors, unusable};
-use crate::cli::time_argument::TimeArgument;
-use crate::clock::Clock;
+use crate::clock::{Clock, TimeArgument};
 use crate::config::Config;
 use crate::decision_log::{DecisionRecord, FindingRecord};
 use crate::telemetry::harmless::escape_lines;
@@ -31,7 +30,7 @@ const REFUSED: u8 = 1;
 pub(crate) struct AskArgs {
     /// An absolute URL
     url: String,
-    /// 2026-11-21T08:00:00Z, 2026-11-21 (the whole day) or 3d (3 days ago)
+    /// 2026-11-21T08:00:00Z, 2026-11-21 (the whole day), yesterday, now or 3d (3 days ago)
     #[arg(long, value_name = "TIME")]
     at: TimeArgument,
     /// Only requests of this crawler, by its configured name

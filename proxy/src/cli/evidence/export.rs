@@ -14,8 +14,7 @@ use super::sources::MaterialSources;
 use crate::cli::config_file::load_config;
 use crate::cli::progress::{LINES_PER_UPDATE, ProgressLine};
 use crate::cli::terminal::{print, print_errors, unusable};
-use crate::cli::time_argument::TimeArgument;
-use crate::clock::{Clock, system_time};
+use crate::clock::{Clock, TimeArgument, system_time};
 use crate::config::Config;
 use crate::signing::SigningKey;
 
@@ -30,10 +29,10 @@ pub(crate) struct ExportArgs {
     /// The decision with this id
     #[arg(long, group = "wanted")]
     id: Option<String>,
-    /// The last decision about this URL at --at, and the first after it
+    /// The last decision about this URL at --at (required), and the first after it
     #[arg(long, group = "wanted", requires = "at")]
     url: Option<String>,
-    /// 2026-11-21T08:00:00Z, 2026-11-21 (the whole day) or 3d (3 days ago)
+    /// 2026-11-21T08:00:00Z, 2026-11-21 (the whole day), yesterday, now or 3d (3 days ago)
     #[arg(long, value_name = "TIME", requires = "url")]
     at: Option<TimeArgument>,
     /// All decisions since then: a span back from now, or a time

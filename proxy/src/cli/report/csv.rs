@@ -1,6 +1,6 @@
 //! The report as CSV (RFC 4180).
 
-use crate::decision_log::ReportRow;
+use crate::decision_log::{ReportDimension, ReportRow, SummaryRow};
 use crate::telemetry::harmless::escape_controls;
 
 pub(super) fn to_csv(rows: &[ReportRow]) -> String {
@@ -19,6 +19,34 @@ pub(super) fn to_csv(rows: &[ReportRow]) -> String {
             instant(row.first_at),
             instant(row.last_at),
             quote_field(&row.example),
+        ];
+        text += &fields.join(",");
+        text += "\r\n";
+    }
+    text
+}
+
+/// Returns a summary; shares are from 0 to 1.
+pub(super) fn summary_to_csv(rows: &[SummaryRow], by: ReportDimension) -> String {
+    let mut text = format!(
+        "{},owner,requests,refused,refused_share,would_be_refused,would_be_refused_share,failed,\
+         first_rule,first_host,first_crawler\r\n",
+        by.as_str()
+    );
+    for row in rows {
+        let optional = |text: &Option<String>| quote_field(text.as_deref().unwrap_or_default());
+        let fields = [
+            quote_field(&row.name),
+            optional(&row.owner),
+            row.requests.to_string(),
+            row.refused.to_string(),
+            format!("{:.6}", row.refused_share),
+            row.would_be_refused.to_string(),
+            format!("{:.6}", row.would_be_refused_share),
+            row.failed.to_string(),
+            optional(&row.first_rule),
+            optional(&row.first_host),
+            optional(&row.first_crawler),
         ];
         text += &fields.join(",");
         text += "\r\n";

@@ -1,22 +1,26 @@
 //! `wayleave report`: summarises from the decision log what was refused, and what enforcement would refuse.
 
+mod cells;
 mod csv;
+mod document;
 mod table;
 
 use std::path::Path;
 use std::process::ExitCode;
-use std::time::SystemTime;
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 use serde::Serialize;
+use wayleave_decision::ASSERTED;
 
+use self::cells::RowLimits;
+use self::document::DocumentForm;
 use super::config_file::load_config;
 use super::expired_rules::{self, ExpiredRule};
-use super::progress::{self, ProgressLine};
+use super::progress::ProgressLine;
 use super::terminal::{CommandResult, pretty_json, print, print_errors, print_painted, unusable};
-use super::time_argument::TimeArgument;
-use crate::clock::Clock;
-use crate::decision_log::LogReport;
+use crate::clock::{Clock, TimeArgument};
+use crate::config::Config;
+use crate::decision_log::{LogReport, ReportDimension, ReportQuery};
 
 #[derive(Debug, Args)]
 #[command(
@@ -24,18 +28,54 @@ use crate::decision_log::LogReport;
                   Exit status: 0 reported, 2 usage error, no decision log, or a file or line of it cannot be read."
 )]
 pub(super) struct ReportArguments {
-    /// Start of the report: a span before now, or a time such as 2026-11-22T08:00:00Z or 2026-11-22
-    #[arg(long, value_name = "SPAN", default_value = "7d")]
+    /// Start of the report: 7d, yesterday, 2026-11-22 or 2026-11-22T08:00:00Z
+    #[arg(long, value_name = "TIME", default_value = "7d")]
     since: TimeArgument,
-    /// Print everything as one JSON object
-    #[arg(long, conflicts_with = "csv")]
+    /// End of the report, included: 2h, yesterday, 2026-11-22 or 2026-11-22T08:00:00Z [default: now]
+    #[arg(long, value_name = "TIME")]
+    until: Option<TimeArgument>,
+    /// Summarise by this instead of by crawler with all rules
+    #[arg(long, value_enum)]
+    by: Option<ReportDimension>,
+    /// Count the requests of this crawler only, by its configured name
+    #[arg(long, value_name = "NAME")]
+    crawler: Option<String>,
+    /// Form of the report
+    #[arg(long, value_enum, default_value_t = ReportFormat::Text)]
+    format: ReportFormat,
+    /// The same as --format json
+    #[arg(long, conflicts_with_all = ["csv", "format"])]
     json: bool,
-    /// Print the rows as CSV; the summary of what was read goes to standard error
-    #[arg(long)]
+    /// The same as --format csv
+    #[arg(long, conflicts_with = "format")]
     csv: bool,
-    /// Maximum number of table rows; 0: all
-    #[arg(long, value_name = "N", default_value_t = 50)]
-    limit: usize,
+    /// Maximum number of rows of a table; 0: all [default: 30 crawlers, hosts, rules or reasons; 5 in the tables below]
+    #[arg(long, value_name = "N")]
+    limit: Option<usize>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum ReportFormat {
+    /// For a terminal
+    Text,
+    /// Markdown
+    Md,
+    /// A page that needs nothing else
+    Html,
+    /// Rows; what was read goes to standard error
+    Csv,
+    /// Everything, as one object
+    Json,
+}
+
+impl ReportArguments {
+    fn format(&self) -> ReportFormat {
+        match (self.json, self.csv) {
+            (true, _) => ReportFormat::Json,
+            (_, true) => ReportFormat::Csv,
+            _ => self.format,
+        }
+    }
 }
 
 #[derive(Serialize)]
@@ -51,7 +91,16 @@ pub(super) fn run(arguments: &ReportArguments, file: Option<&Path>) -> CommandRe
         return Err(unusable("log.decisions is empty: there is no decision log"));
     };
     let now = Clock::start().now();
-    let report = read_log(&log.path, arguments.since.start(now), now);
+    let query = ReportQuery {
+        since: arguments.since.start(now),
+        until: arguments.until.map_or(now, |until| until.end(now)),
+        crawler: arguments.crawler.as_deref(),
+        by: arguments.by.unwrap_or(ReportDimension::Crawler),
+    };
+    if arguments.until.is_some() && query.until < query.since {
+        return Err(unusable("--until is before --since"));
+    }
+    let report = read_log(&log.path, query);
     // Files that are too old are a log all the same, of a time without decisions.
     if report.files.is_empty() && report.older_files == 0 {
         // Without a configuration file, the log of an installed service is probably meant, which is elsewhere.
@@ -64,33 +113,63 @@ pub(super) fn run(arguments: &ReportArguments, file: Option<&Path>) -> CommandRe
             failures => format!("the decision log cannot be read: {}", failures.join("; ")),
         }));
     }
-    let expired = expired_rules::find(&config, now);
-    let printed = if arguments.json {
-        print(&pretty_json(&ReportJson { report: &report, expired_rules: &expired }))
-    } else if arguments.csv {
-        // On standard error, so that standard output is nothing but CSV.
-        print_errors(&table::read_summary(&report));
-        print(&csv::to_csv(&report.rows))
-    } else {
-        let limit = match arguments.limit {
-            0 => usize::MAX,
-            limit => limit,
-        };
-        print_painted(&table::full_report(&report, &expired, limit))
-    };
+    check_crawler(&query, &report, &config)?;
+    let printed = print_report(arguments, &report, &expired_rules::find(&config, now));
     // After printing: what could be read is worth seeing all the same.
     check_complete(&report).map(|()| printed)
 }
 
-fn read_log(path: &Path, since: SystemTime, until: SystemTime) -> LogReport {
-    let progress = ProgressLine::open_ended("decisions");
-    let mut count = 0;
-    LogReport::read(path, since, until, &mut || {
-        count += 1;
-        if count % progress::LINES_PER_UPDATE == 0 {
-            progress.set_position(count);
-        }
+fn read_log(path: &Path, query: ReportQuery<'_>) -> LogReport {
+    let progress = ProgressLine::of_bytes("0 decisions");
+    LogReport::read(path, query, &mut |read| {
+        progress.set_bytes(read.bytes, read.total_bytes, &format!("{} decisions", read.lines));
     })
+}
+
+fn print_report(
+    arguments: &ReportArguments,
+    report: &LogReport,
+    expired: &[ExpiredRule],
+) -> ExitCode {
+    let (by, limits) = (arguments.by, RowLimits::new(arguments.limit));
+    match arguments.format() {
+        ReportFormat::Json => print(&pretty_json(&ReportJson { report, expired_rules: expired })),
+        ReportFormat::Csv => {
+            // On standard error, so that standard output is nothing but CSV.
+            print_errors(&table::read_summary(report));
+            print(&match by {
+                Some(by) => csv::summary_to_csv(report.summary(by), by),
+                None => csv::to_csv(&report.rows),
+            })
+        }
+        ReportFormat::Md => {
+            print(&document::write(DocumentForm::Markdown, report, expired, by, limits))
+        }
+        ReportFormat::Html => {
+            print(&document::write(DocumentForm::Html, report, expired, by, limits))
+        }
+        ReportFormat::Text => print_painted(&table::full_report(report, expired, by, limits)),
+    }
+}
+
+/// Fails for a crawler that neither the configuration nor the log knows: its name is probably misspelt.
+fn check_crawler(
+    query: &ReportQuery<'_>,
+    report: &LogReport,
+    config: &Config,
+) -> Result<(), ExitCode> {
+    let Some(name) = query.crawler else {
+        return Ok(());
+    };
+    let mut names: Vec<_> = config.crawlers.crawlers.iter().map(|it| &*it.name).collect();
+    names.push(ASSERTED);
+    if !report.by_crawler.is_empty() || names.contains(&name) {
+        return Ok(());
+    }
+    Err(unusable(&format!(
+        "--crawler {name:?}: no [[crawler]] has this name, and the log has none of its requests; there are {}",
+        names.join(", ")
+    )))
 }
 
 /// Fails if something could not be read: a report without it is not reliable.

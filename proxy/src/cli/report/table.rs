@@ -1,19 +1,39 @@
-//! The report as a table for people.
+//! The report for people at a terminal.
 
 use std::fmt::Write as _;
 
+use super::cells::{Cells, RowLimits, left_out, outcomes};
 use crate::cli::expired_rules::ExpiredRule;
 use crate::cli::paint::Tone;
-use crate::decision_log::{LogReport, ReportRow};
+use crate::decision_log::{LogReport, ReportDimension, ReportRow};
 use crate::telemetry::harmless::escape_controls;
 
-/// Returns the summary of what was read, then the tables of what was found.
-pub(super) fn full_report(report: &LogReport, expired: &[ExpiredRule], limit: usize) -> String {
+/// The most files that are listed by name.
+const MAX_FILES: usize = 3;
+
+/// Returns what was read, then the summary, then the first refusals unless another summary than that by crawler was asked for.
+pub(super) fn full_report(
+    report: &LogReport,
+    expired: &[ExpiredRule],
+    by: Option<ReportDimension>,
+    limits: RowLimits,
+) -> String {
     let mut text = read_summary(report);
-    let (observed, refused): (Vec<_>, Vec<_>) =
-        (report.rows.iter()).partition(|row| row.outcome == "observed");
-    text += &section("Observed only: enforcement would refuse these", &observed, limit);
-    text += &section("Refused", &refused, limit);
+    let summarised_by = by.unwrap_or(ReportDimension::Crawler);
+    let rows = report.summary(summarised_by);
+    let title = format!("By {}: {}", summarised_by.as_str(), rows.len());
+    text += &section(&title, &Cells::of_summary(rows, summarised_by, limits.summary));
+    if by.is_none() {
+        let (observed, refused): (Vec<_>, Vec<_>) =
+            (report.rows.iter()).partition(|row| row.outcome == "observed");
+        for (title, rows) in
+            [("Observed only: enforcement would refuse these", observed), ("Refused", refused)]
+        {
+            let total = total(report, &rows);
+            text +=
+                &section(&format!("{title}: {total}"), &Cells::of_details(&rows, limits.details));
+        }
+    }
     if !expired.is_empty() {
         let title = Tone::Heading.paint("Expired rules, which no longer have any effect");
         text += &format!("\n{title}\n");
@@ -26,15 +46,30 @@ pub(super) fn full_report(report: &LogReport, expired: &[ExpiredRule], limit: us
     text
 }
 
+/// Returns the number of requests with the outcome of these rows, also of those that were left out.
+fn total(report: &LogReport, rows: &[&ReportRow]) -> u64 {
+    let outcome = rows.first().map(|row| &row.outcome);
+    outcome.and_then(|outcome| report.outcomes.get(outcome)).copied().unwrap_or_default()
+}
+
 /// Returns the summary of what was read: the span of time, the files, the number of lines, and those that could not be read.
 pub(super) fn read_summary(report: &LogReport) -> String {
     let instant = |at| humantime::format_rfc3339_seconds(at);
     let mut text = String::new();
     let (since, until) = (instant(report.since), instant(report.until));
     push_line(&mut text, &format!("span      {since} to {until}"));
-    for file in &report.files {
+    let (named, unnamed) = report.files.split_at(match report.files.len() {
+        0..=MAX_FILES => report.files.len(),
+        _ => 0,
+    });
+    for file in named {
         let (path, lines) = (file.path.display(), file.lines);
         push_line(&mut text, &format!("read      {path}: {lines} lines"));
+    }
+    if let (Some(first), Some(last)) = (unnamed.first(), unnamed.last()) {
+        let (count, lines) = (unnamed.len(), unnamed.iter().map(|file| file.lines).sum::<u64>());
+        let (first, last) = (first.path.display(), last.path.display());
+        push_line(&mut text, &format!("read      {count} files, {first} to {last}: {lines} lines"));
     }
     if report.older_files > 0 {
         let count = report.older_files;
@@ -43,6 +78,10 @@ pub(super) fn read_summary(report: &LogReport) -> String {
     if report.lines_before > 0 {
         let count = report.lines_before;
         push_line(&mut text, &format!("older     {count} lines are from before"));
+    }
+    if report.lines_after > 0 {
+        let count = report.lines_after;
+        push_line(&mut text, &format!("newer     {count} lines are from after"));
     }
     for unreadable in &report.unreadable_lines {
         let (path, error) = (unreadable.path.display(), &unreadable.error);
@@ -58,57 +97,40 @@ pub(super) fn read_summary(report: &LogReport) -> String {
     if unnamed > 0 {
         push_line(&mut text, &format!("unread    and {unnamed} more lines"));
     }
-    let outcomes: Vec<_> =
-        report.outcomes.iter().map(|(outcome, count)| format!("{count} {outcome}")).collect();
-    let found = match report.first_at.zip(report.last_at) {
-        Some((first, last)) => {
-            let (first, last) = (instant(first), instant(last));
-            format!("{} (from {first} to {last})", outcomes.join(", "))
-        }
-        None => "nothing".to_owned(),
-    };
-    push_line(&mut text, &format!("decisions {found}"));
+    push_line(&mut text, &format!("decisions {}", outcomes(report)));
+    let left_out = left_out(report);
+    if !left_out.is_empty() {
+        push_line(&mut text, &format!("rare      {left_out}"));
+    }
     text
 }
 
-fn section(title: &str, rows: &[&ReportRow], limit: usize) -> String {
-    let total: u64 = rows.iter().map(|row| row.count).sum();
-    let mut text = format!("\n{}\n", Tone::Heading.paint(&format!("{title}: {total}")));
-    if rows.is_empty() {
+fn section(title: &str, cells: &Cells) -> String {
+    let mut text = format!("\n{}\n", Tone::Heading.paint(title));
+    if cells.rows.is_empty() {
         return text;
     }
-    let shown = &rows[..rows.len().min(limit)];
-    let cells: Vec<[String; 4]> = shown.iter().map(|row| cells(row)).collect();
-    let heads = ["count", "crawler", "host", "rule"].map(str::to_owned);
+    let heads: Vec<_> = cells.heads.iter().map(|head| (*head).to_owned()).collect();
     // In characters, as `format!` counts when it pads.
     let width = |column: usize| {
-        let widths = cells.iter().chain([&heads]).map(|row| row[column].chars().count());
+        let widths = cells.rows.iter().chain([&heads]).map(|row| row[column].chars().count());
         widths.max().unwrap_or_default()
     };
-    // Without the last column, whose rules may be long.
-    let widths = [width(0), width(1), width(2)];
-    for [count, crawler, host, rule] in [&heads].into_iter().chain(&cells) {
-        let [counts, crawlers, hosts] = widths;
-        push_line(
-            &mut text,
-            &format!("  {count:>counts$}  {crawler:<crawlers$}  {host:<hosts$}  {rule}"),
-        );
+    let last = heads.len() - 1;
+    for row in [&heads].into_iter().chain(&cells.rows) {
+        let padded = row.iter().enumerate().map(|(column, cell)| match column {
+            // Rules may be long, and are followed by nothing.
+            column if column == last => cell.clone(),
+            column if cells.is_number[column] => format!("{cell:>0$}", width(column)),
+            column => format!("{cell:<0$}", width(column)),
+        });
+        push_line(&mut text, &format!("  {}", padded.collect::<Vec<_>>().join("  ")));
     }
-    let more = rows.len() - shown.len();
-    if more > 0 {
+    if cells.more > 0 {
+        let more = cells.more;
         push_line(&mut text, &format!("  ... rows left out: {more}; --limit 0 shows them"));
     }
     text
-}
-
-fn cells(row: &ReportRow) -> [String; 4] {
-    let rule = row.rule.as_deref().unwrap_or(&row.reason);
-    [
-        row.count.to_string(),
-        row.crawler.clone(),
-        row.host.clone().unwrap_or_else(|| "-".to_owned()),
-        format!("{} {rule}", row.status),
-    ]
 }
 
 /// Appends a line, with untrusted text made harmless.

@@ -1,0 +1,121 @@
+//! The content of a report, the same in all forms: the cells of its tables, and the sentences above them.
+
+use std::time::SystemTime;
+
+use crate::decision_log::{LogReport, ReportDimension, ReportRow, SummaryRow};
+
+/// The most rows of the tables of a report.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct RowLimits {
+    pub(super) summary: usize,
+    pub(super) details: usize,
+}
+
+impl RowLimits {
+    /// Returns the limits that were asked for; without, those with which a report fits on a screen.
+    pub(super) fn new(requested: Option<usize>) -> Self {
+        match requested {
+            None => Self { summary: 30, details: 5 },
+            Some(0) => Self { summary: usize::MAX, details: usize::MAX },
+            Some(limit) => Self { summary: limit, details: limit },
+        }
+    }
+}
+
+/// A table with its heads. Numbers are to the right.
+#[derive(Debug)]
+pub(super) struct Cells {
+    pub(super) heads: Vec<&'static str>,
+    pub(super) is_number: Vec<bool>,
+    pub(super) rows: Vec<Vec<String>>,
+    /// The number of rows that were left out.
+    pub(super) more: usize,
+}
+
+impl Cells {
+    /// Returns the first rows of a summary.
+    pub(super) fn of_summary(rows: &[SummaryRow], by: ReportDimension, limit: usize) -> Self {
+        let shown = &rows[..rows.len().min(limit)];
+        let has_owners = shown.iter().any(|row| row.owner.is_some());
+        let mut heads = vec![by.as_str()];
+        heads.extend(has_owners.then_some("owner"));
+        let mut is_number = vec![false; heads.len()];
+        heads.extend(["requests", "refused", "%", "would be refused", "%"]);
+        is_number.extend([true; 5]);
+        let firsts = match by {
+            ReportDimension::Crawler => ["first host", "first rule"],
+            ReportDimension::Host => ["first crawler", "first rule"],
+            ReportDimension::Rule | ReportDimension::Reason => ["first crawler", "first host"],
+        };
+        heads.extend(firsts);
+        is_number.extend([false; 2]);
+        let cells = shown.iter().map(|row| summary_cells(row, by, has_owners)).collect();
+        Self { heads, is_number, rows: cells, more: rows.len() - shown.len() }
+    }
+
+    /// Returns the first of the refusals.
+    pub(super) fn of_details(rows: &[&ReportRow], limit: usize) -> Self {
+        let shown = &rows[..rows.len().min(limit)];
+        Self {
+            heads: vec!["count", "crawler", "host", "rule"],
+            is_number: vec![true, false, false, false],
+            rows: shown.iter().map(|row| detail_cells(row)).collect(),
+            more: rows.len() - shown.len(),
+        }
+    }
+}
+
+fn summary_cells(row: &SummaryRow, by: ReportDimension, has_owners: bool) -> Vec<String> {
+    let percent = |share: f64| format!("{:.1}", share * 100.0);
+    let or_dash = |text: &Option<String>| text.clone().unwrap_or_else(|| "-".to_owned());
+    let mut cells = vec![row.name.clone()];
+    cells.extend(has_owners.then(|| or_dash(&row.owner)));
+    cells.extend([
+        row.requests.to_string(),
+        row.refused.to_string(),
+        percent(row.refused_share),
+        row.would_be_refused.to_string(),
+        percent(row.would_be_refused_share),
+    ]);
+    cells.extend(match by {
+        ReportDimension::Crawler => [&row.first_host, &row.first_rule].map(or_dash),
+        ReportDimension::Host => [&row.first_crawler, &row.first_rule].map(or_dash),
+        ReportDimension::Rule | ReportDimension::Reason => {
+            [&row.first_crawler, &row.first_host].map(or_dash)
+        }
+    });
+    cells
+}
+
+fn detail_cells(row: &ReportRow) -> Vec<String> {
+    let rule = row.rule.as_deref().unwrap_or(&row.reason);
+    vec![
+        row.count.to_string(),
+        row.crawler.clone(),
+        row.host.clone().unwrap_or_else(|| "-".to_owned()),
+        format!("{} {rule}", row.status),
+    ]
+}
+
+/// Returns what the tables do not have, as a sentence; empty if they have everything.
+pub(super) fn left_out(report: &LogReport) -> String {
+    match report.left_out {
+        0 => String::new(),
+        count => format!(
+            "{count} rare rows were left out, so that memory remains bounded; the totals are complete"
+        ),
+    }
+}
+
+/// Returns the time range of the decisions, and how many there are of each outcome.
+pub(super) fn outcomes(report: &LogReport) -> String {
+    let instant = |at: SystemTime| humantime::format_rfc3339_seconds(at);
+    let outcomes = report.outcomes.iter().map(|(outcome, count)| format!("{count} {outcome}"));
+    match report.first_at.zip(report.last_at) {
+        Some((first, last)) => {
+            let outcomes: Vec<_> = outcomes.collect();
+            format!("{} (from {} to {})", outcomes.join(", "), instant(first), instant(last))
+        }
+        None => "nothing".to_owned(),
+    }
+}

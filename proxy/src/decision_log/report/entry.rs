@@ -1,0 +1,113 @@
+//! A line of the decision log, as far as a report counts it.
+
+use std::borrow::Cow;
+
+use serde::Deserialize;
+
+use super::super::record::host;
+
+/// The members of a line that are counted.
+// Borrowed from the line where they have no escapes: a log may have millions of lines.
+#[derive(Deserialize)]
+pub(super) struct ReportEntry<'a> {
+    #[serde(borrow)]
+    pub(super) at: Cow<'a, str>,
+    #[serde(borrow)]
+    pub(super) outcome: Cow<'a, str>,
+    #[serde(borrow)]
+    pub(super) reason: Cow<'a, str>,
+    #[serde(borrow)]
+    pub(super) crawler: Cow<'a, str>,
+    #[serde(borrow)]
+    pub(super) url: Cow<'a, str>,
+    #[serde(default, borrow)]
+    pub(super) owner: Option<Cow<'a, str>>,
+    #[serde(default, borrow)]
+    origin: Option<Cow<'a, str>>,
+    pub(super) status: u16,
+    #[serde(default)]
+    pub(super) would_be: Option<u16>,
+    #[serde(default)]
+    line: Option<u32>,
+    #[serde(default, borrow)]
+    rule: Option<Cow<'a, str>>,
+    #[serde(default, borrow)]
+    policy: Option<PolicyEntry<'a>>,
+    #[serde(default, borrow)]
+    preferences: Vec<PreferenceEntry<'a>>,
+}
+
+/// The usage preference for one purpose.
+#[derive(Deserialize)]
+struct PreferenceEntry<'a> {
+    #[serde(borrow)]
+    purpose: Cow<'a, str>,
+    #[serde(borrow)]
+    preference: Cow<'a, str>,
+    #[serde(default, borrow)]
+    source: Option<Cow<'a, str>>,
+    #[serde(default, borrow)]
+    stage: Option<Cow<'a, str>>,
+}
+
+impl PreferenceEntry<'_> {
+    /// Returns the precedence of a preference that can refuse: refusals by the stage at which they are known, then purposes for
+    /// which nothing is stated. Lower comes first.
+    fn rank(&self) -> Option<usize> {
+        let stages = ["before", "head", "body"];
+        let stage = stages.iter().position(|it| self.stage.as_deref() == Some(it));
+        match &*self.preference {
+            "refuse" => Some(stage.unwrap_or_default()),
+            "unstated" => Some(stages.len()),
+            _ => None,
+        }
+    }
+}
+
+#[derive(Deserialize)]
+struct PolicyEntry<'a> {
+    number: usize,
+    #[serde(default, borrow)]
+    reason: Option<Cow<'a, str>>,
+}
+
+impl ReportEntry<'_> {
+    /// Returns whether the request was refused, or would have been.
+    pub(super) fn is_refusal(&self) -> bool {
+        matches!(&*self.outcome, "observed" | "refused")
+    }
+
+    /// Returns the host of the request, unless its target could not be parsed.
+    pub(super) fn host(&self) -> Option<&str> {
+        self.origin.as_deref().and_then(host)
+    }
+
+    /// Returns the deciding line of robots.txt, the `[[rule]]`, or the refused purpose with the statement's source.
+    pub(super) fn rule(&self) -> Option<String> {
+        // By the reason: a line may also name a rule of robots.txt that allowed the request.
+        match (&*self.reason, &self.policy, self.line, &self.rule) {
+            ("policy-rule", Some(policy), ..) => {
+                let reason = (policy.reason.as_deref())
+                    .map_or(String::new(), |reason| format!(": {reason}"));
+                Some(format!("[[rule]] {}{reason}", policy.number))
+            }
+            ("rule", _, Some(line), Some(rule)) => {
+                let origin = self.origin.as_deref().unwrap_or_default();
+                Some(format!("{rule} ({origin}/robots.txt:{line})"))
+            }
+            ("preference", ..) => self.preference(),
+            _ => None,
+        }
+    }
+
+    /// Returns the deciding preference, such as `train-ai by content-signal`.
+    fn preference(&self) -> Option<String> {
+        let (_, deciding) = self
+            .preferences
+            .iter()
+            .filter_map(|it| Some((it.rank()?, it)))
+            .min_by_key(|(rank, _)| *rank)?;
+        let source = deciding.source.as_deref().unwrap_or("nothing said");
+        Some(format!("{} by {source}", deciding.purpose))
+    }
+}

@@ -1,0 +1,211 @@
+//! The summary of a log by crawler, host, rule or reason: how many requests, and how many of them were refused.
+
+use clap::ValueEnum;
+use serde::Serialize;
+
+use super::bounded_map::{BoundedMap, Weight};
+use super::entry::ReportEntry;
+
+/// The most hosts, rules or crawlers of a summary.
+const MAX_GROUPS: usize = 50_000;
+/// The most names among which the first of a crawler or a reason is found. There are few of these.
+const MAX_NAMES_OF_FEW: usize = 4096;
+/// The most names among which the first of a host or a rule is found.
+const MAX_NAMES_OF_MANY: usize = 16;
+
+/// The name of requests whose target could not be parsed.
+const NO_HOST: &str = "-";
+
+/// What requests are counted by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ReportDimension {
+    /// By the configured name
+    Crawler,
+    /// By the host that was requested
+    Host,
+    /// By the line of robots.txt, the [[rule]] or the usage preference that decided, else by the reason
+    Rule,
+    /// By the reason
+    Reason,
+}
+
+impl ReportDimension {
+    /// Returns the word for it.
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            Self::Crawler => "crawler",
+            Self::Host => "host",
+            Self::Rule => "rule",
+            Self::Reason => "reason",
+        }
+    }
+
+    /// Returns the two others of which the first is named.
+    fn others(self) -> [Self; 2] {
+        match self {
+            Self::Crawler => [Self::Rule, Self::Host],
+            Self::Host => [Self::Rule, Self::Crawler],
+            Self::Rule | Self::Reason => [Self::Crawler, Self::Host],
+        }
+    }
+
+    fn max_names(self) -> usize {
+        match self {
+            Self::Crawler | Self::Reason => MAX_NAMES_OF_FEW,
+            Self::Host | Self::Rule => MAX_NAMES_OF_MANY,
+        }
+    }
+}
+
+/// The requests of one crawler, to one host, or decided by one rule or for one reason.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct SummaryRow {
+    pub(crate) name: String,
+    /// The team or the address that answers for a crawler.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) owner: Option<String>,
+    pub(crate) requests: u64,
+    pub(crate) refused: u64,
+    /// The part of the requests that was refused, from 0 to 1.
+    pub(crate) refused_share: f64,
+    /// The requests that were forwarded only because refusals are observed.
+    pub(crate) would_be_refused: u64,
+    pub(crate) would_be_refused_share: f64,
+    pub(crate) failed: u64,
+    /// The rule by which most were refused, or would have been.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) first_rule: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) first_host: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) first_crawler: Option<String>,
+}
+
+/// A summary in the making.
+#[derive(Debug)]
+pub(super) struct Summary {
+    by: ReportDimension,
+    groups: BoundedMap<Box<str>, Group>,
+}
+
+#[derive(Debug)]
+struct Group {
+    owner: Option<Box<str>>,
+    requests: u64,
+    refused: u64,
+    observed: u64,
+    failed: u64,
+    /// The refusals by the names in each of the other dimensions.
+    names: [BoundedMap<Box<str>, u64>; 2],
+}
+
+impl Group {
+    fn new(max_names: usize) -> Self {
+        let names = || BoundedMap::new(max_names, |count| (*count, 0));
+        Self {
+            owner: None,
+            requests: 0,
+            refused: 0,
+            observed: 0,
+            failed: 0,
+            names: [names(), names()],
+        }
+    }
+
+    fn weight(&self) -> Weight {
+        (self.refused + self.observed, self.requests)
+    }
+
+    fn into_row(self, name: Box<str>, by: ReportDimension) -> SummaryRow {
+        let share = |count: u64| count as f64 / self.requests.max(1) as f64;
+        let mut row = SummaryRow {
+            name: name.into(),
+            owner: None,
+            requests: self.requests,
+            refused: self.refused,
+            refused_share: share(self.refused),
+            would_be_refused: self.observed,
+            would_be_refused_share: share(self.observed),
+            failed: self.failed,
+            first_rule: None,
+            first_host: None,
+            first_crawler: None,
+        };
+        for (other, names) in by.others().into_iter().zip(&self.names) {
+            let first = names.first().map(|(name, _)| name.to_string());
+            match other {
+                ReportDimension::Rule => row.first_rule = first,
+                ReportDimension::Host => row.first_host = first,
+                ReportDimension::Crawler => row.first_crawler = first,
+                ReportDimension::Reason => {}
+            }
+        }
+        row.owner = self.owner.map(Into::into);
+        row
+    }
+}
+
+impl Summary {
+    pub(super) fn new(by: ReportDimension) -> Self {
+        Self { by, groups: BoundedMap::new(MAX_GROUPS, Group::weight) }
+    }
+
+    /// Returns what it counts by.
+    pub(super) fn by(&self) -> ReportDimension {
+        self.by
+    }
+
+    /// Counts one decision. `rule`: its rule or reason, if it is a refusal or if that is what is counted by.
+    pub(super) fn count(&mut self, entry: &ReportEntry<'_>, rule: &str) {
+        let name = |by| match by {
+            ReportDimension::Crawler => &*entry.crawler,
+            ReportDimension::Host => entry.host().unwrap_or(NO_HOST),
+            ReportDimension::Rule => rule,
+            ReportDimension::Reason => &*entry.reason,
+        };
+        let max_names = self.by.max_names();
+        let group = entry_of(&mut self.groups, name(self.by), || Group::new(max_names));
+        group.requests += 1;
+        match &*entry.outcome {
+            "refused" => group.refused += 1,
+            "observed" => group.observed += 1,
+            "failed" => group.failed += 1,
+            _ => {}
+        }
+        if entry.is_refusal() {
+            for (other, names) in self.by.others().into_iter().zip(&mut group.names) {
+                *entry_of(names, name(other), u64::default) += 1;
+            }
+        }
+        // The last one counts: an owner may have changed.
+        if self.by == ReportDimension::Crawler && group.owner.as_deref() != entry.owner.as_deref() {
+            group.owner = entry.owner.as_deref().map(Into::into);
+        }
+    }
+
+    /// Returns the number of names that were left out, and the rows: those with most refusals first.
+    pub(super) fn into_rows(self) -> (u64, Vec<SummaryRow>) {
+        let (by, left_out) = (self.by, self.groups.forgotten());
+        let rows = self.groups.into_entries().map(|(name, group)| group.into_row(name, by));
+        let mut rows: Vec<_> = rows.collect();
+        let refusals = |row: &SummaryRow| row.refused + row.would_be_refused;
+        rows.sort_unstable_by(|one, other| {
+            (refusals(other).cmp(&refusals(one)))
+                .then(other.requests.cmp(&one.requests))
+                .then_with(|| one.name.cmp(&other.name))
+        });
+        (left_out, rows)
+    }
+}
+
+/// Returns the value of a name, which is only copied if it is new.
+fn entry_of<'a, V>(
+    map: &'a mut BoundedMap<Box<str>, V>,
+    name: &str,
+    new: impl FnOnce() -> V,
+) -> &'a mut V {
+    if map.find(name).is_some() {
+        return map.find(name).expect("it was found");
+    }
+    map.entry(name.into(), new)
+}
