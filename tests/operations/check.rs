@@ -490,7 +490,11 @@ fn lint_sums_up_on_standard_error() {
     assert_eq!(stderr(&["-"], text), "1 file: 1 error, 0 warnings, 1 note (--notes shows them)\n");
     assert_eq!(stderr(&["--notes", "-"], text), "1 file: 1 error, 0 warnings, 1 note\n");
     assert_eq!(stderr(&["--json", "-"], text), "");
-    assert_eq!(stderr(&["-"], b"User-agent: *\nDisallow: /a\n"), "");
+    assert_eq!(stderr(&["-"], b"User-agent: *\nDisallow: /a\n"), "1 file: nothing to report\n");
+    assert_eq!(stderr(&["--json", "-"], b"User-agent: *\nDisallow: /a\n"), "");
+    let hint = "for the site's, write https://shop.test/robots.txt";
+    assert!(stderr(&["shop.test"], b"").contains(hint));
+    assert!(!stderr(&["robots"], b"").contains("https://"));
 }
 
 #[test]

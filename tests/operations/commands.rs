@@ -420,7 +420,9 @@ fn every_command_has_a_man_page() {
     }
     for page in &pages {
         let text = std::fs::read_to_string(dir.path().join(page)).expect("a page");
-        assert!(text.contains(".SH NAME") && text.contains(".SH SYNOPSIS"), "{page}");
+        for section in ["NAME", "SYNOPSIS", "\"EXIT STATUS\""] {
+            assert!(text.contains(&format!(".SH {section}")), "{page}: {section}");
+        }
     }
 }
 

@@ -110,6 +110,17 @@ fn colours_are_for_terminals() {
 }
 
 #[test]
+fn lists_have_heads_on_terminals_only() {
+    let stage = Stage::start();
+    let listing = "robots list --config ports.toml";
+    let printed = stage.on_a_terminal(listing, &[("NO_COLOR", "1")]);
+    assert!(printed.starts_with("state       since                    origin\r\n"), "{printed}");
+    let piped = stage.piped(listing, &[]);
+    let piped = String::from_utf8_lossy(&piped.stdout).into_owned();
+    assert!(piped.starts_with("fresh"), "{piped}");
+}
+
+#[test]
 fn a_terminal_obeys_nothing_but_our_colours() {
     let stage = Stage::start();
     for arguments in ["lint robots.txt", "robots show http://shop.test --config ports.toml"] {
@@ -175,5 +186,6 @@ fn what_is_gone_leaves_no_progress_behind() {
     std::fs::write(dir.path().join("robots.txt"), "").expect("writable");
     let printed = on_a_terminal(dir.path(), "lint robots.txt", &[]);
     let last = printed.rsplit("\u{1b}[2K").next().expect("a part");
-    assert!(printed.contains("1 of 1") && last.trim().is_empty(), "{printed:?}");
+    assert!(printed.contains("1 of 1"), "{printed:?}");
+    assert_eq!(last.trim(), "1 file: nothing to report", "{printed:?}");
 }

@@ -124,6 +124,26 @@ fn policy(decision: &Value) -> Option<String> {
     Some(format!("[[rule]] {}: {}", policy["number"], words.join(", ")))
 }
 
+/// Describes the crawler, and why it is taken for that.
+fn crawler(decision: &Value) -> Option<String> {
+    let text = |member: &str| text(decision, member);
+    let proof = text("certificate").map(|name| format!("certificate {name}"));
+    let proof = proof.or_else(|| text("proven_by"));
+    Some(match (text("identity").as_deref(), text("crawler")?, proof) {
+        (Some("asserted"), name, _) => format!("{name}: no [[crawler]] matches the request"),
+        (_, name, Some(proof)) => format!("{name} known by {proof}"),
+        (_, name, None) => format!("{name} known by its User-Agent"),
+    })
+}
+
+/// Describes what robots.txt says.
+fn verdict(decision: &Value) -> Option<String> {
+    let text = |member: &str| text(decision, member);
+    let (verdict, basis) = (text("verdict")?, text("basis").unwrap_or_default());
+    let dialect = text("dialect").unwrap_or_default();
+    Some(format!("{verdict}, because of {basis}, in dialect {dialect}"))
+}
+
 /// Describes the decision, with a line for each thing that is known.
 fn describe(decision: &Value) -> String {
     let text = |member: &str| text(decision, member);
@@ -142,7 +162,7 @@ fn describe(decision: &Value) -> String {
         ("request", words(&["method", "url"])),
         ("client", text("client")),
         ("peer", text("peer")),
-        ("crawler", words(&["crawler", "identity", "proven_by", "certificate"])),
+        ("crawler", crawler(decision)),
         ("tokens", list("tokens")),
         ("outcome", words(&["outcome", "status", "reason"])),
         ("from", text("from")),
@@ -151,7 +171,7 @@ fn describe(decision: &Value) -> String {
         ("signature", text("signature")),
         ("policy", policy(decision)),
         ("robots.txt", copy(decision)),
-        ("verdict", words(&["verdict", "basis", "dialect"])),
+        ("verdict", verdict(decision)),
         ("rule", rule),
     ];
     let mut described = String::new();

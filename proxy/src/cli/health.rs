@@ -7,9 +7,13 @@ use super::config_file::load_config;
 use super::terminal::{CommandResult, failed, print};
 
 pub(super) fn run(file: Option<&Path>) -> CommandResult {
-    let (config, _) = load_config(file)?;
-    match readiness(config.admin.listen) {
-        Ok(text) => Ok(print(&text)),
-        Err(error) => Err(failed(&error)),
-    }
+    let (config, read_from) = load_config(file)?;
+    readiness(config.admin.listen).map(|text| print(&text)).map_err(|error| {
+        // Then another port may be meant than the default one that was asked.
+        let error = match read_from {
+            None => error.context("no config.toml here, and no --config"),
+            Some(_) => error,
+        };
+        failed(&error)
+    })
 }

@@ -11,7 +11,9 @@ use serde::Serialize;
 use wayleave_decision::Crawler;
 
 use super::config_file::{config_dir, load_config};
-use super::terminal::{CommandResult, absolute_path, pretty_json, print, unusable};
+use super::terminal::{
+    CommandResult, absolute_path, pretty_json, print, print_painted, table_heads, unusable,
+};
 use crate::clock::system_time;
 use crate::config::{Config, KEYS_DIR};
 use crate::signing::SigningKey;
@@ -63,6 +65,8 @@ pub(super) fn run(command: &KeysCommand, file: Option<&Path>) -> CommandResult {
         }
     };
     match text {
+        // Only the heads of the list have a tone.
+        Ok(text) if matches!(command, KeysCommand::List(_)) => Ok(print_painted(&text)),
         Ok(text) => Ok(print(&text)),
         Err(error) => Err(unusable(&format!("{error:#}"))),
     }
@@ -75,7 +79,9 @@ fn create_key(config_dir: &Path, name: &str) -> anyhow::Result<String> {
     ensure!(is_name, "{name:?} is not a name of letters, digits, \"-\", \"_\" and \".\"");
     let key = SigningKey::create(&config_dir.join(KEYS_DIR).join(format!("{name}.pem")))?;
     Ok(format!(
-        "key          {}\nthumbprint   {}\nsigning_key = \"{KEYS_DIR}/{name}.pem\"\n",
+        "key          {}\nthumbprint   {}\n\n\
+         Next, put this line into the [[crawler]] whose requests it signs, and publish the key (`wayleave publish`):\n\
+         signing_key = \"{KEYS_DIR}/{name}.pem\"\n",
         absolute_path(key.path()).display(),
         key.thumbprint()
     ))
@@ -86,10 +92,17 @@ fn list_keys(config: &Config, arguments: &KeysListArguments) -> String {
     if arguments.json {
         return pretty_json(&keys);
     }
-    let mut text = String::new();
+    let users = |key: &PublishedKey<'_>| match &key.crawlers[..] {
+        [] => "-".to_owned(),
+        crawlers => crawlers.join(","),
+    };
+    let width = keys.iter().map(|key| users(key).len()).chain(["crawlers".len()]).max();
+    let width = width.unwrap_or_default();
+    // A thumbprint has 43 characters (RFC 7638 with SHA-256).
+    let mut text = table_heads(&format!("{:<43}  {:<width$}  file", "thumbprint", "crawlers"));
     for key in &keys {
-        let users = if key.crawlers.is_empty() { "-".to_owned() } else { key.crawlers.join(",") };
-        let _ = writeln!(text, "{}  {users}  {}", key.thumbprint, key.path.display());
+        let path = key.path.display();
+        let _ = writeln!(text, "{:<43}  {:<width$}  {path}", key.thumbprint, users(key));
     }
     text
 }

@@ -96,8 +96,7 @@ impl FindingCounts {
         }
     }
 
-    /// Returns a line such as `3 files: 2 errors, 1 warning, 4 notes (--notes shows them)`, or an empty string if there are no
-    /// findings.
+    /// Returns a line such as `3 files: 2 errors, 1 warning, 4 notes (--notes shows them)`.
     fn summary(&self, arguments: &LintArguments) -> String {
         let of = |count: usize, what: &str| match count {
             1 => format!("1 {what}"),
@@ -105,7 +104,7 @@ impl FindingCounts {
         };
         let Self { errors, warnings, notes } = *self;
         if errors + warnings + notes == 0 {
-            return String::new();
+            return format!("{}: nothing to report\n", of(arguments.sources.len(), "file"));
         }
         let hint = if notes > 0 && !arguments.notes { " (--notes shows them)" } else { "" };
         format!(
@@ -148,7 +147,18 @@ fn read_source(source: &str, config: Option<&Path>) -> Result<Vec<u8>, ExitCode>
     } else {
         fs::read(source)
     };
-    body.map_err(|error| unusable(&format!("{source}: {error}")))
+    body.map_err(|error| {
+        // A host, probably: `robots show` takes one.
+        let is_host = error.kind() == io::ErrorKind::NotFound
+            && !source.contains('/')
+            && Target::parse(&format!("https://{source}/")).is_ok();
+        let hint = if is_host && source.contains('.') {
+            format!("; for the site's, write https://{source}/robots.txt")
+        } else {
+            String::new()
+        };
+        unusable(&format!("{source}: {error}{hint}"))
+    })
 }
 
 /// Fetches the robots.txt of a URL's origin as the proxy would, but beyond its size limit, so that findings can mention what

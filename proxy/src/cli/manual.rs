@@ -8,7 +8,9 @@ use std::{fs, io};
 use clap::{Args, Command};
 use clap_complete::Shell;
 use clap_mangen::Man;
+use clap_mangen::roff::{Roff, bold, roman};
 
+use super::help;
 use super::terminal::{print, unusable};
 
 #[derive(Debug, Args)]
@@ -34,20 +36,87 @@ pub(super) fn completions(arguments: &CompletionsArguments, mut command: Command
 pub(super) fn pages(arguments: &ManArguments, mut command: Command) -> ExitCode {
     // Propagates full command names and global options, which the pages of subcommands lack otherwise.
     command.build();
-    match write_pages(&command, &arguments.directory) {
+    match write_pages(&command, "", &arguments.directory) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => unusable(&format!("{}: {error}", arguments.directory.display())),
     }
 }
 
-fn write_pages(command: &Command, directory: &Path) -> io::Result<()> {
+/// Writes the page of a command and those of its subcommands. `path`: its name without the program's.
+fn write_pages(command: &Command, path: &str, directory: &Path) -> io::Result<()> {
     let name = command.get_display_name().unwrap_or(command.get_name());
+    let title = name.to_uppercase();
+    // The examples and the exit status have sections of their own.
+    let man = Man::new(command.clone().after_help("")).title(title).manual("wayleave");
     let mut page = Vec::new();
-    Man::new(command.clone()).title(name.to_uppercase()).render(&mut page)?;
+    man.render_title(&mut page)?;
+    man.render_name_section(&mut page)?;
+    man.render_synopsis_section(&mut page)?;
+    man.render_description_section(&mut page)?;
+    man.render_options_section(&mut page)?;
+    if command.get_subcommands().any(is_shown) {
+        man.render_subcommands_section(&mut page)?;
+    }
+    further_sections(command, path).to_writer(&mut page)?;
+    if command.get_version().is_some() {
+        man.render_version_section(&mut page)?;
+    }
     fs::write(directory.join(format!("{name}.1")), page)?;
-    // The pages themselves are the help.
-    command
-        .get_subcommands()
-        .filter(|command| !command.is_hide_set() && command.get_name() != "help")
-        .try_for_each(|command| write_pages(command, directory))
+    command.get_subcommands().filter(|command| is_shown(command)).try_for_each(|command| {
+        let path = format!("{path} {}", command.get_name());
+        write_pages(command, path.trim_start(), directory)
+    })
+}
+
+/// Returns whether a command has a page. The pages themselves are the help.
+fn is_shown(command: &Command) -> bool {
+    !command.is_hide_set() && command.get_name() != "help"
+}
+
+/// The files that commands use.
+const FILES: [(&str, &str); 6] = [
+    ("./config.toml", "the configuration, if --config names no other"),
+    ("/etc/wayleave/config.toml", "the configuration of the service"),
+    ("wayleave-state/", "state.dir: everything that is kept; for the service /var/lib/wayleave"),
+    ("wayleave-state/ca/ca.crt", "the certificate that clients trust; the key beside it is secret"),
+    (
+        "wayleave-state/decisions.jsonl",
+        "log.decisions: the decision log, and rotated files beside it",
+    ),
+    ("wayleave-state/evidence.key", "the key that signs the decision log"),
+];
+
+/// The commands that use none of them.
+const WITHOUT_FILES: [&str; 3] = ["evidence verify", "completions", "man"];
+
+fn further_sections(command: &Command, path: &str) -> Roff {
+    let mut roff = Roff::new();
+    let help = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+    let (notes, status) = help.split_once("Exit status: ").unwrap_or((&help, ""));
+    // The examples come first in the help, and have a section of their own here.
+    let notes = match help::examples(path) {
+        Some(_) => notes.split_once("\n\n").map_or("", |(_, notes)| notes),
+        None => notes,
+    };
+    for note in notes.lines().filter(|line| !line.is_empty()) {
+        roff.control("PP", []).text([roman(note)]);
+    }
+    if let Some(examples) = help::examples(path) {
+        roff.control("SH", ["EXAMPLES"]);
+        roff.control("nf", []);
+        for line in examples.lines() {
+            roff.text([roman(line)]);
+        }
+        roff.control("fi", []);
+    }
+    let status =
+        if status.is_empty() { "0 success, 1 failed at run time, 2 usage" } else { status };
+    roff.control("SH", ["EXIT STATUS"]).text([roman(status)]);
+    if !WITHOUT_FILES.contains(&path) {
+        roff.control("SH", ["FILES"]);
+        for (file, meaning) in FILES {
+            roff.control("TP", []).text([bold(file)]).text([roman(meaning)]);
+        }
+    }
+    roff
 }

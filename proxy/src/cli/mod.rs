@@ -15,6 +15,7 @@ mod evidence;
 mod expired_rules;
 mod fleet;
 mod health;
+mod help;
 mod keys;
 mod lint;
 mod manual;
@@ -33,11 +34,16 @@ mod tests;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use clap::{CommandFactory, Parser, Subcommand};
+use clap::{Command, CommandFactory, FromArgMatches, Parser, Subcommand};
 
-/// A forward proxy that makes crawlers obey robots.txt.
+/// A forward proxy that makes crawlers obey robots.txt. Without a command, it runs: `wayleave` is `wayleave serve`.
 #[derive(Debug, Parser)]
-#[command(name = "wayleave", version, max_term_width = 100)]
+#[command(
+    name = "wayleave",
+    version,
+    max_term_width = 100,
+    after_help = "Exit status: 0 success, 1 failed at run time, 2 input that cannot be used. `wayleave COMMAND --help` has the rest."
+)]
 struct CommandLine {
     /// Configuration file [default: ./config.toml if it exists, else the built-in defaults]
     #[arg(long, global = true, value_name = "FILE")]
@@ -105,7 +111,8 @@ enum CliCommand {
 /// Runs the command that the process's arguments name.
 #[must_use]
 pub fn run() -> ExitCode {
-    let CommandLine { config, command } = CommandLine::parse();
+    let parsed = CommandLine::from_arg_matches(&definition().get_matches());
+    let CommandLine { config, command } = parsed.unwrap_or_else(|error| error.exit());
     let file = config.as_deref();
     let result = match command.unwrap_or(CliCommand::Serve) {
         CliCommand::Serve => serve::run(file),
@@ -127,11 +134,14 @@ pub fn run() -> ExitCode {
         CliCommand::Fleet(command) => fleet::run(&command, file),
         CliCommand::Env(arguments) => env::run(&arguments, file),
         CliCommand::Health => health::run(file),
-        CliCommand::Completions(arguments) => {
-            Ok(manual::completions(&arguments, CommandLine::command()))
-        }
-        CliCommand::Man(arguments) => Ok(manual::pages(&arguments, CommandLine::command())),
+        CliCommand::Completions(arguments) => Ok(manual::completions(&arguments, definition())),
+        CliCommand::Man(arguments) => Ok(manual::pages(&arguments, definition())),
     };
     // Both are exit statuses: an error was printed where it occurred.
     result.unwrap_or_else(|status| status)
+}
+
+/// Returns the definition of the command line, with its examples.
+fn definition() -> Command {
+    help::with_examples(CommandLine::command())
 }

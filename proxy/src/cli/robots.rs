@@ -12,7 +12,9 @@ use wayleave_robots_txt::Origin;
 use super::admin_client::request_json;
 use super::config_file::load_config;
 use super::paint::Tone;
-use super::terminal::{CommandResult, pretty_json, print, print_errors, print_painted, unusable};
+use super::terminal::{
+    CommandResult, pretty_json, print, print_errors, print_painted, table_heads, unusable,
+};
 use crate::clock::{Clock, TimeArgument};
 use crate::telemetry::harmless::{escape_controls, escape_lines};
 
@@ -123,7 +125,11 @@ fn list(arguments: &RobotsListArguments, admin: SocketAddr) -> Result<RobotsOutp
         print_errors(&format!("wayleave: there may be more: --after {last}\n"));
     }
     let robots = found["robots"].as_array().into_iter().flatten();
-    Ok(RobotsOutput::Painted(robots.map(summary_line).collect()))
+    Ok(RobotsOutput::Painted(summary_heads() + &robots.map(summary_line).collect::<String>()))
+}
+
+fn summary_heads() -> String {
+    table_heads(&format!("{:<11} {:<24} origin", "state", "since"))
 }
 
 /// Formats one origin as a line: its state, the time from which it has been known, its name, and the cause of a failure.
@@ -180,12 +186,17 @@ fn refresh(arguments: &RobotsRefreshArguments, admin: SocketAddr) -> Result<Robo
     Ok(if arguments.json {
         RobotsOutput::AsIs(pretty_json(&robots))
     } else {
-        RobotsOutput::Painted(summary_line(&robots))
+        RobotsOutput::Painted(summary_heads() + &summary_line(&robots))
     })
 }
 
 fn forget(origin: &str, admin: SocketAddr) -> Result<RobotsOutput, String> {
-    request(admin, "DELETE", &api_path(origin)?).map(|_| RobotsOutput::AsIs(String::new()))
+    let path = api_path(origin)?;
+    request(admin, "DELETE", &path)?;
+    let forgotten = escape_controls(origin);
+    Ok(RobotsOutput::AsIs(format!(
+        "forgot {forgotten}; its robots.txt is fetched with the next request\n"
+    )))
 }
 
 /// The members of the API's response that are shown first.

@@ -1,6 +1,6 @@
 //! The output of commands: results, errors, and the exit status for each.
 
-use std::io::{self, ErrorKind, Write};
+use std::io::{self, ErrorKind, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -38,6 +38,11 @@ fn write(mut stdout: impl Write, text: &str) -> ExitCode {
         }
         _ => ExitCode::SUCCESS,
     }
+}
+
+/// Returns the heads of a table's columns, as a line, if standard output is a terminal: programs that read a list want its rows.
+pub(super) fn table_heads(heads: &str) -> String {
+    if io::stdout().is_terminal() { Tone::Heading.paint(heads) + "\n" } else { String::new() }
 }
 
 /// Formats `value` as indented JSON, without control characters that a terminal would interpret.
