@@ -384,6 +384,18 @@ fn quick_start_works() {
     check("quick-start", None);
 }
 
+/// What a newcomer sees tells whether curl went through the proxy or around it.
+#[test]
+fn quick_start_shows_whether_the_proxy_was_used() {
+    let stage = Stage::new("User-agent: *\nAllow: /\n");
+    let text = snippet("quick-start").text;
+    let lines: Vec<_> = text.lines().collect();
+    assert!(lines[0].starts_with("PATH=") && lines[2].starts_with("curl "), "{text}");
+    let printed = both_streams(&stage.run(&snippet("quick-start")));
+    let mut via = printed.lines().filter(|line| line.starts_with("via: "));
+    assert!(via.any(|line| line.trim_end().ends_with(" wayleave")), "{printed}");
+}
+
 #[test]
 fn curl_works() {
     check("curl", None);

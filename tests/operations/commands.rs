@@ -6,7 +6,7 @@ use std::process::Output;
 use std::time::Duration;
 
 use crate::harness::tools::{self, output_of, program};
-use crate::harness::wayleave::command;
+use crate::harness::wayleave::{BINARY, command};
 use crate::harness::{Origin, Wayleave};
 
 const LIMIT: Duration = Duration::from_secs(120);
@@ -166,42 +166,36 @@ fn serve_ends_with_1_and_names_a_port_in_use() {
 }
 
 #[test]
-fn the_start_prints_addresses_files_and_commands() {
+fn the_start_prints_addresses_and_two_lines_to_paste() {
     let origin = Origin::start();
     let proxy = Wayleave::start(&origin);
     let log = proxy.log();
-    let url = format!("http://{}", proxy.proxy);
-    for part in [
-        url,
-        proxy.ca_file().display().to_string(),
-        format!("http://{}", proxy.admin),
-        "export ".to_owned(),
-        "curl ".to_owned(),
-    ] {
-        assert!(log.contains(&part), "{part} is missing: {log}");
+    let lines: Vec<_> = log.lines().map(str::trim).collect();
+    let admin = format!("http://{}/", proxy.admin);
+    for part in [&*proxy.ca_file().display().to_string(), &admin, &format!("{admin}#/connect")] {
+        assert!(log.contains(part), "{part} is missing: {log}");
     }
-}
-
-#[test]
-fn the_start_prints_the_same_exports_as_env() {
-    let origin = Origin::start();
-    let proxy = Wayleave::start(&origin);
-    let file = proxy.dir.path().join("ports.toml");
-    let (listen, state) = (proxy.proxy.to_string(), proxy.dir.path().join("state"));
-    std::fs::write(&file, format!("proxy.listen = [{listen:?}]\nstate.dir = {state:?}\n"))
-        .expect("writable");
-    let file = file.to_str().expect("text");
-    let printed = text(&run(proxy.dir.path(), &["env", "--config", file]).stdout);
-    let exports = |text: &str| {
-        let lines = text.lines().map(str::trim).filter(|line| line.starts_with("export "));
-        lines.map(str::to_owned).collect::<Vec<_>>()
+    let eval = lines.iter().position(|line| line.starts_with("eval ")).expect("a line to paste");
+    assert!(lines[eval + 1].starts_with("curl -i https://"), "{log}");
+    // As a user pastes it: in any directory, whatever is there.
+    let elsewhere = tempfile::tempdir().expect("a directory");
+    let variables = |line: &str| {
+        let script = format!("{line}\nexport -p");
+        let mut shell = tools::clean("/bin/sh");
+        output_of(shell.args(["-c", &script]).current_dir(elsewhere.path()), b"", LIMIT)
     };
-    let started = exports(&proxy.log());
-    assert_eq!(started, exports(&printed));
-    assert!(
-        started.iter().any(|line| line.contains("no_proxy=localhost,127.0.0.1,::1")),
-        "{started:?}"
-    );
+    let set = variables(lines[eval]);
+    let url = format!("http://{}", proxy.proxy);
+    for expected in [
+        format!("https_proxy='{url}'"),
+        "no_proxy='localhost,127.0.0.1,::1'".to_owned(),
+        format!("CURL_CA_BUNDLE='{}'", proxy.ca_file().display()),
+    ] {
+        assert!(set.contains(&expected), "{expected} in {set}");
+    }
+    let file = proxy.config_with_ports();
+    let own = variables(&format!("eval \"$('{BINARY}' env --config '{}')\"", file.display()));
+    assert_eq!(set, own, "the same as without --proxy and --ca");
 }
 
 #[test]
@@ -351,7 +345,7 @@ fn env_distinguishes_unreadable_and_missing_certificates() {
     std::fs::set_permissions(dir.path(), PermissionsExt::from_mode(0o755)).expect("ours");
     // Root may read everything, so another user runs the command.
     let binary = dir.path().join("wayleave");
-    std::fs::copy(crate::harness::wayleave::BINARY, &binary).expect("it can be copied");
+    std::fs::copy(BINARY, &binary).expect("it can be copied");
     let mut other_user = tools::clean(program("setpriv"));
     other_user
         .args(["--reuid=65534", "--regid=65534", "--clear-groups"])

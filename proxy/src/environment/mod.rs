@@ -11,7 +11,7 @@ use wayleave_robots_txt::{Origin, UrlScheme};
 use crate::downstream::listeners::ListenAddress;
 
 /// The lines for a POSIX shell that suit most clients.
-pub(crate) const GENERAL_TEMPLATE: &str = include_str!("general.sh");
+const GENERAL_TEMPLATE: &str = include_str!("general.sh");
 
 /// The variables, in lower or upper case, that make clients use a proxy, or not.
 pub(crate) const PROXY_VARIABLES: [&str; 6] =
@@ -138,7 +138,7 @@ pub(crate) fn fill_template(template: &str, proxy: &ProxyUrl, certificate: &str)
 }
 
 /// Quotes text as one word of a POSIX shell.
-fn shell_quoted(text: &str) -> String {
+pub(crate) fn shell_quoted(text: &str) -> String {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_./:,@%+".contains(&byte);
     if !text.is_empty() && text.bytes().all(is_plain) {
         text.to_owned()

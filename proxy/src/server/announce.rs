@@ -6,8 +6,11 @@ use std::net::SocketAddr;
 use std::path::Path;
 
 use crate::downstream::listeners::{BoundListener, ListenAddress};
-use crate::environment::{GENERAL_TEMPLATE, fill_template};
+use crate::environment::shell_quoted;
 use crate::tls::intercept::CertificateAuthority;
+
+/// A page that is disallowed for all crawlers, as it has been for many years.
+const REFUSED_PAGE: &str = "https://en.wikipedia.org/wiki/Special:Random";
 
 /// Prints where everything is, and the lines that a user pastes next, to standard output.
 pub(super) fn announce(
@@ -27,14 +30,18 @@ pub(super) fn announce(
     writeln!(text, "  CA       {certificate}")?;
     writeln!(text, "           SHA-256 {}", authority.fingerprint())?;
     let admin_url = ListenAddress::http(admin).dialable().url();
-    writeln!(text, "\nOther machines and clients: {admin_url}/#/connect")?;
+    writeln!(text, "\nEvery decision, in a browser: {admin_url}/")?;
+    writeln!(text, "Other machines and clients:   {admin_url}/#/connect")?;
     if let Some(proxy) = local_client_address(listeners) {
-        writeln!(text, "Paste into the shell of a crawler:")?;
-        let lines = fill_template(GENERAL_TEMPLATE, &proxy.into(), &certificate);
-        for line in lines.lines().filter(|line| !line.starts_with('#')) {
-            writeln!(text, "  {line}")?;
-        }
-        writeln!(text, "  curl -i https://www.example.com/")?;
+        let program = std::env::current_exe()?.display().to_string();
+        let [program, certificate] = [&program, &certificate].map(|path| shell_quoted(path));
+        let url = proxy.url();
+        writeln!(
+            text,
+            "In a crawler's shell, then a page whose robots.txt disallows it, which is refused:"
+        )?;
+        writeln!(text, "  eval \"$({program} env --proxy {url} --ca {certificate})\"")?;
+        writeln!(text, "  curl -i {REFUSED_PAGE}")?;
     }
     // Standard output may be closed, and the proxy runs all the same.
     let mut output = std::io::stdout().lock();
