@@ -317,6 +317,20 @@ fn every_link_has_a_target() {
     }
 }
 
+/// Documents are read in terminals, too. Tables, what commands print, and pictures cannot be wrapped.
+#[test]
+fn every_sentence_fits_into_120_columns() {
+    for (file, text) in documents() {
+        let mut is_fenced = false;
+        for (index, line) in text.lines().enumerate() {
+            is_fenced ^= line.starts_with("```");
+            let may_be_long = is_fenced || line.starts_with('|') || line.starts_with("![");
+            let columns = line.chars().count();
+            assert!(may_be_long || columns <= 120, "{}:{}: {columns}", file.display(), index + 1);
+        }
+    }
+}
+
 #[test]
 fn every_command_and_option_that_documents_name_exists() {
     let mut count = 0;
