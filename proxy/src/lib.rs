@@ -27,6 +27,7 @@
 //!     identity  pacing                 the crawler behind a request, the pace at origins
 //!     fleet                            what several nodes share
 //!     traces                           decisions as OpenTelemetry spans
+//!     robots_changes                   what a changed robots.txt opens and closes
 //!     decision_log                     decisions: recent ones, the log, reports
 //!     telemetry                        metrics, the program's log
 //!     signing                          crawlers' signatures, and the keys
@@ -56,6 +57,7 @@ mod isolation;
 pub mod pacing;
 mod parser_pool;
 pub mod robots_cache;
+mod robots_changes;
 pub mod server;
 mod signing;
 pub mod telemetry;

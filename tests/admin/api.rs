@@ -60,6 +60,7 @@ fn the_openapi_document_describes_every_endpoint() {
         "/metrics",
         "/proxy.pac",
         "/readyz",
+        "/v1/changes",
         "/v1/configuration",
         "/v1/connect",
         "/v1/crawlers",

@@ -353,7 +353,9 @@ fn every_alert_has_a_runbook_and_a_test() {
         let annotations = &alert["annotations"];
         assert!(!text(annotations, "summary").is_empty(), "{name}");
         assert!(!text(annotations, "description").is_empty(), "{name}");
-        let link = format!("docs/runbook.md#{}", name.to_lowercase());
+        // One label of Prometheus says where the documents are.
+        let docs = "{{ with $externalLabels.wayleave_docs }}{{ . }}{{ else }}docs{{ end }}";
+        let link = format!("{docs}/runbook.md#{}", name.to_lowercase());
         assert_eq!(text(annotations, "runbook_url"), link);
         assert!(runbook.contains(&format!("\n## {name}\n")), "{name}: no runbook");
         let severities = ["critical", "warning", "info"];

@@ -2,6 +2,7 @@
 
 mod access;
 mod api;
+mod changes;
 mod dashboards;
 mod decisions;
 mod health;

@@ -96,7 +96,7 @@ fn eight_clients_together_obey_the_delay() {
             assert!(gap >= Duration::from_millis(200), "{gap:?}");
         }
     }
-    assert!(proxy.metric("wayleave_crawl_delay_waits_seconds_count", &[]) >= 15.0);
+    assert!(proxy.metric("wayleave_crawl_delay_wait_duration_seconds_count", &[]) >= 15.0);
 }
 
 #[test]

@@ -5,6 +5,7 @@
     reason = "utoipa's macro qualifies the types it is given, and the lint blames who wrote them"
 )]
 
+mod changes;
 mod clients;
 mod configuration;
 mod connection_limit;
@@ -96,6 +97,7 @@ fn api_routes() -> (Router<AdminState>, OpenApi) {
         .routes(routes!(decisions::top))
         .routes(routes!(evidence::signing))
         .routes(routes!(evidence::body))
+        .routes(routes!(changes::list))
         .routes(routes!(robots::list))
         .routes(routes!(robots::show, robots::forget))
         .routes(routes!(robots::refresh))

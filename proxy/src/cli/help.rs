@@ -73,6 +73,7 @@ const EXAMPLES: [(&str, &[&str]); 28] = [
         &[
             "wayleave robots list --state unreachable",
             "wayleave robots show example.com --at yesterday",
+            "wayleave robots changes --since yesterday",
             "wayleave robots refresh example.com",
         ],
     ),

@@ -24,6 +24,8 @@ pub(super) enum RobotsCommand {
     List(RobotsListArguments),
     /// Show everything known about an origin, or what it served at a given time
     Show(RobotsShowArguments),
+    /// List the robots.txt files that changed, and what that opens or closes of what crawlers asked for
+    Changes(RobotsChangesArguments),
     /// Fetch an origin's robots.txt again now
     Refresh(RobotsRefreshArguments),
     /// Forget what is known about an origin; its history is kept
@@ -65,6 +67,19 @@ pub(super) struct RobotsShowArguments {
 }
 
 #[derive(Debug, Args)]
+pub(super) struct RobotsChangesArguments {
+    /// Only changes since then: 7d, yesterday, 2026-11-22 or 2026-11-22T08:00:00Z
+    #[arg(long, value_name = "TIME", default_value = "1d")]
+    since: TimeArgument,
+    /// Maximum number of changes, the newest first
+    #[arg(long, default_value_t = 100)]
+    limit: usize,
+    /// Print as JSON, with the URLs
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, Args)]
 pub(super) struct RobotsRefreshArguments {
     /// An origin such as https://example.com; https:// may be omitted
     origin: String,
@@ -85,6 +100,7 @@ pub(super) fn run(command: &RobotsCommand, file: Option<&Path>) -> CommandResult
     let output = match command {
         RobotsCommand::List(arguments) => list(arguments, admin),
         RobotsCommand::Show(arguments) => show(arguments, admin),
+        RobotsCommand::Changes(arguments) => changes(arguments, admin),
         RobotsCommand::Refresh(arguments) => refresh(arguments, admin),
         RobotsCommand::Forget(RobotsForgetArguments { origin }) => forget(origin, admin),
     };
@@ -178,6 +194,41 @@ fn show(arguments: &RobotsShowArguments, admin: SocketAddr) -> Result<RobotsOutp
         }));
     }
     Ok(RobotsOutput::Painted(describe(&found)))
+}
+
+fn changes(arguments: &RobotsChangesArguments, admin: SocketAddr) -> Result<RobotsOutput, String> {
+    let since = humantime::format_rfc3339_nanos(arguments.since.start(Clock::start().now()));
+    let limit = arguments.limit;
+    let path = format!("/v1/changes?limit={limit}&since={}", encoded(&since.to_string()));
+    let found = request(admin, "GET", &path)?;
+    if arguments.json {
+        return Ok(RobotsOutput::AsIs(pretty_json(&found)));
+    }
+    if found["is_cut"] == true {
+        print_errors("wayleave: there are older changes: --limit shows more\n");
+    }
+    let changes: Vec<_> = found["changes"].as_array().into_iter().flatten().collect();
+    if changes.is_empty() {
+        return Ok(RobotsOutput::AsIs("no robots.txt is known to have changed\n".to_owned()));
+    }
+    let heads = format!("{:<27} {:<8} {:>6} {:>6} origin", "at", "effect", "opened", "closed");
+    let lines: String = changes.into_iter().map(change_line).collect();
+    Ok(RobotsOutput::Painted(table_heads(&heads) + &lines))
+}
+
+/// Formats one change as a line.
+fn change_line(change: &Value) -> String {
+    let text = |name: &str| escape_controls(change[name].as_str().unwrap_or("-")).into_owned();
+    let count = |name: &str| change[name].as_u64().map_or("-".to_owned(), |it| it.to_string());
+    let effect = text("effect");
+    let tone = match &*effect {
+        "closes" | "both" => Tone::Bad,
+        "opens" => Tone::Good,
+        _ => Tone::Aside,
+    };
+    let painted = tone.paint(&format!("{effect:<8}"));
+    let (at, origin) = (text("at"), text("origin"));
+    format!("{at:<27} {painted} {:>6} {:>6} {origin}\n", count("opened"), count("closed"))
 }
 
 fn refresh(arguments: &RobotsRefreshArguments, admin: SocketAddr) -> Result<RobotsOutput, String> {

@@ -6,6 +6,7 @@
 //!       ├─ recent          the last decisions, in memory
 //!       ├─ top             the most frequent hosts, crawlers, reasons or rules
 //!       ├─ tally           the count of all, for one command
+//!       ├─ asked           the URLs that crawlers asked for lately
 //!       ├─ writer          the thread that writes the log
 //!       │    └─ journal      its files: a hash chain, rotated by size and age
 //!       ├─ query           filters of decisions
@@ -20,6 +21,7 @@
 //!
 //! An exchange never waits for the log. If the writer cannot keep up, decisions are dropped and counted.
 
+mod asked;
 mod client_address;
 mod decision_event;
 mod files;
@@ -44,6 +46,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use arc_swap::{ArcSwap, ArcSwapOption};
 pub(crate) use wayleave_evidence::chain::event::ConfigRevision;
 
+pub(crate) use self::asked::{AskedUrl, AskedUrls};
 pub(crate) use self::client_address::{ClientForm, ClientMask, LoggedClient};
 pub(crate) use self::journal::{Journal, JournalConfig, JournalDescription};
 use self::live::LiveFeed;
@@ -225,6 +228,32 @@ impl DecisionLog {
     /// Returns the `limit` most frequent hosts, crawlers, reasons or rules of the recent decisions that match `query`.
     pub(crate) fn top(&self, by: RankBy, query: &DecisionQuery, limit: usize) -> Vec<RankedName> {
         top::top(by, self.recent.iter().filter(|decision| query.matches(decision)), limit)
+    }
+
+    /// Returns the URLs at these origins among the recent decisions in memory.
+    pub(crate) fn asked_recently(&self, origins: impl IntoIterator<Item = String>) -> AskedUrls {
+        let mut asked = AskedUrls::of(origins);
+        for decision in self.recent.iter() {
+            asked.add(&decision);
+        }
+        asked
+    }
+
+    /// Returns the URLs at these origins among the recent decisions, and in the newest files of the log.
+    pub(crate) async fn asked(self: &Arc<Self>, origins: Vec<String>) -> AskedUrls {
+        if origins.is_empty() {
+            return AskedUrls::default();
+        }
+        let log = Arc::clone(self);
+        let finding = tokio::task::spawn_blocking(move || {
+            let mut asked = log.asked_recently(origins);
+            if let Some(journal) = log.journal() {
+                asked.add_from_log(&journal.config.path);
+            }
+            asked
+        });
+        // A panic is reported by the hook of the process.
+        finding.await.unwrap_or_default()
     }
 
     /// Watches further decisions.

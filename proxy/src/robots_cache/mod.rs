@@ -9,6 +9,7 @@
 //! before a restart, is requested again.
 
 mod body;
+mod changes;
 mod eviction;
 mod fetch;
 mod fetch_memory;
@@ -37,7 +38,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
 
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{broadcast, mpsc, oneshot};
 use tokio::task::JoinHandle;
 use wayleave_decision::CheckedSnapshot;
 #[cfg(doc)]
@@ -51,6 +52,8 @@ use crate::clock::Clock;
 use crate::fleet::Fleet;
 use crate::parser_pool::ParserPool;
 use crate::telemetry::metrics::{Metrics, RobotsLookup};
+use changes::CHANGES_CAPACITY;
+pub(crate) use changes::RobotsChange;
 pub use fetch::{DocumentFetcher, FetchConfig, FetchIdentity, FetchedDocument, HttpFetcher};
 use fleet_entries::FleetEntries;
 use listing::EntryLister;
@@ -64,7 +67,7 @@ use refresh::{CacheEvent, RefreshServices, RefreshSettings, RefreshTask};
 pub use requester::Requester;
 use snapshots::SnapshotMap;
 pub(crate) use store::is_panic_caught;
-pub use store::{DocumentVersion, RobotsStore, RobotsStoreConfig, StoreError};
+pub use store::{DocumentVersion, RobotsStore, RobotsStoreConfig, StoreError, VersionChange};
 use stored_copies::StoredCopies;
 
 /// The number of messages to the refresh task that are queued before senders wait.
@@ -162,6 +165,7 @@ pub struct RobotsCache {
     wait_timeout_ms: Arc<AtomicU64>,
     lister: Arc<EntryLister>,
     copies: Arc<StoredCopies>,
+    changes: broadcast::Sender<RobotsChange>,
 }
 
 impl fmt::Debug for RobotsCache {
@@ -228,12 +232,14 @@ impl RobotsCache {
         store.set_lifetimes(options.lifetimes.clone());
         let fleet_entries = FleetEntries { fleet, clock, parser: ParserPool::new() };
         let (events, received) = mpsc::channel(EVENT_CAPACITY);
+        let (changes, _) = broadcast::channel(CHANGES_CAPACITY);
         let services = RefreshServices {
             published: published.clone(),
             store: store.clone(),
             clock,
             metrics,
             fleet_entries: fleet_entries.clone(),
+            changes: changes.clone(),
         };
         let refresh = RefreshTask::new(
             fetch,
@@ -251,6 +257,7 @@ impl RobotsCache {
             wait_timeout_ms: Arc::default(),
             lister: Arc::new(lister),
             copies: Arc::default(),
+            changes,
         };
         robots.set_wait_timeout(options);
         (robots, refresh.run())
@@ -461,6 +468,11 @@ impl RobotsCache {
     /// Returns the parser for documents from origins.
     pub(crate) fn parser(&self) -> &ParserPool {
         &self.fleet_entries.parser
+    }
+
+    /// Returns the changes of robots.txt files from now on.
+    pub(crate) fn changes(&self) -> broadcast::Receiver<RobotsChange> {
+        self.changes.subscribe()
     }
 
     /// Returns the store of entries.

@@ -15,6 +15,7 @@ use crate::admin::{self, AdminGuard, AdminState};
 use crate::clock::Clock;
 use crate::downstream::listeners::BoundListener;
 use crate::downstream::{ConnectionAcceptor, DownstreamServer};
+use crate::robots_changes;
 use crate::server::announce::notify;
 use crate::server::reload::ReloadService;
 
@@ -140,6 +141,11 @@ impl ProcessService for OperatorService {
         tokio::spawn(async move { decisions.publish_live().await });
         let (traffic, metrics) = (Arc::clone(&self.admin.traffic), Arc::clone(&self.admin.metrics));
         tokio::spawn(async move { traffic.run(&metrics, self.clock).await });
+        tokio::spawn(robots_changes::count(
+            self.admin.decider.robots.changes(),
+            Arc::clone(&self.admin.decisions),
+            Arc::clone(&self.admin.metrics),
+        ));
         let routes = admin::router(self.admin, self.guard);
         ready.notify_ready();
         // The last service: crawlers are being served already.

@@ -21,6 +21,7 @@ pub(super) use self::event::{CacheEvent, FetchDemand};
 use self::fetches::{FetchTasks, LearnedEntry};
 pub(super) use self::services::{RefreshServices, RefreshSettings};
 use self::store_reads::StoreReads;
+use super::changes::RobotsChange;
 use super::eviction::EvictionOrder;
 use super::fetch::{DocumentFetcher, FetchIdentity};
 use super::fleet_entries::FetchPurpose;
@@ -380,6 +381,10 @@ impl<F: DocumentFetcher> RefreshTask<F> {
         if let Some(lease) = lease {
             self.services.fleet_entries.report(&resource, &new_entry, &snapshot, lease);
         }
+        if let Some(change) = RobotsChange::between(&resource, &entry, &new_entry) {
+            // Nobody may be interested.
+            let _ = self.services.changes.send(change);
+        }
         // Other nodes' entries are saved as well, so that a restart without the engine has them.
         if new_entry != entry {
             self.services.store.save(&resource, Arc::new(new_entry));
@@ -397,7 +402,6 @@ impl<F: DocumentFetcher> RefreshTask<F> {
         if self.services.published.publish(resource, snapshot) {
             self.eviction.insert(&self.services.published, resource);
         }
-        self.services.metrics.snapshot_swap();
         self.shrink();
     }
 

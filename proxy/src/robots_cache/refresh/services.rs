@@ -3,9 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::sync::broadcast;
 use wayleave_lifecycle::LifetimeSettings;
 
 use crate::clock::Clock;
+use crate::robots_cache::changes::RobotsChange;
 use crate::robots_cache::fleet_entries::FleetEntries;
 use crate::robots_cache::snapshots::SnapshotMap;
 use crate::robots_cache::store::RobotsStore;
@@ -18,6 +20,8 @@ pub(crate) struct RefreshServices {
     pub(crate) clock: Clock,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) fleet_entries: FleetEntries,
+    /// For those who count changes.
+    pub(crate) changes: broadcast::Sender<RobotsChange>,
 }
 
 /// The settings of the task, which a reload may change.

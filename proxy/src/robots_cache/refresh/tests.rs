@@ -1,3 +1,4 @@
+use tokio::sync::broadcast;
 use wayleave_lifecycle::FetchRequest;
 
 use super::*;
@@ -26,6 +27,7 @@ fn task() -> RefreshTask<NoFetcher> {
         clock,
         metrics,
         fleet_entries: FleetEntries { fleet: Fleet::default(), clock, parser: ParserPool::new() },
+        changes: broadcast::channel(1).0,
     };
     let config = RobotsCacheConfig::default();
     let (_, events) = mpsc::channel(1);

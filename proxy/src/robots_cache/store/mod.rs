@@ -22,6 +22,7 @@ mod upkeep;
 mod writer;
 
 use std::fmt;
+use std::ops::RangeInclusive;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -31,7 +32,7 @@ use wayleave_lifecycle::{CacheEntry, LifetimeSettings, Resource};
 use wayleave_robots_txt::Origin;
 
 use crate::clock::Clock;
-use crate::robots_cache::record::{VersionRecord, time};
+use crate::robots_cache::record::{VersionRecord, millis, time};
 use crate::telemetry::metrics::Metrics;
 pub use error::StoreError;
 pub(crate) use failure::is_panic_caught;
@@ -61,6 +62,29 @@ pub struct DocumentVersion {
     pub digest: Option<[u8; 32]>,
     /// Whether the body was longer than what was read of it.
     pub is_cut: bool,
+}
+
+/// Two versions of an origin's robots.txt, one after the other.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct VersionChange {
+    /// The origin.
+    pub origin: Origin,
+    /// The earlier version.
+    pub before: DocumentVersion,
+    /// The later one.
+    pub after: DocumentVersion,
+}
+
+impl DocumentVersion {
+    fn new((first_seen_at, record): (u64, VersionRecord)) -> Self {
+        Self {
+            first_seen_at: time(first_seen_at),
+            last_seen_at: time(record.last_seen_at),
+            status: record.status,
+            digest: record.body.map(|body| body.digest),
+            is_cut: record.body.is_some_and(|body| body.is_cut),
+        }
+    }
 }
 
 /// A handle to the store. Cheap to clone; changes are written while a clone exists, and by [`flush`](Self::flush).
@@ -234,14 +258,26 @@ impl RobotsStore {
         self.flush().await;
         let key = resource.into();
         let found = self.read(move |database| tables::load_versions(database, &key)).await;
-        let version = |(first_seen_at, record): (u64, VersionRecord)| DocumentVersion {
-            first_seen_at: time(first_seen_at),
-            last_seen_at: time(record.last_seen_at),
-            status: record.status,
-            digest: record.body.map(|body| body.digest),
-            is_cut: record.body.is_some_and(|body| body.is_cut),
+        let versions = found.into_iter().flatten();
+        versions.map(DocumentVersion::new).collect()
+    }
+
+    /// Returns the changes of robots.txt files in a time range, the newest first, and at most `limit`.
+    pub async fn changes(
+        &self,
+        range: RangeInclusive<SystemTime>,
+        limit: usize,
+    ) -> Vec<VersionChange> {
+        // Versions are made by the transaction that writes an entry.
+        self.flush().await;
+        let range = millis(*range.start())..=millis(*range.end());
+        let found = self.read(move |database| tables::load_changes(database, &range, limit));
+        let changes = found.await.unwrap_or_default().into_iter();
+        let change = |(origin, versions): (Origin, [_; 2])| {
+            let [before, after] = versions.map(DocumentVersion::new);
+            VersionChange { origin, before, after }
         };
-        found.into_iter().flatten().map(version).collect()
+        changes.map(change).collect()
     }
 
     /// Returns the body with this digest, if it is stored.

@@ -1,10 +1,12 @@
 //! The store's tables, and the reads from them.
 
+use std::collections::BTreeMap;
 use std::ops::{Bound, RangeInclusive};
 use std::sync::Arc;
 
 use redb::{
-    Database, ReadOnlyTable, ReadTransaction, ReadableDatabase, TableDefinition, WriteTransaction,
+    Database, ReadOnlyTable, ReadTransaction, ReadableDatabase, ReadableTable, TableDefinition,
+    WriteTransaction,
 };
 use wayleave_lifecycle::{CacheEntry, Resource};
 use wayleave_robots_txt::Origin;
@@ -127,6 +129,52 @@ pub(super) fn load_versions(
         }
     }
     Ok(found)
+}
+
+/// A version, with the time at which it was first seen.
+pub(super) type DatedVersion = (u64, VersionRecord);
+
+/// Finds the versions of robots.txt files that were first seen in a time range, in milliseconds, and replaced another one. Returns
+/// the newest `limit` of them, the newest first.
+pub(super) fn load_changes(
+    database: &Database,
+    range: &RangeInclusive<u64>,
+    limit: usize,
+) -> Result<Vec<(Origin, [DatedVersion; 2])>, StoreFailure> {
+    let versions = database.begin_read()?.open_table(VERSIONS)?;
+    // In the order of time, so that the oldest gives way.
+    let mut found: BTreeMap<(u64, String), (Origin, [DatedVersion; 2])> = BTreeMap::new();
+    let (mut key, mut before) = (String::new(), None::<(u64, Vec<u8>)>);
+    for row in versions.iter()? {
+        let (row_key, sealed) = row?;
+        let (row_key, seen_at) = row_key.value();
+        if row_key != key {
+            row_key.clone_into(&mut key);
+            before = None;
+        }
+        if let Some((before_at, before)) = &before
+            && range.contains(&seen_at)
+            && let Some(change) = change(&key, (*before_at, before), (seen_at, sealed.value()))
+        {
+            found.insert((seen_at, key.clone()), change);
+            if found.len() > limit {
+                found.pop_first();
+            }
+        }
+        before = Some((seen_at, sealed.value().to_vec()));
+    }
+    Ok(found.into_values().rev().collect())
+}
+
+/// Returns an origin with the two versions of its robots.txt; none if they are of another document, or changed on disk.
+fn change(
+    key: &str,
+    before: (u64, &[u8]),
+    after: (u64, &[u8]),
+) -> Option<(Origin, [DatedVersion; 2])> {
+    let resource = Resource::parse(key).ok().filter(Resource::is_robots_txt)?;
+    let version = |(seen_at, sealed): (u64, &[u8])| Some((seen_at, decode(key, sealed)?));
+    Some((resource.origin().clone(), [version(before)?, version(after)?]))
 }
 
 /// Reads which documents next to an origin's robots.txt have an entry: their keys are the origin's, continued by a

@@ -56,7 +56,13 @@ pub struct FleetMetrics {
 impl FleetMetrics {
     pub(super) fn new(registry: &Registry) -> anyhow::Result<Self> {
         let metrics = Self {
-            calls: histograms(registry, "fleet_call_seconds", CALLS, "verb", CALL_SECONDS)?,
+            calls: histograms(
+                registry,
+                "fleet_call_duration_seconds",
+                CALLS,
+                "verb",
+                CALL_SECONDS,
+            )?,
             errors: counters(registry, "fleet_errors_total", ERRORS, &["kind"])?,
             claims: counters(registry, "fleet_claims_total", CLAIMS, &["answer"])?,
             settled: counters(registry, "fleet_settled_total", SETTLED, &["kind"])?,
@@ -73,7 +79,7 @@ impl FleetMetrics {
                 )?,
             )?,
             gaps: counter(registry, "fleet_log_gaps_total", GAPS)?,
-            born: counter(registry, "fleet_born_total", BORN)?,
+            born: counter(registry, "fleet_engine_restarts_total", BORN)?,
         };
         // At zero from the start: a rate over the first event would be wrong otherwise.
         for (metric, values) in [

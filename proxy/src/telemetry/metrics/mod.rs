@@ -130,7 +130,12 @@ impl Metrics {
         for outcome in RequestOutcome::ALL {
             self.request_duration.with_label_values(&[outcome.as_str()]);
         }
-        self.start_requests(ASSERTED, Reason::ALL.iter().copied());
+        // What only a [[crawler]] is asked for.
+        let is_of_crawlers = |reason: &Reason| {
+            matches!(reason, Reason::TokenMissing | Reason::Preference | Reason::Payment)
+        };
+        let reasons = Reason::ALL.iter().copied().filter(|reason| !is_of_crawlers(reason));
+        self.start_requests(ASSERTED, reasons);
     }
 
     fn start_requests(&self, crawler: &str, reasons: impl Iterator<Item = Reason>) {
@@ -215,9 +220,9 @@ impl Metrics {
         self.robots.cache_bytes.set(bytes.try_into().unwrap_or(i64::MAX));
     }
 
-    /// Counts one origin's new snapshot.
-    pub(crate) fn snapshot_swap(&self) {
-        self.robots.snapshot_swaps.inc();
+    /// Counts changes of robots.txt files that opened or closed URLs which were asked for: `opens`, `closes`, `both` or `neutral`.
+    pub(crate) fn robots_changes(&self, effect: &str, count: u64) {
+        self.robots.changes.with_label_values(&[effect]).inc_by(count);
     }
 
     /// Counts a failed operation of the store: `open`, `read`, `write` or `checksum`.
@@ -308,8 +313,10 @@ impl Metrics {
     /// Creates the series of a configured crawler, so that a rate over its first event is right. They are kept when the crawler
     /// is removed from the configuration, as counters must be.
     pub(crate) fn start_crawler_series(&self, crawler: &str) {
-        // A connection that ends before its first request has no crawler.
-        let reasons = Reason::ALL.iter().copied().filter(|reason| !reason.is_before_request());
+        // A connection that ends before its first request has no crawler, and neither has a client that is not identified.
+        let has_crawler =
+            |reason: &Reason| !reason.is_before_request() && *reason != Reason::Unidentified;
+        let reasons = Reason::ALL.iter().copied().filter(has_crawler);
         self.start_requests(crawler, reasons);
         self.organisation.user_agent_mismatches.with_label_values(&[crawler]);
     }
@@ -419,6 +426,17 @@ mod tests {
         let (_, text) = Metrics::new().unwrap().text().unwrap();
         assert!(text.contains("wayleave_robots_lookups_total{result=\"joined\"} 0"), "{text}");
         assert!(text.contains("wayleave_build_info{version="), "{text}");
+    }
+
+    #[test]
+    fn every_help_text_is_a_sentence() {
+        let (_, text) = Metrics::new().unwrap().text().unwrap();
+        let texts = text.lines().filter_map(|line| line.strip_prefix("# HELP wayleave_"));
+        for text in texts {
+            let sentence = text.split_once(' ').map_or("", |(_, sentence)| sentence);
+            let begins = sentence.starts_with(|c: char| c.is_ascii_uppercase() || c == '1');
+            assert!(begins && sentence.ends_with('.'), "{text}");
+        }
     }
 
     #[test]

@@ -51,7 +51,7 @@ impl OrganisationMetrics {
             ca_expiry: gauge(registry, "ca_expiry_timestamp_seconds", CA_EXPIRY)?,
             crawl_delay_waits: histogram(
                 registry,
-                "crawl_delay_waits_seconds",
+                "crawl_delay_wait_duration_seconds",
                 CRAWL_DELAY_WAITS,
                 WAIT_SECONDS,
             )?,

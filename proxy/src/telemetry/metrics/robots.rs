@@ -3,7 +3,7 @@
 use prometheus::{Histogram, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Registry};
 use wayleave_usage_preferences::DocumentKind;
 
-use super::constructors::{REQUEST_SECONDS, counter, counters, gauge, gauges, histogram};
+use super::constructors::{REQUEST_SECONDS, counters, gauge, gauges, histogram};
 
 const DOCUMENT_FETCHES: &str =
     "Fetches of other documents that state preferences about use, by source and access result.";
@@ -12,7 +12,8 @@ const ROBOTS_CACHE_BYTES: &str = "Memory used by robots.txt entries.";
 const ROBOTS_ENTRIES: &str = "Origins whose robots.txt is known, by state.";
 const ROBOTS_FETCHES: &str = "Fetches of robots.txt, by access result (RFC 9309 section 2.3.1).";
 const ROBOTS_LOOKUPS: &str = "Look-ups of an origin's robots.txt by requests, by result.";
-const SNAPSHOT_SWAPS: &str = "Replacements of an origin's rules by newer ones.";
+const ROBOTS_CHANGES: &str =
+    "Changes of origins' robots.txt files, by their effect on URLs that were asked for lately.";
 const STORE_ERRORS: &str = "Failed operations on the store in state.dir.";
 
 /// The result of a look-up of an origin's robots.txt.
@@ -46,7 +47,7 @@ pub(super) struct RobotsMetrics {
     pub(super) cache_bytes: IntGauge,
     /// The counters in the order of [`RobotsLookup`], resolved once because every request counts one.
     pub(super) lookups: [IntCounter; 3],
-    pub(super) snapshot_swaps: IntCounter,
+    pub(super) changes: IntCounterVec,
     pub(super) store_errors: IntCounterVec,
 }
 
@@ -71,7 +72,7 @@ impl RobotsMetrics {
             cache_bytes: gauge(registry, "robots_cache_bytes", ROBOTS_CACHE_BYTES)?,
             lookups: [RobotsLookup::Hit, RobotsLookup::Miss, RobotsLookup::Joined]
                 .map(|lookup| lookups.with_label_values(&[lookup.as_str()])),
-            snapshot_swaps: counter(registry, "snapshot_swaps_total", SNAPSHOT_SWAPS)?,
+            changes: counters(registry, "robots_changes_total", ROBOTS_CHANGES, &["effect"])?,
             store_errors: counters(registry, "store_errors_total", STORE_ERRORS, &["operation"])?,
         };
         for result in ["successful", "unavailable", "unreachable", "redirect_lost"] {
@@ -82,6 +83,9 @@ impl RobotsMetrics {
         }
         for state in ["fresh", "stale", "unavailable", "unreachable"] {
             metrics.entries.with_label_values(&[state]);
+        }
+        for effect in ["opens", "closes", "both", "neutral"] {
+            metrics.changes.with_label_values(&[effect]);
         }
         for operation in ["open", "read", "write", "checksum"] {
             metrics.store_errors.with_label_values(&[operation]);

@@ -1,0 +1,190 @@
+//! Changes of robots.txt files: whether they open or close what crawlers asked for.
+
+use std::sync::Arc;
+
+use tokio::sync::broadcast::Receiver;
+use tokio::sync::broadcast::error::RecvError;
+use wayleave_decision::{TargetScope, decide_in_dialect};
+use wayleave_robots_txt::{AccessResult, AccessVerdict, Dialect, ProductToken, Target, UrlPath};
+
+use crate::decision_log::{AskedUrl, DecisionLog};
+use crate::robots_cache::RobotsChange;
+use crate::telemetry::metrics::Metrics;
+
+/// The most URLs that are named as examples.
+const MAX_EXAMPLES: usize = 10;
+
+/// The URLs on which two versions of a robots.txt disagree, among those that were asked for.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct ChangedUrls {
+    /// The number of URLs that were compared.
+    pub(crate) asked: usize,
+    /// The number of those that the later version allows and the earlier one does not.
+    pub(crate) opened: usize,
+    pub(crate) closed: usize,
+    /// The first of them, in alphabetical order.
+    pub(crate) opened_urls: Vec<String>,
+    pub(crate) closed_urls: Vec<String>,
+}
+
+impl ChangedUrls {
+    /// Compares two versions by the URLs of their origin that were asked for.
+    pub(crate) fn between<'a>(
+        before: &AccessResult,
+        after: &AccessResult,
+        asked: impl Iterator<Item = &'a AskedUrl>,
+    ) -> Self {
+        let mut changed = Self::default();
+        for asked in asked {
+            let Some((was_allowed, is_allowed)) = verdicts(before, after, asked) else {
+                continue;
+            };
+            changed.asked += 1;
+            match (was_allowed, is_allowed) {
+                (false, true) => changed.opened_urls.push(asked.url.clone()),
+                (true, false) => changed.closed_urls.push(asked.url.clone()),
+                _ => {}
+            }
+        }
+        (changed.opened, changed.closed) = (changed.opened_urls.len(), changed.closed_urls.len());
+        for urls in [&mut changed.opened_urls, &mut changed.closed_urls] {
+            urls.sort_unstable();
+            // Two crawlers may have asked for one URL.
+            urls.dedup();
+            urls.truncate(MAX_EXAMPLES);
+        }
+        changed
+    }
+
+    /// Returns the effect as a word: `opens`, `closes`, `both` or `neutral`.
+    pub(crate) fn effect(&self) -> &'static str {
+        match (self.opened > 0, self.closed > 0) {
+            (true, false) => "opens",
+            (false, true) => "closes",
+            (true, true) => "both",
+            (false, false) => NEUTRAL,
+        }
+    }
+}
+
+const NEUTRAL: &str = "neutral";
+
+/// Returns whether each version allows a URL; none if the request was not for a URL that robots.txt is about.
+fn verdicts(before: &AccessResult, after: &AccessResult, asked: &AskedUrl) -> Option<(bool, bool)> {
+    let scope = match asked.scope.as_deref() {
+        None => TargetScope::Path,
+        Some(name) => TargetScope::LOG_NAMES.iter().find(|(known, _)| *known == name)?.1,
+    };
+    // The others are allowed whatever the file says.
+    if matches!(scope, TargetScope::RobotsTxt | TargetScope::Bypass) {
+        return None;
+    }
+    let target = match scope {
+        // A tunnel is logged by its host and port.
+        TargetScope::EveryPath => None,
+        _ => Some(Target::parse(&asked.url).ok()?),
+    };
+    let root = UrlPath::ROOT;
+    let path = target.as_ref().map_or(&root, Target::path);
+    let tokens: Vec<_> =
+        asked.tokens.iter().filter_map(|token| ProductToken::new(token).ok()).collect();
+    let dialect = asked.dialect.as_deref().and_then(|dialect| dialect.parse().ok());
+    let dialect: Dialect = dialect.unwrap_or_default();
+    let allows = |access: &AccessResult| {
+        decide_in_dialect(scope, access, dialect, &tokens, path).verdict() == AccessVerdict::Allow
+    };
+    Some((allows(before), allows(after)))
+}
+
+/// Counts changes by their effect, until the cache ends.
+pub(crate) async fn count(
+    mut changes: Receiver<RobotsChange>,
+    decisions: Arc<DecisionLog>,
+    metrics: Arc<Metrics>,
+) {
+    loop {
+        let mut batch = match changes.recv().await {
+            Ok(change) => vec![change],
+            // Counted all the same, but what they were is gone.
+            Err(RecvError::Lagged(missed)) => {
+                metrics.robots_changes(NEUTRAL, missed);
+                continue;
+            }
+            Err(RecvError::Closed) => return,
+        };
+        // The decisions are read once for all changes that came meanwhile.
+        while let Ok(change) = changes.try_recv() {
+            batch.push(change);
+        }
+        let (decisions, metrics) = (Arc::clone(&decisions), Arc::clone(&metrics));
+        let counting = tokio::task::spawn_blocking(move || {
+            let asked = decisions.asked_recently(batch.iter().map(|it| it.origin.to_string()));
+            for change in &batch {
+                let (before, after) = (change.before.access(), change.after.access());
+                let origin = change.origin.to_string();
+                let changed = ChangedUrls::between(&before, &after, asked.at(&origin));
+                metrics.robots_changes(changed.effect(), 1);
+            }
+        });
+        // A panic is reported by the hook of the process.
+        let _ = counting.await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use wayleave_robots_txt::RobotsTxt;
+
+    use super::*;
+
+    fn asked(url: &str, token: &str, scope: Option<&str>) -> AskedUrl {
+        AskedUrl {
+            url: url.to_owned(),
+            tokens: vec![token.to_owned()],
+            dialect: Some("rfc9309".to_owned()),
+            scope: scope.map(str::to_owned),
+        }
+    }
+
+    fn file(text: &str) -> AccessResult {
+        AccessResult::Successful(RobotsTxt::parse(text.as_bytes()))
+    }
+
+    #[test]
+    fn a_change_opens_or_closes_what_was_asked_for() {
+        let urls = [
+            asked("https://shop.test/a", "NewsBot", None),
+            asked("https://shop.test//b/1", "NewsBot", None),
+            asked("https://shop.test/a", "ImageBot", None),
+            asked("https://shop.test/robots.txt", "NewsBot", Some("robots-txt")),
+        ];
+        let all = file("");
+        let none = AccessResult::Unavailable { status: 404 };
+        let a = file("User-agent: *\nDisallow: /a\n");
+        let news = file("User-agent: NewsBot\nDisallow: /a\n");
+        let b = file("User-agent: *\nDisallow: /b\n");
+        for (before, after, effect, opened, closed) in [
+            (&all, &a, "closes", 0, 2),
+            (&a, &none, "opens", 2, 0),
+            (&a, &b, "both", 2, 1),
+            (&all, &none, "neutral", 0, 0),
+            (&a, &news, "opens", 1, 0),
+            (&all, &file("User-agent: *\nDisallow: /c\n"), "neutral", 0, 0),
+        ] {
+            let changed = ChangedUrls::between(before, after, urls.iter());
+            assert_eq!(changed.effect(), effect, "{changed:?}");
+            assert_eq!((changed.opened, changed.closed, changed.asked), (opened, closed, 3));
+        }
+        let changed = ChangedUrls::between(&a, &b, urls.iter());
+        assert_eq!(changed.opened_urls, ["https://shop.test/a"]);
+        assert_eq!(changed.closed_urls, ["https://shop.test//b/1"]);
+    }
+
+    #[test]
+    fn a_tunnel_closes_with_any_path() {
+        let tunnel = [asked("shop.test:443", "NewsBot", Some("every-path"))];
+        let after = file("User-agent: *\nDisallow: /a\n");
+        let changed = ChangedUrls::between(&file(""), &after, tunnel.iter());
+        assert_eq!((changed.effect(), changed.asked), ("closes", 1));
+    }
+}
