@@ -371,7 +371,9 @@ fn every_key_that_documents_name_exists() {
         let line = line.trim_start_matches("# ");
         if let Some(name) = line.strip_prefix('[') {
             section = name.trim_matches(['[', ']']).to_owned();
-        } else if let Some((key, _)) = line.split_once(" = ") {
+        } else if let Some((key, _)) = line.split_once(" = ")
+            && !section.is_empty()
+        {
             keys.insert(format!("{section}.{key}"));
         }
     }

@@ -8,6 +8,7 @@
 
 mod connections;
 mod constructors;
+mod deprecated;
 mod fleet;
 mod organisation;
 mod preferences;
@@ -380,7 +381,9 @@ impl Metrics {
     pub fn text(&self) -> anyhow::Result<(String, String)> {
         let encoder = TextEncoder::new();
         let mut text = Vec::new();
-        encoder.encode(&self.registry.gather(), &mut text)?;
+        let mut families = self.registry.gather();
+        deprecated::add_former_names(&mut families);
+        encoder.encode(&families, &mut text)?;
         Ok((encoder.format_type().to_owned(), String::from_utf8(text)?))
     }
 }
