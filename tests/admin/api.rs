@@ -70,6 +70,7 @@ fn the_openapi_document_describes_every_endpoint() {
         "/v1/decisions/stream",
         "/v1/decisions/{id}",
         "/v1/decisions/{id}/robots",
+        "/v1/edge",
         "/v1/evidence",
         "/v1/evidence/bodies/{sha256}",
         "/v1/fleet",
@@ -107,6 +108,9 @@ const MISTAKES: &[(&str, &str)] = &[
         "outcome: \"lost\" is not one of forwarded, observed, refused, failed, tunnelled",
     ),
     ("/v1/decisions?q=a&q=b", "q: given more than once"),
+    ("/v1/edge", "by is missing"),
+    ("/v1/edge?by=rule", "by: \"rule\" is not one of host, crawler"),
+    ("/v1/edge?by=host&limit=10001", "limit: 10001 is not 1 to 10000"),
     ("/v1/top?by=colour", "by: \"colour\" is not one of host, crawler, reason, rule"),
     (
         "/v1/robots?colour=red",

@@ -1,6 +1,8 @@
-//! The organisation's crawlers and its own rules: identification, signatures, `[[rule]]`, and permissions that are revoked.
+//! The organisation's crawlers and its own rules: identification, signatures, `[[rule]]`, permissions that are revoked, and sites
+//! that turn crawlers away.
 
 mod client_certificates;
+mod edge;
 mod identify;
 mod revoked;
 mod rules;

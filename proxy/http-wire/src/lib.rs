@@ -2,10 +2,11 @@
 //!
 //! [`http1`] reads and writes heads and bodies on any byte stream. A message that two readers could understand differently is
 //! refused; what RFC 9112 lets a proxy repair in a response is repaired and counted. The other modules are views of a head:
-//! its target, its fields, and the encodings of its content. Nothing here knows the proxy, nor what may be fetched.
+//! its target, its fields, the encodings of its content, and whether it turns its request away. Nothing here knows the proxy, nor what may be fetched.
 
 pub mod accept;
 pub mod content_coding;
+pub mod edge_refusal;
 pub mod field_pairs;
 pub mod ftp_path;
 pub mod http1;

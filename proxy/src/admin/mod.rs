@@ -13,6 +13,7 @@ mod crawlers;
 mod decision_basis;
 mod decisions;
 mod download;
+mod edge;
 mod evidence;
 mod fleet;
 mod guard;
@@ -95,6 +96,7 @@ fn api_routes() -> (Router<AdminState>, OpenApi) {
         .routes(routes!(decisions::show))
         .routes(routes!(decision_basis::grounds))
         .routes(routes!(decisions::top))
+        .routes(routes!(edge::edge))
         .routes(routes!(evidence::signing))
         .routes(routes!(evidence::body))
         .routes(routes!(changes::list))

@@ -7,6 +7,7 @@
 //!       ├─ top             the most frequent hosts, crawlers, reasons or rules
 //!       ├─ tally           the count of all, for one command
 //!       ├─ asked           the URLs that crawlers asked for lately
+//!       ├─ edge_tally      the count of refusals at the edge
 //!       ├─ writer          the thread that writes the log
 //!       │    └─ journal      its files: a hash chain, rotated by size and age
 //!       ├─ query           filters of decisions
@@ -24,6 +25,7 @@
 mod asked;
 mod client_address;
 mod decision_event;
+mod edge_tally;
 mod files;
 mod journal;
 mod live;
@@ -48,6 +50,8 @@ pub(crate) use wayleave_evidence::chain::event::ConfigRevision;
 
 pub(crate) use self::asked::{AskedUrl, AskedUrls};
 pub(crate) use self::client_address::{ClientForm, ClientMask, LoggedClient};
+use self::edge_tally::EdgeTally;
+pub(crate) use self::edge_tally::{EdgeCount, EdgeCountBy};
 pub(crate) use self::journal::{Journal, JournalConfig, JournalDescription};
 use self::live::LiveFeed;
 pub(crate) use self::live::{DecisionWatch, WatchedBatch};
@@ -79,6 +83,7 @@ pub(crate) struct DecisionLog {
     client_mask: ArcSwap<ClientMask>,
     /// The count of all decisions, if they are counted.
     tally: Option<Mutex<DecisionTally>>,
+    edge: Mutex<EdgeTally>,
 }
 
 impl DecisionLog {
@@ -101,6 +106,7 @@ impl DecisionLog {
             events,
             writer: DecisionWriter::start(journal, configuration, metrics)?,
             tally: None,
+            edge: Mutex::default(),
         })
     }
 
@@ -149,6 +155,9 @@ impl DecisionLog {
         decision_event::log_decision(&self.events, &decision);
         if let Some(tally) = &self.tally {
             lock(tally).count(&decision);
+        }
+        if decision.edge.is_some() {
+            lock(&self.edge).count(&decision);
         }
         let recorded = EncodedDecision::new(&decision);
         self.recent.push(&recorded);
@@ -256,6 +265,11 @@ impl DecisionLog {
         finding.await.unwrap_or_default()
     }
 
+    /// Returns the `limit` hosts or crawlers with the most refusals at the edge since the start.
+    pub(crate) fn edge(&self, by: EdgeCountBy, limit: usize) -> Vec<EdgeCount> {
+        lock(&self.edge).most(by, limit)
+    }
+
     /// Watches further decisions.
     pub(crate) fn watch(&self) -> DecisionWatch {
         self.live.watch(&self.recent)
@@ -272,8 +286,8 @@ impl DecisionLog {
     }
 }
 
-/// Locks the count. A panic while it was locked leaves it wrong by one at most.
-fn lock(tally: &Mutex<DecisionTally>) -> MutexGuard<'_, DecisionTally> {
+/// Locks a count. A panic while it was locked leaves it wrong by one at most.
+fn lock<T>(tally: &Mutex<T>) -> MutexGuard<'_, T> {
     tally.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -333,6 +347,7 @@ mod tests {
             documents: Vec::new(),
             reached_origin: None,
             from: None,
+            edge: None,
             finding: Some(FindingRecord {
                 verdict: "disallow".into(),
                 basis: "rule".into(),

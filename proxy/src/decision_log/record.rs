@@ -152,6 +152,11 @@ pub(crate) struct DecisionRecord {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
     pub(crate) from: Option<LogWord>,
+    /// How the origin, or the bot manager in front of it, turned away this request that robots.txt allows: `challenge`, `forbidden`,
+    /// `rate`, `payment` or `unavailable`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>)]
+    pub(crate) edge: Option<LogWord>,
     /// The status code of a refusal that was only observed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) would_be: Option<u16>,

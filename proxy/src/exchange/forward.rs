@@ -1,6 +1,7 @@
 //! The permitted request: sent upstream, its response relayed to the client, and the outcome.
 
 use std::pin::pin;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 
 use tokio::sync::Notify;
@@ -44,6 +45,7 @@ impl Exchange<'_, '_> {
             is_head_sent: AtomicBool::new(false),
             relayed_bytes: AtomicU64::new(0),
             is_signed: AtomicBool::new(false),
+            edge_refusal: OnceLock::new(),
         };
         let upgrade_revoked = async {
             attempt.upgraded.notified().await;
@@ -76,12 +78,14 @@ impl Exchange<'_, '_> {
         };
         let (is_head_sent, relayed_bytes) =
             (attempt.is_head_sent.into_inner(), attempt.relayed_bytes.into_inner());
-        let is_signed = attempt.is_signed.into_inner();
+        let (is_signed, edge_refusal) =
+            (attempt.is_signed.into_inner(), attempt.edge_refusal.into_inner());
         let preferences = attempt.labeller.and_then(ResponseLabeller::into_preferences);
         let outcome = outcome_of_response(outcome, preferences.as_ref(), permit);
         // After an upgrade there is no body: what passed was the other protocol's.
         let has_body = is_head_sent && outcome.status() != SWITCHING_PROTOCOLS;
         self.record.body_bytes = has_body.then_some(relayed_bytes);
+        self.record.edge_refusal = edge_refusal;
         self.record_response(response, is_signed, preferences);
         Some((outcome, reply))
     }
@@ -95,6 +99,8 @@ impl Exchange<'_, '_> {
     ) {
         if let Some(response) = response {
             self.record.oddities = response.oddities;
+        }
+        if response.is_some() || self.record.edge_refusal.is_some() {
             self.record.signature = is_signed.then_some("signed");
         }
         // Without a response, those from before the request are in the record already.

@@ -7,8 +7,10 @@ use std::time::{Duration, Instant, SystemTime};
 use wayleave_decision::{
     ASSERTED, Crawler, DecisionFacts, Identity, PreferenceFinding, RuleMatch, TargetScope, Verdict,
 };
+use wayleave_http_wire::edge_refusal::EdgeRefusal;
 use wayleave_http_wire::http1::oddities::{Oddities, Oddity};
 use wayleave_http_wire::received::ReceivedHead;
+use wayleave_robots_txt::AccessVerdict;
 
 use super::ExchangeServices;
 use super::outcome::{ExchangeOutcome, permitted_outcome};
@@ -58,6 +60,8 @@ pub(super) struct ExchangeRecord {
     pub(super) body_bytes: Option<u64>,
     /// `copy` if the answer is from the copy of robots.txt.
     pub(super) from: Option<&'static str>,
+    /// How the origin's response turns the request away, if it does.
+    pub(super) edge_refusal: Option<EdgeRefusal>,
 }
 
 /// The decision that an answer names, and the request that it is about.
@@ -111,6 +115,7 @@ impl ExchangeRecord {
             signature: None,
             body_bytes: None,
             from: None,
+            edge_refusal: None,
         }
     }
 
@@ -147,8 +152,15 @@ impl ExchangeRecord {
         self.decided_in = Duration::ZERO;
     }
 
+    /// Returns how a request that robots.txt allows was turned away, if it was.
+    fn edge_refusal_despite_robots_txt(&self) -> Option<EdgeRefusal> {
+        let finding = self.facts.finding.as_ref()?;
+        self.edge_refusal.filter(|_| finding.verdict == AccessVerdict::Allow)
+    }
+
     /// Returns the decision as the log has it. `took` is the time from the request's head to the end of its response.
     pub(super) fn finish(self, outcome: &ExchangeOutcome, took: Duration) -> DecisionRecord {
+        let edge = self.edge_refusal_despite_robots_txt();
         let (facts, identity) = (self.facts, self.identity.as_ref());
         let crawler = identity.and_then(Identity::crawler);
         let preferences = facts.preferences.as_ref();
@@ -194,6 +206,7 @@ impl ExchangeRecord {
                 .collect(),
             reached_origin: matches!(outcome, ExchangeOutcome::Withhold(_)).then_some(true),
             from: self.from.map(LogWord::Borrowed),
+            edge: edge.map(|kind| kind.as_str().into()),
             would_be: outcome.would_be(),
             body_bytes: self.body_bytes,
             signature: self.signature.map(LogWord::Borrowed),
@@ -238,9 +251,13 @@ impl ExchangeServices {
         let decided_after =
             record.decision_began_at.map(|at| at.saturating_duration_since(record.started));
         // Recording must not delay the client: the log takes the decision and writes it on a thread of its own.
+        let edge_refusal = record.edge_refusal_despite_robots_txt();
         let mut decision = record.finish(outcome, took);
         let (label, reason) = (outcome.request_outcome(), outcome.reason());
         self.metrics.request_finished(&decision.crawler, label, reason, took);
+        if let Some(kind) = edge_refusal {
+            self.metrics.edge_response(&decision.crawler, kind);
+        }
         // Masked before it leaves this function, so that neither log, traces nor API see the full address.
         decision.client = self.decisions.mask_client(decision.client);
         if let Some(traces) = &self.traces {

@@ -24,6 +24,7 @@ use prometheus::{
     TextEncoder,
 };
 use wayleave_decision::{ASSERTED, Reason, RequestOutcome};
+use wayleave_http_wire::edge_refusal::EdgeRefusal;
 use wayleave_http_wire::http1::oddities::Oddities;
 use wayleave_usage_preferences::{DocumentKind, PreferenceJudgement};
 
@@ -56,6 +57,7 @@ pub struct Metrics {
     panics: IntCounter,
     spans: IntCounterVec,
     signatures: IntCounterVec,
+    edge_responses: IntCounterVec,
 }
 
 impl Metrics {
@@ -99,6 +101,12 @@ impl Metrics {
             panics: counter(&registry, "panics_total", PANICS)?,
             spans: counters_by_result(&registry, "spans_total", SPANS)?,
             signatures: counters_by_result(&registry, "signatures_total", SIGNATURES)?,
+            edge_responses: counters(
+                &registry,
+                "edge_responses_total",
+                EDGE_RESPONSES,
+                &["crawler", "kind"],
+            )?,
             registry,
         };
         metrics.register_process()?;
@@ -137,6 +145,13 @@ impl Metrics {
         };
         let reasons = Reason::ALL.iter().copied().filter(|reason| !is_of_crawlers(reason));
         self.start_requests(ASSERTED, reasons);
+        self.start_edge_responses(ASSERTED);
+    }
+
+    fn start_edge_responses(&self, crawler: &str) {
+        for kind in EdgeRefusal::ALL {
+            self.edge_responses.with_label_values(&[crawler, kind.as_str()]);
+        }
     }
 
     fn start_requests(&self, crawler: &str, reasons: impl Iterator<Item = Reason>) {
@@ -162,6 +177,11 @@ impl Metrics {
         );
         self.requests.with_label_values(&[crawler, outcome.as_str(), reason.as_str()]).inc();
         self.request_duration.with_label_values(&[outcome.as_str()]).observe(took.as_secs_f64());
+    }
+
+    /// Counts a response that turns away a request that robots.txt allows.
+    pub(crate) fn edge_response(&self, crawler: &str, kind: EdgeRefusal) {
+        self.edge_responses.with_label_values(&[crawler, kind.as_str()]).inc();
     }
 
     /// Returns the number of finished exchanges by crawler, outcome and reason.
@@ -319,6 +339,7 @@ impl Metrics {
             |reason: &Reason| !reason.is_before_request() && *reason != Reason::Unidentified;
         let reasons = Reason::ALL.iter().copied().filter(has_crawler);
         self.start_requests(crawler, reasons);
+        self.start_edge_responses(crawler);
         self.organisation.user_agent_mismatches.with_label_values(&[crawler]);
     }
 
@@ -418,6 +439,8 @@ const DECISION_DURATION: &str =
 const SPANS: &str = "Spans of traces, by whether they reached the collector.";
 const SIGNATURES: &str =
     "Requests of crawlers with a key, by whether they were signed, or why not.";
+const EDGE_RESPONSES: &str =
+    "Responses that turn away requests which robots.txt allows, by how they do.";
 const PANICS: &str = "Tasks that panicked: each is a bug to report.";
 
 #[cfg(test)]
