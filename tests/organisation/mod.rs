@@ -4,6 +4,7 @@
 mod client_certificates;
 mod edge;
 mod identify;
+mod payment;
 mod revoked;
 mod rules;
 mod signing;

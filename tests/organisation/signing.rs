@@ -60,7 +60,7 @@ impl Signing {
     }
 
     /// Verifies a request with the library and the keys that the proxy publishes.
-    fn verify(&self, request: &ReceivedRequest, url: &str) -> String {
+    pub(super) fn verify(&self, request: &ReceivedRequest, url: &str) -> String {
         run_verifier(&json!({
             "method": request.method,
             "url": url,

@@ -140,7 +140,7 @@ reasons! {
         [Observed, Refused] "a `[[rule]]` refuses it"
     }
     Payment = "payment", 403 "Request denied" "http_request_denied" {
-        [Forwarded] "the origin answered with 402, or with 401 and a request for a licence, to a crawler with `purposes`"
+        [Forwarded] "the origin answered with 402, or with 401 and a request for a licence; the client gets that response, and nothing is paid"
     }
     Preference = "preference", 403 "Refused by usage preference" "http_request_denied" {
         [Observed, Refused] "the site refuses the use for one of the crawler's `purposes`, or states nothing about it and `unstated` is `\"refuse\"`"

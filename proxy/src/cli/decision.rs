@@ -169,6 +169,8 @@ fn describe(decision: &Value) -> String {
         ("details", text("details")),
         ("oddities", list("oddities")),
         ("signature", text("signature")),
+        ("edge", text("edge")),
+        ("price", words(&["price", "currency", "scheme"])),
         ("policy", policy(decision)),
         ("robots.txt", copy(decision)),
         ("verdict", verdict(decision)),

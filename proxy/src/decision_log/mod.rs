@@ -60,10 +60,13 @@ pub(crate) use self::query::DecisionQuery;
 use self::recent::RecentDecisions;
 use self::record::EncodedDecision;
 pub(crate) use self::record::{
-    DecisionId, DecisionRecord, FindingRecord, LogWord, MAX_USER_AGENT_BYTES, RuleRecord,
+    DecisionId, DecisionRecord, FindingRecord, LogWord, MAX_USER_AGENT_BYTES, PaymentRecord,
+    RuleRecord,
 };
 pub(crate) use self::recorded_request::WAYLEAVE;
-pub(crate) use self::report::{LogReport, ReportDimension, ReportQuery, ReportRow, SummaryRow};
+pub(crate) use self::report::{
+    LogReport, PaymentRow, ReportDimension, ReportQuery, ReportRow, SummaryRow,
+};
 pub(crate) use self::tally::DecisionTally;
 pub(crate) use self::top::{RankBy, RankedName};
 pub(crate) use self::use_preference::{DocumentRecord, UsePreference};
@@ -348,6 +351,7 @@ mod tests {
             reached_origin: None,
             from: None,
             edge: None,
+            payment: None,
             finding: Some(FindingRecord {
                 verdict: "disallow".into(),
                 basis: "rule".into(),

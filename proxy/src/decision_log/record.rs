@@ -157,6 +157,9 @@ pub(crate) struct DecisionRecord {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
     pub(crate) edge: Option<LogWord>,
+    /// The price that the origin asks for, if it follows a known scheme. It is never paid.
+    #[serde(flatten)]
+    pub(crate) payment: Option<PaymentRecord>,
     /// The status code of a refusal that was only observed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) would_be: Option<u16>,
@@ -226,6 +229,21 @@ pub(crate) struct RuleRecord {
     pub(crate) owner: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) reason: Option<String>,
+}
+
+/// A demand for payment in the origin's response.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+#[schema(as = Payment)]
+pub(crate) struct PaymentRecord {
+    /// `cloudflare` (`crawler-price`), `x402` or `rsl` (a licence is asked for).
+    #[schema(value_type = String, required = false)]
+    pub(crate) scheme: LogWord,
+    /// A decimal number, if the response states one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) price: Option<String>,
+    /// The currency, such as `USD`; for x402 `USDC`, or another asset, of which the price is then in the smallest unit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) currency: Option<String>,
 }
 
 /// The verdict of an origin's robots.txt about one request, and the copy that it is from.

@@ -2,13 +2,11 @@
 //! origin requests a signature, and applies the response to the crawler's pace. A request that was not sent because the settings
 //! changed is decided again by `Exchange::decide_and_forward`.
 
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use tokio::sync::Notify;
 use wayleave_decision::{Permit, Reason, ResolvedTarget};
-use wayleave_http_wire::edge_refusal::EdgeRefusal;
 use wayleave_http_wire::field_pairs::first;
 use wayleave_http_wire::ftp_path;
 use wayleave_http_wire::http1::{BodyFraming, SWITCHING_PROTOCOLS};
@@ -18,6 +16,7 @@ use wayleave_robots_txt::{Target, UrlScheme};
 use super::Exchange;
 use super::headers::UpstreamRequest;
 use super::relay::{self, RelayContext, RelayError, RelayedResponse};
+use super::response_notes::ResponseNotes;
 use super::response_policy::ResponseLabeller;
 use super::sign::RequestSigner;
 use super::websocket;
@@ -51,8 +50,8 @@ pub(super) struct UpstreamAttempt<'a> {
     pub(super) relayed_bytes: AtomicU64,
     /// Whether the request that was sent last is signed.
     pub(super) is_signed: AtomicBool,
-    /// How the response turns the request away, if it does.
-    pub(super) edge_refusal: OnceLock<EdgeRefusal>,
+    /// Whether the response turns the request away, and what it asks for.
+    pub(super) notes: ResponseNotes,
 }
 
 impl UpstreamAttempt<'_> {
@@ -126,6 +125,7 @@ impl UpstreamAttempt<'_> {
             },
             labeller: self.labeller.as_ref(),
             slot: self.slot,
+            notes: &self.notes,
             relayed_bytes: &self.relayed_bytes,
             dropped_interim: &dropped_interim,
         };
@@ -197,9 +197,7 @@ impl UpstreamAttempt<'_> {
         if head.status() == SWITCHING_PROTOCOLS {
             self.upgraded.notify_one();
         }
-        if let Some(kind) = EdgeRefusal::of_head(head.status(), &head.fields()) {
-            self.edge_refusal.get_or_init(|| kind);
-        }
+        self.notes.take_head(head);
         Ok(self.own_fields.clone())
     }
 }

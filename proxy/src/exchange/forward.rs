@@ -1,7 +1,6 @@
 //! The permitted request: sent upstream, its response relayed to the client, and the outcome.
 
 use std::pin::pin;
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 
 use tokio::sync::Notify;
@@ -15,6 +14,7 @@ use super::attempt::{UpstreamAttempt, may_repeat};
 use super::error_response::decision_field;
 use super::outcome::{ExchangeOutcome, ReplyKind, client_closed, permitted_outcome, shut_down};
 use super::relay::{RelayError, RelayedResponse};
+use super::response_notes::{ResponseNotes, TurnedAway};
 use super::response_policy::{self, ResponseLabeller};
 use super::revoke::LongLivedRequest;
 use super::sign::{RequestSigner, SigningIdentity};
@@ -45,7 +45,7 @@ impl Exchange<'_, '_> {
             is_head_sent: AtomicBool::new(false),
             relayed_bytes: AtomicU64::new(0),
             is_signed: AtomicBool::new(false),
-            edge_refusal: OnceLock::new(),
+            notes: ResponseNotes::default(),
         };
         let upgrade_revoked = async {
             attempt.upgraded.notified().await;
@@ -78,15 +78,18 @@ impl Exchange<'_, '_> {
         };
         let (is_head_sent, relayed_bytes) =
             (attempt.is_head_sent.into_inner(), attempt.relayed_bytes.into_inner());
-        let (is_signed, edge_refusal) =
-            (attempt.is_signed.into_inner(), attempt.edge_refusal.into_inner());
+        let is_signed = attempt.is_signed.into_inner();
+        let turned_away = attempt.notes.into_turned_away();
         let preferences = attempt.labeller.and_then(ResponseLabeller::into_preferences);
-        let outcome = outcome_of_response(outcome, preferences.as_ref(), permit);
+        let outcome = match &turned_away {
+            Some(TurnedAway { payment: Some(_), .. }) => outcome_of_demand(outcome),
+            _ => outcome_of_response(outcome, preferences.as_ref(), permit),
+        };
         // After an upgrade there is no body: what passed was the other protocol's.
         let has_body = is_head_sent && outcome.status() != SWITCHING_PROTOCOLS;
         self.record.body_bytes = has_body.then_some(relayed_bytes);
-        self.record.edge_refusal = edge_refusal;
         self.record_response(response, is_signed, preferences);
+        self.record_turned_away(turned_away, is_signed);
         Some((outcome, reply))
     }
 
@@ -99,14 +102,22 @@ impl Exchange<'_, '_> {
     ) {
         if let Some(response) = response {
             self.record.oddities = response.oddities;
-        }
-        if response.is_some() || self.record.edge_refusal.is_some() {
             self.record.signature = is_signed.then_some("signed");
         }
         // Without a response, those from before the request are in the record already.
         if preferences.is_some() {
             self.record.facts.preferences = preferences;
         }
+    }
+
+    /// Records how the response turns the request away, if it does.
+    fn record_turned_away(&mut self, turned_away: Option<TurnedAway>, is_signed: bool) {
+        let Some(TurnedAway { kind, payment, .. }) = turned_away else {
+            return;
+        };
+        (self.record.edge_refusal, self.record.payment) = (Some(kind), payment);
+        // Whether it was signed matters, even if the rest of the response never came.
+        self.record.signature = is_signed.then_some("signed");
     }
 
     /// Returns the crawler if the configuration has it.
@@ -173,7 +184,17 @@ impl Exchange<'_, '_> {
     }
 }
 
-/// Adjusts the outcome to the response, which may ask for payment, or be withheld where refusals are not only observed.
+/// Returns the outcome of a request whose response asks for payment, which the client gets as it is.
+fn outcome_of_demand(outcome: ExchangeOutcome) -> ExchangeOutcome {
+    match outcome {
+        ExchangeOutcome::Forward { status, .. } => {
+            ExchangeOutcome::Forward { status, reason: Reason::Payment }
+        }
+        outcome => outcome,
+    }
+}
+
+/// Adjusts the outcome to the response, which may be refused though refusals are only observed.
 fn outcome_of_response(
     outcome: ExchangeOutcome,
     preferences: Option<&PreferenceFinding>,
@@ -183,9 +204,6 @@ fn outcome_of_response(
         return outcome;
     };
     match outcome {
-        ExchangeOutcome::Forward { status, .. } if preferences.asks_for_payment() => {
-            ExchangeOutcome::Forward { status, reason: Reason::Payment }
-        }
         ExchangeOutcome::Forward { status, .. }
             if response_policy::is_judged(status) && preferences.is_only_observed() =>
         {

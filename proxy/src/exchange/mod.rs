@@ -10,6 +10,7 @@
 //!  forward ── attempt ── relay        to the origin and back
 //!     │          └── sign, headers, websocket, splice
 //!     ├── response_policy             the usage preferences of the response
+//!     ├── response_notes ── payment   whether it turns the request away, and what it asks for
 //!     └── revoke                      upgraded connections after a reload
 //!  record
 //!     │
@@ -33,11 +34,13 @@ pub(crate) mod outcome;
 pub(crate) mod own_request;
 mod own_tunnels;
 mod pace;
+mod payment;
 mod problem;
 pub(crate) mod record;
 mod refusal_page;
 mod reject_connection;
 mod relay;
+mod response_notes;
 mod response_policy;
 mod revoke;
 mod robots_txt;

@@ -14,10 +14,12 @@ use wayleave_robots_txt::AccessVerdict;
 
 use super::ExchangeServices;
 use super::outcome::{ExchangeOutcome, permitted_outcome};
+use super::payment::PaymentDemand;
 use crate::decider::preview::{PreviewedDecision, Reading};
 use crate::decider::request::ClientConnection;
 use crate::decision_log::{
-    DecisionId, DecisionRecord, LogWord, MAX_USER_AGENT_BYTES, RuleRecord, UsePreference,
+    DecisionId, DecisionRecord, LogWord, MAX_USER_AGENT_BYTES, PaymentRecord, RuleRecord,
+    UsePreference,
 };
 use crate::identity::ClientCertificate;
 use crate::traces::ParentTrace;
@@ -62,6 +64,8 @@ pub(super) struct ExchangeRecord {
     pub(super) from: Option<&'static str>,
     /// How the origin's response turns the request away, if it does.
     pub(super) edge_refusal: Option<EdgeRefusal>,
+    /// The demand for payment in it.
+    pub(super) payment: Option<PaymentDemand>,
 }
 
 /// The decision that an answer names, and the request that it is about.
@@ -116,6 +120,7 @@ impl ExchangeRecord {
             body_bytes: None,
             from: None,
             edge_refusal: None,
+            payment: None,
         }
     }
 
@@ -207,6 +212,7 @@ impl ExchangeRecord {
             reached_origin: matches!(outcome, ExchangeOutcome::Withhold(_)).then_some(true),
             from: self.from.map(LogWord::Borrowed),
             edge: edge.map(|kind| kind.as_str().into()),
+            payment: self.payment.and_then(payment_record),
             would_be: outcome.would_be(),
             body_bytes: self.body_bytes,
             signature: self.signature.map(LogWord::Borrowed),
@@ -304,6 +310,12 @@ pub(crate) fn preview(
 
 fn word(oddity: Oddity) -> LogWord {
     LogWord::Borrowed(oddity.as_str())
+}
+
+/// Returns the members of a demand for payment; `None` if it follows no known scheme.
+fn payment_record(demand: PaymentDemand) -> Option<PaymentRecord> {
+    let (price, currency) = demand.price.map(|it| (it.amount, it.currency)).unzip();
+    Some(PaymentRecord { scheme: demand.scheme?.as_str().into(), price, currency })
 }
 
 fn policy(found: &RuleMatch) -> RuleRecord {

@@ -21,6 +21,8 @@ use super::signature_base::{
 
 /// The label of our signature, before its number, unless the origin asks for another.
 const LABEL: &str = "sig";
+/// The client's fields that promise a price. Cloudflare charges only if the signature covers them (pay per crawl).
+const PRICE_FIELDS: [&str; 2] = ["crawler-exact-price", "crawler-max-price"];
 /// The nonce's length that the profile's verifiers demand, if they demand a nonce.
 const NONCE_BYTES: usize = 64;
 
@@ -106,7 +108,8 @@ fn unused_label(existing: &ExistingSignatures, requested: Option<&SignatureReque
         .expect("there are more numbers than signatures")
 }
 
-/// Returns the components to cover: the profile's (`@method` and `@path` are recommended), and those requested.
+/// Returns the components to cover: the profile's (`@method` and `@path` are recommended), the price that the client promises,
+/// and those requested.
 fn components(
     message: &MessageToSign<'_>,
     requested: Option<&SignatureRequest>,
@@ -119,6 +122,10 @@ fn components(
         components.push(SignedComponent { identifier, value });
     }
     components.push(agent);
+    for identifier in PRICE_FIELDS.map(identifier) {
+        let value = message.value(&identifier);
+        components.extend(value.map(|value| SignedComponent { identifier, value }));
+    }
     for identifier in requested.iter().flat_map(|requested| &requested.components) {
         let name = identifier.bare_item.as_string()?;
         let is_covered = |component: &SignedComponent| component.identifier == *identifier;
@@ -274,6 +281,21 @@ mod tests {
         assert_eq!(agent, r#"sig1="https://bot.example", sig2="https://bot.example""#);
         assert!(input.starts_with(r#"sig1=("@method"), sig2=("#), "{input}");
         assert!(signature.starts_with("sig1=:AAAA:, sig2=:"), "{signature}");
+    }
+
+    #[test]
+    fn a_price_that_the_client_promises_is_covered() {
+        let fields: [FieldPair<'_>; 2] =
+            [(b"Crawler-Exact-Price", b"USD 0.01"), (b"Accept", b"*/*")];
+        let requested = r#"sig1=("crawler-exact-price" "@authority")"#;
+        for requested in [None, Some(requested)] {
+            let [_, input, _] = signed(AgentFieldForm::Dictionary, requested, &fields).unwrap();
+            let expected = r#""@method" "@authority" "@path" "signature-agent";key="sig1" "crawler-exact-price""#;
+            assert_eq!(covered(&input, "sig1"), expected);
+        }
+        let fields: [FieldPair<'_>; 1] = [(b"crawler-max-price", b"USD 0.05")];
+        let [_, input, _] = signed(AgentFieldForm::String, None, &fields).unwrap();
+        assert!(covered(&input, "sig1").ends_with(r#""crawler-max-price""#), "{input}");
     }
 
     #[test]

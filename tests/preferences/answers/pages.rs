@@ -228,7 +228,7 @@ fn demands_for_payment_are_forwarded() {
     assert_eq!(statement, "status 402, crawler-price: USD 0.01");
     let answer = get(&proxy, PLAIN);
     assert_eq!(answer.header("Wayleave-Preferences"), None);
-    last_decision(&proxy, "rule");
+    last_decision(&proxy, "payment");
 }
 
 #[test]

@@ -194,12 +194,6 @@ impl PreferenceFinding {
         })
     }
 
-    /// Returns whether the origin asks for payment or a licence, whatever the purpose.
-    #[must_use]
-    pub fn asks_for_payment(&self) -> bool {
-        self.judgement.statement().is_some_and(|it| it.source == PreferenceSource::Payment)
-    }
-
     /// Returns whether a refusal is only counted and logged.
     #[must_use]
     pub fn is_only_observed(&self) -> bool {

@@ -153,7 +153,8 @@ fn a_402_asks_for_payment() {
     let settings = PreferenceSettings::default();
     let asks = |status| {
         let answered = to_train(NOTHING).with_head(&settings, status, &[].into_iter());
-        answered.asks_for_payment()
+        let statement = answered.judgement.statement();
+        statement.is_some_and(|it| it.source == PreferenceSource::Payment)
     };
     assert_eq!([200, 402].map(asks), [false, true]);
 }

@@ -18,7 +18,7 @@ const MEANINGS = [
   ["policy-exception", "forwarded, tunnelled", "a [[rule]] allows it"],
   ["bypass", "tunnelled", "https.bypass lists the host"],
   ["policy-rule", "observed, refused", "a [[rule]] refuses it"],
-  ["payment", "forwarded", "the origin answered with 402, or with 401 and a request for a licence, to a crawler with purposes"],
+  ["payment", "forwarded", "the origin answered with 402, or with 401 and a request for a licence; the client gets that response, and nothing is paid"],
   ["preference", "observed, refused", "the site refuses the use for one of the crawler's purposes, or states nothing about it and unstated is \"refuse\""],
   ["crawl-delay", "observed, refused", "too soon after the crawler's last request to the origin"],
   ["origin-rests", "observed, refused", "after a 429 or 503, the origin or this URL gets no requests for a while, from any client or from this one"],

@@ -2,7 +2,7 @@
 
 use std::time::SystemTime;
 
-use crate::decision_log::{LogReport, ReportDimension, ReportRow, SummaryRow};
+use crate::decision_log::{LogReport, PaymentRow, ReportDimension, ReportRow, SummaryRow};
 
 /// The most rows of the tables of a report.
 #[derive(Clone, Copy, Debug)]
@@ -63,6 +63,17 @@ impl Cells {
             more: rows.len() - shown.len(),
         }
     }
+
+    /// Returns the first of the demands for payment.
+    pub(super) fn of_payments(rows: &[PaymentRow], limit: usize) -> Self {
+        let shown = &rows[..rows.len().min(limit)];
+        Self {
+            heads: vec!["count", "crawler", "host", "would have cost"],
+            is_number: vec![true, false, false, false],
+            rows: shown.iter().map(payment_cells).collect(),
+            more: rows.len() - shown.len(),
+        }
+    }
 }
 
 fn summary_cells(row: &SummaryRow, by: ReportDimension, has_owners: bool) -> Vec<String> {
@@ -94,6 +105,25 @@ fn detail_cells(row: &ReportRow) -> Vec<String> {
         row.crawler.clone(),
         row.host.clone().unwrap_or_else(|| "-".to_owned()),
         format!("{} {rule}", row.status),
+    ]
+}
+
+fn payment_cells(row: &PaymentRow) -> Vec<String> {
+    let scheme = row.scheme.as_deref().unwrap_or("no known scheme");
+    let cost = match (&row.would_have_cost, row.currency.as_deref()) {
+        (Some(cost), Some(currency))
+            if row.scheme.as_deref() != Some("x402") || currency == "USDC" =>
+        {
+            format!("{cost} {currency}")
+        }
+        (Some(cost), Some(asset)) => format!("{cost} of the smallest unit of {asset}"),
+        _ => "not stated".to_owned(),
+    };
+    vec![
+        row.count.to_string(),
+        row.crawler.clone(),
+        row.host.clone().unwrap_or_else(|| "-".to_owned()),
+        format!("{cost} ({scheme})"),
     ]
 }
 

@@ -45,6 +45,8 @@ pub(super) fn write(
             let rows: Vec<_> = report.rows.iter().filter(|row| row.outcome == outcome).collect();
             text += &form.table(title, &Cells::of_details(&rows, limits.details));
         }
+        let payments = Cells::of_payments(&report.payments, limits.details);
+        text += &form.table("Asked for payment, which was not made", &payments);
     }
     text += &form.table("Expired rules", &expired_cells(expired));
     text += form.end();

@@ -33,6 +33,11 @@ pub(super) fn full_report(
             text +=
                 &section(&format!("{title}: {total}"), &Cells::of_details(&rows, limits.details));
         }
+        if !report.payments.is_empty() {
+            let total: u64 = report.payments.iter().map(|row| row.count).sum();
+            let title = format!("Asked for payment, which was not made: {total}");
+            text += &section(&title, &Cells::of_payments(&report.payments, limits.details));
+        }
     }
     if !expired.is_empty() {
         let title = Tone::Heading.paint("Expired rules, which no longer have any effect");

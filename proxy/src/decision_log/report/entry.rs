@@ -35,6 +35,12 @@ pub(super) struct ReportEntry<'a> {
     policy: Option<PolicyEntry<'a>>,
     #[serde(default, borrow)]
     preferences: Vec<PreferenceEntry<'a>>,
+    #[serde(default, borrow)]
+    pub(super) scheme: Option<Cow<'a, str>>,
+    #[serde(default, borrow)]
+    pub(super) price: Option<Cow<'a, str>>,
+    #[serde(default, borrow)]
+    pub(super) currency: Option<Cow<'a, str>>,
 }
 
 /// The usage preference for one purpose.
@@ -75,6 +81,11 @@ impl ReportEntry<'_> {
     /// Returns whether the request was refused, or would have been.
     pub(super) fn is_refusal(&self) -> bool {
         matches!(&*self.outcome, "observed" | "refused")
+    }
+
+    /// Returns whether the response asked for payment.
+    pub(super) fn asks_for_payment(&self) -> bool {
+        self.scheme.is_some() || self.reason == "payment"
     }
 
     /// Returns the host of the request, unless its target could not be parsed.

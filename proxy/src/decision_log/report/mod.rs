@@ -1,10 +1,12 @@
-//! Evaluates the decision log over a time range: requests that were refused, or would have been.
+//! Evaluates the decision log over a time range: requests that were refused, or would have been, and what origins
+//! asked for.
 //!
 //! A log may hold a year of decisions. It is read once, and what is counted is bounded: names that are rare are forgotten, and
 //! the report says so.
 
 mod bounded_map;
 mod entry;
+mod payments;
 mod rows;
 #[cfg(test)]
 mod size;
@@ -22,6 +24,8 @@ use wayleave_evidence::files::{log_directory, rotated_files};
 use wayleave_evidence::rfc3339;
 
 use self::entry::ReportEntry;
+use self::payments::PaymentCounts;
+pub(crate) use self::payments::PaymentRow;
 pub(crate) use self::rows::ReportRow;
 use self::rows::RowCounts;
 use self::summary::Summary;
@@ -98,6 +102,8 @@ pub(crate) struct LogReport {
     pub(crate) by_reason: Option<Vec<SummaryRow>>,
     /// The requests that were refused, or would have been: first those only observed, then by frequency.
     pub(crate) rows: Vec<ReportRow>,
+    /// The demands for payment, none of which was met, by frequency.
+    pub(crate) payments: Vec<PaymentRow>,
     /// The number of rows, and of names in summaries, that were left out because they are rare and there are too many.
     pub(crate) left_out: u64,
 }
@@ -121,6 +127,7 @@ pub(crate) struct UnreadableLine {
 /// The counts while the log is read.
 struct ReportCounts {
     rows: RowCounts,
+    payments: PaymentCounts,
     /// By crawler, and by what else was asked for.
     summaries: Vec<Summary>,
     progress: ReportProgress,
@@ -136,6 +143,7 @@ impl LogReport {
         let mut report = Self::empty(&query);
         let mut counts = ReportCounts {
             rows: RowCounts::new(),
+            payments: PaymentCounts::new(),
             summaries: vec![Summary::new(ReportDimension::Crawler)],
             progress: ReportProgress::default(),
         };
@@ -176,6 +184,7 @@ impl LogReport {
             by_rule: None,
             by_reason: None,
             rows: Vec::new(),
+            payments: Vec::new(),
             left_out: 0,
         }
     }
@@ -282,11 +291,17 @@ impl LogReport {
         if entry.is_refusal() {
             counts.rows.count(&entry, rule, at);
         }
+        if entry.asks_for_payment() {
+            counts.payments.count(&entry);
+        }
         Ok(())
     }
 
     fn finish(mut self, counts: ReportCounts) -> Self {
+        let (left_out_payments, payments) = counts.payments.into_rows();
         (self.left_out, self.rows) = counts.rows.into_rows();
+        self.left_out += left_out_payments;
+        self.payments = payments;
         for summary in counts.summaries {
             let by = summary.by();
             let (left_out, rows) = summary.into_rows();

@@ -16,6 +16,7 @@ use super::error::RelayError;
 use super::interim::{FINAL_RESPONSE_DELAY, InterimResponses, is_interim};
 use super::progress::RelayProgress;
 use crate::exchange::headers;
+use crate::exchange::response_notes::ResponseNotes;
 use crate::exchange::response_policy::{LabelStep, ResponseLabeller};
 use crate::exchange::websocket;
 use crate::http::downstream::{ClientGone, DownstreamWriter, ResponseField};
@@ -40,6 +41,8 @@ pub(crate) struct RelayContext<'a> {
     pub(crate) labeller: Option<&'a ResponseLabeller<'a>>,
     /// The request's slot, if it needed one.
     pub(crate) slot: Option<&'a PacingSlot<'a>>,
+    /// Notes the start of some bodies.
+    pub(in crate::exchange) notes: &'a ResponseNotes,
     /// Counts the bytes of the body that the client got.
     pub(crate) relayed_bytes: &'a AtomicU64,
     /// Counts the interim responses that the client did not get.
@@ -307,6 +310,7 @@ impl ResponseRelay<'_> {
         is_last: bool,
     ) -> Result<(), ClientGone> {
         let bytes = chunk.len() as u64;
+        self.context.notes.take_chunk(&chunk);
         client.send_chunk(chunk, is_last).await?;
         self.context.relayed_bytes.fetch_add(bytes, Ordering::Relaxed);
         Ok(())
@@ -406,6 +410,7 @@ mod tests {
                 inspect_head: &|_| Ok(Vec::new()),
                 labeller: None,
                 slot: None,
+                notes: &ResponseNotes::default(),
                 relayed_bytes: &AtomicU64::new(0),
                 dropped_interim: &AtomicU64::new(0),
             },

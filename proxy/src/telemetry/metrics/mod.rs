@@ -140,9 +140,8 @@ impl Metrics {
             self.request_duration.with_label_values(&[outcome.as_str()]);
         }
         // What only a [[crawler]] is asked for.
-        let is_of_crawlers = |reason: &Reason| {
-            matches!(reason, Reason::TokenMissing | Reason::Preference | Reason::Payment)
-        };
+        let is_of_crawlers =
+            |reason: &Reason| matches!(reason, Reason::TokenMissing | Reason::Preference);
         let reasons = Reason::ALL.iter().copied().filter(|reason| !is_of_crawlers(reason));
         self.start_requests(ASSERTED, reasons);
         self.start_edge_responses(ASSERTED);

@@ -1,0 +1,71 @@
+//! Notes on a response as it passes: whether it turns its request away, and what it asks for.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use wayleave_http_wire::edge_refusal::EdgeRefusal;
+use wayleave_http_wire::page::PageBuffer;
+
+use super::payment::PaymentDemand;
+use crate::upstream::UpstreamHead;
+
+/// The notes on one response. Most responses need none.
+#[derive(Debug, Default)]
+pub(super) struct ResponseNotes {
+    noted: Mutex<Option<Box<TurnedAway>>>,
+    /// Whether the start of the body is read, too. Kept apart, so that other bodies pass without a lock.
+    reads_body: AtomicBool,
+}
+
+/// A response that turns its request away.
+#[derive(Debug)]
+pub(super) struct TurnedAway {
+    pub(super) kind: EdgeRefusal,
+    /// The demand for payment, if it is one.
+    pub(super) payment: Option<PaymentDemand>,
+    body: Option<PageBuffer>,
+}
+
+impl ResponseNotes {
+    /// Notes the head of a response.
+    pub(super) fn take_head(&self, head: &UpstreamHead) {
+        let (status, fields) = (head.status(), head.fields());
+        let payment = PaymentDemand::of_head(status, &fields);
+        let kind = match &payment {
+            Some(_) => Some(EdgeRefusal::Payment),
+            None => EdgeRefusal::of_head(status, &fields),
+        };
+        let Some(kind) = kind else {
+            return;
+        };
+        let body = payment.as_ref().and_then(|payment| payment.body_to_read(head));
+        self.reads_body.store(body.is_some(), Ordering::Relaxed);
+        *self.lock() = Some(Box::new(TurnedAway { kind, payment, body }));
+    }
+
+    /// Notes a part of the body, which the client gets as it is.
+    pub(super) fn take_chunk(&self, chunk: &[u8]) {
+        if !self.reads_body.load(Ordering::Relaxed) {
+            return;
+        }
+        let mut noted = self.lock();
+        let body = noted.as_mut().and_then(|noted| noted.body.as_mut());
+        match body.filter(|body| body.wants_more()) {
+            Some(body) => body.take(chunk),
+            None => self.reads_body.store(false, Ordering::Relaxed),
+        }
+    }
+
+    /// Returns the notes, once the response has ended; `None` if it does not turn the request away.
+    pub(super) fn into_turned_away(self) -> Option<TurnedAway> {
+        let mut noted = *self.noted.into_inner().unwrap_or_else(PoisonError::into_inner)?;
+        if let (Some(payment), Some(body)) = (&mut noted.payment, noted.body.take()) {
+            payment.add_body(&body.text());
+        }
+        Some(noted)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Option<Box<TurnedAway>>> {
+        self.noted.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
