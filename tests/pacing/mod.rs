@@ -1,4 +1,5 @@
-//! Pacing: Crawl-delay, concurrency and back-off, measured at the origin.
+//! Pacing: Crawl-delay, concurrency, back-off and quotas, measured at the origin.
 
 mod delays;
+mod rate_limits;
 mod slots;

@@ -149,7 +149,7 @@ reasons! {
         [Observed, Refused] "too soon after the crawler's last request to the origin"
     }
     OriginRests = "origin-rests", 429 "Crawl delay" "http_request_denied" {
-        [Observed, Refused] "after a 429 or 503, the origin or this URL gets no requests for a while, from any client or from this one"
+        [Observed, Refused] "after a 429 or 503, or a `RateLimit` of which nothing is left, the origin or this URL gets no requests for a while, from any client or from this one"
     }
     Unrecorded = "unrecorded", 503 "Decision log unavailable" "http_request_denied" {
         [Refused] "the decision log cannot be written, and `log.on_failure` is \"refuse\""

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::reader::{MAX_COUNT, Section, count, duration};
+use super::reader::{MAX_COUNT, Section, boolean, count, duration};
 use crate::pacing::{CrawlDelayMode, PacingConfig};
 
 pub(super) fn read(section: &mut Section<'_>) -> PacingConfig {
@@ -16,6 +16,7 @@ pub(super) fn read(section: &mut Section<'_>) -> PacingConfig {
         min_delay: section.key("min_delay", Duration::ZERO, duration),
         max_delay: section.key("max_delay", 300 * second, duration),
         max_concurrent_per_origin: section.key("max_concurrent_per_origin", 0, count(0, MAX_COUNT)),
+        rate_limit_fields: section.key("rate_limit_fields", true, boolean),
     };
     // The pacer would cut it to max_delay without a word.
     if pacing.default_delay > pacing.max_delay {

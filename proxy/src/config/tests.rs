@@ -125,6 +125,7 @@ politeness.default_delay = "1s"
 politeness.min_delay = "500ms"
 politeness.max_delay = "1m"
 politeness.max_concurrent_per_origin = 3
+politeness.rate_limit_fields = false
 log.format = "json"
 log.events = false
 log.decisions = "audit/d.jsonl"
@@ -235,6 +236,7 @@ fn robots_and_log_are_read() {
         min_delay: Duration::from_millis(500),
         max_delay: Duration::from_secs(60),
         max_concurrent_per_origin: 3,
+        rate_limit_fields: false,
     };
     assert_eq!(config.politeness, politeness);
     assert_eq!(config.log.format, LogFormat::Json);

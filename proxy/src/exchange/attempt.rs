@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use tokio::sync::Notify;
 use wayleave_decision::{Permit, Reason, ResolvedTarget};
-use wayleave_http_wire::field_pairs::first;
+use wayleave_http_wire::field_pairs::{FieldPair, first};
 use wayleave_http_wire::ftp_path;
 use wayleave_http_wire::http1::{BodyFraming, SWITCHING_PROTOCOLS};
 use wayleave_http_wire::received::{HttpVersion, ReceivedHead};
@@ -21,8 +21,8 @@ use super::response_policy::ResponseLabeller;
 use super::sign::RequestSigner;
 use super::websocket;
 use crate::clock::system_time;
-use crate::http::downstream::{Downstream, ResponseField};
-use crate::pacing::PacingSlot;
+use crate::http::downstream::{Downstream, ResponseField, response_field};
+use crate::pacing::{PacingConfig, PacingSlot, is_absent_or_list, read_service_limit};
 use crate::signing::SignatureFields;
 use crate::upstream::error::UpstreamError;
 use crate::upstream::{
@@ -191,27 +191,63 @@ impl UpstreamAttempt<'_> {
         {
             return Err(RelayError::SignatureRequested);
         }
+        let (status, fields) = (head.status(), head.fields());
+        let mut added = self.own_fields.clone();
         if let Some(slot) = self.slot {
-            apply_response_to_pacing(slot, &self.resolved().target, head);
+            let (settings, target) = (&self.exchange.settings, &self.resolved().target);
+            apply_response_to_pacing(slot, target, (status, &fields), &settings.pacing);
+            if settings.pacing.rate_limit_fields {
+                added.extend(pace_fields(slot, target, &fields, &settings.options.name));
+            }
         }
-        if head.status() == SWITCHING_PROTOCOLS {
+        if status == SWITCHING_PROTOCOLS {
             self.upgraded.notify_one();
         }
-        self.notes.take_head(head);
-        Ok(self.own_fields.clone())
+        self.notes.take_head(status, &fields);
+        Ok(added)
     }
 }
 
-/// Records the origin's response in the slot: the delay starts, and Retry-After, 429 and 503 apply to the next requests.
-fn apply_response_to_pacing(slot: &PacingSlot<'_>, target: &Target, head: &UpstreamHead) {
-    let status = head.status();
+/// Records the origin's response in the slot: the delay starts, and Retry-After, 429, 503 and a quota that is used up apply to the
+/// next requests.
+fn apply_response_to_pacing(
+    slot: &PacingSlot<'_>,
+    target: &Target,
+    (status, fields): (u16, &[FieldPair<'_>]),
+    config: &PacingConfig,
+) {
     // On a redirect, Retry-After is the time until the other URL may be requested (RFC 9110 section 10.2.3).
     let retry_after = if matches!(status, 429 | 503) {
-        first(&head.fields(), "retry-after").and_then(read_retry_after)
+        first(fields, "retry-after").and_then(read_retry_after)
     } else {
         None
     };
     slot.record_answer(target, status, retry_after);
+    // Retry-After takes precedence (draft-ietf-httpapi-ratelimit-headers, section 7).
+    if config.rate_limit_fields && retry_after.is_none() {
+        let limit = read_service_limit(fields, system_time());
+        let exhausted = limit.filter(|limit| limit.remaining == 0);
+        if let Some(reset) = exhausted.and_then(|limit| limit.reset) {
+            slot.record_exhausted(target, reset);
+        }
+    }
+}
+
+/// Returns the fields that tell the client its pace, as more members of the origin's own lists. A field of the origin in the form
+/// of an earlier draft is left as it is: with a member more, nobody could read it.
+fn pace_fields(
+    slot: &PacingSlot<'_>,
+    target: &Target,
+    fields: &[FieldPair<'_>],
+    name: &str,
+) -> Vec<ResponseField<'static>> {
+    let Some(limit) = slot.client_limit(target) else {
+        return Vec::new();
+    };
+    let policy = limit.policy(name).map(|policy| ("RateLimit-Policy", policy));
+    let members = policy.into_iter().chain([("RateLimit", limit.limit(name))]);
+    let added = members.filter(|(field, _)| is_absent_or_list(fields, field));
+    added.map(|(field, member)| response_field(field, member)).collect()
 }
 
 /// Parses `Retry-After`, in seconds or as a date (RFC 9110 section 10.2.3).

@@ -21,6 +21,7 @@ use crate::http::downstream::{
     ClientGone, Downstream, DownstreamReader, DownstreamResponse, ResponseField, response_field,
 };
 use crate::http::transport::BoxedStream;
+use crate::pacing::ClientLimit;
 
 /// The limits within which a client's body is read before a refusal, so that a reset does not discard the answer and the
 /// connection remains usable. Beyond them it closes.
@@ -40,11 +41,18 @@ pub(super) struct AnswerSource<'a> {
     decision: &'a NamedDecision,
     /// Whether the head names the decision, too.
     in_head: bool,
+    /// The pace that a refusal tells the client.
+    limit: Option<ClientLimit>,
 }
 
 impl<'a> AnswerSource<'a> {
     pub(super) fn new(options: &'a ConnectionSettings, decision: &'a NamedDecision) -> Self {
-        Self { name: &options.name, decision, in_head: options.decision_id }
+        Self { name: &options.name, decision, in_head: options.decision_id, limit: None }
+    }
+
+    /// Sets the pace that a refusal tells the client.
+    pub(super) fn with_limit(self, limit: Option<ClientLimit>) -> Self {
+        Self { limit, ..self }
     }
 
     /// Returns the field that names the decision, if the settings ask for it.
@@ -163,6 +171,11 @@ fn refusal_fields<'a>(source: AnswerSource<'a>, refusal: &Refusal) -> Vec<Respon
     if let Some(retry_after) = refusal.retry_after {
         fields.push(response_field("Retry-After", whole_seconds(retry_after).to_string()));
     }
+    if let Some(limit) = source.limit {
+        let policy = limit.policy(name).map(|policy| response_field("RateLimit-Policy", policy));
+        fields.extend(policy);
+        fields.push(response_field("RateLimit", limit.limit(name)));
+    }
     fields
 }
 
@@ -212,7 +225,7 @@ mod tests {
     }
 
     fn source(decision: &NamedDecision) -> AnswerSource<'_> {
-        AnswerSource { name: "wayleave", decision, in_head: false }
+        AnswerSource { name: "wayleave", decision, in_head: false, limit: None }
     }
 
     #[tokio::test]

@@ -53,8 +53,9 @@ mod websocket;
 
 use std::pin::pin;
 use std::sync::Arc;
+use std::time::Duration;
 
-use wayleave_decision::TargetScope;
+use wayleave_decision::{Reason, TargetScope};
 use wayleave_http_wire::received::ReceivedHead;
 use wayleave_robots_txt::Origin;
 
@@ -68,6 +69,7 @@ use crate::decider::request::{ClientConnection, RequestView};
 use crate::decider::settings::Settings;
 use crate::http::downstream::Downstream;
 use crate::identity::PasswordProof;
+use crate::pacing::ClientLimit;
 
 /// One request, from its head to its record. Owns everything learned about it.
 struct Exchange<'s, 'r> {
@@ -81,6 +83,8 @@ struct Exchange<'s, 'r> {
     proof: Option<PasswordProof>,
     /// The group of robots.txt that gives an unknown client its pace, where that matters.
     pace_group: String,
+    /// The delay between the crawler's requests to the origin, once the request has asked for a slot.
+    delay: Duration,
     record: ExchangeRecord,
 }
 
@@ -114,6 +118,7 @@ impl<'s, 'r> Exchange<'s, 'r> {
             settings,
             proof: None,
             pace_group: String::new(),
+            delay: Duration::ZERO,
         }
     }
 
@@ -125,7 +130,8 @@ impl<'s, 'r> Exchange<'s, 'r> {
     async fn run(mut self, client: &mut Downstream) -> ConnectionReuse {
         let (outcome, reply) = self.decide_and_forward(client).await;
         let decision = self.record.named_decision(&outcome);
-        let source = AnswerSource::new(&self.settings.options, &decision);
+        let limit = self.client_limit(&outcome);
+        let source = AnswerSource::new(&self.settings.options, &decision).with_limit(limit);
         // Recorded before the client gets the answer: it may ask the API about it at once.
         self.services.record(self.record, &outcome);
         match (reply, outcome.refusal()) {
@@ -141,6 +147,15 @@ impl<'s, 'r> Exchange<'s, 'r> {
             }
             (ReplyKind::Refusal, None) => ConnectionReuse::CutOff,
         }
+    }
+
+    /// Returns the pace that the client is told with a refusal for it.
+    fn client_limit(&self, outcome: &ExchangeOutcome) -> Option<ClientLimit> {
+        let refusal = outcome.refusal()?;
+        let is_for_pace = matches!(refusal.reason, Reason::CrawlDelay | Reason::OriginRests);
+        let next_in = refusal.retry_after.filter(|_| is_for_pace)?;
+        let is_told = self.settings.pacing.rate_limit_fields;
+        is_told.then_some(ClientLimit { delay: self.delay, next_in })
     }
 
     /// Decides the request and sends it. Returns the outcome, and the answer that the client is still to get.

@@ -76,6 +76,7 @@ impl<'s> Exchange<'s, '_> {
         // What the site asks for comes first, however short: `default_delay` is for sites that say nothing.
         let asked = robots_delay.or_else(|| crawler.and_then(|it| it.default_delay));
         let delay = pacing.delay(asked, crawler.map_or(Duration::ZERO, |it| it.min_delay));
+        self.delay = delay;
         let request = PacedRequest {
             target: &permit.resolved.target,
             client: self.connection.client,

@@ -6,8 +6,6 @@ use serde_json::Value;
 use wayleave_http_wire::field_pairs::{FieldPair, first, values};
 use wayleave_http_wire::page::PageBuffer;
 
-use crate::upstream::UpstreamHead;
-
 /// The longest Base64 that is decoded, and the longest start of a body that is read, in bytes.
 const MAX_BYTES: usize = 16 * 1024;
 /// The most digits of a price: as many as the largest 256-bit number has.
@@ -85,12 +83,11 @@ impl PaymentDemand {
     }
 
     /// Returns the buffer for the start of the body, if only that may say more.
-    pub(super) fn body_to_read(&self, head: &UpstreamHead) -> Option<PageBuffer> {
-        let fields = head.fields();
-        let essence = first(&fields, "content-type")?.split(|&byte| byte == b';').next()?;
+    pub(super) fn body_to_read(&self, status: u16, fields: &[FieldPair<'_>]) -> Option<PageBuffer> {
+        let essence = first(fields, "content-type")?.split(|&byte| byte == b';').next()?;
         let is_json = essence.trim_ascii().eq_ignore_ascii_case(b"application/json");
-        let is_open = self.scheme.is_none() && head.status() == 402;
-        (is_open && is_json).then(|| PageBuffer::new(&fields, MAX_BYTES))
+        let is_open = self.scheme.is_none() && status == 402;
+        (is_open && is_json).then(|| PageBuffer::new(fields, MAX_BYTES))
     }
 
     /// Adds what the body says.

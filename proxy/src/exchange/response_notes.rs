@@ -4,10 +4,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use wayleave_http_wire::edge_refusal::EdgeRefusal;
+use wayleave_http_wire::field_pairs::FieldPair;
 use wayleave_http_wire::page::PageBuffer;
 
 use super::payment::PaymentDemand;
-use crate::upstream::UpstreamHead;
 
 /// The notes on one response. Most responses need none.
 #[derive(Debug, Default)]
@@ -28,17 +28,16 @@ pub(super) struct TurnedAway {
 
 impl ResponseNotes {
     /// Notes the head of a response.
-    pub(super) fn take_head(&self, head: &UpstreamHead) {
-        let (status, fields) = (head.status(), head.fields());
-        let payment = PaymentDemand::of_head(status, &fields);
+    pub(super) fn take_head(&self, status: u16, fields: &[FieldPair<'_>]) {
+        let payment = PaymentDemand::of_head(status, fields);
         let kind = match &payment {
             Some(_) => Some(EdgeRefusal::Payment),
-            None => EdgeRefusal::of_head(status, &fields),
+            None => EdgeRefusal::of_head(status, fields),
         };
         let Some(kind) = kind else {
             return;
         };
-        let body = payment.as_ref().and_then(|payment| payment.body_to_read(head));
+        let body = payment.as_ref().and_then(|payment| payment.body_to_read(status, fields));
         self.reads_body.store(body.is_some(), Ordering::Relaxed);
         *self.lock() = Some(Box::new(TurnedAway { kind, payment, body }));
     }

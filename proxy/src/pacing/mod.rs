@@ -12,7 +12,9 @@
 //! Requests to an origin with a delay follow one another. Clients that wait for the same origin take turns, by IPv4
 //! address or IPv6 /64, and the requests of one client keep their order of arrival.
 
+mod client_limit;
 mod queue;
+mod rate_limit;
 mod rest_scope;
 mod rests;
 mod too_soon;
@@ -27,7 +29,9 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 use wayleave_robots_txt::Target;
 
+pub(crate) use self::client_limit::ClientLimit;
 use self::queue::{ConcurrencySlot, ConcurrencySlots, PaceQueues, QueuePlace, QueueRequest};
+pub(crate) use self::rate_limit::{ServiceLimit, is_absent_or_list, read_service_limit};
 use self::rest_scope::RestScope;
 use self::rests::RestingOrigins;
 pub(crate) use self::too_soon::{TooSoon, TooSoonCause};
@@ -75,6 +79,9 @@ pub struct PacingConfig {
     /// The maximum number of concurrent requests of one crawler, or of one group of robots.txt, to one origin; 0: no
     /// limit.
     pub max_concurrent_per_origin: usize,
+    /// Whether an origin rests when its `RateLimit` says that nothing is left, and clients are told their own pace by that
+    /// field. Default: true.
+    pub rate_limit_fields: bool,
 }
 
 impl Default for PacingConfig {
@@ -86,6 +93,7 @@ impl Default for PacingConfig {
             min_delay: Duration::ZERO,
             max_delay: Duration::from_mins(5),
             max_concurrent_per_origin: 0,
+            rate_limit_fields: true,
         }
     }
 }
@@ -288,6 +296,42 @@ impl PacingSlot<'_> {
     /// Returns whether a concurrency limit applies.
     pub(crate) fn has_concurrency_slot(&self) -> bool {
         self.concurrency_slot.is_some()
+    }
+
+    /// Returns the pace as the client is told it; `None` if the origin has no delay. Called once the answer is recorded.
+    pub(crate) fn client_limit(&self, target: &Target) -> Option<ClientLimit> {
+        let place = self.queue_place.as_ref()?;
+        let pacer = self.pacer;
+        let rest = pacer.and_then(|it| it.resting_origins.until(target, self.client));
+        let rest = rest.map_or(Duration::ZERO, |until| until - Instant::now());
+        Some(ClientLimit {
+            delay: place.delay(),
+            next_in: place.next_in(client_network(self.client)).max(rest),
+        })
+    }
+
+    /// Lets the whole origin rest because it says that nothing is left of its quota, for at most the longest rest. Unlike a
+    /// rest after a 429, this one is not ended by other answers: those under way were sent before the quota was used up.
+    pub(crate) fn record_exhausted(&self, target: &Target, reset: Duration) {
+        let Some(Pacer { resting_origins, fleet, .. }) = self.pacer else {
+            return;
+        };
+        let (origin, rest) = (target.origin(), reset.min(self.max_rest));
+        if rest.is_zero() {
+            return;
+        }
+        resting_origins.begin(origin, RestScope::Whole, rest);
+        // To the fleet it is like a 429 with this Retry-After.
+        let response = PacingResponse {
+            origin: RestScope::Whole.name(origin),
+            status: 429,
+            retry_after: Some(rest),
+            max_rest: self.max_rest,
+        };
+        let (resting_origins, origin) = (Arc::clone(resting_origins), origin.clone());
+        fleet.report_response(response, move |rest| {
+            resting_origins.begin(&origin, RestScope::Whole, rest);
+        });
     }
 
     /// Records the origin's answer: the delay counts from now, and a 429 or 503 starts a rest.
@@ -560,6 +604,67 @@ mod tests {
             assert_eq!(soon.map(|soon| soon.retry_after.as_secs()), rest, "{status}");
             tokio::time::advance(Duration::from_secs(rest.unwrap_or_default())).await;
         }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_exhausted_quota_outlasts_answers_under_way_fleet_wide() {
+        let memory = MemoryEngine::new("");
+        let joined = async |name| Pacer::in_fleet(&memory.join(name).await);
+        let nodes = [joined("one").await, joined("other").await];
+        let ignore = options(CrawlDelayMode::Ignore);
+        let reject = options(CrawlDelayMode::Reject);
+        let shop = target();
+        let slot = async || {
+            let slot = nodes[0].wait_for_slot(&reject, request(&shop, "a"), Duration::ZERO).await;
+            slot.unwrap()
+        };
+        let (under_way, exhausted) = (slot().await, slot().await);
+        exhausted.record_answer(&shop, 200, None);
+        exhausted.record_exhausted(&shop, Duration::from_secs(100));
+        under_way.record_answer(&shop, 200, None);
+        tokio::time::sleep(Duration::from_secs(3)).await;
+        for node in &nodes {
+            assert!(rests_for(node, 3, "/a").await);
+        }
+        tokio::time::sleep(Duration::from_secs(100)).await;
+        for node in &nodes {
+            assert!(!rests_for(node, 3, "/a").await);
+        }
+        slot().await.record_exhausted(&shop, 2 * reject.max_delay);
+        let soon = nodes[0].wait_for_slot(&reject, request(&shop, "a"), Duration::ZERO).await;
+        assert_eq!(soon.err().map(|soon| soon.retry_after), Some(reject.max_delay));
+        let other = numbered(1);
+        let slot = nodes[0].wait_for_slot(&ignore, request(&other, "a"), Duration::ZERO).await;
+        slot.unwrap().record_exhausted(&other, DELAY);
+        let next = nodes[0].wait_for_slot(&reject, request(&other, "a"), Duration::ZERO).await;
+        assert!(next.is_ok(), "what origins ask for is ignored");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_client_is_told_when_its_next_request_gets_a_slot() {
+        let pacer = Arc::new(Pacer::default());
+        let wait = options(CrawlDelayMode::Wait);
+        let shop = target();
+        let first = pacer.wait_for_slot(&wait, request(&shop, "a"), DELAY).await.unwrap();
+        first.record_answer(&shop, 200, None);
+        let told = |slot: &PacingSlot<'_>| slot.client_limit(&target()).map(|it| it.next_in);
+        assert_eq!(told(&first), Some(DELAY));
+        let waiting = (0..2).map(|_| {
+            let pacer = Arc::clone(&pacer);
+            tokio::spawn(async move {
+                drop(pacer.wait_for_slot(&wait, request(&target(), "a"), DELAY).await);
+            })
+        });
+        let waiting: Vec<_> = waiting.collect();
+        tokio::task::yield_now().await;
+        assert_eq!(told(&first), Some(3 * DELAY), "two requests wait before it");
+        first.record_exhausted(&shop, 10 * DELAY);
+        assert_eq!(told(&first), Some(10 * DELAY), "the origin rests");
+        for task in waiting {
+            task.await.unwrap();
+        }
+        let free = pacer.wait_for_slot(&wait, request(&shop, "a"), Duration::ZERO).await.unwrap();
+        assert_eq!(told(&free), None, "no delay");
     }
 
     #[tokio::test(start_paused = true)]

@@ -220,6 +220,20 @@ impl QueuePlace {
         }
     }
 
+    /// Returns the delay between the queue's requests.
+    pub(super) fn delay(&self) -> Duration {
+        self.delay
+    }
+
+    /// Returns the time until another request of `client` would get a place, as far as this node knows.
+    pub(super) fn next_in(&self, client: IpAddr) -> Duration {
+        let ahead = self.queue.ahead_of(client);
+        let next_at = *lock(&self.queue.next_at);
+        let until =
+            next_at.map_or(Duration::ZERO, |at| at.saturating_duration_since(Instant::now()));
+        until.saturating_add(self.delay.saturating_mul(ahead))
+    }
+
     /// Returns whether another node may hold the slot by now.
     pub(super) fn may_have_expired(&self) -> bool {
         lock(&self.slot).as_ref().is_some_and(ConcurrencySlot::may_have_expired)

@@ -1,4 +1,5 @@
-//! Rests: the times without requests after a 429 or 503, to an origin, to one of its pages, or from one client to it.
+//! Rests: the times without requests after a 429 or 503, to an origin, to one of its pages, or from one client to it; and to an
+//! origin that says that nothing is left of its quota.
 //!
 //! A 429 is about the rate of our requests, so the whole origin gets a rest. A 503 may concern one page only: then just
 //! that page rests, and a client that gets a 503 for a second page rests too. The whole origin rests once another
@@ -43,8 +44,8 @@ struct OriginRestPeriods {
 #[derive(Clone, Copy)]
 struct RestPeriod {
     until: Instant,
-    /// Another node got the answer, so an answer to a request that this node sent earlier does not end it.
-    is_from_fleet: bool,
+    /// An answer to a request that was sent earlier does not end it: another node got the answer, or the quota is used up.
+    outlasts_answers: bool,
     /// The number of such answers in a row.
     refusals: u32,
 }
@@ -56,7 +57,7 @@ impl RestPeriod {
 
     /// Returns whether a later answer with another status ends the rest.
     fn ends_with_answer(&self, now: Instant) -> bool {
-        !self.is_from_fleet || self.until <= now
+        !self.outlasts_answers || self.until <= now
     }
 }
 
@@ -208,7 +209,7 @@ impl RestingOrigins {
         changed
     }
 
-    /// Starts a rest that another node reported for a part of `origin`, or all of it.
+    /// Starts a rest of a part of `origin`, or all of it, that no answer ends: another node reported it, or the quota is used up.
     pub(super) fn begin(&self, origin: &Origin, scope: RestScope, rest: Duration) {
         let now = Instant::now();
         let mut by_origin = lock(&self.by_origin);
@@ -222,7 +223,7 @@ impl RestingOrigins {
         let rest = RestPeriod {
             // Several nodes may report the same rest: the longest applies.
             until: known.map_or(until, |known| known.until.max(until)),
-            is_from_fleet: true,
+            outlasts_answers: true,
             refusals: known.map_or(1, |known| known.refusals),
         };
         match scope {
@@ -257,7 +258,7 @@ fn rest_after(
     let rest = requested_rest((status, retry_after, before), longest)?;
     Some(RestPeriod {
         until: Instant::now() + rest,
-        is_from_fleet: false,
+        outlasts_answers: false,
         refusals: before.saturating_add(1),
     })
 }

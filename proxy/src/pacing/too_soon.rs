@@ -20,7 +20,7 @@ pub(crate) enum TooSoonCause {
     FleetLost,
     /// The slot may belong to another node by now: this node was suspended, or lost the engine meanwhile.
     SlotLost,
-    /// The origin answered 429 or 503, and its rest is not over.
+    /// The origin answered 429 or 503, or that nothing is left of its quota, and its rest is not over.
     OriginRests,
     /// The limit of concurrent requests to the origin is reached.
     Concurrency,

@@ -83,9 +83,7 @@ impl CardSubject<'_> {
                 rfc9309_compliance: self.obeyed_lines(),
                 trigger: trigger.as_str(),
                 purpose: (!purposes.is_empty()).then(|| purposes.join(", ")),
-                rate_control: self
-                    .keeps_delays()
-                    .then_some("Crawl-delay in robots.txt; 429 and 503 with Retry-After"),
+                rate_control: self.rate_control(),
                 rate_expectation: self.rate_expectation(),
                 ips_uri: self.has_page_and_ranges.then(|| format!("{base}{RANGES_PATH}")),
             },
@@ -126,6 +124,14 @@ impl CardSubject<'_> {
     fn keeps_delays(&self) -> bool {
         self.crawler.mode == EnforcementMode::Enforce
             && self.pacing.crawl_delay != CrawlDelayMode::Ignore
+    }
+
+    fn rate_control(&self) -> Option<&'static str> {
+        self.keeps_delays().then_some(if self.pacing.rate_limit_fields {
+            "Crawl-delay in robots.txt; 429 and 503 with Retry-After; RateLimit"
+        } else {
+            "Crawl-delay in robots.txt; 429 and 503 with Retry-After"
+        })
     }
 
     fn rate_expectation(&self) -> Option<String> {

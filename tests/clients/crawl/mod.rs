@@ -1,6 +1,7 @@
 //! Real clients crawl a hundred real robots.txt files through wayleave. Protego decides what may be fetched, and the origin's
 //! record shows whether the crawlers obeyed.
 
+mod paced;
 mod purposes;
 mod samples;
 mod verify;

@@ -21,7 +21,7 @@ const MEANINGS = [
   ["payment", "forwarded", "the origin answered with 402, or with 401 and a request for a licence; the client gets that response, and nothing is paid"],
   ["preference", "observed, refused", "the site refuses the use for one of the crawler's purposes, or states nothing about it and unstated is \"refuse\""],
   ["crawl-delay", "observed, refused", "too soon after the crawler's last request to the origin"],
-  ["origin-rests", "observed, refused", "after a 429 or 503, the origin or this URL gets no requests for a while, from any client or from this one"],
+  ["origin-rests", "observed, refused", "after a 429 or 503, or a RateLimit of which nothing is left, the origin or this URL gets no requests for a while, from any client or from this one"],
   ["unrecorded", "refused", "the decision log cannot be written, and log.on_failure is \"refuse\""],
   ["concurrency", "observed, refused", "politeness.max_concurrent_per_origin requests of the crawler are in progress"],
   ["unidentified", "observed, refused", "proxy.require_crawler, and no [[crawler]] matches"],

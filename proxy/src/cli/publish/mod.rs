@@ -197,7 +197,7 @@ mod tests {
                     ],
                     "trigger": "fetcher",
                     "purpose": "search, train-ai",
-                    "rate-control": "Crawl-delay in robots.txt; 429 and 503 with Retry-After",
+                    "rate-control": "Crawl-delay in robots.txt; 429 and 503 with Retry-After; RateLimit",
                     "rate-expectation": "one request to an origin every 20s",
                     "ips_uri": "https://bot.test/ips.json",
                 },
