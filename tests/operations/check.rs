@@ -456,6 +456,19 @@ fn lint_fails_only_for_errors_and_prints_notes_on_request() {
 }
 
 #[test]
+fn lint_reads_the_head_of_a_response() {
+    let head = b"HTTP/2 200\r\nx-robots-tag: noindex\r\n\r\n";
+    let output = run(&["lint", "--head", "-"], head);
+    let printed = stdout(&output);
+    assert!(printed.starts_with("-:2: warning: "), "{printed}");
+    assert!(printed.contains("Robots-Tag: *;noindex"), "{printed}");
+    assert_eq!(output.status.code(), Some(0));
+    let output = run(&["lint", "--head", "-"], b"HTTP/2 200\nrobots-tag: noindex,\n");
+    assert!(stdout(&output).starts_with("-:2: error: "), "{}", stdout(&output));
+    assert_eq!(output.status.code(), Some(1));
+}
+
+#[test]
 fn lint_reports_once_that_a_file_is_not_a_robots_txt() {
     let page = "<!DOCTYPE html>\n<style>\nz-index: 3\n</style>\n".repeat(20);
     let output = run(&["lint", "--notes", "-"], page.as_bytes());

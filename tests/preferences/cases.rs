@@ -1,4 +1,4 @@
-//! The cases of `policy/usage-preferences/tests/cases/preferences.jsonl` through the running proxy, each with its own host and crawler.
+//! The cases of `policy/usage-preferences/tests/cases` through the running proxy, each with its own host and crawler.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,10 @@ use serde_json::{Value, json};
 use crate::harness::origin::reply::Reply;
 use crate::harness::{Origin, Response, Wayleave};
 
-const CASES: &str = include_str!("../../policy/usage-preferences/tests/cases/preferences.jsonl");
+const CASES: [&str; 2] = [
+    include_str!("../../policy/usage-preferences/tests/cases/preferences.jsonl"),
+    include_str!("../../policy/usage-preferences/tests/cases/robots_tag.jsonl"),
+];
 
 /// The keys of a case's `config` that belong to `[preferences]`, and to `[[crawler]]`.
 const PREFERENCES: [&str; 4] = ["sources", "robots_meta", "rsl_user", "rsl_geo"];
@@ -187,7 +190,7 @@ fn toml(value: &Value) -> String {
 #[test]
 fn every_case_holds_through_the_proxy() {
     let mut groups: BTreeMap<String, Vec<Case>> = BTreeMap::new();
-    for case in CASES.lines().enumerate().map(Case::read) {
+    for case in CASES.iter().flat_map(|file| file.lines()).enumerate().map(Case::read) {
         let known = [&PREFERENCES[..], &CRAWLER[..], &["rule"]].concat();
         let config = case.json["config"].as_object();
         let mut keys = config.into_iter().flatten().map(|(key, _)| key.as_str());

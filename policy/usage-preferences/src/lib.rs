@@ -6,7 +6,7 @@
 //! | stage | input | families |
 //! | --- | --- | --- |
 //! | before | robots.txt, `tdmrep.json`, licences named in robots.txt | `Content-Usage`, `Content-Signal`, AI training rules, policy tokens, TDMRep, RSL |
-//! | head | the response's fields | the same as fields, `X-Robots-Tag`, `Link` to licences |
+//! | head | the response's fields | the same as fields, `Robots-Tag`, `X-Robots-Tag`, `Link` to licences |
 //! | body | the beginning of an HTML page | `meta`, `link` and `script` elements |
 //!
 //! Within a family its own specification decides; between families any refusal refuses, else any permission allows,
@@ -26,6 +26,7 @@ mod date;
 mod declaration;
 mod document;
 mod foreign_elements;
+mod head_lint;
 mod html;
 mod judgement;
 mod licences;
@@ -33,6 +34,7 @@ mod link;
 mod lint;
 mod purpose;
 mod robots_meta;
+mod robots_tag;
 mod rsl;
 mod source;
 mod state;
@@ -45,6 +47,7 @@ pub use declaration::{
     ContentUse, CrawlerDeclaration, MetaDialect, PreferenceQuery, PreferenceSettings, UnknownName,
 };
 pub use document::{AI_TXT_PATH, DocumentKind, PreferenceDocument, TDMREP_PATH};
+pub use head_lint::lint_head;
 pub use judgement::{Preference, PreferenceJudgement, PurposePreference};
 pub use lint::lint;
 pub use purpose::{Purpose, PurposeSet, UnknownPurpose};

@@ -154,7 +154,7 @@ impl<'a> LineWord<'a> {
     }
 }
 
-fn is_known(name: &str) -> bool {
+pub(super) fn is_known(name: &str) -> bool {
     VALUED.contains(&name) || RESTRICTING.contains(&name) || HARMLESS.contains(&name)
 }
 

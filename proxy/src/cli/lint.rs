@@ -1,4 +1,5 @@
-//! `wayleave lint`: reports mistakes in a robots.txt, and lines that a dialect reads differently.
+//! `wayleave lint`: reports mistakes in a robots.txt, lines that a dialect reads differently, and rules in the head of a response
+//! that have no effect.
 
 use std::io::Read;
 use std::path::Path;
@@ -9,7 +10,7 @@ use clap::Args;
 use serde::Serialize;
 use wayleave_robots_txt::lint::{Finding, Severity};
 use wayleave_robots_txt::{Dialect, Target};
-use wayleave_usage_preferences::lint;
+use wayleave_usage_preferences::{lint, lint_head};
 
 use super::config_file::load_config;
 use super::paint::Tone;
@@ -30,6 +31,9 @@ pub(super) struct LintArguments {
     /// Report where this dialect differs from RFC 9309 (rfc9309: nowhere)
     #[arg(long, value_name = "D", default_value = "google")]
     dialect: Dialect,
+    /// The files are heads of responses, as `curl -sI` prints them: report Robots-Tag and X-Robots-Tag
+    #[arg(long, conflicts_with = "dialect")]
+    head: bool,
     /// Print one JSON object per finding
     #[arg(long)]
     json: bool,
@@ -57,7 +61,12 @@ pub(super) fn run(arguments: &LintArguments, config: Option<&Path>) -> CommandRe
     let progress = ProgressLine::new(arguments.sources.len());
     for source in &arguments.sources {
         progress.start_part(source);
-        for finding in lint(&read_source(source, config)?, compared) {
+        let findings = if arguments.head {
+            lint_head(&read_file(source)?)
+        } else {
+            lint(&read_source(source, config)?, compared)
+        };
+        for finding in findings {
             count.add(finding.severity);
             if arguments.notes || finding.severity != Severity::Note {
                 text += &format_finding(source, &finding, arguments.json);
@@ -141,6 +150,10 @@ fn read_source(source: &str, config: Option<&Path>) -> Result<Vec<u8>, ExitCode>
     if source.starts_with("http://") || source.starts_with("https://") {
         return fetch_robots_txt(source, config);
     }
+    read_file(source)
+}
+
+fn read_file(source: &str) -> Result<Vec<u8>, ExitCode> {
     let body = if source == "-" {
         let mut body = Vec::new();
         io::stdin().lock().read_to_end(&mut body).map(|_| body)

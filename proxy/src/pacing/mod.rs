@@ -31,7 +31,7 @@ use wayleave_robots_txt::Target;
 
 pub(crate) use self::client_limit::ClientLimit;
 use self::queue::{ConcurrencySlot, ConcurrencySlots, PaceQueues, QueuePlace, QueueRequest};
-pub(crate) use self::rate_limit::{ServiceLimit, is_absent_or_list, read_service_limit};
+pub(crate) use self::rate_limit::{is_absent_or_list, read_service_limit};
 use self::rest_scope::RestScope;
 use self::rests::RestingOrigins;
 pub(crate) use self::too_soon::{TooSoon, TooSoonCause};

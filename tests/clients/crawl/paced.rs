@@ -14,9 +14,7 @@ fn crawl(settings: &[&str]) -> Value {
     let origin = Origin::start();
     origin.site("slow.test").robots("User-agent: *\nCrawl-delay: 10\n");
     let proxy = Wayleave::start_with(&origin, |settings| {
-        settings
-            .set("politeness.crawl_delay", "\"wait\"")
-            .set("politeness.max_wait", "\"10m\"")
+        settings.set("politeness.crawl_delay", "\"wait\"").set("politeness.max_wait", "\"10m\"")
     });
     let mut command = command_for(&proxy, python());
     command

@@ -5,7 +5,7 @@ use crate::robots_meta::MetaRule;
 use crate::statement::{StatementMeaning, excerpted};
 use crate::{
     PreferenceQuery, PreferenceSource, PreferenceStage, PreferenceStatement, PurposeSet,
-    StatementCarrier, content_signal, content_usage, html, link, robots_meta, tdmrep,
+    StatementCarrier, content_signal, content_usage, html, link, robots_meta, robots_tag, tdmrep,
 };
 
 impl PreferenceState {
@@ -42,6 +42,16 @@ impl PreferenceState {
         let policy = values("tdm-policy").next();
         for value in values("tdm-reservation") {
             self.add_reservation(query, value, policy, PreferenceStage::Head);
+        }
+        // All its lines are one list, unlike those of its predecessor.
+        let tags: Vec<&str> = values("robots-tag").collect();
+        if !tags.is_empty() && query.reads_source(PreferenceSource::RobotsMeta) {
+            for tagged in robots_tag::rules(&tags.join(", "), query.tokens) {
+                let text = format!("Robots-Tag: {}", tagged.member);
+                for rule in tagged.rules {
+                    self.add_meta_rule(rule, &text, PreferenceStage::Head);
+                }
+            }
         }
         // Joined, the rules of one line would follow the crawler's name in another.
         for line in values("x-robots-tag") {
