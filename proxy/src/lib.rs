@@ -34,6 +34,7 @@
 //!     environment                      what clients need to use the proxy
 //!     isolation                        a command in namespaces that lead nowhere but to the proxy
 //!     http  tls  clock  parser_pool    what all of them use
+//!     drafts                           the revisions of Internet-Drafts that are followed
 //!                       │
 //!     http-wire  evidence              crates: HTTP/1 on the wire, and proofs of the decision log
 //!                    policy/           crates without I/O: decision, robots.txt, preferences, lifecycle
@@ -48,6 +49,7 @@ pub mod config;
 mod decider;
 pub mod decision_log;
 mod downstream;
+pub mod drafts;
 mod environment;
 mod exchange;
 pub mod fleet;

@@ -4,7 +4,7 @@
 use serde::Serialize;
 use url::Url;
 use wayleave_decision::{Crawler, EnforcementMode, contacts};
-use wayleave_usage_preferences::{PreferenceSource, Purpose, SourceSet};
+use wayleave_usage_preferences::{AI_TXT_PATH, PreferenceSource, Purpose, SourceSet, TDMREP_PATH};
 
 use super::directory::DIRECTORY_PATH;
 use super::settings::agent_uri;
@@ -55,6 +55,8 @@ struct CardDetails<'a> {
     rate_control: Option<&'static str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     rate_expectation: Option<String>,
+    /// The files of each site that are fetched on the crawler's behalf.
+    known_urls: Vec<&'static str>,
     #[serde(rename = "ips_uri", skip_serializing_if = "Option::is_none")]
     ips_uri: Option<String>,
 }
@@ -85,6 +87,7 @@ impl CardSubject<'_> {
                 purpose: (!purposes.is_empty()).then(|| purposes.join(", ")),
                 rate_control: self.rate_control(),
                 rate_expectation: self.rate_expectation(),
+                known_urls: self.known_urls(),
                 ips_uri: self.has_page_and_ranges.then(|| format!("{base}{RANGES_PATH}")),
             },
         };
@@ -119,6 +122,15 @@ impl CardSubject<'_> {
             }
         }
         lines
+    }
+
+    fn known_urls(&self) -> Vec<&'static str> {
+        let files =
+            [(PreferenceSource::Tdmrep, TDMREP_PATH), (PreferenceSource::AiTxt, AI_TXT_PATH)];
+        let fetched = files.into_iter().filter(|(source, _)| {
+            self.sources.contains(*source) && self.crawler.declaration.could_be_refused_by(*source)
+        });
+        ["/robots.txt"].into_iter().chain(fetched.map(|(_, path)| path)).collect()
     }
 
     fn keeps_delays(&self) -> bool {

@@ -199,6 +199,7 @@ mod tests {
                     "purpose": "search, train-ai",
                     "rate-control": "Crawl-delay in robots.txt; 429 and 503 with Retry-After; RateLimit",
                     "rate-expectation": "one request to an origin every 20s",
+                    "known-urls": ["/robots.txt", "/.well-known/tdmrep.json"],
                     "ips_uri": "https://bot.test/ips.json",
                 },
             })
