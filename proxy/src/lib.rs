@@ -32,6 +32,7 @@
 //!     telemetry                        metrics, the program's log
 //!     signing                          crawlers' signatures, and the keys
 //!     environment                      what clients need to use the proxy
+//!     mcp                              agents: what they may fetch, and pages through the proxy
 //!     isolation                        a command in namespaces that lead nowhere but to the proxy
 //!     http  tls  clock  parser_pool    what all of them use
 //!     drafts                           the revisions of Internet-Drafts that are followed
@@ -56,6 +57,7 @@ pub mod fleet;
 mod http;
 mod identity;
 mod isolation;
+mod mcp;
 pub mod pacing;
 mod parser_pool;
 pub mod robots_cache;

@@ -4,5 +4,6 @@ mod code_blocks;
 pub mod crawl;
 pub mod env;
 mod handling;
+mod mcp;
 mod run;
 pub mod snippets;

@@ -39,6 +39,8 @@ use axum::http::StatusCode;
 use axum::http::header::CONTENT_TYPE;
 use axum::{Router, middleware, routing};
 use bytes::Bytes;
+use rmcp::transport::streamable_http_server::session::never::NeverSessionManager;
+use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, StreamableHttpService};
 use utoipa::openapi::OpenApi;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
@@ -49,6 +51,8 @@ pub(crate) use self::reload_handle::{
 };
 pub(crate) use self::serve::serve;
 pub(crate) use self::state::AdminState;
+use crate::downstream::listeners::{ListenAddress, ListenProtocol};
+use crate::mcp::McpServer;
 
 /// Returns the routes of the admin listener, behind `guard`.
 pub(crate) fn router(admin: AdminState, guard: AdminGuard) -> Router {
@@ -56,7 +60,9 @@ pub(crate) fn router(admin: AdminState, guard: AdminGuard) -> Router {
     let description = openapi::complete(&document).expect("a description is JSON");
     // Serialised once, not per request; as `Bytes` because each connection clones the routes with everything they hold.
     let json = Bytes::from(description.to_string());
+    let agents = agents_service(&admin);
     router
+        .route_service("/mcp", agents)
         .route("/", routing::get(page::index))
         .route("/assets/{name}", routing::get(page::asset))
         .route(
@@ -76,6 +82,23 @@ pub(crate) fn router(admin: AdminState, guard: AdminGuard) -> Router {
         .with_state(admin)
         // After the fallbacks: the guard, and the header fields that it adds, apply only to what the router has by then.
         .layer(middleware::from_fn_with_state(Arc::new(guard), guard::guard))
+}
+
+/// Returns the service for agents. The guard has checked the host and the token before it, and the tools pass the token on.
+fn agents_service(admin: &AdminState) -> StreamableHttpService<McpServer, NeverSessionManager> {
+    let is_plain = |listener: &ListenAddress| listener.protocol == ListenProtocol::Http;
+    let server = McpServer {
+        admin: admin.own_address,
+        proxy: admin.proxy.filter(is_plain).map(|listener| listener.address),
+        authorization: None,
+        token: None,
+    };
+    let config = StreamableHttpServerConfig::default()
+        .disable_allowed_hosts()
+        .with_legacy_session_mode(false)
+        .with_json_response(true)
+        .with_cancellation_token(admin.stopping.child_token());
+    StreamableHttpService::new(move || Ok(server.clone()), Arc::default(), config)
 }
 
 /// Returns every endpoint of the API together with the document that describes them, so that no handler is missing in one.

@@ -1,5 +1,6 @@
 //! The state that the handlers of the admin listener share.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::SystemTime;
 
@@ -25,6 +26,8 @@ pub(crate) struct AdminState {
     pub(crate) certificate_pem: Arc<str>,
     /// The SHA-256 of that certificate.
     pub(crate) fingerprint: Arc<str>,
+    /// The admin listener itself.
+    pub(crate) own_address: SocketAddr,
     /// The HTTP proxy that clients on this machine use, if there is one.
     pub(crate) proxy: Option<ListenAddress>,
     /// Every listener for clients, as a URL.

@@ -42,7 +42,7 @@ impl AdminResponse {
 }
 
 /// The environment variable with the token whose digest is `admin.token_sha256`.
-const TOKEN: &str = "WAYLEAVE_ADMIN_TOKEN";
+pub(super) const TOKEN: &str = "WAYLEAVE_ADMIN_TOKEN";
 
 /// Sends a request to the admin listener at `admin`, and parses the JSON of its response. `path` begins with `/`.
 ///

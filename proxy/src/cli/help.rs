@@ -6,7 +6,7 @@ use clap::Command;
 
 /// The commands by what they are for, in the order in which a newcomer meets them.
 const GROUPS: [(&str, &[&str]); 5] = [
-    ("Run", &["serve", "run", "health", "env"]),
+    ("Run", &["serve", "run", "mcp", "health", "env"]),
     ("Ask", &["check", "decision", "report", "lint"]),
     ("Set up", &["config", "ca", "keys", "completions", "man"]),
     ("Operate", &["robots", "fleet"]),
@@ -14,7 +14,7 @@ const GROUPS: [(&str, &[&str]); 5] = [
 ];
 
 /// The examples of each command, by its name without "wayleave".
-const EXAMPLES: [(&str, &[&str]); 28] = [
+const EXAMPLES: [(&str, &[&str]); 29] = [
     (
         "",
         &[
@@ -32,6 +32,7 @@ const EXAMPLES: [(&str, &[&str]); 28] = [
             "wayleave run --crawler news --report report.json -- python3 crawl.py",
         ],
     ),
+    ("mcp", &["wayleave mcp --token ExampleBot"]),
     ("health", &["wayleave health --config /etc/wayleave/config.toml"]),
     (
         "env",

@@ -19,6 +19,7 @@ mod help;
 mod keys;
 mod lint;
 mod manual;
+mod mcp;
 mod paint;
 mod progress;
 mod publish;
@@ -100,6 +101,8 @@ enum CliCommand {
     Fleet(fleet::FleetCommand),
     /// Print the settings that make a client use the proxy, ready to paste or `eval`
     Env(env::EnvArguments),
+    /// Serve agents by the Model Context Protocol, over standard input and output: what they may fetch, and pages through the proxy
+    Mcp(mcp::McpArguments),
     /// Check whether the running proxy accepts requests; exit status 0 if it does, else 1
     Health,
     /// Print completions for a shell
@@ -133,6 +136,7 @@ pub fn run() -> ExitCode {
         CliCommand::Robots(command) => robots::run(&command, file),
         CliCommand::Fleet(command) => fleet::run(&command, file),
         CliCommand::Env(arguments) => env::run(&arguments, file),
+        CliCommand::Mcp(arguments) => mcp::run(arguments, file),
         CliCommand::Health => health::run(file),
         CliCommand::Completions(arguments) => Ok(manual::completions(&arguments, definition())),
         CliCommand::Man(arguments) => Ok(manual::pages(&arguments, definition())),

@@ -105,6 +105,7 @@ pub(super) async fn start(
         started_at: clock.now(),
         certificate_pem: authority.certificate_pem().into(),
         fingerprint: authority.fingerprint().into(),
+        own_address: admin_address,
         proxy: local_client_address(&listeners),
         listeners: listeners.iter().map(BoundListener::url).collect(),
         stopping: downstream.stopping.clone(),

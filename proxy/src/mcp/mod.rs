@@ -1,0 +1,262 @@
+//! The Model Context Protocol: agents ask what they may fetch, fetch through the proxy, and learn why they may not.
+//!
+//! Every answer comes from the listeners of a running proxy, with the credentials of whoever asks: an agent may do here what it
+//! may do there.
+
+mod loopback;
+
+use std::borrow::Cow;
+use std::net::SocketAddr;
+
+use anyhow::Context;
+use bytes::Bytes;
+use http::header::{AUTHORIZATION, CONTENT_TYPE, HOST, LOCATION, RETRY_AFTER, USER_AGENT};
+use http::{HeaderValue, Request, Uri, request};
+use http_body_util::Empty;
+use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
+use rmcp::handler::server::wrapper::Parameters;
+use rmcp::model::{CallToolResult, ContentBlock};
+use rmcp::service::RequestContext;
+use rmcp::{RoleServer, ServerHandler, schemars, tool, tool_handler, tool_router};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use self::loopback::LoopbackResponse;
+
+/// The default of `max_bytes`.
+const DEFAULT_BYTES: usize = 256 * 1024;
+
+/// The most bytes of a page that are read into memory.
+const MAX_BYTES: usize = 8 * 1024 * 1024;
+
+/// The most bytes of an answer of the admin listener: a decision with its robots.txt.
+const MAX_ADMIN_BYTES: usize = 16 * 1024 * 1024;
+
+/// The field by which refusals of the proxy differ from an origin's responses.
+const PROXY_STATUS: &str = "proxy-status";
+
+/// An agent's way to a running proxy.
+#[derive(Clone, Debug)]
+pub(crate) struct McpServer {
+    /// The admin listener.
+    pub(crate) admin: SocketAddr,
+    /// The listener for clients, if one is an HTTP proxy without TLS.
+    pub(crate) proxy: Option<SocketAddr>,
+    /// The field `Authorization` for the admin listener, unless the agent's own request has one.
+    pub(crate) authorization: Option<HeaderValue>,
+    /// The product token of requests that name none.
+    pub(crate) token: Option<String>,
+}
+
+/// A page, and the crawler on whose behalf it is asked for.
+#[derive(Debug, Deserialize, schemars::JsonSchema)]
+struct MayFetchArguments {
+    /// The URL, such as https://example.com/page
+    url: String,
+    /// The crawler's product token, such as ExampleBot; default: the one that the server was started with
+    token: Option<String>,
+}
+
+#[derive(Debug, Deserialize, schemars::JsonSchema)]
+struct FetchArguments {
+    /// The URL, such as https://example.com/page
+    url: String,
+    /// The crawler's product token, such as ExampleBot; default: the one that the server was started with
+    token: Option<String>,
+    /// The most bytes to return, up to 8 MiB; default: 256 KiB
+    max_bytes: Option<usize>,
+}
+
+#[derive(Debug, Deserialize, schemars::JsonSchema)]
+struct WhyArguments {
+    /// The decision_id of a refusal
+    decision_id: Option<String>,
+    /// Or a URL that was asked about
+    url: Option<String>,
+    /// The crawler's product token, if there is a URL
+    token: Option<String>,
+}
+
+#[tool_router]
+impl McpServer {
+    #[tool(
+        description = "Ask whether robots.txt, the site's usage preferences and the organisation's rules allow a page to be fetched. Nothing is fetched but robots.txt.",
+        annotations(read_only_hint = true)
+    )]
+    async fn may_fetch(
+        &self,
+        Parameters(arguments): Parameters<MayFetchArguments>,
+        context: RequestContext<RoleServer>,
+    ) -> CallToolResult {
+        let preview = self.preview(&arguments.url, arguments.token.as_deref(), &context).await;
+        tool_result(
+            preview.map(|preview| json!({ "may_fetch": may_fetch(&preview), "decision": preview })),
+        )
+    }
+
+    #[tool(
+        description = "Fetch a page by GET through the proxy. What is disallowed is refused, with the reason and what may be done instead.",
+        annotations(read_only_hint = true, open_world_hint = true)
+    )]
+    async fn fetch(&self, Parameters(arguments): Parameters<FetchArguments>) -> CallToolResult {
+        match self.fetch_page(&arguments).await {
+            Ok(result) => result,
+            Err(error) => failure(&error),
+        }
+    }
+
+    #[tool(
+        description = "Explain a decision: the rule, its line and its group in robots.txt, by the decision_id of a refusal or by URL.",
+        annotations(read_only_hint = true)
+    )]
+    async fn why(
+        &self,
+        Parameters(arguments): Parameters<WhyArguments>,
+        context: RequestContext<RoleServer>,
+    ) -> CallToolResult {
+        let answer = match (&arguments.decision_id, &arguments.url) {
+            (Some(id), None) if id.bytes().all(|byte| byte.is_ascii_hexdigit()) => {
+                self.ask(&format!("/v1/decisions/{id}"), &context).await
+            }
+            (Some(id), None) => Err(anyhow::anyhow!("{id:?} is not a decision_id")),
+            (None, Some(url)) => self.preview(url, arguments.token.as_deref(), &context).await,
+            _ => Err(anyhow::anyhow!("either decision_id or url is needed")),
+        };
+        tool_result(answer)
+    }
+}
+
+#[tool_handler(
+    name = "wayleave",
+    instructions = "Tools for crawling within robots.txt. Ask may_fetch before you plan; fetch refuses what is disallowed; why explains."
+)]
+impl ServerHandler for McpServer {}
+
+impl McpServer {
+    fn user_agent(&self, token: Option<&str>) -> anyhow::Result<String> {
+        let token = token.or(self.token.as_deref()).context(
+            "no crawler is named: give its product token as `token`, or start with --token",
+        )?;
+        wayleave_robots_txt::ProductToken::new(token)
+            .with_context(|| format!("token {token:?}"))?;
+        Ok(format!("{token}/1.0"))
+    }
+
+    async fn preview(
+        &self,
+        url: &str,
+        token: Option<&str>,
+        context: &RequestContext<RoleServer>,
+    ) -> anyhow::Result<Value> {
+        let agent = self.user_agent(token)?;
+        let [url, agent] = [url, &agent].map(|text| utf8_percent_encode(text, NON_ALPHANUMERIC));
+        self.ask(&format!("/v1/decision?url={url}&user_agent={agent}"), context).await
+    }
+
+    /// Asks the admin listener, as the agent's own request to it if there was one.
+    async fn ask(&self, path: &str, context: &RequestContext<RoleServer>) -> anyhow::Result<Value> {
+        let mut request = Request::get(path).header(HOST, self.admin.to_string());
+        let own = context.extensions.get::<request::Parts>();
+        let authorization =
+            own.map_or(self.authorization.as_ref(), |parts| parts.headers.get(AUTHORIZATION));
+        if let Some(value) = authorization {
+            request = request.header(AUTHORIZATION, value);
+        }
+        let response =
+            loopback::send(self.admin, request.body(Empty::new())?, MAX_ADMIN_BYTES).await?;
+        let answer: Value = serde_json::from_slice(&response.body)
+            .with_context(|| format!("the admin listener answered with {}", response.status))?;
+        if response.status.is_success() {
+            return Ok(answer);
+        }
+        anyhow::bail!("{}", answer["error"].as_str().unwrap_or("the admin listener refused"))
+    }
+
+    async fn fetch_page(&self, arguments: &FetchArguments) -> anyhow::Result<CallToolResult> {
+        let agent = self.user_agent(arguments.token.as_deref())?;
+        let limit = arguments.max_bytes.unwrap_or(DEFAULT_BYTES).min(MAX_BYTES);
+        let response = self.get(&arguments.url, &agent, limit).await?;
+        if response.headers.contains_key(PROXY_STATUS) {
+            return Ok(self.refusal(&arguments.url, &agent, &response).await);
+        }
+        let head = json!({
+            "url": arguments.url,
+            "status": response.status.as_u16(),
+            "content_type": response.field(CONTENT_TYPE.as_str()),
+            "location": response.field(LOCATION.as_str()),
+            "is_cut": response.is_cut,
+        });
+        let text = match str::from_utf8(&response.body) {
+            Ok(text) => Cow::Borrowed(text),
+            // The limit may have cut a character.
+            Err(error) if response.is_cut && error.error_len().is_none() => {
+                String::from_utf8_lossy(&response.body[..error.valid_up_to()])
+            }
+            Err(_) if response.field(CONTENT_TYPE.as_str()).starts_with("text/") => {
+                String::from_utf8_lossy(&response.body)
+            }
+            Err(_) => Cow::Borrowed("(not text)"),
+        };
+        let content = vec![ContentBlock::text(head.to_string()), ContentBlock::text(text)];
+        Ok(CallToolResult::success(content))
+    }
+
+    async fn get(&self, url: &str, agent: &str, limit: usize) -> anyhow::Result<LoopbackResponse> {
+        let proxy = self.proxy.context("no listener of proxy.listen is a plain HTTP proxy")?;
+        let uri: Uri = url.parse().with_context(|| format!("{url:?} is not a URL"))?;
+        let authority =
+            uri.authority().with_context(|| format!("{url:?} has no host"))?.to_string();
+        let request = Request::get(uri)
+            .header(HOST, authority)
+            .header(USER_AGENT, agent)
+            .body(Empty::<Bytes>::new())?;
+        loopback::send(proxy, request, limit).await
+    }
+
+    /// Describes a refusal, and what may be done instead.
+    async fn refusal(&self, url: &str, agent: &str, response: &LoopbackResponse) -> CallToolResult {
+        let problem: Value = serde_json::from_slice(&response.body).unwrap_or_default();
+        let mut instead = Vec::new();
+        match response.field(RETRY_AFTER.as_str()) {
+            "" => instead
+                .push("Do not ask again: the same request would be refused again.".to_owned()),
+            seconds => instead.push(format!("Ask again after {seconds} seconds.")),
+        }
+        if let Some(guide) = self.guide_for_agents(url, agent).await {
+            instead.push(format!("The site has a guide for agents, which may be fetched: {guide}"));
+        }
+        let answer = json!({
+            "refused": true,
+            "status": response.status.as_u16(),
+            "problem": problem,
+            "instead": instead,
+        });
+        CallToolResult::error(vec![ContentBlock::text(answer.to_string())])
+    }
+
+    /// Returns the URL of the site's `llms.txt`, if there is one that may be fetched.
+    async fn guide_for_agents(&self, url: &str, agent: &str) -> Option<String> {
+        let origin = wayleave_robots_txt::Target::parse(url).ok()?.origin().to_string();
+        let guide = format!("{origin}/llms.txt");
+        let response = self.get(&guide, agent, 1).await.ok()?;
+        let is_text = response.field(CONTENT_TYPE.as_str()).starts_with("text/plain")
+            || response.field(CONTENT_TYPE.as_str()).starts_with("text/markdown");
+        (response.status.is_success() && is_text).then_some(guide)
+    }
+}
+
+/// Returns whether a previewed request would be sent.
+fn may_fetch(preview: &Value) -> bool {
+    preview["outcome"] == "forwarded"
+}
+
+fn tool_result(answer: anyhow::Result<Value>) -> CallToolResult {
+    match answer {
+        Ok(answer) => CallToolResult::success(vec![ContentBlock::text(answer.to_string())]),
+        Err(error) => failure(&error),
+    }
+}
+
+fn failure(error: &anyhow::Error) -> CallToolResult {
+    CallToolResult::error(vec![ContentBlock::text(format!("{error:#}"))])
+}
