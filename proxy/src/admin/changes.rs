@@ -1,5 +1,6 @@
 //! `/v1/changes`: origins whose robots.txt changed, and whether that opens or closes what crawlers asked for.
 
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use axum::extract::State;
@@ -108,7 +109,7 @@ pub(super) async fn list(
     let is_cut = found.len() > limit;
     found.truncate(limit);
     let origins = found.iter().map(|change| change.origin.to_string()).collect();
-    let asked = admin.decisions.asked(origins).await;
+    let asked = Arc::new(admin.decisions.asked(origins).await);
     let mut changes = Vec::with_capacity(found.len());
     for change in &found {
         changes.push(listed(store, change, &asked).await);
@@ -133,25 +134,27 @@ fn read_parameters(
     Ok((since, until, check_limit(parameters.limit, MAX_LISTED)?))
 }
 
-async fn listed(store: &RobotsStore, change: &VersionChange, asked: &AskedUrls) -> ListedChange {
-    let origin = change.origin.to_string();
-    let access = (access(store, &change.before).await, access(store, &change.after).await);
-    let effect = match access {
+async fn listed(
+    store: &RobotsStore,
+    change: &VersionChange,
+    asked: &Arc<AskedUrls>,
+) -> ListedChange {
+    let bodies = (body(store, &change.before).await, body(store, &change.after).await);
+    let effect = match bodies {
         (Some(before), Some(after)) => {
-            let changed = ChangedUrls::between(&before, &after, asked.at(&origin));
-            Some(EffectView {
-                effect: changed.effect(),
-                asked: changed.asked,
-                opened: changed.opened,
-                closed: changed.closed,
-                opened_urls: changed.opened_urls,
-                closed_urls: changed.closed_urls,
-            })
+            let (change, asked) = (change.clone(), Arc::clone(asked));
+            // Strangers' files take time to parse and to match, and operators have one thread for all their requests.
+            let comparing = tokio::task::spawn_blocking(move || {
+                let before = access(&change.before, before.as_deref());
+                let after = access(&change.after, after.as_deref());
+                ChangedUrls::between(&before, &after, asked.at(&change.origin.to_string()))
+            });
+            comparing.await.ok().map(EffectView::new)
         }
         _ => None,
     };
     ListedChange {
-        origin,
+        origin: change.origin.to_string(),
         at: humantime::format_rfc3339_micros(change.after.first_seen_at).to_string(),
         before: VersionView::new(&change.before),
         after: VersionView::new(&change.after),
@@ -159,19 +162,35 @@ async fn listed(store: &RobotsStore, change: &VersionChange, asked: &AskedUrls) 
     }
 }
 
-/// Returns the rules of a version; none if they are no longer kept.
-async fn access(store: &RobotsStore, version: &DocumentVersion) -> Option<AccessResult> {
-    match (version.digest, version.status) {
-        (Some(digest), _) => {
-            let body = store.body(digest).await?;
-            let robots = if version.is_cut {
-                RobotsTxt::parse_beginning(&body)
-            } else {
-                RobotsTxt::parse_with_limit(&body, body.len())
-            };
-            Some(AccessResult::Successful(robots))
+impl EffectView {
+    fn new(changed: ChangedUrls) -> Self {
+        Self {
+            effect: changed.effect(),
+            asked: changed.asked,
+            opened: changed.opened,
+            closed: changed.closed,
+            opened_urls: changed.opened_urls,
+            closed_urls: changed.closed_urls,
         }
-        (None, status @ 400..=499) => Some(AccessResult::Unavailable { status }),
-        (None, _) => Some(AccessResult::RedirectLost),
+    }
+}
+
+/// Returns the body of a version, if it has one; none if it is no longer kept.
+async fn body(store: &RobotsStore, version: &DocumentVersion) -> Option<Option<Arc<[u8]>>> {
+    match version.digest {
+        Some(digest) => store.body(digest).await.map(Some),
+        None => Some(None),
+    }
+}
+
+/// Returns the rules of a version, or why there are none.
+fn access(version: &DocumentVersion, body: Option<&[u8]>) -> AccessResult {
+    match (body, version.status) {
+        (Some(body), _) if version.is_cut => {
+            AccessResult::Successful(RobotsTxt::parse_beginning(body))
+        }
+        (Some(body), _) => AccessResult::Successful(RobotsTxt::parse_with_limit(body, body.len())),
+        (None, status @ 400..=499) => AccessResult::Unavailable { status },
+        (None, _) => AccessResult::RedirectLost,
     }
 }

@@ -5,7 +5,9 @@ use std::sync::Arc;
 use tokio::sync::broadcast::Receiver;
 use tokio::sync::broadcast::error::RecvError;
 use wayleave_decision::{TargetScope, decide_in_dialect};
-use wayleave_robots_txt::{AccessResult, AccessVerdict, Dialect, ProductToken, Target, UrlPath};
+use wayleave_robots_txt::{
+    AccessReason, AccessResult, AccessVerdict, Dialect, ProductToken, Target, UrlPath,
+};
 
 use crate::decision_log::{AskedUrl, DecisionLog};
 use crate::robots_cache::RobotsChange;
@@ -36,15 +38,19 @@ impl ChangedUrls {
     ) -> Self {
         let mut changed = Self::default();
         for asked in asked {
-            let Some((was_allowed, is_allowed)) = verdicts(before, after, asked) else {
-                continue;
-            };
-            changed.asked += 1;
-            match (was_allowed, is_allowed) {
-                (false, true) => changed.opened_urls.push(asked.url.clone()),
-                (true, false) => changed.closed_urls.push(asked.url.clone()),
-                _ => {}
+            match verdicts(before, after, asked) {
+                None => continue,
+                // A file that is made to be slow would be so for each of the others.
+                Some(verdicts) if verdicts.contains(&UrlVerdict::TooCostly) => break,
+                Some([UrlVerdict::Disallow, UrlVerdict::Allow]) => {
+                    changed.opened_urls.push(asked.url.clone());
+                }
+                Some([UrlVerdict::Allow, UrlVerdict::Disallow]) => {
+                    changed.closed_urls.push(asked.url.clone());
+                }
+                Some(_) => {}
             }
+            changed.asked += 1;
         }
         (changed.opened, changed.closed) = (changed.opened_urls.len(), changed.closed_urls.len());
         for urls in [&mut changed.opened_urls, &mut changed.closed_urls] {
@@ -69,8 +75,21 @@ impl ChangedUrls {
 
 const NEUTRAL: &str = "neutral";
 
-/// Returns whether each version allows a URL; none if the request was not for a URL that robots.txt is about.
-fn verdicts(before: &AccessResult, after: &AccessResult, asked: &AskedUrl) -> Option<(bool, bool)> {
+/// What a version says of a URL.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum UrlVerdict {
+    Allow,
+    Disallow,
+    /// Disallowed, because finding the rule takes too long.
+    TooCostly,
+}
+
+/// Returns what each version says of a URL; none if the request was not for a URL that robots.txt is about.
+fn verdicts(
+    before: &AccessResult,
+    after: &AccessResult,
+    asked: &AskedUrl,
+) -> Option<[UrlVerdict; 2]> {
     let scope = match asked.scope.as_deref() {
         None => TargetScope::Path,
         Some(name) => TargetScope::LOG_NAMES.iter().find(|(known, _)| *known == name)?.1,
@@ -90,10 +109,15 @@ fn verdicts(before: &AccessResult, after: &AccessResult, asked: &AskedUrl) -> Op
         asked.tokens.iter().filter_map(|token| ProductToken::new(token).ok()).collect();
     let dialect = asked.dialect.as_deref().and_then(|dialect| dialect.parse().ok());
     let dialect: Dialect = dialect.unwrap_or_default();
-    let allows = |access: &AccessResult| {
-        decide_in_dialect(scope, access, dialect, &tokens, path).verdict() == AccessVerdict::Allow
+    let verdict = |access: &AccessResult| {
+        let decision = decide_in_dialect(scope, access, dialect, &tokens, path);
+        match (decision.verdict(), decision.reason()) {
+            (_, AccessReason::TooCostly) => UrlVerdict::TooCostly,
+            (AccessVerdict::Allow, _) => UrlVerdict::Allow,
+            (AccessVerdict::Disallow, _) => UrlVerdict::Disallow,
+        }
     };
-    Some((allows(before), allows(after)))
+    Some([verdict(before), verdict(after)])
 }
 
 /// Counts changes by their effect, until the cache ends.
@@ -178,6 +202,16 @@ mod tests {
         let changed = ChangedUrls::between(&a, &b, urls.iter());
         assert_eq!(changed.opened_urls, ["https://shop.test/a"]);
         assert_eq!(changed.closed_urls, ["https://shop.test//b/1"]);
+    }
+
+    #[test]
+    fn a_file_made_to_be_slow_is_not_matched_again_and_again() {
+        let rules = (0..20_000).map(|number| format!("Allow: /*ab*ba*c{number}\n"));
+        let slow = file(&format!("User-agent: *\n{}", rules.collect::<String>()));
+        let long = format!("https://shop.test/{}", "ab".repeat(7_000));
+        let urls = ["a", "b"].map(|end| asked(&format!("{long}{end}"), "NewsBot", None));
+        let changed = ChangedUrls::between(&file(""), &slow, urls.iter());
+        assert_eq!(changed, ChangedUrls::default());
     }
 
     #[test]
