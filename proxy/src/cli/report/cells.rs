@@ -132,7 +132,7 @@ pub(super) fn left_out(report: &LogReport) -> String {
     match report.left_out {
         0 => String::new(),
         count => format!(
-            "{count} rare rows were left out, so that memory remains bounded; the totals are complete"
+            "rare rows were left out {count} times, so that memory remains bounded; the totals are complete"
         ),
     }
 }

@@ -9,7 +9,7 @@ use super::bounded_map::BoundedMap;
 use super::entry::ReportEntry;
 
 /// The most rows.
-const MAX_ROWS: usize = 100_000;
+const MAX_ROWS: usize = 50_000;
 
 /// Requests of one crawler to one host that were refused for one reason, or would have been.
 #[derive(Debug, Serialize)]

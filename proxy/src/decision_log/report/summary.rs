@@ -7,7 +7,7 @@ use super::bounded_map::{BoundedMap, Weight};
 use super::entry::ReportEntry;
 
 /// The most hosts, rules or crawlers of a summary.
-const MAX_GROUPS: usize = 50_000;
+const MAX_GROUPS: usize = 20_000;
 /// The most names among which the first of a crawler or a reason is found. There are few of these.
 const MAX_NAMES_OF_FEW: usize = 4096;
 /// The most names among which the first of a host or a rule is found.
