@@ -7,3 +7,4 @@ mod handling;
 mod mcp;
 mod run;
 pub mod snippets;
+mod subresources;

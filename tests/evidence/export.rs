@@ -54,7 +54,7 @@ const PATHS: [&str; 8] = [
     "/open",
 ];
 
-pub(super) fn evidence(dir: &Path, arguments: &[&str]) -> Output {
+pub fn evidence(dir: &Path, arguments: &[&str]) -> Output {
     let mut command = command();
     command.arg("evidence").args(arguments);
     let config = dir.join("config.toml");
@@ -64,7 +64,7 @@ pub(super) fn evidence(dir: &Path, arguments: &[&str]) -> Output {
 
 /// Checks the exit status, and returns both streams.
 #[track_caller]
-pub(super) fn expect(output: &Output, status: i32) -> String {
+pub fn expect(output: &Output, status: i32) -> String {
     let printed = both_streams(output);
     assert_eq!(output.status.code(), Some(status), "{printed}");
     printed

@@ -2,7 +2,7 @@
 
 mod audit;
 mod chain;
-mod export;
+pub mod export;
 mod forged;
 mod keeping;
 mod tampering;

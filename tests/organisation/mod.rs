@@ -8,3 +8,4 @@ mod payment;
 mod revoked;
 mod rules;
 mod signing;
+mod subresources;

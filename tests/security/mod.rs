@@ -13,6 +13,7 @@ mod own_addresses;
 mod proxied_http2;
 mod secrets;
 mod spellings;
+mod subresources;
 mod targets;
 mod trailers;
 mod tunnels;

@@ -10,6 +10,7 @@ use wayleave_robots_txt::{Dialect, ProductToken};
 use wayleave_usage_preferences::CrawlerDeclaration;
 
 use crate::certificate_name::CertificateName;
+use crate::subresource::SubresourcePolicy;
 
 /// The treatment of a request that is refused.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -80,6 +81,8 @@ pub struct Crawler {
     pub default_delay: Option<Duration>,
     /// The shortest time between its requests to an origin, whatever that asks for. The longer of this and `[politeness]`'s counts.
     pub min_delay: Duration,
+    /// The treatment of what a page loads.
+    pub subresources: SubresourcePolicy,
     /// The `User-Agent` field of fetches of robots.txt that its requests cause. `None`: that of `[robots]`.
     pub robots_user_agent: Option<Arc<str>>,
     /// Whether requests whose `User-Agent` contains none of the tokens are refused. They are counted either way.
@@ -138,6 +141,7 @@ impl Crawler {
             mode: EnforcementMode::default(),
             default_delay: None,
             min_delay: Duration::ZERO,
+            subresources: SubresourcePolicy::default(),
             robots_user_agent: None,
             user_agent_must_contain_token: false,
             source_address: None,

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, SystemTime};
 
-use wayleave_robots_txt::{MatchContext, Origin, Target};
+use wayleave_robots_txt::{AccessReason, MatchContext, Origin, Target};
 use wayleave_usage_preferences::{PreferenceSettings, PurposeSet};
 
 use crate::applied_rule;
@@ -13,9 +13,10 @@ use crate::identity::Identified;
 use crate::preference_finding::{PreferenceFinding, document_pending};
 use crate::reason::Reason;
 use crate::refusal::Refusal;
-use crate::robots::{RobotsCopy, ask_robots_txt, crawl_delay, unreachable};
+use crate::robots::{AccessFinding, RobotsCopy, ask_robots_txt, crawl_delay, unreachable};
 use crate::robots_answer::RobotsAnswer;
 use crate::rules::{PolicyRules, RuleAction, RuleQuery};
+use crate::subresource::{Subresource, SubresourcePolicy};
 use crate::target::{ResolvedTarget, TargetScope};
 use crate::verdict::{DecisionFacts, Permit, Verdict};
 
@@ -43,6 +44,8 @@ pub struct DecisionRequest<'a> {
     pub resolved: ResolvedTarget,
     /// Whether it comes through a tunnel, or asks for one.
     pub is_by_tunnel: bool,
+    /// The subresource that it is for, if a page causes it that the crawler was just allowed.
+    pub subresource: Option<&'a Subresource>,
     /// The time by which rules expire.
     pub now: SystemTime,
 }
@@ -209,13 +212,22 @@ impl<'a> Decision<'a> {
             &request.resolved,
             context.as_mut(),
         );
+        let passed = self.passed_subresource(&outcome.finding);
         self.facts.finding = Some(outcome.finding);
         self.facts.delay = outcome.delay;
         self.robots_answer = (request.resolved.scope == TargetScope::RobotsTxt).then(|| {
             let identity = &request.identified.identity;
             RobotsAnswer::new(robots_txt, identity, &request.resolved.target)
         });
-        self.state = match outcome.result {
+        let result = match (outcome.result, passed) {
+            (Err(_), Some(subresource)) => {
+                self.facts.subresource = Some(subresource.clone());
+                self.facts.delay = crawl_delay(robots_txt.access(), &request.identified.identity);
+                Ok(Reason::SubresourceOf)
+            }
+            (result, _) => result,
+        };
+        self.state = match result {
             Err(refusal) => self.refused(refusal),
             Ok(reason) => {
                 let declaring = request.identified.declaring().zip(context);
@@ -235,6 +247,18 @@ impl<'a> Decision<'a> {
                 }
             }
         };
+    }
+
+    /// Returns the subresource if it passes robots.txt. Only what a rule disallows passes: an origin whose robots.txt cannot be
+    /// fetched, or that answers it with 401 or 403 in a dialect where that disallows everything, may want no request at all.
+    fn passed_subresource(&self, finding: &AccessFinding) -> Option<&'a Subresource> {
+        let request = &self.request;
+        let crawler = request.identified.identity.crawler()?;
+        let passes = crawler.subresources == SubresourcePolicy::Page
+            && finding.basis == AccessReason::Rule
+            && request.method == "GET"
+            && request.resolved.scope == TargetScope::Path;
+        request.subresource.filter(|_| passes)
     }
 
     /// Reports that the robots.txt that the decision needs has not arrived in time.
@@ -306,6 +330,7 @@ impl<'a> Decision<'a> {
                 observed: self.observed,
                 purposes: self.request.identified.purposes(),
                 robots_answer: self.robots_answer,
+                subresource: self.facts.subresource.as_ref().map(|it| it.kind),
                 resolved: self.request.resolved,
             })
         });
@@ -328,6 +353,7 @@ pub fn decide_own_request(rules: &PolicyRules, target: &Target, now: SystemTime)
                 observed: None,
                 purposes: PurposeSet::NONE,
                 robots_answer: None,
+                subresource: None,
             }),
         },
         facts: DecisionFacts {

@@ -10,6 +10,7 @@
 //!  rules ─ applied_rule       the organisation's own rules
 //!  robots ─ robots_answer     robots.txt in every equivalent spelling, and as the answer to a request for it
 //!  preference ─ documents     statements about use, and the documents that hold them
+//!  subresource                what a page loads to be shown
 //!  decision                   all of these, in their order
 //!  verdict, refusal, reason   the result
 //! ```
@@ -31,6 +32,7 @@ mod robots;
 mod robots_answer;
 mod rules;
 mod stated_preference;
+mod subresource;
 mod target;
 mod verdict;
 mod well_known;
@@ -55,5 +57,8 @@ pub use robots::{
 pub use robots_answer::RobotsAnswer;
 pub use rules::{PolicyRule, PolicyRules, RuleAction, RuleMatch, RuleQuery, blocked_by};
 pub use stated_preference::{DocumentSeen, StatedPreference};
+pub use subresource::{
+    Subresource, SubresourceKind, SubresourcePolicy, begins_as_document, is_page_type,
+};
 pub use target::{ResolvedTarget, TargetScope};
 pub use verdict::{DecisionFacts, Permit, Verdict};

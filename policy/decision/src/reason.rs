@@ -145,6 +145,12 @@ reasons! {
     Preference = "preference", 403 "Refused by usage preference" "http_request_denied" {
         [Observed, Refused] "the site refuses the use for one of the crawler's `purposes`, or states nothing about it and `unstated` is `\"refuse\"`"
     }
+    SubresourceOf = "subresource-of", 403 "Request denied" "http_request_denied" {
+        [Forwarded] "robots.txt disallows it, but the crawler has `subresources = \"page\"`, and a page loads it that was just allowed"
+    }
+    SubresourceType = "subresource-type", 403 "Not a subresource" "http_request_denied" {
+        [Observed, Refused] "robots.txt disallows it, and the response is not the script, style sheet, image, font or media for which a page's request may pass"
+    }
     CrawlDelay = "crawl-delay", 429 "Crawl delay" "http_request_denied" {
         [Observed, Refused] "too soon after the crawler's last request to the origin"
     }

@@ -11,6 +11,7 @@ use crate::refusal::Refusal;
 use crate::robots::AccessFinding;
 use crate::robots_answer::RobotsAnswer;
 use crate::rules::RuleMatch;
+use crate::subresource::{Subresource, SubresourceKind};
 use crate::target::{ResolvedTarget, TargetScope};
 
 /// The result of a decision, with everything that the log, the API and the response contain about it.
@@ -33,6 +34,8 @@ pub struct Permit {
     pub observed: Option<Refusal>,
     /// The purposes that the crawler declares.
     pub purposes: PurposeSet,
+    /// The kind that the response has to be of, if the request passed robots.txt as a page's subresource.
+    pub subresource: Option<SubresourceKind>,
     /// The answer of the copy that decides, if the request is for robots.txt itself.
     pub robots_answer: Option<RobotsAnswer>,
 }
@@ -50,6 +53,8 @@ pub struct DecisionFacts {
     pub preferences: Option<PreferenceFinding>,
     /// The rule of the organisation that matched.
     pub rule: Option<RuleMatch>,
+    /// The subresource as which the request passed robots.txt.
+    pub subresource: Option<Subresource>,
     /// The time that robots.txt demands between requests.
     pub delay: Option<Duration>,
 }

@@ -6,7 +6,8 @@ use wayleave_decision::{
     CheckedSnapshot, ClientFacts, Crawler, Crawlers, CrawlersConfig, Decision, DecisionRequest,
     DecisionSettings, DocumentResult, EnforcementMode, HttpsMode, Identified, Input,
     InterceptionSettings, PolicyRule, PolicyRules, Reason, RefusalBasis, ResolvedTarget,
-    RobotsCopy, RuleAction, Step, TargetScope, Verdict, decide_own_request,
+    RobotsCopy, RuleAction, Step, Subresource, SubresourceKind, SubresourcePolicy, TargetScope,
+    Verdict, decide_own_request,
 };
 use wayleave_lifecycle::{
     FetchEnding, FetchErrorKind, FetchOutcome, FetchedBody, FetchedResponse, RedirectHop, Resource,
@@ -27,6 +28,7 @@ struct World {
     method: &'static str,
     scope: TargetScope,
     is_by_tunnel: bool,
+    subresource: Option<Subresource>,
 }
 
 impl Default for World {
@@ -40,6 +42,7 @@ impl Default for World {
             method: "GET",
             scope: TargetScope::Path,
             is_by_tunnel: false,
+            subresource: None,
         }
     }
 }
@@ -115,6 +118,7 @@ impl World {
                 scope: self.scope,
             },
             is_by_tunnel: self.is_by_tunnel,
+            subresource: self.subresource.as_ref(),
             now: NOW,
         };
         Decision::new(settings, request)
@@ -343,6 +347,53 @@ fn mode_observe_forwards_and_names_the_first_refusal() {
     assert_eq!(observed.reason, Reason::PolicyRule);
     let world = World { rules: rule(RuleAction::RefuseLegally), ..world };
     assert_eq!(world.outcome(Some(ALLOWS)).0, "-policy-rule");
+}
+
+#[test]
+fn a_subresource_passes_only_what_a_rule_of_robots_txt_disallows() {
+    let page = |mode, policy| {
+        let mut crawler = crawler(mode, PurposeSet::NONE);
+        crawler.subresources = policy;
+        World {
+            crawlers: Crawlers::new(CrawlersConfig {
+                crawlers: vec![crawler],
+                ..CrawlersConfig::default()
+            }),
+            subresource: Some(Subresource {
+                kind: SubresourceKind::Image,
+                page: "https://shop.test/".into(),
+            }),
+            ..World::default()
+        }
+    };
+    let passing = || page(EnforcementMode::Enforce, SubresourcePolicy::Page);
+    let (verdict, _) = passing().decide(Some(DISALLOWS), |_| DocumentResult::Archived(None));
+    assert_eq!(described(&verdict), "+subresource-of");
+    assert_eq!(verdict.facts.delay, Some(Duration::from_secs(5)));
+    assert_eq!(verdict.facts.finding.unwrap().line, Some(2));
+    assert_eq!(verdict.result.unwrap().subresource, Some(SubresourceKind::Image));
+    for (world, text, outcome) in [
+        (passing(), Some(ALLOWS), "+no-matching-rule"),
+        (passing(), None, "-unreachable"),
+        (World { method: "HEAD", ..passing() }, Some(DISALLOWS), "-rule"),
+        (World { method: "POST", ..passing() }, Some(DISALLOWS), "-rule"),
+        (World { scope: TargetScope::EveryPath, ..passing() }, Some(DISALLOWS), "-rule"),
+        (World { scope: TargetScope::Server, ..passing() }, Some(DISALLOWS), "-rule"),
+        (World { rules: rule(RuleAction::Refuse), ..passing() }, Some(DISALLOWS), "-policy-rule"),
+        (World { user_agent: "ExampleBot GPTBot", ..passing() }, Some(DISALLOWS), "-foreign-token"),
+        (World { subresource: None, ..passing() }, Some(DISALLOWS), "-rule"),
+        (page(EnforcementMode::Enforce, SubresourcePolicy::Judge), Some(DISALLOWS), "-rule"),
+        (
+            page(EnforcementMode::Observe, SubresourcePolicy::Page),
+            Some(DISALLOWS),
+            "+subresource-of",
+        ),
+    ] {
+        assert_eq!(world.outcome(text).0, outcome, "{} {:?}", world.method, world.scope);
+        let (verdict, _) = world.decide(text, |_| DocumentResult::Archived(None));
+        let passed = verdict.facts.subresource.is_some();
+        assert_eq!(passed, outcome == "+subresource-of");
+    }
 }
 
 #[test]

@@ -96,7 +96,11 @@ fn body(copy: &Value) -> Option<Vec<u8>> {
 
 /// Returns a member as text, if it is there.
 fn text(decision: &Value, member: &str) -> Option<String> {
-    match &decision[member] {
+    text_of(&decision[member])
+}
+
+fn text_of(value: &Value) -> Option<String> {
+    match value {
         Value::Null => None,
         Value::String(text) => Some(text.clone()),
         other => Some(other.to_string()),
@@ -172,6 +176,7 @@ fn describe(decision: &Value) -> String {
         ("edge", text("edge")),
         ("price", words(&["price", "currency", "scheme"])),
         ("policy", policy(decision)),
+        ("page", text_of(&decision["subresource"]["page"])),
         ("robots.txt", copy(decision)),
         ("verdict", verdict(decision)),
         ("rule", rule),

@@ -4,7 +4,9 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use wayleave_decision::{CrawlTrigger, Crawler, CrawlersConfig, EnforcementMode, ProxyAccount};
+use wayleave_decision::{
+    CrawlTrigger, Crawler, CrawlersConfig, EnforcementMode, ProxyAccount, SubresourcePolicy,
+};
 use wayleave_robots_txt::{Dialect, ProductToken};
 use wayleave_usage_preferences::{ContentUse, CrawlerDeclaration, Purpose};
 
@@ -126,6 +128,8 @@ fn read_crawler(
     let declaration = read_declaration(section);
     let signing_key = section.optional("signing_key", |node| signing::parse_key(node, dir));
     let triggers = [CrawlTrigger::Crawler, CrawlTrigger::Fetcher].map(|it| (it.as_str(), it));
+    let subresources =
+        [SubresourcePolicy::Judge, SubresourcePolicy::Page].map(|it| (it.as_str(), it));
     let crawler = Crawler {
         name: section.required("name", checked(text, check_label)).unwrap_or_default(),
         owner: section.key("owner", None, none_if_empty(text)).map(Arc::from),
@@ -139,6 +143,7 @@ fn read_crawler(
         mode: section.word("mode", default_mode, &MODES),
         default_delay: section.optional("default_delay", duration),
         min_delay: section.key("min_delay", Duration::ZERO, duration),
+        subresources: section.word("subresources", SubresourcePolicy::Judge, &subresources),
         robots_user_agent: section.optional("user_agent", user_agent).map(Arc::from),
         user_agent_must_contain_token: section.key("user_agent_must_contain_token", false, boolean),
         source_address: section.optional("source_address", parse_local_address),

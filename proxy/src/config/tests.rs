@@ -5,7 +5,7 @@ use std::time::{Duration, UNIX_EPOCH};
 use tempfile::TempDir;
 use wayleave_decision::{
     CrawlTrigger, Crawler, EnforcementMode, HttpsMode, InterceptionSettings, ProxyAccount,
-    RuleAction,
+    RuleAction, SubresourcePolicy,
 };
 use wayleave_robots_txt::{Dialect, HostPattern, ProductToken};
 use wayleave_usage_preferences::{ContentUse, CrawlerDeclaration, Purpose, PurposeSet};
@@ -150,6 +150,7 @@ owner = "news@example.com"
 trigger = "fetcher"
 default_delay = "3s"
 min_delay = "2s"
+subresources = "page"
 user_agent = "NewsBot/1.0"
 user_agent_must_contain_token = true
 source_address = "127.0.0.7"
@@ -271,6 +272,7 @@ fn crawlers_are_read() {
         mode: EnforcementMode::Enforce,
         default_delay: Some(Duration::from_secs(3)),
         min_delay: Duration::from_secs(2),
+        subresources: SubresourcePolicy::Page,
         robots_user_agent: Some("NewsBot/1.0".into()),
         user_agent_must_contain_token: true,
         source_address: Some("127.0.0.7".parse().unwrap()),

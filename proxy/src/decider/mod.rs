@@ -96,6 +96,7 @@ impl Decider {
             method: request.method,
             resolved: resolved.clone(),
             is_by_tunnel: connection.tunnel.is_some() || resolved.is_blind(),
+            subresource: None,
             now: self.robots.clock().now(),
         };
         self.decide(settings, &client, request).await.verdict.result.is_ok()

@@ -307,6 +307,7 @@ impl Decider {
             method: &request.method,
             resolved: request.resolved,
             is_by_tunnel: request.is_by_tunnel,
+            subresource: None,
             now: self.robots.clock().now(),
         };
         let verdict = self.decide(&settings, &client, asked).await.verdict;

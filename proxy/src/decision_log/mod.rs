@@ -61,7 +61,7 @@ use self::recent::RecentDecisions;
 use self::record::EncodedDecision;
 pub(crate) use self::record::{
     DecisionId, DecisionRecord, FindingRecord, LogWord, MAX_USER_AGENT_BYTES, PaymentRecord,
-    RuleRecord,
+    RuleRecord, SubresourceRecord,
 };
 pub(crate) use self::recorded_request::WAYLEAVE;
 pub(crate) use self::report::{
@@ -348,6 +348,7 @@ mod tests {
             policy: None,
             preferences: Vec::new(),
             documents: Vec::new(),
+            subresource: None,
             reached_origin: None,
             from: None,
             edge: None,

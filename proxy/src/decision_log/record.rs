@@ -145,6 +145,9 @@ pub(crate) struct DecisionRecord {
     /// The documents other than robots.txt that were consulted for usage preferences, whatever they state.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) documents: Vec<DocumentRecord>,
+    /// The page because of which the request passed robots.txt, which disallows it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) subresource: Option<SubresourceRecord>,
     /// Whether a refused request had reached the origin. Its response was withheld then.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) reached_origin: Option<bool>,
@@ -246,6 +249,21 @@ pub(crate) struct PaymentRecord {
     pub(crate) currency: Option<String>,
 }
 
+/// A page's subresource.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+#[schema(as = Subresource)]
+pub(crate) struct SubresourceRecord {
+    /// The URL of the page.
+    pub(crate) page: String,
+    /// `script`, `style`, `image`, `font`, `media` or `track`.
+    #[schema(value_type = String)]
+    pub(crate) kind: LogWord,
+    /// The id of the decision about the page.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>, pattern = "^[0-9a-f]{32}$")]
+    pub(crate) decision: Option<DecisionId>,
+}
+
 /// The verdict of an origin's robots.txt about one request, and the copy that it is from.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[schema(as = Finding)]
@@ -317,6 +335,7 @@ impl DecisionRecord {
         let is_disallowed = |finding: &FindingRecord| finding.verdict == "disallow";
         self.outcome == "failed"
             && self.mode != "observe"
+            && self.subresource.is_none()
             && self.finding.as_ref().is_some_and(is_disallowed)
     }
 

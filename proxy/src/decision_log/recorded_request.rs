@@ -1,6 +1,6 @@
 //! The request behind a decision, as far as its line in the log says.
 
-use wayleave_decision::{ResolvedTarget, TargetScope};
+use wayleave_decision::{ResolvedTarget, Subresource, SubresourceKind, TargetScope};
 use wayleave_robots_txt::{Origin, ProductToken, Target};
 
 use super::record::DecisionRecord;
@@ -37,6 +37,21 @@ impl DecisionRecord {
         };
         let target = target.map_err(|error| format!("url: {error}"))?;
         Ok(ResolvedTarget { target, scope })
+    }
+
+    /// Returns the subresource as which the request passed robots.txt, if it did.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if its kind is not known to this version.
+    pub(crate) fn passed_subresource(&self) -> Result<Option<Subresource>, String> {
+        let Some(subresource) = &self.subresource else {
+            return Ok(None);
+        };
+        let kind = SubresourceKind::named(&subresource.kind).ok_or_else(|| {
+            format!("subresource kind {:?} is not known to this version", subresource.kind)
+        })?;
+        Ok(Some(Subresource { kind, page: subresource.page.as_str().into() }))
     }
 
     fn scope(&self) -> Result<TargetScope, String> {

@@ -2,11 +2,12 @@
 //! origin requests a signature, and applies the response to the crawler's pace. A request that was not sent because the settings
 //! changed is decided again by `Exchange::decide_and_forward`.
 
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use tokio::sync::Notify;
-use wayleave_decision::{Permit, Reason, ResolvedTarget};
+use wayleave_decision::{Permit, Reason, Refusal, ResolvedTarget};
 use wayleave_http_wire::field_pairs::{FieldPair, first};
 use wayleave_http_wire::ftp_path;
 use wayleave_http_wire::http1::{BodyFraming, SWITCHING_PROTOCOLS};
@@ -15,10 +16,13 @@ use wayleave_robots_txt::{Target, UrlScheme};
 
 use super::Exchange;
 use super::headers::UpstreamRequest;
-use super::relay::{self, RelayContext, RelayError, RelayedResponse};
+use super::relay::{
+    self, ContentTreatment, InspectedHead, RelayContext, RelayError, RelayedResponse,
+};
 use super::response_notes::ResponseNotes;
 use super::response_policy::ResponseLabeller;
 use super::sign::RequestSigner;
+use super::subresource::{self, PassedContent};
 use super::websocket;
 use crate::clock::system_time;
 use crate::http::downstream::{Downstream, ResponseField, response_field};
@@ -48,6 +52,8 @@ pub(super) struct UpstreamAttempt<'a> {
     pub(super) is_head_sent: AtomicBool,
     /// Counts the bytes of the body that the client got, however the exchange ends.
     pub(super) relayed_bytes: AtomicU64,
+    /// The refusal of a response that is only observed.
+    pub(super) observed: OnceLock<Box<Refusal>>,
     /// Whether the request that was sent last is signed.
     pub(super) is_signed: AtomicBool,
     /// Whether the response turns the request away, and what it asks for.
@@ -123,6 +129,7 @@ impl UpstreamAttempt<'_> {
                 check_parent_status(&target_form, head)?;
                 self.inspect_head(head, request, signature.is_some())
             },
+            accept: &|head: &UpstreamHead| exchange.remember_page(self.permit, head),
             labeller: self.labeller.as_ref(),
             slot: self.slot,
             notes: &self.notes,
@@ -185,7 +192,7 @@ impl UpstreamAttempt<'_> {
         head: &UpstreamHead,
         request: &UpstreamRequest<'_>,
         was_signed: bool,
-    ) -> Result<Vec<ResponseField<'static>>, RelayError> {
+    ) -> Result<InspectedHead, RelayError> {
         if let Some(signer) = &self.signer
             && signer.accept_request(head, request, was_signed)
         {
@@ -204,7 +211,28 @@ impl UpstreamAttempt<'_> {
             self.upgraded.notify_one();
         }
         self.notes.take_head(status, &fields);
-        Ok(added)
+        Ok(InspectedHead { own_fields: added, content: self.content_of_subresource(head)? })
+    }
+
+    /// Returns the part of the response that the client gets, if only a page's subresource may pass.
+    fn content_of_subresource(&self, head: &UpstreamHead) -> Result<ContentTreatment, RelayError> {
+        let Some(kind) = self.permit.subresource else {
+            return Ok(ContentTreatment::Relay);
+        };
+        match subresource::passed_content(kind, self.resolved(), head) {
+            Err(refusal) if self.exchange.is_observe_mode() => {
+                let _ = self.observed.set(refusal);
+                Ok(ContentTreatment::Relay)
+            }
+            Err(refusal) => Err(RelayError::Refused(refusal)),
+            Ok(_) if self.exchange.is_observe_mode() => Ok(ContentTreatment::Relay),
+            Ok(PassedContent::Whole) => Ok(ContentTreatment::Relay),
+            Ok(PassedContent::None) => Ok(ContentTreatment::Omit),
+            Ok(PassedContent::UnlessDocument) => {
+                let refusal = subresource::document_refusal(kind, self.resolved());
+                Ok(ContentTreatment::RefuseDocument(Box::new(refusal)))
+            }
+        }
     }
 }
 

@@ -33,6 +33,7 @@ impl Exchange<'_, '_> {
             self.settings.configuration,
         );
         self.record.username = identified.proof.as_ref().map(|proof| Arc::clone(&proof.username));
+        self.find_page(&identified);
         let result = match resolved {
             Err(refusal) => Err(refusal),
             Ok(resolved) => {
@@ -42,6 +43,7 @@ impl Exchange<'_, '_> {
                     method: request.method,
                     resolved,
                     is_by_tunnel: self.connection.tunnel.is_some() || self.blind.is_some(),
+                    subresource: self.subresource(),
                     now: services.decider.robots.clock().now(),
                 };
                 let deciding = services.decider.decide(&self.settings, &identified, decision);

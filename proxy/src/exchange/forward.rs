@@ -1,6 +1,7 @@
 //! The permitted request: sent upstream, its response relayed to the client, and the outcome.
 
 use std::pin::pin;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 
 use tokio::sync::Notify;
@@ -44,6 +45,7 @@ impl Exchange<'_, '_> {
             upgraded: Notify::new(),
             is_head_sent: AtomicBool::new(false),
             relayed_bytes: AtomicU64::new(0),
+            observed: OnceLock::new(),
             is_signed: AtomicBool::new(false),
             notes: ResponseNotes::default(),
         };
@@ -80,10 +82,14 @@ impl Exchange<'_, '_> {
             (attempt.is_head_sent.into_inner(), attempt.relayed_bytes.into_inner());
         let is_signed = attempt.is_signed.into_inner();
         let turned_away = attempt.notes.into_turned_away();
+        let observed = attempt.observed.into_inner();
         let preferences = attempt.labeller.and_then(ResponseLabeller::into_preferences);
-        let outcome = match &turned_away {
-            Some(TurnedAway { payment: Some(_), .. }) => outcome_of_demand(outcome),
-            _ => outcome_of_response(outcome, preferences.as_ref(), permit),
+        let outcome = match (outcome, observed, &turned_away) {
+            (ExchangeOutcome::Forward { status, .. }, Some(refusal), _) => {
+                ExchangeOutcome::Observe { status, refusal: *refusal }
+            }
+            (outcome, _, Some(TurnedAway { payment: Some(_), .. })) => outcome_of_demand(outcome),
+            (outcome, ..) => outcome_of_response(outcome, preferences.as_ref(), permit),
         };
         // After an upgrade there is no body: what passed was the other protocol's.
         let has_body = is_head_sent && outcome.status() != SWITCHING_PROTOCOLS;

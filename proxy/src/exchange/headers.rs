@@ -221,6 +221,21 @@ pub(super) fn response<'a>(
     DownstreamResponse { status: head.status(), reason: head.reason(), framing, fields }
 }
 
+/// Leaves out a response's content, with the fields that describe it.
+pub(super) fn omit_content(response: &mut DownstreamResponse<'_>) {
+    const DESCRIBING: &[&str] = &[
+        "content-encoding",
+        "content-language",
+        "content-length",
+        "content-range",
+        "content-type",
+    ];
+    let describes = |field: &[u8]| DESCRIBING.iter().any(|name| is_named(field, name));
+    response.fields.retain(|(field, _)| !describes(field));
+    response.fields.push(response_field("Content-Length", "0"));
+    response.framing = BodyFraming::Length(0);
+}
+
 /// Returns an interim response, which has no body.
 pub(super) fn interim(head: &UpstreamHead) -> DownstreamResponse<'_> {
     DownstreamResponse {

@@ -11,6 +11,7 @@
 //!     │          └── sign, headers, websocket, splice
 //!     ├── response_policy             the usage preferences of the response
 //!     ├── response_notes ── payment   whether it turns the request away, and what it asks for
+//!     ├── subresource                 what a page loads: its cause, and what it may be (allowed_pages)
 //!     └── revoke                      upgraded connections after a reload
 //!  record
 //!     │
@@ -23,6 +24,7 @@
 //!  services, outcome                  what all steps use, and what they result in
 //! ```
 
+mod allowed_pages;
 mod attempt;
 mod copy_response;
 mod decide;
@@ -47,6 +49,7 @@ mod robots_txt;
 mod services;
 mod sign;
 mod splice;
+mod subresource;
 pub(crate) mod tunnel;
 mod validators;
 mod websocket;
@@ -59,9 +62,11 @@ use wayleave_decision::{Reason, TargetScope};
 use wayleave_http_wire::received::ReceivedHead;
 use wayleave_robots_txt::Origin;
 
+pub(crate) use self::allowed_pages::AllowedPages;
 pub(crate) use self::outcome::ConnectionReuse;
 pub(crate) use self::services::{ExchangeServices, ExchangeShutdown};
 
+use self::allowed_pages::PageContext;
 use self::error_response::AnswerSource;
 use self::outcome::{ExchangeOutcome, NotSent, ReplyKind};
 use self::record::ExchangeRecord;
@@ -85,6 +90,8 @@ struct Exchange<'s, 'r> {
     pace_group: String,
     /// The delay between the crawler's requests to the origin, once the request has asked for a slot.
     delay: Duration,
+    /// The page that causes it, for a crawler for which pages are remembered.
+    page_context: Option<Box<PageContext>>,
     record: ExchangeRecord,
 }
 
@@ -119,6 +126,7 @@ impl<'s, 'r> Exchange<'s, 'r> {
             proof: None,
             pace_group: String::new(),
             delay: Duration::ZERO,
+            page_context: None,
         }
     }
 

@@ -19,6 +19,7 @@ use crate::decider::preview::{PreviewedDecision, Reading};
 use crate::decider::request::ClientConnection;
 use crate::decision_log::{
     DecisionId, DecisionRecord, LogWord, MAX_USER_AGENT_BYTES, PaymentRecord, RuleRecord,
+    SubresourceRecord,
     UsePreference,
 };
 use crate::identity::ClientCertificate;
@@ -49,6 +50,8 @@ pub(super) struct ExchangeRecord {
     /// The number of the configuration that decided, from 1.
     pub(super) configuration: u64,
     pub(super) facts: DecisionFacts,
+    /// The decision about the page that causes the request.
+    pub(super) page_decision: Option<DecisionId>,
     /// The moment at which the decision began, if there was one.
     pub(super) decision_began_at: Option<Instant>,
     pub(super) decided_in: Duration,
@@ -112,6 +115,7 @@ impl ExchangeRecord {
             username: None,
             configuration,
             facts: DecisionFacts::default(),
+            page_decision: None,
             decision_began_at: None,
             decided_in: Duration::ZERO,
             waited: Duration::ZERO,
@@ -209,6 +213,11 @@ impl ExchangeRecord {
                 .flat_map(PreferenceFinding::documents_seen)
                 .map(Into::into)
                 .collect(),
+            subresource: facts.subresource.map(|it| SubresourceRecord {
+                page: it.page.as_ref().to_owned(),
+                kind: it.kind.as_str().into(),
+                decision: self.page_decision,
+            }),
             reached_origin: matches!(outcome, ExchangeOutcome::Withhold(_)).then_some(true),
             from: self.from.map(LogWord::Borrowed),
             edge: edge.map(|kind| kind.as_str().into()),

@@ -18,7 +18,7 @@ use crate::http::downstream::{ResponseField, response_field};
 use crate::upstream::UpstreamHead;
 
 /// 304: the client's copy of the content is still good.
-const NOT_MODIFIED: u16 = 304;
+pub(super) const NOT_MODIFIED: u16 = 304;
 
 /// Judges the response to one request of a crawler with purposes.
 pub(super) struct ResponseLabeller<'a> {

@@ -8,6 +8,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tokio_util::task::task_tracker::TaskTrackerToken;
 
+use super::allowed_pages::AllowedPages;
 use super::own_tunnels::OwnTunnels;
 use crate::decider::Decider;
 use crate::decision_log::DecisionLog;
@@ -25,6 +26,7 @@ pub(crate) struct ExchangeServices {
     pub(crate) traces: Option<Arc<Traces>>,
     pub(crate) shutdown: ExchangeShutdown,
     pub(crate) own_tunnels: Arc<OwnTunnels>,
+    pub(crate) allowed_pages: AllowedPages,
 }
 
 /// The shutdown of all exchanges in progress.

@@ -21,7 +21,7 @@ use crate::decision_log::DecisionLog;
 use crate::downstream::listeners::{BoundListener, InheritedSockets, bind_when_free};
 use crate::downstream::{ConnectionLimits, DownstreamServer};
 use crate::exchange::own_request::OwnRequestRules;
-use crate::exchange::{ExchangeServices, ExchangeShutdown};
+use crate::exchange::{AllowedPages, ExchangeServices, ExchangeShutdown};
 use crate::fleet::Fleet;
 use crate::pacing::Pacer;
 use crate::robots_cache::{self, CachedDocuments, HttpFetcher, RobotsCache, RobotsStore};
@@ -258,6 +258,7 @@ pub(super) fn build(
         traces,
         shutdown: ExchangeShutdown::default(),
         own_tunnels: Arc::default(),
+        allowed_pages: AllowedPages::default(),
     };
     Ok(BuiltParts { exchanges, fetcher, refresh: Box::pin(refresh) })
 }

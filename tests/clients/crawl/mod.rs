@@ -18,7 +18,7 @@ use crate::harness::tools::{clean, node_modules, output_of, program, project, py
 use crate::harness::{Origin, Reply, Wayleave};
 
 /// No crawl takes a fifth of this on two cores.
-const LIMIT: Duration = Duration::from_secs(720);
+pub const LIMIT: Duration = Duration::from_secs(720);
 
 /// One URL to crawl.
 #[derive(Clone)]
@@ -126,7 +126,7 @@ impl Crawl {
 }
 
 /// Returns a command with proxy and CA in the environment variables of all clients.
-fn command_for(wayleave: &Wayleave, program: impl AsRef<Path>) -> Command {
+pub fn command_for(wayleave: &Wayleave, program: impl AsRef<Path>) -> Command {
     let mut command = clean(program);
     let proxy = format!("http://{}", wayleave.proxy);
     for name in ["http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY", "PROXY"] {

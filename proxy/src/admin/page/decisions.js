@@ -211,6 +211,7 @@ async function explained(found) {
     ["Details", found.details],
     ...(found.preferences ?? []).map((said) => [`Use for ${said.purpose}`, `${said.preference}${said.statement ? `: ${said.statement} (${said.carrier}; ${said.clause})` : ""}${said.document ? `, ${said.document.url}` : ""}`]),
     ["Organisation's rule", found.policy && `[[rule]] ${found.policy.number}, ${found.policy.action}${found.policy.reason ? `: ${found.policy.reason}` : ""}${found.policy.owner ? ` (${found.policy.owner})` : ""}`],
+    ["Loaded by", found.subresource && h("a", { class: "url", href: `#/decisions/${found.subresource.decision}` }, found.subresource.page)],
     ["Mode", found.would_be ? `${found.mode}: would have been ${found.would_be}` : found.mode],
     ["At", time(found.at, true)],
     ["Answered", found.from && "from the copy of robots.txt; the origin was not asked"],

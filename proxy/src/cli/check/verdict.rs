@@ -81,6 +81,7 @@ impl ProxySettings {
                 method: &request.method,
                 resolved: request.resolved,
                 is_by_tunnel: request.is_by_tunnel,
+                subresource: None,
                 now,
             },
         );

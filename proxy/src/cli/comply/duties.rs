@@ -6,7 +6,7 @@ use std::path::Path;
 
 use serde::Serialize;
 use serde_json::Value;
-use wayleave_decision::{Crawler, EnforcementMode, HttpsMode, contacts};
+use wayleave_decision::{Crawler, EnforcementMode, HttpsMode, SubresourcePolicy, contacts};
 use wayleave_usage_preferences::{PreferenceSource, SourceSet};
 
 use crate::cli::publish::{ip_ranges, page_path};
@@ -97,6 +97,10 @@ fn obedience(config: &Config) -> DutyFinding {
     }
     if let Some(name) = first(config, |it| it.mode == EnforcementMode::Observe) {
         return missing("crawler.mode", format!("{name:?} is only observed"));
+    }
+    if let Some(name) = first(config, |it| it.subresources == SubresourcePolicy::Page) {
+        let detail = format!("what pages load for {name:?} passes robots.txt");
+        return missing("crawler.subresources", detail);
     }
     if !config.https.interception.bypass.is_empty() {
         return unknown("https.bypass", "what goes to these hosts is not judged");

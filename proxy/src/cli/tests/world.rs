@@ -182,6 +182,7 @@ impl World {
                     method,
                     resolved,
                     is_by_tunnel: connection.tunnel.is_some() || blind.is_some(),
+                    subresource: None,
                     now: self.parts.clock.now(),
                 };
                 self.decider.decide(settings, &client, decision).await.verdict

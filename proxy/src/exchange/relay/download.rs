@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use pingora_timeout::timeout;
-use wayleave_decision::{Reason, Refusal};
+use wayleave_decision::{Reason, Refusal, begins_as_document};
 use wayleave_http_wire::http1::{BodyFraming, SWITCHING_PROTOCOLS, Trailers};
 use wayleave_http_wire::page::PageBuffer;
 use wayleave_http_wire::received::{HttpVersion, ReceivedHead};
@@ -24,9 +24,28 @@ use crate::pacing::PacingSlot;
 use crate::upstream::error::UpstreamError;
 use crate::upstream::{UpstreamHead, UpstreamReader};
 
-/// Inspects a response's head as soon as it arrives, and returns the fields to add or an error that withholds the response.
+/// Inspects a response's head as soon as it arrives. Returns an error that withholds the response.
 pub(crate) type InspectHead<'a> =
-    dyn Fn(&UpstreamHead) -> Result<Vec<ResponseField<'static>>, RelayError> + Send + Sync + 'a;
+    dyn Fn(&UpstreamHead) -> Result<InspectedHead, RelayError> + Send + Sync + 'a;
+
+/// A response's head that the client may get.
+pub(crate) struct InspectedHead {
+    /// The fields to add.
+    pub(crate) own_fields: Vec<ResponseField<'static>>,
+    pub(crate) content: ContentTreatment,
+}
+
+/// The treatment of a response's content.
+pub(crate) enum ContentTreatment {
+    Relay,
+    /// The response is refused if it begins as a page or a document does.
+    RefuseDocument(Box<Refusal>),
+    /// The client gets only the head.
+    Omit,
+}
+
+/// The start of a body that shows whether it is a document.
+const DOCUMENT_START_BYTES: usize = 512;
 
 /// The parameters of relaying both bodies.
 #[derive(Clone, Copy)]
@@ -37,6 +56,8 @@ pub(crate) struct RelayContext<'a> {
     /// The timeout of each upstream read and write.
     pub(crate) timeout: Duration,
     pub(crate) inspect_head: &'a InspectHead<'a>,
+    /// Is told the head of a response that nothing withholds any more.
+    pub(crate) accept: &'a (dyn Fn(&UpstreamHead) + Send + Sync),
     /// Judges the response's usage preferences, for a crawler with purposes.
     pub(crate) labeller: Option<&'a ResponseLabeller<'a>>,
     /// The request's slot, if it needed one.
@@ -56,9 +77,9 @@ struct BufferedStart {
     has_ended: bool,
 }
 
-/// Returns the error of an origin that sends the start of a page byte by byte, for all of which its client would wait.
+/// Returns the error of an origin that sends the start of a body byte by byte, for all of which its client would wait.
 fn too_slow() -> RelayError {
-    let details = "the beginning of the page, which is read first for statements about its use, did not arrive in time";
+    let details = "the beginning of the body, which is read before any of it is forwarded, did not arrive in time";
     UpstreamError::new(Reason::HttpResponseTimeout, details.to_owned()).into()
 }
 
@@ -86,13 +107,21 @@ impl ResponseRelay<'_> {
         let head = self.final_head(client).await?;
         let status = head.status();
         // Before the client gets anything: an error here withholds the response.
-        let own_fields = (self.context.inspect_head)(&head)?;
-        let (labels, start) = match self.context.labeller {
+        let InspectedHead { own_fields, content } = (self.context.inspect_head)(&head)?;
+        let (labels, mut start) = match self.context.labeller {
             // Few crawlers have purposes: in a box it takes no room in every exchange.
             Some(labeller) => Box::pin(self.label(labeller, &head, client)).await?,
             None => Default::default(),
         };
+        if let ContentTreatment::RefuseDocument(refusal) = &content {
+            start = Box::pin(self.refuse_document(refusal, &head, start, client)).await?;
+        }
+        (self.context.accept)(&head);
         let mut response = headers::response(&head, self.context.received, self.context.name);
+        if matches!(content, ContentTreatment::Omit) {
+            headers::omit_content(&mut response);
+            self.progress.is_body_omitted.store(true, Ordering::Relaxed);
+        }
         response.fields.extend(labels.into_iter().chain(own_fields));
         if headers::authenticates_connection(self.context.received, &head) {
             self.progress.is_connection_authenticated.store(true, Ordering::Relaxed);
@@ -115,9 +144,35 @@ impl ResponseRelay<'_> {
             // The client has everything then, whatever the origin does with its stream.
             client.flush().await?;
         }
-        let trailers = self.trailers(client).await?;
+        let trailers = match content {
+            ContentTreatment::Omit => Trailers::default(),
+            _ => self.trailers(client).await?,
+        };
         client.finish(&trailers).await?;
         Ok(status)
+    }
+
+    /// Returns the start of the body, unless that is how a document begins.
+    async fn refuse_document(
+        &mut self,
+        refusal: &Refusal,
+        head: &UpstreamHead,
+        start: BufferedStart,
+        client: &mut DownstreamWriter,
+    ) -> Result<BufferedStart, RelayError> {
+        let mut page = PageBuffer::new(&head.fields(), DOCUMENT_START_BYTES);
+        let has_ended = if start.bytes.is_empty() && !start.has_ended {
+            let (read, has_ended) = self.buffer_page(page, client).await?;
+            page = read;
+            has_ended
+        } else {
+            page.take(&start.bytes);
+            start.has_ended
+        };
+        if begins_as_document(&page.text()) {
+            return Err(RelayError::Refused(Box::new(refusal.clone())));
+        }
+        Ok(BufferedStart { bytes: page.into_buffered(), has_ended })
     }
 
     /// Relays the trailers. An HTTP/2 stream may remain open after its last octet.
@@ -407,7 +462,11 @@ mod tests {
                 received: &ReceivedHead::Http1(received.unwrap()),
                 name: "wayleave",
                 timeout,
-                inspect_head: &|_| Ok(Vec::new()),
+                inspect_head: &|_| {
+                    let content = ContentTreatment::Relay;
+                    Ok(InspectedHead { own_fields: Vec::new(), content })
+                },
+                accept: &|_| {},
                 labeller: None,
                 slot: None,
                 notes: &ResponseNotes::default(),

@@ -12,8 +12,8 @@ use std::sync::atomic::Ordering;
 use wayleave_http_wire::http1::oddities::Oddities;
 use wayleave_http_wire::http1::{BodyFraming, SWITCHING_PROTOCOLS};
 
-pub(super) use self::download::RelayContext;
 use self::download::ResponseRelay;
+pub(super) use self::download::{ContentTreatment, InspectedHead, RelayContext};
 pub(crate) use self::error::RelayError;
 use self::progress::RelayProgress;
 use self::upload::RequestRelay;
@@ -59,7 +59,9 @@ pub(super) async fn relay(
         splice::splice(client, writer, reader).await;
     }
     let is_upload_complete = progress.is_upload_complete.load(Ordering::Relaxed);
-    let connection_serves_again = is_upload_complete && !is_upgraded && !is_authenticated;
+    let is_body_read = !progress.is_body_omitted.load(Ordering::Relaxed);
+    let connection_serves_again =
+        is_upload_complete && is_body_read && !is_upgraded && !is_authenticated;
     Ok(RelayedResponse { status, oddities: reader.oddities(), connection_serves_again })
 }
 

@@ -15,6 +15,9 @@ pub(super) fn compare(verdict: &Verdict, decision: &DecisionRecord) -> Result<()
     compare_rules(facts.rule.as_ref(), decision.policy.as_ref())?;
     compare_findings(facts.finding.as_ref(), decision.finding.as_ref())?;
     compare_preferences(facts.preferences.as_ref(), decision)?;
+    if facts.subresource.is_none() && decision.subresource.is_some() {
+        return Err("the request does not pass robots.txt as a page's subresource".to_owned());
+    }
     check_outcome(verdict, decision)
 }
 
@@ -123,6 +126,9 @@ fn check_outcome(verdict: &Verdict, decision: &DecisionRecord) -> Result<(), Str
                 let observed = permit.observed.as_ref();
                 let is_observed = observed.is_none_or(|it| it.reason.as_str() == reason);
                 decision.mode == "observe" && is_observed
+            }
+            "refused" if reason == Reason::SubresourceType.as_str() => {
+                permit.subresource.is_some() && decision.reached_origin == Some(true)
             }
             "refused" => may_refuse_after_permission(decision),
             "failed" => true,

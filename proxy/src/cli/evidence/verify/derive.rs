@@ -128,10 +128,12 @@ impl DecisionDeriver {
         // That a request came through a tunnel is not recorded. It matters where HTTPS is refused: then so is plain HTTP inside.
         let is_https = resolved.target.origin().scheme() == UrlScheme::Https;
         let is_refused_inside = !is_https && decision.reason == "https-refused";
+        let subresource = decision.passed_subresource()?;
         let request = DecisionRequest {
             identified: &identified,
             method: &decision.method,
             is_by_tunnel: resolved.is_blind() || is_refused_inside,
+            subresource: subresource.as_ref(),
             resolved,
             now,
         };
@@ -305,6 +307,33 @@ mod tests {
             let compared = compared_by(tables, line(url, outcome, reason));
             assert_eq!(compared.is_ok(), follows, "{tables}{url} {outcome}: {compared:?}");
         }
+    }
+
+    #[test]
+    fn only_a_crawler_of_pages_passes_robots_txt() {
+        let subresource = json!({"page": "https://other.test/", "kind": "image"});
+        let line = |outcome: &str, reason: &str, subresource: &Json| {
+            json!({
+                "at": "2026-01-03T00:00:00.000Z", "url": "https://other.test/a", "mode": "enforce",
+                "crawler": "pages", "tokens": ["PageBot"], "user_agent": "PageBot/1",
+                "outcome": outcome, "reason": reason, "status": 200, "subresource": subresource,
+                // As koster1996 has it, and no rule: the file of the origin is not in this test's export.
+                "verdict": "disallow", "basis": "unavailable", "dialect": "koster1996",
+                "robots_access": "unavailable", "robots_status": 403,
+            })
+        };
+        let pages = "[[crawler]]\nname = \"pages\"\ntokens = [\"PageBot\"]\n\
+                     match = { user_agent = \"PageBot\" }\ndialect = \"koster1996\"\nsubresources = \"page\"\n";
+        let not_passed = "the request does not pass robots.txt as a page's subresource";
+        let compared = |line| compared_by(pages, line);
+        assert_eq!(compared(line("refused", "unavailable", &Json::Null)), Ok(()));
+        let error = compared(line("forwarded", "subresource-of", &Json::Null)).unwrap_err();
+        assert_eq!(error, "forwarded for subresource-of does not follow from the decision");
+        let passed = line("forwarded", "subresource-of", &subresource);
+        assert_eq!(compared(passed).unwrap_err(), not_passed, "no rule disallows it");
+        let other = json!({"page": "https://other.test/", "kind": "page"});
+        let error = compared(line("forwarded", "subresource-of", &other)).unwrap_err();
+        assert_eq!(error, "subresource kind \"page\" is not known to this version");
     }
 
     #[test]

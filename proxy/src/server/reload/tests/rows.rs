@@ -149,6 +149,7 @@ pub(super) const ROWS: &[KeyRow] = &[
     row("crawler.trigger", &["\"fetcher\""]),
     row("crawler.default_delay", &["\"2s\""]),
     row("crawler.min_delay", &["\"2s\""]),
+    row("crawler.subresources", &["\"page\""]),
     row("crawler.user_agent", &["\"NewsBot/1.0\""]),
     row("crawler.user_agent_must_contain_token", &["true"]),
     row("crawler.source_address", &["\"127.0.0.3\""]),

@@ -1,0 +1,161 @@
+//! What a page loads, for crawlers with `subresources = "page"`: which page causes a request, and which responses may pass.
+
+use wayleave_decision::{
+    Permit, Reason, Refusal, ResolvedTarget, Subresource, SubresourceKind, SubresourcePolicy,
+    is_page_type,
+};
+use wayleave_http_wire::field_pairs::{first, single};
+use wayleave_http_wire::http1::has_content;
+use wayleave_http_wire::received::ReceivedHead;
+use wayleave_robots_txt::{Target, excerpt};
+
+use super::Exchange;
+use super::allowed_pages::{PageContext, PageHolder, PageLoad};
+use super::response_policy::{NOT_MODIFIED, is_judged};
+use crate::decider::identify::IdentifiedClient;
+use crate::identity::per_client::client_network;
+use crate::upstream::UpstreamHead;
+
+/// The part of a response that its client gets.
+#[derive(Debug)]
+pub(super) enum PassedContent {
+    /// All of it, or there is none.
+    Whole,
+    /// All of it, unless it begins as a document does.
+    UnlessDocument,
+    /// None of it: the message of a redirect is for people.
+    None,
+}
+
+impl Exchange<'_, '_> {
+    /// Finds the page that causes the request. Once for each crawler, because a request may wait for its slot for longer than a
+    /// page counts.
+    pub(super) fn find_page(&mut self, identified: &IdentifiedClient) {
+        let crawler = identified.identity().crawler();
+        let crawler = crawler.filter(|it| it.subresources == SubresourcePolicy::Page);
+        let Some(crawler) = crawler.filter(|_| self.blind.is_none()) else {
+            self.page_context = None;
+            return;
+        };
+        let holder = PageHolder {
+            crawler: crawler.name.clone(),
+            client: client_network(self.connection.client),
+            username: identified.proof.as_ref().map(|proof| proof.username.clone()),
+        };
+        if self.page_context.as_ref().is_some_and(|context| context.holder == holder) {
+            return;
+        }
+        let load = claimed_load(self.received).and_then(|(kind, referrer)| {
+            let pages = &self.services.allowed_pages;
+            let cause = pages.find(&holder, &referrer, self.record.started_at)?;
+            let subresource = Subresource { kind, page: cause.page.url.clone() };
+            Some(PageLoad { subresource, cause })
+        });
+        self.record.page_decision = load.as_ref().map(|load| load.cause.page.decision);
+        self.page_context = Some(Box::new(PageContext { holder, load }));
+    }
+
+    /// Returns the subresource that the request is for, if a page causes it.
+    pub(super) fn subresource(&self) -> Option<&Subresource> {
+        Some(&self.page_context.as_ref()?.load.as_ref()?.subresource)
+    }
+
+    /// Remembers a page, a style sheet or a script that the client is about to get, as the cause of further requests.
+    pub(super) fn remember_page(&self, permit: &Permit, head: &UpstreamHead) {
+        let Some(context) = &self.page_context else {
+            return;
+        };
+        // One that is only observed was not allowed.
+        if permit.observed.is_some() || self.received.method() != "GET" {
+            return;
+        }
+        let (pages, status, fields) = (&self.services.allowed_pages, head.status(), head.fields());
+        let content_type = single(&fields, "content-type").unwrap_or_default();
+        let (target, now) = (&permit.resolved.target, self.services.decider.robots.clock().now());
+        match &context.load {
+            Some(PageLoad { subresource: Subresource { kind, .. }, cause }) => {
+                let is_one = is_judged(status) && kind.is_type(content_type);
+                if kind.loads_others() && (is_one || status == NOT_MODIFIED) {
+                    pages.add_loader(&context.holder, target, cause, now);
+                }
+            }
+            None => {
+                let is_navigation = || is_field(self.received, "sec-fetch-dest", b"document");
+                let is_one = is_judged(status) && is_page_type(content_type);
+                if is_one || status == NOT_MODIFIED && is_navigation() {
+                    pages.add_page(&context.holder, target, self.record.id, now);
+                }
+            }
+        }
+    }
+}
+
+fn is_field(received: &ReceivedHead, name: &'static str, value: &[u8]) -> bool {
+    received.field(name) == Some(value)
+}
+
+/// Returns the kind of subresource that a request says it is for, and its referrer. Nothing says so but the client.
+fn claimed_load(received: &ReceivedHead) -> Option<(SubresourceKind, Target)> {
+    if received.method() != "GET" || !received.is_plain_read() {
+        return None;
+    }
+    let fields = received.fields();
+    let kind = SubresourceKind::of_destination(single(&fields, "sec-fetch-dest")?)?;
+    // Not all clients send the other two fields. What they send must be what a browser sends for a page.
+    let is_as_of_page = |name: &'static str, values: &[&[u8]]| {
+        received.field(name).is_none()
+            || single(&fields, name).is_some_and(|value| values.contains(&value))
+    };
+    let is_caused = is_as_of_page("sec-fetch-mode", &[b"no-cors", b"cors", b"same-origin"])
+        && is_as_of_page("sec-fetch-site", &[b"same-origin", b"same-site", b"cross-site"]);
+    let referrer = str::from_utf8(single(&fields, "referer")?).ok()?;
+    Target::parse(referrer).ok().filter(|_| is_caused).map(|referrer| (kind, referrer))
+}
+
+/// Returns the part that a client gets of a response to a request that passed robots.txt as a subresource of `kind`.
+///
+/// # Errors
+///
+/// Returns the refusal if it gets nothing.
+pub(super) fn passed_content(
+    kind: SubresourceKind,
+    resolved: &ResolvedTarget,
+    head: &UpstreamHead,
+) -> Result<PassedContent, Box<Refusal>> {
+    let fields = head.fields();
+    if !has_content(head.status(), "GET") || head.content_length() == Some(0) {
+        return Ok(PassedContent::Whole);
+    }
+    if matches!(head.status(), 300..=399) {
+        return Ok(PassedContent::None);
+    }
+    let content_type = single(&fields, "content-type");
+    if content_type.is_some_and(|content_type| kind.is_type(content_type)) {
+        return Ok(PassedContent::UnlessDocument);
+    }
+    let found = match (content_type, first(&fields, "content-type")) {
+        (Some(one), _) => excerpt(&String::from_utf8_lossy(one)).into_owned(),
+        (None, Some(_)) => "of several types".to_owned(),
+        (None, None) => "of no stated type".to_owned(),
+    };
+    let found = format!("(status {}) is {found}", head.status());
+    Err(Box::new(refusal(kind, resolved, &found)))
+}
+
+/// Returns the refusal of a response that begins as a document does.
+pub(super) fn document_refusal(kind: SubresourceKind, resolved: &ResolvedTarget) -> Refusal {
+    refusal(kind, resolved, "begins as a page or a document does")
+}
+
+fn refusal(kind: SubresourceKind, resolved: &ResolvedTarget, found: &str) -> Refusal {
+    let robots_url = resolved.target.origin().robots_txt_uri();
+    let details = format!(
+        "{robots_url} disallows it, and it is not the {} that a page may load: the response {found}",
+        kind.as_str()
+    );
+    Refusal {
+        is_policy: true,
+        robots_url: Some(robots_url.into()),
+        ..Refusal::new(Reason::SubresourceType, details)
+    }
+}
