@@ -25,6 +25,7 @@
 //!                    upstream          connections to origins
 //!                       │
 //!     identity  pacing                 the crawler behind a request, the pace at origins
+//!     budget                           what a crawler may do on one day
 //!     fleet                            what several nodes share
 //!     traces                           decisions as OpenTelemetry spans
 //!     robots_changes                   what a changed robots.txt opens and closes
@@ -44,6 +45,7 @@
 //! Every arrow points down: no module imports one above it, and only `server` and `cli` know `config` (`.ci/circles`).
 
 mod admin;
+mod budget;
 pub mod cli;
 pub mod clock;
 pub mod config;

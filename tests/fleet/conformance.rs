@@ -6,9 +6,11 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep, timeout};
 use wayleave::fleet::engine::{
-    ChangeNote, ClaimAnswer, FetchClaim, LogPositions, NoteKind, PacingResponse, QueueId,
-    RecordChange, SettleAnswer, Settlement, SharedEngine, SharedRecord, SlotAnswer, SlotRequest,
+    BudgetAnswer, BudgetKind, BudgetReport, BudgetRequest, ChangeNote, ClaimAnswer, FetchClaim,
+    LogPositions, NoteKind, PacingResponse, QueueId, RecordChange, SettleAnswer, Settlement,
+    SharedEngine, SharedRecord, SlotAnswer, SlotRequest,
 };
+use wayleave_decision::DailyBudget;
 
 const SECOND: Duration = Duration::from_secs(1);
 const HOUR: Duration = Duration::from_secs(3600);
@@ -36,6 +38,69 @@ pub async fn conforms(join: impl AsyncFn(&str) -> Node) {
     an_origin_rests_for_all(&nodes).await;
     refusals_in_a_row_lengthen_a_rest(&nodes).await;
     nodes_see_each_other(&nodes).await;
+    a_budget_is_one_for_all(&nodes).await;
+    a_report_counts_once(&nodes).await;
+}
+
+/// Returns a report of a meter that asks for a request to an origin, with three limits.
+fn asking(meter: &str, requests: u64, origin: u64, limits: [u64; 3]) -> BudgetReport {
+    let [requests_limit, bytes, new_origins] = limits;
+    let limits = DailyBudget { requests: requests_limit, bytes, new_origins };
+    BudgetReport {
+        crawler: format!("{limits:?}"),
+        day: 20_000,
+        meter: meter.to_owned(),
+        requests,
+        bytes: 0,
+        origins: Vec::new(),
+        request: Some(BudgetRequest { origin, limits }),
+    }
+}
+
+async fn spend(node: &Node, report: &BudgetReport) -> BudgetAnswer {
+    node.spend(report).await.expect("the engine responds")
+}
+
+async fn a_budget_is_one_for_all([a, b, _]: &[Node; 3]) {
+    let limits = [3, 0, 0];
+    assert_eq!(spend(a, &asking("a", 1, 1, limits)).await.spent, None);
+    assert_eq!(spend(b, &asking("b", 1, 1, limits)).await.spent, None);
+    let third = spend(a, &asking("a", 2, 2, limits)).await;
+    assert_eq!((third.spent, third.requests, third.own_requests), (None, 3, 2));
+    let fourth = spend(b, &asking("b", 2, 2, limits)).await;
+    assert_eq!((fourth.spent, fourth.requests), (Some(BudgetKind::Requests), 3));
+    assert_eq!(fourth.own_requests, 1);
+    let tomorrow = BudgetReport { day: 20_001, ..asking("b", 1, 1, limits) };
+    assert_eq!(spend(b, &tomorrow).await.spent, None);
+    let limits = [0, 100, 0];
+    let received = BudgetReport { bytes: 100, request: None, ..asking("a", 0, 0, limits) };
+    assert_eq!(spend(a, &received).await.bytes, 100);
+    let refused = spend(b, &asking("b", 1, 1, limits)).await;
+    assert_eq!((refused.spent, refused.requests), (Some(BudgetKind::Bytes), 0));
+    let limits = [0, 0, 2];
+    assert_eq!(spend(a, &asking("a", 1, 1, limits)).await.spent, None);
+    assert_eq!(spend(b, &asking("b", 1, u64::MAX, limits)).await.spent, None);
+    let refused = spend(a, &asking("a", 2, 3, limits)).await;
+    assert_eq!((refused.spent, refused.origins), (Some(BudgetKind::NewOrigins), 2));
+    assert_eq!(spend(a, &asking("a", 2, u64::MAX, limits)).await.spent, None, "b's origin");
+    // What a node counted while it was alone counts, however much that is.
+    let alone = BudgetReport { origins: vec![4, 5], ..asking("a", 3, 5, limits) };
+    let told = spend(a, &alone).await;
+    assert_eq!((told.spent, told.origins), (None, 4));
+}
+
+async fn a_report_counts_once([a, b, _]: &[Node; 3]) {
+    let limits = [5, 1000, 0];
+    let report = BudgetReport { bytes: 10, ..asking("a", 2, 1, limits) };
+    for _ in 0..3 {
+        let answer = spend(a, &report).await;
+        assert_eq!((answer.spent, answer.requests, answer.bytes), (None, 2, 10));
+    }
+    let earlier = BudgetReport { bytes: 5, ..asking("a", 1, 1, limits) };
+    let answer = spend(a, &earlier).await;
+    assert_eq!((answer.requests, answer.own_requests, answer.own_bytes), (2, 2, 10));
+    let other = spend(b, &asking("b", 3, 1, limits)).await;
+    assert_eq!((other.spent, other.requests, other.own_requests), (None, 5, 3));
 }
 
 fn claim(origin: &str) -> FetchClaim {

@@ -6,7 +6,7 @@ mod distrust;
 mod documents;
 pub mod engines;
 mod faults;
-mod proxies;
+pub mod proxies;
 mod relay;
 mod servers;
 mod size;

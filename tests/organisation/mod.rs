@@ -1,6 +1,7 @@
 //! The organisation's crawlers and its own rules: identification, signatures, `[[rule]]`, permissions that are revoked, and sites
 //! that turn crawlers away.
 
+mod budgets;
 mod client_certificates;
 mod edge;
 mod identify;

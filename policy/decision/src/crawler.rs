@@ -54,6 +54,25 @@ impl CrawlTrigger {
     }
 }
 
+/// The most that a crawler may do on one day of UTC; 0: no limit.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DailyBudget {
+    /// The requests to origins.
+    pub requests: u64,
+    /// The bytes of bodies from origins.
+    pub bytes: u64,
+    /// The origins.
+    pub new_origins: u64,
+}
+
+impl DailyBudget {
+    /// Returns whether anything is limited.
+    #[must_use]
+    pub fn has_limit(&self) -> bool {
+        *self != Self::default()
+    }
+}
+
 /// One crawler as configured: `[[crawler]]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Crawler {
@@ -81,6 +100,8 @@ pub struct Crawler {
     pub default_delay: Option<Duration>,
     /// The shortest time between its requests to an origin, whatever that asks for. The longer of this and `[politeness]`'s counts.
     pub min_delay: Duration,
+    /// The most that it may do on one day.
+    pub budget: DailyBudget,
     /// The treatment of what a page loads.
     pub subresources: SubresourcePolicy,
     /// The `User-Agent` field of fetches of robots.txt that its requests cause. `None`: that of `[robots]`.
@@ -141,6 +162,7 @@ impl Crawler {
             mode: EnforcementMode::default(),
             default_delay: None,
             min_delay: Duration::ZERO,
+            budget: DailyBudget::default(),
             subresources: SubresourcePolicy::default(),
             robots_user_agent: None,
             user_agent_must_contain_token: false,

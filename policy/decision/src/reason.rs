@@ -163,6 +163,9 @@ reasons! {
     Concurrency = "concurrency", 429 "Crawl delay" "http_request_denied" {
         [Observed, Refused] "`politeness.max_concurrent_per_origin` requests of the crawler are in progress"
     }
+    Budget = "budget", 429 "Daily budget spent" "http_request_denied" {
+        [Observed, Refused] "`requests_per_day`, `bytes_per_day` or `new_origins_per_day` of the crawler is spent until midnight UTC"
+    }
     Unidentified = "unidentified", 407 "Proxy authentication required" "http_request_error" {
         [Observed, Refused] "`proxy.require_crawler`, and no `[[crawler]]` matches"
     }

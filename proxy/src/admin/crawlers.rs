@@ -38,9 +38,21 @@ struct ListedCrawler {
     failed: u64,
     /// The number of those without any of its tokens in `User-Agent`.
     user_agent_mismatches: u64,
+    /// The daily budgets that it has, on all nodes as far as this one knows.
+    budgets: Vec<ListedBudget>,
     /// The time of its last request, to two seconds; null: none since the start.
     #[schema(format = DateTime)]
     last_seen_at: Option<String>,
+}
+
+/// A crawler's daily budget.
+#[derive(Debug, Serialize, ToSchema)]
+struct ListedBudget {
+    /// `requests`, `bytes` or `new_origins`.
+    budget: &'static str,
+    /// The use since midnight UTC.
+    used: u64,
+    limit: u64,
 }
 
 /// The number of one crawler's requests, in total and by outcome.
@@ -78,6 +90,16 @@ pub(super) async fn list(State(admin): State<AdminState>) -> Response {
         mode: crawler.mode.as_str(),
         tokens: crawler.tokens.iter().map(ToString::to_string).collect(),
         dialect: crawler.dialect.as_str(),
+        budgets: admin
+            .budgets
+            .usage(crawler)
+            .into_iter()
+            .map(|part| ListedBudget {
+                budget: part.kind.as_str(),
+                used: part.used,
+                limit: part.limit,
+            })
+            .collect(),
         user_agent_mismatches: admin.metrics.user_agent_mismatches(&crawler.name),
         ..with_counts(&admin, &counts, &crawler.name)
     });

@@ -54,12 +54,23 @@ pub(super) async fn readyz(State(admin): State<AdminState>) -> (StatusCode, Stri
     (StatusCode::OK, body)
 }
 
+/// Sets the use and the limits of the crawlers' daily budgets.
+fn update_budget_metrics(admin: &AdminState) {
+    let settings = admin.decider.settings();
+    let uses = settings.crawlers.all().flat_map(|crawler| {
+        let uses = admin.budgets.usage(crawler).into_iter();
+        uses.map(|part| (crawler.name.as_str(), part.kind.as_str(), part.used, part.limit))
+    });
+    admin.metrics.budgets(uses);
+}
+
 /// Metrics in Prometheus' text format.
 #[utoipa::path(get, path = "/metrics", tag = "proxy", responses((status = 200, body = String, content_type = "text/plain")))]
 pub(super) async fn metrics(State(admin): State<AdminState>) -> Response {
     // Not on the only thread of this service: counting the entries and reading /proc take time.
     let gathering = tokio::task::spawn_blocking(move || {
         admin.decider.update_metrics(&admin.metrics);
+        update_budget_metrics(&admin);
         admin.metrics.text()
     });
     match gathering.await.map_err(Into::into).flatten() {

@@ -7,6 +7,7 @@ use std::time::SystemTime;
 use tokio_util::sync::CancellationToken;
 
 use super::reload_handle::ReloadHandle;
+use crate::budget::DailyBudgets;
 use crate::decider::Decider;
 use crate::decision_log::DecisionLog;
 use crate::downstream::listeners::ListenAddress;
@@ -18,6 +19,7 @@ use crate::telemetry::traffic::Traffic;
 pub(crate) struct AdminState {
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) decider: Arc<Decider>,
+    pub(crate) budgets: Arc<DailyBudgets>,
     pub(crate) decisions: Arc<DecisionLog>,
     pub(crate) traffic: Arc<Traffic>,
     pub(crate) config: ReloadHandle,

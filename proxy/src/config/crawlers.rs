@@ -4,15 +4,17 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytesize::ByteSize;
 use wayleave_decision::{
-    CrawlTrigger, Crawler, CrawlersConfig, EnforcementMode, ProxyAccount, SubresourcePolicy,
+    CrawlTrigger, Crawler, CrawlersConfig, DailyBudget, EnforcementMode, ProxyAccount,
+    SubresourcePolicy,
 };
 use wayleave_robots_txt::{Dialect, ProductToken};
 use wayleave_usage_preferences::{ContentUse, CrawlerDeclaration, Purpose};
 
 use super::reader::{
-    ParseResult, Section, ValueNode, boolean, checked, duration, network, non_empty_list,
-    none_if_empty, parse_with, secret, text, user_agent,
+    ParseResult, Section, ValueNode, boolean, checked, count, duration, network, non_empty_list,
+    none_if_empty, parse_with, secret, size_or_zero, text, user_agent,
 };
 use super::robots::dialect_words;
 use super::signing;
@@ -28,6 +30,9 @@ pub(super) struct CrawlerDefaults {
     pub(super) asks_for_certificates: bool,
     pub(super) mode: EnforcementMode,
 }
+
+/// The most origins of a budget: each node keeps, and writes, a digest of each.
+const MAX_NEW_ORIGINS: u32 = 1_000_000;
 
 /// The words of `mode`: refuse requests that robots.txt disallows, or only record them.
 pub(super) const MODES: [(&str, EnforcementMode); 2] = [
@@ -143,6 +148,7 @@ fn read_crawler(
         mode: section.word("mode", default_mode, &MODES),
         default_delay: section.optional("default_delay", duration),
         min_delay: section.key("min_delay", Duration::ZERO, duration),
+        budget: read_budget(section),
         subresources: section.word("subresources", SubresourcePolicy::Judge, &subresources),
         robots_user_agent: section.optional("user_agent", user_agent).map(Arc::from),
         user_agent_must_contain_token: section.key("user_agent_must_contain_token", false, boolean),
@@ -152,6 +158,23 @@ fn read_crawler(
         declaration,
     };
     (crawler, signing_key)
+}
+
+/// Reads the most that the crawler may do on one day.
+fn read_budget(section: &mut Section<'_>) -> DailyBudget {
+    let budget = DailyBudget {
+        requests: section.key("requests_per_day", 0, count(0, u32::MAX)) as u64,
+        bytes: section.key("bytes_per_day", ByteSize(0), size_or_zero).as_u64(),
+        new_origins: section.key("new_origins_per_day", 0, count(0, MAX_NEW_ORIGINS)) as u64,
+    };
+    if budget.requests > 0 && budget.new_origins > budget.requests {
+        let message = format!(
+            "{} is more than requests_per_day, {}: each origin takes a request, so it limits nothing",
+            budget.new_origins, budget.requests
+        );
+        section.report("new_origins_per_day", message);
+    }
+    budget
 }
 
 /// Reads what the crawler declares about its use of content, for usage preferences.

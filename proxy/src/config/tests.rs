@@ -4,8 +4,8 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use tempfile::TempDir;
 use wayleave_decision::{
-    CrawlTrigger, Crawler, EnforcementMode, HttpsMode, InterceptionSettings, ProxyAccount,
-    RuleAction, SubresourcePolicy,
+    CrawlTrigger, Crawler, DailyBudget, EnforcementMode, HttpsMode, InterceptionSettings,
+    ProxyAccount, RuleAction, SubresourcePolicy,
 };
 use wayleave_robots_txt::{Dialect, HostPattern, ProductToken};
 use wayleave_usage_preferences::{ContentUse, CrawlerDeclaration, Purpose, PurposeSet};
@@ -151,6 +151,9 @@ trigger = "fetcher"
 default_delay = "3s"
 min_delay = "2s"
 subresources = "page"
+requests_per_day = 1000
+bytes_per_day = "1GiB"
+new_origins_per_day = 10
 user_agent = "NewsBot/1.0"
 user_agent_must_contain_token = true
 source_address = "127.0.0.7"
@@ -272,6 +275,7 @@ fn crawlers_are_read() {
         mode: EnforcementMode::Enforce,
         default_delay: Some(Duration::from_secs(3)),
         min_delay: Duration::from_secs(2),
+        budget: DailyBudget { requests: 1000, bytes: 1 << 30, new_origins: 10 },
         subresources: SubresourcePolicy::Page,
         robots_user_agent: Some("NewsBot/1.0".into()),
         user_agent_must_contain_token: true,

@@ -134,6 +134,7 @@ impl UpstreamAttempt<'_> {
             slot: self.slot,
             notes: &self.notes,
             relayed_bytes: &self.relayed_bytes,
+            byte_meter: exchange.byte_meter(),
             dropped_interim: &dropped_interim,
         };
         let relayed = relay::relay(context, client, &mut writer, &mut reader).await;

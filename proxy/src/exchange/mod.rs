@@ -5,7 +5,7 @@
 //!     │
 //!  robots_txt ── validators           is it for robots.txt, and answered from the copy (copy_response)
 //!     │
-//!  pace                               when: it waits for its slot, and is decided again
+//!  pace ── budget                     when: it waits for its slot, and is decided again; or not today
 //!     │
 //!  forward ── attempt ── relay        to the origin and back
 //!     │          └── sign, headers, websocket, splice
@@ -26,6 +26,7 @@
 
 mod allowed_pages;
 mod attempt;
+mod budget;
 mod copy_response;
 mod decide;
 pub(crate) mod error_response;
@@ -90,6 +91,8 @@ struct Exchange<'s, 'r> {
     pace_group: String,
     /// The delay between the crawler's requests to the origin, once the request has asked for a slot.
     delay: Duration,
+    /// The crawler whose budget the request has used.
+    charged: Option<String>,
     /// The page that causes it, for a crawler for which pages are remembered.
     page_context: Option<Box<PageContext>>,
     record: ExchangeRecord,
@@ -126,6 +129,7 @@ impl<'s, 'r> Exchange<'s, 'r> {
             proof: None,
             pace_group: String::new(),
             delay: Duration::ZERO,
+            charged: None,
             page_context: None,
         }
     }
@@ -176,7 +180,7 @@ impl<'s, 'r> Exchange<'s, 'r> {
         loop {
             let deciding = self.decide_and_wait(slot.take(), client);
             let decided = shutdown.unless_cancelled(pin!(deciding)).await;
-            let permit = match decided {
+            let mut permit = match decided {
                 Some(Ok((permit, its_slot))) => {
                     slot = its_slot;
                     permit
@@ -193,6 +197,9 @@ impl<'s, 'r> Exchange<'s, 'r> {
             // Only now: what it would not forward, this proxy does not answer as the last hop either.
             if self.received.max_forwards() == Some(0) {
                 return (ExchangeOutcome::Refuse(max_forwards::refusal()), ReplyKind::LastHop);
+            }
+            if let Err(not_sent) = self.charge_budget(&mut permit).await {
+                return not_sent.into_outcome();
             }
             if let Some(end) = self.forward(&permit, slot.as_ref(), client).await {
                 return end;

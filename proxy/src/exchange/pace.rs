@@ -41,6 +41,7 @@ impl<'s> Exchange<'s, '_> {
             {
                 return Err(answered);
             }
+            self.check_budget(&mut permit)?;
             // A second decision may find no slot. It tries again, because a reload may enforce what was only observed.
             if slot.is_some() || permit.resolved.scope == TargetScope::Bypass {
                 return Ok((permit, slot));

@@ -10,6 +10,7 @@ use tokio_util::task::task_tracker::TaskTrackerToken;
 
 use super::allowed_pages::AllowedPages;
 use super::own_tunnels::OwnTunnels;
+use crate::budget::DailyBudgets;
 use crate::decider::Decider;
 use crate::decision_log::DecisionLog;
 use crate::pacing::Pacer;
@@ -21,6 +22,7 @@ use crate::traces::Traces;
 pub(crate) struct ExchangeServices {
     pub(crate) decider: Arc<Decider>,
     pub(crate) pacer: Arc<Pacer>,
+    pub(crate) budgets: Arc<DailyBudgets>,
     pub(crate) decisions: Arc<DecisionLog>,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) traces: Option<Arc<Traces>>,

@@ -222,7 +222,8 @@ impl<'s> Exchange<'s, '_> {
                 }
             };
             self.blind = Some((origin.clone(), scope));
-            let (permit, its_slot) = self.decide_and_wait(slot, client).await?;
+            let (mut permit, its_slot) = self.decide_and_wait(slot, client).await?;
+            self.charge_budget(&mut permit).await?;
             slot = its_slot;
             // It may have waited, and after a reload it may have to be inspected.
             if self.settings.permits_blind_tunnel(&permit.resolved) {

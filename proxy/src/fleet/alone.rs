@@ -5,8 +5,9 @@ use std::time::Duration;
 use async_trait::async_trait;
 
 use super::engine::{
-    BeatAnswer, ChangeBatch, ClaimAnswer, EngineFailure, FetchClaim, LogPositions, PacingResponse,
-    SettleAnswer, Settlement, SharedEngine, SharedRecord, SlotAnswer, SlotRequest,
+    BeatAnswer, BudgetAnswer, BudgetReport, ChangeBatch, ClaimAnswer, EngineFailure, FetchClaim,
+    LogPositions, PacingResponse, SettleAnswer, Settlement, SharedEngine, SharedRecord, SlotAnswer,
+    SlotRequest,
 };
 
 /// An engine that shares nothing.
@@ -53,6 +54,10 @@ impl SharedEngine for LoneEngine {
 
     async fn resting(&self, _: usize) -> Result<Vec<(String, Duration)>, EngineFailure> {
         Ok(Vec::new())
+    }
+
+    async fn spend(&self, _: &BudgetReport) -> Result<BudgetAnswer, EngineFailure> {
+        Ok(BudgetAnswer::default())
     }
 
     async fn beat(&self, _: &str) -> Result<BeatAnswer, EngineFailure> {

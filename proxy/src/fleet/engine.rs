@@ -7,6 +7,7 @@ use std::fmt;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use wayleave_decision::DailyBudget;
 
 /// The record of one origin's robots.txt, as bytes that the engine does not interpret.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -167,6 +168,77 @@ pub struct PacingResponse {
     pub max_rest: Duration,
 }
 
+/// The parts of a crawler's daily budget.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum BudgetKind {
+    /// `requests_per_day`.
+    Requests,
+    /// `bytes_per_day`.
+    Bytes,
+    /// `new_origins_per_day`.
+    NewOrigins,
+}
+
+impl BudgetKind {
+    /// Every kind.
+    pub const ALL: [Self; 3] = [Self::Requests, Self::Bytes, Self::NewOrigins];
+
+    /// Returns the label in metrics.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Requests => "requests",
+            Self::Bytes => "bytes",
+            Self::NewOrigins => "new_origins",
+        }
+    }
+}
+
+/// Everything that a node has counted of a crawler's day, and a request that asks to be counted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BudgetReport {
+    /// The crawler's name.
+    pub crawler: String,
+    /// The day, counted from the epoch.
+    pub day: u64,
+    /// The id under which the node counts, which outlives its process.
+    pub meter: String,
+    /// The requests that it has counted on that day, with the one that asks.
+    pub requests: u64,
+    /// The bytes that it has received on that day.
+    pub bytes: u64,
+    /// Digests of origins that it has counted without asking.
+    pub origins: Vec<u64>,
+    /// The request that asks, if one does.
+    pub request: Option<BudgetRequest>,
+}
+
+/// A request that asks to be counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BudgetRequest {
+    /// The digest of its origin.
+    pub origin: u64,
+    /// The limits of the day for all nodes.
+    pub limits: DailyBudget,
+}
+
+/// The answer to a report.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct BudgetAnswer {
+    /// The part that is spent, so that the request was not counted.
+    pub spent: Option<BudgetKind>,
+    /// The requests of all nodes.
+    pub requests: u64,
+    /// The bytes of all nodes.
+    pub bytes: u64,
+    /// The origins of all nodes.
+    pub origins: u64,
+    /// The requests of the node that reports.
+    pub own_requests: u64,
+    /// The bytes of the node that reports.
+    pub own_bytes: u64,
+}
+
 /// The position in each partition's log up to which a node has read. `None`: it has read nothing.
 pub type LogPositions = Vec<Option<u64>>;
 
@@ -318,6 +390,10 @@ pub trait SharedEngine: fmt::Debug + Send + Sync {
 
     /// Returns the origins of a partition that rest, and for how long from now.
     async fn resting(&self, partition: usize) -> Result<Vec<(String, Duration)>, EngineFailure>;
+
+    /// Adds what a node has counted of a crawler's day, and counts a request if no limit is reached. A node repeats all that it
+    /// has counted, of which the highest number counts.
+    async fn spend(&self, report: &BudgetReport) -> Result<BudgetAnswer, EngineFailure>;
 
     /// Announces that this node is alive, and reconnects if it has to.
     async fn beat(&self, version: &str) -> Result<BeatAnswer, EngineFailure>;

@@ -1,6 +1,6 @@
 //! The reference engine: a fleet in the memory of one process, for tests. It uses tokio's clock, which tests can pause.
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -8,9 +8,9 @@ use async_trait::async_trait;
 use tokio::time::Instant;
 
 use super::engine::{
-    BeatAnswer, ChangeBatch, ChangeNote, ClaimAnswer, EngineFailure, FetchClaim, LogPositions,
-    MemberNode, NoteKind, PacingResponse, QueueId, RecordChange, SettleAnswer, Settlement,
-    SharedEngine, SharedRecord, SlotAnswer, SlotRequest,
+    BeatAnswer, BudgetAnswer, BudgetKind, BudgetReport, ChangeBatch, ChangeNote, ClaimAnswer,
+    EngineFailure, FetchClaim, LogPositions, MemberNode, NoteKind, PacingResponse, QueueId,
+    RecordChange, SettleAnswer, Settlement, SharedEngine, SharedRecord, SlotAnswer, SlotRequest,
 };
 use super::rest::requested_rest;
 
@@ -45,6 +45,16 @@ struct MemoryState {
     /// The end of each origin's rest, and the number of its refusals in a row.
     rests: HashMap<String, (Instant, u32)>,
     members: BTreeMap<String, (String, Instant)>,
+    /// What was counted of each crawler's days.
+    budgets: HashMap<(String, u64), MemoryBudget>,
+}
+
+/// What was counted of a crawler's day.
+#[derive(Debug, Default)]
+struct MemoryBudget {
+    /// The requests and bytes of each meter.
+    meters: HashMap<String, (u64, u64)>,
+    origins: HashSet<u64>,
 }
 
 #[derive(Debug)]
@@ -358,6 +368,50 @@ impl SharedEngine for MemoryEngine {
         let now = Instant::now();
         let resting = state.rests.iter().filter(|(_, (until, _))| *until > now);
         Ok(resting.map(|(origin, (until, _))| (origin.clone(), *until - now)).collect())
+    }
+
+    async fn spend(&self, report: &BudgetReport) -> Result<BudgetAnswer, EngineFailure> {
+        let mut state = self.access()?;
+        let day = (report.crawler.clone(), report.day);
+        let MemoryBudget { meters, origins } = state.budgets.entry(day).or_default();
+        origins.extend(&report.origins);
+        let own = meters.entry(report.meter.clone()).or_default();
+        let more = report.requests.saturating_sub(own.0);
+        own.1 = own.1.max(report.bytes);
+        let (requests, bytes) = meters
+            .values()
+            .fold((0, 0), |(requests, bytes), meter| (requests + meter.0, bytes + meter.1));
+        let spent = report.request.and_then(|request| {
+            let limits = request.limits;
+            let is_new = !origins.contains(&request.origin);
+            let is_over = |limit: u64, count: u64| limit > 0 && count > limit;
+            if is_over(limits.requests, requests + more) {
+                Some(BudgetKind::Requests)
+            } else if is_over(limits.bytes, bytes + 1) {
+                Some(BudgetKind::Bytes)
+            } else if is_new && is_over(limits.new_origins, origins.len() as u64 + 1) {
+                Some(BudgetKind::NewOrigins)
+            } else {
+                None
+            }
+        });
+        let own = meters.entry(report.meter.clone()).or_default();
+        let counted = if spent.is_none() { more } else { 0 };
+        own.0 += counted;
+        if let Some(request) = report.request
+            && spent.is_none()
+            && request.limits.new_origins > 0
+        {
+            origins.insert(request.origin);
+        }
+        Ok(BudgetAnswer {
+            spent,
+            requests: requests + counted,
+            bytes,
+            origins: origins.len() as u64,
+            own_requests: own.0,
+            own_bytes: own.1,
+        })
     }
 
     async fn beat(&self, version: &str) -> Result<BeatAnswer, EngineFailure> {

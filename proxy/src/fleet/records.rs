@@ -1,13 +1,14 @@
 //! Records: which node fetches a robots.txt, and what the fetch brought.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
 
 use super::engine::{
-    ClaimAnswer, EngineFailure, FetchClaim, PacingResponse, RecordChange, SettleAnswer, Settlement,
-    SharedRecord, VERSION_LIMIT,
+    BudgetAnswer, BudgetReport, ClaimAnswer, EngineFailure, FetchClaim, PacingResponse,
+    RecordChange, SettleAnswer, Settlement, SharedRecord, VERSION_LIMIT,
 };
 use super::handle::{Fleet, FleetEvent, FleetInner, lock};
 
@@ -112,6 +113,17 @@ impl Fleet {
                 on_rest(rest);
             }
         });
+    }
+
+    /// Adds what this node has counted of a crawler's day; `None` if the engine is away.
+    pub(crate) async fn spend(&self, report: &BudgetReport) -> Option<BudgetAnswer> {
+        let inner = &self.inner;
+        inner.call_engine("spend", inner.engine.spend(report)).await.ok()
+    }
+
+    /// Returns the number of nodes that share a budget while the engine is away.
+    pub(crate) fn sharing_nodes(&self) -> u64 {
+        self.inner.sharing_nodes.load(Ordering::Relaxed).max(1) as u64
     }
 
     /// Returns how long a record that is not revalidated is kept.

@@ -131,6 +131,7 @@ impl Drain {
 async fn close(exchanges: &ExchangeServices) {
     // Before the store: a process that takes over waits for the store, and then opens the decision log.
     exchanges.decisions.close();
+    exchanges.budgets.save();
     exchanges.decider.robots.close().await;
     exchanges.decider.robots.fleet().leave().await;
     if let Some(traces) = &exchanges.traces {

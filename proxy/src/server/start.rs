@@ -13,6 +13,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::admin::AdminState;
+use crate::budget::DailyBudgets;
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::decider::Decider;
@@ -101,6 +102,7 @@ pub(super) async fn start(
         metrics,
         config: reload_handle,
         decider: Arc::clone(&exchanges.decider),
+        budgets: Arc::clone(&exchanges.budgets),
         decisions,
         started_at: clock.now(),
         certificate_pem: authority.certificate_pem().into(),
@@ -235,6 +237,7 @@ pub(super) fn build(
         clock.now(),
     )));
     let pacer = Arc::new(Pacer::in_fleet(&fleet));
+    let budgets = Arc::new(DailyBudgets::open(&config.state.dir, clock, fleet.clone())?);
     let cached = CachedDocuments::new(clock, Arc::clone(metrics));
     // Before the cache, whose fetches are subject to it.
     let own_requests = Arc::new(OwnRequestRules {
@@ -253,12 +256,19 @@ pub(super) fn build(
     let exchanges = ExchangeServices {
         decider: Arc::new(Decider::new(settings, robots)),
         pacer,
+        budgets: Arc::clone(&budgets),
         decisions: Arc::clone(decisions),
         metrics: Arc::clone(metrics),
         traces,
         shutdown: ExchangeShutdown::default(),
         own_tunnels: Arc::default(),
         allowed_pages: AllowedPages::default(),
+    };
+    let refresh = async move {
+        tokio::select! {
+            () = refresh => {}
+            () = budgets.keep() => {}
+        }
     };
     Ok(BuiltParts { exchanges, fetcher, refresh: Box::pin(refresh) })
 }

@@ -5,6 +5,9 @@ import { attempt, badge, count, h, newest, share, table, time } from "./dom.js";
 
 const REFRESH = 5_000;
 
+/** The daily budgets in words. */
+const BUDGETS = { requests: "requests", bytes: "bytes", new_origins: "origins" };
+
 export function crawlers(parameters) {
   const wanted = { q: parameters.get("q") ?? "" };
   const list = h("div", { class: "panel flush" });
@@ -44,7 +47,8 @@ function row(one) {
     h("th", { scope: "row" }, h("span", {}, decisions(one.name, {}), one.owner ? [" ", h("small", {}, one.owner)] : "")),
     h("td", {}, badge(one.mode)),
     h("td", { class: "tokens" }, h("span", { class: "line", title: one.tokens.join(", ") }, one.tokens.join(", ") || "its own")),
-    number(one.requests, {}),
+    h("td", { class: "number" }, one.requests ? decisions(count(one.requests), {}) : "0",
+      (one.budgets ?? []).flatMap((part) => [h("br"), h("small", {}, `${share(part.used, part.limit)} of today's ${BUDGETS[part.budget]}`)])),
     h("td", { class: "number" }, h("span", {}, one.refused ? decisions(count(one.refused), { outcome: "refused" }) : "0", " ", h("small", {}, one.requests ? share(one.refused, one.requests) : ""))),
     number(one.observed, { outcome: "observed" }, "would-be"),
     number(one.failed, { outcome: "failed" }),

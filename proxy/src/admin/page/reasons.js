@@ -26,6 +26,7 @@ const MEANINGS = [
   ["origin-rests", "observed, refused", "after a 429 or 503, or a RateLimit of which nothing is left, the origin or this URL gets no requests for a while, from any client or from this one"],
   ["unrecorded", "refused", "the decision log cannot be written, and log.on_failure is \"refuse\""],
   ["concurrency", "observed, refused", "politeness.max_concurrent_per_origin requests of the crawler are in progress"],
+  ["budget", "observed, refused", "requests_per_day, bytes_per_day or new_origins_per_day of the crawler is spent until midnight UTC"],
   ["unidentified", "observed, refused", "proxy.require_crawler, and no [[crawler]] matches"],
   ["wrong-password", "refused", "wrong credentials in Proxy-Authorization or for SOCKS5, or changed since the tunnel was opened"],
   ["wrong-certificate", "refused", "the client's certificate expired, or proxy.client_ca changed, since its connection began"],

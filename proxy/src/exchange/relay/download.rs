@@ -15,6 +15,7 @@ use wayleave_http_wire::received::{HttpVersion, ReceivedHead};
 use super::error::RelayError;
 use super::interim::{FINAL_RESPONSE_DELAY, InterimResponses, is_interim};
 use super::progress::RelayProgress;
+use crate::budget::ByteMeter;
 use crate::exchange::headers;
 use crate::exchange::response_notes::ResponseNotes;
 use crate::exchange::response_policy::{LabelStep, ResponseLabeller};
@@ -66,6 +67,8 @@ pub(crate) struct RelayContext<'a> {
     pub(in crate::exchange) notes: &'a ResponseNotes,
     /// Counts the bytes of the body that the client got.
     pub(crate) relayed_bytes: &'a AtomicU64,
+    /// Counts the bytes of the body that the origin sent, if they are limited.
+    pub(crate) byte_meter: Option<ByteMeter<'a>>,
     /// Counts the interim responses that the client did not get.
     pub(crate) dropped_interim: &'a AtomicU64,
 }
@@ -311,7 +314,12 @@ impl ResponseRelay<'_> {
         loop {
             let sent = self.progress.sent_chunks();
             match timeout(self.context.timeout, self.reader.next_chunk()).await {
-                Ok(chunk) => return chunk.map_err(|fault| self.progress.upstream_error(fault)),
+                Ok(chunk) => {
+                    if let (Some(meter), Ok(Some(bytes))) = (self.context.byte_meter, &chunk) {
+                        meter.add(bytes.len());
+                    }
+                    return chunk.map_err(|fault| self.progress.upstream_error(fault));
+                }
                 Err(_) => self.progress.check_upload_progress(sent)?,
             }
         }
@@ -471,6 +479,7 @@ mod tests {
                 slot: None,
                 notes: &ResponseNotes::default(),
                 relayed_bytes: &AtomicU64::new(0),
+                byte_meter: None,
                 dropped_interim: &AtomicU64::new(0),
             },
             reader: &mut reader,

@@ -25,9 +25,9 @@ pub use self::connection::RedisAddress;
 use self::connection::RedisConnection;
 use self::scripts::{LuaScript, SCRIPTS};
 use super::engine::{
-    BeatAnswer, ChangeBatch, ClaimAnswer, EngineFailure, EngineServer, FetchClaim, LogPositions,
-    MemberNode, PacingResponse, RecordChange, SettleAnswer, Settlement, SharedEngine, SharedRecord,
-    SlotAnswer, SlotRequest, VERSION_LIMIT,
+    BeatAnswer, BudgetAnswer, BudgetKind, BudgetReport, ChangeBatch, ClaimAnswer, EngineFailure,
+    EngineServer, FetchClaim, LogPositions, MemberNode, PacingResponse, RecordChange, SettleAnswer,
+    Settlement, SharedEngine, SharedRecord, SlotAnswer, SlotRequest, VERSION_LIMIT,
 };
 
 /// The time after a restart of the engine in which it grants no slots of a queue without a delay: two beats, within which all
@@ -37,6 +37,8 @@ const RESTART_QUIET: Duration = Duration::from_secs(2);
 const NAME_RETRY: Duration = Duration::from_millis(250);
 /// The number of beats between checks for lost notes. Each new connection checks as well.
 const BEATS_PER_LOOKUP: u32 = 30;
+/// The time for which a day's counts are kept after the last one: until no node's clock has that day.
+const BUDGET_RETENTION: Duration = Duration::from_secs(48 * 60 * 60);
 
 /// The settings of a node's connection to its fleet.
 #[derive(Clone, Debug)]
@@ -361,6 +363,35 @@ impl SharedEngine for RedisEngine {
         let keys = [self.key_in(partition, 'r')];
         let found: Vec<(String, u64)> = self.run(&SCRIPTS.resting, &keys, &[]).await?;
         Ok(found.into_iter().map(|(origin, rest)| (origin, Duration::from_micros(rest))).collect())
+    }
+
+    async fn spend(&self, report: &BudgetReport) -> Result<BudgetAnswer, EngineFailure> {
+        let BudgetReport { crawler, day, .. } = report;
+        // All counts of a crawler are in one partition, as its script needs them.
+        let partition = self.partition(crawler);
+        let keys =
+            ['b', 'o'].map(|kind| format!("{}:{crawler}:{day}", self.key_in(partition, kind)));
+        let request = report.request;
+        let limits = request.map(|request| request.limits).unwrap_or_default();
+        let numbers = [report.requests, report.bytes, BUDGET_RETENTION.as_millis() as u64];
+        let limits = [limits.requests, limits.bytes, limits.new_origins];
+        let mut arguments = vec![report.meter.clone()];
+        arguments.extend(numbers.map(|number| number.to_string()));
+        arguments.push(u8::from(request.is_some()).to_string());
+        arguments.extend(limits.map(|limit| limit.to_string()));
+        arguments.push(request.map_or_else(String::new, |request| request.origin.to_string()));
+        arguments.extend(report.origins.iter().map(u64::to_string));
+        let arguments: Vec<_> = arguments.iter().map(String::as_bytes).collect();
+        let (spent, requests, bytes, origins, own_requests, own_bytes): (
+            String,
+            u64,
+            u64,
+            u64,
+            u64,
+            u64,
+        ) = self.run(&SCRIPTS.spend, &keys, &arguments).await?;
+        let spent = BudgetKind::ALL.into_iter().find(|kind| kind.as_str() == spent);
+        Ok(BudgetAnswer { spent, requests, bytes, origins, own_requests, own_bytes })
     }
 
     async fn beat(&self, version: &str) -> Result<BeatAnswer, EngineFailure> {

@@ -40,7 +40,16 @@ pub(super) fn gauges(
     help: &str,
     label: &str,
 ) -> anyhow::Result<IntGaugeVec> {
-    register(registry, IntGaugeVec::new(Opts::new(name, help).namespace("wayleave"), &[label])?)
+    gauges_by(registry, name, help, &[label])
+}
+
+pub(super) fn gauges_by(
+    registry: &Registry,
+    name: &str,
+    help: &str,
+    labels: &[&str],
+) -> anyhow::Result<IntGaugeVec> {
+    register(registry, IntGaugeVec::new(Opts::new(name, help).namespace("wayleave"), labels)?)
 }
 
 pub(super) fn counter(registry: &Registry, name: &str, help: &str) -> anyhow::Result<IntCounter> {

@@ -92,7 +92,7 @@ impl FleetMetrics {
                 metric.with_label_values(&[value]);
             }
         }
-        for verb in ["claim", "settle", "record", "take", "leave", "answered"] {
+        for verb in ["claim", "settle", "record", "take", "leave", "answered", "spend"] {
             metrics.calls.with_label_values(&[verb]);
         }
         for state in STATES {

@@ -352,6 +352,22 @@ impl Metrics {
         self.organisation.user_agent_mismatches.with_label_values(&[crawler]).get()
     }
 
+    /// Sets the use and the limit of each daily budget, given with its crawler and its name.
+    pub(crate) fn budgets<'b>(
+        &self,
+        budgets: impl Iterator<Item = (&'b str, &'static str, u64, u64)>,
+    ) {
+        let OrganisationMetrics { budget_used, budget_limit, .. } = &self.organisation;
+        // A reload may have removed some.
+        budget_used.reset();
+        budget_limit.reset();
+        for (crawler, budget, used, limit) in budgets {
+            let labels = [crawler, budget];
+            budget_used.with_label_values(&labels).set(i64::try_from(used).unwrap_or(i64::MAX));
+            budget_limit.with_label_values(&labels).set(i64::try_from(limit).unwrap_or(i64::MAX));
+        }
+    }
+
     /// Records a reload of the configuration, with its time if it succeeded.
     pub(crate) fn config_reloaded(&self, at: Option<SystemTime>) {
         self.organisation.reload_successful.set(i64::from(at.is_some()));

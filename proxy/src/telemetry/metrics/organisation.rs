@@ -2,10 +2,13 @@
 
 use prometheus::{Histogram, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Registry};
 
-use super::constructors::{counter, counters, gauge, gauges, histogram};
+use super::constructors::{counter, counters, gauge, gauges, gauges_by, histogram};
 
 /// Buckets from a tenth of a second to the default of `politeness.max_delay`.
 const WAIT_SECONDS: &[f64] = &[0.1, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 30.0, 60.0, 120.0, 300.0];
+const BUDGET_USED: &str =
+    "Use of a crawler's daily budget since midnight UTC, on all nodes as far as this one knows.";
+const BUDGET_LIMIT: &str = "A crawler's daily budget; no series without one.";
 const CA_EXPIRY: &str = "Time at which the certificate of the interception CA expires.";
 const CRAWL_DELAY_WAITS: &str = "Time that requests waited for a slot at an origin.";
 const DECISIONS_DROPPED: &str = "Decisions missing from the decision log: the writer was too slow, or the file could not be written.";
@@ -23,6 +26,8 @@ const USER_AGENT_MISMATCHES: &str =
 #[derive(Debug)]
 pub(super) struct OrganisationMetrics {
     pub(super) user_agent_mismatches: IntCounterVec,
+    pub(super) budget_used: IntGaugeVec,
+    pub(super) budget_limit: IntGaugeVec,
     pub(super) rules: IntGaugeVec,
     pub(super) exception_expiry: IntGauge,
     pub(super) ca_expiry: IntGauge,
@@ -41,6 +46,13 @@ impl OrganisationMetrics {
                 "user_agent_mismatches_total",
                 USER_AGENT_MISMATCHES,
                 &["crawler"],
+            )?,
+            budget_used: gauges_by(registry, "budget_used", BUDGET_USED, &["crawler", "budget"])?,
+            budget_limit: gauges_by(
+                registry,
+                "budget_limit",
+                BUDGET_LIMIT,
+                &["crawler", "budget"],
             )?,
             rules: gauges(registry, "rules", RULES, "state")?,
             exception_expiry: gauge(

@@ -1,0 +1,81 @@
+//! The counts on disk: a small file that is replaced as a whole.
+
+use std::collections::HashMap;
+use std::fs::{self, File};
+use std::io::{self, ErrorKind, Write};
+use std::path::Path;
+
+use anyhow::Context;
+use serde::{Deserialize, Serialize};
+use tempfile::NamedTempFile;
+use uuid::Uuid;
+
+use super::usage::CrawlerUsage;
+use crate::fleet::engine::BudgetReport;
+
+/// The counts of all crawlers.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct BudgetFile {
+    /// The id under which this node counts in a fleet. The node's name may change with each process.
+    pub(super) meter: String,
+    /// The nodes of the fleet when its engine last answered.
+    pub(super) nodes: u64,
+    pub(super) crawlers: HashMap<String, CrawlerUsage>,
+}
+
+impl BudgetFile {
+    /// Reads the file, or begins at zero if there is none.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the file cannot be read.
+    pub(super) fn read(path: &Path) -> anyhow::Result<Self> {
+        let text = match fs::read(path) {
+            Ok(text) => text,
+            Err(error) if error.kind() == ErrorKind::NotFound => {
+                let meter = Uuid::now_v7().simple().to_string();
+                return Ok(Self { meter, nodes: 1, crawlers: HashMap::new() });
+            }
+            Err(error) => return Err(error).with_context(|| format!("reading {}", path.display())),
+        };
+        serde_json::from_slice(&text).with_context(|| {
+            format!(
+                "{} has the counts of daily budgets, but cannot be read: delete it to count from zero",
+                path.display()
+            )
+        })
+    }
+
+    /// Returns the counts of a crawler's day, which begin at zero on another one.
+    pub(super) fn of_day(&mut self, crawler: &str, day: u64) -> &mut CrawlerUsage {
+        if !self.crawlers.contains_key(crawler) {
+            self.crawlers.insert(crawler.to_owned(), CrawlerUsage::of(day));
+        }
+        let usage = self.crawlers.get_mut(crawler).expect("it was just inserted");
+        if usage.day != day {
+            *usage = CrawlerUsage::of(day);
+        }
+        usage
+    }
+
+    /// Returns the counts that a report is from, unless their day is over.
+    pub(super) fn of_report(&mut self, report: &BudgetReport) -> Option<&mut CrawlerUsage> {
+        self.crawlers.get_mut(&report.crawler).filter(|usage| usage.day == report.day)
+    }
+
+    /// Returns the text of the file, and forgets the counts of other days.
+    pub(super) fn to_json(&mut self, day: u64) -> Vec<u8> {
+        self.crawlers.retain(|_, usage| usage.day == day);
+        serde_json::to_vec(self).expect("strings and numbers serialise")
+    }
+}
+
+/// Replaces the file. After a power cut it is the old one or the new one.
+pub(super) fn write(path: &Path, text: &[u8]) -> io::Result<()> {
+    let dir = path.parent().unwrap_or(Path::new("."));
+    let mut file = NamedTempFile::new_in(dir)?;
+    file.write_all(text)?;
+    file.as_file().sync_all()?;
+    file.persist(path)?;
+    File::open(dir)?.sync_all()
+}

@@ -1,0 +1,157 @@
+//! Daily budgets of crawlers, over restarts and over a fleet.
+
+use serde_json::{Value, json};
+
+use crate::fleet::engines::{Product, Server};
+use crate::fleet::proxies::joined;
+use crate::harness::{Origin, Reply, Request, Response, Wayleave, eventually};
+
+/// Returns the table of a crawler with these keys.
+fn crawler(keys: &str) -> String {
+    format!(
+        "[[crawler]]\nname = \"news\"\nowner = \"news@bot.test\"\ntokens = [\"NewsBot\"]\n\
+         match = {{ user_agent = \"NewsBot\" }}\n{keys}\n"
+    )
+}
+
+fn start(origin: &Origin, keys: &str) -> Wayleave {
+    Wayleave::start_with(origin, |settings| settings.table(&crawler(keys)))
+}
+
+fn get(proxy: &Wayleave, url: &str) -> Response {
+    proxy.get_as("NewsBot/1", url)
+}
+
+/// Checks a refusal until midnight.
+#[track_caller]
+fn expect_spent(answer: &Response, key: &str) {
+    let problem = answer.expect_refusal(429, Some("Daily budget spent"), "http_request_denied");
+    assert_eq!(
+        (&problem["reason"], &problem["owner"]),
+        (&"budget".into(), &"news@bot.test".into())
+    );
+    let details = problem["detail"].as_str().expect("a sentence");
+    assert!(details.contains(key) && details.contains("T00:00:0"), "{details}");
+    let seconds: u64 = answer.header("retry-after").expect("a time").parse().expect("seconds");
+    assert!((1..=86_401).contains(&seconds), "{seconds}");
+}
+
+/// Returns what the API says of the crawler's budgets.
+fn budgets(proxy: &Wayleave) -> Value {
+    proxy.admin_get("/v1/crawlers").json()["crawlers"][0]["budgets"].clone()
+}
+
+/// Returns the requests for pages that reached the origin.
+fn pages(origin: &Origin) -> usize {
+    origin.requests().iter().filter(|request| request.target != "/robots.txt").count()
+}
+
+#[test]
+fn requests_are_counted_over_restarts_and_crashes() {
+    let origin = Origin::start();
+    let proxy = start(&origin, "requests_per_day = 4");
+    for path in ["/a", "/b"] {
+        assert_eq!(get(&proxy, &format!("http://shop.test{path}")).status, 200);
+    }
+    for _ in 0..5 {
+        assert_eq!(get(&proxy, "http://shop.test/robots.txt").status, 404, "it is free");
+    }
+    assert_eq!(proxy.get_as("Other/1", "http://shop.test/c").status, 200, "of no crawler");
+    let used = json!([{ "budget": "requests", "used": 2, "limit": 4 }]);
+    assert_eq!(budgets(&proxy), used);
+    let (dir, settings) = proxy.stop();
+    let proxy = Wayleave::start_in(dir, settings);
+    assert_eq!(budgets(&proxy), used);
+    for path in ["/d", "/e"] {
+        assert_eq!(get(&proxy, &format!("https://shop.test{path}")).status, 200);
+    }
+    expect_spent(&get(&proxy, "http://shop.test/f"), "requests_per_day");
+    let labels = [("crawler", "news"), ("budget", "requests")];
+    assert_eq!(proxy.metric("wayleave_budget_used", &labels), 4.0);
+    assert_eq!(proxy.metric("wayleave_budget_limit", &labels), 4.0);
+    let file = proxy.dir.path().join("state/budgets.json");
+    eventually("the counts are written", || {
+        let text = std::fs::read(&file).unwrap_or_default();
+        let counts: Value = serde_json::from_slice(&text).unwrap_or_default();
+        counts["crawlers"]["news"]["requests"] == 4
+    });
+    let (dir, settings) = proxy.kill();
+    let proxy = Wayleave::start_in(dir, settings);
+    expect_spent(&get(&proxy, "http://shop.test/g"), "requests_per_day");
+    assert_eq!(pages(&origin), 5, "{:?}", origin.seen());
+    // A reload raises it at once.
+    let settings = proxy.settings.clone().without_tables().table(&crawler("requests_per_day = 5"));
+    proxy.reload(&settings);
+    assert_eq!(get(&proxy, "http://shop.test/h").status, 200);
+    expect_spent(&get(&proxy, "http://shop.test/i"), "requests_per_day");
+}
+
+#[test]
+fn a_response_that_runs_over_the_bytes_is_finished() {
+    let origin = Origin::start();
+    let long = Reply::new(200).body(vec![b'x'; 3000]);
+    origin.site("shop.test").page("/long", long);
+    let proxy = start(&origin, "bytes_per_day = \"2KiB\"");
+    assert_eq!(get(&proxy, "http://shop.test/long").body.len(), 3000);
+    expect_spent(&get(&proxy, "http://shop.test/a"), "bytes_per_day");
+    assert_eq!(budgets(&proxy), json!([{ "budget": "bytes", "used": 3000, "limit": 2048 }]));
+    assert_eq!(pages(&origin), 1);
+}
+
+#[test]
+fn known_origins_stay_reachable() {
+    let origin = Origin::start();
+    let proxy = start(&origin, "new_origins_per_day = 2");
+    for (host, is_known) in [("a", true), ("b", true), ("c", false), ("a", true), ("d", false)] {
+        let answer = get(&proxy, &format!("http://{host}.test/"));
+        if is_known {
+            assert_eq!(answer.status, 200, "{host}");
+        } else {
+            expect_spent(&answer, "new_origins_per_day");
+        }
+    }
+    assert_eq!(get(&proxy, "https://a.test/").status, 429, "another origin");
+    assert_eq!(pages(&origin), 3);
+}
+
+#[test]
+fn an_observed_budget_refuses_nothing() {
+    let origin = Origin::start();
+    let proxy = start(&origin, "mode = \"observe\"\nrequests_per_day = 1");
+    for _ in 0..3 {
+        assert_eq!(get(&proxy, "http://shop.test/").status, 200);
+    }
+    let observed = [("crawler", "news"), ("outcome", "observed"), ("reason", "budget")];
+    eventually("they are counted", || proxy.metric("wayleave_requests_total", &observed) == 2.0);
+    assert_eq!(budgets(&proxy), json!([{ "budget": "requests", "used": 3, "limit": 1 }]));
+}
+
+#[test]
+fn tunnels_count_as_requests() {
+    let origin = Origin::start();
+    let proxy = Wayleave::start_with(&origin, |settings| {
+        settings.set("https.bypass", "[\"shop.test\"]").table(&crawler("requests_per_day = 1"))
+    });
+    let connect = |url: &str| Request::new("CONNECT", url).agent("NewsBot/1");
+    let open = || {
+        let mut wire = proxy.connect();
+        wire.send(connect("http://shop.test:443").bytes("shop.test:443"));
+        wire.response()
+    };
+    assert_eq!(open().status, 200);
+    expect_spent(&open(), "requests_per_day");
+}
+
+#[test]
+fn a_fleet_has_one_budget() {
+    let server = Server::start(Product::Redis);
+    let origin = Origin::start();
+    let table = crawler("requests_per_day = 5\nnew_origins_per_day = 3");
+    let start =
+        || Wayleave::start_with(&origin, |settings| joined(settings, &server).table(&table));
+    let nodes = [start(), start()];
+    let answers = (0..8).map(|number| get(&nodes[number % 2], "http://shop.test/").status);
+    let answers: Vec<_> = answers.collect();
+    assert_eq!(answers, [200, 200, 200, 200, 200, 429, 429, 429]);
+    assert_eq!(pages(&origin), 5);
+}
