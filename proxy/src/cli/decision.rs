@@ -167,6 +167,7 @@ fn describe(decision: &Value) -> String {
         ("client", text("client")),
         ("peer", text("peer")),
         ("crawler", crawler(decision)),
+        ("owner", text("owner")),
         ("tokens", list("tokens")),
         ("outcome", words(&["outcome", "status", "reason"])),
         ("from", text("from")),

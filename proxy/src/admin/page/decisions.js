@@ -207,6 +207,7 @@ async function explained(found) {
   const what = panel("Request", verdict, facts([
     ["Request", h("span", { class: "url" }, `${found.method} ${found.url}`)],
     ["Crawler", `${crawlerInWords(found)}, client ${found.client}`],
+    ["Owner", found.owner],
     ["Tokens", found.tokens?.join(", ")],
     ["Details", found.details],
     ...(found.preferences ?? []).map((said) => [`Use for ${said.purpose}`, `${said.preference}${said.statement ? `: ${said.statement} (${said.carrier}; ${said.clause})` : ""}${said.document ? `, ${said.document.url}` : ""}`]),
