@@ -44,6 +44,8 @@ fn write_files(dir: &Path) {
     std::fs::copy(dir.join("proxy.crt"), dir.join("clients-ca.crt")).expect("writable");
     std::fs::write(dir.join("redis-password"), "secret\n").expect("writable");
     std::fs::write(dir.join("fleet.key"), [7; 32]).expect("writable");
+    std::fs::create_dir(dir.join("teams")).expect("writable");
+    std::fs::write(dir.join("teams/a.toml"), "").expect("writable");
 }
 
 /// Returns `base` with `changes` to its keys.

@@ -117,8 +117,7 @@ fn half_written_included_files_never_take_effect() {
     assert_eq!(refused_by(&proxy, "b"), "[[rule]] 4: 2");
     eventually("once", || successes() == before + 1);
     replace(&teams.join("b.toml"), "[[crawler]]\nname = \"b\"\n[[rule]]\nac");
-    eventually("a broken one is refused", || refusals(&proxy) >= 1);
-    assert!(proxy.log().contains("teams/b.toml:4: rule"), "{}", proxy.log());
+    eventually("a broken one is refused", || proxy.log().contains("teams/b.toml:4: rule"));
     assert_eq!(refused_by(&proxy, "b"), "[[rule]] 4: 2");
     let answer = proxy.admin_request("POST", "/v1/reload");
     assert_eq!(answer.status, 422);
