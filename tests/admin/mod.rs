@@ -9,4 +9,5 @@ mod health;
 mod metrics;
 mod page;
 mod reasons;
+mod roles;
 mod traces;

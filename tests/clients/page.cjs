@@ -570,7 +570,7 @@ async function theTokenIsRequested(page) {
   await page.locator("dialog#token[open]").waitFor();
   await page.locator("dialog#token input").fill("wrong");
   await page.getByRole("button", { name: "Continue" }).click();
-  await page.locator("dialog#token[open]", { hasText: "This is not the token: its SHA-256 is not admin.token_sha256." }).waitFor();
+  await page.locator("dialog#token[open]", { hasText: "This is not a token of this proxy: its SHA-256 is not in [admin]." }).waitFor();
   assert.equal(await page.locator("dialog#token input").inputValue(), "");
   await page.locator("dialog#token input").fill(TOKEN);
   await page.getByRole("button", { name: "Continue" }).click();

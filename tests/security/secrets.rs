@@ -12,13 +12,14 @@ use crate::harness::{Origin, Wayleave, eventually};
 const HASH: &str =
     "$argon2id$v=19$m=8,t=1,p=1$c2FsdHNhbHQ$LuxT+OtgKkKBrjKrgmJhpb7slBkaiVpQZAOvzKq9SDY";
 /// Parts of the secrets below, as written and as they would be sent.
-const SECRETS: [&str; 5] = ["pazzw0rd", "pazz%77", "argon2id", "0badc0de", "dXNlcjp"];
+const SECRETS: [&str; 6] = ["pazzw0rd", "pazz%77", "argon2id", "0badc0de", "1badc0de", "dXNlcjp"];
 
 /// Sets a parent proxy with a password, the digest of a token, the hash of a password, and an engine with a password.
 fn secrets(settings: Settings, parent: &str) -> Settings {
     settings
         .set("upstream.proxy", &format!("{parent:?}"))
         .set("admin.token_sha256", &format!("{:?}", "0badc0de".repeat(8)))
+        .set("admin.tokens", "[{ sha256 = \"1badc0de1badc0de1badc0de1badc0de1badc0de1badc0de1badc0de1badc0de\", role = \"read\" }]")
         .set("store.url", "\"redis://wayleave:pazzw0rd@127.0.0.1:1\"")
         .table(&passwords::crawler("news", "news", HASH))
 }
@@ -92,7 +93,7 @@ fn the_configuration_shown_to_operators_has_no_secrets() {
     let origin = Origin::start();
     let parent = format!("socks5://user:pazzw0rd@{}", free_address());
     let proxy = Wayleave::start_with(&origin, |settings| {
-        secrets(settings, &parent).set("admin.token_sha256", "\"\"")
+        secrets(settings, &parent).set("admin.token_sha256", "\"\"").set("admin.tokens", "[]")
     });
     proxy.get("http://shop.test/a");
     for path in ["/v1/configuration", "/v1/status", "/v1/decisions", "/v1/evidence", "/metrics"] {

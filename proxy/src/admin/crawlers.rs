@@ -8,13 +8,14 @@ use serde::Serialize;
 use utoipa::ToSchema;
 use wayleave_decision::ASSERTED;
 
+use super::access::TeamScope;
 use super::response::SafeJson;
 use super::robots_view::format_instant;
 use super::state::AdminState;
 
 #[derive(Debug, Serialize, ToSchema)]
 struct ListedCrawlers {
-    /// The configured ones in their order, then `asserted`: all that no `[[crawler]]` matches.
+    /// The configured ones in their order, then `asserted`: all that no `[[crawler]]` matches. For a token of a team, its own only.
     crawlers: Vec<ListedCrawler>,
 }
 
@@ -78,14 +79,15 @@ impl RequestCounts {
 
 /// Every crawler, with the outcomes of its requests since the start.
 #[utoipa::path(get, path = "/v1/crawlers", tag = "proxy", responses((status = 200, body = ListedCrawlers)))]
-pub(super) async fn list(State(admin): State<AdminState>) -> Response {
+pub(super) async fn list(State(admin): State<AdminState>, scope: TeamScope) -> Response {
     // The metric, because it has counted every request since the start; the decisions in memory are only the newest.
     let mut counts: HashMap<String, RequestCounts> = HashMap::new();
     for ([crawler, outcome, _], requests) in admin.metrics.requests() {
         counts.entry(crawler).or_default().add(&outcome, requests);
     }
     let crawlers = &admin.decider.settings().crawlers;
-    let known = crawlers.all().map(|crawler| ListedCrawler {
+    let known = crawlers.all().filter(|crawler| scope.includes(crawler.owner.as_deref()));
+    let known = known.map(|crawler| ListedCrawler {
         owner: crawler.owner.as_deref().map(str::to_owned),
         mode: crawler.mode.as_str(),
         tokens: crawler.tokens.iter().map(ToString::to_string).collect(),
@@ -108,7 +110,9 @@ pub(super) async fn list(State(admin): State<AdminState>) -> Response {
         dialect: crawlers.dialect.as_str(),
         ..with_counts(&admin, &counts, ASSERTED)
     };
-    SafeJson(ListedCrawlers { crawlers: known.chain([asserted]).collect() }).into_response()
+    // Whoever sends such requests, they are nobody's.
+    let asserted = scope.team().is_none().then_some(asserted);
+    SafeJson(ListedCrawlers { crawlers: known.chain(asserted).collect() }).into_response()
 }
 
 /// Returns a crawler with its requests; its settings are left empty.

@@ -12,7 +12,8 @@ use wayleave_usage_preferences::{
     PreferenceState, Purpose, PurposeSet,
 };
 
-use super::decisions::unknown_decision;
+use super::access::TeamScope;
+use super::decisions::{look_up, unknown_decision};
 use super::parameters::PathDecision;
 use super::response::{ErrorBody, SafeJson, error_response};
 use super::robots::{deciding_file, kept_file};
@@ -69,9 +70,10 @@ struct BasisDocument {
 )]
 pub(super) async fn grounds(
     State(admin): State<AdminState>,
+    scope: TeamScope,
     PathDecision(id): PathDecision,
 ) -> Response {
-    let Some(decision) = admin.decisions.look_up(id).await else {
+    let Some(decision) = look_up(&admin, &scope, id).await else {
         return unknown_decision();
     };
     match grounds_of(&admin, &decision).await {

@@ -8,13 +8,16 @@ use axum::response::{IntoResponse, Response};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
+use super::access::TeamScope;
 use super::parameters::{PathDecision, QueryParameters, check_limit, parse_time};
 use super::response::{ErrorBody, SafeJson, bad_request, error_response};
 use super::robots::deciding_file;
 use super::robots_view::DecidingFile;
 use super::state::AdminState;
 use crate::clock::system_time;
-use crate::decision_log::{DecisionQuery, DecisionRecord, RankBy, RankedName, TimeRange};
+use crate::decision_log::{
+    DecisionId, DecisionQuery, DecisionRecord, RankBy, RankedName, TimeRange,
+};
 
 /// The most decisions in one response: as many as are kept in memory.
 const MAX_LISTED: usize = 8192;
@@ -70,9 +73,10 @@ pub(super) struct DecisionParameters {
 }
 
 impl DecisionParameters {
-    fn into_query(self) -> DecisionQuery {
+    fn into_query(self, scope: &TeamScope) -> DecisionQuery {
         DecisionQuery {
             crawler: self.crawler,
+            owner: scope.team().map(str::to_owned),
             outcome: self.outcome.map(|outcome| outcome.as_str().to_owned()),
             reason: self.reason,
             host: self.host,
@@ -125,6 +129,7 @@ struct ListedDecisions<'a> {
 )]
 pub(super) async fn list(
     State(admin): State<AdminState>,
+    scope: TeamScope,
     QueryParameters(filter): QueryParameters<DecisionParameters>,
 ) -> Response {
     let limit = match check_limit(filter.limit, MAX_LISTED) {
@@ -135,18 +140,22 @@ pub(super) async fn list(
     // span that memory could serve in part.
     match parse_span(filter.since.as_deref(), filter.until.as_deref()) {
         Err(mistake) => bad_request(mistake),
-        Ok(Some(span)) => match admin.decisions.list_past(span, filter.into_query(), limit).await {
-            Ok(Some(newest)) => SafeJson(ListedDecisions {
-                decisions: newest.decisions.iter().collect(),
-                is_cut: Some(newest.is_truncated),
-                damaged_lines: (newest.damaged_lines > 0).then_some(newest.damaged_lines),
-            })
-            .into_response(),
-            Ok(None) => no_decision_log(),
-            Err(mistake) => error_response(StatusCode::INTERNAL_SERVER_ERROR, mistake.to_string()),
-        },
+        Ok(Some(span)) => {
+            match admin.decisions.list_past(span, filter.into_query(&scope), limit).await {
+                Ok(Some(newest)) => SafeJson(ListedDecisions {
+                    decisions: newest.decisions.iter().collect(),
+                    is_cut: Some(newest.is_truncated),
+                    damaged_lines: (newest.damaged_lines > 0).then_some(newest.damaged_lines),
+                })
+                .into_response(),
+                Ok(None) => no_decision_log(),
+                Err(mistake) => {
+                    error_response(StatusCode::INTERNAL_SERVER_ERROR, mistake.to_string())
+                }
+            }
+        }
         Ok(None) => {
-            let recent = admin.decisions.list_recent(&filter.into_query(), limit);
+            let recent = admin.decisions.list_recent(&filter.into_query(&scope), limit);
             SafeJson(ListedDecisions {
                 decisions: recent.iter().map(Arc::as_ref).collect(),
                 is_cut: None,
@@ -165,6 +174,16 @@ pub(super) fn no_decision_log() -> Response {
 /// Returns the error for an id that is in neither memory nor the log.
 pub(super) fn unknown_decision() -> Response {
     error_response(StatusCode::NOT_FOUND, "there is no such decision, or it is no longer kept")
+}
+
+/// Finds a decision that the request may be told of.
+pub(super) async fn look_up(
+    admin: &AdminState,
+    scope: &TeamScope,
+    id: DecisionId,
+) -> Option<Arc<DecisionRecord>> {
+    let found = admin.decisions.look_up(id).await;
+    found.filter(|decision| scope.includes(decision.owner.as_deref()))
 }
 
 #[derive(Debug, Serialize, ToSchema)]
@@ -190,9 +209,10 @@ struct ShownDecision<'a> {
 )]
 pub(super) async fn show(
     State(admin): State<AdminState>,
+    scope: TeamScope,
     PathDecision(id): PathDecision,
 ) -> Response {
-    let Some(decision) = admin.decisions.look_up(id).await else {
+    let Some(decision) = look_up(&admin, &scope, id).await else {
         return unknown_decision();
     };
     // The copy that decided, which may no longer be the one in the cache.
@@ -241,6 +261,7 @@ struct TopDecisions {
 )]
 pub(super) async fn top(
     State(admin): State<AdminState>,
+    scope: TeamScope,
     QueryParameters(ranking): QueryParameters<TopParameters>,
 ) -> Response {
     let limit = match check_limit(ranking.limit, MAX_LISTED) {
@@ -249,6 +270,7 @@ pub(super) async fn top(
     };
     let query = DecisionQuery {
         crawler: ranking.crawler,
+        owner: scope.team().map(str::to_owned),
         outcome: ranking.outcome.map(|outcome| outcome.as_str().to_owned()),
         reason: ranking.reason,
         host: ranking.host,

@@ -13,6 +13,7 @@ use serde::Deserialize;
 use tokio::sync::mpsc;
 use utoipa::{IntoParams, ToSchema};
 
+use super::access::TeamScope;
 use super::decisions::{OutcomeWord, no_decision_log, parse_span};
 use super::parameters::QueryParameters;
 use super::response::{ErrorBody, bad_request};
@@ -95,6 +96,7 @@ pub(super) struct DownloadParameters {
 )]
 pub(super) async fn download(
     State(admin): State<AdminState>,
+    scope: TeamScope,
     QueryParameters(parameters): QueryParameters<DownloadParameters>,
 ) -> Response {
     let format = parameters.format;
@@ -105,6 +107,7 @@ pub(super) async fn download(
     };
     let query = DecisionQuery {
         crawler: parameters.crawler,
+        owner: scope.team().map(str::to_owned),
         outcome: parameters.outcome.map(|outcome| outcome.as_str().to_owned()),
         reason: parameters.reason,
         host: parameters.host,

@@ -3,11 +3,12 @@
 //! Without a token, everybody who can connect is an operator: the listener is on loopback then. But a browser on the same
 //! machine can connect too, on behalf of any page that it shows. So requests from other sites are refused, and so are those
 //! with a foreign name in `Host` (DNS rebinding: the site's own name resolves to this machine). With a token neither attack
-//! works, because another site does not have it.
+//! works, because another site does not have it. The token also decides what its operator may do.
 
 use std::sync::Arc;
 
-use axum::extract::{Request, State};
+use arc_swap::ArcSwap;
+use axum::extract::{MatchedPath, Request, State};
 use axum::http::header::{
     AUTHORIZATION, CACHE_CONTROL, CONTENT_SECURITY_POLICY, HOST, ORIGIN, REFERRER_POLICY,
     WWW_AUTHENTICATE, X_CONTENT_TYPE_OPTIONS, X_FRAME_OPTIONS,
@@ -18,6 +19,7 @@ use axum::middleware::Next;
 use axum::response::Response;
 use ring::digest;
 
+use super::access::{AdminToken, Operator, is_change};
 use super::connection_limit::ConnectionState;
 use super::response::error_response;
 use crate::signing::agent_card::CARD_PATH;
@@ -35,18 +37,24 @@ const CONTENT_POLICY: &str = "default-src 'none'; script-src 'self'; style-src '
 /// The check that every request to the admin listener passes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct AdminGuard {
-    /// The SHA-256 of the token, if one is required.
-    pub(crate) token_sha256: Option<[u8; 32]>,
+    /// The tokens, of which a request must have one; empty: none is required.
+    pub(crate) tokens: Vec<AdminToken>,
 }
 
-/// Refuses requests that `guard` rejects, and adds security headers to every response.
+/// Refuses requests that `guard` rejects, logs those that change something, and adds security headers to every response.
 pub(super) async fn guard(
-    State(guard): State<Arc<AdminGuard>>,
-    request: Request,
+    State(guard): State<Arc<ArcSwap<AdminGuard>>>,
+    mut request: Request,
     next: Next,
 ) -> Response {
-    let mut response = match guard.check(&request) {
-        Ok(()) => {
+    let checked = guard.load().check(&request);
+    let change = is_change(request.method())
+        .then(|| (request.method().clone(), request.uri().path().to_owned()));
+    let who = checked.as_ref().ok().map(|operator| operator.who.clone());
+    let allowed = checked.and_then(|operator| operator.allow(&request));
+    let mut response = match allowed {
+        Ok(operator) => {
+            request.extensions_mut().insert(operator.scope());
             // Anybody can request a public path, so that proves nothing about who has the connection.
             if let Some(connection) = request.extensions().get::<Arc<ConnectionState>>()
                 && !is_public(&request)
@@ -57,8 +65,23 @@ pub(super) async fn guard(
         }
         Err(rejection) => rejection.response(),
     };
+    if let Some((who, (method, path))) = who.zip(change) {
+        let status = response.status().as_u16();
+        tracing::info!(who, %method, path, status, "an operator's request to change something");
+    }
     add_security_fields(response.headers_mut());
     response
+}
+
+impl Operator {
+    /// Returns the operator unless the request is beyond what its token allows.
+    fn allow(self, request: &Request) -> Result<Self, AdminRejection> {
+        let route = request.extensions().get::<MatchedPath>().map(MatchedPath::as_str);
+        match self.objection(request.method(), route) {
+            Some(objection) if !is_public(request) => Err(AdminRejection::NotAllowed(objection)),
+            _ => Ok(self),
+        }
+    }
 }
 
 /// The reason for rejecting a request.
@@ -68,6 +91,8 @@ enum AdminRejection {
     ForeignHost,
     NoToken,
     WrongToken,
+    /// The token is right, but not for this request.
+    NotAllowed(&'static str),
 }
 
 impl AdminRejection {
@@ -84,8 +109,9 @@ impl AdminRejection {
             ),
             Self::WrongToken => (
                 StatusCode::UNAUTHORIZED,
-                "this is not the right token: its SHA-256 is not admin.token_sha256",
+                "this is not a token of this proxy: its SHA-256 is not in [admin]",
             ),
+            Self::NotAllowed(objection) => (StatusCode::FORBIDDEN, objection),
         };
         let mut response = error_response(status, message);
         if let Some(challenge) = self.challenge() {
@@ -99,26 +125,29 @@ impl AdminRejection {
         match self {
             Self::NoToken => Some("Bearer realm=\"wayleave\""),
             Self::WrongToken => Some("Bearer realm=\"wayleave\", error=\"invalid_token\""),
+            Self::NotAllowed(_) => Some("Bearer realm=\"wayleave\", error=\"insufficient_scope\""),
             Self::ForeignSite | Self::ForeignHost => None,
         }
     }
 }
 
 impl AdminGuard {
-    fn check(&self, request: &Request) -> Result<(), AdminRejection> {
+    fn check(&self, request: &Request) -> Result<Operator, AdminRejection> {
         let fields = request.headers();
         check_site(request)?;
-        match self.token_sha256 {
-            Some(expected) => match bearer_token(fields) {
-                _ if is_public(request) => Ok(()),
-                Some(token) if matches_digest(token, &expected) => Ok(()),
-                Some(_) => Err(AdminRejection::WrongToken),
-                None => Err(AdminRejection::NoToken),
-            },
+        if self.tokens.is_empty() {
             // A web server that publishes these paths may forward its own public name in `Host`.
-            None if is_published(request.uri().path()) => Ok(()),
-            None => check_host(fields),
+            if !is_published(request.uri().path()) {
+                check_host(fields)?;
+            }
+            return Ok(Operator::without_token());
         }
+        if is_public(request) {
+            return Ok(Operator::without_token());
+        }
+        let sent = bearer_token(fields).ok_or(AdminRejection::NoToken)?;
+        let found = self.tokens.iter().find(|token| matches_digest(sent, &token.sha256));
+        found.map(Operator::from).ok_or(AdminRejection::WrongToken)
     }
 }
 
@@ -215,6 +244,7 @@ mod tests {
     use axum::body::Body;
 
     use super::*;
+    use crate::admin::access::AdminRole;
 
     fn status(guard: &AdminGuard, path: &str, fields: &[(&str, &str)]) -> u16 {
         let mut request = Request::builder().uri(path);
@@ -224,12 +254,12 @@ mod tests {
         let request = request.body(Body::empty()).unwrap();
         guard
             .check(&request)
-            .map_or_else(|rejection| rejection.response().status().as_u16(), |()| 200)
+            .map_or_else(|rejection| rejection.response().status().as_u16(), |_| 200)
     }
 
     #[test]
     fn names_that_others_own_are_refused_without_a_token() {
-        let open = AdminGuard { token_sha256: None };
+        let open = AdminGuard { tokens: Vec::new() };
         for host in ["127.0.0.1:3129", "[::1]:3129", "localhost:3129", "LOCALHOST", "10.0.0.1"] {
             assert_eq!(status(&open, "/v1/top", &[("host", host)]), 200, "{host}");
         }
@@ -246,7 +276,7 @@ mod tests {
 
     #[test]
     fn what_other_sites_send_is_refused() {
-        let open = AdminGuard { token_sha256: None };
+        let open = AdminGuard { tokens: Vec::new() };
         let from = |site: &str| {
             [("host", "localhost:3129"), ("sec-fetch-site", site)].map(|(n, v)| (n, v.to_owned()))
         };
@@ -272,7 +302,7 @@ mod tests {
 
     #[test]
     fn links_from_other_sites_reach_only_public_paths() {
-        let open = AdminGuard { token_sha256: None };
+        let open = AdminGuard { tokens: Vec::new() };
         let link = [
             ("host", "localhost"),
             ("sec-fetch-site", "cross-site"),
@@ -290,7 +320,14 @@ mod tests {
     #[test]
     fn a_token_is_required_if_one_is_set() {
         let digest = digest::digest(&digest::SHA256, b"secret");
-        let guard = AdminGuard { token_sha256: Some(digest.as_ref().try_into().unwrap()) };
+        let guard = AdminGuard {
+            tokens: vec![AdminToken {
+                sha256: digest.as_ref().try_into().unwrap(),
+                name: None,
+                role: AdminRole::Read,
+                team: None,
+            }],
+        };
         for path in ["/v1/top?by=host", "/metrics", "/v1/reload", "//", "/livez/"] {
             assert_eq!(status(&guard, path, &[]), 401, "{path}");
             for (shown, expected) in [

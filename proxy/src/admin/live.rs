@@ -1,6 +1,7 @@
 //! Live decisions and traffic, as server-sent events.
 
 use std::convert::Infallible;
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::Body;
@@ -15,11 +16,14 @@ use tokio::sync::broadcast::error::RecvError;
 use tokio::time::Instant;
 use utoipa::IntoParams;
 
+use super::access::TeamScope;
 use super::decisions::OutcomeWord;
 use super::parameters::QueryParameters;
 use super::response::{ErrorBody, bad_request};
 use super::state::AdminState;
+use crate::decider::Decider;
 use crate::decision_log::{DecisionQuery, DecisionWatch, WatchedBatch};
+use crate::telemetry::traffic::WatchedPoint;
 
 /// The time without an event after which a comment is sent, so that no intermediary closes an idle connection.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
@@ -61,6 +65,7 @@ pub(super) struct StreamParameters {
 )]
 pub(super) async fn stream(
     State(admin): State<AdminState>,
+    scope: TeamScope,
     QueryParameters(parameters): QueryParameters<StreamParameters>,
 ) -> Response {
     let most = match parameters.most {
@@ -73,12 +78,15 @@ pub(super) async fn stream(
         traffic: parameters.traffic.then(|| admin.traffic.watch()),
         query: DecisionQuery {
             crawler: parameters.crawler,
+            owner: scope.team().map(str::to_owned),
             outcome: parameters.outcome.map(|outcome| outcome.as_str().to_owned()),
             reason: parameters.reason,
             host: parameters.host,
             text: parameters.q,
         },
         most,
+        scope,
+        decider: Arc::clone(&admin.decider),
     };
     // Header fields are sent with the first byte of the body. Without this comment the client would not know that it is connected
     // until the first event.
@@ -94,9 +102,11 @@ pub(super) async fn stream(
 /// One client's stream of decisions.
 struct DecisionStream {
     decisions: DecisionWatch,
-    traffic: Option<Receiver<Bytes>>,
+    traffic: Option<Receiver<Arc<WatchedPoint>>>,
     query: DecisionQuery,
     most: usize,
+    scope: TeamScope,
+    decider: Arc<Decider>,
 }
 
 impl DecisionStream {
@@ -118,13 +128,23 @@ impl DecisionStream {
                     }
                 }
                 point = traffic => match point {
-                    Ok(text) => return Some(text),
+                    Ok(watched) => return Some(self.format_point(&watched)),
                     // Points are lost. A watcher that connects again loads all of them; a chart with a gap would pass for complete.
                     Err(RecvError::Lagged(_) | RecvError::Closed) => return None,
                 },
                 () = tokio::time::sleep_until(keep_alive_at) => return Some(Bytes::from_static(b":\n\n")),
             }
         }
+    }
+}
+
+impl DecisionStream {
+    fn format_point(&self, watched: &WatchedPoint) -> Bytes {
+        if self.scope.team().is_none() {
+            return watched.event.clone();
+        }
+        let crawlers = &self.decider.settings().crawlers;
+        watched.point.of(|name| self.scope.includes_named(crawlers, name)).event()
     }
 }
 

@@ -5,6 +5,7 @@
     reason = "utoipa's macro qualifies the types it is given, and the lint blames who wrote them"
 )]
 
+mod access;
 mod changes;
 mod clients;
 mod configuration;
@@ -35,6 +36,7 @@ mod state;
 
 use std::sync::Arc;
 
+use arc_swap::ArcSwap;
 use axum::http::StatusCode;
 use axum::http::header::CONTENT_TYPE;
 use axum::{Router, middleware, routing};
@@ -45,6 +47,7 @@ use utoipa::openapi::OpenApi;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
+pub(crate) use self::access::{AdminRole, AdminToken};
 pub(crate) use self::guard::AdminGuard;
 pub(crate) use self::reload_handle::{
     ConfigStatus, ReloadAttempt, ReloadHandle, ReloadReply, ReloadResult, Reloaded,
@@ -55,7 +58,7 @@ use crate::downstream::listeners::{ListenAddress, ListenProtocol};
 use crate::mcp::McpServer;
 
 /// Returns the routes of the admin listener, behind `guard`.
-pub(crate) fn router(admin: AdminState, guard: AdminGuard) -> Router {
+pub(crate) fn router(admin: AdminState, guard: Arc<ArcSwap<AdminGuard>>) -> Router {
     let (router, document) = api_routes();
     let description = openapi::complete(&document).expect("a description is JSON");
     // Serialised once, not per request; as `Bytes` because each connection clones the routes with everything they hold.
@@ -81,7 +84,7 @@ pub(crate) fn router(admin: AdminState, guard: AdminGuard) -> Router {
         })
         .with_state(admin)
         // After the fallbacks: the guard, and the header fields that it adds, apply only to what the router has by then.
-        .layer(middleware::from_fn_with_state(Arc::new(guard), guard::guard))
+        .layer(middleware::from_fn_with_state(guard, guard::guard))
 }
 
 /// Returns the service for agents. The guard has checked the host and the token before it, and the tools pass the token on.

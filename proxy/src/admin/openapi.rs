@@ -13,7 +13,7 @@ pub(super) fn base_document() -> OpenApi {
     );
     let token = HttpBuilder::new()
         .scheme(HttpAuthScheme::Bearer)
-        .description(Some("Needed if the configuration has admin.token_sha256."))
+        .description(Some("Needed if the configuration has admin.token_sha256 or admin.tokens. With the role `read` only GET is allowed; a token of a team is told of its own crawlers only."))
         .build();
     let components = ComponentsBuilder::new().security_scheme("token", SecurityScheme::Http(token));
     // Alternatives: whether a token is needed depends on the configuration.
@@ -38,6 +38,10 @@ pub(super) fn complete(document: &OpenApi) -> serde_json::Result<Value> {
     for (path, operations) in paths.into_iter().flatten() {
         for (method, operation) in operations.as_object_mut().into_iter().flatten() {
             operation["operationId"] = json!(operation_id(method, path));
+            // Public paths declare that they need no token.
+            if operation.get("security").is_none() {
+                operation["responses"]["403"] = forbidden_response();
+            }
             let responses = operation["responses"].as_object_mut();
             for (status, response) in responses.into_iter().flatten() {
                 if response["description"].as_str().is_none_or(str::is_empty) {
@@ -51,6 +55,14 @@ pub(super) fn complete(document: &OpenApi) -> serde_json::Result<Value> {
     decision["properties"]["reason"]["enum"] =
         Reason::ALL.iter().map(|reason| reason.as_str()).collect();
     Ok(document)
+}
+
+/// Returns the response to a token that is not for an operation.
+fn forbidden_response() -> Value {
+    json!({
+        "description": "The token's role or team does not allow it",
+        "content": { "application/json": { "schema": { "$ref": "#/components/schemas/Mistake" } } },
+    })
 }
 
 /// Returns the id of an operation, such as `get_v1_decisions_id` for GET of `/v1/decisions/{id}`.

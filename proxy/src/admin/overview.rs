@@ -7,6 +7,7 @@ use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 use utoipa::ToSchema;
 
+use super::access::TeamScope;
 use super::response::SafeJson;
 use super::robots_view::format_instant;
 use super::state::AdminState;
@@ -14,20 +15,23 @@ use crate::telemetry::traffic::{STEP, TrafficPoint};
 
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = Timeline)]
-struct TrafficTimeline<'a> {
+struct TrafficTimeline {
     /// The time between two points, in seconds.
     step_seconds: u64,
     /// The last half hour, the oldest first.
-    points: Vec<&'a TrafficPoint>,
+    points: Vec<TrafficPoint>,
 }
 
 /// The requests of the last half hour, by crawler, outcome and reason.
-#[utoipa::path(get, path = "/v1/traffic", tag = "proxy", responses((status = 200, body = TrafficTimeline<'_>)))]
-pub(super) async fn traffic(State(admin): State<AdminState>) -> Response {
+#[utoipa::path(get, path = "/v1/traffic", tag = "proxy", responses((status = 200, body = TrafficTimeline)))]
+pub(super) async fn traffic(State(admin): State<AdminState>, scope: TeamScope) -> Response {
     let points = admin.traffic.points();
+    let crawlers = &admin.decider.settings().crawlers;
+    let of_scope =
+        |point: &Arc<TrafficPoint>| point.of(|name| scope.includes_named(crawlers, name));
     SafeJson(TrafficTimeline {
         step_seconds: STEP.as_secs(),
-        points: points.iter().map(Arc::as_ref).collect(),
+        points: points.iter().map(of_scope).collect(),
     })
     .into_response()
 }
@@ -66,7 +70,9 @@ struct EntryCounts {
 
 /// The status of the proxy.
 #[utoipa::path(get, path = "/v1/status", tag = "proxy", responses((status = 200, body = ProxyStatus)))]
-pub(super) async fn status(State(admin): State<AdminState>) -> Response {
+pub(super) async fn status(State(admin): State<AdminState>, scope: TeamScope) -> Response {
+    let mut crawlers = admin.decider.settings().crawlers.names();
+    crawlers.retain(|name| scope.includes_named(&admin.decider.settings().crawlers, name));
     let robots = admin.decider.robots.clone();
     let store_fault = robots.store().fault();
     // Blocks on the store, and this service has only one thread.
@@ -85,7 +91,7 @@ pub(super) async fn status(State(admin): State<AdminState>) -> Response {
         // The task fails only if the process is ending.
         robots: counting.await.unwrap_or_default(),
         store_fault,
-        crawlers: admin.decider.settings().crawlers.names(),
+        crawlers,
     })
     .into_response()
 }

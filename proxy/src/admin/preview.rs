@@ -3,12 +3,14 @@
 use std::time::SystemTime;
 
 use axum::extract::State;
+use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 use utoipa::ToSchema;
 
+use super::access::TeamScope;
 use super::parameters::QueryParameters;
-use super::response::{ErrorBody, SafeJson, bad_request};
+use super::response::{ErrorBody, SafeJson, bad_request, error_response};
 use super::state::AdminState;
 use crate::decider::preview::{PreviewedDecision, Question, Reading};
 use crate::decision_log::{FindingRecord, LogWord, RuleRecord, UsePreference};
@@ -74,8 +76,18 @@ pub(crate) struct Preview {
 )]
 pub(super) async fn preview(
     State(admin): State<AdminState>,
+    scope: TeamScope,
     QueryParameters(question): QueryParameters<Question>,
 ) -> Response {
+    // Before anything is fetched for it.
+    match admin.decider.owner_in_question(&question) {
+        Ok(owner) if scope.includes(owner.as_deref()) => {}
+        Ok(_) => {
+            let message = "this token is for one team, and the request is not of its crawlers";
+            return error_response(StatusCode::FORBIDDEN, message);
+        }
+        Err(mistake) => return bad_request(mistake),
+    }
     let previewed = match admin.decider.preview(&question).await {
         Ok(previewed) => previewed,
         Err(mistake) => return bad_request(mistake),

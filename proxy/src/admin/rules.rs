@@ -9,6 +9,7 @@ use utoipa::{IntoParams, ToSchema};
 use wayleave_decision::{PolicyRule, RuleAction};
 use wayleave_usage_preferences::Purpose;
 
+use super::access::TeamScope;
 use super::parameters::{QueryParameters, check_limit};
 use super::response::{ErrorBody, SafeJson, bad_request};
 use super::robots_view::format_instant;
@@ -81,6 +82,7 @@ struct ListedRules {
 )]
 pub(super) async fn list(
     State(admin): State<AdminState>,
+    scope: TeamScope,
     QueryParameters(parameters): QueryParameters<RuleParameters>,
 ) -> Response {
     // The bounds in the description of the API are not enforced by utoipa.
@@ -93,15 +95,23 @@ pub(super) async fn list(
     }
     let settings = admin.decider.settings();
     let now = admin.decider.robots.clock().now();
-    let mut rules: Vec<_> =
-        settings.rules.all().filter(|(_, rule)| parameters.matches(rule, now)).collect();
+    let may_be_told = |rule: &PolicyRule| {
+        let mut named = rule.crawlers.iter();
+        // A rule for all crawlers is for those of every team.
+        rule.crawlers.is_empty() || named.any(|name| scope.includes_named(&settings.crawlers, name))
+    };
+    let listed = settings.rules.all().filter(|(_, rule)| may_be_told(rule));
+    let mut rules: Vec<_> = listed.filter(|(_, rule)| parameters.matches(rule, now)).collect();
     if parameters.expires_within_days.is_some() {
         // All of them have one: the filter left out the rules without.
         rules.sort_by_key(|(_, rule)| rule.expires_at);
     }
-    let listed =
-        rules.into_iter().take(limit).map(|(number, rule)| list_rule(number, rule, now)).collect();
-    SafeJson(ListedRules { rules: listed }).into_response()
+    let listed = rules.into_iter().take(limit).map(|(number, rule)| list_rule(number, rule, now));
+    let of_scope = |mut rule: ListedRule| {
+        rule.crawlers.retain(|name| scope.includes_named(&settings.crawlers, name));
+        rule
+    };
+    SafeJson(ListedRules { rules: listed.map(of_scope).collect() }).into_response()
 }
 
 impl RuleParameters {

@@ -41,7 +41,7 @@ impl AdminResponse {
     }
 }
 
-/// The environment variable with the token whose digest is `admin.token_sha256`.
+/// The environment variable with a token whose digest is in `[admin]`.
 pub(super) const TOKEN: &str = "WAYLEAVE_ADMIN_TOKEN";
 
 /// Sends a request to the admin listener at `admin`, and parses the JSON of its response. `path` begins with `/`.
@@ -96,7 +96,7 @@ fn request(admin: SocketAddr, method: &str, path: &str) -> anyhow::Result<AdminR
                 }
                 Some(_) => bail!(
                     "the variable {TOKEN} does not contain the token of the proxy at http://{admin}: \
-                     its SHA-256 is not admin.token_sha256"
+                     its SHA-256 is not in [admin]"
                 ),
             }
         }

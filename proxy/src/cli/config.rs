@@ -78,6 +78,12 @@ fn warnings(config: &Config) -> Vec<String> {
     if config.upstream.egress.parent.is_some() {
         warnings.push(UNCHECKED_PARENT_WARNING.to_owned());
     }
+    let owners: Vec<_> =
+        config.crawlers.crawlers.iter().filter_map(|crawler| crawler.owner.as_deref()).collect();
+    let teams = config.admin.guard.tokens.iter().filter_map(|token| token.team.as_deref());
+    let unknown = teams.filter(|team| !owners.contains(team));
+    warnings
+        .extend(unknown.map(|team| format!("admin.tokens: no [[crawler]] has the owner {team:?}")));
     warnings.extend(exposed_key_warning(&config.https.ca_dir));
     warnings
 }

@@ -1,42 +1,81 @@
 //! `[admin]`: the listener for operators.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 
 use wayleave_evidence::Sha256Digest;
 
 use super::proxy::{loopback, overlaps};
 use super::reader::{
-    ParseResult, Section, ToValue, ValueNode, address, none_if_empty, parse_with, secret,
+    ParseResult, Section, ToValue, ValueNode, address, fixed, none_if_empty, parse_with, secret,
+    text,
 };
-use crate::admin::AdminGuard;
+use crate::admin::{AdminGuard, AdminRole, AdminToken};
 use crate::downstream::listeners::ListenAddress;
 
 /// The operators' listener: metrics, health, API.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct AdminConfig {
-    /// A loopback address unless there is a token. Port 0 lets the system choose.
+    /// A loopback address unless there are tokens. Port 0 lets the system choose.
     pub(crate) listen: SocketAddr,
     /// The check that every request passes.
     pub(crate) guard: AdminGuard,
 }
 
-/// Reads `[admin]`; `proxy` are the addresses that clients connect to.
-pub(super) fn read(section: &mut Section<'_>, proxy: &[ListenAddress]) -> AdminConfig {
+/// Reads `[admin]`; `proxy` are the addresses that clients connect to, and on a reload `in_use` is the address that the process
+/// listens on.
+pub(super) fn read(
+    section: &mut Section<'_>,
+    proxy: &[ListenAddress],
+    in_use: Option<SocketAddr>,
+) -> AdminConfig {
     let token_sha256 = section.key(secret("token_sha256"), None, none_if_empty(parse_digest));
-    let listen = section.key("listen", loopback(3129), address);
+    let listen = section.key(fixed("listen"), loopback(3129), address);
     if let Some(proxy) = proxy.iter().find(|proxy| overlaps(proxy.address, listen)) {
         section.report("listen", format!("{listen} is already in proxy.listen, as {proxy}"));
     }
+    let mut tokens: Vec<AdminToken> = Vec::new();
+    let only = token_sha256.map(|digest| AdminToken {
+        sha256: digest.0,
+        name: None,
+        role: AdminRole::Operate,
+        team: None,
+    });
+    tokens.extend(only);
+    section.tables("tokens", |section| {
+        let token = read_token(section);
+        if section.is_valid("sha256") && tokens.iter().any(|it| it.sha256 == token.sha256) {
+            section.report("sha256", "is that of another token");
+        }
+        tokens.push(token);
+    });
     // On loopback, everybody who can connect is an operator. A wrong token has been reported already.
-    if !listen.ip().is_loopback() && token_sha256.is_none() && section.is_valid("token_sha256") {
+    let exposed = [Some(listen), in_use].into_iter().flatten().find(|it| !it.ip().is_loopback());
+    if let Some(exposed) = exposed
+        && tokens.is_empty()
+        && section.is_valid("token_sha256")
+        && section.is_valid("tokens")
+    {
         section.report(
             "listen",
             format!(
-                "{listen} is not a loopback address, so operators must send a token: set admin.token_sha256"
+                "{exposed} is not a loopback address, so operators must send a token: set admin.token_sha256 or admin.tokens"
             ),
         );
     }
-    AdminConfig { listen, guard: AdminGuard { token_sha256: token_sha256.map(|digest| digest.0) } }
+    AdminConfig { listen, guard: AdminGuard { tokens } }
+}
+
+fn read_token(section: &mut Section<'_>) -> AdminToken {
+    let sha256 = section.required(secret("sha256"), parse_digest);
+    let role = section.required_word("role", &["read", "operate"]);
+    AdminToken {
+        // A missing digest has been reported, so this one is never used.
+        sha256: sha256.map_or([0; 32], |digest| digest.0),
+        name: section.optional("name", text),
+        role: if role == Some("operate") { AdminRole::Operate } else { AdminRole::Read },
+        team: section.optional("team", text).map(Arc::from),
+    }
 }
 
 impl ToValue for Sha256Digest {

@@ -108,7 +108,8 @@ fn read_config(
     let included = root.include("include", |item| sources.fault(item));
     // In this order, because later sections are checked against earlier ones: addresses, directories, names of crawlers.
     let proxy = root.section("proxy", |section| proxy::read(section, dir));
-    let admin = root.section(fixed("admin"), |section| admin::read(section, &proxy.listen));
+    let in_use = started_with.map(|config| config.admin.listen);
+    let admin = root.section("admin", |section| admin::read(section, &proxy.listen, in_use));
     let state = root.section("state", |section| state::read(section, dir));
     let fleet = root.section(fixed("store"), |section| store::read(section, dir));
     // A reload must not move the state of a running process: its files are open, and a CA in another place would be a new CA.
@@ -238,7 +239,7 @@ impl Config {
     /// Returns the JSON Schema of the file.
     pub(crate) fn schema() -> serde_json::Value {
         // Of the tables that may occur several times, one each.
-        let text = "[[crawler]]\n[[rule]]\n";
+        let text = "[[admin.tokens]]\n[[crawler]]\n[[rule]]\n";
         let sources = ConfigSources::of_text("", text, Path::new(""));
         ConfigReader::describe(text, DEFAULT_FILE, |root| read_config(root, &sources, None))
     }

@@ -288,6 +288,23 @@ pub(crate) fn readings(
 }
 
 impl Decider {
+    /// Returns the owner of the crawler that a question is about, if it is a known one with an owner.
+    ///
+    /// # Errors
+    ///
+    /// Returns what is wrong with the question.
+    pub(crate) fn owner_in_question(
+        &self,
+        question: &Question,
+    ) -> Result<Option<Arc<str>>, String> {
+        let settings = self.settings();
+        let request = question.request(&settings.crawlers, &settings.https)?;
+        Ok(match request.identified.identity {
+            Identity::Known(crawler) => crawler.owner.clone(),
+            Identity::Asserted { .. } => None,
+        })
+    }
+
     /// Decides as for a request, by the same steps.
     ///
     /// # Errors

@@ -2,10 +2,12 @@
 
 use super::record::DecisionRecord;
 
-/// A filter of decisions. A member that is `None` matches every decision; words are compared ignoring ASCII case.
+/// A filter of decisions. A member that is `None` matches every decision; words but the owner are compared ignoring ASCII case.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct DecisionQuery {
     pub(crate) crawler: Option<String>,
+    /// The owner of the crawler, as the configuration named it then.
+    pub(crate) owner: Option<String>,
     pub(crate) outcome: Option<String>,
     pub(crate) reason: Option<String>,
     pub(crate) host: Option<String>,
@@ -19,7 +21,9 @@ impl DecisionQuery {
         let is = |expected: &Option<String>, value: &str| {
             expected.as_deref().is_none_or(|expected| expected.eq_ignore_ascii_case(value))
         };
-        is(&self.crawler, &decision.crawler)
+        let is_owner = |owner: &str| decision.owner.as_deref() == Some(owner);
+        self.owner.as_deref().is_none_or(is_owner)
+            && is(&self.crawler, &decision.crawler)
             && is(&self.outcome, &decision.outcome)
             && is(&self.reason, &decision.reason)
             && is(&self.host, decision.host().unwrap_or_default())

@@ -4,6 +4,7 @@ use std::net::TcpListener;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::{Context, anyhow};
+use arc_swap::ArcSwap;
 use async_trait::async_trait;
 use futures_util::future::{BoxFuture, try_join_all};
 use pingora_core::server::{ListenFds, ShutdownWatch};
@@ -127,7 +128,7 @@ pub(super) async fn until_stopped(
 pub(super) struct OperatorService {
     pub(super) listener: TcpListener,
     pub(super) admin: AdminState,
-    pub(super) guard: AdminGuard,
+    pub(super) guard: Arc<ArcSwap<AdminGuard>>,
     pub(super) clock: Clock,
 }
 

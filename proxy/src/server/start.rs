@@ -95,7 +95,9 @@ pub(super) async fn start(
         fetcher: parts.fetcher,
         log,
         own_listeners,
+        guard: Arc::new(ArcSwap::from_pointee(config.admin.guard.clone())),
     };
+    let guard = Arc::clone(&reloaded.guard);
     let (reload_handle, reload) = reload::service(file, config, reloaded, hangup);
     let admin = AdminState {
         traffic: Arc::new(Traffic::new()),
@@ -114,12 +116,7 @@ pub(super) async fn start(
     };
     Ok(Some(Startup {
         crawlers: CrawlerService { downstream, listeners, refresh: parts.refresh },
-        operators: OperatorService {
-            listener: admin_listener,
-            admin,
-            guard: config.admin.guard.clone(),
-            clock,
-        },
+        operators: OperatorService { listener: admin_listener, admin, guard, clock },
         reload,
         signals,
     }))

@@ -29,7 +29,14 @@ pub(crate) struct Traffic {
     points: Mutex<VecDeque<Arc<TrafficPoint>>>,
     /// The time at which each crawler's last request was counted.
     seen_at: Mutex<HashMap<String, SystemTime>>,
-    watchers: broadcast::Sender<Bytes>,
+    watchers: broadcast::Sender<Arc<WatchedPoint>>,
+}
+
+/// A point with its event, which is the same for most watchers.
+#[derive(Debug)]
+pub(crate) struct WatchedPoint {
+    pub(crate) point: Arc<TrafficPoint>,
+    pub(crate) event: Bytes,
 }
 
 /// The requests that ended within one step.
@@ -49,6 +56,20 @@ pub(crate) struct TrafficCount {
     pub(crate) outcome: String,
     pub(crate) reason: String,
     pub(crate) requests: u64,
+}
+
+impl TrafficPoint {
+    /// Returns the requests of the crawlers that `includes` names.
+    pub(crate) fn of(&self, includes: impl Fn(&str) -> bool) -> Self {
+        let counts = self.counts.iter().filter(|count| includes(&count.crawler));
+        Self { at_ms: self.at_ms, counts: counts.cloned().collect() }
+    }
+
+    /// Returns the point as a server-sent event.
+    pub(crate) fn event(&self) -> Bytes {
+        let data = serde_json::to_string(self).expect("strings and numbers serialise");
+        format!("event: traffic\ndata: {data}\n\n").into()
+    }
 }
 
 impl Traffic {
@@ -73,7 +94,7 @@ impl Traffic {
     }
 
     /// Subscribes to further points, as server-sent events.
-    pub(crate) fn watch(&self) -> broadcast::Receiver<Bytes> {
+    pub(crate) fn watch(&self) -> broadcast::Receiver<Arc<WatchedPoint>> {
         self.watchers.subscribe()
     }
 
@@ -99,9 +120,9 @@ impl Traffic {
         let point = Arc::new(TrafficPoint { at_ms, counts });
         // Serialised once for all watchers, and not at all while nobody looks at the chart.
         if self.watchers.receiver_count() > 0 {
-            let data = serde_json::to_string(&*point).expect("strings and numbers serialise");
+            let watched = WatchedPoint { event: point.event(), point: Arc::clone(&point) };
             // Fails if the last watcher has just gone.
-            let _ = self.watchers.send(format!("event: traffic\ndata: {data}\n\n").into());
+            let _ = self.watchers.send(Arc::new(watched));
         }
         let mut points = self.points.lock().unwrap_or_else(PoisonError::into_inner);
         if points.len() == MAX_POINTS {
@@ -150,7 +171,7 @@ mod tests {
         let mut watched = traffic.watch();
         let counting = async {
             let empty = watched.recv().await.unwrap();
-            assert!(empty.ends_with(b"\"counts\":[]}\n\n"), "{empty:?}");
+            assert!(empty.event.ends_with(b"\"counts\":[]}\n\n"), "{empty:?}");
             count(RequestOutcome::Refused);
             count(RequestOutcome::Refused);
             watched.recv().await.unwrap();

@@ -17,7 +17,7 @@ let tokenPrompt = null;
 function askForToken(wasWrong) {
   tokenPrompt ??= new Promise((resolve) => {
     const dialog = document.getElementById("token");
-    dialog.querySelector("[role=alert]").textContent = wasWrong ? "This is not the token: its SHA-256 is not admin.token_sha256." : "";
+    dialog.querySelector("[role=alert]").textContent = wasWrong ? "This is not a token of this proxy: its SHA-256 is not in [admin]." : "";
     const input = dialog.querySelector("input");
     input.value = "";
     dialog.addEventListener("close", () => {

@@ -34,13 +34,16 @@ impl SchemaBuilder {
     /// Adds the table `name`, such as `crawler.match`. A table that is there already is kept.
     pub(super) fn add_table(&mut self, name: &str, kind: TableKind) {
         let (parent, key) = name.rsplit_once('.').unwrap_or(("", name));
-        let table = match kind {
+        let mut table = match kind {
             TableKind::Single => closed_table(),
             TableKind::Repeated => json!({ "type": "array", "items": closed_table() }),
             TableKind::Entries(value) => {
                 json!({ "type": "object", "additionalProperties": value() })
             }
         };
+        if let Some(text) = self.descriptions.get(&(parent.to_owned(), key.to_owned())) {
+            table["description"] = json!(text);
+        }
         self.properties(parent).entry(key).or_insert(table);
     }
 

@@ -30,7 +30,7 @@ use wayleave_evidence::Sha256Digest;
 use self::completeness::find_incompleteness;
 use self::watch::{FileWatch, IncludeWatch, WritingFiles};
 use crate::admin::{
-    ConfigStatus, ReloadAttempt, ReloadHandle, ReloadReply, ReloadResult, Reloaded,
+    AdminGuard, ConfigStatus, ReloadAttempt, ReloadHandle, ReloadReply, ReloadResult, Reloaded,
 };
 use crate::clock::system_time;
 use crate::config::{Config, ConfigMistake, ConfigSources};
@@ -71,6 +71,8 @@ pub(crate) struct ReloadedParts {
     pub(crate) log: LogHandle,
     /// The addresses on which this process listens.
     pub(crate) own_listeners: Vec<SocketAddr>,
+    /// What operators may do.
+    pub(crate) guard: Arc<ArcSwap<AdminGuard>>,
 }
 
 /// Waits for reasons to reload the configuration.
@@ -455,6 +457,7 @@ impl ConfigReloader {
         decider.robots.store().set_memory(config.robots_store.memory_bytes);
         // As with other servers, a reload also reopens a log file that was moved away.
         exchanges.decisions.replace_journal(prepared.journal, prepared.configuration);
+        self.parts.guard.store(Arc::new(config.admin.guard.clone()));
         self.parts.log.set_format(config.log.format);
         self.parts.log.set_decisions(config.log.events);
         for crawler in &config.crawlers.crawlers {

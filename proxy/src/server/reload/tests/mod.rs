@@ -58,6 +58,7 @@ impl ReloadableProxy {
             fetcher: built.fetcher,
             log,
             own_listeners: Vec::new(),
+            guard: Arc::new(ArcSwap::from_pointee(config.admin.guard.clone())),
         };
         // The tests reload by themselves.
         let (events, _) = mpsc::channel(MAX_QUEUED);
@@ -87,8 +88,9 @@ impl ReloadableProxy {
         let client = std::mem::discriminant(&client);
         let log = (parts.log.format(), parts.log.has_decisions());
         let robots = decider.robots.settings_in_effect().await;
+        let guard = parts.guard.load();
         let all = format!(
-            "{}\n{:#?}\n{fetcher:#?}\n{robots:#?}\n{journal:#?}\n{client:?} {log:?}",
+            "{}\n{:#?}\n{guard:?}\n{fetcher:#?}\n{robots:#?}\n{journal:#?}\n{client:?} {log:?}",
             shown(&settings),
             self.reloader.outbound_config
         );
