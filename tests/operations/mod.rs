@@ -9,6 +9,7 @@ mod include;
 pub mod over_time;
 mod overload;
 mod reload;
+mod replay;
 mod report;
 mod restart;
 mod shutdown;

@@ -7,7 +7,7 @@ use clap::Command;
 /// The commands by what they are for, in the order in which a newcomer meets them.
 const GROUPS: [(&str, &[&str]); 5] = [
     ("Run", &["serve", "run", "mcp", "health", "env"]),
-    ("Ask", &["check", "decision", "report", "lint"]),
+    ("Ask", &["check", "decision", "report", "replay", "lint"]),
     ("Set up", &["config", "ca", "keys", "completions", "man"]),
     ("Operate", &["robots", "fleet"]),
     ("Account for it", &["evidence", "publish", "comply"]),
@@ -56,6 +56,13 @@ const EXAMPLES: [(&str, &[&str]); 29] = [
             "wayleave report --since yesterday",
             "wayleave report --since 30d --by host --crawler news",
             "wayleave report --since 7d --format md > report.md",
+        ],
+    ),
+    (
+        "replay",
+        &[
+            "wayleave replay --config new.toml --since 7d",
+            "wayleave replay --config new.toml --from config.toml --markdown > replay.md",
         ],
     ),
     ("lint", &["wayleave lint robots.txt", "wayleave lint https://example.com/robots.txt"]),

@@ -23,6 +23,7 @@ mod mcp;
 mod paint;
 mod progress;
 mod publish;
+mod replay;
 mod report;
 mod robots;
 mod robots_fetcher;
@@ -90,6 +91,8 @@ enum CliCommand {
     Decision(decision::DecisionArguments),
     /// Summarise the decision log: what was refused, and what enforcement would refuse
     Report(report::ReportArguments),
+    /// Decide about the requests of the decision log again, under another configuration
+    Replay(replay::ReplayArguments),
     /// Export decisions with everything they are based on, verify such an export, or query it
     #[command(subcommand)]
     Evidence(evidence::EvidenceCommand),
@@ -132,6 +135,7 @@ pub fn run() -> ExitCode {
         CliCommand::Comply(arguments) => comply::run(&arguments, file),
         CliCommand::Decision(arguments) => decision::run(&arguments, file),
         CliCommand::Report(arguments) => report::run(&arguments, file),
+        CliCommand::Replay(arguments) => replay::run(&arguments, file),
         CliCommand::Evidence(command) => Ok(evidence::run(&command, file)),
         CliCommand::Robots(command) => robots::run(&command, file),
         CliCommand::Fleet(command) => fleet::run(&command, file),

@@ -359,7 +359,10 @@ fn in_dialect(identity: Identity, dialect: Dialect) -> Identity {
 }
 
 /// Returns how much of an origin would be decided about without being seen, if HTTPS to it would not be inspected.
-fn blind_scope(interception: &InterceptionSettings, target: &Target) -> Option<TargetScope> {
+pub(crate) fn blind_scope(
+    interception: &InterceptionSettings,
+    target: &Target,
+) -> Option<TargetScope> {
     let origin = target.origin();
     // Only HTTPS comes through tunnels: `ftp:` is requested in the open.
     if origin.scheme() != UrlScheme::Https {

@@ -67,7 +67,7 @@ pub(super) fn newest(
 /// # Errors
 ///
 /// Returns an error if one of the log's files cannot be read.
-pub(super) fn scan(
+pub(crate) fn scan(
     path: &Path,
     range: TimeRange,
     query: &DecisionQuery,

@@ -55,7 +55,7 @@ pub(crate) use self::edge_tally::{EdgeCount, EdgeCountBy};
 pub(crate) use self::journal::{Journal, JournalConfig, JournalDescription};
 use self::live::LiveFeed;
 pub(crate) use self::live::{DecisionWatch, WatchedBatch};
-pub(crate) use self::log_search::{NewestDecisions, TimeRange};
+pub(crate) use self::log_search::{NewestDecisions, TimeRange, scan as scan_log};
 pub(crate) use self::query::DecisionQuery;
 use self::recent::RecentDecisions;
 use self::record::EncodedDecision;

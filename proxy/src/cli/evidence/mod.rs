@@ -11,7 +11,7 @@
 mod ask;
 mod export;
 mod key;
-mod sources;
+pub(super) mod sources;
 pub(super) mod verify;
 
 use std::path::Path;

@@ -3,20 +3,24 @@
 use std::fs;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use anyhow::Context;
+use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
+use serde::Deserialize;
 use tokio::runtime::Runtime;
-use wayleave_evidence::Sha256Digest;
+use wayleave_evidence::{Sha256Digest, rfc3339};
+use wayleave_lifecycle::Resource;
 
-use crate::cli::admin_client::request_bytes;
+use crate::cli::admin_client::{request_bytes, request_json};
 use crate::clock::Clock;
 use crate::config::Config;
-use crate::robots_cache::{RobotsStore, StoreError};
+use crate::robots_cache::{DocumentVersion, RobotsStore, StoreError};
 use crate::server::config_archive;
 use crate::telemetry::metrics::Metrics;
 
 /// The stored robots.txt files and configurations.
-pub(super) struct MaterialSources<'a> {
+pub(crate) struct MaterialSources<'a> {
     config: &'a Config,
     bodies: BodySource,
 }
@@ -29,13 +33,37 @@ enum BodySource {
     None,
 }
 
+/// A version of an origin's robots.txt.
+#[derive(Clone, Copy, Debug, Deserialize)]
+pub(crate) struct KnownVersion {
+    #[serde(deserialize_with = "rfc3339::deserialize")]
+    pub(crate) first_seen_at: SystemTime,
+    #[serde(deserialize_with = "rfc3339::deserialize")]
+    pub(crate) last_seen_at: SystemTime,
+    pub(crate) status: u16,
+    pub(crate) sha256: Option<Sha256Digest>,
+    pub(crate) is_cut: bool,
+}
+
+impl From<DocumentVersion> for KnownVersion {
+    fn from(version: DocumentVersion) -> Self {
+        Self {
+            first_seen_at: version.first_seen_at,
+            last_seen_at: version.last_seen_at,
+            status: version.status,
+            sha256: version.digest.map(Sha256Digest),
+            is_cut: version.is_cut,
+        }
+    }
+}
+
 impl<'a> MaterialSources<'a> {
     /// Opens the store of the configuration.
     ///
     /// # Errors
     ///
     /// Returns an error if the store exists and cannot be opened.
-    pub(super) fn open(config: &'a Config) -> anyhow::Result<Self> {
+    pub(crate) fn open(config: &'a Config) -> anyhow::Result<Self> {
         let runtime = Runtime::new().context("starting the runtime")?;
         let dir = &config.state.dir;
         // Opening would create a missing store.
@@ -57,7 +85,7 @@ impl<'a> MaterialSources<'a> {
     }
 
     /// Returns a robots.txt or another document, if it is still stored.
-    pub(super) fn body(&self, digest: Sha256Digest) -> anyhow::Result<Option<Vec<u8>>> {
+    pub(crate) fn body(&self, digest: Sha256Digest) -> anyhow::Result<Option<Vec<u8>>> {
         let found = match &self.bodies {
             BodySource::Store(store, runtime) => {
                 let found = runtime.block_on(store.body(digest.0));
@@ -72,8 +100,28 @@ impl<'a> MaterialSources<'a> {
         Ok(found.filter(|bytes| Sha256Digest::of(bytes) == digest))
     }
 
+    /// Returns the known versions of an origin's robots.txt, the oldest first; none if that is not known.
+    pub(crate) fn versions(&self, origin: &str) -> Vec<KnownVersion> {
+        match &self.bodies {
+            BodySource::Store(store, runtime) => {
+                let resource = Resource::parse(origin).ok();
+                let found = resource.map(|resource| runtime.block_on(store.history(resource)));
+                found.into_iter().flatten().map(KnownVersion::from).collect()
+            }
+            BodySource::Proxy(admin) => {
+                let name = utf8_percent_encode(origin, NON_ALPHANUMERIC);
+                let shown = request_json(*admin, "GET", &format!("/v1/robots/{name}"));
+                let versions = shown.ok().and_then(|mut shown| {
+                    serde_json::from_value::<Vec<KnownVersion>>(shown["history"].take()).ok()
+                });
+                versions.unwrap_or_default()
+            }
+            BodySource::None => Vec::new(),
+        }
+    }
+
     /// Returns a configuration, if it is still stored.
-    pub(super) fn configuration(&self, digest: Sha256Digest) -> Option<Vec<u8>> {
+    pub(crate) fn configuration(&self, digest: Sha256Digest) -> Option<Vec<u8>> {
         let kept = fs::read(config_archive::path(&self.config.state.dir, digest)).ok();
         kept.filter(|text| Sha256Digest::of(text) == digest)
     }

@@ -159,7 +159,7 @@ fn does_not_follow(DecisionRecord { outcome, reason, .. }: &DecisionRecord) -> S
 }
 
 /// Returns whether a request that was permitted may have been refused for the recorded reason.
-fn may_refuse_after_permission(decision: &DecisionRecord) -> bool {
+pub(crate) fn may_refuse_after_permission(decision: &DecisionRecord) -> bool {
     let Some(reason) = Reason::named(&decision.reason) else {
         return true;
     };

@@ -147,8 +147,8 @@ impl DecisionDeriver {
                     None => made.robots_txt_pending("it was not fetched in time", Duration::ZERO),
                 },
                 Input::Documents(mut batch) => {
-                    let materials = &self.materials;
-                    let results = self.documents.results(decision, &mut batch, materials)?;
+                    let body = |digest| self.materials.body(digest);
+                    let results = self.documents.results(decision, &mut batch, &body)?;
                     made.add_documents(*batch, &results);
                 }
             }
@@ -162,7 +162,7 @@ impl DecisionDeriver {
             return Ok(None);
         };
         Ok(Some(RobotsCopy::Archived {
-            access: self.robots.access(finding, &self.materials)?,
+            access: self.robots.access(finding, &|digest| self.materials.body(digest))?,
             error_kind: fetch_error_kind(decision),
             at: decision.at,
         }))
@@ -170,7 +170,7 @@ impl DecisionDeriver {
 }
 
 /// Returns the kind of error of fetching robots.txt, if that was the reason of the decision.
-fn fetch_error_kind(decision: &DecisionRecord) -> Option<FetchErrorKind> {
+pub(crate) fn fetch_error_kind(decision: &DecisionRecord) -> Option<FetchErrorKind> {
     match (&*decision.reason, &*decision.outcome, decision.status) {
         ("destination_ip_prohibited", "refused", _) => Some(FetchErrorKind::Prohibited),
         // That the name may exist is answered with 503: it is worth asking again.

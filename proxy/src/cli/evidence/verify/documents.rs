@@ -5,22 +5,22 @@ use std::time::Duration;
 
 use quick_cache::sync::Cache;
 use wayleave_decision::{DocumentBatch, DocumentResult};
-use wayleave_evidence::verify::CheckedMaterials;
 use wayleave_lifecycle::Resource;
 use wayleave_usage_preferences::PreferenceDocument;
 
+use super::robots::BodyReader;
 use crate::decision_log::{DecisionRecord, DocumentRecord};
 
 /// The number of parsed documents that are cached. Each is at most `robots.max_size` long.
 const MAX_PARSED: usize = 64;
 
 /// A cache of parsed documents, by digest and URL: how a document is read depends on its URL, too.
-pub(super) struct ParsedDocuments {
+pub(crate) struct ParsedDocuments {
     parsed: Cache<DocumentRecord, PreferenceDocument>,
 }
 
 impl ParsedDocuments {
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self { parsed: Cache::new(MAX_PARSED) }
     }
 
@@ -28,12 +28,12 @@ impl ParsedDocuments {
     ///
     /// # Errors
     ///
-    /// Returns an error if one is missing in the export, or cannot be parsed.
-    pub(super) fn results(
+    /// Returns an error if one is missing, or cannot be parsed.
+    pub(crate) fn results(
         &self,
         decision: &DecisionRecord,
         batch: &mut DocumentBatch,
-        materials: &CheckedMaterials,
+        body: &BodyReader<'_>,
     ) -> Result<Vec<DocumentResult>, String> {
         let mut context = mem::take(&mut batch.context);
         let documents = batch.documents.iter();
@@ -54,7 +54,7 @@ impl ParsedDocuments {
             }
             let url = resource.uri();
             let seen = decision.documents.iter().find(|seen| seen.url == url);
-            let document = seen.map_or(Ok(None), |seen| self.read(seen, materials))?;
+            let document = seen.map_or(Ok(None), |seen| self.read(seen, body))?;
             Ok(DocumentResult::Archived(document))
         });
         let results = results.collect();
@@ -66,7 +66,7 @@ impl ParsedDocuments {
     fn read(
         &self,
         seen: &DocumentRecord,
-        materials: &CheckedMaterials,
+        body: &BodyReader<'_>,
     ) -> Result<Option<PreferenceDocument>, String> {
         let Some(digest) = seen.sha256 else {
             return Ok(None);
@@ -75,7 +75,7 @@ impl ParsedDocuments {
         if let Some(parsed) = self.parsed.get(&key) {
             return Ok(Some(parsed));
         }
-        let bytes = materials.body(digest);
+        let bytes = body(digest);
         let bytes =
             bytes.ok_or_else(|| format!("the document {} ({digest}) is missing", seen.url))?;
         let resource = Resource::parse(&seen.url).map_err(|error| format!("documents: {error}"))?;

@@ -9,12 +9,12 @@
 //!       └─ report      the result
 //! ```
 
-mod compare;
+pub(crate) mod compare;
 pub(crate) mod derive;
-mod documents;
+pub(crate) mod documents;
 mod report;
-mod robots;
-mod settings;
+pub(crate) mod robots;
+pub(crate) mod settings;
 #[cfg(test)]
 mod tampering_tests;
 

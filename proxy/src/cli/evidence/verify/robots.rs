@@ -5,7 +5,6 @@ use std::sync::Arc;
 use quick_cache::Weighter;
 use quick_cache::sync::Cache;
 use wayleave_evidence::Sha256Digest;
-use wayleave_evidence::verify::CheckedMaterials;
 use wayleave_lifecycle::FetchedBody;
 use wayleave_robots_txt::{AccessResult, Dialect, RobotsTxt};
 
@@ -14,8 +13,11 @@ use crate::decision_log::FindingRecord;
 /// The memory for parsed files, in bytes.
 const PARSED_BYTES: u64 = 64 << 20;
 
+/// Reads the body with a digest, if it is there.
+pub(crate) type BodyReader<'a> = dyn Fn(Sha256Digest) -> Option<Vec<u8>> + 'a;
+
 /// A cache of parsed robots.txt files.
-pub(super) struct ParsedRobots {
+pub(crate) struct ParsedRobots {
     parsed: Cache<(Sha256Digest, bool), Arc<AccessResult>, ParsedSize>,
 }
 
@@ -33,23 +35,28 @@ impl Weighter<(Sha256Digest, bool), Arc<AccessResult>> for ParsedSize {
 
 impl ParsedRobots {
     pub(super) fn new() -> Self {
-        Self { parsed: Cache::with_weighter(1024, PARSED_BYTES, ParsedSize) }
+        Self::with_memory(PARSED_BYTES)
+    }
+
+    /// Creates a cache of so many bytes.
+    pub(crate) fn with_memory(bytes: u64) -> Self {
+        Self { parsed: Cache::with_weighter(1024, bytes, ParsedSize) }
     }
 
     /// Returns the result of fetching the file, as the decision records it.
     ///
     /// # Errors
     ///
-    /// Returns an error if the file is missing in the export, or the line cannot be read.
-    pub(super) fn access(
+    /// Returns an error if the file is missing, or the line cannot be read.
+    pub(crate) fn access(
         &self,
         finding: &FindingRecord,
-        materials: &CheckedMaterials,
+        body: &BodyReader<'_>,
     ) -> Result<Arc<AccessResult>, String> {
         let word = finding.robots_access.as_deref();
         let word = word.ok_or("the line does not record the result of fetching robots.txt")?;
         let copy = || match finding.robots_sha256 {
-            Some(digest) => self.parse_copy(digest, finding.robots_cut, materials),
+            Some(digest) => self.parse_copy(digest, finding.robots_cut, body),
             None => Err("the line does not name the robots.txt".to_owned()),
         };
         let robots = |wrap: fn(RobotsTxt) -> AccessResult| {
@@ -80,16 +87,21 @@ impl ParsedRobots {
         }
     }
 
-    fn parse_copy(
+    /// Returns the file with a digest.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if it is missing.
+    pub(crate) fn parse_copy(
         &self,
         digest: Sha256Digest,
         is_cut: bool,
-        materials: &CheckedMaterials,
+        body: &BodyReader<'_>,
     ) -> Result<Arc<AccessResult>, String> {
         if let Some(parsed) = self.parsed.get(&(digest, is_cut)) {
             return Ok(parsed);
         }
-        let bytes = materials.body(digest);
+        let bytes = body(digest);
         let bytes = bytes.ok_or_else(|| format!("the robots.txt {digest} is missing"))?;
         let body = FetchedBody { bytes: bytes.into(), is_cut, digest: None };
         let parsed = Arc::new(AccessResult::Successful(body.parse()));

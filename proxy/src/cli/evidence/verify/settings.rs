@@ -27,7 +27,7 @@ const ANY_HASH: &str = "$argon2id$v=19$m=19456,t=2,p=1$AAAAAAAAAAAAAAAAAAAAAA$AA
 const NAME_OBJECTIONS: [Reason; 3] =
     [Reason::Unidentified, Reason::ForeignToken, Reason::TokenMissing];
 /// Objections to what it proves, which nobody can prove again.
-const PROOF_OBJECTIONS: [Reason; 3] =
+pub(crate) const PROOF_OBJECTIONS: [Reason; 3] =
     [Reason::WrongPassword, Reason::WrongCertificate, Reason::PasswordChecks];
 
 /// A cache of parsed configurations.
@@ -37,7 +37,7 @@ pub(super) struct PastSettingsCache {
 }
 
 /// The part of a configuration that affects decisions.
-pub(super) struct PastSettings {
+pub(crate) struct PastSettings {
     config: Config,
     rules: PolicyRules,
     crawlers: Crawlers,
@@ -69,7 +69,12 @@ impl PastSettingsCache {
 }
 
 impl PastSettings {
-    pub(super) fn read(text: &[u8]) -> Result<Self, String> {
+    /// Reads an archived configuration.
+    ///
+    /// # Errors
+    ///
+    /// Returns what is wrong with it.
+    pub(crate) fn read(text: &[u8]) -> Result<Self, String> {
         let text = str::from_utf8(text).map_err(|error| error.to_string())?;
         let all: Table = text.parse().map_err(|error| format!("{error}"))?;
         let mut deciding: Table =
@@ -109,13 +114,30 @@ impl PastSettings {
     }
 
     /// Returns the settings that decide.
-    pub(super) fn for_decisions(&self) -> DecisionSettings<'_> {
+    pub(crate) fn for_decisions(&self) -> DecisionSettings<'_> {
         DecisionSettings {
             crawlers: &self.crawlers,
             rules: &self.rules,
             interception: &self.config.https.interception,
             preferences: &self.config.preferences.reading,
         }
+    }
+
+    pub(crate) fn config(&self) -> &Config {
+        &self.config
+    }
+
+    pub(crate) fn rules(&self) -> &PolicyRules {
+        &self.rules
+    }
+
+    pub(crate) fn crawlers(&self) -> &Crawlers {
+        &self.crawlers
+    }
+
+    /// Returns whether a crawler is recognised by its certificate.
+    pub(crate) fn is_by_certificate(&self) -> bool {
+        self.by_certificate
     }
 
     /// Derives the crawler's identity again. Returns whether the identity was the reason of the decision.
@@ -195,7 +217,7 @@ fn check_mode(identity: &Identity, decision: &DecisionRecord) -> Result<(), Stri
 }
 
 /// Returns the objection to the crawler that was the reason of a decision, if one was.
-fn recorded_objection(decision: &DecisionRecord) -> Option<Refusal> {
+pub(crate) fn recorded_objection(decision: &DecisionRecord) -> Option<Refusal> {
     let reason = Reason::named(&decision.reason)?;
     let is_policy = NAME_OBJECTIONS.contains(&reason);
     let is_objection = is_policy || PROOF_OBJECTIONS.contains(&reason);

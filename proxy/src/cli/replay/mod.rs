@@ -1,0 +1,143 @@
+//! `wayleave replay`: decides about the requests of the decision log again, under another configuration.
+//!
+//! ```text
+//!  mod ─┬─ replayer    decides about one request, by what was known of its origin then
+//!       │    └─ unknown   what nobody can know
+//!       ├─ summary     counts by crawler, host and rule
+//!       └─ tables      the summary as text or Markdown
+//! ```
+
+mod replayer;
+mod summary;
+mod tables;
+mod unknown;
+
+use std::io;
+use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::mpsc::{SyncSender, sync_channel};
+use std::time::SystemTime;
+
+use anyhow::Context;
+use clap::Args;
+use wayleave_evidence::Sha256Digest;
+use wayleave_evidence::chain::link;
+use wayleave_evidence::files::rotated_files;
+
+use self::replayer::Replayer;
+use self::summary::ReplaySummary;
+use super::config_file::load_config;
+use super::evidence::sources::MaterialSources;
+use super::progress::{LINES_PER_UPDATE, ProgressLine};
+use super::terminal::{CommandResult, pretty_json, print, unusable};
+use crate::clock::{Clock, TimeArgument};
+use crate::config::Config;
+use crate::decision_log::{DecisionQuery, DecisionRecord, TimeRange, scan_log};
+
+/// The exit status if a request would be decided differently.
+const DIFFERENT: u8 = 1;
+/// The number of decisions that are handed over at once, and how many such batches may wait.
+const BATCH: usize = 512;
+const MAX_WAITING_BATCHES: usize = 4;
+
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Reads the decision log, and the robots.txt files and configurations that its decisions are based on, from where \
+                  --config says they are, or --from. Gets the robots.txt files from the proxy if it is running. Sends no request \
+                  to any origin.\n\
+                  Exit status: 0 no request would be decided differently, 1 some would be, 2 the configuration has a mistake, or \
+                  the log cannot be read."
+)]
+pub(super) struct ReplayArguments {
+    /// Only decisions since then: a span before now, or a time such as 2026-11-22T08:00:00Z or 2026-11-22 [default: the whole log]
+    #[arg(long, value_name = "SPAN")]
+    since: Option<TimeArgument>,
+    /// The configuration whose decision log and state directory are read [default: that of --config]
+    #[arg(long, value_name = "FILE")]
+    from: Option<PathBuf>,
+    /// Print everything as one JSON object
+    #[arg(long, conflicts_with = "markdown")]
+    json: bool,
+    /// Print tables in Markdown, for a comment on a change
+    #[arg(long)]
+    markdown: bool,
+}
+
+pub(super) fn run(arguments: &ReplayArguments, file: Option<&Path>) -> CommandResult {
+    let (new, _) = load_config(file)?;
+    let from = arguments.from.as_deref().map(|from| load_config(Some(from))).transpose()?;
+    let from = from.as_ref().map_or(&new, |(config, _)| config);
+    let since = arguments.since.map(|since| since.start(Clock::start().now()));
+    let summary = replay(&new, from, since).map_err(|error| unusable(&format!("{error:#}")))?;
+    let printed = if arguments.json {
+        print(&pretty_json(&summary))
+    } else if arguments.markdown {
+        print(&tables::markdown(&summary))
+    } else {
+        print(&tables::text(&summary))
+    };
+    // After printing: what could be read is worth seeing all the same.
+    if summary.damaged_lines > 0 {
+        let lines = summary.damaged_lines;
+        return Err(unusable(&format!(
+            "the result is not complete: lines that cannot be read: {lines}"
+        )));
+    }
+    if printed != ExitCode::SUCCESS {
+        return Err(printed);
+    }
+    Ok(if summary.has_differences() { ExitCode::from(DIFFERENT) } else { printed })
+}
+
+/// A decision of the log, and the configuration that made it.
+type LoggedDecision = (DecisionRecord, Option<Sha256Digest>);
+
+fn replay(new: &Config, from: &Config, since: Option<SystemTime>) -> anyhow::Result<ReplaySummary> {
+    let log =
+        from.log.decisions.as_ref().context("log.decisions is empty: there is no decision log")?;
+    let rotated = rotated_files(&log.path).unwrap_or_default();
+    anyhow::ensure!(
+        log.path.exists() || !rotated.is_empty(),
+        "there is no decision log {}; --from names the configuration of another",
+        log.path.display()
+    );
+    let sources = MaterialSources::open(from)?;
+    let mut replayer = Replayer::new(new, &sources).map_err(anyhow::Error::msg)?;
+    let mut summary = ReplaySummary::new(&log.path, since);
+    let progress = ProgressLine::open_ended("decisions");
+    // Reading a line takes longer than deciding about it.
+    let (sender, batches) = sync_channel::<Vec<LoggedDecision>>(MAX_WAITING_BATCHES);
+    let scanned = std::thread::scope(|scope| {
+        let scanning = scope.spawn(move || scan(&log.path, since, &sender));
+        for (decision, configuration) in batches.into_iter().flatten() {
+            summary.add(&decision, &replayer.replay(&decision, configuration));
+            if summary.decisions.is_multiple_of(LINES_PER_UPDATE) {
+                progress.set_position(summary.decisions);
+            }
+        }
+        scanning.join().unwrap_or_else(|_| Err(io::Error::other("reading it failed")))
+    });
+    let path = log.path.display();
+    summary.damaged_lines =
+        scanned.with_context(|| format!("the decision log {path} cannot be read"))?;
+    Ok(summary)
+}
+
+/// Sends the decisions of the log in its order. Returns the number of damaged lines.
+fn scan(
+    path: &Path,
+    since: Option<SystemTime>,
+    sender: &SyncSender<Vec<LoggedDecision>>,
+) -> io::Result<u64> {
+    let range = TimeRange { since, until: None };
+    let mut batch = Vec::with_capacity(BATCH);
+    let damaged = scan_log(path, range, &DecisionQuery::default(), |decision, line| {
+        batch.push((decision, link::config_digest(line)));
+        let is_gone = batch.len() == BATCH && sender.send(std::mem::take(&mut batch)).is_err();
+        if is_gone { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    })?;
+    // Nobody waits for it only if the command is failing.
+    let _ = sender.send(batch);
+    Ok(damaged)
+}

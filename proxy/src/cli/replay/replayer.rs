@@ -1,0 +1,496 @@
+//! Decides about a request of the log under another configuration, by the documents that its line names.
+
+use std::collections::HashMap;
+use std::net::Ipv4Addr;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use quick_cache::unsync::Cache;
+use wayleave_decision::{
+    ASSERTED, ClaimedNames, ClientFacts, Crawler, Decision, DecisionRequest, DocumentBatch,
+    DocumentResult, Identified, Identity, Input, Reason, Refusal, ResolvedTarget, RobotsCopy, Step,
+    Verdict, decide_own_request,
+};
+use wayleave_evidence::Sha256Digest;
+use wayleave_lifecycle::FetchErrorKind;
+use wayleave_robots_txt::{AccessResult, Dialect, UrlScheme};
+
+use super::unknown::Unknown;
+use crate::cli::evidence::sources::{KnownVersion, MaterialSources};
+use crate::cli::evidence::verify::compare::may_refuse_after_permission;
+use crate::cli::evidence::verify::derive::fetch_error_kind;
+use crate::cli::evidence::verify::documents::ParsedDocuments;
+use crate::cli::evidence::verify::robots::ParsedRobots;
+use crate::cli::evidence::verify::settings::{PROOF_OBJECTIONS, PastSettings, recorded_objection};
+use crate::config::Config;
+use crate::decider::preview::blind_scope;
+use crate::decision_log::{DecisionRecord, FindingRecord, MAX_USER_AGENT_BYTES};
+
+/// The memory for parsed robots.txt files, in bytes.
+const PARSED_BYTES: u64 = 24 << 20;
+/// The origins whose last robots.txt is remembered.
+const MAX_ORIGINS: usize = 20_000;
+
+/// How a decision changes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ReplayChange {
+    NewlyRefused,
+    NewlyForwarded,
+    Unchanged,
+    Undecidable,
+}
+
+/// A decision made again.
+#[derive(Debug)]
+pub(super) struct Replayed {
+    pub(super) change: ReplayChange,
+    /// The crawler under the new configuration, as far as it is known.
+    pub(super) crawler: String,
+    /// The rule or the reason that decides, or what is not known.
+    pub(super) rule: String,
+}
+
+/// A configuration that made decisions, compared with the new one.
+struct PastConfig {
+    /// Whether crawlers are recognised in the same way.
+    identifies_alike: bool,
+    /// Whether crawlers and their settings for use are the same.
+    uses_alike: bool,
+    paces_alike: bool,
+}
+
+/// What was known of an origin before.
+#[derive(Clone)]
+struct KnownOrigin {
+    finding: FindingRecord,
+    error_kind: Option<FetchErrorKind>,
+    at: SystemTime,
+}
+
+/// Decides about logged requests again.
+pub(super) struct Replayer<'a> {
+    new: PastSettings,
+    sources: &'a MaterialSources<'a>,
+    past: HashMap<Sha256Digest, Rc<PastConfig>>,
+    robots: ParsedRobots,
+    documents: ParsedDocuments,
+    /// The robots.txt that decided last, by origin.
+    known: Cache<String, KnownOrigin>,
+    /// Versions of robots.txt in the archive, by origin.
+    archived: Cache<String, Rc<[KnownVersion]>>,
+}
+
+impl<'a> Replayer<'a> {
+    /// Creates a replayer by the configuration `new`.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the configuration cannot be read back.
+    pub(super) fn new(new: &Config, sources: &'a MaterialSources<'a>) -> Result<Self, String> {
+        Ok(Self {
+            // As it would be archived: what is not archived decides nothing that can be derived.
+            new: PastSettings::read(new.to_string().as_bytes())?,
+            sources,
+            past: HashMap::new(),
+            robots: ParsedRobots::with_memory(PARSED_BYTES),
+            documents: ParsedDocuments::new(),
+            known: Cache::new(MAX_ORIGINS),
+            archived: Cache::new(MAX_ORIGINS),
+        })
+    }
+
+    /// Decides about a request again. `configuration` is the one that decided then.
+    pub(super) fn replay(
+        &mut self,
+        decision: &DecisionRecord,
+        configuration: Option<Sha256Digest>,
+    ) -> Replayed {
+        let past = self.past_config(configuration);
+        let replayed = if decision.is_decided() {
+            self.decide_again(decision, &past)
+        } else {
+            // Malformed, too many, too large: no rule was asked.
+            Ok(Replayed::new(ReplayChange::Unchanged, decision, decision.reason.to_string()))
+        };
+        let replayed = replayed.unwrap_or_else(|unknown| {
+            Replayed::new(ReplayChange::Undecidable, decision, unknown.as_str().to_owned())
+        });
+        self.remember(decision);
+        replayed
+    }
+
+    fn remember(&mut self, decision: &DecisionRecord) {
+        if let (Some(origin), Some(finding)) = (&decision.origin, &decision.finding) {
+            let known = KnownOrigin {
+                finding: finding.clone(),
+                error_kind: fetch_error_kind(decision),
+                at: decision.at,
+            };
+            self.known.insert(origin.clone(), known);
+        }
+    }
+
+    fn past_config(&mut self, digest: Option<Sha256Digest>) -> Rc<PastConfig> {
+        let unknown = PastConfig { identifies_alike: false, uses_alike: false, paces_alike: false };
+        let Some(digest) = digest else {
+            return Rc::new(unknown);
+        };
+        if let Some(known) = self.past.get(&digest) {
+            return Rc::clone(known);
+        }
+        let text = self.sources.configuration(digest);
+        let past = text.and_then(|text| PastSettings::read(&text).ok());
+        let compared = past.map_or(unknown, |past| PastConfig::compare(&past, &self.new));
+        let compared = Rc::new(compared);
+        self.past.insert(digest, Rc::clone(&compared));
+        compared
+    }
+
+    fn decide_again(
+        &mut self,
+        decision: &DecisionRecord,
+        past: &PastConfig,
+    ) -> Result<Replayed, Unknown> {
+        let resolved = decision.resolved().map_err(Unknown::Unreadable)?;
+        if decision.is_own_request() {
+            let verdict = decide_own_request(self.new.rules(), &resolved.target, decision.at);
+            return Ok(compare(decision, &verdict, &decision.crawler));
+        }
+        let (resolved, is_by_tunnel) = self.as_seen(decision, resolved)?;
+        let identified = self.identify(decision, past)?;
+        let crawler = identified.identity.label().to_owned();
+        let has_purposes = !identified.purposes().is_empty();
+        let verdict = self.decide(decision, past, &identified, resolved, is_by_tunnel)?;
+        let is_permitted = verdict.result.is_ok();
+        if is_permitted && has_purposes {
+            check_response(decision, past)?;
+        } else if is_permitted && is_by_response(decision) {
+            // No response is looked at for a crawler without purposes.
+            let rule = rule_then(decision);
+            return Ok(Replayed { change: ReplayChange::NewlyForwarded, crawler, rule });
+        }
+        let replayed = compare(decision, &verdict, &crawler);
+        if is_permitted && is_by_pace(decision) && !past.paces_alike {
+            return Err(Unknown::Pace);
+        }
+        Ok(replayed)
+    }
+
+    /// Returns the target as the new configuration sees it, and whether it comes through a tunnel.
+    fn as_seen(
+        &self,
+        decision: &DecisionRecord,
+        resolved: ResolvedTarget,
+    ) -> Result<(ResolvedTarget, bool), Unknown> {
+        let is_https = resolved.target.origin().scheme() == UrlScheme::Https;
+        match blind_scope(&self.new.config().https.interception, &resolved.target) {
+            Some(scope) => {
+                let blind = ResolvedTarget::blind(resolved.target.origin().clone(), scope);
+                let blind = blind.map_err(|error| Unknown::Unreadable(format!("url: {error}")))?;
+                Ok((blind, true))
+            }
+            None if resolved.is_blind() && is_https => Err(Unknown::TunnelContent),
+            None => {
+                // That a request came through a tunnel is not recorded, unless that was why it was refused.
+                let is_inside = !is_https && decision.reason == Reason::HttpsRefused.as_str();
+                let is_by_tunnel = resolved.is_blind() || is_inside;
+                Ok((resolved, is_by_tunnel))
+            }
+        }
+    }
+
+    /// Identifies the crawler under the new configuration.
+    fn identify(
+        &self,
+        decision: &DecisionRecord,
+        past: &PastConfig,
+    ) -> Result<Identified, Unknown> {
+        let objection = recorded_objection(decision);
+        let is_by_proof =
+            objection.as_ref().is_some_and(|found| PROOF_OBJECTIONS.contains(&found.reason));
+        match self.missing_fact(decision, is_by_proof) {
+            None => {
+                let user_agent = decision.user_agent.as_deref().unwrap_or_default();
+                Ok(self.new.crawlers().identify(&ClientFacts {
+                    client: decision.client.address().unwrap_or(Ipv4Addr::UNSPECIFIED.into()),
+                    username: decision.username.as_deref(),
+                    certificate: &[],
+                    user_agent: user_agent.as_bytes(),
+                }))
+            }
+            Some(_) if past.identifies_alike => self.recorded_identity(decision, objection),
+            Some(missing) => Err(missing),
+        }
+    }
+
+    /// Returns what the log does not say of the client, if the new configuration has to know it.
+    fn missing_fact(&self, decision: &DecisionRecord, is_by_proof: bool) -> Option<Unknown> {
+        let crawlers = &self.new.config().crawlers.crawlers;
+        let user_agent = decision.user_agent.as_deref().unwrap_or_default();
+        let is_cut = decision.user_agent_cut || user_agent.len() >= MAX_USER_AGENT_BYTES;
+        let is_masked = decision.client.address().is_none();
+        if is_by_proof {
+            Some(Unknown::Password)
+        } else if self.new.is_by_certificate() {
+            Some(Unknown::Certificate)
+        } else if is_masked && crawlers.iter().any(|crawler| !crawler.addresses.is_empty()) {
+            Some(Unknown::ClientAddress)
+        } else if is_cut {
+            Some(Unknown::UserAgent)
+        } else {
+            None
+        }
+    }
+
+    /// Returns the crawler that the line names, which is recognised as it was.
+    fn recorded_identity(
+        &self,
+        decision: &DecisionRecord,
+        objection: Option<Refusal>,
+    ) -> Result<Identified, Unknown> {
+        let crawlers = self.new.crawlers();
+        let identity = if decision.crawler == ASSERTED {
+            let tokens = decision.product_tokens().map_err(Unknown::Unreadable)?;
+            Identity::Asserted {
+                claim: ClaimedNames::with_tokens(tokens).into(),
+                dialect: crawlers.dialect,
+                mode: crawlers.mode,
+            }
+        } else {
+            let missing =
+                || Unknown::Unreadable(format!("no crawler is named {:?}", decision.crawler));
+            Identity::Known(crawlers.named(&decision.crawler).ok_or_else(missing)?)
+        };
+        Ok(Identified { objection, ..Identified::without_objection(identity) })
+    }
+
+    fn decide(
+        &mut self,
+        decision: &DecisionRecord,
+        past: &PastConfig,
+        identified: &Identified,
+        resolved: ResolvedTarget,
+        is_by_tunnel: bool,
+    ) -> Result<Verdict, Unknown> {
+        let origin = resolved.target.origin().to_string();
+        let dialect = identified.identity.dialect();
+        let robots = self.robots_txt(decision, &origin, dialect);
+        let request = DecisionRequest {
+            identified,
+            method: &decision.method,
+            resolved,
+            is_by_tunnel,
+            // Rules count as they did then.
+            now: decision.at,
+        };
+        let mut made = Decision::new(self.new.for_decisions(), request);
+        while let Step::Need(input) = made.step() {
+            match input {
+                Input::CachedRobotsTxt(_) => made.add_cached_robots_txt(None),
+                Input::RobotsTxt(_) => match robots.clone()? {
+                    Some(copy) => made.add_robots_txt(&copy),
+                    None => made.robots_txt_pending("it was not fetched in time", Duration::ZERO),
+                },
+                Input::Documents(mut batch) => {
+                    let results = self.documents(decision, past, &mut batch)?;
+                    made.add_documents(*batch, &results);
+                }
+            }
+        }
+        Ok(made.into_verdict())
+    }
+
+    /// Returns the robots.txt at the time of a decision; none if it had not come in time.
+    fn robots_txt(
+        &mut self,
+        decision: &DecisionRecord,
+        origin: &str,
+        dialect: Dialect,
+    ) -> Result<Option<RobotsCopy>, Unknown> {
+        let at = decision.at;
+        let copy = |access, error_kind| Some(RobotsCopy::Archived { access, error_kind, at });
+        if let Some(finding) = &decision.finding {
+            let access = self.access(finding, dialect)?;
+            return Ok(copy(access, fetch_error_kind(decision)));
+        }
+        if let Some(version) = self.archived_version(origin, at) {
+            return Ok(copy(self.version_access(version)?, None));
+        }
+        if let Some(known) = self.known.get(origin).cloned() {
+            let age = decision.at.duration_since(known.at).unwrap_or_default();
+            if age <= self.new.config().robots.cache.lifetimes.max_age {
+                return Ok(copy(self.access(&known.finding, dialect)?, known.error_kind));
+            }
+        }
+        let is_pending = decision.reason == Reason::Unreachable.as_str();
+        if is_pending { Ok(None) } else { Err(Unknown::RobotsTxt) }
+    }
+
+    fn access(
+        &self,
+        finding: &FindingRecord,
+        dialect: Dialect,
+    ) -> Result<Arc<AccessResult>, Unknown> {
+        let may_have_lapsed = ["unreachable", "lapsed", "long-lapsed", "long-unreachable"];
+        let access = finding.robots_access.as_deref().unwrap_or_default();
+        // Which copy still counts depends on the dialect, and one that did not is not recorded.
+        if may_have_lapsed.contains(&access) && finding.dialect != dialect.as_str() {
+            return Err(Unknown::LapsedRobotsTxt);
+        }
+        let body = |digest| self.sources.body(digest).ok().flatten();
+        self.robots.access(finding, &body).map_err(Unknown::Unreadable)
+    }
+
+    /// Returns the version that the archive has of an origin's robots.txt at a time, or fetched soon after.
+    fn archived_version(&mut self, origin: &str, at: SystemTime) -> Option<KnownVersion> {
+        let versions = match self.archived.get(origin) {
+            Some(versions) => Rc::clone(versions),
+            None => {
+                let versions: Rc<[KnownVersion]> = self.sources.versions(origin).into();
+                self.archived.insert(origin.to_owned(), Rc::clone(&versions));
+                versions
+            }
+        };
+        let distance = |version: &KnownVersion| {
+            let before = version.first_seen_at.duration_since(at).unwrap_or_default();
+            let after = at.duration_since(version.last_seen_at).unwrap_or_default();
+            before.max(after)
+        };
+        let max_age = self.new.config().robots.cache.lifetimes.max_age;
+        let nearest = versions.iter().min_by_key(|version| distance(version))?;
+        (distance(nearest) <= max_age).then_some(*nearest)
+    }
+
+    fn version_access(&self, version: KnownVersion) -> Result<Arc<AccessResult>, Unknown> {
+        match (version.sha256, version.status) {
+            (Some(digest), 200..300) => {
+                let body = |digest| self.sources.body(digest).ok().flatten();
+                let parsed = self.robots.parse_copy(digest, version.is_cut, &body);
+                parsed.map_err(Unknown::Unreadable)
+            }
+            (_, status @ 400..500) => Ok(Arc::new(AccessResult::Unavailable { status })),
+            _ => Err(Unknown::RobotsTxt),
+        }
+    }
+
+    fn documents(
+        &self,
+        decision: &DecisionRecord,
+        past: &PastConfig,
+        batch: &mut DocumentBatch,
+    ) -> Result<Vec<DocumentResult>, Unknown> {
+        // What was not asked for then would be asked for now, unless both configurations ask for the same.
+        if !past.uses_alike || decision.preferences.is_empty() {
+            return Err(Unknown::Documents);
+        }
+        let body = |digest| self.sources.body(digest).ok().flatten();
+        self.documents.results(decision, batch, &body).map_err(Unknown::Unreadable)
+    }
+}
+
+impl PastConfig {
+    fn compare(past: &PastSettings, new: &PastSettings) -> Self {
+        let (past, new) = (past.config(), new.config());
+        let recognised = |config: &Config| {
+            let by = |crawler: &Crawler| {
+                let username = crawler.account.as_ref().map(|account| account.username.clone());
+                let name = (crawler.name.clone(), crawler.tokens.clone());
+                let client = (crawler.user_agent.clone(), crawler.addresses.clone(), username);
+                (name, client, crawler.user_agent_must_contain_token)
+            };
+            let crawlers = config.crawlers.crawlers.iter().map(by).collect::<Vec<_>>();
+            (crawlers, config.crawlers.require_crawler)
+        };
+        let declared = |config: &Config| {
+            let crawlers = config.crawlers.crawlers.iter();
+            crawlers.map(|it| (it.name.clone(), it.declaration.clone())).collect::<Vec<_>>()
+        };
+        Self {
+            identifies_alike: recognised(past) == recognised(new),
+            uses_alike: past.preferences == new.preferences && declared(past) == declared(new),
+            paces_alike: past.politeness == new.politeness && past.crawlers == new.crawlers,
+        }
+    }
+}
+
+impl Replayed {
+    fn new(change: ReplayChange, decision: &DecisionRecord, rule: String) -> Self {
+        Self { change, crawler: decision.crawler.to_string(), rule }
+    }
+}
+
+/// Checks that what the response states about use was looked at, by the same settings.
+fn check_response(decision: &DecisionRecord, past: &PastConfig) -> Result<(), Unknown> {
+    let was_seen = decision.outcome != "refused" || decision.reached_origin == Some(true);
+    if past.uses_alike && was_seen { Ok(()) } else { Err(Unknown::ResponsePreferences) }
+}
+
+/// Returns whether a response was withheld because of what it states about use.
+fn is_by_response(decision: &DecisionRecord) -> bool {
+    let by_use = [Reason::Preference, Reason::TooCostly];
+    decision.outcome == "refused"
+        && decision.reached_origin == Some(true)
+        && Reason::named(&decision.reason).is_some_and(|reason| by_use.contains(&reason))
+}
+
+/// Returns whether a request was refused because it came too fast, or too many came.
+fn is_by_pace(decision: &DecisionRecord) -> bool {
+    decision.outcome == "refused"
+        && Reason::named(&decision.reason).is_some_and(|reason| {
+            matches!(reason, Reason::CrawlDelay | Reason::OriginRests | Reason::Concurrency)
+        })
+}
+
+/// Compares a verdict with what was decided then.
+fn compare(decision: &DecisionRecord, verdict: &Verdict, crawler: &str) -> Replayed {
+    let was_refused = decision.outcome == "refused";
+    let is_refused = verdict.result.as_ref().is_err_and(|refusal| !refusal.is_failure);
+    let (change, rule) = match (was_refused, is_refused) {
+        (false, true) => (ReplayChange::NewlyRefused, deciding_rule(verdict)),
+        // Refused for what no verdict is about.
+        (true, false) if may_refuse_anyway(decision) => {
+            (ReplayChange::Unchanged, decision.reason.to_string())
+        }
+        (true, false) => (ReplayChange::NewlyForwarded, rule_then(decision)),
+        _ => (ReplayChange::Unchanged, deciding_rule(verdict)),
+    };
+    Replayed { change, crawler: crawler.to_owned(), rule }
+}
+
+/// Returns whether a request was refused for a reason that no verdict is about.
+fn may_refuse_anyway(decision: &DecisionRecord) -> bool {
+    if decision.is_own_request() {
+        return decision.reason != Reason::PolicyRule.as_str();
+    }
+    may_refuse_after_permission(decision)
+}
+
+/// Returns what decided a verdict.
+fn deciding_rule(verdict: &Verdict) -> String {
+    let reason = match &verdict.result {
+        Ok(permit) => permit.observed.as_ref().map_or(permit.reason, |observed| observed.reason),
+        Err(refusal) => refusal.reason,
+    };
+    let finding = verdict.facts.finding.as_ref();
+    let rule = match reason {
+        Reason::PolicyRule | Reason::PolicyException => {
+            verdict.facts.rule.as_ref().map(|found| format!("[[rule]] {}", found.number))
+        }
+        Reason::Rule => finding.and_then(|finding| finding.rule.clone()),
+        _ => None,
+    };
+    rule.unwrap_or_else(|| reason.as_str().to_owned())
+}
+
+/// Returns what decided then.
+fn rule_then(decision: &DecisionRecord) -> String {
+    let rule = match Reason::named(&decision.reason) {
+        Some(Reason::PolicyRule | Reason::PolicyException) => {
+            decision.policy.as_ref().map(|rule| format!("[[rule]] {}", rule.number))
+        }
+        Some(Reason::Rule) => decision.finding.as_ref().and_then(|it| it.rule.clone()),
+        _ => None,
+    };
+    rule.unwrap_or_else(|| decision.reason.to_string())
+}
