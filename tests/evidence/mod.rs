@@ -4,6 +4,7 @@ mod audit;
 mod chain;
 pub mod export;
 mod forged;
+mod holds;
 mod keeping;
 mod tampering;
 mod week;

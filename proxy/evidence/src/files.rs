@@ -87,6 +87,27 @@ pub fn decompressed(file: &File) -> Box<dyn BufRead + '_> {
     Box::new(BufReader::with_capacity(BUFFER_BYTES, unpacked))
 }
 
+/// Passes the lines of a log to `take`, without their line feeds, until it returns false. Lines that are too long are skipped.
+///
+/// # Errors
+///
+/// Returns an error if the log cannot be read on.
+pub(crate) fn read_lines(
+    mut lines: impl BufRead,
+    mut take: impl FnMut(&[u8]) -> bool,
+) -> io::Result<()> {
+    let mut line = Vec::new();
+    loop {
+        line.clear();
+        let read = lines.by_ref().take(MAX_LINE_BYTES).read_until(b'\n', &mut line)?;
+        if read as u64 == MAX_LINE_BYTES && !line.ends_with(b"\n") {
+            lines.skip_until(b'\n')?;
+        } else if read == 0 || !take(line.strip_suffix(b"\n").unwrap_or(&line)) {
+            return Ok(());
+        }
+    }
+}
+
 /// Returns the number of a file from its first line; `None` if it is not a file of a chain.
 pub fn file_number(path: &Path) -> Option<u64> {
     let mut first = Vec::new();

@@ -14,6 +14,7 @@
 //!  manifest      the signed list of an export's files
 //!  stand_ins     digests in place of lines that are left out
 //!  head_files    the files with the newest head of a log
+//!  holds         what must outlive every retention
 //!  files         a log's files and their names
 //!  chain         lines, links, the Merkle tree and heads
 //!  digest        SHA-256
@@ -28,6 +29,7 @@ mod exchange;
 pub mod export;
 pub mod files;
 mod head_files;
+pub mod holds;
 mod manifest;
 pub mod rfc3339;
 pub mod select;

@@ -14,7 +14,7 @@ const GROUPS: [(&str, &[&str]); 5] = [
 ];
 
 /// The examples of each command, by its name without "wayleave".
-const EXAMPLES: [(&str, &[&str]); 29] = [
+const EXAMPLES: [(&str, &[&str]); 30] = [
     (
         "",
         &[
@@ -98,6 +98,7 @@ const EXAMPLES: [(&str, &[&str]); 29] = [
     ),
     ("evidence ask", &["wayleave evidence ask https://example.com/page --at 2026-11-21"]),
     ("evidence export", &["wayleave evidence export --since 7d --out evidence.warc.gz"]),
+    ("evidence hold", &["wayleave evidence hold add --host .example.com --reason letter-17"]),
     ("publish", &["wayleave publish --out public"]),
     ("comply", &["wayleave comply", "wayleave comply --json"]),
 ];

@@ -10,6 +10,7 @@ use wayleave_evidence::SignedLog;
 use wayleave_evidence::select::{Selection, UnsignedLines, select};
 use wayleave_robots_txt::Target;
 
+use super::node_url::NodeUrl;
 use crate::cli::config_file::load_config;
 use crate::cli::terminal::{UNUSABLE, json_line, print, print_errors, unusable};
 use crate::clock::{Clock, TimeArgument};
@@ -18,27 +19,31 @@ use crate::decision_log::{DecisionRecord, FindingRecord};
 use crate::telemetry::harmless::escape_lines;
 
 /// The exit status if the request was not allowed, or its decision is not signed by its writer.
-const REFUSED: u8 = 1;
+pub(super) const REFUSED: u8 = 1;
 
 #[derive(Debug, Args)]
 #[command(
     after_help = "Shows the last decision about the URL up to that time, and the first one after it. Reads the decision \
-                  log; needs no running proxy.\n\
+                  log; needs no running proxy. With --nodes it asks the proxies that you name, with the token in \
+                  WAYLEAVE_ADMIN_TOKEN, and shows the last decision of all of them; signatures are not checked then.\n\
                   Exit status: 0 allowed, 1 not allowed, or not signed by its writer, 2 no decision up to that time, the log \
-                  cannot be read, or somebody else wrote the decision into it."
+                  cannot be read, a node did not answer, or somebody else wrote the decision into it."
 )]
 pub(crate) struct AskArgs {
     /// An absolute URL
-    url: String,
+    pub(super) url: String,
     /// 2026-11-21T08:00:00Z, 2026-11-21 (the whole day), yesterday, now or 3d (3 days ago)
     #[arg(long, value_name = "TIME")]
-    at: TimeArgument,
+    pub(super) at: TimeArgument,
     /// Only requests of this crawler, by its configured name
     #[arg(long, value_name = "C")]
-    crawler: Option<String>,
+    pub(super) crawler: Option<String>,
+    /// Ask the admin listeners of running proxies, such as http://10.0.0.2:3129, instead of reading the log
+    #[arg(long, value_name = "URL,...", value_delimiter = ',', conflicts_with = "accept_unsigned")]
+    pub(super) nodes: Vec<NodeUrl>,
     /// Print the decisions as JSON lines
     #[arg(long)]
-    json: bool,
+    pub(super) json: bool,
     /// Accept decisions that a killed process had not signed yet
     #[arg(long)]
     accept_unsigned: bool,
@@ -148,13 +153,21 @@ fn describe_unsigned(unsigned: &UnsignedLines) -> String {
     }
 }
 
-fn is_allowed(decision: &DecisionRecord) -> bool {
+pub(super) fn is_allowed(decision: &DecisionRecord) -> bool {
     let was_let_through = matches!(&*decision.outcome, "forwarded" | "tunnelled" | "failed");
     was_let_through && !decision.failed_before_sending()
 }
 
 fn describe(found: &FoundDecision) -> String {
-    let decision = &found.decision;
+    let signed = found.unsigned.as_ref().map(describe_unsigned);
+    describe_decision(&found.decision, [("signed", signed)])
+}
+
+/// Describes a decision, one member a line, with another member at the end.
+pub(super) fn describe_decision(
+    decision: &DecisionRecord,
+    others: [(&str, Option<String>); 1],
+) -> String {
     let fetched = match &*decision.outcome {
         _ if decision.from.is_some() => {
             format!("no, answered with {} from the copy of robots.txt", decision.status)
@@ -191,10 +204,9 @@ fn describe(found: &FoundDecision) -> String {
         ("rule", rule),
         ("fetched", Some(fetched)),
         ("decision", Some(decision.id.to_string())),
-        ("signed", found.unsigned.as_ref().map(describe_unsigned)),
     ];
     let mut text = String::new();
-    for (name, value) in lines {
+    for (name, value) in lines.into_iter().chain(others) {
         if let Some(value) = value {
             let line = format!("{name:<11} {value}");
             writeln!(text, "{}", line.trim_end()).expect("writing to a String cannot fail");

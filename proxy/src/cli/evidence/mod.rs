@@ -5,12 +5,17 @@
 //!    └─ sources   the documents and configurations that are still stored
 //!  verify       checks an export, and derives its decisions again
 //!  ask          looks up the decision about a URL at a time
+//!    └─ ask_nodes   of several running proxies
+//!  hold         keeps decisions, and what they rest on, beyond every retention
 //!  key          prints the public key
 //! ```
 
 mod ask;
+mod ask_nodes;
 mod export;
+mod hold;
 mod key;
+mod node_url;
 pub(super) mod sources;
 pub(super) mod verify;
 
@@ -27,6 +32,9 @@ pub(super) enum EvidenceCommand {
     Verify(verify::VerifyArgs),
     /// Show whether a URL was allowed at a given time, by which rule, and whether it was fetched
     Ask(ask::AskArgs),
+    /// Keep decisions, and everything they are based on, beyond every retention
+    #[command(subcommand)]
+    Hold(hold::HoldCommand),
     /// Print the public half of the key that signs the decision log
     Key(key::KeyArgs),
 }
@@ -35,7 +43,9 @@ pub(super) fn run(command: &EvidenceCommand, file: Option<&Path>) -> ExitCode {
     match command {
         EvidenceCommand::Export(arguments) => export::run(arguments, file),
         EvidenceCommand::Verify(arguments) => verify::run(arguments),
+        EvidenceCommand::Ask(arguments) if !arguments.nodes.is_empty() => ask_nodes::run(arguments),
         EvidenceCommand::Ask(arguments) => ask::run(arguments, file),
+        EvidenceCommand::Hold(command) => hold::run(command, file),
         EvidenceCommand::Key(arguments) => key::run(arguments, file),
     }
 }

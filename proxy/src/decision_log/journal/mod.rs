@@ -32,7 +32,7 @@ use self::compress::CompressionThread;
 pub(crate) use self::config::JournalConfig;
 use self::open_file::OpenFile;
 use self::resume::{ChainState, ResumableLog, ResumedChain};
-use self::retention::ExpiredFile;
+use self::retention::{ExpiredFile, HeldFiles};
 use super::files::unused_name;
 use crate::clock::system_time;
 use crate::signing::{Jwk, SigningKey};
@@ -74,6 +74,7 @@ pub(crate) struct Journal {
     needs_cleanup: bool,
     /// Files to delete, as the log says, or will with its next lines.
     expired: Vec<ExpiredFile>,
+    held: HeldFiles,
     compression: CompressionThread,
 }
 
@@ -128,6 +129,7 @@ impl Journal {
             lost: 0,
             needs_cleanup: false,
             expired: Vec::new(),
+            held: HeldFiles::default(),
             compression: CompressionThread::default(),
         })
     }
@@ -145,6 +147,7 @@ impl Journal {
             self.lost = before.lost;
             self.events.splice(0..0, mem::take(&mut before.events));
             self.expired = mem::take(&mut before.expired);
+            self.held = mem::take(&mut before.held);
             self.compression = mem::take(&mut before.compression);
         }
     }
@@ -323,9 +326,18 @@ impl Journal {
     fn announce_deletions(&mut self) {
         self.needs_cleanup = true;
         if self.expired.is_empty() {
-            self.expired = retention::expired_files(&self.config);
-            let numbers = self.expired.iter().filter_map(|file| file.number);
-            self.events.extend(numbers.map(|file| EventKind::Deleted { file }));
+            self.expired = retention::expired_files(&self.config, &mut self.held);
+            match retention::deletions_to_record(&self.config, &self.expired) {
+                Ok(numbers) => {
+                    let deleted = numbers.into_iter().map(|file| EventKind::Deleted { file });
+                    self.events.extend(deleted);
+                }
+                Err(error) => {
+                    let error = format!("{error:#}");
+                    tracing::error!(error, "old decision logs are not deleted");
+                    self.expired.clear();
+                }
+            }
         }
     }
 

@@ -2,12 +2,14 @@
 
 use std::collections::BTreeMap;
 use std::ops::{Bound, RangeInclusive};
+use std::path::Path;
 use std::sync::Arc;
 
 use redb::{
     Database, ReadOnlyTable, ReadTransaction, ReadableDatabase, ReadableTable, TableDefinition,
     WriteTransaction,
 };
+use wayleave_evidence::holds::{Hold, HoldFolder};
 use wayleave_lifecycle::{CacheEntry, Resource};
 use wayleave_robots_txt::Origin;
 
@@ -37,7 +39,7 @@ pub(super) const SPENT: TableDefinition<'_, &str, u64> = TableDefinition::new("s
 pub(super) type OrderKey<'a> = (&'a str, u8, u64, &'a str, u64);
 
 /// The limits on what is kept.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 pub(super) struct RetentionLimits {
     /// Versions (except the newest of each document) and entries last seen before these times are dropped. In
     /// milliseconds.
@@ -48,6 +50,43 @@ pub(super) struct RetentionLimits {
     /// The maximum cost on disk of all rows, and of one registered domain's.
     pub(super) max_bytes: u64,
     pub(super) max_domain_bytes: u64,
+    pub(super) held: HeldDocuments,
+}
+
+/// The documents that no limit drops.
+#[derive(Debug)]
+pub(super) enum HeldDocuments {
+    /// Those of hosts that these holds are about.
+    Of(Vec<Hold>),
+    /// All: a hold cannot be read.
+    All,
+}
+
+impl HeldDocuments {
+    /// Reads the holds in the directory of the store.
+    pub(super) fn read(dir: Option<&Path>) -> Self {
+        match dir.map_or_else(|| Ok(Vec::new()), |dir| HoldFolder::in_state_dir(dir).active()) {
+            Ok(holds) => Self::Of(holds),
+            Err(error) => {
+                let error = format!("{error:#}");
+                tracing::error!(error, "a hold cannot be read: no robots.txt is deleted");
+                Self::All
+            }
+        }
+    }
+
+    /// Returns whether the document with this key is held.
+    pub(super) fn includes(&self, key: &str) -> bool {
+        match self {
+            Self::All => true,
+            Self::Of(holds) if holds.is_empty() => false,
+            Self::Of(holds) => {
+                let resource = Resource::parse(key);
+                let host = resource.as_ref().map_or("", |resource| resource.origin().host());
+                holds.iter().any(|hold| hold.is_about(host))
+            }
+        }
+    }
 }
 
 /// A read of one entry.

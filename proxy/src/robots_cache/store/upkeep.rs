@@ -77,8 +77,9 @@ fn convert_unsealed(write: &WriteTransaction, limits: RetentionLimits) -> Result
 pub(super) fn shrink(database: &Database, limits: RetentionLimits) -> Result<(), StoreFailure> {
     catching_panics(|| {
         let write = begin(database)?;
+        let most = limits.max_bytes / 8 * 7;
         let mut batch = WriteBatch::open(&write, limits)?;
-        batch.enforce_limit("", limits.max_bytes / 8 * 7)?;
+        batch.enforce_limit("", most)?;
         batch.finish()?;
         write.commit()?;
         Ok(())

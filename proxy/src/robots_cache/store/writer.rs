@@ -1,7 +1,7 @@
 //! The store's writer: collects changes, writes them together, and reopens the file after a failure.
 
 use std::collections::HashSet;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, SystemTime};
@@ -16,7 +16,7 @@ use super::file::{self, OpenDatabase};
 use super::pending::{PendingChanges, StoreChange};
 use super::state_counter::StateCounter;
 use super::state_tally::StateTally;
-use super::tables::{self, BodyDigest, RetentionLimits};
+use super::tables::{self, BodyDigest, HeldDocuments, RetentionLimits};
 use super::upkeep;
 use crate::clock::Clock;
 use crate::robots_cache::record;
@@ -296,6 +296,7 @@ impl StoreWriter {
             max_versions: self.options.history_length,
             max_bytes: bytes,
             max_domain_bytes: bytes / 8,
+            held: HeldDocuments::read(self.path.as_deref().and_then(Path::parent)),
         }
     }
 

@@ -67,19 +67,24 @@ impl WriteBatch<'_> {
         Ok(())
     }
 
-    /// Returns the first row to evict of this rank or the next.
+    /// Returns the first row to evict of this rank or the next. What is held is passed over.
     fn first_evictable(
         &self,
         scope: &str,
         rank: u8,
     ) -> Result<Option<EvictableItem>, StoreFailure> {
         let from = (scope, rank, 0, "", 0);
-        let Some(row) = self.order.range(from..)?.next() else {
-            return Ok(None);
-        };
-        let (order_key, _) = row?;
-        let (found, rank, at, key, first_seen_at) = order_key.value();
-        Ok((found == scope).then(|| EvictableItem { rank, at, key: key.to_owned(), first_seen_at }))
+        for row in self.order.range(from..)? {
+            let (order_key, _) = row?;
+            let (found, rank, at, key, first_seen_at) = order_key.value();
+            if found != scope {
+                break;
+            }
+            if !self.limits.held.includes(key) {
+                return Ok(Some(EvictableItem { rank, at, key: key.to_owned(), first_seen_at }));
+            }
+        }
+        Ok(None)
     }
 
     fn evict(&mut self, item: &EvictableItem) -> Result<(), StoreFailure> {

@@ -246,6 +246,9 @@ impl<'txn> WriteBatch<'txn> {
 
     /// Drops the oldest versions of a document if there are too many.
     fn drop_too_many(&mut self, key: &str) -> Result<(), StoreFailure> {
+        if self.limits.held.includes(key) {
+            return Ok(());
+        }
         let times = self.first_seen(key)?;
         // At least one, because the entry's body is that of the newest version.
         let most = self.limits.max_versions.max(1);

@@ -1,6 +1,7 @@
 //! The size of the file, the order of eviction, and the conversion of a format without limits.
 
 use redb::{Database, TableDefinition};
+use wayleave_evidence::holds::{Hold, HoldFolder};
 
 use super::super::writer::RobotsStoreConfig;
 use super::*;
@@ -51,6 +52,53 @@ async fn a_flood_stays_below_max_size_and_keeps_the_newest() {
     drop(store);
     assert!(length(dir.path()) <= SMALL.max_size_bytes);
     assert!(open_at(dir.path(), at(0), SMALL).unwrap().load(&registered(899)).await.is_some());
+}
+
+/// Neither a flood, nor age, nor many versions drop what is held.
+#[tokio::test]
+async fn held_documents_outlive_every_limit() {
+    let dir = tempfile::tempdir().unwrap();
+    let folder = HoldFolder::in_state_dir(dir.path());
+    let hold = Hold {
+        id: 0,
+        host: ".domain0.test".to_owned(),
+        crawler: None,
+        since: None,
+        until: None,
+        reason: "a letter".to_owned(),
+        made_at: at(0),
+        released_at: None,
+    };
+    let mut hold = folder.add(&hold).unwrap();
+    let options = RobotsStoreConfig { history_length: 2, ..SMALL };
+    let store = open_at(dir.path(), at(0), options).unwrap();
+    for version in 0..5 {
+        for n in [0, 1] {
+            let body = unique(10 * version + n, 20_000);
+            store.save(registered(n), entry(response(200, &body), at(version as u32)));
+        }
+        store.flush().await;
+    }
+    for n in 2..300 {
+        store.save(registered(n), entry(response(200, &unique(1000 + n, 100_000)), at(9)));
+        store.flush().await;
+    }
+    let versions = store.history(&registered(0)).await;
+    assert_eq!(versions.len(), 5);
+    for version in &versions {
+        assert!(store.body(version.digest.unwrap()).await.is_some());
+    }
+    assert!(store.history(&registered(1)).await.is_empty(), "what is not held has gone");
+    drop(store);
+    let store = open_at(dir.path(), at(1000), options).unwrap();
+    store.save(registered(300), entry(response(200, RULES), at(1000)));
+    store.flush().await;
+    assert_eq!(store.history(&registered(0)).await.len(), 5);
+    hold.released_at = Some(at(1000));
+    folder.replace(&hold).unwrap();
+    store.save(registered(301), entry(response(200, RULES), at(1000)));
+    store.flush().await;
+    assert!(store.history(&registered(0)).await.len() < 5);
 }
 
 #[tokio::test]

@@ -1,0 +1,399 @@
+//! Holds: what must outlive every retention, because somebody will ask for it.
+//!
+//! Each hold is a file below the state directory, so that a running process takes notice of it: `holds/3.json`, and what it was
+//! found to hold in `holds/3.held.json`. A hold that was released remains, as a record.
+
+use std::borrow::Cow;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+use anyhow::Context;
+use serde::{Deserialize, Serialize};
+use wayleave_robots_txt::HostPattern;
+
+use crate::chain::event::EVENT_PREFIX;
+use crate::digest::Sha256Digest;
+use crate::files::{decompressed, read_lines};
+use crate::rfc3339;
+
+/// The folder of the holds in the state directory.
+const DIR: &str = "holds";
+/// The file with the numbers of deleted files of each log.
+const DELETIONS: &str = "deletions.json";
+
+/// A hold on the decisions about some hosts.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Hold {
+    /// The number, which names its file.
+    pub id: u64,
+    /// A host, a suffix such as `.example.com`, or a glob.
+    pub host: String,
+    /// The crawler's configured name; none: all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub crawler: Option<String>,
+    #[serde(
+        default,
+        serialize_with = "rfc3339::serialize_some",
+        deserialize_with = "rfc3339::deserialize_some",
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub since: Option<SystemTime>,
+    #[serde(
+        default,
+        serialize_with = "rfc3339::serialize_some",
+        deserialize_with = "rfc3339::deserialize_some",
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub until: Option<SystemTime>,
+    pub reason: String,
+    #[serde(serialize_with = "rfc3339::serialize", deserialize_with = "rfc3339::deserialize")]
+    pub made_at: SystemTime,
+    #[serde(
+        default,
+        serialize_with = "rfc3339::serialize_some",
+        deserialize_with = "rfc3339::deserialize_some",
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub released_at: Option<SystemTime>,
+}
+
+/// What a hold was found to hold.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HeldEvidence {
+    /// The number of decisions.
+    pub decisions: u64,
+    /// The numbers of the log's files that have them.
+    pub files: BTreeSet<u64>,
+    /// The robots.txt files and other documents that they rest on.
+    pub bodies: BTreeSet<Sha256Digest>,
+    pub configurations: BTreeSet<Sha256Digest>,
+}
+
+/// The members of a line by which it is held, and what it rests on.
+#[derive(Deserialize)]
+struct HeldLine<'a> {
+    #[serde(borrow)]
+    at: Cow<'a, str>,
+    #[serde(borrow)]
+    crawler: Cow<'a, str>,
+    #[serde(borrow, default)]
+    origin: Option<Cow<'a, str>>,
+    #[serde(default)]
+    robots_sha256: Option<Sha256Digest>,
+    #[serde(default)]
+    documents: Vec<HeldDocument>,
+    #[serde(default)]
+    config_sha256: Option<Sha256Digest>,
+}
+
+#[derive(Deserialize)]
+struct HeldDocument {
+    #[serde(default)]
+    sha256: Option<Sha256Digest>,
+}
+
+impl Hold {
+    /// Returns whether it has not been released.
+    #[must_use]
+    pub fn is_active(&self) -> bool {
+        self.released_at.is_none()
+    }
+
+    /// Returns whether it is about a host. A pattern that cannot be read holds everything.
+    #[must_use]
+    pub fn is_about(&self, host: &str) -> bool {
+        self.host.parse::<HostPattern>().map_or(true, |pattern| pattern.matches(host))
+    }
+
+    fn holds(&self, line: &HeldLine<'_>) -> bool {
+        let host = line.origin.as_deref().and_then(host_of);
+        let is_in_time = |at: SystemTime| {
+            self.since.is_none_or(|since| at >= since) && self.until.is_none_or(|until| at <= until)
+        };
+        host.is_some_and(|host| self.is_about(host))
+            && self.crawler.as_ref().is_none_or(|crawler| *crawler == line.crawler)
+            && humantime::parse_rfc3339(&line.at).map_or(true, is_in_time)
+    }
+
+    /// Returns whether a file of the log has a decision that is held. The rest is not read once one is found.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if it cannot be read.
+    pub fn holds_file(&self, path: &Path) -> io::Result<bool> {
+        let mut is_held = false;
+        self.each_held(path, |_| {
+            is_held = true;
+            false
+        })?;
+        Ok(is_held)
+    }
+
+    /// Adds what it holds of a file of the log.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the file cannot be read.
+    pub fn collect(&self, path: &Path, number: u64, held: &mut HeldEvidence) -> io::Result<()> {
+        self.each_held(path, |line| {
+            held.decisions += 1;
+            held.files.insert(number);
+            let documents = line.documents.iter().filter_map(|document| document.sha256);
+            held.bodies.extend(line.robots_sha256.into_iter().chain(documents));
+            held.configurations.extend(line.config_sha256);
+            true
+        })
+    }
+
+    /// Passes each line that is held to `take`, until it returns false.
+    fn each_held(
+        &self,
+        path: &Path,
+        mut take: impl FnMut(&HeldLine<'_>) -> bool,
+    ) -> io::Result<()> {
+        let file = File::open(path)?;
+        read_lines(decompressed(&file), |line| {
+            if line.starts_with(EVENT_PREFIX) {
+                return true;
+            }
+            // A line that is no decision is nobody's.
+            let parsed = serde_json::from_slice::<HeldLine<'_>>(line).ok();
+            parsed.filter(|line| self.holds(line)).is_none_or(|line| take(&line))
+        })
+    }
+}
+
+/// Returns the host of an origin, such as `[::1]` of `https://[::1]:8443`.
+fn host_of(origin: &str) -> Option<&str> {
+    let authority = origin.split_once("://")?.1;
+    match authority.find(']') {
+        Some(end) => authority.get(..=end),
+        None => authority.split(':').next(),
+    }
+}
+
+impl HeldEvidence {
+    /// Adds what was found earlier, and may be missing now.
+    pub fn add_earlier(&mut self, earlier: Self) {
+        self.files.extend(earlier.files);
+        self.bodies.extend(earlier.bodies);
+        self.configurations.extend(earlier.configurations);
+        self.decisions = self.decisions.max(earlier.decisions);
+    }
+}
+
+/// The folder of the holds.
+#[derive(Clone, Debug)]
+pub struct HoldFolder(PathBuf);
+
+impl HoldFolder {
+    /// Returns the folder in a state directory. It need not exist.
+    #[must_use]
+    pub fn in_state_dir(state_dir: &Path) -> Self {
+        Self(state_dir.join(DIR))
+    }
+
+    /// Returns all holds by their numbers, released ones, too.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if one of them cannot be read. Nothing may be deleted then.
+    pub fn read(&self) -> anyhow::Result<Vec<Hold>> {
+        let entries = match fs::read_dir(&self.0) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+            entries => entries.with_context(|| self.0.display().to_string())?,
+        };
+        let mut holds = Vec::new();
+        for entry in entries {
+            let path = entry?.path();
+            let name = path.file_name().unwrap_or_default().to_string_lossy();
+            let number = name.strip_suffix(".json").map(str::parse::<u64>);
+            if let Some(Ok(_)) = number {
+                let hold: Hold = read_json(&path)?;
+                holds.push(hold);
+            }
+        }
+        holds.sort_by_key(|hold| hold.id);
+        Ok(holds)
+    }
+
+    /// Returns the holds that are not released.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::read`].
+    pub fn active(&self) -> anyhow::Result<Vec<Hold>> {
+        Ok(self.read()?.into_iter().filter(Hold::is_active).collect())
+    }
+
+    /// Stores a new hold under the next free number, which it returns.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if it cannot be written.
+    pub fn add(&self, hold: &Hold) -> anyhow::Result<Hold> {
+        DirBuilder::new().recursive(true).mode(0o750).create(&self.0)?;
+        let mut id = self.read()?.last().map_or(1, |last| last.id + 1);
+        loop {
+            let hold = Hold { id, ..hold.clone() };
+            let path = self.path(id);
+            // Whole or not at all: a running process reads it at any moment. A link fails if another command took the number.
+            let part = self.0.join(format!("{id}.{}.part", std::process::id()));
+            write_json(&part, &hold)?;
+            let linked = fs::hard_link(&part, &path);
+            fs::remove_file(&part)?;
+            match linked {
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => id += 1,
+                linked => {
+                    linked.with_context(|| path.display().to_string())?;
+                    return Ok(hold);
+                }
+            }
+        }
+    }
+
+    /// Stores a hold that was changed.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if it cannot be written.
+    pub fn replace(&self, hold: &Hold) -> anyhow::Result<()> {
+        replace_json(&self.path(hold.id), hold)
+    }
+
+    /// Returns what a hold was found to hold; nothing if that was not looked for yet.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if it cannot be read.
+    pub fn held(&self, id: u64) -> anyhow::Result<HeldEvidence> {
+        let path = self.held_path(id);
+        if path.exists() { read_json(&path) } else { Ok(HeldEvidence::default()) }
+    }
+
+    /// Stores what a hold was found to hold.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if it cannot be written.
+    pub fn save_held(&self, id: u64, held: &HeldEvidence) -> anyhow::Result<()> {
+        replace_json(&self.held_path(id), held)
+    }
+
+    /// Returns the numbers of files that retention deleted from the log at `path`, as far as the log still has to say so.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if they cannot be read.
+    pub fn deletions(&self, path: &Path) -> anyhow::Result<BTreeSet<u64>> {
+        Ok(self.all_deletions()?.remove(&*path.to_string_lossy()).unwrap_or_default())
+    }
+
+    /// Stores these numbers.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if they cannot be written.
+    pub fn save_deletions(&self, path: &Path, numbers: BTreeSet<u64>) -> anyhow::Result<()> {
+        DirBuilder::new().recursive(true).mode(0o750).create(&self.0)?;
+        let mut all = self.all_deletions()?;
+        all.insert(path.to_string_lossy().into_owned(), numbers);
+        replace_json(&self.0.join(DELETIONS), &all)
+    }
+
+    fn all_deletions(&self) -> anyhow::Result<BTreeMap<String, BTreeSet<u64>>> {
+        let path = self.0.join(DELETIONS);
+        if path.exists() { read_json(&path) } else { Ok(BTreeMap::new()) }
+    }
+
+    fn path(&self, id: u64) -> PathBuf {
+        self.0.join(format!("{id}.json"))
+    }
+
+    fn held_path(&self, id: u64) -> PathBuf {
+        self.0.join(format!("{id}.held.json"))
+    }
+}
+
+fn read_json<T: for<'de> Deserialize<'de>>(path: &Path) -> anyhow::Result<T> {
+    let read = || -> anyhow::Result<T> {
+        let mut text = Vec::new();
+        File::open(path)?.read_to_end(&mut text)?;
+        Ok(serde_json::from_slice(&text)?)
+    };
+    read().with_context(|| path.display().to_string())
+}
+
+fn write_json(path: &Path, value: &impl Serialize) -> anyhow::Result<()> {
+    let write = || -> anyhow::Result<()> {
+        let mut file =
+            OpenOptions::new().write(true).create(true).truncate(true).mode(0o640).open(path)?;
+        file.write_all(&serde_json::to_vec(value)?)?;
+        file.sync_all()?;
+        Ok(())
+    };
+    write().with_context(|| path.display().to_string())
+}
+
+fn replace_json(path: &Path, value: &impl Serialize) -> anyhow::Result<()> {
+    let part = path.with_extension("part");
+    write_json(&part, value)?;
+    fs::rename(&part, path).with_context(|| path.display().to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn hold(host: &str) -> Hold {
+        Hold {
+            id: 0,
+            host: host.to_owned(),
+            crawler: Some("news".to_owned()),
+            since: humantime::parse_rfc3339("2026-01-01T00:00:00Z").ok(),
+            until: None,
+            reason: "a letter".to_owned(),
+            made_at: SystemTime::UNIX_EPOCH,
+            released_at: None,
+        }
+    }
+
+    #[test]
+    fn a_line_is_held_by_host_crawler_and_time() {
+        let is_held = |host: &str, line: &str| {
+            let dir = tempfile::tempdir().unwrap();
+            let path = dir.path().join("log");
+            fs::write(&path, format!("{{\"event\":\"start\"}}\nnot JSON\n{line}\n")).unwrap();
+            hold(host).holds_file(&path).unwrap()
+        };
+        let line = r#"{"id":"1","at":"2026-02-01T00:00:00.000001Z","crawler":"news","origin":"https://a.shop.test:8443"}"#;
+        assert!(is_held("a.shop.test", line) && is_held(".shop.test", line));
+        assert!(!is_held("shop.test", line));
+        assert!(!is_held(".shop.test", &line.replace("news", "images")));
+        assert!(!is_held(".shop.test", &line.replace("2026", "2025")));
+    }
+
+    #[test]
+    fn holds_are_numbered_and_a_broken_one_is_an_error() {
+        let dir = tempfile::tempdir().unwrap();
+        let folder = HoldFolder::in_state_dir(dir.path());
+        assert!(folder.read().unwrap().is_empty());
+        assert_eq!(
+            [folder.add(&hold("a.test")).unwrap().id, folder.add(&hold("b.test")).unwrap().id],
+            [1, 2]
+        );
+        let mut released = folder.read().unwrap().remove(0);
+        released.released_at = Some(SystemTime::UNIX_EPOCH);
+        folder.replace(&released).unwrap();
+        folder.save_held(2, &HeldEvidence { decisions: 3, ..HeldEvidence::default() }).unwrap();
+        assert_eq!(folder.held(2).unwrap().decisions, 3);
+        let active: Vec<_> = folder.active().unwrap().into_iter().map(|hold| hold.host).collect();
+        assert_eq!(active, ["b.test"]);
+        fs::write(dir.path().join("holds/2.json"), "{").unwrap();
+        assert!(folder.active().unwrap_err().to_string().ends_with("holds/2.json"));
+    }
+}

@@ -1,0 +1,122 @@
+//! `wayleave evidence ask --nodes`: asks several running proxies, since any of them may have decided.
+
+use std::process::ExitCode;
+use std::time::SystemTime;
+
+use serde_json::Value;
+use url::form_urlencoded::Serializer;
+use wayleave_robots_txt::Target;
+
+use super::ask::{AskArgs, REFUSED, describe_decision, is_allowed};
+use super::node_url::NodeUrl;
+use crate::cli::admin_client::request_json;
+use crate::cli::terminal::{UNUSABLE, json_line, print, print_errors, unusable};
+use crate::clock::Clock;
+use crate::decision_log::DecisionRecord;
+use crate::telemetry::harmless::escape_lines;
+
+/// The most decisions that a node is asked for at once.
+const MAX_LISTED: usize = 8192;
+
+/// A decision, and the node that made it.
+struct NodeDecision {
+    node: String,
+    decision: DecisionRecord,
+}
+
+pub(super) fn run(arguments: &AskArgs) -> ExitCode {
+    let url = match Target::parse(&arguments.url) {
+        Ok(url) => url,
+        Err(error) => return unusable(&format!("{:?}: {error}", arguments.url)),
+    };
+    let at = arguments.at.end(Clock::start().now());
+    let (mut before, mut after) = (None, None);
+    let mut is_complete = true;
+    for node in &arguments.nodes {
+        match ask(node, &url, at, arguments.crawler.as_deref()) {
+            Ok([last, next]) => {
+                keep_better(&mut before, last, |kept, found| found > kept);
+                keep_better(&mut after, next, |kept, found| found < kept);
+            }
+            Err(error) => {
+                is_complete = false;
+                print_errors(&format!("wayleave: no answer of {}: {error:#}\n", node.name()));
+            }
+        }
+    }
+    let Some(last) = before else {
+        return unusable(&format!("no node has a request for {url} up to that time"));
+    };
+    let is_good = is_allowed(&last.decision);
+    let found: Vec<_> = [Some(last), after].into_iter().flatten().collect();
+    let printed = print_found(&found, arguments.json);
+    if printed != ExitCode::SUCCESS {
+        printed
+    } else if !is_complete {
+        // A node that did not answer may have decided otherwise, and later.
+        ExitCode::from(UNUSABLE)
+    } else if is_good {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::from(REFUSED)
+    }
+}
+
+fn print_found(found: &[NodeDecision], as_json: bool) -> ExitCode {
+    if as_json {
+        let line = |it: &NodeDecision| {
+            let decision =
+                serde_json::to_value(&it.decision).expect("strings and numbers serialise");
+            json_line(&serde_json::json!({ "node": it.node, "decision": decision })) + "\n"
+        };
+        return print(&found.iter().map(line).collect::<String>());
+    }
+    let text =
+        |it: &NodeDecision| describe_decision(&it.decision, [("node", Some(it.node.clone()))]);
+    print(&escape_lines(&found.iter().map(text).collect::<Vec<_>>().join("\n")))
+}
+
+fn keep_better(
+    kept: &mut Option<NodeDecision>,
+    found: Option<NodeDecision>,
+    is_better: impl Fn(SystemTime, SystemTime) -> bool,
+) {
+    if let Some(found) = found
+        && kept.as_ref().is_none_or(|kept| is_better(kept.decision.at, found.decision.at))
+    {
+        *kept = Some(found);
+    }
+}
+
+/// Returns a node's last decision about the URL up to a time, and its first after it.
+fn ask(
+    node: &NodeUrl,
+    url: &Target,
+    at: SystemTime,
+    crawler: Option<&str>,
+) -> anyhow::Result<[Option<NodeDecision>; 2]> {
+    let address = node.address()?;
+    let moment = humantime::format_rfc3339_nanos(at).to_string();
+    let list = |bound: &str| -> anyhow::Result<Vec<DecisionRecord>> {
+        let mut query = Serializer::new(String::new());
+        query.append_pair(bound, &moment).append_pair("q", &url.to_string());
+        query.append_pair("host", url.origin().host());
+        query.append_pair("limit", &MAX_LISTED.to_string());
+        if let Some(crawler) = crawler {
+            query.append_pair("crawler", crawler);
+        }
+        let mut answer =
+            request_json(address, "GET", &format!("/v1/decisions?{}", query.finish()))?;
+        let decisions: Vec<Value> = serde_json::from_value(answer["decisions"].take())?;
+        let decisions = decisions.into_iter().map(serde_json::from_value::<DecisionRecord>);
+        let decisions = decisions.collect::<Result<Vec<_>, _>>()?;
+        // The text may also be a part of another URL.
+        let is_same = |it: &DecisionRecord| Target::parse(&it.url).is_ok_and(|found| found == *url);
+        Ok(decisions.into_iter().filter(is_same).collect())
+    };
+    let of_node = |decision| NodeDecision { node: node.name(), decision };
+    // Both lists begin with the newest.
+    let last = list("until")?.into_iter().next();
+    let next = list("since")?.into_iter().rfind(|decision| decision.at > at);
+    Ok([last.map(of_node), next.map(of_node)])
+}

@@ -1,0 +1,247 @@
+//! `wayleave evidence hold`: keeps decisions, and what they rest on, beyond every retention.
+
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+use std::path::Path;
+use std::process::ExitCode;
+
+use anyhow::Context;
+use clap::{Args, Subcommand};
+use serde::Serialize;
+use wayleave_evidence::Sha256Digest;
+use wayleave_evidence::files::{file_number, rotated_files};
+use wayleave_evidence::holds::{HeldEvidence, Hold, HoldFolder};
+use wayleave_robots_txt::HostPattern;
+
+use super::sources::MaterialSources;
+use crate::cli::config_file::load_config;
+use crate::cli::terminal::{pretty_json, print, print_errors, unusable};
+use crate::clock::{Clock, TimeArgument};
+use crate::config::Config;
+use crate::telemetry::harmless::escape_lines;
+
+/// The exit status if something that was held is missing.
+const MISSING: u8 = 1;
+
+#[derive(Debug, Subcommand)]
+#[command(
+    after_help = "A hold is a file in the folder holds of state.dir; a running proxy takes notice of it at once. Files of the decision \
+                  log with a decision that is held are not deleted, whatever log.decisions_keep and log.decisions_max_total say, \
+                  nor are the robots.txt files of the hosts from the store, whatever state.max_size says."
+)]
+pub(crate) enum HoldCommand {
+    /// Begin a hold, and print its number
+    Add(AddArgs),
+    /// List the holds, and what of them is missing; exit status 1 if something is
+    List(ListArgs),
+    /// End a hold; it remains listed
+    Release(ReleaseArgs),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct AddArgs {
+    /// The host of the origins, or a pattern such as .example.com
+    #[arg(long, value_name = "H")]
+    host: HostPattern,
+    /// Only decisions about this crawler, by its configured name
+    #[arg(long, value_name = "C")]
+    crawler: Option<String>,
+    /// Only decisions since then: 2026-11-21T08:00:00Z, 2026-11-21 or 3d (3 days ago)
+    #[arg(long, value_name = "T")]
+    since: Option<TimeArgument>,
+    /// Only decisions up to then; without it, all that are still to come
+    #[arg(long, value_name = "T")]
+    until: Option<TimeArgument>,
+    /// The reason, for those who find the hold later
+    #[arg(long, value_name = "TEXT", value_parser = clap::builder::NonEmptyStringValueParser::new())]
+    reason: String,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ListArgs {
+    /// Print the holds as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ReleaseArgs {
+    /// The number of the hold
+    id: u64,
+}
+
+pub(super) fn run(command: &HoldCommand, file: Option<&Path>) -> ExitCode {
+    let config = match load_config(file) {
+        Ok((config, _)) => config,
+        Err(status) => return status,
+    };
+    let folder = HoldFolder::in_state_dir(&config.state.dir);
+    let done = match command {
+        HoldCommand::Add(arguments) => add(arguments, &config, &folder),
+        HoldCommand::List(arguments) => list(arguments, &config, &folder),
+        HoldCommand::Release(arguments) => release(arguments, &folder),
+    };
+    done.unwrap_or_else(|error| unusable(&format!("{error:#}")))
+}
+
+fn add(arguments: &AddArgs, config: &Config, folder: &HoldFolder) -> anyhow::Result<ExitCode> {
+    let now = Clock::start().now();
+    let (since, until) =
+        (arguments.since.map(|it| it.start(now)), arguments.until.map(|it| it.end(now)));
+    if let Some((since, until)) = since.zip(until) {
+        anyhow::ensure!(since <= until, "--since is after --until");
+    }
+    // Before anything is read: whatever is there now stays.
+    let hold = folder.add(&Hold {
+        id: 0,
+        host: arguments.host.to_string(),
+        crawler: arguments.crawler.clone(),
+        since,
+        until,
+        reason: arguments.reason.clone(),
+        made_at: now,
+        released_at: None,
+    })?;
+    let held = find_held(&hold, config)?;
+    folder.save_held(hold.id, &held)?;
+    Ok(print(&format!("hold {}: {}\n", hold.id, describe_held(&held))))
+}
+
+fn release(arguments: &ReleaseArgs, folder: &HoldFolder) -> anyhow::Result<ExitCode> {
+    let id = arguments.id;
+    let mut holds = folder.read()?.into_iter();
+    let mut hold =
+        holds.find(|hold| hold.id == id).with_context(|| format!("there is no hold {id}"))?;
+    anyhow::ensure!(hold.is_active(), "hold {id} was released before");
+    hold.released_at = Some(Clock::start().now());
+    folder.replace(&hold)?;
+    Ok(print(&format!("hold {id} is released\n")))
+}
+
+/// A hold with what it holds, and what is missing of it.
+#[derive(Serialize)]
+struct ListedHold {
+    #[serde(flatten)]
+    hold: Hold,
+    decisions: u64,
+    /// Files of the log, by their numbers.
+    missing_files: BTreeSet<u64>,
+    missing_bodies: BTreeSet<Sha256Digest>,
+    missing_configurations: BTreeSet<Sha256Digest>,
+}
+
+impl ListedHold {
+    fn is_missing_something(&self) -> bool {
+        let documents = self.missing_bodies.len() + self.missing_configurations.len();
+        self.missing_files.len() + documents > 0
+    }
+}
+
+fn list(arguments: &ListArgs, config: &Config, folder: &HoldFolder) -> anyhow::Result<ExitCode> {
+    let sources = MaterialSources::open(config)?;
+    let mut listed = Vec::new();
+    for hold in folder.read()? {
+        listed.push(check(hold, config, folder, &sources)?);
+    }
+    let printed = if arguments.json {
+        print(&pretty_json(&listed))
+    } else {
+        print(&escape_lines(&listed.iter().map(describe).collect::<String>()))
+    };
+    let mut is_complete = true;
+    for hold in listed.iter().filter(|hold| hold.is_missing_something()) {
+        is_complete = false;
+        print_errors(&describe_missing(hold));
+    }
+    Ok(if is_complete { printed } else { ExitCode::from(MISSING) })
+}
+
+/// Looks up what a hold holds now, and what it was found to hold earlier and is gone. Of a released one nothing is missing.
+fn check(
+    hold: Hold,
+    config: &Config,
+    folder: &HoldFolder,
+    sources: &MaterialSources<'_>,
+) -> anyhow::Result<ListedHold> {
+    let earlier = folder.held(hold.id)?;
+    let mut listed = ListedHold {
+        decisions: earlier.decisions,
+        hold,
+        missing_files: BTreeSet::new(),
+        missing_bodies: BTreeSet::new(),
+        missing_configurations: BTreeSet::new(),
+    };
+    if !listed.hold.is_active() {
+        return Ok(listed);
+    }
+    let now = find_held(&listed.hold, config)?;
+    listed.missing_files = earlier.files.difference(&now.files).copied().collect();
+    let mut all = now;
+    all.add_earlier(earlier);
+    for digest in &all.bodies {
+        if sources.body(*digest)?.is_none() {
+            listed.missing_bodies.insert(*digest);
+        }
+    }
+    let configurations = all.configurations.iter().copied();
+    listed.missing_configurations =
+        configurations.filter(|digest| sources.configuration(*digest).is_none()).collect();
+    listed.decisions = all.decisions;
+    folder.save_held(listed.hold.id, &all)?;
+    Ok(listed)
+}
+
+/// Reads the log for what a hold holds.
+fn find_held(hold: &Hold, config: &Config) -> anyhow::Result<HeldEvidence> {
+    let mut held = HeldEvidence::default();
+    let Some(log) = &config.log.decisions else {
+        return Ok(held);
+    };
+    let mut files = rotated_files(&log.path)?;
+    files.extend(log.path.exists().then(|| log.path.clone()));
+    for file in files {
+        // A file outside of the chain has no number, and nothing that could be proved.
+        if let Some(number) = file_number(&file) {
+            hold.collect(&file, number, &mut held).with_context(|| file.display().to_string())?;
+        }
+    }
+    Ok(held)
+}
+
+fn describe_held(held: &HeldEvidence) -> String {
+    let documents = held.bodies.len();
+    format!(
+        "{} decisions in {} files of the log, which rest on {documents} documents",
+        held.decisions,
+        held.files.len()
+    )
+}
+
+fn describe(listed: &ListedHold) -> String {
+    let hold = &listed.hold;
+    let time = |at| humantime::format_rfc3339_seconds(at).to_string();
+    let mut text = format!("{}  {}", hold.id, hold.host);
+    let parts = [
+        hold.crawler.as_ref().map(|crawler| format!("crawler {crawler}")),
+        hold.since.map(|since| format!("since {}", time(since))),
+        hold.until.map(|until| format!("until {}", time(until))),
+        Some(format!("{} decisions", listed.decisions)),
+        Some(format!("held {}", time(hold.made_at))),
+        hold.released_at.map(|at| format!("released {}", time(at))),
+        Some(hold.reason.clone()),
+    ];
+    for part in parts.into_iter().flatten() {
+        write!(text, "  {part}").expect("writing to a String cannot fail");
+    }
+    text + "\n"
+}
+
+fn describe_missing(listed: &ListedHold) -> String {
+    let id = listed.hold.id;
+    let files = listed.missing_files.iter().map(|file| format!("file {file} of the decision log"));
+    let bodies = listed.missing_bodies.iter().map(|digest| format!("the document {digest}"));
+    let configurations =
+        listed.missing_configurations.iter().map(|digest| format!("the configuration {digest}"));
+    let missing = files.chain(bodies).chain(configurations);
+    missing.map(|what| format!("wayleave: hold {id}: {what} is missing\n")).collect()
+}

@@ -1,0 +1,193 @@
+//! `wayleave evidence hold`, which keeps decisions beyond every retention, and `ask --nodes`, which asks several proxies.
+
+use std::fs;
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+
+use super::export::{self, evidence, expect};
+use crate::harness::tools::both_streams;
+use crate::harness::wayleave::{Settings, command};
+use crate::harness::{Origin, Request, Wayleave, eventually};
+
+const ROBOTS: &str = "User-agent: *\nDisallow: /private\n";
+
+fn small(settings: Settings) -> Settings {
+    let settings = settings.set("log.decisions_max_size", "\"64KiB\"").set("log.events", "false");
+    settings.set("log.decisions_max_total", "\"256KiB\"").crawler("news", "NewsBot")
+}
+
+/// Sends so many requests that are refused.
+fn crawl(proxy: &Wayleave, host: &str, requests: usize) {
+    let mut wire = proxy.connect();
+    for n in 0..requests {
+        let url = format!("http://{host}/private/{n}");
+        wire.send(Request::get(&url).agent("NewsBot/1").absolute_form());
+        assert_eq!(wire.response().status, 403);
+    }
+}
+
+/// Returns the files of the log that mention a host.
+fn files_about(dir: &Path, host: &str) -> Vec<PathBuf> {
+    let state = fs::read_dir(dir.join("state")).expect("it can be listed");
+    let paths = state.flatten().map(|entry| entry.path());
+    paths
+        .filter(|path| path.to_string_lossy().contains("/decisions."))
+        .filter(|path| path.extension().is_some_and(|it| it == "jsonl"))
+        .filter(|path| fs::read_to_string(path).expect("text").contains(host))
+        .collect()
+}
+
+#[test]
+fn what_is_held_outlives_the_retention_of_the_log() {
+    let origin = Origin::start();
+    origin.site("held.test").robots(ROBOTS);
+    origin.site("shop.test").robots(ROBOTS);
+    let proxy = Wayleave::start_with(&origin, small);
+    crawl(&proxy, "shop.test", 100);
+    crawl(&proxy, "held.test", 3);
+    let dir = proxy.dir.path().to_owned();
+    let hold = |arguments: &[&str]| evidence(&dir, &[&["hold"], arguments].concat());
+    // While the proxy runs, and before it has rotated anything away.
+    let printed = expect(
+        &hold(&[
+            "add",
+            "--host",
+            "held.test",
+            "--crawler",
+            "news",
+            "--since",
+            "1d",
+            "--reason",
+            "a letter",
+        ]),
+        0,
+    );
+    assert!(printed.starts_with("hold 1: "), "{printed}");
+    for _ in 0..3 {
+        crawl(&proxy, "shop.test", 500);
+    }
+    let (dir_guard, settings) = proxy.stop();
+    let kept = files_about(&dir, "http://held.test/private/0");
+    assert_eq!(kept.len(), 1, "{kept:?}");
+    assert!(
+        !fs::read_to_string(dir.join("state/decisions.jsonl")).expect("text").contains("held.test")
+    );
+    // Its neighbours are gone, each with a line that says so.
+    evidence_is_sound(&dir, "1");
+    let listed = expect(&hold(&["list"]), 0);
+    assert!(listed.starts_with("1  held.test  crawler news  since "), "{listed}");
+    assert!(listed.contains("  3 decisions  held "), "{listed}");
+    assert!(listed.ends_with("  a letter\n"), "{listed}");
+    let aside = dir.join("aside");
+    fs::rename(&kept[0], &aside).expect("it can be moved");
+    let missing = expect(&hold(&["list", "--json"]), 1);
+    assert!(missing.contains("wayleave: hold 1: file "), "{missing}");
+    assert!(missing.contains(" of the decision log is missing"), "{missing}");
+    fs::rename(&aside, &kept[0]).expect("it can be moved");
+    expect(&hold(&["list"]), 0);
+    let released = expect(&hold(&["release", "1"]), 0);
+    assert_eq!(released, "hold 1 is released\n");
+    assert!(expect(&hold(&["release", "1"]), 2).contains("was released before"));
+    let proxy = Wayleave::start_in(dir_guard, settings);
+    crawl(&proxy, "shop.test", 500);
+    let dir_guard = proxy.stop().0;
+    assert!(
+        files_about(&dir, "http://held.test/private/0").is_empty(),
+        "it went as soon as it was released"
+    );
+    evidence_is_sound(&dir, "2");
+    assert!(expect(&hold(&["list"]), 0).contains("  released "));
+    drop(dir_guard);
+}
+
+fn evidence_is_sound(dir: &Path, out: &str) {
+    expect(&evidence(dir, &["export", "--since", "1d", "--out", out]), 0);
+    expect(&evidence(dir, &["verify", out]), 0);
+    let key = expect(&evidence(dir, &["key"]), 0);
+    let printed = both_streams(&export::verify_by_document(&dir.join(out), &key, &[]));
+    assert!(printed.starts_with("sound: "), "{printed}");
+}
+
+#[test]
+fn a_hold_that_cannot_be_read_deletes_nothing() {
+    let origin = Origin::start();
+    origin.site("shop.test").robots(ROBOTS);
+    let proxy = Wayleave::start_with(&origin, small);
+    let holds = proxy.dir.path().join("state/holds");
+    fs::create_dir(&holds).expect("a directory");
+    fs::write(holds.join("1.json"), "{\"id\":1,").expect("writable");
+    for _ in 0..3 {
+        crawl(&proxy, "shop.test", 400);
+    }
+    let log = proxy.log();
+    let (dir, _) = proxy.stop();
+    assert!(log.contains("a hold cannot be read: nothing of the decision log is deleted"), "{log}");
+    assert_eq!(files_about(dir.path(), "\"file\":1,").len(), 1, "the first file is there");
+    let listed = expect(&evidence(dir.path(), &["hold", "list"]), 2);
+    assert!(listed.contains("state/holds/1.json"), "{listed}");
+}
+
+#[test]
+fn wrong_holds_are_refused() {
+    let dir = tempfile::tempdir().expect("a directory");
+    fs::write(dir.path().join("config.toml"), "").expect("writable");
+    let hold =
+        |arguments: &[&str]| expect(&evidence(dir.path(), &[&["hold"], arguments].concat()), 2);
+    assert!(hold(&["add", "--host", "a b", "--reason", "x"]).contains("is not a host"));
+    assert!(hold(&["add", "--host", "a.test"]).contains("--reason"));
+    assert!(hold(&["add", "--host", "a.test", "--reason", ""]).contains("--reason"));
+    let turned = [
+        "add",
+        "--host",
+        "a.test",
+        "--reason",
+        "x",
+        "--since",
+        "2026-02-01",
+        "--until",
+        "2026-01-01",
+    ];
+    assert!(hold(&turned).contains("--since is after --until"));
+    assert!(hold(&["release", "7"]).contains("there is no hold 7"));
+    assert!(!dir.path().join("wayleave-state/holds").exists());
+}
+
+#[test]
+fn several_nodes_are_asked_and_silent_ones_named() {
+    let origin = Origin::start();
+    origin.site("shop.test").robots(ROBOTS);
+    let nodes = [Wayleave::start_with(&origin, small), Wayleave::start_with(&origin, small)];
+    let url = "http://shop.test/private/0";
+    let urls = nodes.each_ref().map(|node| format!("http://{}", node.admin));
+    let ask = |nodes: &str, more: &[&str]| {
+        let mut command = command();
+        command.args(["evidence", "ask", url, "--at", "0s", "--nodes", nodes]).args(more);
+        command.output().expect("it runs")
+    };
+    let both = urls.join(",");
+    let none = expect(&ask(&both, &[]), 2);
+    assert!(none.contains("no node has a request for http://shop.test/private/0"), "{none}");
+    crawl(&nodes[0], "shop.test", 20);
+    eventually("it is in the log", || ask(&urls[0], &[]).status.code() == Some(1));
+    let printed = expect(&ask(&both, &[]), 1);
+    assert!(printed.contains(&format!("node        {}", urls[0])), "{printed}");
+    crawl(&nodes[1], "shop.test", 1);
+    eventually("it is in the log", || ask(&urls[1], &[]).status.code() == Some(1));
+    let printed = expect(&ask(&both, &["--json"]), 1);
+    let found: Value = serde_json::from_str(printed.lines().next().expect("a line")).expect("JSON");
+    assert_eq!(
+        (&found["node"], &found["decision"]["url"]),
+        (&Value::from(&*urls[1]), &Value::from(url)),
+        "the last of all"
+    );
+    let closed = TcpListener::bind("127.0.0.1:0").and_then(|it| it.local_addr()).expect("a port");
+    let printed = expect(&ask(&format!("{both},http://{closed}"), &[]), 2);
+    assert!(printed.contains(&format!("wayleave: no answer of http://{closed}: ")), "{printed}");
+    assert!(
+        printed.contains(&format!("node        {}", urls[1])),
+        "what is known is shown: {printed}"
+    );
+    assert!(expect(&ask("10.0.0.2:3129", &[]), 2).contains("is not an admin listener"));
+}
