@@ -4,6 +4,7 @@ mod access;
 mod api;
 mod changes;
 mod dashboards;
+mod decision_export;
 mod decisions;
 mod health;
 mod metrics;

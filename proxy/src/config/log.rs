@@ -4,11 +4,13 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use bytesize::ByteSize;
+use url::Url;
 
 use super::reader::{
-    Section, at_least, boolean, checked, duration, none_if_empty, path_in, positive_duration, size,
-    size_or_zero,
+    Section, at_least, boolean, checked, duration, fixed, none_if_empty, path_in,
+    positive_duration, size, size_or_zero,
 };
+use super::traces;
 use crate::decider::settings::LogFailureMode;
 use crate::decision_log::{ClientForm, JournalConfig};
 use crate::telemetry::logging::LogFormat;
@@ -26,6 +28,8 @@ pub(crate) struct LogConfig {
     pub(crate) client_address: ClientForm,
     /// The treatment of requests while decisions cannot be recorded.
     pub(crate) on_failure: LogFailureMode,
+    /// The collector that decisions are sent to, to which `/v1/logs` is added.
+    pub(crate) otlp_endpoint: Option<Url>,
 }
 
 /// Reads `[log]`. Paths are relative to `state_dir`; `key` is the file of the key that signs the decision log.
@@ -43,6 +47,8 @@ pub(super) fn read(section: &mut Section<'_>, state_dir: &Path, key: PathBuf) ->
         ("keyed", ClientForm::Keyed),
     ];
     let client_address = section.word("client_address", ClientForm::Full, &forms);
+    let otlp_endpoint =
+        section.key(fixed("otlp_endpoint"), None, none_if_empty(traces::parse_collector));
     let path = section.key(
         "decisions",
         Some(state_dir.join("decisions.jsonl")),
@@ -68,6 +74,7 @@ pub(super) fn read(section: &mut Section<'_>, state_dir: &Path, key: PathBuf) ->
         events,
         client_address,
         on_failure,
+        otlp_endpoint,
         decisions: path.map(|path| JournalConfig {
             path,
             max_size_bytes: max_size.as_u64(),

@@ -17,9 +17,9 @@ fn check_ratio(ratio: &f64) -> Result<(), String> {
 }
 
 /// Parses the URL of a collector.
-fn parse_collector(node: &ValueNode<'_>) -> ParseResult<Url> {
+pub(super) fn parse_collector(node: &ValueNode<'_>) -> ParseResult<Url> {
     parse_with(node, |text| {
-        // `/v1/traces` is appended to it, which a query or a fragment would swallow.
+        // `/v1/traces` or `/v1/logs` is appended to it, which a query or a fragment would swallow.
         let is_base = |url: &Url| {
             let is_http = matches!(url.scheme(), "http" | "https");
             is_http && url.has_host() && url.query().is_none() && url.fragment().is_none()

@@ -2,6 +2,8 @@
 //!
 //! ```text
 //!  mod ─┬─ decision_event  decisions as events of the program's log
+//!       ├─ otlp            decisions as log records for a collector
+//!       │    └─ attributes   their attributes, and those of spans, by OpenTelemetry's names
 //!       ├─ live            new decisions for watchers
 //!       ├─ recent          the last decisions, in memory
 //!       ├─ top             the most frequent hosts, crawlers, reasons or rules
@@ -23,6 +25,7 @@
 //! An exchange never waits for the log. If the writer cannot keep up, decisions are dropped and counted.
 
 mod asked;
+pub(crate) mod attributes;
 mod client_address;
 mod decision_event;
 mod edge_tally;
@@ -30,6 +33,7 @@ mod files;
 mod journal;
 mod live;
 mod log_search;
+mod otlp;
 mod query;
 mod recent;
 mod record;
@@ -56,6 +60,7 @@ pub(crate) use self::journal::{Journal, JournalConfig, JournalDescription};
 use self::live::LiveFeed;
 pub(crate) use self::live::{DecisionWatch, WatchedBatch};
 pub(crate) use self::log_search::{NewestDecisions, TimeRange, scan as scan_log};
+pub(crate) use self::otlp::DecisionExport;
 pub(crate) use self::query::DecisionQuery;
 use self::recent::RecentDecisions;
 use self::record::EncodedDecision;
@@ -87,6 +92,8 @@ pub(crate) struct DecisionLog {
     /// The count of all decisions, if they are counted.
     tally: Option<Mutex<DecisionTally>>,
     edge: Mutex<EdgeTally>,
+    /// Sends all decisions to a collector, if there is one.
+    export: Option<DecisionExport>,
 }
 
 impl DecisionLog {
@@ -110,7 +117,20 @@ impl DecisionLog {
             writer: DecisionWriter::start(journal, configuration, metrics)?,
             tally: None,
             edge: Mutex::default(),
+            export: None,
         })
+    }
+
+    /// Sends all decisions from now on to a collector, too.
+    pub(crate) fn with_export(self, export: Option<DecisionExport>) -> Self {
+        Self { export, ..self }
+    }
+
+    /// Sends to the collector what is queued.
+    pub(crate) async fn stop_export(&self) {
+        if let Some(export) = &self.export {
+            export.stop().await;
+        }
     }
 
     /// Counts all decisions from now on.
@@ -161,6 +181,9 @@ impl DecisionLog {
         }
         if decision.edge.is_some() {
             lock(&self.edge).count(&decision);
+        }
+        if let Some(export) = &self.export {
+            export.send(&decision);
         }
         let recorded = EncodedDecision::new(&decision);
         self.recent.push(&recorded);

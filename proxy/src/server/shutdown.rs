@@ -134,6 +134,7 @@ async fn close(exchanges: &ExchangeServices) {
     exchanges.budgets.save();
     exchanges.decider.robots.close().await;
     exchanges.decider.robots.fleet().leave().await;
+    exchanges.decisions.stop_export().await;
     if let Some(traces) = &exchanges.traces {
         traces.stop().await;
     }

@@ -18,7 +18,7 @@ use crate::clock::Clock;
 use crate::config::Config;
 use crate::decider::Decider;
 use crate::decider::settings::CurrentSettings;
-use crate::decision_log::DecisionLog;
+use crate::decision_log::{DecisionExport, DecisionLog};
 use crate::downstream::listeners::{BoundListener, InheritedSockets, bind_when_free};
 use crate::downstream::{ConnectionLimits, DownstreamServer};
 use crate::exchange::own_request::OwnRequestRules;
@@ -205,7 +205,12 @@ pub(super) fn open_decision_log(
         &config.state.dir,
         wiring::FIRST_CONFIGURATION,
     )?;
-    DecisionLog::start(journal, revision, log.clone(), Arc::clone(metrics))
+    let export = config.log.otlp_endpoint.as_ref().map(|endpoint| {
+        let tls = wiring::upstream_tls_config(&config.upstream.extra_roots)?;
+        DecisionExport::start(endpoint, &tls, metrics)
+    });
+    let log = DecisionLog::start(journal, revision, log.clone(), Arc::clone(metrics))?;
+    Ok(log.with_export(export.transpose()?))
 }
 
 /// Builds the parts that requests pass through, as `config` says.

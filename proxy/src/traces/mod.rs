@@ -1,16 +1,12 @@
 //! Traces: spans of exchanges and of fetches of robots.txt, for a collector that speaks OTLP over HTTP.
 //!
 //! ```text
-//!  mod ─┬─ attributes   the attributes of spans, by OpenTelemetry's names
-//!       └─ export       the bounded queue to the collector
-//!            └─ collector   the HTTP client for the collector
+//!  mod ─── export   the exporter of spans, which counts them
 //! ```
 //!
 //! Spans are made from the decision after an exchange has ended, so no exchange carries one along, and tracing costs nothing
 //! without a collector. A client's `traceparent` becomes the parent of the spans, and is forwarded unchanged.
 
-mod attributes;
-mod collector;
 mod export;
 
 use std::sync::Arc;
@@ -32,11 +28,10 @@ use rustls::ClientConfig;
 use url::Url;
 use wayleave_lifecycle::FetchOutcome;
 
-use self::collector::CollectorClient;
-use self::export::{
-    CountingExporter, MAX_BATCH_SPANS, MAX_QUEUED_SPANS, SpanQueue, attribute_bytes,
-};
-use crate::decision_log::DecisionRecord;
+use self::export::{CountingExporter, attribute_bytes};
+use crate::decision_log::{DecisionRecord, attributes};
+use crate::telemetry::collector::CollectorClient;
+use crate::telemetry::export_queue::{ExportQueue, ExportedKind, MAX_BATCH, MAX_QUEUED};
 use crate::telemetry::metrics::Metrics;
 
 /// The time for sending the last spans when the process ends.
@@ -79,7 +74,7 @@ impl ParentTrace {
 pub(crate) struct Traces {
     provider: SdkTracerProvider,
     tracer: SdkTracer,
-    queue: Arc<SpanQueue>,
+    queue: Arc<ExportQueue>,
 }
 
 /// The parts of one span.
@@ -113,10 +108,10 @@ impl Traces {
             .with_endpoint(address)
             .build()
             .context("traces.otlp_endpoint")?;
-        let queue = Arc::new(SpanQueue::new(Arc::clone(metrics)));
+        let queue = Arc::new(ExportQueue::new(ExportedKind::Spans, Arc::clone(metrics)));
         let batches = BatchConfigBuilder::default()
-            .with_max_queue_size(MAX_QUEUED_SPANS)
-            .with_max_export_batch_size(MAX_BATCH_SPANS)
+            .with_max_queue_size(MAX_QUEUED)
+            .with_max_export_batch_size(MAX_BATCH)
             .build();
         let processor =
             BatchSpanProcessor::builder(CountingExporter::new(exporter, Arc::clone(&queue)))

@@ -56,6 +56,7 @@ pub struct Metrics {
     organisation: OrganisationMetrics,
     panics: IntCounter,
     spans: IntCounterVec,
+    exported_decisions: IntCounterVec,
     signatures: IntCounterVec,
     edge_responses: IntCounterVec,
 }
@@ -100,6 +101,11 @@ impl Metrics {
             organisation: OrganisationMetrics::new(&registry)?,
             panics: counter(&registry, "panics_total", PANICS)?,
             spans: counters_by_result(&registry, "spans_total", SPANS)?,
+            exported_decisions: counters_by_result(
+                &registry,
+                "exported_decisions_total",
+                EXPORTED_DECISIONS,
+            )?,
             signatures: counters_by_result(&registry, "signatures_total", SIGNATURES)?,
             edge_responses: counters(
                 &registry,
@@ -132,6 +138,7 @@ impl Metrics {
         preferences::start_at_zero(&self.preferences);
         for result in ["sent", "failed", "dropped"] {
             self.spans.with_label_values(&[result]);
+            self.exported_decisions.with_label_values(&[result]);
         }
         for result in ["signed", "asked", "unanswerable", "foreign", "tunnel"] {
             self.signatures.with_label_values(&[result]);
@@ -404,6 +411,12 @@ impl Metrics {
         self.panics.inc();
     }
 
+    /// Counts decisions for the collector: `sent`, `failed`, or `dropped` because the queue was full.
+    pub(crate) fn exported_decisions(&self, result: &str, count: usize) {
+        let counter = self.exported_decisions.with_label_values(&[result]);
+        counter.inc_by(count.try_into().unwrap_or(u64::MAX));
+    }
+
     /// Counts spans: `sent`, `failed`, or `dropped` because the queue was full.
     pub(crate) fn spans(&self, result: &str, count: usize) {
         self.spans.with_label_values(&[result]).inc_by(count.try_into().unwrap_or(u64::MAX));
@@ -451,6 +464,8 @@ const REQUESTS: &str = "Finished exchanges, by outcome and reason.";
 const REQUEST_DURATION: &str = "Time from a request's head to the end of its response.";
 const DECISION_DURATION: &str =
     "Time to decide about a known target, waiting for robots.txt included.";
+const EXPORTED_DECISIONS: &str =
+    "Decisions for log.otlp_endpoint, by whether they reached the collector.";
 const SPANS: &str = "Spans of traces, by whether they reached the collector.";
 const SIGNATURES: &str =
     "Requests of crawlers with a key, by whether they were signed, or why not.";

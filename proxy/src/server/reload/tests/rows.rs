@@ -141,6 +141,7 @@ pub(super) const ROWS: &[KeyRow] = &[
     row("log.decisions_compress", &["true"]),
     row("log.client_address", &["\"network\"", "\"keyed\""]),
     row("log.on_failure", &["\"refuse\""]),
+    row("log.otlp_endpoint", &["\"http://127.0.0.1:4318\""]),
     row("traces.otlp_endpoint", &["\"http://127.0.0.1:4318\""]),
     row("traces.sample_ratio", &["0.5"]),
     row("crawler.name", &["\"images\""]),

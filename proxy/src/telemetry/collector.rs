@@ -28,7 +28,7 @@ const MAX_RESPONSE_BYTES: usize = 64 * 1024;
 
 /// An HTTP/1.1 client that opens a connection for each request: there is one every few seconds.
 #[derive(Clone)]
-pub(super) struct CollectorClient {
+pub(crate) struct CollectorClient {
     tls: TlsConnector,
     /// The runtime for requests: the library calls from a thread of its own, outside of any.
     runtime: Handle,
@@ -41,7 +41,7 @@ impl std::fmt::Debug for CollectorClient {
 }
 
 impl CollectorClient {
-    pub(super) fn new(tls: &ClientConfig) -> Self {
+    pub(crate) fn new(tls: &ClientConfig) -> Self {
         let mut config = tls.clone();
         // This client speaks only HTTP/1.1, whatever the configuration offers elsewhere.
         config.alpn_protocols = vec![b"http/1.1".to_vec()];

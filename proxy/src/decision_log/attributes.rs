@@ -1,4 +1,4 @@
-//! Attributes of spans, named by OpenTelemetry's semantic conventions for HTTP. Those of wayleave begin with `wayleave.`.
+//! Attributes of spans and of log records, named by OpenTelemetry's semantic conventions for HTTP. Those of wayleave begin with `wayleave.`.
 
 use std::borrow::Cow;
 
@@ -7,7 +7,7 @@ use opentelemetry::KeyValue;
 use percent_encoding::percent_decode_str;
 use wayleave_lifecycle::FetchOutcome;
 
-use crate::decision_log::DecisionRecord;
+use super::record::DecisionRecord;
 
 /// The methods that the conventions list. Span names must have low cardinality.
 const METHODS: &[&str] =
@@ -33,12 +33,12 @@ const SECRETS: &[&str] = &[
 const SECRET_ENDINGS: &[&str] = &["credential", "password", "secret", "signature", "token"];
 
 /// Returns the method as the name of a span: `HTTP` if it is not well known.
-pub(super) fn method(decision: &DecisionRecord) -> &'static str {
+pub(crate) fn method(decision: &DecisionRecord) -> &'static str {
     METHODS.iter().copied().find(|method| *method == decision.method).unwrap_or("HTTP")
 }
 
 /// Returns whether the request was sent to its origin.
-pub(super) fn was_sent_upstream(decision: &DecisionRecord) -> bool {
+pub(crate) fn was_sent_upstream(decision: &DecisionRecord) -> bool {
     // A `CONNECT` opens a connection but sends no request to the origin.
     matches!(&*decision.outcome, "forwarded" | "observed" | "failed")
         && decision.method != "CONNECT"
@@ -47,7 +47,7 @@ pub(super) fn was_sent_upstream(decision: &DecisionRecord) -> bool {
 }
 
 /// Returns the error of the upstream side of an exchange, if it was not successful.
-pub(super) fn upstream_error(decision: &DecisionRecord) -> Option<String> {
+pub(crate) fn upstream_error(decision: &DecisionRecord) -> Option<String> {
     match &*decision.outcome {
         "failed" => Some(decision.reason.clone().into_owned()),
         _ => (decision.status >= 400).then(|| decision.status.to_string()),
@@ -55,7 +55,7 @@ pub(super) fn upstream_error(decision: &DecisionRecord) -> Option<String> {
 }
 
 /// Returns the attributes of the whole exchange, as the client sees it.
-pub(super) fn exchange_attributes(decision: &DecisionRecord) -> Vec<KeyValue> {
+pub(crate) fn exchange_attributes(decision: &DecisionRecord) -> Vec<KeyValue> {
     let mut all = vec![
         KeyValue::new("client.address", decision.client.to_string()),
         status(decision.status),
@@ -83,8 +83,35 @@ pub(super) fn exchange_attributes(decision: &DecisionRecord) -> Vec<KeyValue> {
     all
 }
 
+/// Returns the attributes of a decision's log record.
+pub(super) fn log_attributes(decision: &DecisionRecord) -> Vec<KeyValue> {
+    let mut all = exchange_attributes(decision);
+    let text = |key: &'static str, text: &Option<String>| {
+        text.clone().map(|text| KeyValue::new(key, text))
+    };
+    let number = |value: u64| i64::try_from(value).unwrap_or(i64::MAX);
+    all.extend(text("user_agent.original", &decision.user_agent));
+    all.extend(text("user.name", &decision.username));
+    all.extend(text("wayleave.owner", &decision.owner));
+    all.push(KeyValue::new("wayleave.mode", decision.mode.clone()));
+    all.push(KeyValue::new("wayleave.configuration", number(decision.configuration)));
+    all.push(KeyValue::new("wayleave.decided_us", number(decision.decided_us)));
+    all.push(KeyValue::new("wayleave.waited_us", number(decision.waited_us)));
+    all.push(KeyValue::new("wayleave.took_us", number(decision.took_us)));
+    let size = decision.body_bytes.map(number);
+    all.extend(size.map(|size| KeyValue::new("http.response.body.size", size)));
+    let digest = decision.finding.as_ref().and_then(|finding| finding.robots_sha256);
+    all.extend(digest.map(|digest| KeyValue::new("wayleave.robots.sha256", digest.to_string())));
+    let refused = decision.preferences.iter().find(|it| it.preference == "refuse");
+    all.extend(refused.map(|it| KeyValue::new("wayleave.preference.purpose", it.purpose.clone())));
+    // By the conventions, this says that something failed.
+    let error = (decision.outcome == "failed").then(|| decision.reason.clone());
+    all.extend(error.map(|reason| KeyValue::new("error.type", reason)));
+    all
+}
+
 /// Returns the attributes for the verdicts of robots.txt and the organisation's rules.
-pub(super) fn verdict_attributes(decision: &DecisionRecord) -> Vec<KeyValue> {
+pub(crate) fn verdict_attributes(decision: &DecisionRecord) -> Vec<KeyValue> {
     let mut all = Vec::new();
     if let Some(finding) = &decision.finding {
         let words = [
@@ -104,7 +131,7 @@ pub(super) fn verdict_attributes(decision: &DecisionRecord) -> Vec<KeyValue> {
 }
 
 /// Returns the attributes of the request to the origin.
-pub(super) fn upstream_attributes(decision: &DecisionRecord) -> Vec<KeyValue> {
+pub(crate) fn upstream_attributes(decision: &DecisionRecord) -> Vec<KeyValue> {
     let mut all = vec![KeyValue::new("url.full", redacted_url(&decision.url))];
     push_request_method(decision, &mut all);
     if let Ok(uri) = decision.url.parse::<Uri>() {
@@ -118,7 +145,7 @@ pub(super) fn upstream_attributes(decision: &DecisionRecord) -> Vec<KeyValue> {
 }
 
 /// Returns the attributes of a fetch of robots.txt.
-pub(super) fn fetch_attributes(uri: &str, outcome: &FetchOutcome) -> Vec<KeyValue> {
+pub(crate) fn fetch_attributes(uri: &str, outcome: &FetchOutcome) -> Vec<KeyValue> {
     let redirects = i64::try_from(outcome.redirects.len()).unwrap_or(i64::MAX);
     let mut all = vec![
         KeyValue::new("http.request.method", "GET"),
@@ -134,7 +161,7 @@ pub(super) fn fetch_attributes(uri: &str, outcome: &FetchOutcome) -> Vec<KeyValu
 }
 
 /// Returns the error of a fetch, if it was not successful.
-pub(super) fn fetch_error(outcome: &FetchOutcome) -> Option<String> {
+pub(crate) fn fetch_error(outcome: &FetchOutcome) -> Option<String> {
     if let Some(error) = outcome.error() {
         return Some(error.kind.as_str().to_owned());
     }
