@@ -35,6 +35,9 @@ pub async fn conforms(join: impl AsyncFn(&str) -> Node) {
     no_more_slots_than_allowed_are_held(&nodes).await;
     a_request_that_leaves_delays_no_other(&nodes).await;
     a_request_that_is_not_repeated_delays_no_other(&nodes).await;
+    the_longer_of_two_delays_counts(&nodes).await;
+    a_slot_that_is_not_held_ends_at_once(&nodes).await;
+    no_slot_is_granted_during_a_rest(&nodes).await;
     an_origin_rests_for_all(&nodes).await;
     refusals_in_a_row_lengthen_a_rest(&nodes).await;
     nodes_see_each_other(&nodes).await;
@@ -281,8 +284,10 @@ fn slot_request(origin: &str, number: u64, delay: Duration) -> SlotRequest {
         number,
         max_concurrent: 1,
         delay,
+        remembered_for: Duration::ZERO,
         lease: 10 * SECOND,
         timeout: 60 * SECOND,
+        obeys_rest: false,
         is_held: false,
     }
 }
@@ -297,7 +302,7 @@ async fn wait_for_slot(node: &Node, slot: &SlotRequest) {
         match node.take_slot(slot).await.expect("the engine responds") {
             SlotAnswer::Granted => return,
             SlotAnswer::Queued(again) => sleep(again).await,
-            SlotAnswer::NotInTime(wait) => panic!("{slot:?} would wait for {wait:?}"),
+            refused => panic!("{slot:?} would wait: {refused:?}"),
         }
     }
 }
@@ -419,6 +424,65 @@ async fn a_request_that_is_not_repeated_delays_no_other([a, b, c]: &[Node; 3]) {
     // b was killed: it neither requests again nor leaves.
     let granted = timeout(60 * SECOND, wait_for_slot(c, &slot)).await;
     assert_eq!(granted, Ok(()), "c still waits");
+}
+
+async fn the_longer_of_two_delays_counts([a, b, _]: &[Node; 3]) {
+    let short = SlotRequest {
+        remembered_for: 60 * SECOND,
+        ..slot_request("https://longer.test", 1, Duration::from_millis(1))
+    };
+    let long = SlotRequest { delay: 10 * SHORT, number: 2, ..short.clone() };
+    wait_for_slot(a, &short).await;
+    // A request that only asks for a longer delay does not set it for others.
+    let impatient = SlotRequest { timeout: Duration::ZERO, delay: 30 * SECOND, ..long.clone() };
+    let answer = b.take_slot(&impatient).await.expect("the engine responds");
+    assert!(matches!(answer, SlotAnswer::NotInTime(_)), "{answer:?}");
+    a.release_slot(&begun(&short)).await.expect("the engine responds");
+    for (node, slot, least) in [(b, &long, long.delay), (a, &short, long.delay)] {
+        let ended_at = Instant::now();
+        wait_for_slot(node, slot).await;
+        assert!(ended_at.elapsed() >= least, "{:?}", ended_at.elapsed());
+        assert!(ended_at.elapsed() < 20 * SECOND, "{:?}", ended_at.elapsed());
+        node.release_slot(&begun(slot)).await.expect("the engine responds");
+    }
+}
+
+async fn a_slot_that_is_not_held_ends_at_once([a, b, c]: &[Node; 3]) {
+    let passing = SlotRequest {
+        lease: Duration::ZERO,
+        remembered_for: 60 * SECOND,
+        ..slot_request("https://passing.test", 1, Duration::ZERO)
+    };
+    for node in [a, b, a, c] {
+        assert_eq!(node.take_slot(&passing).await, Ok(SlotAnswer::Granted));
+    }
+    let passed_at = Instant::now();
+    let delayed = slot_request("https://passing.test", 2, 5 * SHORT);
+    let answer = b.take_slot(&delayed).await.expect("the engine responds");
+    assert!(matches!(answer, SlotAnswer::Queued(_)), "{answer:?}");
+    wait_for_slot(b, &delayed).await;
+    assert!(passed_at.elapsed() + SHORT >= delayed.delay, "{:?}", passed_at.elapsed());
+    let no_wait = SlotRequest { timeout: Duration::ZERO, ..passing.clone() };
+    let answer = a.take_slot(&no_wait).await.expect("the engine responds");
+    assert!(matches!(answer, SlotAnswer::NotInTime(_)), "held by b: {answer:?}");
+    b.release_slot(&begun(&delayed)).await.expect("the engine responds");
+    let released_at = Instant::now();
+    wait_for_slot(c, &passing).await;
+    assert!(released_at.elapsed() >= delayed.delay, "{:?}", released_at.elapsed());
+}
+
+async fn no_slot_is_granted_during_a_rest([a, b, _]: &[Node; 3]) {
+    let origin = "https://resting.test";
+    let free = SlotRequest { lease: Duration::ZERO, ..slot_request(origin, 1, Duration::ZERO) };
+    let obedient = SlotRequest { obeys_rest: true, timeout: Duration::ZERO, ..free.clone() };
+    assert_eq!(b.take_slot(&obedient).await, Ok(SlotAnswer::Granted));
+    a.answered(&answer(origin, 429, Some(120))).await.expect("the engine responds");
+    let resting = b.take_slot(&obedient).await.expect("the engine responds");
+    assert!(
+        matches!(resting, SlotAnswer::Resting(left) if left <= 120 * SECOND && left > 60 * SECOND),
+        "{resting:?}"
+    );
+    assert_eq!(b.take_slot(&free).await, Ok(SlotAnswer::Granted), "it obeys no rest");
 }
 
 fn answer(origin: &str, status: u16, retry_after: Option<u32>) -> PacingResponse {

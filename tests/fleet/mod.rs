@@ -9,6 +9,7 @@ mod faults;
 pub mod proxies;
 mod relay;
 mod servers;
+mod shared_pace;
 mod size;
 mod stopped;
 mod stored;

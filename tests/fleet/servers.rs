@@ -28,8 +28,10 @@ pub fn slot(delay: Duration, max_concurrent: usize) -> SlotRequest {
         number: 1,
         max_concurrent,
         delay,
+        remembered_for: Duration::ZERO,
         lease: MINUTE,
         timeout: Duration::ZERO,
+        obeys_rest: false,
         is_held: false,
     }
 }

@@ -2,4 +2,5 @@
 
 mod delays;
 mod rate_limits;
+mod shared;
 mod slots;

@@ -11,7 +11,8 @@ use super::expired_rules;
 use super::terminal::{CommandResult, pretty_json, print, print_errors};
 use crate::clock::Clock;
 use crate::config::{Config, ConfigSources, DEFAULT_FILE};
-use crate::server::wiring::UNCHECKED_PARENT_WARNING;
+use crate::pacing::PaceShare;
+use crate::server::wiring::{UNCHECKED_PARENT_WARNING, UNSHARED_PARENT_WARNING};
 use crate::telemetry::harmless::escape_lines;
 use crate::tls::intercept::exposed_key_warning;
 
@@ -77,6 +78,9 @@ fn warnings(config: &Config) -> Vec<String> {
     warnings.extend(crawler_warnings(&config.crawlers.crawlers));
     if config.upstream.egress.parent.is_some() {
         warnings.push(UNCHECKED_PARENT_WARNING.to_owned());
+        if config.politeness.share == PaceShare::Address {
+            warnings.push(UNSHARED_PARENT_WARNING.to_owned());
+        }
     }
     let owners: Vec<_> =
         config.crawlers.crawlers.iter().filter_map(|crawler| crawler.owner.as_deref()).collect();

@@ -3,18 +3,21 @@
 use std::time::Duration;
 
 use super::reader::{MAX_COUNT, Section, boolean, count, duration};
-use crate::pacing::{CrawlDelayMode, PacingConfig};
+use crate::pacing::{CrawlDelayMode, PaceShare, PacingConfig};
 
 pub(super) fn read(section: &mut Section<'_>) -> PacingConfig {
     let second = Duration::from_secs(1);
     let modes = [CrawlDelayMode::Ignore, CrawlDelayMode::Wait, CrawlDelayMode::Reject];
     let words = modes.map(|mode| (mode.as_str(), mode));
+    let shares = [PaceShare::Origin, PaceShare::Domain, PaceShare::Address];
+    let shares = shares.map(|share| (share.as_str(), share));
     let pacing = PacingConfig {
         crawl_delay: section.word("crawl_delay", CrawlDelayMode::Reject, &words),
         max_wait: section.key("max_wait", 30 * second, duration),
         default_delay: section.key("default_delay", Duration::ZERO, duration),
         min_delay: section.key("min_delay", Duration::ZERO, duration),
         max_delay: section.key("max_delay", 300 * second, duration),
+        share: section.word("share", PaceShare::Origin, &shares),
         max_concurrent_per_origin: section.key("max_concurrent_per_origin", 0, count(0, MAX_COUNT)),
         rate_limit_fields: section.key("rate_limit_fields", true, boolean),
     };

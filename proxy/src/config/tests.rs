@@ -243,6 +243,7 @@ fn robots_and_log_are_read() {
         default_delay: Duration::from_secs(1),
         min_delay: Duration::from_millis(500),
         max_delay: Duration::from_secs(60),
+        share: pacing::PaceShare::default(),
         max_concurrent_per_origin: 3,
         rate_limit_fields: false,
     };

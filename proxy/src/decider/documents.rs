@@ -141,8 +141,12 @@ impl DocumentFetches<'_> {
     /// Returns whether `origin` may be at a public address.
     async fn may_be_public(&self, origin: &Origin) -> bool {
         let upstream = &self.source.settings.upstream;
-        let destination =
-            Destination { origin, source: self.requester.source, client: self.requester.client };
+        let destination = Destination {
+            origin,
+            source: self.requester.source,
+            client: self.requester.client,
+            network: None,
+        };
         let route = upstream.route(destination, upstream.connect_deadline());
         route.await.map_or(true, |route| route.is_public())
     }

@@ -6,7 +6,7 @@ use wayleave_decision::{Reason, Refusal, RefusalBasis};
 use wayleave_http_wire::http1::HeadError;
 use wayleave_robots_txt::Origin;
 
-use crate::pacing::{TooSoon, TooSoonCause};
+use crate::pacing::{PaceUnit, TooSoon, TooSoonCause};
 use crate::upstream::error::UpstreamError;
 
 impl From<UpstreamError> for Refusal {
@@ -112,42 +112,25 @@ fn closing(reason: Reason, details: &'static str) -> Refusal {
 }
 
 /// Returns the refusal of a request that gets no slot. `robots_delay`: the delay in the origin's robots.txt, if that is the one
-/// that is kept.
+/// that is kept. `unit`: what shares the origin's pace.
 pub(crate) fn too_soon(
     too_soon: &TooSoon,
     robots_delay: Option<Duration>,
+    unit: Option<&PaceUnit>,
     origin: &Origin,
 ) -> Refusal {
-    let (reason, details) = match too_soon.cause {
-        TooSoonCause::CrawlDelay => {
-            let details = match robots_delay {
-                Some(delay) => format!(
-                    "the origin asks for {} between this crawler's requests",
-                    humantime::format_duration(delay)
-                ),
-                None => "default_delay or min_delay sets a time between this crawler's requests to an origin"
-                    .to_owned(),
-            };
-            (Reason::CrawlDelay, details)
+    let reason = match too_soon.cause {
+        TooSoonCause::CrawlDelay | TooSoonCause::FleetLost | TooSoonCause::SlotLost => {
+            Reason::CrawlDelay
         }
-        TooSoonCause::FleetLost => (
-            Reason::CrawlDelay,
-            "requests to the origin have a delay between them, and the fleet's engine, which knows the requests of other nodes, is unreachable"
-                .to_owned(),
-        ),
-        TooSoonCause::SlotLost => (
-            Reason::CrawlDelay,
-            "this node of the fleet hung, or lost the engine, for so long that another may have used this request's slot".to_owned(),
-        ),
-        TooSoonCause::OriginRests => (
-            Reason::OriginRests,
-            "the origin asked for fewer requests".to_owned(),
-        ),
-        TooSoonCause::Concurrency => (
-            Reason::Concurrency,
-            "politeness.max_concurrent_per_origin requests of this crawler to the origin are in progress".to_owned(),
-        ),
+        TooSoonCause::OriginRests => Reason::OriginRests,
+        TooSoonCause::Concurrency => Reason::Concurrency,
     };
+    let details = match unit {
+        Some(unit) => too_soon_in_shared_pace(too_soon.cause, unit),
+        None => None,
+    };
+    let details = details.unwrap_or_else(|| too_soon_at_origin(too_soon.cause, robots_delay));
     // A delay from the configuration is not the site's: its robots.txt is not named for it.
     let is_by_robots_txt =
         matches!(too_soon.cause, TooSoonCause::CrawlDelay | TooSoonCause::FleetLost)
@@ -157,5 +140,46 @@ pub(crate) fn too_soon(
         robots_url: is_by_robots_txt.then(|| origin.robots_txt_uri().into()),
         retry_after: Some(too_soon.retry_after),
         ..Refusal::new(reason, details)
+    }
+}
+
+fn too_soon_at_origin(cause: TooSoonCause, robots_delay: Option<Duration>) -> String {
+    let details = match cause {
+        TooSoonCause::CrawlDelay => match robots_delay {
+            Some(delay) => {
+                let delay = humantime::format_duration(delay);
+                return format!("the origin asks for {delay} between this crawler's requests");
+            }
+            None => {
+                "default_delay or min_delay sets a time between this crawler's requests to an origin"
+            }
+        },
+        TooSoonCause::FleetLost => {
+            "requests to the origin have a delay between them, and the fleet's engine, which knows the requests of other nodes, is unreachable"
+        }
+        TooSoonCause::SlotLost => {
+            "this node of the fleet hung, or lost the engine, for so long that another may have used this request's slot"
+        }
+        TooSoonCause::OriginRests => "the origin asked for fewer requests",
+        TooSoonCause::Concurrency => {
+            "politeness.max_concurrent_per_origin requests of this crawler to the origin are in progress"
+        }
+    };
+    details.to_owned()
+}
+
+/// Returns the details for an origin that shares its pace, where they differ.
+fn too_soon_in_shared_pace(cause: TooSoonCause, unit: &PaceUnit) -> Option<String> {
+    match cause {
+        TooSoonCause::CrawlDelay => Some(format!(
+            "origins of {unit} share one pace (politeness.share), with a delay between all requests"
+        )),
+        TooSoonCause::OriginRests => Some(format!(
+            "an origin of {unit}, which share one pace (politeness.share), asked for fewer requests"
+        )),
+        TooSoonCause::Concurrency => Some(format!(
+            "politeness.max_concurrent_per_origin requests to {unit} (politeness.share) are in progress"
+        )),
+        TooSoonCause::FleetLost | TooSoonCause::SlotLost => None,
     }
 }

@@ -75,6 +75,7 @@ impl UpstreamAttempt<'_> {
             origin: resolved.target.origin(),
             source: exchange.crawler().and_then(|it| it.source_address),
             client: Some(exchange.connection.client),
+            network: self.slot.and_then(PacingSlot::network),
         };
         let name = &settings.options.name;
         let mut request = UpstreamRequest::new(received, resolved, name, is_websocket);

@@ -234,7 +234,7 @@ fn outcome_of_error(error: RelayError, origin: &Origin) -> (ExchangeOutcome, Rep
         }
         RelayError::TooSoon(too_soon) => {
             // Only a lost slot gets here, which says nothing about the delay in robots.txt.
-            let refusal = refusal::too_soon(&too_soon, None, origin);
+            let refusal = refusal::too_soon(&too_soon, None, None, origin);
             (ExchangeOutcome::Refuse(refusal), false)
         }
         RelayError::Refused(refusal) => (ExchangeOutcome::Withhold(*refusal), false),

@@ -5,7 +5,7 @@
 //!     │
 //!  robots_txt ── validators           is it for robots.txt, and answered from the copy (copy_response)
 //!     │
-//!  pace ── budget                     when: it waits for its slot, and is decided again; or not today
+//!  pace ── pace_unit, budget          when: it waits for its slot, and is decided again; or not today
 //!     │
 //!  forward ── attempt ── relay        to the origin and back
 //!     │          └── sign, headers, websocket, splice
@@ -37,6 +37,7 @@ pub(crate) mod outcome;
 pub(crate) mod own_request;
 mod own_tunnels;
 mod pace;
+mod pace_unit;
 mod payment;
 mod problem;
 pub(crate) mod record;

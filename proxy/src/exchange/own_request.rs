@@ -15,6 +15,7 @@ use wayleave_robots_txt::Target;
 use wayleave_usage_preferences::DocumentKind;
 
 use super::outcome::ExchangeOutcome;
+use super::pace_unit;
 use super::record::ExchangeRecord;
 use crate::clock::Clock;
 use crate::decider::refusal;
@@ -24,6 +25,7 @@ use crate::pacing::{PacedRequest, Pacer, PacingSlot};
 use crate::robots_cache::{
     Admission, AdmittedOwnRequest, CachedDocuments, OwnRequest, OwnRequestAnswer, OwnRequestPolicy,
 };
+use crate::upstream::Destination;
 
 /// The address in their records: no client made them.
 const NO_CLIENT: IpAddr = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
@@ -116,14 +118,17 @@ impl OwnRequestRules {
         let robots_txt = self.cached.cached(origin);
         let robots_delay = robots_txt.and_then(|cached| crawl_delay(cached.access(), &identity));
         let facts = DecisionFacts { delay: robots_delay, ..facts };
-        let request = PacedRequest { target, client: NO_CLIENT, pace: WAYLEAVE };
+        let destination = Destination { origin, source: None, client: None, network: None };
+        let unit = pace_unit::find(settings, destination).await;
+        let request =
+            PacedRequest { target, client: NO_CLIENT, pace: WAYLEAVE, unit: unit.as_ref() };
         let delay = pacing.delay(robots_delay, Duration::ZERO);
         match self.pacer.wait_for_slot(pacing, request, delay).await {
             Ok(slot) => (facts, Ok(Some(slot))),
             // Enforced in mode "observe", too, which is about crawlers: this request is wayleave's own.
             Err(too_soon) => {
                 let decisive = pacing.decisive_crawl_delay(robots_delay, delay);
-                (facts, Err(refusal::too_soon(&too_soon, decisive, origin)))
+                (facts, Err(refusal::too_soon(&too_soon, decisive, unit.as_deref(), origin)))
             }
         }
     }

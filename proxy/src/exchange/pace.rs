@@ -2,6 +2,7 @@
 //! another robots.txt, may be in effect. `decide` waits for robots.txt, and `Exchange::run` decides again after a reload.
 
 use std::pin::{Pin, pin};
+use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
@@ -9,11 +10,12 @@ use futures_util::poll;
 use tokio::time::Instant;
 use wayleave_decision::{EnforcementMode, Identity, Permit, Reason, Refusal, TargetScope};
 
-use super::Exchange;
 use super::outcome::NotSent;
+use super::{Exchange, pace_unit};
 use crate::decider::refusal;
 use crate::http::downstream::Downstream;
-use crate::pacing::{PacedRequest, PacingSlot, TooSoon};
+use crate::pacing::{PaceShare, PaceUnit, PacedRequest, PacingSlot, TooSoon};
+use crate::upstream::Destination;
 
 /// The end of a request's wait for its slot.
 enum SlotWait<'s> {
@@ -65,6 +67,11 @@ impl<'s> Exchange<'s, '_> {
         permit: &Permit,
         client: &mut Downstream,
     ) -> Result<SlotWait<'s>, NotSent> {
+        let unit = match self.settings.pacing.share {
+            PaceShare::Origin => None,
+            // Boxed, because by default there is nothing to find.
+            _ => Box::pin(self.pace_unit(permit, client)).await?,
+        };
         let services = self.services;
         let identity = self.record.identity.as_ref();
         let crawler = identity.and_then(Identity::crawler);
@@ -86,6 +93,7 @@ impl<'s> Exchange<'s, '_> {
                 Some(token) => token.as_str(),
                 None => &self.pace_group,
             },
+            unit: unit.as_ref(),
         };
         // It may always be fetched, so it does not wait, and the page after it does not wait for it.
         let is_robots_txt = permit.reason == Reason::RobotsTxtItself;
@@ -106,7 +114,7 @@ impl<'s> Exchange<'s, '_> {
                 let origin = permit.resolved.target.origin();
                 // An origin that asks for less than this proxy keeps is not named as the cause.
                 let decisive = pacing.decisive_crawl_delay(robots_delay, delay);
-                let refusal = refusal::too_soon(&too_soon, decisive, origin);
+                let refusal = refusal::too_soon(&too_soon, decisive, unit.as_deref(), origin);
                 SlotWait::Observed(refusal.observe_or_refuse(mode).map_err(NotSent::Refused)?)
             }
         };
@@ -114,6 +122,22 @@ impl<'s> Exchange<'s, '_> {
             services.metrics.crawl_delay_wait(waited);
         }
         Ok(ended)
+    }
+
+    /// Returns what shares the pace of the request's origin.
+    async fn pace_unit(
+        &self,
+        permit: &Permit,
+        client: &mut Downstream,
+    ) -> Result<Option<Arc<PaceUnit>>, NotSent> {
+        let destination = Destination {
+            origin: permit.resolved.target.origin(),
+            source: self.crawler().and_then(|it| it.source_address),
+            client: Some(self.connection.client),
+            network: None,
+        };
+        let finding = pace_unit::find(&self.settings, destination);
+        client.run_unless_gone(pin!(finding)).await.ok_or(NotSent::ClientLeft)
     }
 
     /// Returns why the slot was lost, if another node of the fleet may have taken it and that is not only observed. It has to be

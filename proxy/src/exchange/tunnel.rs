@@ -227,11 +227,11 @@ impl<'s> Exchange<'s, '_> {
             slot = its_slot;
             // It may have waited, and after a reload it may have to be inspected.
             if self.settings.permits_blind_tunnel(&permit.resolved) {
-                let to_origin = self.dial_tunnel(&permit).await?;
+                let to_origin = self.dial_tunnel(&permit, slot.as_ref()).await?;
                 // Connecting takes a while: as for a request, the decision may be out of date by now, and the slot another node's.
                 if self.services.decider.is_current(&self.settings) {
                     if let Some(too_soon) = self.lost_slot(slot.as_ref()) {
-                        let refusal = refusal::too_soon(&too_soon, None, &origin);
+                        let refusal = refusal::too_soon(&too_soon, None, None, &origin);
                         return Err(NotSent::Refused(refusal));
                     }
                     return Ok((origin, Some(DialledTunnel { permit, slot, to_origin })));
@@ -279,7 +279,8 @@ impl<'s> Exchange<'s, '_> {
     async fn admit_inspected(&self, origin: &Origin) -> Result<Option<PasswordProof>, Refusal> {
         let (settings, connection) = (&self.settings, self.connection);
         let proof = identify::admit_tunnel(settings, connection, &self.request()).await?;
-        let destination = Destination { origin, source: None, client: Some(connection.client) };
+        let client = Some(connection.client);
+        let destination = Destination { origin, source: None, client, network: None };
         let deadline = settings.upstream.connect_deadline();
         match settings.upstream.route(destination, deadline).await {
             Err(error) if error.is_prohibited() => Err(UpstreamError::from(error).into()),
@@ -289,7 +290,11 @@ impl<'s> Exchange<'s, '_> {
     }
 
     /// Connects to the origin of an uninspected tunnel.
-    async fn dial_tunnel(&self, permit: &Permit) -> Result<Option<TunnelLink>, NotSent> {
+    async fn dial_tunnel(
+        &self,
+        permit: &Permit,
+        slot: Option<&PacingSlot<'_>>,
+    ) -> Result<Option<TunnelLink>, NotSent> {
         let origin = permit.resolved.target.origin();
         if origin.scheme() != UrlScheme::Https {
             // Plain HTTP is inspected even here, request by request, so it needs no connection yet.
@@ -299,6 +304,7 @@ impl<'s> Exchange<'s, '_> {
             origin,
             source: self.crawler().and_then(|it| it.source_address),
             client: Some(self.connection.client),
+            network: slot.and_then(PacingSlot::network),
         };
         let via = headers::passed_proxies(self.received, &self.settings.options.name);
         match self.settings.upstream.dial_tunnel(destination, &via).await {

@@ -32,8 +32,10 @@ pub async fn check(engine: &dyn SharedEngine, is_keyed: bool) -> Vec<VerbResult>
         number: 0,
         max_concurrent: 1,
         delay: SECOND,
+        remembered_for: Duration::ZERO,
         lease: SECOND,
         timeout: Duration::ZERO,
+        obeys_rest: true,
         is_held: false,
     };
     let claim =

@@ -103,10 +103,10 @@ pub enum SettleAnswer {
     VersionTooLow(u64),
 }
 
-/// The identity of a queue: requests to one origin that share a delay or a limit of concurrency.
+/// The identity of a queue: requests to one origin, or to several that share a pace, with one delay or limit of concurrency.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct QueueId {
-    /// The origin.
+    /// The origin, or the name of what shares a pace.
     pub origin: String,
     /// The crawler and the kind of limit.
     pub name: String,
@@ -121,12 +121,16 @@ pub struct SlotRequest {
     pub number: u64,
     /// The number of slots held at a time.
     pub max_concurrent: usize,
-    /// The time from the end of one slot to the start of the next.
+    /// The time from the end of one slot to the start of the next. Of two requests in a row, the longer delay counts.
     pub delay: Duration,
-    /// The time after which a slot that is neither renewed nor released expires.
+    /// The time for which the end of a slot is remembered after its delay, for requests with a longer delay.
+    pub remembered_for: Duration,
+    /// The time after which a slot that is neither renewed nor released expires. Zero: the slot is not held.
     pub lease: Duration,
     /// The longest that the request waits.
     pub timeout: Duration,
+    /// Whether no slot is granted while the whole origin rests.
+    pub obeys_rest: bool,
     /// Whether the slot is held already.
     pub is_held: bool,
 }
@@ -153,12 +157,14 @@ pub enum SlotAnswer {
     Queued(Duration),
     /// No slot is free before the timeout; one may be after this time.
     NotInTime(Duration),
+    /// The origin rests for this time, which is longer than the timeout.
+    Resting(Duration),
 }
 
 /// A response that changes how fast an origin may be crawled.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PacingResponse {
-    /// The origin.
+    /// The origin, or the name of what shares its pace.
     pub origin: String,
     /// The status code.
     pub status: u16,

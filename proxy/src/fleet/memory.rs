@@ -72,8 +72,10 @@ type SlotHolder = (String, u64);
 #[derive(Debug)]
 struct MemoryQueue {
     next_at: Instant,
-    /// The end of each holder's lease.
-    holders: HashMap<SlotHolder, Instant>,
+    /// The end of the last slot.
+    ended_at: Option<Instant>,
+    /// The end of each holder's lease, and its delay.
+    holders: HashMap<SlotHolder, (Instant, Duration)>,
     /// The requests that wait, in order of arrival, each with the time by which it must ask again.
     waiting: VecDeque<(SlotHolder, Instant)>,
 }
@@ -161,42 +163,66 @@ impl MemoryState {
 
 impl MemoryQueue {
     fn new() -> Self {
-        Self { next_at: Instant::now(), holders: HashMap::new(), waiting: VecDeque::new() }
+        Self {
+            next_at: Instant::now(),
+            ended_at: None,
+            holders: HashMap::new(),
+            waiting: VecDeque::new(),
+        }
     }
 
     /// Drops holders whose lease has ended and requests that have not asked again in time.
-    fn expire(&mut self, delay: Duration, now: Instant) {
+    fn expire(&mut self, now: Instant) {
         // A holder that hangs may still have sent its request, at the end of its lease at the latest.
-        for until in self.holders.values().filter(|until| **until <= now) {
-            self.next_at = self.next_at.max(*until + delay);
+        for (until, delay) in self.holders.values().filter(|(until, _)| *until <= now) {
+            self.next_at = self.next_at.max(*until + *delay);
+            self.ended_at = self.ended_at.max(Some(*until));
         }
-        self.holders.retain(|_, until| *until > now);
+        self.holders.retain(|_, (until, _)| *until > now);
         self.waiting.retain(|(_, deadline)| *deadline > now);
     }
 
-    fn take(&mut self, holder: SlotHolder, request: &SlotRequest, now: Instant) -> SlotAnswer {
+    /// Grants a slot that is free, or says when to ask again. `rested_at`: the end of the origin's rest.
+    fn take(
+        &mut self,
+        holder: SlotHolder,
+        request: &SlotRequest,
+        rested_at: Option<Instant>,
+        now: Instant,
+    ) -> SlotAnswer {
+        let held = (now + request.lease, request.delay);
         if request.is_held || self.holders.contains_key(&holder) {
-            self.holders.insert(holder, now + request.lease);
+            self.holders.insert(holder, held);
             return SlotAnswer::Granted;
         }
+        let ended_at = self.ended_at.map(|at| at + request.delay);
+        let free_at = self.next_at.max(ended_at.max(rested_at).unwrap_or(now));
         let place = self.waiting.iter().position(|(other, _)| *other == holder);
         let ahead = place.unwrap_or(self.waiting.len());
         let is_free = self.holders.len() + ahead < request.max_concurrent;
-        if is_free && self.next_at <= now {
+        if is_free && free_at <= now {
             self.waiting.retain(|(other, _)| *other != holder);
-            self.holders.insert(holder, now + request.lease);
+            if request.lease.is_zero() {
+                self.ended_at = Some(now);
+            } else {
+                self.holders.insert(holder, held);
+            }
             return SlotAnswer::Granted;
         }
         let next_at = if self.holders.len() < request.max_concurrent {
-            self.next_at
+            free_at
         } else {
-            self.next_at.max(now + request.delay)
+            free_at.max(now + request.delay)
         };
         // Each request ahead takes a slot and its delay.
         let wait = next_at + request.delay * u32::try_from(ahead).unwrap_or(u32::MAX) - now;
         if request.timeout.is_zero() || wait > request.timeout {
             self.waiting.retain(|(other, _)| *other != holder);
-            return SlotAnswer::NotInTime(wait);
+            return if rested_at == Some(next_at) {
+                SlotAnswer::Resting(wait)
+            } else {
+                SlotAnswer::NotInTime(wait)
+            };
         }
         // The end of a slot cannot be predicted, so the request polls.
         let again = if is_free {
@@ -318,9 +344,11 @@ impl SharedEngine for MemoryEngine {
     async fn take_slot(&self, request: &SlotRequest) -> Result<SlotAnswer, EngineFailure> {
         let mut state = self.access()?;
         let now = Instant::now();
+        let rest = state.rests.get(&request.queue.origin).filter(|_| request.obeys_rest);
+        let rested_at = rest.map(|(until, _)| *until);
         let queue = state.queues.entry(request.queue.clone()).or_insert_with(MemoryQueue::new);
-        queue.expire(request.delay, now);
-        Ok(queue.take((self.node.clone(), request.number), request, now))
+        queue.expire(now);
+        Ok(queue.take((self.node.clone(), request.number), request, rested_at, now))
     }
 
     async fn release_slot(&self, request: &SlotRequest) -> Result<(), EngineFailure> {
@@ -330,7 +358,9 @@ impl SharedEngine for MemoryEngine {
             queue.waiting.retain(|(other, _)| *other != holder);
             queue.holders.remove(&holder);
             if request.is_held {
-                queue.next_at = queue.next_at.max(Instant::now() + request.delay);
+                let now = Instant::now();
+                queue.next_at = queue.next_at.max(now + request.delay);
+                queue.ended_at = Some(now);
             }
         }
         Ok(())

@@ -28,7 +28,7 @@ pub use self::handle::{Fleet, FleetSettings, OnLoss};
 pub(crate) use self::records::ClaimOutcome;
 pub use self::seal::FleetKey;
 pub use self::slots::FleetSlot;
-pub(crate) use self::slots::NoSlot;
+pub(crate) use self::slots::{NoSlot, SlotTerms};
 pub use self::state::FleetState;
 pub use self::status::FleetReport;
 pub(crate) use self::watch::RETURN_WINDOW;

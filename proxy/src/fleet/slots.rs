@@ -28,8 +28,25 @@ const SHARE_POLL: Duration = Duration::from_millis(100);
 pub(crate) enum NoSlot {
     /// No slot is free before the timeout; one may be after this time.
     NotInTime(Duration),
+    /// The origin rests for this time.
+    Resting(Duration),
     /// The engine is away, so the time of the last request is unknown.
     EngineAway,
+}
+
+/// The terms of a slot.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct SlotTerms {
+    /// The most slots that are held at a time.
+    pub(crate) most: usize,
+    /// The time between the end of a slot and the next.
+    pub(crate) delay: Duration,
+    /// The time for which its end is remembered after the delay.
+    pub(crate) remembered_for: Duration,
+    /// Whether it is held until it is released. Otherwise it only marks the time.
+    pub(crate) is_held: bool,
+    /// Whether none is granted while the origin rests.
+    pub(crate) obeys_rest: bool,
 }
 
 /// A slot, or a place in the queue for one. It is released when this is dropped.
@@ -49,13 +66,12 @@ impl fmt::Debug for FleetSlot {
 }
 
 impl Fleet {
-    /// Waits until `deadline` for a slot in a queue that has `most` slots at a time and a `delay` between them. Returns
-    /// `None` on a node without a fleet, which needs no slot. Must be called within a tokio runtime.
+    /// Waits until `deadline` for a slot in a queue. Returns `None` if there is nothing to release: on a node without a fleet,
+    /// which needs no slot, and for a slot that is not held. Must be called within a tokio runtime.
     pub(crate) async fn wait_for_slot(
         &self,
         queue: impl FnOnce() -> QueueId,
-        most: usize,
-        delay: Duration,
+        terms: SlotTerms,
         deadline: Instant,
     ) -> Result<Option<FleetSlot>, NoSlot> {
         if !self.is_shared() {
@@ -64,7 +80,7 @@ impl Fleet {
         let started = Instant::now();
         let inner = &self.inner;
         // Made before the engine is asked, so that a caller that stops waiting drops it and releases its place in the queue.
-        let mut slot = FleetSlot::new(inner, queue(), most, delay);
+        let mut slot = FleetSlot::new(inner, queue(), terms);
         loop {
             slot.request.timeout = deadline.saturating_duration_since(Instant::now());
             slot.is_requested = true;
@@ -72,17 +88,27 @@ impl Fleet {
             match inner.request_slot(&slot.request).await {
                 // This node was suspended meanwhile: the slot may have expired and be another's.
                 Ok(SlotAnswer::Granted) if !requested_at.is_recent() => {}
+                Ok(SlotAnswer::Granted) if !terms.is_held => {
+                    slot.is_requested = false;
+                    inner.count_slot("go", started.elapsed());
+                    return Ok(None);
+                }
                 Ok(SlotAnswer::Granted) => {
                     slot.mark_held(requested_at);
                     inner.count_slot("go", started.elapsed());
                     return Ok(Some(slot));
                 }
                 Ok(SlotAnswer::Queued(again)) => sleep(again).await,
+                // The engine keeps no place for it.
                 Ok(SlotAnswer::NotInTime(wait)) => {
-                    // The engine keeps no place for it.
                     slot.is_requested = false;
                     inner.count_slot("too_soon", started.elapsed());
                     return Err(NoSlot::NotInTime(wait));
+                }
+                Ok(SlotAnswer::Resting(rest)) => {
+                    slot.is_requested = false;
+                    inner.count_slot("too_soon", started.elapsed());
+                    return Err(NoSlot::Resting(rest));
                 }
                 Err(no_slot) => {
                     inner.count_slot("unknown", started.elapsed());
@@ -202,14 +228,16 @@ impl FleetInner {
 }
 
 impl FleetSlot {
-    fn new(inner: &Arc<FleetInner>, queue: QueueId, most: usize, delay: Duration) -> Self {
+    fn new(inner: &Arc<FleetInner>, queue: QueueId, terms: SlotTerms) -> Self {
         let request = Box::new(SlotRequest {
             queue,
             number: inner.last_slot_number.fetch_add(1, Ordering::Relaxed) + 1,
-            max_concurrent: most,
-            delay,
-            lease: SLOT_LEASE,
+            max_concurrent: terms.most,
+            delay: terms.delay,
+            remembered_for: terms.remembered_for,
+            lease: if terms.is_held { SLOT_LEASE } else { Duration::ZERO },
             timeout: Duration::ZERO,
+            obeys_rest: terms.obeys_rest,
             is_held: false,
         });
         Self { inner: Arc::clone(inner), request, is_requested: false, runtime: Handle::current() }

@@ -11,6 +11,9 @@
 //!
 //! Requests to an origin with a delay follow one another. Clients that wait for the same origin take turns, by IPv4
 //! address or IPv6 /64, and the requests of one client keep their order of arrival.
+//!
+//! Origins may share one pace, as tenants of one server do (`unit`). It is the pace of all crawlers there: between two
+//! requests in a row lies the longer of their delays, and origins take turns before clients do.
 
 mod client_limit;
 mod queue;
@@ -19,12 +22,14 @@ mod rest_scope;
 mod rests;
 mod too_soon;
 mod turnstile;
+mod unit;
 
 use std::fmt;
 use std::net::IpAddr;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use ipnet::IpNet;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 use wayleave_robots_txt::Target;
@@ -35,6 +40,8 @@ pub(crate) use self::rate_limit::{is_absent_or_list, read_service_limit};
 use self::rest_scope::RestScope;
 use self::rests::RestingOrigins;
 pub(crate) use self::too_soon::{TooSoon, TooSoonCause};
+pub use self::unit::PaceShare;
+pub(crate) use self::unit::PaceUnit;
 use crate::fleet::engine::PacingResponse;
 use crate::fleet::{Fleet, FleetEvent};
 use crate::identity::per_client::client_network;
@@ -82,6 +89,8 @@ pub struct PacingConfig {
     /// Whether an origin rests when its `RateLimit` says that nothing is left, and clients are told their own pace by that
     /// field. Default: true.
     pub rate_limit_fields: bool,
+    /// Who shares one pace. Default: each origin has its own.
+    pub share: PaceShare,
 }
 
 impl Default for PacingConfig {
@@ -94,6 +103,7 @@ impl Default for PacingConfig {
             max_delay: Duration::from_mins(5),
             max_concurrent_per_origin: 0,
             rate_limit_fields: true,
+            share: PaceShare::default(),
         }
     }
 }
@@ -135,6 +145,11 @@ impl PacingConfig {
         self.max_concurrent_per_origin > 0 || !self.delay(crawl_delay, Duration::ZERO).is_zero()
     }
 
+    /// Returns whether an origin that asks for a rest gets one.
+    fn honours_rests(&self) -> bool {
+        self.crawl_delay != CrawlDelayMode::Ignore
+    }
+
     /// Returns the request for a slot, with its deadline counted from now.
     fn queue_request<'a>(&self, request: PacedRequest<'a>) -> QueueRequest<'a> {
         let timeout = match self.crawl_delay {
@@ -143,9 +158,16 @@ impl PacingConfig {
         };
         QueueRequest {
             origin: request.target.origin(),
+            unit: request.unit.map(|unit| &**unit),
             // By network, or the holder of an IPv6 /64 could wait as any number of clients.
             client: client_network(request.client),
             pace: request.pace,
+            // The delays of one origin and crawler hardly differ; those of several do.
+            remembered_for: match request.unit {
+                Some(_) => self.max_delay.max(self.min_delay),
+                None => Duration::ZERO,
+            },
+            obeys_rest: self.honours_rests() && request.unit.is_some(),
             deadline: Instant::now() + timeout,
         }
     }
@@ -159,6 +181,8 @@ pub(crate) struct PacedRequest<'a> {
     pub(crate) client: IpAddr,
     /// The pace that it keeps: a product token or the key of a group.
     pub(crate) pace: &'a str,
+    /// What shares the pace of its origin; `None` if nothing else does.
+    pub(crate) unit: Option<&'a Arc<PaceUnit>>,
 }
 
 /// The slots of every pace at every origin.
@@ -191,12 +215,12 @@ impl Pacer {
     ) -> Result<PacingSlot<'_>, TooSoon> {
         let queued = options.queue_request(request);
         // The delay comes first: a concurrency slot held while waiting for it would block others.
-        let place = if delay.is_zero() {
+        let place = if delay.is_zero() && request.unit.is_none() {
             None
         } else {
-            Some(self.pace_queues.wait_for_place(queued, delay, &self.fleet).await?)
+            self.pace_queues.wait_for_place(queued, delay, &self.fleet).await?
         };
-        let honours_rests = options.crawl_delay != CrawlDelayMode::Ignore;
+        let honours_rests = options.honours_rests();
         loop {
             if honours_rests {
                 self.wait_until_rested(request, queued.deadline).await?;
@@ -204,11 +228,10 @@ impl Pacer {
             let slots = options.max_concurrent_per_origin;
             let slot = self.concurrency_slots.acquire(queued, slots, &self.fleet).await?;
             // Another request's answer may have asked for a rest while this one waited for its slot.
-            if !honours_rests
-                || self.resting_origins.until(request.target, request.client).is_none()
-            {
+            if !honours_rests || self.rested_at(request).is_none() {
                 return Ok(PacingSlot {
                     client: request.client,
+                    unit: request.unit.cloned(),
                     queue_place: place,
                     concurrency_slot: slot,
                     pacer: honours_rests.then_some(self),
@@ -231,14 +254,20 @@ impl Pacer {
     ) -> Result<PacingSlot<'_>, TooSoon> {
         let (queued, slots) = (options.queue_request(request), options.max_concurrent_per_origin);
         let slot = self.concurrency_slots.acquire(queued, slots, &self.fleet).await?;
-        let honours_rests = options.crawl_delay != CrawlDelayMode::Ignore;
         Ok(PacingSlot {
             client: request.client,
+            unit: request.unit.cloned(),
             queue_place: None,
             concurrency_slot: slot,
-            pacer: honours_rests.then_some(self),
+            pacer: options.honours_rests().then_some(self),
             max_rest: options.max_delay,
         })
+    }
+
+    /// Returns the end of the origin's rest, if it rests.
+    fn rested_at(&self, request: PacedRequest<'_>) -> Option<Instant> {
+        let unit = request.unit.map(|unit| &**unit);
+        self.resting_origins.until(request.target, unit, request.client)
     }
 
     /// Waits until the origin's rest is over, even if it is extended meanwhile.
@@ -247,7 +276,7 @@ impl Pacer {
         request: PacedRequest<'_>,
         deadline: Instant,
     ) -> Result<(), TooSoon> {
-        while let Some(until) = self.resting_origins.until(request.target, request.client) {
+        while let Some(until) = self.rested_at(request) {
             // Refused at once instead of after a wait in vain.
             if until > deadline {
                 return Err(TooSoon {
@@ -270,6 +299,7 @@ impl fmt::Debug for Pacer {
 /// A request's slot. The next request's delay begins when the origin has answered, or when this is dropped.
 pub(crate) struct PacingSlot<'a> {
     client: IpAddr,
+    unit: Option<Arc<PaceUnit>>,
     queue_place: Option<QueuePlace>,
     concurrency_slot: Option<ConcurrencySlot>,
     /// The pacer that records a rest the origin asks for; `None` if that is ignored.
@@ -291,6 +321,11 @@ impl PacingSlot<'_> {
         if let Some(place) = &self.queue_place {
             place.release();
         }
+    }
+
+    /// Returns the network whose pace the request keeps, so that one of its addresses has to be dialled.
+    pub(crate) fn network(&self) -> Option<IpNet> {
+        self.unit.as_ref().and_then(|unit| unit.network())
     }
 
     /// Returns whether a concurrency limit applies.
@@ -341,23 +376,30 @@ impl PacingSlot<'_> {
         status: u16,
         retry_after: Option<Duration>,
     ) {
+        // First, because the next request in the queue must know of a rest.
+        self.record_rest(target, (status, retry_after));
         self.release_queue();
+    }
+
+    fn record_rest(&self, target: &Target, answer: (u16, Option<Duration>)) {
         let Some(Pacer { resting_origins, fleet, .. }) = self.pacer else {
             return;
         };
-        let answer = (status, retry_after);
-        for scope in resting_origins.record_answer((target, self.client), answer, self.max_rest) {
-            let origin = target.origin().clone();
+        let (status, retry_after) = answer;
+        let unit = self.unit.as_deref();
+        let answered = (target, unit, self.client);
+        for scope in resting_origins.record_answer(answered, answer, self.max_rest) {
+            let unit =
+                unit.map_or_else(|| PaceUnit::Origin(target.origin().clone()), PaceUnit::clone);
             let response = PacingResponse {
-                origin: scope.name(&origin),
+                origin: scope.name(&unit),
                 status,
                 retry_after,
                 max_rest: self.max_rest,
             };
             let resting_origins = Arc::clone(resting_origins);
             // Other nodes may have been refused as well, so the engine's rest may be longer than this node's.
-            fleet
-                .report_response(response, move |rest| resting_origins.begin(&origin, scope, rest));
+            fleet.report_response(response, move |rest| resting_origins.begin(&unit, scope, rest));
         }
     }
 }
@@ -374,13 +416,13 @@ async fn follow_fleet(
         };
         match event {
             FleetEvent::RestStarted(name, rest) => {
-                if let Some((origin, scope)) = RestScope::parse_name(&name) {
-                    resting_origins.begin(&origin, scope, rest);
+                if let Some((unit, scope)) = RestScope::parse_name(&name) {
+                    resting_origins.begin(&unit, scope, rest);
                 }
             }
             FleetEvent::RestEnded(name) => {
-                if let Some((origin, scope)) = RestScope::parse_name(&name) {
-                    resting_origins.end(&origin, scope);
+                if let Some((unit, scope)) = RestScope::parse_name(&name) {
+                    resting_origins.end(&unit, scope);
                 }
             }
             // Only the cache of robots.txt depends on these.
@@ -391,6 +433,9 @@ async fn follow_fleet(
         }
     }
 }
+
+#[cfg(test)]
+mod shared_pace_tests;
 
 #[cfg(test)]
 mod tests {
@@ -405,7 +450,7 @@ mod tests {
 
     /// Returns a request of the client that most tests use.
     fn request<'a>(target: &'a Target, pace: &'a str) -> PacedRequest<'a> {
-        PacedRequest { target, client: [192, 0, 2, 1].into(), pace }
+        PacedRequest { target, client: [192, 0, 2, 1].into(), pace, unit: None }
     }
 
     fn options(crawl_delay: CrawlDelayMode) -> PacingConfig {
@@ -689,7 +734,7 @@ mod tests {
         drop(under_way);
         tokio::time::advance(Duration::from_secs(1)).await;
         pacer.resting_origins.record_answer(
-            (&shop, [192, 0, 2, 1].into()),
+            (&shop, None, [192, 0, 2, 1].into()),
             (429, rest(8)),
             one.max_delay,
         );

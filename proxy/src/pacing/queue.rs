@@ -1,7 +1,7 @@
-//! Queues for Crawl-delay and slots for concurrency, one of each per origin and pace.
+//! Queues for Crawl-delay and slots for concurrency, one of each per origin and pace, or for all that share one.
 
 use std::collections::HashMap;
-use std::hash::Hash;
+use std::hash::{DefaultHasher, Hash, Hasher as _};
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
@@ -11,8 +11,9 @@ use tokio::time::{Instant, timeout_at};
 use wayleave_robots_txt::Origin;
 
 use super::too_soon::{TooSoon, TooSoonCause};
-use super::turnstile::{Turnstile, TurnstilePermit, lock};
-use crate::fleet::{self, Fleet, FleetSlot, NoSlot};
+use super::turnstile::{TurnHolder, Turnstile, TurnstilePermit, lock};
+use super::unit::PaceUnit;
+use crate::fleet::{self, Fleet, FleetSlot, NoSlot, SlotTerms};
 
 /// The number of values at which idle ones are removed for the first time; then again whenever it has doubled.
 const SWEEP_THRESHOLD: usize = 1024;
@@ -64,22 +65,67 @@ impl<K, V> Default for SharedValues<K, V> {
     }
 }
 
-/// The queues, by origin and pace (in lower case).
+/// What a queue is for: a unit, and a pace (in lower case) if each crawler has its own there.
+type QueueKey = (PaceUnit, String);
+
+/// The queues.
 #[derive(Default)]
-pub(super) struct PaceQueues(Mutex<SharedValues<(Origin, String), PaceQueue>>);
+pub(super) struct PaceQueues(Mutex<SharedValues<QueueKey, PaceQueue>>);
 
 /// A queue of one at a time, in which waiting clients take turns.
 struct PaceQueue {
     turnstile: Arc<Turnstile>,
     /// The requests that passed the turnstile and whose delay is not over yet.
     inside: AtomicU32,
-    /// The earliest instant for the next request; `None` before the first.
-    next_at: Mutex<Option<Instant>>,
+    last: Mutex<Option<LastRequest>>,
+}
+
+/// The last request of a queue.
+#[derive(Clone, Copy)]
+struct LastRequest {
+    ended_at: Instant,
+    delay: Duration,
+    /// The time for which it matters to requests with a longer delay.
+    remembered_for: Duration,
+}
+
+impl LastRequest {
+    /// Returns the earliest instant for a request with this `delay`: the longer of both counts.
+    fn next_at(&self, delay: Duration) -> Instant {
+        self.ended_at + self.delay.max(delay)
+    }
+
+    fn is_over(&self, now: Instant) -> bool {
+        self.next_at(self.remembered_for) <= now
+    }
 }
 
 impl PaceQueue {
     fn new() -> Self {
-        Self { turnstile: Turnstile::new(1), inside: AtomicU32::new(0), next_at: Mutex::new(None) }
+        Self { turnstile: Turnstile::new(1), inside: AtomicU32::new(0), last: Mutex::new(None) }
+    }
+
+    /// Returns the earliest instant for a request with this `delay`; `None` before the first.
+    fn next_at(&self, delay: Duration) -> Option<Instant> {
+        lock(&self.last).map(|last| last.next_at(delay))
+    }
+
+    /// Also keeps the delay that pends in another queue.
+    fn keep_delay_of(&self, other: &Self) {
+        let pending = *lock(&other.last);
+        let mut last = lock(&self.last);
+        let next_at = |last: &LastRequest| last.next_at(Duration::ZERO);
+        if pending.as_ref().map(next_at) > last.as_ref().map(next_at) {
+            *last = pending;
+        }
+    }
+
+    /// Returns the error of a request with this `delay` that comes while another is in progress.
+    fn busy(&self, delay: Duration) -> TooSoon {
+        let before = lock(&self.last).map_or(Duration::ZERO, |last| last.delay);
+        // That one's own delay is not known here if it is the first.
+        let least = Duration::from_secs(1);
+        delayed(if delay.is_zero() { before.max(least) } else { before.max(delay) })
     }
 
     /// Waits until this request is at the head of the queue and the delay since the one before is over.
@@ -88,28 +134,27 @@ impl PaceQueue {
         request: QueueRequest<'_>,
         delay: Duration,
     ) -> Result<QueueHead<'_>, TooSoon> {
-        let deadline = request.deadline;
-        let ahead = self.ahead_of(request.client);
+        let (deadline, holder) = (request.deadline, request.turn_holder());
+        let ahead = self.ahead_of(holder);
         let now = Instant::now();
-        let next_at = *lock(&self.next_at);
+        let next_at = self.next_at(delay);
         let expected_at = next_at.map_or(now, |at| at.max(now)) + delay * ahead;
         // Refused at once instead of after a wait in vain.
         if ahead > 0 && expected_at > deadline {
             return Err(delayed(expected_at - now));
         }
-        let permit = match self.turnstile.try_acquire(request.client) {
+        let permit = match self.turnstile.try_acquire(holder) {
             Some(permit) => permit,
             // A request that may not wait must not join the queue, not even for a moment.
-            None if deadline <= Instant::now() => return Err(delayed(delay)),
-            None => timeout_at(deadline, self.turnstile.acquire(request.client))
+            None if deadline <= Instant::now() => return Err(self.busy(delay)),
+            None => timeout_at(deadline, self.turnstile.acquire(holder))
                 .await
-                .map_err(|_| delayed(delay))?,
+                .map_err(|_| self.busy(delay))?,
         };
         // Until the fleet grants a slot, this request still comes before those that wait here.
         let inside = InsideGuard::new(&self.inside);
         // Read again: the request before this one has set it meanwhile.
-        let next_at = *lock(&self.next_at);
-        if let Some(next_at) = next_at {
+        if let Some(next_at) = self.next_at(delay) {
             if next_at > deadline {
                 return Err(delayed(next_at - Instant::now()));
             }
@@ -118,9 +163,9 @@ impl PaceQueue {
         Ok(QueueHead { permit, inside })
     }
 
-    /// Returns how many requests come before the next one of `client`.
-    fn ahead_of(&self, client: IpAddr) -> u32 {
-        let waiting = u32::try_from(self.turnstile.ahead_of(client)).unwrap_or(u32::MAX);
+    /// Returns how many requests come before the next one of `holder`.
+    fn ahead_of(&self, holder: TurnHolder) -> u32 {
+        let waiting = u32::try_from(self.turnstile.ahead_of(holder)).unwrap_or(u32::MAX);
         waiting.saturating_add(self.inside.load(Ordering::Relaxed))
     }
 }
@@ -155,51 +200,114 @@ impl Drop for InsideGuard<'_> {
 #[derive(Clone, Copy)]
 pub(super) struct QueueRequest<'a> {
     pub(super) origin: &'a Origin,
+    /// What shares the origin's pace.
+    pub(super) unit: Option<&'a PaceUnit>,
     /// The client's address, reduced to its network.
     pub(super) client: IpAddr,
     pub(super) pace: &'a str,
+    /// The time for which its end is remembered.
+    pub(super) remembered_for: Duration,
+    /// Whether it waits until the origin's rest is over.
+    pub(super) obeys_rest: bool,
     /// The end of its wait: a slot granted later is useless.
     pub(super) deadline: Instant,
 }
 
 impl QueueRequest<'_> {
+    /// Returns what the request's queue is for.
+    fn queue_key(&self) -> QueueKey {
+        match self.unit {
+            // Whoever shares a pace shares it with all crawlers: it is for the sake of the server, which sees the sum.
+            Some(unit) => (unit.clone(), String::new()),
+            None => self.own_queue_key(),
+        }
+    }
+
+    /// Returns the key of the queue of an origin that shares no pace.
+    fn own_queue_key(&self) -> QueueKey {
+        // Product tokens are compared regardless of case (RFC 9309, 2.2.1).
+        (PaceUnit::Origin(self.origin.clone()), self.pace.to_ascii_lowercase())
+    }
+
     /// Returns the fleet's queue for this request; `kind` separates delays from concurrency slots.
     fn fleet_queue(&self, kind: &str) -> fleet::engine::QueueId {
-        fleet::engine::QueueId {
-            origin: self.origin.to_string(),
-            name: format!("{kind}/{}", self.pace.to_ascii_lowercase()),
+        let (unit, pace) = self.queue_key();
+        fleet::engine::QueueId { origin: unit.to_string(), name: format!("{kind}/{pace}") }
+    }
+
+    /// Returns whose turn the request takes. In a shared pace, origins take turns, and crawlers as clients do.
+    fn turn_holder(&self) -> TurnHolder {
+        match self.unit {
+            Some(_) => TurnHolder {
+                origin: hash(self.origin),
+                client: hash((self.client, self.pace.to_ascii_lowercase())),
+            },
+            None => TurnHolder { origin: 0, client: hash(self.client) },
         }
     }
 }
 
+/// Two holders with one hash would only share their turns.
+fn hash(value: impl Hash) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    value.hash(&mut hasher);
+    hasher.finish()
+}
+
 impl PaceQueues {
-    /// Waits for a place at the head of this origin's and pace's queue, on this node and then in `fleet`.
+    /// Waits for a place at the head of this request's queue, on this node and then in `fleet`. A request without a `delay`
+    /// needs none afterwards: it only waits for the delays of others in a shared pace.
     pub(super) async fn wait_for_place(
         &self,
         request: QueueRequest<'_>,
         delay: Duration,
         fleet: &Fleet,
-    ) -> Result<QueuePlace, TooSoon> {
-        // Product tokens are compared regardless of case (RFC 9309, 2.2.1).
-        let key = (request.origin.clone(), request.pace.to_ascii_lowercase());
-        // A queue with a pending delay is not idle: forgotten, it would let the next request go at once.
-        let is_idle = |queue: &PaceQueue| *lock(&queue.next_at) <= Some(Instant::now());
-        let queue = lock(&self.0)
-            .get_or_insert(key, PaceQueue::new, is_idle)
-            .ok_or_else(|| delayed(delay))?;
+    ) -> Result<Option<QueuePlace>, TooSoon> {
+        let Some(queue) = self.queue(request) else {
+            // Nothing is known of a queue for which there is no room, so nothing pends there.
+            return if delay.is_zero() { Ok(None) } else { Err(delayed(delay)) };
+        };
         // The local queue comes first, so that one node has at most one request per queue waiting in the fleet.
         let QueueHead { permit, inside } = queue.wait_for_head(request, delay).await?;
+        let terms = SlotTerms {
+            most: 1,
+            delay,
+            remembered_for: request.remembered_for,
+            is_held: !delay.is_zero(),
+            obeys_rest: request.obeys_rest,
+        };
         let slot = fleet
-            .wait_for_slot(|| request.fleet_queue("pace"), 1, delay, request.deadline)
+            .wait_for_slot(|| request.fleet_queue("pace"), terms, request.deadline)
             .await
             .map_err(|no_slot| match no_slot {
                 NoSlot::NotInTime(wait) => delayed(wait),
+                NoSlot::Resting(rest) => {
+                    TooSoon { cause: TooSoonCause::OriginRests, retry_after: rest }
+                }
                 NoSlot::EngineAway => {
                     TooSoon { cause: TooSoonCause::FleetLost, retry_after: delay.max(ENGINE_RETRY) }
                 }
             })?;
         drop(inside);
-        Ok(QueuePlace { queue, delay, slot: Mutex::new(Some(ConcurrencySlot::new(slot, permit))) })
+        let slot = Mutex::new(Some(ConcurrencySlot::new(slot, permit)));
+        let place = QueuePlace { queue, delay, remembered_for: request.remembered_for, slot };
+        // Dropped, a place ends here, and the next request follows.
+        Ok((!delay.is_zero()).then_some(place))
+    }
+
+    /// Returns the request's queue, or `None` if there is no room for another.
+    fn queue(&self, request: QueueRequest<'_>) -> Option<Arc<PaceQueue>> {
+        let now = Instant::now();
+        // A queue with a pending delay is not idle: forgotten, it would let the next request go at once.
+        let is_idle = |queue: &PaceQueue| lock(&queue.last).is_none_or(|last| last.is_over(now));
+        let mut queues = lock(&self.0);
+        let queue = queues.get_or_insert(request.queue_key(), PaceQueue::new, is_idle)?;
+        if request.unit.is_some()
+            && let Some(before_reload) = queues.values.get(&request.own_queue_key())
+        {
+            queue.keep_delay_of(before_reload);
+        }
+        Some(queue)
     }
 }
 
@@ -207,6 +315,7 @@ impl PaceQueues {
 pub(super) struct QueuePlace {
     queue: Arc<PaceQueue>,
     delay: Duration,
+    remembered_for: Duration,
     slot: Mutex<Option<ConcurrencySlot>>,
 }
 
@@ -214,8 +323,10 @@ impl QueuePlace {
     /// Lets the next request's delay start now. Only the first call counts.
     pub(super) fn release(&self) {
         if let Some(slot) = lock(&self.slot).take() {
+            let Self { delay, remembered_for, .. } = *self;
             // Before the permit is passed on: its next holder reads this.
-            *lock(&self.queue.next_at) = Some(Instant::now() + self.delay);
+            *lock(&self.queue.last) =
+                Some(LastRequest { ended_at: Instant::now(), delay, remembered_for });
             drop(slot);
         }
     }
@@ -275,12 +386,12 @@ impl Drop for ConcurrencySlot {
     }
 }
 
-/// The concurrency slots, by origin, pace and limit.
+/// The concurrency slots, by queue and limit.
 #[derive(Default)]
-pub(super) struct ConcurrencySlots(Mutex<SharedValues<(Origin, String, usize), Arc<Turnstile>>>);
+pub(super) struct ConcurrencySlots(Mutex<SharedValues<(QueueKey, usize), Arc<Turnstile>>>);
 
 impl ConcurrencySlots {
-    /// Waits for one of `count` slots of this origin and pace, on this node and then in `fleet`; a `count` of 0 means
+    /// Waits for one of `count` slots of this unit and pace, on this node and then in `fleet`; a `count` of 0 means
     /// no limit. Slots are per pace because a slow reader holds one for long and must not block others.
     pub(super) async fn acquire(
         &self,
@@ -296,17 +407,22 @@ impl ConcurrencySlots {
             TooSoon { cause: TooSoonCause::Concurrency, retry_after: Duration::from_secs(1) };
         // Each permit in use holds a reference.
         let is_idle = |slots: &Arc<Turnstile>| Arc::strong_count(slots) == 1;
-        let key = (request.origin.clone(), request.pace.to_ascii_lowercase(), count);
+        let key = (request.queue_key(), count);
         let slots =
             lock(&self.0).get_or_insert(key, || Turnstile::new(count), is_idle).ok_or(too_soon)?;
-        let permit = timeout_at(request.deadline, slots.acquire(request.client))
+        let permit = timeout_at(request.deadline, slots.acquire(request.turn_holder()))
             .await
             .map_err(|_| too_soon)?;
+        let terms = SlotTerms {
+            most: count,
+            delay: Duration::ZERO,
+            remembered_for: Duration::ZERO,
+            is_held: true,
+            obeys_rest: false,
+        };
         let queue = || request.fleet_queue("slots");
-        let slot = fleet
-            .wait_for_slot(queue, count, Duration::ZERO, request.deadline)
-            .await
-            .map_err(|_| too_soon)?;
+        let slot =
+            fleet.wait_for_slot(queue, terms, request.deadline).await.map_err(|_| too_soon)?;
         Ok(Some(ConcurrencySlot::new(slot, permit)))
     }
 }

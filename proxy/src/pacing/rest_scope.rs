@@ -3,11 +3,12 @@
 use std::net::IpAddr;
 
 use ring::digest::{SHA256, digest};
-use wayleave_robots_txt::{Origin, Target};
+use wayleave_robots_txt::Target;
 
+use super::unit::PaceUnit;
 use crate::identity::per_client::client_network;
 
-/// The part of an origin that rests.
+/// The part of an origin, or of what shares its pace, that rests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum RestScope {
     Whole,
@@ -22,9 +23,13 @@ pub(super) struct PageAndClient {
 }
 
 impl PageAndClient {
-    pub(super) fn of(target: &Target, client: IpAddr) -> Self {
+    pub(super) fn of(target: &Target, client: IpAddr, unit: Option<&PaceUnit>) -> Self {
         // Digests take the same small space for every path, and are the same on all nodes.
-        let path = short_digest(target.path().as_str().as_bytes());
+        let path = match unit {
+            // Origins that share a pace have pages of the same path.
+            Some(_) => short_digest(target.to_string().as_bytes()),
+            None => short_digest(target.path().as_str().as_bytes()),
+        };
         let client = match client_network(client) {
             IpAddr::V4(address) => short_digest(&address.octets()),
             IpAddr::V6(address) => short_digest(&address.octets()),
@@ -34,27 +39,27 @@ impl PageAndClient {
 }
 
 impl RestScope {
-    /// Returns the name used in the fleet: the origin, with a fragment for a part of it.
-    pub(super) fn name(self, origin: &Origin) -> String {
+    /// Returns the name used in the fleet: that of the unit, with a fragment for a part of it.
+    pub(super) fn name(self, unit: &PaceUnit) -> String {
         match self {
-            Self::Whole => origin.to_string(),
+            Self::Whole => unit.to_string(),
             Self::Part(PageAndClient { client, path }) => {
-                format!("{origin}#{client:016x}{path:016x}")
+                format!("{unit}#{client:016x}{path:016x}")
             }
         }
     }
 
     /// Parses a name used in the fleet.
-    pub(super) fn parse_name(name: &str) -> Option<(Origin, Self)> {
-        let Some((origin, part)) = name.split_once('#') else {
-            return Some((Origin::parse(name).ok()?, Self::Whole));
+    pub(super) fn parse_name(name: &str) -> Option<(PaceUnit, Self)> {
+        let Some((unit, part)) = name.split_once('#') else {
+            return Some((PaceUnit::parse(name)?, Self::Whole));
         };
         let (client, path) = part.split_at_checked(16)?;
         let part = PageAndClient {
             client: u64::from_str_radix(client, 16).ok()?,
             path: u64::from_str_radix(path, 16).ok()?,
         };
-        Some((Origin::parse(origin).ok()?, Self::Part(part)))
+        Some((PaceUnit::parse(unit)?, Self::Part(part)))
     }
 }
 
@@ -70,11 +75,14 @@ mod tests {
     #[test]
     fn scope_names_round_trip() {
         let target = Target::parse("https://shop.test:8443/a?b").unwrap();
-        let part = PageAndClient::of(&target, [192, 0, 2, 1].into());
-        for resting in [RestScope::Whole, RestScope::Part(part)] {
-            let name = resting.name(target.origin());
-            let read = RestScope::parse_name(&name);
-            assert_eq!(read, Some((target.origin().clone(), resting)), "{name}");
+        let part = PageAndClient::of(&target, [192, 0, 2, 1].into(), None);
+        let origin = PaceUnit::Origin(target.origin().clone());
+        for unit in [origin, PaceUnit::of_domain(target.origin())] {
+            for resting in [RestScope::Whole, RestScope::Part(part)] {
+                let name = resting.name(&unit);
+                let read = RestScope::parse_name(&name);
+                assert_eq!(read, Some((unit.clone(), resting)), "{name}");
+            }
         }
         for name in ["", "shop.test", "https://shop.test#", "https://shop.test#x"] {
             assert_eq!(RestScope::parse_name(name), None, "{name}");

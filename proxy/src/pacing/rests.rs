@@ -3,7 +3,7 @@
 //!
 //! A 429 is about the rate of our requests, so the whole origin gets a rest. A 503 may concern one page only: then just
 //! that page rests, and a client that gets a 503 for a second page rests too. The whole origin rests once another
-//! client gets a 503 for another page, or anyone gets one for robots.txt.
+//! client gets a 503 for another page, or anyone gets one for robots.txt. Origins that share a pace rest as one origin.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -12,10 +12,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use tokio::time::Instant;
-use wayleave_robots_txt::{Origin, Target};
+use wayleave_robots_txt::Target;
 
 use super::rest_scope::{PageAndClient, RestScope};
 use super::turnstile::lock;
+use super::unit::PaceUnit;
 use crate::fleet::rest::requested_rest;
 
 /// The number of origins at which those whose rest is over are removed.
@@ -25,17 +26,19 @@ const REMEMBERED_FOR: Duration = Duration::from_secs(60);
 /// The maximum number of 503 answers remembered per origin. Beyond it, those whose rest ends first are forgotten.
 const MAX_PARTS: usize = 32;
 
-/// All rests under way, by origin.
+/// All rests under way.
 #[derive(Default)]
 pub(super) struct RestingOrigins {
-    by_origin: Mutex<HashMap<Origin, OriginRestPeriods>>,
-    /// The number of origins. It is zero most of the time, and then a request needs no lock.
+    by_unit: Mutex<HashMap<PaceUnit, OriginRestPeriods>>,
+    /// The number of units. It is zero most of the time, and then a request needs no lock.
     count: AtomicUsize,
 }
 
-/// The rests of one origin.
+/// The rests of one origin, or of those that share its pace.
 #[derive(Default)]
 struct OriginRestPeriods {
+    /// Whether several origins share them. An answer of one then says nothing about the others.
+    is_shared: bool,
     whole: Option<RestPeriod>,
     parts: Vec<(PageAndClient, RestPeriod)>,
 }
@@ -56,8 +59,8 @@ impl RestPeriod {
     }
 
     /// Returns whether a later answer with another status ends the rest.
-    fn ends_with_answer(&self, now: Instant) -> bool {
-        !self.outlasts_answers || self.until <= now
+    fn ends_with_answer(&self, is_shared: bool, now: Instant) -> bool {
+        !(self.outlasts_answers || is_shared) || self.until <= now
     }
 }
 
@@ -130,14 +133,14 @@ impl OriginRestPeriods {
 
     /// Removes the rests that an answer with another status ends, and returns them.
     fn end_answered(&mut self, part: PageAndClient, now: Instant) -> Vec<RestScope> {
-        let mut ended = Vec::new();
+        let (mut ended, is_shared) = (Vec::new(), self.is_shared);
         // The answer for any page shows that the origin accepts requests again.
-        if self.whole.is_some_and(|rest| rest.ends_with_answer(now)) {
+        if self.whole.is_some_and(|rest| rest.ends_with_answer(is_shared, now)) {
             self.whole = None;
             ended.push(RestScope::Whole);
         }
         self.parts.retain(|(it, rest)| {
-            let ends = it.path == part.path && rest.ends_with_answer(now);
+            let ends = it.path == part.path && rest.ends_with_answer(is_shared, now);
             if ends {
                 ended.push(RestScope::Part(*it));
             }
@@ -152,22 +155,31 @@ impl OriginRestPeriods {
 }
 
 impl RestingOrigins {
-    /// Returns until when `client` must leave `target` alone.
-    pub(super) fn until(&self, target: &Target, client: IpAddr) -> Option<Instant> {
+    /// Returns until when `client` must leave `target` alone, whose pace `unit` shares.
+    pub(super) fn until(
+        &self,
+        target: &Target,
+        unit: Option<&PaceUnit>,
+        client: IpAddr,
+    ) -> Option<Instant> {
         if self.count.load(Ordering::Relaxed) == 0 {
             return None;
         }
         let now = Instant::now();
-        let until = lock(&self.by_origin)
-            .get(target.origin())?
-            .until(PageAndClient::of(target, client), now)?;
-        (until > now).then_some(until)
+        let by_unit = lock(&self.by_unit);
+        let of = |unit: &PaceUnit, shared| {
+            by_unit.get(unit)?.until(PageAndClient::of(target, client, shared), now)
+        };
+        // The origin's own rest may be from before it shared a pace, or from a node on which it does not.
+        let of_origin = of(&PaceUnit::Origin(target.origin().clone()), None);
+        let until = of_origin.max(unit.and_then(|unit| of(unit, Some(unit))));
+        until.filter(|until| *until > now)
     }
 
     /// Records an answer. Returns each scope whose rest began or ended. [`requested_rest`] says how long a rest is.
     pub(super) fn record_answer(
         &self,
-        (target, client): (&Target, IpAddr),
+        (target, unit, client): (&Target, Option<&PaceUnit>, IpAddr),
         (status, retry_after): (u16, Option<Duration>),
         longest: Duration,
     ) -> Vec<RestScope> {
@@ -175,13 +187,13 @@ impl RestingOrigins {
         if !is_refusal && self.count.load(Ordering::Relaxed) == 0 {
             return Vec::new();
         }
-        let (part, now) = (PageAndClient::of(target, client), Instant::now());
-        let mut by_origin = lock(&self.by_origin);
-        drop_expired(&mut by_origin, now);
-        let origin = target.origin();
+        let (part, now) = (PageAndClient::of(target, client, unit), Instant::now());
+        let unit = unit.map_or_else(|| PaceUnit::Origin(target.origin().clone()), PaceUnit::clone);
+        let mut by_unit = lock(&self.by_unit);
+        drop_expired(&mut by_unit, now);
         let changed = match status {
             429 | 503 => {
-                let of_origin = by_origin.entry(origin.clone()).or_default();
+                let of_origin = entry(&mut by_unit, &unit);
                 of_origin.drop_expired(now);
                 // 429 is about our rate, and a robots.txt that is refused concerns every page.
                 if status == 429 || target.path().as_str() == "/robots.txt" {
@@ -196,25 +208,25 @@ impl RestingOrigins {
                     vec![RestScope::Part(part)]
                 }
             }
-            _ => match by_origin.get_mut(origin) {
+            _ => match by_unit.get_mut(&unit) {
                 Some(of_origin) => of_origin.end_answered(part, now),
                 None => Vec::new(),
             },
         };
         // An origin without rests must not count: `count` keeps the usual request off the lock.
-        if by_origin.get(origin).is_some_and(|it| it.whole.is_none() && it.parts.is_empty()) {
-            by_origin.remove(origin);
+        if by_unit.get(&unit).is_some_and(|it| it.whole.is_none() && it.parts.is_empty()) {
+            by_unit.remove(&unit);
         }
-        self.count.store(by_origin.len(), Ordering::Relaxed);
+        self.count.store(by_unit.len(), Ordering::Relaxed);
         changed
     }
 
-    /// Starts a rest of a part of `origin`, or all of it, that no answer ends: another node reported it, or the quota is used up.
-    pub(super) fn begin(&self, origin: &Origin, scope: RestScope, rest: Duration) {
+    /// Starts a rest of a part of `unit`, or all of it, that no answer ends: another node reported it, or the quota is used up.
+    pub(super) fn begin(&self, unit: &PaceUnit, scope: RestScope, rest: Duration) {
         let now = Instant::now();
-        let mut by_origin = lock(&self.by_origin);
-        drop_expired(&mut by_origin, now);
-        let of_origin = by_origin.entry(origin.clone()).or_default();
+        let mut by_unit = lock(&self.by_unit);
+        drop_expired(&mut by_unit, now);
+        let of_origin = entry(&mut by_unit, unit);
         let known = match scope {
             RestScope::Whole => of_origin.whole,
             RestScope::Part(part) => of_origin.find_part(part),
@@ -230,23 +242,33 @@ impl RestingOrigins {
             RestScope::Whole => of_origin.whole = Some(rest),
             RestScope::Part(part) => of_origin.insert_part(part, rest),
         }
-        self.count.store(by_origin.len(), Ordering::Relaxed);
+        self.count.store(by_unit.len(), Ordering::Relaxed);
     }
 
     /// Ends a rest because another node reported its end.
-    pub(super) fn end(&self, origin: &Origin, scope: RestScope) {
-        let mut by_origin = lock(&self.by_origin);
-        if let Some(of_origin) = by_origin.get_mut(origin) {
+    pub(super) fn end(&self, unit: &PaceUnit, scope: RestScope) {
+        let mut by_unit = lock(&self.by_unit);
+        if let Some(of_origin) = by_unit.get_mut(unit) {
             match scope {
                 RestScope::Whole => of_origin.whole = None,
                 RestScope::Part(part) => of_origin.parts.retain(|(it, _)| *it != part),
             }
             if of_origin.whole.is_none() && of_origin.parts.is_empty() {
-                by_origin.remove(origin);
+                by_unit.remove(unit);
             }
         }
-        self.count.store(by_origin.len(), Ordering::Relaxed);
+        self.count.store(by_unit.len(), Ordering::Relaxed);
     }
+}
+
+fn entry<'a>(
+    by_unit: &'a mut HashMap<PaceUnit, OriginRestPeriods>,
+    unit: &PaceUnit,
+) -> &'a mut OriginRestPeriods {
+    let is_shared = unit.is_shared();
+    by_unit
+        .entry(unit.clone())
+        .or_insert_with(|| OriginRestPeriods { is_shared, ..OriginRestPeriods::default() })
 }
 
 /// Returns the rest that an answer asks for after this many refusals in a row.
@@ -263,9 +285,9 @@ fn rest_after(
     })
 }
 
-fn drop_expired(by_origin: &mut HashMap<Origin, OriginRestPeriods>, now: Instant) {
-    if by_origin.len() >= SWEEP_THRESHOLD {
-        by_origin.retain(|_, of_origin| {
+fn drop_expired(by_unit: &mut HashMap<PaceUnit, OriginRestPeriods>, now: Instant) {
+    if by_unit.len() >= SWEEP_THRESHOLD {
+        by_unit.retain(|_, of_origin| {
             of_origin.drop_expired(now);
             !of_origin.parts.is_empty() || of_origin.whole.is_some_and(|rest| rest.until > now)
         });
@@ -281,9 +303,11 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn late_answers_do_not_end_rests_from_other_nodes() {
         let shop = Target::parse("http://shop.test/a").unwrap();
-        let request = (&shop, IpAddr::from([192, 0, 2, 1]));
-        let part = PageAndClient::of(&shop, request.1);
-        let until = |rests: &RestingOrigins| rests.until(request.0, request.1);
+        let client = IpAddr::from([192, 0, 2, 1]);
+        let request = (&shop, None, client);
+        let part = PageAndClient::of(&shop, client, None);
+        let unit = PaceUnit::Origin(shop.origin().clone());
+        let until = |rests: &RestingOrigins| rests.until(&shop, None, client);
         for scope in [RestScope::Whole, RestScope::Part(part)] {
             for was_refused_too in [false, true] {
                 let rests = RestingOrigins::default();
@@ -291,7 +315,7 @@ mod tests {
                 if was_refused_too {
                     assert_eq!(rests.record_answer(request, (status, None), MINUTE), [scope]);
                 }
-                rests.begin(shop.origin(), scope, MINUTE);
+                rests.begin(&unit, scope, MINUTE);
                 let before = until(&rests);
                 assert!(before.is_some());
                 assert_eq!(rests.record_answer(request, (200, None), MINUTE), [], "sent before");

@@ -1,7 +1,7 @@
-//! A fair semaphore: waiting clients take turns, one request each, and a client's own requests keep their order.
+//! A fair semaphore: holders take turns, one request each, and a holder's own requests keep their order. Where several
+//! origins share a pace, the origins take turns first, and then the clients of each.
 
 use std::collections::VecDeque;
-use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::oneshot;
@@ -10,21 +10,38 @@ pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A semaphore that is fair among clients.
+/// The one whose turn a request takes, as hashes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct TurnHolder {
+    /// The origin, where several share a pace.
+    pub(super) origin: u64,
+    /// The client.
+    pub(super) client: u64,
+}
+
+/// A semaphore that is fair among holders.
 pub(super) struct Turnstile(Mutex<TurnstileState>);
 
 struct TurnstileState {
     free: usize,
-    /// The clients in the order in which they get a permit; the one that got the last is passed over if others wait.
-    waiting: VecDeque<ClientQueue>,
-    /// The client that got the last permit.
-    last_client: Option<IpAddr>,
+    /// The origins in the order in which they get a permit; the one that got the last is passed over if others wait.
+    waiting: VecDeque<OriginQueue>,
+    /// The holder of the last permit.
+    last: Option<TurnHolder>,
     last_number: u64,
+}
+
+/// The waiting requests to one origin. Its clients take turns as origins do.
+struct OriginQueue {
+    origin: u64,
+    clients: VecDeque<ClientQueue>,
+    /// The client that got the origin's last permit.
+    last_client: Option<u64>,
 }
 
 /// The waiting requests of one client, in order of arrival.
 struct ClientQueue {
-    client: IpAddr,
+    client: u64,
     requests: VecDeque<(u64, oneshot::Sender<()>)>,
 }
 
@@ -36,7 +53,7 @@ impl Turnstile {
         Arc::new(Self(Mutex::new(TurnstileState {
             free: permits,
             waiting: VecDeque::new(),
-            last_client: None,
+            last: None,
             last_number: 0,
         })))
     }
@@ -47,40 +64,37 @@ impl Turnstile {
         lock(&self.0).free
     }
 
-    /// Returns how many waiting requests come before the next one of `client`.
-    pub(super) fn ahead_of(&self, client: IpAddr) -> usize {
+    /// Returns how many waiting requests come before the next one of `holder`.
+    pub(super) fn ahead_of(&self, holder: TurnHolder) -> usize {
         let state = lock(&self.0);
-        let own = state.waiting.iter().find(|it| it.client == client);
-        let own_requests = own.map_or(0, |own| own.requests.len());
-        let others = state.waiting.iter().filter(|it| it.client != client).map(|other| {
-            // Clients alternate: before this client's n-th request, each other client gets at most n permits, and the
-            // one that got the last permit one less.
-            let had_the_last = state.last_client == Some(other.client);
-            let most = if had_the_last { own_requests } else { own_requests + 1 };
-            other.requests.len().min(most)
+        let own = state.waiting.iter().find(|it| it.origin == holder.origin);
+        let own_requests = own.map_or(0, |own| own.ahead_of(holder.client));
+        let others = state.waiting.iter().filter(|it| it.origin != holder.origin).map(|other| {
+            let had_the_last = state.last.is_some_and(|last| last.origin == other.origin);
+            turns_before(own_requests, other.len(), had_the_last)
         });
         own_requests + others.sum::<usize>()
     }
 
     /// Returns a permit if one is free.
-    pub(super) fn try_acquire(self: &Arc<Self>, client: IpAddr) -> Option<TurnstilePermit> {
+    pub(super) fn try_acquire(self: &Arc<Self>, holder: TurnHolder) -> Option<TurnstilePermit> {
         let mut state = lock(&self.0);
         // A permit is free only if nobody waits, so nobody is overtaken.
         state.free = state.free.checked_sub(1)?;
-        state.last_client = Some(client);
+        state.last = Some(holder);
         Some(TurnstilePermit(Arc::clone(self)))
     }
 
-    /// Waits until `client` gets a permit.
-    pub(super) async fn acquire(self: &Arc<Self>, client: IpAddr) -> TurnstilePermit {
-        if let Some(permit) = self.try_acquire(client) {
+    /// Waits until `holder` gets a permit.
+    pub(super) async fn acquire(self: &Arc<Self>, holder: TurnHolder) -> TurnstilePermit {
+        if let Some(permit) = self.try_acquire(holder) {
             return permit;
         }
         let (sender, receiver) = oneshot::channel();
-        let Some(number) = lock(&self.0).enqueue(client, sender) else {
+        let Some(number) = lock(&self.0).enqueue(holder, sender) else {
             return TurnstilePermit(Arc::clone(self));
         };
-        let mut waiter = TurnstileWaiter { turnstile: self, client, number, is_done: false };
+        let mut waiter = TurnstileWaiter { turnstile: self, holder, number, is_done: false };
         // The sender is dropped unused only together with the turnstile, which `self` keeps alive.
         let _ = receiver.await;
         waiter.is_done = true;
@@ -98,48 +112,112 @@ impl Turnstile {
     }
 }
 
+/// Returns how many of another's `waiting` requests come before the next one of a queue that has `own` already: those who wait
+/// alternate, so each other one gets a permit more at most, and the one that got the last permit none more.
+fn turns_before(own: usize, waiting: usize, had_the_last: bool) -> usize {
+    let most = if had_the_last { own } else { own + 1 };
+    waiting.min(most)
+}
+
 impl TurnstileState {
     /// Adds a waiting request. Returns `None` if a permit became free meanwhile, which the request then holds.
-    fn enqueue(&mut self, client: IpAddr, sender: oneshot::Sender<()>) -> Option<u64> {
+    fn enqueue(&mut self, holder: TurnHolder, sender: oneshot::Sender<()>) -> Option<u64> {
         if let Some(free) = self.free.checked_sub(1) {
             self.free = free;
-            self.last_client = Some(client);
+            self.last = Some(holder);
             return None;
         }
         self.last_number += 1;
         let request = (self.last_number, sender);
-        match self.waiting.iter_mut().find(|it| it.client == client) {
-            Some(queue) => queue.requests.push_back(request),
-            None => self.waiting.push_back(ClientQueue { client, requests: [request].into() }),
+        match self.waiting.iter_mut().find(|it| it.origin == holder.origin) {
+            Some(queue) => queue.enqueue(holder.client, request),
+            None => {
+                let last = self.last.filter(|last| last.origin == holder.origin);
+                let client = ClientQueue { client: holder.client, requests: [request].into() };
+                self.waiting.push_back(OriginQueue {
+                    origin: holder.origin,
+                    clients: [client].into(),
+                    last_client: last.map(|last| last.client),
+                });
+            }
         }
         Some(self.last_number)
     }
 
-    /// Removes the request that is next. The next request of the same client comes after those of all other clients,
-    /// including clients that arrive before this one is served.
+    /// Removes the request that is next. The next request to the same origin comes after those to all others, including
+    /// origins whose requests arrive before this one is served.
     fn take_next(&mut self) -> Option<oneshot::Sender<()>> {
-        let is_another = |it: &ClientQueue| Some(it.client) != self.last_client;
+        let is_another = |it: &OriginQueue| self.last.is_none_or(|last| it.origin != last.origin);
         let at = self.waiting.iter().position(is_another).unwrap_or(0);
         let mut queue = self.waiting.remove(at)?;
-        self.last_client = Some(queue.client);
-        let (_, sender) = queue.requests.pop_front()?;
-        if !queue.requests.is_empty() {
+        let (client, sender) = queue.take_next()?;
+        self.last = Some(TurnHolder { origin: queue.origin, client });
+        if !queue.clients.is_empty() {
             self.waiting.push_back(queue);
         }
         Some(sender)
     }
 
     /// Removes a request that no longer waits. Returns whether it was still waiting.
-    fn remove(&mut self, client: IpAddr, number: u64) -> bool {
-        let Some(place) = self.waiting.iter().position(|it| it.client == client) else {
+    fn remove(&mut self, holder: TurnHolder, number: u64) -> bool {
+        let Some(place) = self.waiting.iter().position(|it| it.origin == holder.origin) else {
             return false;
         };
-        let requests = &mut self.waiting[place].requests;
+        let queue = &mut self.waiting[place];
+        let was_there = queue.remove(holder.client, number);
+        if queue.clients.is_empty() {
+            self.waiting.remove(place);
+        }
+        was_there
+    }
+}
+
+impl OriginQueue {
+    fn len(&self) -> usize {
+        self.clients.iter().map(|client| client.requests.len()).sum()
+    }
+
+    fn ahead_of(&self, client: u64) -> usize {
+        let own = self.clients.iter().find(|it| it.client == client);
+        let own_requests = own.map_or(0, |own| own.requests.len());
+        let others = self.clients.iter().filter(|it| it.client != client).map(|other| {
+            let had_the_last = self.last_client == Some(other.client);
+            turns_before(own_requests, other.requests.len(), had_the_last)
+        });
+        own_requests + others.sum::<usize>()
+    }
+
+    fn enqueue(&mut self, client: u64, request: (u64, oneshot::Sender<()>)) {
+        match self.clients.iter_mut().find(|it| it.client == client) {
+            Some(queue) => queue.requests.push_back(request),
+            None => self.clients.push_back(ClientQueue { client, requests: [request].into() }),
+        }
+    }
+
+    /// Removes the request that is next, and returns it with its client.
+    fn take_next(&mut self) -> Option<(u64, oneshot::Sender<()>)> {
+        let is_another = |it: &ClientQueue| Some(it.client) != self.last_client;
+        let at = self.clients.iter().position(is_another).unwrap_or(0);
+        let mut queue = self.clients.remove(at)?;
+        self.last_client = Some(queue.client);
+        let (_, sender) = queue.requests.pop_front()?;
+        let client = queue.client;
+        if !queue.requests.is_empty() {
+            self.clients.push_back(queue);
+        }
+        Some((client, sender))
+    }
+
+    fn remove(&mut self, client: u64, number: u64) -> bool {
+        let Some(place) = self.clients.iter().position(|it| it.client == client) else {
+            return false;
+        };
+        let requests = &mut self.clients[place].requests;
         let before = requests.len();
         requests.retain(|(other, _)| *other != number);
         let was_there = requests.len() < before;
         if requests.is_empty() {
-            self.waiting.remove(place);
+            self.clients.remove(place);
         }
         was_there
     }
@@ -148,7 +226,7 @@ impl TurnstileState {
 /// A waiting request.
 struct TurnstileWaiter<'a> {
     turnstile: &'a Turnstile,
-    client: IpAddr,
+    holder: TurnHolder,
     number: u64,
     is_done: bool,
 }
@@ -157,7 +235,7 @@ impl Drop for TurnstileWaiter<'_> {
     fn drop(&mut self) {
         let gave_up = !self.is_done;
         // If it is no longer in the queue, a permit was passed to it that nobody will take.
-        if gave_up && !lock(&self.turnstile.0).remove(self.client, self.number) {
+        if gave_up && !lock(&self.turnstile.0).remove(self.holder, self.number) {
             self.turnstile.pass_on();
         }
     }
@@ -175,8 +253,8 @@ mod tests {
 
     use super::*;
 
-    fn client(number: u8) -> IpAddr {
-        [192, 0, 2, number].into()
+    fn client(number: u64) -> TurnHolder {
+        TurnHolder { origin: 0, client: number }
     }
 
     #[tokio::test]
@@ -203,6 +281,35 @@ mod tests {
         }
         assert_eq!(order, [1, 2, 3, 1, 2, 1, 1]);
         assert_eq!(turnstile.available(), 1);
+    }
+
+    #[tokio::test]
+    async fn origins_take_turns_before_clients_do() {
+        let turnstile = Turnstile::new(1);
+        let holder = |origin, client| TurnHolder { origin, client };
+        let held = turnstile.try_acquire(holder(9, 9)).unwrap();
+        let (sender, mut served) = tokio::sync::mpsc::unbounded_channel();
+        let arriving = [(1, 1), (1, 1), (1, 2), (1, 2), (1, 3), (2, 1), (2, 1), (3, 4)];
+        for (origin, client) in arriving {
+            let (turnstile, sender) = (Arc::clone(&turnstile), sender.clone());
+            tokio::spawn(async move {
+                let permit = turnstile.acquire(holder(origin, client)).await;
+                sender.send((origin, client)).unwrap();
+                drop(permit);
+            });
+            tokio::task::yield_now().await;
+        }
+        let expected = [(1, 1), (2, 1), (3, 4), (1, 2), (2, 1), (1, 3), (1, 1), (1, 2)];
+        // The next of each comes after as many as there are before it in the order.
+        assert_eq!(turnstile.ahead_of(holder(2, 5)), 4);
+        assert_eq!(turnstile.ahead_of(holder(4, 1)), 3);
+        assert_eq!(turnstile.ahead_of(holder(1, 2)), 8);
+        drop((held, sender));
+        let mut order = Vec::new();
+        while let Some(holder) = served.recv().await {
+            order.push(holder);
+        }
+        assert_eq!(order, expected);
     }
 
     #[tokio::test]

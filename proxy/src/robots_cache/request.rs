@@ -62,6 +62,7 @@ impl HttpFetcher {
             source: identity.and_then(|identity| identity.source),
             // The per-client limit of connections is for requests; fetches have limits of their own.
             client: None,
+            network: None,
         };
         let mut parts = DocumentRequest {
             target,

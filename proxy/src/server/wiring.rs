@@ -37,6 +37,10 @@ pub(crate) const FIRST_CONFIGURATION: u64 = 1;
 /// The TLS sessions with origins that are kept for resumption.
 const MAX_TLS_SESSIONS: usize = 10_000;
 
+/// The warning about a pace by address through a parent proxy.
+pub(crate) const UNSHARED_PARENT_WARNING: &str = "politeness.share is \"address\", but upstream.proxy resolves names: origins \
+behind it have a pace each";
+
 /// The warning about the check that is not possible through a parent proxy.
 pub(crate) const UNCHECKED_PARENT_WARNING: &str = "upstream.proxy resolves names, so their addresses are not checked here: only \
     names that are internal by spelling and internal addresses in URLs are refused";

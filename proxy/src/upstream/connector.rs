@@ -95,11 +95,16 @@ impl UpstreamConnector {
         destination: Destination<'_>,
         deadline: Instant,
     ) -> Result<Route, EgressError> {
-        let Destination { origin, source, client } = destination;
+        let Destination { origin, source, client, network } = destination;
         let requester = RouteRequester { source, client };
         let finding = self.egress.route(origin.host(), origin.port(), requester);
         // Nothing but DNS takes time here.
-        timeout_at(deadline, finding).await.unwrap_or(Err(EgressError::DnsTimeout))
+        let mut route =
+            timeout_at(deadline, finding).await.unwrap_or(Err(EgressError::DnsTimeout))?;
+        if let Some(network) = network {
+            route.put_first(network);
+        }
+        Ok(route)
     }
 
     /// Returns the proxy through which `origin` is reached, if there is one.

@@ -2,6 +2,7 @@
 
 use std::net::IpAddr;
 
+use ipnet::IpNet;
 use wayleave_robots_txt::Origin;
 
 /// An origin, as reached from one of our addresses.
@@ -12,4 +13,6 @@ pub(crate) struct Destination<'a> {
     pub(crate) source: Option<IpAddr>,
     /// The client whose request caused the connection, if there is one.
     pub(crate) client: Option<IpAddr>,
+    /// The network whose pace the request keeps, if origins share a pace by address: its addresses are dialled first.
+    pub(crate) network: Option<IpNet>,
 }

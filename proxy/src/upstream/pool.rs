@@ -47,7 +47,7 @@ pub(super) enum PooledProtocol {
     Http2,
 }
 
-/// A hash of an origin, the source address of the connection, and its protocol.
+/// A hash of an origin, the source address of the connection, the network that was dialled first, and the protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct PoolKey(u64);
 
@@ -94,8 +94,8 @@ impl ConnectionPool {
 
     /// Returns the key of connections to `destination`.
     pub(super) fn key(&self, destination: Destination<'_>, protocol: PooledProtocol) -> PoolKey {
-        let Destination { origin, source, .. } = destination;
-        PoolKey(self.hasher.hash_one((origin, source, protocol)))
+        let Destination { origin, source, network, .. } = destination;
+        PoolKey(self.hasher.hash_one((origin, source, network, protocol)))
     }
 
     /// Keeps a connection for the next request with this key. If the pool is full, the connection idle longest is

@@ -120,12 +120,12 @@ impl RedisEngine {
         ["l", "born"].map(|name| format!("{}:{{{partition}}}:{name}", self.settings.prefix))
     }
 
-    /// Returns the keys of a queue's slots, of its waiting requests, and of its server's identity.
-    fn queue_keys(&self, request: &SlotRequest) -> [String; 3] {
+    /// Returns the keys of a queue's slots, of its waiting requests, of its server's identity, and of the origin's rest.
+    fn queue_keys(&self, request: &SlotRequest) -> [String; 4] {
         let origin = &request.queue.origin;
         let [_, born] = self.log_keys(self.partition(origin));
         let key = |kind| self.key(origin, kind) + "|" + &request.queue.name;
-        [key('t'), key('w'), born]
+        [key('t'), key('w'), born, self.key(origin, 'r')]
     }
 
     fn slot_holder(&self, request: &SlotRequest) -> String {
@@ -315,32 +315,36 @@ impl SharedEngine for RedisEngine {
 
     async fn take_slot(&self, request: &SlotRequest) -> Result<SlotAnswer, EngineFailure> {
         // A server that was restarted does not know which slots were held before.
-        let quiet = if request.delay.is_zero() {
-            RESTART_QUIET
-        } else {
-            request.delay + self.settings.home_window
+        let quiet = match (request.delay.is_zero(), request.lease.is_zero()) {
+            (true, true) => Duration::ZERO,
+            (true, false) => RESTART_QUIET,
+            (false, _) => request.delay + self.settings.home_window,
         };
-        let spans = [request.delay, request.lease, request.timeout, quiet].map(micros);
+        let SlotRequest { delay, lease, timeout, remembered_for, .. } = *request;
+        let spans = [delay, lease, timeout, quiet, remembered_for].map(micros);
         let (holder, most) = (self.slot_holder(request), request.max_concurrent.to_string());
         let mut arguments = vec![holder.as_bytes(), most.as_bytes()];
         arguments.extend(spans.iter().map(String::as_bytes));
         arguments.push(if request.is_held { b"1" } else { b"0" });
+        arguments.push(if request.obeys_rest { b"1" } else { b"0" });
         let (what, wait): (String, u64) =
             self.run(&SCRIPTS.take, &self.queue_keys(request), &arguments).await?;
         let wait = Duration::from_micros(wait);
         Ok(match what.as_str() {
             "go" => SlotAnswer::Granted,
             "later" => SlotAnswer::Queued(wait),
+            "rests" => SlotAnswer::Resting(wait),
             _ => SlotAnswer::NotInTime(wait),
         })
     }
 
     async fn release_slot(&self, request: &SlotRequest) -> Result<(), EngineFailure> {
-        let [slots, waiting, _] = self.queue_keys(request);
-        let [delay, lease] = [request.delay, request.lease].map(micros);
+        let [slots, waiting, ..] = self.queue_keys(request);
+        let spans = [request.delay, request.lease, request.remembered_for].map(micros);
+        let [delay, lease, remembered_for] = &spans;
         let holder = self.slot_holder(request);
         let is_held = if request.is_held { "1" } else { "0" };
-        let arguments = [holder.as_str(), &delay, &lease, is_held].map(str::as_bytes);
+        let arguments = [holder.as_str(), delay, lease, is_held, remembered_for].map(str::as_bytes);
         self.run::<u8>(&SCRIPTS.leave, &[slots, waiting], &arguments).await?;
         Ok(())
     }

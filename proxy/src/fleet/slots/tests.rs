@@ -8,12 +8,16 @@ use super::*;
 
 const SECOND: Duration = Duration::from_secs(1);
 
+fn terms(most: usize, delay: Duration) -> SlotTerms {
+    SlotTerms { most, delay, remembered_for: Duration::ZERO, is_held: true, obeys_rest: false }
+}
+
 fn queue() -> QueueId {
     QueueId { origin: "https://shop.test".to_owned(), name: "slots".to_owned() }
 }
 
 async fn slot(fleet: &Fleet) -> Result<Option<FleetSlot>, NoSlot> {
-    fleet.wait_for_slot(queue, 6, Duration::ZERO, Instant::now()).await
+    fleet.wait_for_slot(queue, terms(6, Duration::ZERO), Instant::now()).await
 }
 
 /// Takes all slots that a node can hold at a time.
@@ -97,7 +101,7 @@ async fn home_node_waits_until_all_have_noticed_the_loss() {
     let fleet = memory.join_with("a", home).await;
     let slot = async |timeout| {
         let latest = Instant::now() + timeout;
-        fleet.wait_for_slot(queue, 1, SECOND, latest).await
+        fleet.wait_for_slot(queue, terms(1, SECOND), latest).await
     };
     let quiet = SECOND + LOSS_NOTICED_WITHIN;
     // The second wait is as long as the first.

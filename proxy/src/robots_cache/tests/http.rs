@@ -735,7 +735,7 @@ async fn is_handed_over(answer: &'static [u8]) -> bool {
     let outcome = fetcher.fetch(request, None).await.outcome;
     assert!(outcome.error().is_none(), "{outcome:?}");
     let _open = served.await.unwrap();
-    let destination = Destination { origin: &origin, source: None, client: None };
+    let destination = Destination { origin: &origin, source: None, client: None, network: None };
     upstream.reuse(destination, VersionPreference::OnlyHttp1).is_some()
 }
 

@@ -249,6 +249,28 @@ impl Route {
         self.through.as_ref().map(|hop| &hop.parent)
     }
 
+    /// Returns the network whose addresses share a pace with this route's host: a /24 of IPv4, or a /48 of IPv6 if it has no
+    /// IPv4 address. `None` through a parent proxy, which looks the host up itself.
+    pub(crate) fn network(&self) -> Option<IpNet> {
+        if self.through.is_some() {
+            return None;
+        }
+        let addresses = self.addresses.iter().map(|address| address.socket_address().ip());
+        // The smallest, because servers rotate the order of a name's addresses.
+        let first = addresses.min()?;
+        let prefix = if first.is_ipv4() { 24 } else { 48 };
+        IpNet::new(first, prefix).ok().map(|network| network.trunc())
+    }
+
+    /// Puts the addresses in a network first. The others are dialled if none of them accepts a connection.
+    pub(crate) fn put_first(&mut self, network: IpNet) {
+        if self.through.is_none() {
+            let is_elsewhere =
+                |address: &CheckedAddress| !network.contains(&address.socket_address().ip());
+            self.addresses.sort_by_key(is_elsewhere);
+        }
+    }
+
     /// Returns the route with only its globally reachable addresses, if there are any.
     pub(crate) fn public_only(mut self) -> Option<Self> {
         // The addresses are the parent's, which may be internal.

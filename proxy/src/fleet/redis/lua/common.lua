@@ -21,6 +21,12 @@ local function failed(called, key)
   return true
 end
 
+-- Lets a key live for so many microseconds more, unless it lives for longer already.
+local function prolong(key, microseconds)
+  local left = redis.call('PTTL', key) * 1000
+  redis.call('PEXPIRE', key, milliseconds(math.max(left, microseconds)))
+end
+
 -- Returns the time since which this server has been the partition's primary. A server whose run_id differs from the last one
 -- was restarted, emptied or promoted, and may have lost slots and notes: slots wait for their delay from then on, and the
 -- numbers of notes leap, so that readers see a gap. A value that cannot be parsed counts as lost.

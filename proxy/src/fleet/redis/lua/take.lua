@@ -1,16 +1,19 @@
--- KEYS: slots, waiting, born. ARGV: the slot's holder, the number of slots, the delay, the lease, the timeout of the request,
--- the time that all wait for a server that may have lost slots, 1 to renew a slot that is held.
+-- KEYS: slots, waiting, born, rest. ARGV: the slot's holder, the number of slots, the delay, the lease (0: the slot is not
+-- held), the timeout of the request, the time that all wait for a server that may have lost slots, the time for which the end of
+-- a slot is remembered after its delay, 1 to renew a slot that is held, 1 to wait for the end of the rest.
 -- Returns what to do and in how many microseconds.
 --
--- slots is a hash: 'n' is the time from which the next slot is free; 'h:WHO' the end of a holder's lease; 'd:WHO' the time by
--- which a waiting request must ask again. waiting is the sorted set of waiting requests, by arrival.
+-- slots is a hash: 'n' is the time from which the next slot is free; 'l' the end of the last one, if that is remembered; 'h:WHO'
+-- the end of a holder's lease, and 'b:WHO' its delay, if delays differ; 'd:WHO' the time by which a waiting request must ask again. waiting is the sorted set of waiting
+-- requests, by arrival.
 local slots, waiting = KEYS[1], KEYS[2]
 local who, most, delay = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
 local term, timeout, quiet = tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6])
+local remembered = tonumber(ARGV[7])
 local LATE = 1000000
 
 local function answer(what, microseconds)
-  redis.call('PEXPIRE', slots, milliseconds(term + 2 * delay + timeout + quiet + LATE))
+  prolong(slots, term + 2 * delay + timeout + quiet + remembered + LATE)
   redis.call('PEXPIRE', waiting, milliseconds(timeout + 2 * LATE))
   return { what, math.ceil(microseconds) }
 end
@@ -20,34 +23,49 @@ local function stop_waiting(other)
   redis.call('HDEL', slots, 'd:' .. other)
 end
 
-local next_at = born(KEYS[3]) + quiet
+local quiet_until = born(KEYS[3]) + quiet
 local held = 0
-local is_mine = ARGV[7] == '1'
+local is_mine = ARGV[8] == '1'
+local known = {}
 local fields = redis.call('HGETALL', slots)
 for at = 1, #fields, 2 do
-  local name, value = fields[at], tonumber(fields[at + 1])
+  known[fields[at]] = tonumber(fields[at + 1])
+end
+local free_at, ended_at = known.n or 0, known.l or 0
+for name, value in pairs(known) do
   local kind, other = name:sub(1, 2), name:sub(3)
-  if name == 'n' then
-    next_at = math.max(next_at, value)
-  elseif kind == 'h:' and value > now then
+  if kind == 'h:' and value > now then
     held = held + 1
     is_mine = is_mine or other == who
   elseif kind == 'h:' then
     -- It expired; its last request was sent before the end of the lease.
-    next_at = math.max(next_at, value + delay)
-    redis.call('HDEL', slots, name)
+    free_at = math.max(free_at, value + (known['b:' .. other] or delay))
+    ended_at = math.max(ended_at, value)
+    redis.call('HSET', slots, 'n', text(free_at))
+    if remembered > 0 then
+      redis.call('HSET', slots, 'l', text(ended_at))
+    end
+    redis.call('HDEL', slots, name, 'b:' .. other)
   elseif kind == 'd:' and value <= now then
     stop_waiting(other)
   end
 end
-redis.call('HSET', slots, 'n', text(next_at))
 
+local rested_at = ARGV[9] == '1' and tonumber(redis.call('HGET', KEYS[4], 'until') or 0) or 0
+local next_at = math.max(quiet_until, free_at, ended_at + delay, rested_at)
 local place = redis.call('ZRANK', waiting, who)
 local ahead = place or redis.call('ZCARD', waiting)
 local is_free = held + ahead < most
 if is_mine or (is_free and next_at <= now) then
   stop_waiting(who)
-  redis.call('HSET', slots, 'h:' .. who, text(now + term))
+  if term > 0 then
+    redis.call('HSET', slots, 'h:' .. who, text(now + term))
+    if remembered > 0 then
+      redis.call('HSET', slots, 'b:' .. who, text(delay))
+    end
+  else
+    redis.call('HSET', slots, 'l', text(now))
+  end
   return answer('go', 0)
 end
 
@@ -57,7 +75,7 @@ end
 local wait = math.max(next_at - now, 0) + ahead * delay
 if timeout == 0 or wait > timeout then
   stop_waiting(who)
-  return answer('too soon', wait)
+  return answer(rested_at == next_at and 'rests' or 'too soon', wait)
 end
 local again = is_free and wait or math.min(math.max(delay / 10, 20000), 1000000)
 again = math.max(again, 1000)

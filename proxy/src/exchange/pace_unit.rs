@@ -1,0 +1,25 @@
+//! What shares the pace of a request's origin (`politeness.share`).
+
+use std::sync::Arc;
+
+use crate::decider::settings::Settings;
+use crate::pacing::{PaceShare, PaceUnit};
+use crate::upstream::Destination;
+
+/// Returns what shares the pace of an origin; `None` if nothing else does. By address, the name is looked up as for a
+/// connection. The origin has its own pace if that fails, and behind a parent proxy, which looks it up itself.
+pub(super) async fn find(
+    settings: &Settings,
+    destination: Destination<'_>,
+) -> Option<Arc<PaceUnit>> {
+    let unit = match settings.pacing.share {
+        PaceShare::Origin => return None,
+        PaceShare::Domain => PaceUnit::of_domain(destination.origin),
+        PaceShare::Address => {
+            let upstream = &settings.upstream;
+            let route = upstream.route(destination, upstream.connect_deadline()).await.ok()?;
+            PaceUnit::Network(route.network()?)
+        }
+    };
+    Some(Arc::new(unit))
+}
