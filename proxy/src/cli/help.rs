@@ -14,7 +14,7 @@ const GROUPS: [(&str, &[&str]); 5] = [
 ];
 
 /// The examples of each command, by its name without "wayleave".
-const EXAMPLES: [(&str, &[&str]); 30] = [
+const EXAMPLES: [(&str, &[&str]); 31] = [
     (
         "",
         &[

@@ -19,8 +19,7 @@ use crate::decider::preview::{PreviewedDecision, Reading};
 use crate::decider::request::ClientConnection;
 use crate::decision_log::{
     DecisionId, DecisionRecord, LogWord, MAX_USER_AGENT_BYTES, PaymentRecord, RuleRecord,
-    SubresourceRecord,
-    UsePreference,
+    SubresourceRecord, UsePreference,
 };
 use crate::identity::ClientCertificate;
 use crate::traces::ParentTrace;

@@ -337,12 +337,10 @@ impl PacingSlot<'_> {
     pub(crate) fn client_limit(&self, target: &Target) -> Option<ClientLimit> {
         let place = self.queue_place.as_ref()?;
         let pacer = self.pacer;
-        let rest = pacer.and_then(|it| it.resting_origins.until(target, self.client));
+        let rest = pacer
+            .and_then(|it| it.resting_origins.until(target, self.unit.as_deref(), self.client));
         let rest = rest.map_or(Duration::ZERO, |until| until - Instant::now());
-        Some(ClientLimit {
-            delay: place.delay(),
-            next_in: place.next_in(client_network(self.client)).max(rest),
-        })
+        Some(ClientLimit { delay: place.delay(), next_in: place.next_in().max(rest) })
     }
 
     /// Lets the whole origin rest because it says that nothing is left of its quota, for at most the longest rest. Unlike a
@@ -351,22 +349,30 @@ impl PacingSlot<'_> {
         let Some(Pacer { resting_origins, fleet, .. }) = self.pacer else {
             return;
         };
-        let (origin, rest) = (target.origin(), reset.min(self.max_rest));
+        let rest = reset.min(self.max_rest);
         if rest.is_zero() {
             return;
         }
-        resting_origins.begin(origin, RestScope::Whole, rest);
+        let unit = self.pace_unit(target);
+        resting_origins.begin(&unit, RestScope::Whole, rest);
         // To the fleet it is like a 429 with this Retry-After.
         let response = PacingResponse {
-            origin: RestScope::Whole.name(origin),
+            origin: RestScope::Whole.name(&unit),
             status: 429,
             retry_after: Some(rest),
             max_rest: self.max_rest,
         };
-        let (resting_origins, origin) = (Arc::clone(resting_origins), origin.clone());
+        let resting_origins = Arc::clone(resting_origins);
         fleet.report_response(response, move |rest| {
-            resting_origins.begin(&origin, RestScope::Whole, rest);
+            resting_origins.begin(&unit, RestScope::Whole, rest);
         });
+    }
+
+    /// Returns what shares the pace of `target`.
+    fn pace_unit(&self, target: &Target) -> PaceUnit {
+        self.unit
+            .as_deref()
+            .map_or_else(|| PaceUnit::Origin(target.origin().clone()), PaceUnit::clone)
     }
 
     /// Records the origin's answer: the delay counts from now, and a 429 or 503 starts a rest.
@@ -386,11 +392,9 @@ impl PacingSlot<'_> {
             return;
         };
         let (status, retry_after) = answer;
-        let unit = self.unit.as_deref();
-        let answered = (target, unit, self.client);
+        let answered = (target, self.unit.as_deref(), self.client);
         for scope in resting_origins.record_answer(answered, answer, self.max_rest) {
-            let unit =
-                unit.map_or_else(|| PaceUnit::Origin(target.origin().clone()), PaceUnit::clone);
+            let unit = self.pace_unit(target);
             let response = PacingResponse {
                 origin: scope.name(&unit),
                 status,

@@ -290,7 +290,8 @@ impl PaceQueues {
             })?;
         drop(inside);
         let slot = Mutex::new(Some(ConcurrencySlot::new(slot, permit)));
-        let place = QueuePlace { queue, delay, remembered_for: request.remembered_for, slot };
+        let (remembered_for, holder) = (request.remembered_for, request.turn_holder());
+        let place = QueuePlace { queue, delay, remembered_for, holder, slot };
         // Dropped, a place ends here, and the next request follows.
         Ok((!delay.is_zero()).then_some(place))
     }
@@ -316,6 +317,7 @@ pub(super) struct QueuePlace {
     queue: Arc<PaceQueue>,
     delay: Duration,
     remembered_for: Duration,
+    holder: TurnHolder,
     slot: Mutex<Option<ConcurrencySlot>>,
 }
 
@@ -336,10 +338,10 @@ impl QueuePlace {
         self.delay
     }
 
-    /// Returns the time until another request of `client` would get a place, as far as this node knows.
-    pub(super) fn next_in(&self, client: IpAddr) -> Duration {
-        let ahead = self.queue.ahead_of(client);
-        let next_at = *lock(&self.queue.next_at);
+    /// Returns the time until another request of this client would get a place, as far as this node knows.
+    pub(super) fn next_in(&self) -> Duration {
+        let ahead = self.queue.ahead_of(self.holder);
+        let next_at = self.queue.next_at(self.delay);
         let until =
             next_at.map_or(Duration::ZERO, |at| at.saturating_duration_since(Instant::now()));
         until.saturating_add(self.delay.saturating_mul(ahead))

@@ -276,9 +276,11 @@ impl<'a> Replayer<'a> {
         let origin = resolved.target.origin().to_string();
         let dialect = identified.identity.dialect();
         let robots = self.robots_txt(decision, &origin, dialect);
+        let subresource = decision.passed_subresource().map_err(Unknown::Unreadable)?;
         let request = DecisionRequest {
             identified,
             method: &decision.method,
+            subresource: subresource.as_ref(),
             resolved,
             is_by_tunnel,
             // Rules count as they did then.
