@@ -111,13 +111,29 @@ fn agents_ask_and_fetch_by_http() {
 fn the_token_of_the_agent_counts() {
     let origin = origin();
     let digest = "41ef4bb0b23661e66301aac36066912dac037827b4ae63a7b1165a5aa93ed4eb";
+    let other = "2c26b46b68ffc68ff99b453c1d30413413422d706483bfa0f98a5e886266e7ae";
     let proxy = Wayleave::start_with(&origin, |settings| {
-        settings.set("admin.token_sha256", &format!("{digest:?}"))
+        let tokens = format!(
+            "[{{ sha256 = {digest:?}, role = \"read\" }}, \
+             {{ sha256 = {other:?}, role = \"read\", team = \"news\" }}]"
+        );
+        let crawlers = settings.crawler("news", "NewsBot").table("owner = \"news\"\n");
+        crawlers
+            .crawler("shops", "ShopBot")
+            .table("owner = \"shops\"\n")
+            .set("admin.tokens", &tokens)
     });
     let url = format!("http://{}/mcp", proxy.admin);
     let question = json!([["may_fetch", {"url": "https://shop.test/open", "token": "ExampleBot"}]]);
     let answer = call(&[&url, "open sesame"], &question);
     assert!(answer.to_string().contains("may_fetch\\\":true"), "{answer}");
+    let of_team = json!([
+        ["may_fetch", {"url": "https://shop.test/open", "token": "NewsBot"}],
+        ["may_fetch", {"url": "https://shop.test/open", "token": "ShopBot"}],
+    ]);
+    let answers = call(&[&url, "foo"], &of_team)["answers"].clone();
+    assert!(answers[0].to_string().contains("may_fetch\\\":true"), "{answers}");
+    assert_eq!(answers[1]["is_error"], true, "{answers}");
     let mut client = clean(python());
     client.arg(project().join("tests/clients/agent.py")).arg(question.to_string()).args([&url]);
     let output = crate::harness::tools::run(&mut client, b"", LIMIT);

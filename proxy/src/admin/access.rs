@@ -49,7 +49,11 @@ impl Operator {
     /// Returns why a request of this operator is refused, if it is. `route` is the path of the endpoint as it is declared, if there
     /// is one.
     pub(super) fn objection(&self, method: &Method, route: Option<&str>) -> Option<&'static str> {
-        if is_change(method) && self.role == AdminRole::Read {
+        // Its tools ask this listener with the same token, and are checked then.
+        if route == Some(MCP_PATH) {
+            return None;
+        }
+        if is_change(method, route.unwrap_or_default()) && self.role == AdminRole::Read {
             return Some("this token has the role \"read\", and this request changes something");
         }
         // A path that nothing serves tells nothing.
@@ -74,9 +78,12 @@ impl From<&AdminToken> for Operator {
     }
 }
 
+/// The endpoint for agents. All its requests are POST.
+pub(super) const MCP_PATH: &str = "/mcp";
+
 /// Returns whether a request with this method changes something.
-pub(super) fn is_change(method: &Method) -> bool {
-    !method.is_safe()
+pub(super) fn is_change(method: &Method, path: &str) -> bool {
+    !method.is_safe() && path != MCP_PATH
 }
 
 /// The endpoints for tokens of one team. They limit what they show to its crawlers, or hold nothing about any: robots.txt files are

@@ -48,7 +48,7 @@ pub(super) async fn guard(
     next: Next,
 ) -> Response {
     let checked = guard.load().check(&request);
-    let change = is_change(request.method())
+    let change = is_change(request.method(), request.uri().path())
         .then(|| (request.method().clone(), request.uri().path().to_owned()));
     let who = checked.as_ref().ok().map(|operator| operator.who.clone());
     let allowed = checked.and_then(|operator| operator.allow(&request));

@@ -65,7 +65,7 @@ pub(crate) fn router(admin: AdminState, guard: Arc<ArcSwap<AdminGuard>>) -> Rout
     let json = Bytes::from(description.to_string());
     let agents = agents_service(&admin);
     router
-        .route_service("/mcp", agents)
+        .route_service(access::MCP_PATH, agents)
         .route("/", routing::get(page::index))
         .route("/assets/{name}", routing::get(page::asset))
         .route(
