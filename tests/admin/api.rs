@@ -74,6 +74,7 @@ fn the_openapi_document_describes_every_endpoint() {
         "/v1/evidence",
         "/v1/evidence/bodies/{sha256}",
         "/v1/fleet",
+        "/v1/pace",
         "/v1/reload",
         "/v1/robots",
         "/v1/robots/{origin}",

@@ -1,5 +1,6 @@
 //! Pacing: Crawl-delay, concurrency, back-off and quotas, measured at the origin.
 
+mod adaptive;
 mod delays;
 mod rate_limits;
 mod shared;

@@ -71,6 +71,7 @@ pub(super) async fn metrics(State(admin): State<AdminState>) -> Response {
     let gathering = tokio::task::spawn_blocking(move || {
         admin.decider.update_metrics(&admin.metrics);
         update_budget_metrics(&admin);
+        admin.metrics.slowed_paces(admin.pacer.slowed_paces().len());
         admin.metrics.text()
     });
     match gathering.await.map_err(Into::into).flatten() {

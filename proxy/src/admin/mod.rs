@@ -22,6 +22,7 @@ mod health;
 mod live;
 mod openapi;
 mod overview;
+mod pace;
 mod page;
 mod parameters;
 pub(crate) mod preview;
@@ -135,6 +136,7 @@ fn api_routes() -> (Router<AdminState>, OpenApi) {
         .routes(routes!(rules::list))
         .routes(routes!(crawlers::list))
         .routes(routes!(fleet::fleet))
+        .routes(routes!(pace::pace))
         .routes(routes!(configuration::reload))
         .split_for_parts()
 }

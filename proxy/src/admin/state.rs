@@ -11,6 +11,7 @@ use crate::budget::DailyBudgets;
 use crate::decider::Decider;
 use crate::decision_log::DecisionLog;
 use crate::downstream::listeners::ListenAddress;
+use crate::pacing::Pacer;
 use crate::telemetry::metrics::Metrics;
 use crate::telemetry::traffic::Traffic;
 
@@ -20,6 +21,7 @@ pub(crate) struct AdminState {
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) decider: Arc<Decider>,
     pub(crate) budgets: Arc<DailyBudgets>,
+    pub(crate) pacer: Arc<Pacer>,
     pub(crate) decisions: Arc<DecisionLog>,
     pub(crate) traffic: Arc<Traffic>,
     pub(crate) config: ReloadHandle,

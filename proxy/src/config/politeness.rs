@@ -18,6 +18,7 @@ pub(super) fn read(section: &mut Section<'_>) -> PacingConfig {
         min_delay: section.key("min_delay", Duration::ZERO, duration),
         max_delay: section.key("max_delay", 300 * second, duration),
         share: section.word("share", PaceShare::Origin, &shares),
+        adaptive: section.key("adaptive", false, boolean),
         max_concurrent_per_origin: section.key("max_concurrent_per_origin", 0, count(0, MAX_COUNT)),
         rate_limit_fields: section.key("rate_limit_fields", true, boolean),
     };

@@ -244,6 +244,7 @@ fn robots_and_log_are_read() {
         min_delay: Duration::from_millis(500),
         max_delay: Duration::from_secs(60),
         share: pacing::PaceShare::default(),
+        adaptive: false,
         max_concurrent_per_origin: 3,
         rate_limit_fields: false,
     };

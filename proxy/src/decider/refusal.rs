@@ -123,7 +123,7 @@ pub(crate) fn too_soon(
         TooSoonCause::CrawlDelay | TooSoonCause::FleetLost | TooSoonCause::SlotLost => {
             Reason::CrawlDelay
         }
-        TooSoonCause::OriginRests => Reason::OriginRests,
+        TooSoonCause::OriginRests | TooSoonCause::Slowed => Reason::OriginRests,
         TooSoonCause::Concurrency => Reason::Concurrency,
     };
     let details = match unit {
@@ -161,6 +161,9 @@ fn too_soon_at_origin(cause: TooSoonCause, robots_delay: Option<Duration>) -> St
             "this node of the fleet hung, or lost the engine, for so long that another may have used this request's slot"
         }
         TooSoonCause::OriginRests => "the origin asked for fewer requests",
+        TooSoonCause::Slowed => {
+            "the origin refused requests or became slower, so requests to it are slowed down (politeness.adaptive)"
+        }
         TooSoonCause::Concurrency => {
             "politeness.max_concurrent_per_origin requests of this crawler to the origin are in progress"
         }
@@ -180,6 +183,6 @@ fn too_soon_in_shared_pace(cause: TooSoonCause, unit: &PaceUnit) -> Option<Strin
         TooSoonCause::Concurrency => Some(format!(
             "politeness.max_concurrent_per_origin requests to {unit} (politeness.share) are in progress"
         )),
-        TooSoonCause::FleetLost | TooSoonCause::SlotLost => None,
+        TooSoonCause::FleetLost | TooSoonCause::SlotLost | TooSoonCause::Slowed => None,
     }
 }

@@ -98,8 +98,21 @@ impl UpstreamAttempt<'_> {
                 Err(RelayError::SignatureRequested) => {
                     reusable = settings.upstream.reuse(destination, preference);
                 }
-                ended => return ended.map_err(|error| error.through_parent(parent.as_deref())),
+                ended => {
+                    self.record_reset(&ended);
+                    return ended.map_err(|error| error.through_parent(parent.as_deref()));
+                }
             }
+        }
+    }
+
+    /// Records in the slot that the origin broke the connection instead of answering.
+    fn record_reset(&self, ended: &Result<RelayedResponse, RelayError>) {
+        if let Err(RelayError::Upstream { fault, answered: false }) = ended
+            && matches!(fault.reason, Reason::ConnectionTerminated | Reason::HttpResponseIncomplete)
+            && let Some(slot) = self.slot
+        {
+            slot.record_reset();
         }
     }
 
@@ -185,6 +198,9 @@ impl UpstreamAttempt<'_> {
         };
         let started = started?;
         self.is_head_sent.store(true, Ordering::Relaxed);
+        if let Some(slot) = self.slot {
+            slot.record_sent(request.framing() != BodyFraming::Length(0));
+        }
         Ok(started)
     }
 
@@ -254,12 +270,15 @@ fn apply_response_to_pacing(
     };
     slot.record_answer(target, status, retry_after);
     // Retry-After takes precedence (draft-ietf-httpapi-ratelimit-headers, section 7).
-    if config.rate_limit_fields && retry_after.is_none() {
-        let limit = read_service_limit(fields, system_time());
-        let exhausted = limit.filter(|limit| limit.remaining == 0);
-        if let Some(reset) = exhausted.and_then(|limit| limit.reset) {
+    if config.rate_limit_fields
+        && retry_after.is_none()
+        && let Some(limit) = read_service_limit(fields, system_time())
+        && let Some(reset) = limit.reset
+    {
+        if limit.remaining == 0 {
             slot.record_exhausted(target, reset);
         }
+        slot.note_remaining(limit.remaining, reset);
     }
 }
 

@@ -15,6 +15,8 @@
 //! Origins may share one pace, as tenants of one server do (`unit`). It is the pace of all crawlers there: between two
 //! requests in a row lies the longer of their delays, and origins take turns before clients do.
 
+pub mod adaptive;
+mod adaptive_turns;
 mod client_limit;
 mod queue;
 mod rate_limit;
@@ -26,6 +28,7 @@ mod unit;
 
 use std::fmt;
 use std::net::IpAddr;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -34,6 +37,8 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 use wayleave_robots_txt::Target;
 
+pub(crate) use self::adaptive_turns::PaceReport;
+use self::adaptive_turns::{AdaptivePaces, AdaptiveTurn};
 pub(crate) use self::client_limit::ClientLimit;
 use self::queue::{ConcurrencySlot, ConcurrencySlots, PaceQueues, QueuePlace, QueueRequest};
 pub(crate) use self::rate_limit::{is_absent_or_list, read_service_limit};
@@ -45,6 +50,7 @@ pub(crate) use self::unit::PaceUnit;
 use crate::fleet::engine::PacingResponse;
 use crate::fleet::{Fleet, FleetEvent};
 use crate::identity::per_client::client_network;
+use crate::telemetry::metrics::Metrics;
 
 /// The effect of a Crawl-delay.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -91,6 +97,8 @@ pub struct PacingConfig {
     pub rate_limit_fields: bool,
     /// Who shares one pace. Default: each origin has its own.
     pub share: PaceShare,
+    /// Whether the pace adapts to what a server can take. Default: no.
+    pub adaptive: bool,
 }
 
 impl Default for PacingConfig {
@@ -104,6 +112,7 @@ impl Default for PacingConfig {
             max_concurrent_per_origin: 0,
             rate_limit_fields: true,
             share: PaceShare::default(),
+            adaptive: false,
         }
     }
 }
@@ -115,7 +124,7 @@ impl PacingConfig {
             CrawlDelayMode::Wait => CrawlDelayMode::Reject,
             other => other,
         };
-        Self { crawl_delay, ..self }
+        Self { crawl_delay, adaptive: false, ..self }
     }
 
     /// Returns the delay between requests to an origin whose robots.txt has this `crawl_delay`, of a crawler with its own
@@ -142,7 +151,9 @@ impl PacingConfig {
     /// Returns whether a pace has to be found for requests, of no configured crawler, to an origin whose robots.txt has this
     /// `crawl_delay`.
     pub(crate) fn needs_pace(&self, crawl_delay: Option<Duration>) -> bool {
-        self.max_concurrent_per_origin > 0 || !self.delay(crawl_delay, Duration::ZERO).is_zero()
+        self.adaptive
+            || self.max_concurrent_per_origin > 0
+            || !self.delay(crawl_delay, Duration::ZERO).is_zero()
     }
 
     /// Returns whether an origin that asks for a rest gets one.
@@ -185,21 +196,37 @@ pub(crate) struct PacedRequest<'a> {
     pub(crate) unit: Option<&'a Arc<PaceUnit>>,
 }
 
+/// Returns what a request's pace is for: what shares it, or its origin.
+fn pace_unit(target: &Target, unit: Option<&Arc<PaceUnit>>) -> PaceUnit {
+    match unit {
+        Some(unit) => PaceUnit::clone(unit),
+        None => PaceUnit::Origin(target.origin().clone()),
+    }
+}
+
 /// The slots of every pace at every origin.
 #[derive(Default)]
 pub(crate) struct Pacer {
     pace_queues: PaceQueues,
     concurrency_slots: ConcurrencySlots,
     resting_origins: Arc<RestingOrigins>,
+    adaptive: Arc<AdaptivePaces>,
     fleet: Fleet,
 }
 
 impl Pacer {
     /// Returns the pacer of one node of `fleet`. Needs a tokio runtime.
-    pub(crate) fn in_fleet(fleet: &Fleet) -> Self {
+    pub(crate) fn in_fleet(fleet: &Fleet, metrics: Arc<Metrics>) -> Self {
         let resting_origins = Arc::<RestingOrigins>::default();
-        tokio::spawn(follow_fleet(Arc::downgrade(&resting_origins), fleet.subscribe()));
-        Self { resting_origins, fleet: fleet.clone(), ..Self::default() }
+        let adaptive = Arc::new(AdaptivePaces::new(metrics));
+        let followers = (Arc::downgrade(&resting_origins), Arc::downgrade(&adaptive));
+        tokio::spawn(follow_fleet(followers, fleet.subscribe()));
+        Self { resting_origins, adaptive, fleet: fleet.clone(), ..Self::default() }
+    }
+
+    /// Returns the paces that are slowed down, the slowest first.
+    pub(crate) fn slowed_paces(&self) -> Vec<PaceReport> {
+        self.adaptive.report()
     }
 
     /// Waits for a slot if `options` allow it, or returns one that is free now.
@@ -227,6 +254,17 @@ impl Pacer {
             }
             let slots = options.max_concurrent_per_origin;
             let slot = self.concurrency_slots.acquire(queued, slots, &self.fleet).await?;
+            // Last, because it is about when requests are sent. Boxed, because few wait.
+            let turn = match options.adaptive {
+                true => {
+                    Box::pin(
+                        self.adaptive
+                            .wait_for_turn(pace_unit(request.target, request.unit), queued),
+                    )
+                    .await?
+                }
+                false => None,
+            };
             // Another request's answer may have asked for a rest while this one waited for its slot.
             if !honours_rests || self.rested_at(request).is_none() {
                 return Ok(PacingSlot {
@@ -234,8 +272,10 @@ impl Pacer {
                     unit: request.unit.cloned(),
                     queue_place: place,
                     concurrency_slot: slot,
+                    turn,
                     pacer: honours_rests.then_some(self),
                     max_rest: options.max_delay,
+                    is_timed: AtomicBool::new(false),
                 });
             }
         }
@@ -259,8 +299,10 @@ impl Pacer {
             unit: request.unit.cloned(),
             queue_place: None,
             concurrency_slot: slot,
+            turn: None,
             pacer: options.honours_rests().then_some(self),
             max_rest: options.max_delay,
+            is_timed: AtomicBool::new(false),
         })
     }
 
@@ -302,9 +344,13 @@ pub(crate) struct PacingSlot<'a> {
     unit: Option<Arc<PaceUnit>>,
     queue_place: Option<QueuePlace>,
     concurrency_slot: Option<ConcurrencySlot>,
+    /// The turn at a server whose pace adapts.
+    turn: Option<AdaptiveTurn>,
     /// The pacer that records a rest the origin asks for; `None` if that is ignored.
     pacer: Option<&'a Pacer>,
     max_rest: Duration,
+    /// Whether nothing but the origin delays its answer.
+    is_timed: AtomicBool,
 }
 
 impl PacingSlot<'_> {
@@ -370,9 +416,7 @@ impl PacingSlot<'_> {
 
     /// Returns what shares the pace of `target`.
     fn pace_unit(&self, target: &Target) -> PaceUnit {
-        self.unit
-            .as_deref()
-            .map_or_else(|| PaceUnit::Origin(target.origin().clone()), PaceUnit::clone)
+        pace_unit(target, self.unit.as_ref())
     }
 
     /// Records the origin's answer: the delay counts from now, and a 429 or 503 starts a rest.
@@ -384,7 +428,43 @@ impl PacingSlot<'_> {
     ) {
         // First, because the next request in the queue must know of a rest.
         self.record_rest(target, (status, retry_after));
+        if let Some(turn) = &self.turn {
+            let rest = match (status, self.pacer) {
+                (429 | 503, Some(pacer)) => {
+                    let unit = self.unit.as_deref();
+                    pacer.resting_origins.until(target, unit, self.client)
+                }
+                _ => None,
+            };
+            let rest = rest.map(|until| until.saturating_duration_since(Instant::now()));
+            turn.record_answer(status, self.is_timed.load(Ordering::Relaxed), rest);
+        }
         self.release_queue();
+    }
+
+    /// Records that the request is sent now. `has_body`: its answer also depends on how fast the client sends.
+    pub(crate) fn record_sent(&self, has_body: bool) {
+        if let Some(turn) = &self.turn {
+            turn.record_sent();
+            self.is_timed.store(!has_body, Ordering::Relaxed);
+        }
+    }
+
+    /// Records that the connection broke before an answer.
+    pub(crate) fn record_reset(&self) {
+        if let Some(turn) = &self.turn {
+            turn.record_reset();
+        }
+    }
+
+    /// Records how many requests the origin accepts in the time until `reset`, up to `max_delay`.
+    pub(crate) fn note_remaining(&self, remaining: u64, reset: Duration) {
+        if let Some(turn) = &self.turn {
+            let is_long = reset > self.max_rest;
+            // Beyond the longest delay that is honoured, only the pace counts.
+            let remaining = if is_long { remaining.max(1) } else { remaining };
+            turn.note_remaining(remaining, reset);
+        }
     }
 
     fn record_rest(&self, target: &Target, answer: (u16, Option<Duration>)) {
@@ -410,7 +490,7 @@ impl PacingSlot<'_> {
 
 /// Applies the rests that other nodes of the fleet report.
 async fn follow_fleet(
-    resting_origins: Weak<RestingOrigins>,
+    (resting_origins, adaptive): (Weak<RestingOrigins>, Weak<AdaptivePaces>),
     mut events: mpsc::UnboundedReceiver<FleetEvent>,
 ) {
     while let Some(event) = events.recv().await {
@@ -422,6 +502,9 @@ async fn follow_fleet(
             FleetEvent::RestStarted(name, rest) => {
                 if let Some((unit, scope)) = RestScope::parse_name(&name) {
                     resting_origins.begin(&unit, scope, rest);
+                    if let (RestScope::Whole, Some(adaptive)) = (scope, adaptive.upgrade()) {
+                        adaptive.note_rest(&unit, rest);
+                    }
                 }
             }
             FleetEvent::RestEnded(name) => {
@@ -448,6 +531,10 @@ mod tests {
     use super::*;
     use crate::fleet::memory::MemoryEngine;
 
+    fn metrics() -> Arc<Metrics> {
+        Arc::new(Metrics::new().unwrap())
+    }
+
     fn target() -> Target {
         Target::parse("http://shop.test/").unwrap()
     }
@@ -466,7 +553,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_suspended_node_loses_its_slot() {
         let memory = MemoryEngine::new("");
-        let joined = async |name| Pacer::in_fleet(&memory.join(name).await);
+        let joined = async |name| Pacer::in_fleet(&memory.join(name).await, metrics());
         let (one, other) = (joined("one").await, joined("other").await);
         let limits = PacingConfig { max_concurrent_per_origin: 1, ..options(CrawlDelayMode::Wait) };
         for delay in [DELAY, Duration::ZERO] {
@@ -538,7 +625,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn nodes_of_a_fleet_wait_together_for_min_delay() {
         let memory = MemoryEngine::new("");
-        let joined = async |name| Pacer::in_fleet(&memory.join(name).await);
+        let joined = async |name| Pacer::in_fleet(&memory.join(name).await, metrics());
         let nodes = [joined("one").await, joined("other").await];
         let floor = Duration::from_secs(20);
         let wait = PacingConfig { min_delay: floor, ..options(CrawlDelayMode::Wait) };
@@ -598,7 +685,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_503_rests_page_then_client_then_origin_fleet_wide() {
         let memory = MemoryEngine::new("");
-        let joined = async |name| Pacer::in_fleet(&memory.join(name).await);
+        let joined = async |name| Pacer::in_fleet(&memory.join(name).await, metrics());
         let (one, other) = (joined("one").await, joined("other").await);
         let notified = || tokio::time::sleep(Duration::from_secs(3));
         get_503(&one, 1, "/down").await;

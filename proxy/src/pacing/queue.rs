@@ -25,15 +25,28 @@ const SWEEP_INTERVAL: Duration = Duration::from_secs(1);
 pub(super) const ENGINE_RETRY: Duration = Duration::from_secs(2);
 
 /// Shared values by key; idle ones are removed.
-struct SharedValues<K, V> {
+pub(super) struct SharedValues<K, V> {
     values: HashMap<K, Arc<V>>,
     sweep_at: usize,
     swept_at: Option<Instant>,
 }
 
 impl<K: Hash + Eq, V> SharedValues<K, V> {
+    /// Returns the value of `key`, if there is one.
+    pub(super) fn get(&self, key: &K) -> Option<Arc<V>> {
+        self.values.get(key).cloned()
+    }
+
+    /// Returns all values with their keys.
+    pub(super) fn to_vec(&self) -> Vec<(K, Arc<V>)>
+    where
+        K: Clone,
+    {
+        self.values.iter().map(|(key, value)| (key.clone(), Arc::clone(value))).collect()
+    }
+
     /// Returns the value of `key`, or `None` if the map is full.
-    fn get_or_insert(
+    pub(super) fn get_or_insert(
         &mut self,
         key: K,
         new: impl FnOnce() -> V,
@@ -238,11 +251,15 @@ impl QueueRequest<'_> {
     /// Returns whose turn the request takes. In a shared pace, origins take turns, and crawlers as clients do.
     fn turn_holder(&self) -> TurnHolder {
         match self.unit {
-            Some(_) => TurnHolder {
-                origin: hash(self.origin),
-                client: hash((self.client, self.pace.to_ascii_lowercase())),
-            },
+            Some(_) => self.turn_holder_among_origins(),
             None => TurnHolder { origin: 0, client: hash(self.client) },
+        }
+    }
+
+    pub(super) fn turn_holder_among_origins(&self) -> TurnHolder {
+        TurnHolder {
+            origin: hash(self.origin),
+            client: hash((self.client, self.pace.to_ascii_lowercase())),
         }
     }
 }

@@ -1,5 +1,7 @@
 //! One pace for several origins, alone and over the nodes of a fleet.
 
+use std::sync::Mutex;
+
 use super::*;
 use crate::fleet::memory::MemoryEngine;
 
@@ -33,7 +35,8 @@ async fn slot<'a>(
 async fn nodes<const N: usize>(memory: &MemoryEngine) -> [Pacer; N] {
     let mut nodes = Vec::new();
     for number in 0..N {
-        nodes.push(Pacer::in_fleet(&memory.join(&number.to_string()).await));
+        let metrics = Arc::new(Metrics::new().unwrap());
+        nodes.push(Pacer::in_fleet(&memory.join(&number.to_string()).await, metrics));
     }
     nodes.try_into().unwrap()
 }
@@ -195,4 +198,84 @@ async fn concurrency_is_limited_over_tenants_and_crawlers() {
     assert_eq!(soon.cause, TooSoonCause::Concurrency);
     drop(first);
     assert!(free("c.shop.example", "c").await.is_ok());
+}
+
+/// Returns Jain's fairness index: 1 if all are equal.
+fn fairness(counts: &[f64]) -> f64 {
+    let sum: f64 = counts.iter().sum();
+    let squares: f64 = counts.iter().map(|count| count * count).sum();
+    sum * sum / (squares * f64::from(u32::try_from(counts.len()).unwrap()))
+}
+
+/// A server that refuses what comes faster than 20 times a second.
+struct LimitedServer(Mutex<(f64, Instant)>);
+
+impl LimitedServer {
+    fn answer(&self) -> u16 {
+        let mut tokens = self.0.lock().unwrap();
+        let now = Instant::now();
+        let grown = tokens.0 + 20.0 * (now - tokens.1).as_secs_f64();
+        let is_refused = grown < 1.0;
+        *tokens = (if is_refused { grown } else { grown.min(5.0) - 1.0 }, now);
+        if is_refused { 429 } else { 200 }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_slowed_server_is_shared_fairly_and_nearly_used() {
+    let pacer = Arc::new(Pacer::default());
+    let wait =
+        PacingConfig { adaptive: true, max_wait: 1000 * SECOND, ..options(CrawlDelayMode::Wait) };
+    let server = Arc::new(LimitedServer(Mutex::new((5.0, Instant::now()))));
+    let counts = Arc::new(Mutex::new([[0.0; 4]; 3]));
+    let refused = Arc::new(Mutex::new(0.0));
+    let (warm_up, end) = (Instant::now() + 60 * SECOND, Instant::now() + 660 * SECOND);
+    let mut clients = Vec::new();
+    for number in 0..60 {
+        // One tenant and one crawler want far more than the others.
+        let (tenant, crawler) = if number < 36 { (0, 0) } else { (number % 3, number / 3 % 4) };
+        let (pacer, server) = (Arc::clone(&pacer), Arc::clone(&server));
+        let (counts, refused) = (Arc::clone(&counts), Arc::clone(&refused));
+        clients.push(tokio::spawn(async move {
+            let (host, name) = (format!("t{tenant}.shop.example"), format!("c{crawler}"));
+            while Instant::now() < end {
+                let granted = slot(&pacer, &wait, (&host, &name), Duration::ZERO).await.unwrap();
+                let status = server.answer();
+                tokio::time::sleep(SECOND / 100).await;
+                granted.record_answer(&target(&host), status, Some(SECOND));
+                if Instant::now() > warm_up && status == 200 {
+                    counts.lock().unwrap()[tenant][crawler] += 1.0;
+                } else if Instant::now() > warm_up {
+                    *refused.lock().unwrap() += 1.0;
+                }
+            }
+        }));
+    }
+    for client in clients {
+        client.await.unwrap();
+    }
+    let (counts, refused) = (*counts.lock().unwrap(), *refused.lock().unwrap());
+    let tenants = counts.map(|of_crawlers| of_crawlers.iter().sum::<f64>());
+    let crawlers = [0, 1, 2, 3].map(|crawler| counts.iter().map(|it| it[crawler]).sum::<f64>());
+    assert!(fairness(&tenants) > 0.97, "{counts:?}");
+    assert!(fairness(&crawlers) > 0.97, "{counts:?}");
+    let served: f64 = tenants.iter().sum();
+    assert!(served >= 0.9 * 600.0 * 20.0, "{served}");
+    assert!(refused < 0.02 * served, "{refused}");
+    let slowed = pacer.slowed_paces();
+    assert_eq!(slowed.len(), 1);
+    assert_eq!(slowed[0].unit, "domain:shop.example");
+}
+
+#[tokio::test(start_paused = true)]
+async fn observing_slows_nothing_down() {
+    let pacer = Pacer::default();
+    let observing =
+        PacingConfig { adaptive: true, ..options(CrawlDelayMode::Wait) }.without_waiting();
+    for _ in 0..100 {
+        let of = ("a.shop.example", "a");
+        let granted = slot(&pacer, &observing, of, Duration::ZERO).await.unwrap();
+        granted.record_answer(&target("a.shop.example"), 404, None);
+    }
+    assert_eq!(pacer.slowed_paces().len(), 0);
 }

@@ -22,6 +22,8 @@ pub(crate) enum TooSoonCause {
     SlotLost,
     /// The origin answered 429 or 503, or that nothing is left of its quota, and its rest is not over.
     OriginRests,
+    /// The origin is slowed down: requests to it have turns.
+    Slowed,
     /// The limit of concurrent requests to the origin is reached.
     Concurrency,
 }

@@ -105,6 +105,7 @@ pub(super) async fn start(
         config: reload_handle,
         decider: Arc::clone(&exchanges.decider),
         budgets: Arc::clone(&exchanges.budgets),
+        pacer: Arc::clone(&exchanges.pacer),
         decisions,
         started_at: clock.now(),
         certificate_pem: authority.certificate_pem().into(),
@@ -238,7 +239,7 @@ pub(super) fn build(
         outbound.upstream,
         clock.now(),
     )));
-    let pacer = Arc::new(Pacer::in_fleet(&fleet));
+    let pacer = Arc::new(Pacer::in_fleet(&fleet, Arc::clone(metrics)));
     let budgets = Arc::new(DailyBudgets::open(&config.state.dir, clock, fleet.clone())?);
     let cached = CachedDocuments::new(clock, Arc::clone(metrics));
     // Before the cache, whose fetches are subject to it.

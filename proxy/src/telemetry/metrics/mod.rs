@@ -385,6 +385,19 @@ impl Metrics {
     }
 
     /// Records how long a request waited for a slot.
+    /// Starts a series at zero.
+    pub(crate) fn start_slow_downs(&self, cause: &str) {
+        self.organisation.slow_downs.with_label_values(&[cause]);
+    }
+
+    pub(crate) fn slow_down(&self, cause: &str) {
+        self.organisation.slow_downs.with_label_values(&[cause]).inc();
+    }
+
+    pub(crate) fn slowed_paces(&self, count: usize) {
+        self.organisation.slowed_paces.set(i64::try_from(count).unwrap_or(i64::MAX));
+    }
+
     pub(crate) fn crawl_delay_wait(&self, waited: Duration) {
         self.organisation.crawl_delay_waits.observe(waited.as_secs_f64());
     }

@@ -11,6 +11,9 @@ const BUDGET_USED: &str =
 const BUDGET_LIMIT: &str = "A crawler's daily budget; no series without one.";
 const CA_EXPIRY: &str = "Time at which the certificate of the interception CA expires.";
 const CRAWL_DELAY_WAITS: &str = "Time that requests waited for a slot at an origin.";
+const SLOW_DOWNS: &str =
+    "Times that requests to a server were slowed down, by cause (politeness.adaptive).";
+const SLOWED_PACES: &str = "Servers to which requests are slowed down (politeness.adaptive).";
 const DECISIONS_DROPPED: &str = "Decisions missing from the decision log: the writer was too slow, or the file could not be written.";
 const DECISION_LOG_ALTERED: &str =
     "Times that the decision log was found altered, each an `altered` line in it.";
@@ -34,6 +37,8 @@ pub(super) struct OrganisationMetrics {
     pub(super) decisions_dropped: IntCounter,
     pub(super) decision_log_altered: IntCounter,
     pub(super) crawl_delay_waits: Histogram,
+    pub(super) slow_downs: IntCounterVec,
+    pub(super) slowed_paces: IntGauge,
     pub(super) reload_successful: IntGauge,
     pub(super) reload_success_at: IntGauge,
 }
@@ -61,6 +66,8 @@ impl OrganisationMetrics {
                 EXCEPTION_EXPIRY,
             )?,
             ca_expiry: gauge(registry, "ca_expiry_timestamp_seconds", CA_EXPIRY)?,
+            slow_downs: counters(registry, "slow_downs_total", SLOW_DOWNS, &["cause"])?,
+            slowed_paces: gauge(registry, "slowed_paces", SLOWED_PACES)?,
             crawl_delay_waits: histogram(
                 registry,
                 "crawl_delay_wait_duration_seconds",

@@ -130,6 +130,7 @@ pub(super) const ROWS: &[KeyRow] = &[
     row("politeness.max_delay", &["\"1m\""]),
     row("politeness.max_concurrent_per_origin", &["3"]),
     row("politeness.rate_limit_fields", &["false"]),
+    row("politeness.adaptive", &["true"]),
     row("politeness.share", &["\"domain\"", "\"address\""]),
     row("evidence.key", &["\"other.key\""]),
     row("log.format", &["\"json\""]),

@@ -1,0 +1,60 @@
+//! `/v1/pace`: the servers to which requests are slowed down.
+
+use axum::extract::State;
+use axum::response::{IntoResponse, Response};
+use serde::Serialize;
+use utoipa::ToSchema;
+
+use super::response::SafeJson;
+use super::state::AdminState;
+use crate::pacing::PaceReport;
+
+/// The most servers that are listed.
+const MAX_LISTED: usize = 1000;
+
+#[derive(Debug, Serialize, ToSchema)]
+struct SlowedPaces {
+    /// The number of servers that are slowed down.
+    total: usize,
+    /// The slowest, a thousand at most.
+    paces: Vec<SlowedPace>,
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+struct SlowedPace {
+    /// An origin, `domain:NAME` or `address:NETWORK`, by `politeness.share`.
+    unit: String,
+    /// The most requests per second that are sent now.
+    requests_per_second: f64,
+    /// The last reason to slow down: `429`, `503`, `reset`, `response_time` or `ratelimit`.
+    cause: &'static str,
+    /// The usual time to the first byte, in milliseconds.
+    usual_response_ms: Option<f64>,
+    /// The time to the first byte of late, in milliseconds.
+    response_ms: Option<f64>,
+    /// The time until the next request may be sent, in seconds.
+    next_in_seconds: f64,
+}
+
+impl From<PaceReport> for SlowedPace {
+    fn from(report: PaceReport) -> Self {
+        let times = report.response_times;
+        Self {
+            unit: report.unit,
+            requests_per_second: report.rate,
+            cause: report.cause.as_str(),
+            usual_response_ms: times.map(|(usual, _)| usual.as_secs_f64() * 1000.0),
+            response_ms: times.map(|(_, present)| present.as_secs_f64() * 1000.0),
+            next_in_seconds: report.next_in.as_secs_f64(),
+        }
+    }
+}
+
+/// The servers to which requests are slowed down (`politeness.adaptive`), the slowest first.
+#[utoipa::path(get, path = "/v1/pace", tag = "proxy", responses((status = 200, body = SlowedPaces)))]
+pub(super) async fn pace(State(admin): State<AdminState>) -> Response {
+    let slowed = admin.pacer.slowed_paces();
+    let total = slowed.len();
+    let paces = slowed.into_iter().take(MAX_LISTED).map(SlowedPace::from).collect();
+    SafeJson(SlowedPaces { total, paces }).into_response()
+}
