@@ -82,6 +82,7 @@ const ROUTES: &[Route] = &[
     ("get", "/v1/crawlers", "/v1/crawlers", SEEN),
     ("get", "/v1/changes", "/v1/changes", SEEN_BY_ALL_TEAMS_ONLY),
     ("get", "/v1/edge", "/v1/edge?by=host", SEEN_BY_ALL_TEAMS_ONLY),
+    ("get", "/v1/pace", "/v1/pace", SEEN_BY_ALL_TEAMS_ONLY),
     ("get", "/v1/fleet", "/v1/fleet", SEEN),
     ("post", "/v1/reload", "/v1/reload", OPERATED),
 ];

@@ -63,8 +63,8 @@ impl BudgetFile {
         self.crawlers.get_mut(&report.crawler).filter(|usage| usage.day == report.day)
     }
 
-    /// Returns the text of the file, and forgets the counts of other days.
-    pub(super) fn to_json(&mut self, day: u64) -> Vec<u8> {
+    /// Forgets the counts of other days. Returns the text of the file.
+    pub(super) fn encode(&mut self, day: u64) -> Vec<u8> {
         self.crawlers.retain(|_, usage| usage.day == day);
         serde_json::to_vec(self).expect("strings and numbers serialise")
     }

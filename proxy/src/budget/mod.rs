@@ -240,7 +240,7 @@ impl DailyBudgets {
         if !self.has_changed.swap(false, Ordering::Relaxed) {
             return;
         }
-        let text = self.counts().to_json(day(self.clock.now()));
+        let text = self.counts().encode(day(self.clock.now()));
         if let Err(error) = file::write(&self.path, &text) {
             // It is tried again: until then a crash would forget more than some seconds.
             self.has_changed.store(true, Ordering::Relaxed);

@@ -154,7 +154,7 @@ async fn a_fleet_has_one_budget() {
     assert_eq!(taken_now, 7);
     // A node that lost its counts is told them.
     let Node { dir, .. } = &nodes[0];
-    std::fs::write(dir.path().join(FILE), nodes[0].budgets.counts().to_json(0)).unwrap();
+    std::fs::write(dir.path().join(FILE), nodes[0].budgets.counts().encode(0)).unwrap();
     let again = DailyBudgets::open(dir.path(), clock, engine.join("a2").await).unwrap();
     assert_eq!(taken(&again, &news, 1).await, 0);
     tokio::time::advance(DAY).await;

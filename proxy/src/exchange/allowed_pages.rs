@@ -179,7 +179,7 @@ impl AllowedPages {
         let url = page.to_string();
         if url.len() <= MAX_URL_BYTES {
             let allowed = AllowedPage { url: url.into(), decision, allowed_at: now };
-            self.add(holder, page, RequestCause { page: allowed.into(), depth: 0 }, now);
+            self.add(holder, page, &RequestCause { page: allowed.into(), depth: 0 }, now);
         }
     }
 
@@ -193,11 +193,11 @@ impl AllowedPages {
     ) {
         if cause.depth < MAX_DEPTH {
             let page = Arc::clone(&cause.page);
-            self.add(holder, loader, RequestCause { page, depth: cause.depth + 1 }, now);
+            self.add(holder, loader, &RequestCause { page, depth: cause.depth + 1 }, now);
         }
     }
 
-    fn add(&self, holder: &PageHolder, target: &Target, cause: RequestCause, now: SystemTime) {
+    fn add(&self, holder: &PageHolder, target: &Target, cause: &RequestCause, now: SystemTime) {
         let keys = [self.url_key(target), self.origin_key(target)];
         let mut memory = self.memory.lock().unwrap_or_else(PoisonError::into_inner);
         if memory.make_room(holder, keys.len(), now) {

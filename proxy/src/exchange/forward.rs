@@ -68,32 +68,31 @@ impl Exchange<'_, '_> {
         let (outcome, reply) = match relayed {
             Some(Ok(relayed)) => {
                 response = Some(relayed);
-                let reply = ReplyKind::Given(ConnectionReuse::Whole);
-                (permitted_outcome(permit, relayed.status), reply)
+                (
+                    permitted_outcome(permit, relayed.status),
+                    ReplyKind::Given(ConnectionReuse::Whole),
+                )
             }
             Some(Err(RelayError::SettingsChanged)) => return None,
             Some(Err(error)) => outcome_of_error(error, permit.resolved.target.origin()),
-            None => {
-                let reply = ReplyKind::Given(ConnectionReuse::CutOff);
-                (permitted_outcome(permit, SWITCHING_PROTOCOLS), reply)
-            }
+            None => (
+                permitted_outcome(permit, SWITCHING_PROTOCOLS),
+                ReplyKind::Given(ConnectionReuse::CutOff),
+            ),
         };
-        let (is_head_sent, relayed_bytes) =
-            (attempt.is_head_sent.into_inner(), attempt.relayed_bytes.into_inner());
         let is_signed = attempt.is_signed.into_inner();
         let turned_away = attempt.notes.into_turned_away();
         let observed = attempt.observed.into_inner();
         let preferences = attempt.labeller.and_then(ResponseLabeller::into_preferences);
-        let outcome = match (outcome, observed, &turned_away) {
-            (ExchangeOutcome::Forward { status, .. }, Some(refusal), _) => {
-                ExchangeOutcome::Observe { status, refusal: *refusal }
-            }
-            (outcome, _, Some(TurnedAway { payment: Some(_), .. })) => outcome_of_demand(outcome),
-            (outcome, ..) => outcome_of_response(outcome, preferences.as_ref(), permit),
+        let has_demand = turned_away.as_ref().is_some_and(|it| it.payment.is_some());
+        let outcome = match observed {
+            Some(refusal) => outcome_with_observed(outcome, *refusal),
+            None if has_demand => outcome_of_demand(outcome),
+            None => outcome_of_response(outcome, preferences.as_ref(), permit),
         };
         // After an upgrade there is no body: what passed was the other protocol's.
-        let has_body = is_head_sent && outcome.status() != SWITCHING_PROTOCOLS;
-        self.record.body_bytes = has_body.then_some(relayed_bytes);
+        let has_body = attempt.is_head_sent.into_inner() && outcome.status() != SWITCHING_PROTOCOLS;
+        self.record.body_bytes = has_body.then_some(attempt.relayed_bytes.into_inner());
         self.record_response(response, is_signed, preferences);
         self.record_turned_away(turned_away, is_signed);
         Some((outcome, reply))
@@ -187,6 +186,14 @@ impl Exchange<'_, '_> {
         let permits_connection = |settings: &Settings| settings.permits_connection(connection);
         let configuration = self.settings.configuration;
         self.services.until_revoked(upgraded, configuration, permits_connection).await;
+    }
+}
+
+/// Returns the outcome of a request whose response would have been refused.
+fn outcome_with_observed(outcome: ExchangeOutcome, refusal: Refusal) -> ExchangeOutcome {
+    match outcome {
+        ExchangeOutcome::Forward { status, .. } => ExchangeOutcome::Observe { status, refusal },
+        outcome => outcome,
     }
 }
 

@@ -183,12 +183,7 @@ impl ExchangeRecord {
             owner: crawler.and_then(|it| it.owner.as_deref().map(str::to_owned)),
             proven_by: crawler.and_then(Crawler::proven_by).map(LogWord::Borrowed),
             certificate: self.certificate.map(|certificate| certificate.name().to_string()),
-            tokens: identity
-                .map(Identity::tokens)
-                .unwrap_or_default()
-                .iter()
-                .map(ToString::to_string)
-                .collect(),
+            tokens: identity.map(tokens).unwrap_or_default(),
             user_agent: self.user_agent,
             user_agent_cut: self.user_agent_cut,
             client: self.client.into(),
@@ -233,6 +228,10 @@ impl ExchangeRecord {
             took_us: micros(took),
         }
     }
+}
+
+fn tokens(identity: &Identity) -> Vec<String> {
+    identity.tokens().iter().map(ToString::to_string).collect()
 }
 
 /// Returns the User-Agent as text, cut to the length that is recorded.

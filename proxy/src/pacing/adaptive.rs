@@ -610,6 +610,33 @@ mod tests {
     }
 
     #[test]
+    fn of_an_announced_pace_and_its_own_the_slower_counts() {
+        let (mut pace, mut now) = (AdaptivePace::default(), Duration::ZERO);
+        crawl(&mut pace, &mut now, seconds(60.0), limited(20.0));
+        let own = pace.rate(now);
+        assert_eq!(pace.note_remaining(now, 1000, seconds(1.0)), None);
+        assert_eq!(pace.rate(now), own);
+        assert_eq!(pace.note_remaining(now, 30, seconds(60.0)), Some(SlowDownCause::RateLimit));
+        assert_eq!(pace.rate(now), Some(0.5));
+    }
+
+    #[test]
+    fn a_pace_that_limits_nothing_is_not_raised_and_then_forgotten() {
+        let (mut pace, mut now) = (AdaptivePace::default(), Duration::ZERO);
+        crawl(&mut pace, &mut now, seconds(60.0), limited(20.0));
+        let found = pace.rate(now);
+        for second in 0..700 {
+            now += seconds(1.0);
+            pace.record_sent(now);
+            pace.record_answer(now + seconds(0.01), now, Some(seconds(0.01)));
+            if second == 500 {
+                assert_eq!(pace.rate(now), found);
+            }
+        }
+        assert_eq!(pace.rate(now), None);
+    }
+
+    #[test]
     fn a_rest_is_no_slower_pace() {
         let (mut pace, mut now) = (AdaptivePace::default(), Duration::ZERO);
         crawl(&mut pace, &mut now, seconds(60.0), limited(20.0));

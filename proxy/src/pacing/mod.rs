@@ -745,7 +745,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn an_exhausted_quota_outlasts_answers_under_way_fleet_wide() {
         let memory = MemoryEngine::new("");
-        let joined = async |name| Pacer::in_fleet(&memory.join(name).await);
+        let joined = async |name| Pacer::in_fleet(&memory.join(name).await, metrics());
         let nodes = [joined("one").await, joined("other").await];
         let ignore = options(CrawlDelayMode::Ignore);
         let reject = options(CrawlDelayMode::Reject);
