@@ -130,10 +130,13 @@ fn the_token_of_the_agent_counts() {
     let of_team = json!([
         ["may_fetch", {"url": "https://shop.test/open", "token": "NewsBot"}],
         ["may_fetch", {"url": "https://shop.test/open", "token": "ShopBot"}],
+        ["fetch", {"url": "https://shop.test/open", "token": "ShopBot"}],
     ]);
     let answers = call(&[&url, "foo"], &of_team)["answers"].clone();
     assert!(answers[0].to_string().contains("may_fetch\\\":true"), "{answers}");
     assert_eq!(answers[1]["is_error"], true, "{answers}");
+    assert_eq!(answers[2]["is_error"], true, "{answers}");
+    assert!(!origin.seen().iter().any(|line| line.ends_with("/open")));
     let mut client = clean(python());
     client.arg(project().join("tests/clients/agent.py")).arg(question.to_string()).args([&url]);
     let output = crate::harness::tools::run(&mut client, b"", LIMIT);

@@ -1,4 +1,4 @@
-//! What the token of a request allows: to read or to operate, and about which crawlers.
+//! The rights of a request's token: to read or to operate, and about which crawlers.
 
 use std::sync::Arc;
 
@@ -31,7 +31,7 @@ pub(crate) struct AdminToken {
     pub(crate) team: Option<Arc<str>>,
 }
 
-/// The operator behind a request, as far as the proxy can tell.
+/// The operator behind a request, as far as the proxy knows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Operator {
     /// As the log names it.
@@ -114,7 +114,7 @@ fn is_for_teams(method: &Method, route: &str) -> bool {
     TEAM_ROUTES.contains(&(method, route))
 }
 
-/// The crawlers that a request may be told of: those of one owner, or all.
+/// The crawlers that a request may see: those of one owner, or all.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct TeamScope(Option<Arc<str>>);
 
@@ -124,12 +124,12 @@ impl TeamScope {
         self.0.as_deref()
     }
 
-    /// Returns whether something of a crawler with this owner may be told.
+    /// Returns whether the request may see something of a crawler with this owner.
     pub(super) fn includes(&self, owner: Option<&str>) -> bool {
         self.team().is_none_or(|team| owner == Some(team))
     }
 
-    /// Returns whether something of the crawler with this name may be told. Without a team that includes `asserted`.
+    /// Returns whether the request may see something of the crawler with this name. Without a team that includes `asserted`.
     pub(super) fn includes_named(&self, crawlers: &Crawlers, name: &str) -> bool {
         let owner = || crawlers.named(name).and_then(|crawler| crawler.owner.clone());
         self.team().is_none() || self.includes(owner().as_deref())

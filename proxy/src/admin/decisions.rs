@@ -176,7 +176,7 @@ pub(super) fn unknown_decision() -> Response {
     error_response(StatusCode::NOT_FOUND, "there is no such decision, or it is no longer kept")
 }
 
-/// Finds a decision that the request may be told of.
+/// Finds a decision that the request may see.
 pub(super) async fn look_up(
     admin: &AdminState,
     scope: &TeamScope,

@@ -5,7 +5,7 @@
 //!   └──── file      the counts on disk
 //! ```
 //!
-//! This node counts, and tells the fleet's engine all that it has counted with each request: the engine's sum decides. While the
+//! This node counts, and reports to the fleet's engine all that it has counted with each request: the engine's sum decides. While the
 //! engine is away, each node may use its equal part of what was left when it last knew. The counts are written every few seconds
 //! and at the end of the process, so a crash forgets the last seconds.
 
@@ -168,7 +168,7 @@ impl DailyBudgets {
         }
     }
 
-    /// Tells the engine what this node has counted, and adds its answer.
+    /// Reports to the engine what this node has counted, and adds its answer.
     async fn report(&self, report: &BudgetReport) {
         if let Some(answer) = self.fleet.spend(report).await
             && let Some(usage) = self.counts().of_report(report)
@@ -208,7 +208,7 @@ impl DailyBudgets {
         uses.filter(|part| part.limit > 0).collect()
     }
 
-    /// Writes the counts, and tells the fleet the bytes that came since, for as long as the process runs.
+    /// Writes the counts, and reports to the fleet the bytes that came since, for as long as the process runs.
     pub(crate) async fn keep(&self) {
         loop {
             tokio::time::sleep(SAVE_INTERVAL).await;
@@ -219,7 +219,7 @@ impl DailyBudgets {
         }
     }
 
-    /// Tells the engine all that this node has counted: a long response spends the budget of other nodes, too.
+    /// Reports to the engine all that this node has counted: a long response spends the budget of other nodes, too.
     async fn report_all(&self) {
         if !self.fleet.is_shared() {
             return;

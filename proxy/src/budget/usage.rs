@@ -1,4 +1,4 @@
-//! What was counted of one crawler's day.
+//! The counts of one crawler's day.
 
 use std::collections::HashSet;
 
@@ -7,7 +7,7 @@ use wayleave_decision::DailyBudget;
 
 use crate::fleet::engine::{BudgetAnswer, BudgetKind, BudgetReport, BudgetRequest};
 
-/// What was counted of one crawler's day.
+/// The counts of one crawler's day.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct CrawlerUsage {
     /// The day, counted from the epoch.
@@ -28,7 +28,7 @@ pub(super) struct CrawlerUsage {
     pub(super) is_synced: bool,
 }
 
-/// What the engine last said, and what this node had counted by then.
+/// The last total of the engine, and the count of this node at that time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 struct LastAnswer {
     requests: u64,

@@ -155,7 +155,7 @@ pub(crate) struct DecisionRecord {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
     pub(crate) from: Option<LogWord>,
-    /// How the origin, or the bot manager in front of it, turned away this request that robots.txt allows: `challenge`, `forbidden`,
+    /// The way in which the origin, or the bot manager in front of it, turned away this request that robots.txt allows: `challenge`, `forbidden`,
     /// `rate`, `payment` or `unavailable`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]

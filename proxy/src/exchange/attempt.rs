@@ -282,7 +282,7 @@ fn apply_response_to_pacing(
     }
 }
 
-/// Returns the fields that tell the client its pace, as more members of the origin's own lists. A field of the origin in the form
+/// Returns the fields that report its pace to the client, as more members of the origin's own lists. A field of the origin in the form
 /// of an earlier draft is left as it is: with a member more, nobody could read it.
 fn pace_fields(
     slot: &PacingSlot<'_>,

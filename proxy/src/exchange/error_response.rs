@@ -41,7 +41,7 @@ pub(super) struct AnswerSource<'a> {
     decision: &'a NamedDecision,
     /// Whether the head names the decision, too.
     in_head: bool,
-    /// The pace that a refusal tells the client.
+    /// The pace that a refusal reports to the client.
     limit: Option<ClientLimit>,
 }
 
@@ -50,7 +50,7 @@ impl<'a> AnswerSource<'a> {
         Self { name: &options.name, decision, in_head: options.decision_id, limit: None }
     }
 
-    /// Sets the pace that a refusal tells the client.
+    /// Sets the pace that a refusal reports to the client.
     pub(super) fn with_limit(self, limit: Option<ClientLimit>) -> Self {
         Self { limit, ..self }
     }

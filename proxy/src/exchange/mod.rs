@@ -162,7 +162,7 @@ impl<'s, 'r> Exchange<'s, 'r> {
         }
     }
 
-    /// Returns the pace that the client is told with a refusal for it.
+    /// Returns the pace that a refusal for it reports to the client.
     fn client_limit(&self, outcome: &ExchangeOutcome) -> Option<ClientLimit> {
         let refusal = outcome.refusal()?;
         let is_for_pace = matches!(refusal.reason, Reason::CrawlDelay | Reason::OriginRests);

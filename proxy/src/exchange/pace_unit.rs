@@ -1,4 +1,4 @@
-//! What shares the pace of a request's origin (`politeness.share`).
+//! The unit that shares the pace of a request's origin (`politeness.share`).
 
 use std::sync::Arc;
 

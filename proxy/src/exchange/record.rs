@@ -64,7 +64,7 @@ pub(super) struct ExchangeRecord {
     pub(super) body_bytes: Option<u64>,
     /// `copy` if the answer is from the copy of robots.txt.
     pub(super) from: Option<&'static str>,
-    /// How the origin's response turns the request away, if it does.
+    /// The way in which the origin's response turns the request away, if it does.
     pub(super) edge_refusal: Option<EdgeRefusal>,
     /// The demand for payment in it.
     pub(super) payment: Option<PaymentDemand>,

@@ -1,4 +1,4 @@
-//! What a page loads, for crawlers with `subresources = "page"`: which page causes a request, and which responses may pass.
+//! Subresources of pages, for crawlers with `subresources = "page"`: which page causes a request, and which responses may pass.
 
 use wayleave_decision::{
     Permit, Reason, Refusal, ResolvedTarget, Subresource, SubresourceKind, SubresourcePolicy,

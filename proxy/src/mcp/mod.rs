@@ -98,8 +98,12 @@ impl McpServer {
         description = "Fetch a page by GET through the proxy. What is disallowed is refused, with the reason and what may be done instead.",
         annotations(read_only_hint = true, open_world_hint = true)
     )]
-    async fn fetch(&self, Parameters(arguments): Parameters<FetchArguments>) -> CallToolResult {
-        match self.fetch_page(&arguments).await {
+    async fn fetch(
+        &self,
+        Parameters(arguments): Parameters<FetchArguments>,
+        context: RequestContext<RoleServer>,
+    ) -> CallToolResult {
+        match self.fetch_page(&arguments, &context).await {
             Ok(result) => result,
             Err(error) => failure(&error),
         }
@@ -172,7 +176,13 @@ impl McpServer {
         anyhow::bail!("{}", answer["error"].as_str().unwrap_or("the admin listener refused"))
     }
 
-    async fn fetch_page(&self, arguments: &FetchArguments) -> anyhow::Result<CallToolResult> {
+    async fn fetch_page(
+        &self,
+        arguments: &FetchArguments,
+        context: &RequestContext<RoleServer>,
+    ) -> anyhow::Result<CallToolResult> {
+        // The listener for clients knows no admin tokens, so the crawlers that a team may ask about are checked here.
+        self.preview(&arguments.url, arguments.token.as_deref(), context).await?;
         let agent = self.user_agent(arguments.token.as_deref())?;
         let limit = arguments.max_bytes.unwrap_or(DEFAULT_BYTES).min(MAX_BYTES);
         let response = self.get(&arguments.url, &agent, limit).await?;

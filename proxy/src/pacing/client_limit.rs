@@ -1,4 +1,4 @@
-//! The pace as clients are told it: `RateLimit` and `RateLimit-Policy` (draft-ietf-httpapi-ratelimit-headers), so that a
+//! The pace as reported to clients: `RateLimit` and `RateLimit-Policy` (draft-ietf-httpapi-ratelimit-headers), so that a
 //! scheduler can plan its next request instead of waiting for it here.
 
 use std::time::Duration;

@@ -92,10 +92,10 @@ pub struct PacingConfig {
     /// The maximum number of concurrent requests of one crawler, or of one group of robots.txt, to one origin; 0: no
     /// limit.
     pub max_concurrent_per_origin: usize,
-    /// Whether an origin rests when its `RateLimit` says that nothing is left, and clients are told their own pace by that
+    /// Whether an origin rests when its `RateLimit` says that nothing is left, and clients learn their own pace from that
     /// field. Default: true.
     pub rate_limit_fields: bool,
-    /// Who shares one pace. Default: each origin has its own.
+    /// The origins that share one pace. Default: each origin has its own.
     pub share: PaceShare,
     /// Whether the pace adapts to what a server can take. Default: no.
     pub adaptive: bool,
@@ -192,7 +192,7 @@ pub(crate) struct PacedRequest<'a> {
     pub(crate) client: IpAddr,
     /// The pace that it keeps: a product token or the key of a group.
     pub(crate) pace: &'a str,
-    /// What shares the pace of its origin; `None` if nothing else does.
+    /// The unit that shares the pace of its origin; `None` if nothing else does.
     pub(crate) unit: Option<&'a Arc<PaceUnit>>,
 }
 
@@ -379,7 +379,7 @@ impl PacingSlot<'_> {
         self.concurrency_slot.is_some()
     }
 
-    /// Returns the pace as the client is told it; `None` if the origin has no delay. Called once the answer is recorded.
+    /// Returns the pace as reported to the client; `None` if the origin has no delay. Called once the answer is recorded.
     pub(crate) fn client_limit(&self, target: &Target) -> Option<ClientLimit> {
         let place = self.queue_place.as_ref()?;
         let pacer = self.pacer;

@@ -78,7 +78,7 @@ impl<K, V> Default for SharedValues<K, V> {
     }
 }
 
-/// What a queue is for: a unit, and a pace (in lower case) if each crawler has its own there.
+/// The key of a queue: a unit, and a pace (in lower case) if each crawler has its own there.
 type QueueKey = (PaceUnit, String);
 
 /// The queues.
@@ -213,7 +213,7 @@ impl Drop for InsideGuard<'_> {
 #[derive(Clone, Copy)]
 pub(super) struct QueueRequest<'a> {
     pub(super) origin: &'a Origin,
-    /// What shares the origin's pace.
+    /// The unit that shares the origin's pace.
     pub(super) unit: Option<&'a PaceUnit>,
     /// The client's address, reduced to its network.
     pub(super) client: IpAddr,

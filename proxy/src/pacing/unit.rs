@@ -1,4 +1,4 @@
-//! What shares one pace: an origin, all origins of a registrable domain, or all of a network.
+//! Units that share one pace: an origin, all origins of a registrable domain, or all of a network.
 
 use std::fmt;
 use std::net::IpAddr;

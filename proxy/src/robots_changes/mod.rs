@@ -75,7 +75,7 @@ impl ChangedUrls {
 
 const NEUTRAL: &str = "neutral";
 
-/// What a version says of a URL.
+/// The verdict of a version about a URL.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum UrlVerdict {
     Allow,

@@ -32,7 +32,7 @@ const PARSED_BYTES: u64 = 24 << 20;
 /// The origins whose last robots.txt is remembered.
 const MAX_ORIGINS: usize = 20_000;
 
-/// How a decision changes.
+/// The change of a decision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ReplayChange {
     NewlyRefused,
@@ -60,7 +60,7 @@ struct PastConfig {
     paces_alike: bool,
 }
 
-/// What was known of an origin before.
+/// The earlier knowledge of an origin.
 #[derive(Clone)]
 struct KnownOrigin {
     finding: FindingRecord,

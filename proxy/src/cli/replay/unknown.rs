@@ -1,4 +1,4 @@
-//! What the log and the archive do not say of a request, so that its decision under another configuration stays open.
+//! Gaps in the log and the archive about a request, so that its decision under another configuration stays open.
 
 /// A reason for which a decision cannot be derived.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -9,7 +9,7 @@ pub(super) enum Unknown {
     LapsedRobotsTxt,
     /// Documents about use that were never asked for.
     Documents,
-    /// What the page itself, or the head of its response, states about use: it was not fetched, or not looked at.
+    /// The statements about use of the page itself, or of the head of its response: it was not fetched, or not looked at.
     ResponsePreferences,
     /// The requests inside a tunnel that was not inspected.
     TunnelContent,
@@ -46,7 +46,7 @@ impl Unknown {
     }
 }
 
-/// What a replay leaves out, whatever the log has.
+/// The limits of a replay, whatever the log has.
 pub(super) const NOT_REPLAYED: [&str; 4] = [
     "requests that crawlers would send after another answer, and those that they would not",
     "the pace and the limits: [politeness], proxy.max_connections and the like",

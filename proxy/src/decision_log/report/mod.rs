@@ -37,7 +37,7 @@ const MAX_LISTED: usize = 20;
 /// The number of lines between two reports of progress.
 const LINES_PER_UPDATE: u64 = 8192;
 
-/// What a report is about.
+/// The subject of a report.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ReportQuery<'a> {
     pub(crate) since: SystemTime,

@@ -1,4 +1,4 @@
-//! How long a report of a large log takes, and how much memory: a measurement, run by hand.
+//! The time and memory of a report of a large log: a measurement, run by hand.
 
 use std::fs;
 use std::time::{Duration, SystemTime};

@@ -16,7 +16,7 @@ const MAX_NAMES_OF_MANY: usize = 16;
 /// The name of requests whose target could not be parsed.
 const NO_HOST: &str = "-";
 
-/// What requests are counted by.
+/// The key that requests are counted by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum ReportDimension {
     /// By the configured name

@@ -57,7 +57,7 @@ pub(crate) struct RelayContext<'a> {
     /// The timeout of each upstream read and write.
     pub(crate) timeout: Duration,
     pub(crate) inspect_head: &'a InspectHead<'a>,
-    /// Is told the head of a response that nothing withholds any more.
+    /// Receives the head of a response that nothing withholds any more.
     pub(crate) accept: &'a (dyn Fn(&UpstreamHead) + Send + Sync),
     /// Judges the response's usage preferences, for a crawler with purposes.
     pub(crate) labeller: Option<&'a ResponseLabeller<'a>>,

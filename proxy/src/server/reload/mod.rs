@@ -71,7 +71,7 @@ pub(crate) struct ReloadedParts {
     pub(crate) log: LogHandle,
     /// The addresses on which this process listens.
     pub(crate) own_listeners: Vec<SocketAddr>,
-    /// What operators may do.
+    /// The rights of operators.
     pub(crate) guard: Arc<ArcSwap<AdminGuard>>,
 }
 
