@@ -422,7 +422,7 @@ fn every_command_has_a_man_page() {
 
 const COMPLETE: &str = r#"
 robots.user_agent = "wayleave (+https://bot.test)"
-politeness.min_delay = "1s"
+politeness = { min_delay = "1s", adaptive = true }
 signing = { mode = "always", agent = "https://bot.test" }
 [[crawler]]
 name = "news"

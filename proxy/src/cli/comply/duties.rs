@@ -11,6 +11,7 @@ use wayleave_usage_preferences::{PreferenceSource, SourceSet};
 
 use crate::cli::publish::{ip_ranges, page_path};
 use crate::config::Config;
+use crate::decider::settings::RobotsTxtSource;
 use crate::pacing::CrawlDelayMode;
 use crate::signing::SigningMode;
 use crate::signing::agent_card::RANGES_PATH;
@@ -63,7 +64,7 @@ pub(super) fn check(config: &Config, published: Option<&Path>) -> Vec<Duty> {
         ("robots.txt is obeyed", obedience(config)),
         ("each crawler says who it is, with a contact", identification(config)),
         ("a pace and a back-off protect sites", pace(config)),
-        ("what was fetched is cached", caching()),
+        ("what was fetched is cached", caching(config)),
         ("the address ranges are published", ranges(config, published)),
         ("a page describes each crawler", pages(config, published)),
         ("requests are signed, and the keys published", signatures(config, published)),
@@ -145,12 +146,21 @@ fn pace(config: &Config) -> DutyFinding {
         let detail = "requests that match no [[crawler]] have no delay where a site asks for none";
         return missing("politeness.min_delay", detail);
     }
-    ok("politeness.crawl_delay", "delays are kept, and origins left alone after 429 and 503")
+    if !pacing.adaptive {
+        let detail = "a site that slows down is asked as fast as before";
+        return missing("politeness.adaptive", detail);
+    }
+    let detail = "delays are kept, and slow origins and those that answer 429 or 503 are spared";
+    ok("politeness.crawl_delay", detail)
 }
 
-fn caching() -> DutyFinding {
-    let detail = "robots.txt is cached for so long; whether crawlers cache pages is theirs to say";
-    unknown("robots.max_age", detail)
+fn caching(config: &Config) -> DutyFinding {
+    if config.robots.answer == RobotsTxtSource::Origin {
+        return missing("robots.answer", "each crawler's own request for robots.txt is forwarded");
+    }
+    let detail =
+        "robots.txt is answered from the copy; whether crawlers cache pages is theirs to say";
+    unknown("robots.answer", detail)
 }
 
 fn ranges(config: &Config, published: Option<&Path>) -> DutyFinding {
