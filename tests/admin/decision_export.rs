@@ -2,10 +2,10 @@
 
 use opentelemetry_proto::tonic::collector::logs::v1::ExportLogsServiceRequest;
 use opentelemetry_proto::tonic::common::v1::any_value::Value;
-use opentelemetry_proto::tonic::common::v1::{AnyValue, KeyValue};
 use opentelemetry_proto::tonic::logs::v1::{LogRecord, SeverityNumber};
 use prost::Message;
 
+use super::attributes::{text, value};
 use crate::harness::ports::free_address;
 use crate::harness::{Gate, Origin, Reply, Request, Wayleave, eventually};
 
@@ -41,19 +41,6 @@ fn received(collector: &Origin) -> Vec<LogRecord> {
         }
     }
     records
-}
-
-fn value(attributes: &[KeyValue], key: &str) -> Option<Value> {
-    let found = attributes.iter().find(|attribute| attribute.key == key)?;
-    found.value.clone().and_then(|AnyValue { value }| value)
-}
-
-#[track_caller]
-fn text(attributes: &[KeyValue], key: &str) -> String {
-    match value(attributes, key) {
-        Some(Value::StringValue(text)) => text,
-        other => panic!("{key} is {other:?} in {attributes:#?}"),
-    }
 }
 
 /// Sends so many requests that are refused, on one connection.

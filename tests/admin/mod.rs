@@ -2,6 +2,7 @@
 
 mod access;
 mod api;
+mod attributes;
 mod changes;
 mod dashboards;
 mod decision_export;

@@ -2,12 +2,12 @@
 
 use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
 use opentelemetry_proto::tonic::common::v1::any_value::Value;
-use opentelemetry_proto::tonic::common::v1::{AnyValue, KeyValue};
 use opentelemetry_proto::tonic::trace::v1::span::SpanKind;
 use opentelemetry_proto::tonic::trace::v1::status::StatusCode;
 use opentelemetry_proto::tonic::trace::v1::{Span, Status};
 use prost::Message;
 
+use super::attributes::{text, value};
 use crate::harness::ports::free_address;
 use crate::harness::wayleave::Settings;
 use crate::harness::{Origin, Reply, Request, Wayleave, eventually};
@@ -60,19 +60,6 @@ fn spans(proxy: Wayleave, collector: &Origin) -> Vec<Span> {
         }
     }
     spans
-}
-
-fn value(attributes: &[KeyValue], key: &str) -> Option<Value> {
-    let found = attributes.iter().find(|attribute| attribute.key == key)?;
-    found.value.clone().and_then(|AnyValue { value }| value)
-}
-
-#[track_caller]
-fn text(attributes: &[KeyValue], key: &str) -> String {
-    match value(attributes, key) {
-        Some(Value::StringValue(text)) => text,
-        other => panic!("{key} is {other:?} in {attributes:#?}"),
-    }
 }
 
 #[track_caller]

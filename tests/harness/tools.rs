@@ -165,3 +165,28 @@ pub fn headless_chromium() -> Command {
     browser.args(["--virtual-time-budget=10000", "--dump-dom"]);
     browser
 }
+
+/// Runs the calling test again, as root of namespaces of its own, after the shell script `setup`, which ends with
+/// `exec "$0" "$@"`. Sets the variable `inside` there. `options` are those of unshare besides.
+#[track_caller]
+pub fn test_in_namespaces(
+    options: &[&str],
+    setup: &str,
+    test: &str,
+    inside: &str,
+    limit: Duration,
+) {
+    let program_of_tests = std::env::current_exe().expect("a test has a program");
+    let mut command = clean(program("unshare"));
+    command
+        .args(["--map-root-user", "--net"])
+        .args(options)
+        .args(["sh", "-c", setup])
+        .arg(program_of_tests)
+        .args(["--exact", "--nocapture", test])
+        .env(inside, "1");
+    let output = run(&mut command, b"", limit);
+    let text = both_streams(&output);
+    assert!(output.status.success(), "{text}");
+    assert!(text.contains("1 passed"), "{text}");
+}

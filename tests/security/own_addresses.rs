@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::internal::check_refused;
-use crate::harness::tools::{both_streams, clean, program, run};
+use crate::harness::tools::test_in_namespaces;
 use crate::harness::{Origin, Wayleave};
 
 /// Set inside the network namespace.
@@ -21,18 +21,8 @@ fn addresses_of_the_proxys_own_machine_are_internal() {
         foreign_addresses_that_can_be_bound_are_not();
         return;
     }
-    let test = std::env::current_exe().expect("a test has a program");
-    let mut command = clean(program("unshare"));
-    command
-        .args(["--map-root-user", "--net", "sh", "-c", SETUP])
-        .arg(test)
-        .args(["--exact", "--nocapture"])
-        .arg("security::own_addresses::addresses_of_the_proxys_own_machine_are_internal")
-        .env(INSIDE, "1");
-    let output = run(&mut command, b"", Duration::from_secs(300));
-    let text = both_streams(&output);
-    assert!(output.status.success(), "{text}");
-    assert!(text.contains("1 passed"), "{text}");
+    let test = "security::own_addresses::addresses_of_the_proxys_own_machine_are_internal";
+    test_in_namespaces(&[], SETUP, test, INSIDE, Duration::from_secs(300));
 }
 
 fn own_addresses_are_internal() {

@@ -1,4 +1,4 @@
-//! What a page loads to be shown: the kinds of requests for it, and the responses that are of these kinds.
+//! Subresources, which a page loads to be shown: the kinds of requests for it, and the responses that are of these kinds.
 //!
 //! A client can forge every field by which such a request is recognised. So the response decides: what is not a script, a
 //! style sheet, an image, a font or media never gets to the client, and a forged request gets nothing that is worth having.
@@ -11,7 +11,7 @@ pub enum SubresourcePolicy {
     /// Each request is judged by the robots.txt of its own origin.
     #[default]
     Judge,
-    /// What a page loads that the crawler was just allowed passes robots.txt.
+    /// A subresource of a page that the crawler was just allowed passes robots.txt.
     Page,
 }
 

@@ -28,12 +28,21 @@ pub enum TargetScope {
 
 impl TargetScope {
     /// Every scope but a path, with its name in the log.
-    pub const LOG_NAMES: [(&'static str, Self); 4] = [
+    const LOG_NAMES: [(&'static str, Self); 4] = [
         ("robots-txt", Self::RobotsTxt),
         ("server", Self::Server),
         ("every-path", Self::EveryPath),
         ("bypass", Self::Bypass),
     ];
+
+    /// Returns the scope with this name in the log; a path has none.
+    #[must_use]
+    pub fn named(name: Option<&str>) -> Option<Self> {
+        let Some(name) = name else {
+            return Some(Self::Path);
+        };
+        Self::LOG_NAMES.iter().find(|(known, _)| *known == name).map(|(_, scope)| *scope)
+    }
 
     /// Returns the scope's name in the log; none for a path.
     #[must_use]

@@ -6,7 +6,7 @@
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, DirBuilder, File, OpenOptions};
-use std::io::{self, Read, Write};
+use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
@@ -61,7 +61,7 @@ pub struct Hold {
     pub released_at: Option<SystemTime>,
 }
 
-/// What a hold was found to hold.
+/// The evidence that a hold was found to hold.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HeldEvidence {
     /// The number of decisions.
@@ -320,11 +320,7 @@ impl HoldFolder {
 }
 
 fn read_json<T: for<'de> Deserialize<'de>>(path: &Path) -> anyhow::Result<T> {
-    let read = || -> anyhow::Result<T> {
-        let mut text = Vec::new();
-        File::open(path)?.read_to_end(&mut text)?;
-        Ok(serde_json::from_slice(&text)?)
-    };
+    let read = || -> anyhow::Result<T> { Ok(serde_json::from_slice(&fs::read(path)?)?) };
     read().with_context(|| path.display().to_string())
 }
 

@@ -7,7 +7,8 @@ use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
-use wayleave_robots_txt::{AccessResult, RobotsTxt};
+use wayleave_lifecycle::FetchedBody;
+use wayleave_robots_txt::AccessResult;
 
 use super::parameters::{QueryParameters, check_limit, parse_time};
 use super::response::{ErrorBody, SafeJson, bad_request};
@@ -145,8 +146,8 @@ async fn listed(
             let (change, asked) = (change.clone(), Arc::clone(asked));
             // Strangers' files take time to parse and to match, and operators have one thread for all their requests.
             let comparing = tokio::task::spawn_blocking(move || {
-                let before = access(&change.before, before.as_deref());
-                let after = access(&change.after, after.as_deref());
+                let before = access(&change.before, before);
+                let after = access(&change.after, after);
                 ChangedUrls::between(&before, &after, asked.at(&change.origin.to_string()))
             });
             comparing.await.ok().map(EffectView::new)
@@ -184,12 +185,12 @@ async fn body(store: &RobotsStore, version: &DocumentVersion) -> Option<Option<A
 }
 
 /// Returns the rules of a version, or why there are none.
-fn access(version: &DocumentVersion, body: Option<&[u8]>) -> AccessResult {
+fn access(version: &DocumentVersion, body: Option<Arc<[u8]>>) -> AccessResult {
     match (body, version.status) {
-        (Some(body), _) if version.is_cut => {
-            AccessResult::Successful(RobotsTxt::parse_beginning(body))
+        (Some(bytes), _) => {
+            let body = FetchedBody { bytes, is_cut: version.is_cut, digest: None };
+            AccessResult::Successful(body.parse())
         }
-        (Some(body), _) => AccessResult::Successful(RobotsTxt::parse_with_limit(body, body.len())),
         (None, status @ 400..=499) => AccessResult::Unavailable { status },
         (None, _) => AccessResult::RedirectLost,
     }

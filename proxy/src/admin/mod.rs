@@ -92,7 +92,7 @@ pub(crate) fn router(admin: AdminState, guard: Arc<ArcSwap<AdminGuard>>) -> Rout
 fn agents_service(admin: &AdminState) -> StreamableHttpService<McpServer, NeverSessionManager> {
     let is_plain = |listener: &ListenAddress| listener.protocol == ListenProtocol::Http;
     let server = McpServer {
-        admin: admin.own_address,
+        admin: ListenAddress::http(admin.own_address).dialable().address,
         proxy: admin.proxy.filter(is_plain).map(|listener| listener.address),
         authorization: None,
         token: None,

@@ -4,41 +4,31 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
-use bytes::Bytes;
-use http_body_util::{BodyExt, Empty};
-use hyper_util::rt::TokioIo;
+use http_body_util::Empty;
 use serde_json::Value;
-use tokio::net::TcpStream;
+
+use crate::http::loopback::{self, LoopbackResponse};
 
 /// The time after which a request is given up.
 const TIMEOUT: Duration = Duration::from_secs(30);
 
-/// A response of the admin listener.
-#[derive(Debug)]
-struct AdminResponse {
-    status: http::StatusCode,
-    body: Bytes,
-}
-
-impl AdminResponse {
-    /// Parses the body as JSON; an empty one is `null`.
-    ///
-    /// # Errors
-    ///
-    /// The proxy's own error, or that its response is unreadable.
-    fn json(&self) -> anyhow::Result<Value> {
-        // 204 No Content is the response to a deletion.
-        if self.body.is_empty() && self.status.is_success() {
-            return Ok(Value::Null);
-        }
-        let Ok(value) = serde_json::from_slice::<Value>(&self.body) else {
-            bail!("the admin listener answered with {}", self.status);
-        };
-        if !self.status.is_success() {
-            bail!("{}", value["error"].as_str().unwrap_or("unknown"));
-        }
-        Ok(value)
+/// Parses the body as JSON; an empty one is `null`.
+///
+/// # Errors
+///
+/// The proxy's own error, or that its response is unreadable.
+fn parse_json(response: &LoopbackResponse) -> anyhow::Result<Value> {
+    // 204 No Content is the response to a deletion.
+    if response.body.is_empty() && response.status.is_success() {
+        return Ok(Value::Null);
     }
+    let Ok(value) = serde_json::from_slice::<Value>(&response.body) else {
+        bail!("the admin listener answered with {}", response.status);
+    };
+    if !response.status.is_success() {
+        bail!("{}", value["error"].as_str().unwrap_or("unknown"));
+    }
+    Ok(value)
 }
 
 /// The environment variable with a token whose digest is in `[admin]`.
@@ -50,7 +40,7 @@ pub(super) const TOKEN: &str = "WAYLEAVE_ADMIN_TOKEN";
 ///
 /// The proxy cannot be reached, or answers with an error.
 pub(super) fn request_json(admin: SocketAddr, method: &str, path: &str) -> anyhow::Result<Value> {
-    request(admin, method, path)?.json()
+    parse_json(&request(admin, method, path)?)
 }
 
 /// Fetches the bytes that the proxy serves at `path`; none if it answers 404.
@@ -64,7 +54,7 @@ pub(super) fn request_bytes(admin: SocketAddr, path: &str) -> anyhow::Result<Opt
         return Ok(None);
     }
     if !response.status.is_success() {
-        response.json()?;
+        parse_json(&response)?;
     }
     Ok(Some(response.body.to_vec()))
 }
@@ -81,7 +71,7 @@ pub(super) fn readiness(admin: SocketAddr) -> anyhow::Result<String> {
     Ok(text)
 }
 
-fn request(admin: SocketAddr, method: &str, path: &str) -> anyhow::Result<AdminResponse> {
+fn request(admin: SocketAddr, method: &str, path: &str) -> anyhow::Result<LoopbackResponse> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
@@ -107,12 +97,7 @@ fn request(admin: SocketAddr, method: &str, path: &str) -> anyhow::Result<AdminR
     }
 }
 
-async fn exchange(admin: SocketAddr, method: &str, path: &str) -> anyhow::Result<AdminResponse> {
-    #[expect(clippy::disallowed_methods, reason = "the proxy's own admin listener")]
-    let stream = TcpStream::connect(admin).await?;
-    let (mut sender, connection) =
-        hyper::client::conn::http1::handshake(TokioIo::new(stream)).await?;
-    let driver = tokio::spawn(connection);
+async fn exchange(admin: SocketAddr, method: &str, path: &str) -> anyhow::Result<LoopbackResponse> {
     let mut request = http::Request::builder()
         .method(method)
         .uri(path)
@@ -121,11 +106,6 @@ async fn exchange(admin: SocketAddr, method: &str, path: &str) -> anyhow::Result
     if let Ok(token) = std::env::var(TOKEN) {
         request = request.header(http::header::AUTHORIZATION, format!("Bearer {token}"));
     }
-    let request =
-        request.body(Empty::<Bytes>::new()).with_context(|| format!("{TOKEN} cannot be sent"))?;
-    let response = sender.send_request(request).await?;
-    let (head, body) = response.into_parts();
-    let body = body.collect().await?.to_bytes();
-    driver.abort();
-    Ok(AdminResponse { status: head.status, body })
+    let request = request.body(Empty::new()).with_context(|| format!("{TOKEN} cannot be sent"))?;
+    loopback::send(admin, request, usize::MAX).await
 }

@@ -12,7 +12,7 @@ use rmcp::transport::stdio;
 use super::admin_client::TOKEN;
 use super::config_file::load_config;
 use super::terminal::{CommandResult, failed};
-use crate::downstream::listeners::ListenProtocol;
+use crate::downstream::listeners::{ListenAddress, ListenProtocol};
 use crate::mcp::McpServer;
 
 #[derive(Debug, Args)]
@@ -25,7 +25,7 @@ pub(super) struct McpArguments {
 pub(super) fn run(arguments: McpArguments, file: Option<&Path>) -> CommandResult {
     let (config, _) = load_config(file)?;
     let mut listeners = config.proxy.listen.iter();
-    let proxy = listeners.find(|it| it.protocol == ListenProtocol::Http).map(|it| it.address);
+    let proxy = listeners.find(|it| it.protocol == ListenProtocol::Http);
     let authorization = std::env::var(TOKEN).ok().map(|token| format!("Bearer {token}"));
     let authorization = authorization
         .map(|value| {
@@ -33,8 +33,12 @@ pub(super) fn run(arguments: McpArguments, file: Option<&Path>) -> CommandResult
         })
         .transpose()
         .map_err(|error| failed(&error))?;
-    let server =
-        McpServer { admin: config.admin.listen, proxy, authorization, token: arguments.token };
+    let server = McpServer {
+        admin: ListenAddress::http(config.admin.listen).dialable().address,
+        proxy: proxy.map(|listener| listener.dialable().address),
+        authorization,
+        token: arguments.token,
+    };
     serve(server).map_err(|error| failed(&error))?;
     Ok(ExitCode::SUCCESS)
 }

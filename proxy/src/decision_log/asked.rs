@@ -57,17 +57,20 @@ impl AskedUrls {
     }
 
     pub(super) fn add(&mut self, decision: &DecisionRecord) {
-        let Some(urls) = decision.origin.as_ref().and_then(|origin| self.0.get_mut(origin)) else {
-            return;
-        };
-        if urls.len() < MAX_URLS {
-            let finding = decision.finding.as_ref();
-            urls.insert(AskedUrl {
-                url: decision.url.clone(),
-                tokens: decision.tokens.clone(),
-                dialect: finding.map(|finding| finding.dialect.to_string()),
-                scope: decision.scope.as_deref().map(str::to_owned),
-            });
+        let finding = decision.finding.as_ref();
+        self.insert(decision.origin.as_deref(), || AskedUrl {
+            url: decision.url.clone(),
+            tokens: decision.tokens.clone(),
+            dialect: finding.map(|finding| finding.dialect.to_string()),
+            scope: decision.scope.as_deref().map(str::to_owned),
+        });
+    }
+
+    fn insert(&mut self, origin: Option<&str>, asked: impl FnOnce() -> AskedUrl) {
+        if let Some(urls) = origin.and_then(|origin| self.0.get_mut(origin))
+            && urls.len() < MAX_URLS
+        {
+            urls.insert(asked());
         }
     }
 
@@ -98,17 +101,12 @@ impl AskedUrls {
         let Ok(entry) = serde_json::from_slice::<AskedEntry<'_>>(line) else {
             return;
         };
-        let Some(urls) = entry.origin.as_ref().and_then(|origin| self.0.get_mut(origin)) else {
-            return;
-        };
-        if urls.len() < MAX_URLS {
-            urls.insert(AskedUrl {
-                url: entry.url.into_owned(),
-                tokens: entry.tokens,
-                dialect: entry.dialect,
-                scope: entry.scope,
-            });
-        }
+        self.insert(entry.origin.as_deref(), || AskedUrl {
+            url: entry.url.into_owned(),
+            tokens: entry.tokens,
+            dialect: entry.dialect,
+            scope: entry.scope,
+        });
     }
 }
 

@@ -1,13 +1,13 @@
 //! The count of refusals at the edge, by host and by crawler: requests that robots.txt allows, and that the origin or its bot
 //! manager turned away.
 
-use std::collections::HashMap;
 use std::time::SystemTime;
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 use wayleave_evidence::rfc3339;
 
+use super::bounded_map::{BoundedMap, Weight};
 use super::record::DecisionRecord;
 
 /// The most hosts that are counted, some 2 MB. Beyond it, the half that was turned away by longest ago is forgotten.
@@ -61,6 +61,12 @@ impl EdgeCount {
         }
     }
 
+    /// Returns the rank by the time of the last refusal.
+    fn weight(&self) -> Weight {
+        let last = self.last_at.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        (last.as_secs(), last.subsec_nanos().into())
+    }
+
     fn add(&mut self, kind: &str, decision: &DecisionRecord) {
         let counter = match kind {
             "challenge" => &mut self.challenge,
@@ -77,10 +83,17 @@ impl EdgeCount {
 }
 
 /// The counts since the start of the process.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct EdgeTally {
-    by_host: HashMap<String, EdgeCount>,
-    by_crawler: HashMap<String, EdgeCount>,
+    by_host: BoundedMap<String, EdgeCount>,
+    by_crawler: BoundedMap<String, EdgeCount>,
+}
+
+impl Default for EdgeTally {
+    fn default() -> Self {
+        let empty = || BoundedMap::new(MAX_NAMES, EdgeCount::weight);
+        Self { by_host: empty(), by_crawler: empty() }
+    }
 }
 
 impl EdgeTally {
@@ -90,9 +103,9 @@ impl EdgeTally {
             return;
         };
         if let Some(host) = decision.host() {
-            entry(&mut self.by_host, host).add(kind, decision);
+            count_of(&mut self.by_host, host).add(kind, decision);
         }
-        entry(&mut self.by_crawler, &decision.crawler).add(kind, decision);
+        count_of(&mut self.by_crawler, &decision.crawler).add(kind, decision);
     }
 
     /// Returns the `limit` names with the most refusals; those with equally many are in alphabetical order.
@@ -109,20 +122,8 @@ impl EdgeTally {
     }
 }
 
-fn entry<'a>(counts: &'a mut HashMap<String, EdgeCount>, name: &str) -> &'a mut EdgeCount {
-    if counts.len() >= MAX_NAMES && !counts.contains_key(name) {
-        forget_older_half(counts);
-    }
-    counts.entry(name.to_owned()).or_insert_with(|| EdgeCount::new(name))
-}
-
-/// Half at a time, so that a crawl of many hosts does not search for the oldest with each request.
-fn forget_older_half(counts: &mut HashMap<String, EdgeCount>) {
-    let mut last: Vec<_> = counts.values().map(|count| count.last_at).collect();
-    let middle = last.len() / 2;
-    let (_, since, _) = last.select_nth_unstable(middle);
-    let since = *since;
-    counts.retain(|_, count| count.last_at > since);
+fn count_of<'a>(counts: &'a mut BoundedMap<String, EdgeCount>, name: &str) -> &'a mut EdgeCount {
+    counts.entry(name.to_owned(), || EdgeCount::new(name))
 }
 
 #[cfg(test)]
@@ -170,11 +171,11 @@ mod tests {
         let mut tally = EdgeTally::default();
         for number in 0..3 * MAX_NAMES as u64 {
             tally.count(&turned_away("rate", &format!("{number}.test"), number));
-            assert!(tally.by_host.len() <= MAX_NAMES);
+            assert!(tally.by_host.values().count() <= MAX_NAMES);
         }
-        assert!(tally.by_host.len() >= MAX_NAMES / 2 - 1);
-        assert!(tally.by_host.contains_key(&format!("{}.test", 3 * MAX_NAMES - 1)));
-        assert!(!tally.by_host.contains_key("0.test"));
+        assert!(tally.by_host.values().count() >= MAX_NAMES / 2 - 1);
+        assert!(tally.by_host.find(&format!("{}.test", 3 * MAX_NAMES - 1)).is_some());
+        assert!(tally.by_host.find("0.test").is_none());
     }
 
     #[test]
@@ -183,6 +184,6 @@ mod tests {
         for number in 0..MAX_NAMES + 5 {
             tally.count(&turned_away("rate", &format!("{number}.test"), 1));
         }
-        assert_eq!(tally.by_host.len(), 5);
+        assert_eq!(tally.by_host.values().count(), 5);
     }
 }

@@ -26,6 +26,7 @@
 
 mod asked;
 pub(crate) mod attributes;
+mod bounded_map;
 mod client_address;
 mod decision_event;
 mod edge_tally;

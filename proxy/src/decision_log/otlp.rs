@@ -20,7 +20,7 @@ use url::Url;
 
 use super::attributes::log_attributes;
 use super::record::DecisionRecord;
-use crate::telemetry::collector::CollectorClient;
+use crate::telemetry::collector::{CollectorClient, resource, signal_url};
 use crate::telemetry::export_queue::{ExportQueue, ExportedKind, MAX_BATCH, MAX_QUEUED};
 use crate::telemetry::metrics::Metrics;
 
@@ -48,11 +48,10 @@ impl DecisionExport {
         tls: &ClientConfig,
         metrics: &Arc<Metrics>,
     ) -> anyhow::Result<Self> {
-        let address = format!("{}/v1/logs", endpoint.as_str().trim_end_matches('/'));
         let exporter = LogExporter::builder()
             .with_http()
             .with_http_client(CollectorClient::new(tls))
-            .with_endpoint(address)
+            .with_endpoint(signal_url(endpoint, "logs"))
             .build()
             .context("log.otlp_endpoint")?;
         let queue = Arc::new(ExportQueue::new(ExportedKind::Decisions, Arc::clone(metrics)));
@@ -60,12 +59,10 @@ impl DecisionExport {
             .with_max_queue_size(MAX_QUEUED)
             .with_max_export_batch_size(MAX_BATCH)
             .build();
-        let exporter = CountingExporter { exporter, queue: Arc::clone(&queue) };
+        let exporter = CountingLogExporter { exporter, queue: Arc::clone(&queue) };
         let processor = BatchLogProcessor::builder(exporter).with_batch_config(batches).build();
-        let version = KeyValue::new("service.version", env!("CARGO_PKG_VERSION"));
-        let resource = Resource::builder().with_service_name("wayleave");
         let provider = SdkLoggerProvider::builder()
-            .with_resource(resource.with_attribute(version).build())
+            .with_resource(resource())
             .with_log_processor(processor)
             .build();
         Ok(Self { logger: provider.logger("wayleave"), provider, queue })
@@ -133,12 +130,12 @@ fn attribute_bytes((key, value): &(Key, AnyValue)) -> usize {
 
 /// An exporter that counts records.
 #[derive(Debug)]
-struct CountingExporter {
+struct CountingLogExporter {
     exporter: LogExporter,
     queue: Arc<ExportQueue>,
 }
 
-impl opentelemetry_sdk::logs::LogExporter for CountingExporter {
+impl opentelemetry_sdk::logs::LogExporter for CountingLogExporter {
     async fn export(&self, batch: LogBatch<'_>) -> OTelSdkResult {
         let (mut records, mut bytes) = (0, 0);
         for (record, _) in batch.iter() {

@@ -55,14 +55,10 @@ impl DecisionRecord {
     }
 
     fn scope(&self) -> Result<TargetScope, String> {
-        let Some(word) = self.scope.as_deref() else {
-            return Ok(TargetScope::Path);
-        };
-        let mut all = TargetScope::LOG_NAMES.iter();
-        let known = all.find(|(known, _)| *known == word);
-        known
-            .map(|(_, scope)| *scope)
-            .ok_or_else(|| format!("scope {word:?} is not known to this version"))
+        let word = self.scope.as_deref();
+        TargetScope::named(word).ok_or_else(|| {
+            format!("scope {:?} is not known to this version", word.unwrap_or_default())
+        })
     }
 
     /// Returns the product tokens that were looked for in robots.txt.

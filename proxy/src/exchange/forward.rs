@@ -35,20 +35,7 @@ impl Exchange<'_, '_> {
         slot: Option<&PacingSlot<'_>>,
         client: &mut Downstream,
     ) -> Option<(ExchangeOutcome, ReplyKind)> {
-        let attempt = UpstreamAttempt {
-            exchange: self,
-            permit,
-            slot,
-            signer: self.signer(permit),
-            labeller: self.labeller(permit),
-            own_fields: self.own_fields(permit),
-            upgraded: Notify::new(),
-            is_head_sent: AtomicBool::new(false),
-            relayed_bytes: AtomicU64::new(0),
-            observed: OnceLock::new(),
-            is_signed: AtomicBool::new(false),
-            notes: ResponseNotes::default(),
-        };
+        let attempt = self.attempt(permit, slot);
         let upgrade_revoked = async {
             attempt.upgraded.notified().await;
             // Boxed because it is rare, like everything in this module that is: a busy connection's future remains small.
@@ -96,6 +83,27 @@ impl Exchange<'_, '_> {
         self.record_response(response, is_signed, preferences);
         self.record_turned_away(turned_away, is_signed);
         Some((outcome, reply))
+    }
+
+    fn attempt<'a>(
+        &'a self,
+        permit: &'a Permit,
+        slot: Option<&'a PacingSlot<'a>>,
+    ) -> UpstreamAttempt<'a> {
+        UpstreamAttempt {
+            exchange: self,
+            permit,
+            slot,
+            signer: self.signer(permit),
+            labeller: self.labeller(permit),
+            own_fields: self.own_fields(permit),
+            upgraded: Notify::new(),
+            is_head_sent: AtomicBool::new(false),
+            relayed_bytes: AtomicU64::new(0),
+            observed: OnceLock::new(),
+            is_signed: AtomicBool::new(false),
+            notes: ResponseNotes::default(),
+        }
     }
 
     /// Records what the response shows.

@@ -45,11 +45,11 @@ struct MemoryState {
     /// The end of each origin's rest, and the number of its refusals in a row.
     rests: HashMap<String, (Instant, u32)>,
     members: BTreeMap<String, (String, Instant)>,
-    /// What was counted of each crawler's days.
+    /// The counts of each crawler's days.
     budgets: HashMap<(String, u64), MemoryBudget>,
 }
 
-/// What was counted of a crawler's day.
+/// The counts of a crawler's day.
 #[derive(Debug, Default)]
 struct MemoryBudget {
     /// The requests and bytes of each meter.

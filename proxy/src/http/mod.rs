@@ -3,4 +3,5 @@
 pub(crate) mod connect_stream;
 pub(crate) mod downstream;
 pub(crate) mod flush_signal;
+pub(crate) mod loopback;
 pub(crate) mod transport;

@@ -3,10 +3,9 @@
 //! Every answer comes from the listeners of a running proxy, with the credentials of whoever asks: an agent may do here what it
 //! may do there.
 
-mod loopback;
-
 use std::borrow::Cow;
 use std::net::SocketAddr;
+use std::time::Duration;
 
 use anyhow::Context;
 use bytes::Bytes;
@@ -21,7 +20,7 @@ use rmcp::{RoleServer, ServerHandler, schemars, tool, tool_handler, tool_router}
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use self::loopback::LoopbackResponse;
+use crate::http::loopback::{self, LoopbackResponse};
 
 /// The default of `max_bytes`.
 const DEFAULT_BYTES: usize = 256 * 1024;
@@ -31,6 +30,9 @@ const MAX_BYTES: usize = 8 * 1024 * 1024;
 
 /// The most bytes of an answer of the admin listener: a decision with its robots.txt.
 const MAX_ADMIN_BYTES: usize = 16 * 1024 * 1024;
+
+/// The longest time for one request: a page that has to wait for its slot takes as long as the origin's Crawl-delay.
+const TIMEOUT: Duration = Duration::from_secs(120);
 
 /// The field by which refusals of the proxy differ from an origin's responses.
 const PROXY_STATUS: &str = "proxy-status";
@@ -166,8 +168,7 @@ impl McpServer {
         if let Some(value) = authorization {
             request = request.header(AUTHORIZATION, value);
         }
-        let response =
-            loopback::send(self.admin, request.body(Empty::new())?, MAX_ADMIN_BYTES).await?;
+        let response = send(self.admin, request.body(Empty::new())?, MAX_ADMIN_BYTES).await?;
         let answer: Value = serde_json::from_slice(&response.body)
             .with_context(|| format!("the admin listener answered with {}", response.status))?;
         if response.status.is_success() {
@@ -220,7 +221,7 @@ impl McpServer {
             .header(HOST, authority)
             .header(USER_AGENT, agent)
             .body(Empty::<Bytes>::new())?;
-        loopback::send(proxy, request, limit).await
+        send(proxy, request, limit).await
     }
 
     /// Describes a refusal, and what may be done instead.
@@ -253,6 +254,18 @@ impl McpServer {
             || response.field(CONTENT_TYPE.as_str()).starts_with("text/markdown");
         (response.status.is_success() && is_text).then_some(guide)
     }
+}
+
+/// Sends a request to a listener of the proxy.
+async fn send(
+    listener: SocketAddr,
+    request: Request<Empty<Bytes>>,
+    limit: usize,
+) -> anyhow::Result<LoopbackResponse> {
+    tokio::time::timeout(TIMEOUT, loopback::send(listener, request, limit))
+        .await
+        .with_context(|| format!("the listener at {listener} does not respond"))?
+        .with_context(|| format!("asking the proxy at {listener} (is `wayleave serve` running?)"))
 }
 
 /// Returns whether a previewed request would be sent.

@@ -255,28 +255,16 @@ impl Pacer {
             let slots = options.max_concurrent_per_origin;
             let slot = self.concurrency_slots.acquire(queued, slots, &self.fleet).await?;
             // Last, because it is about when requests are sent. Boxed, because few wait.
-            let turn = match options.adaptive {
-                true => {
-                    Box::pin(
-                        self.adaptive
-                            .wait_for_turn(pace_unit(request.target, request.unit), queued),
-                    )
-                    .await?
-                }
-                false => None,
+            let turn = if options.adaptive {
+                let unit = pace_unit(request.target, request.unit);
+                Box::pin(self.adaptive.wait_for_turn(unit, queued)).await?
+            } else {
+                None
             };
             // Another request's answer may have asked for a rest while this one waited for its slot.
             if !honours_rests || self.rested_at(request).is_none() {
-                return Ok(PacingSlot {
-                    client: request.client,
-                    unit: request.unit.cloned(),
-                    queue_place: place,
-                    concurrency_slot: slot,
-                    turn,
-                    pacer: honours_rests.then_some(self),
-                    max_rest: options.max_delay,
-                    is_timed: AtomicBool::new(false),
-                });
+                let slot = self.slot(options, request, slot);
+                return Ok(PacingSlot { queue_place: place, turn, ..slot });
             }
         }
     }
@@ -294,16 +282,26 @@ impl Pacer {
     ) -> Result<PacingSlot<'_>, TooSoon> {
         let (queued, slots) = (options.queue_request(request), options.max_concurrent_per_origin);
         let slot = self.concurrency_slots.acquire(queued, slots, &self.fleet).await?;
-        Ok(PacingSlot {
+        Ok(self.slot(options, request, slot))
+    }
+
+    /// Returns a slot without a place in the queue.
+    fn slot(
+        &self,
+        options: &PacingConfig,
+        request: PacedRequest<'_>,
+        concurrency_slot: Option<ConcurrencySlot>,
+    ) -> PacingSlot<'_> {
+        PacingSlot {
             client: request.client,
             unit: request.unit.cloned(),
             queue_place: None,
-            concurrency_slot: slot,
+            concurrency_slot,
             turn: None,
             pacer: options.honours_rests().then_some(self),
             max_rest: options.max_delay,
             is_timed: AtomicBool::new(false),
-        })
+        }
     }
 
     /// Returns the end of the origin's rest, if it rests.

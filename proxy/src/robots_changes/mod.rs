@@ -90,10 +90,7 @@ fn verdicts(
     after: &AccessResult,
     asked: &AskedUrl,
 ) -> Option<[UrlVerdict; 2]> {
-    let scope = match asked.scope.as_deref() {
-        None => TargetScope::Path,
-        Some(name) => TargetScope::LOG_NAMES.iter().find(|(known, _)| *known == name)?.1,
-    };
+    let scope = TargetScope::named(asked.scope.as_deref())?;
     // The others are allowed whatever the file says.
     if matches!(scope, TargetScope::RobotsTxt | TargetScope::Bypass) {
         return None;

@@ -12,7 +12,9 @@ use http::{HeaderValue, Request, Response, Uri};
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
+use opentelemetry::KeyValue;
 use opentelemetry_http::{HttpClient, HttpError};
+use opentelemetry_sdk::Resource;
 use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -20,6 +22,7 @@ use tokio::net::TcpStream;
 use tokio::runtime::Handle;
 use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
+use url::Url;
 
 /// The timeout of one request, from name resolution to the last byte.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
@@ -32,6 +35,17 @@ pub(crate) struct CollectorClient {
     tls: TlsConnector,
     /// The runtime for requests: the library calls from a thread of its own, outside of any.
     runtime: Handle,
+}
+
+/// Returns the URL of a signal, such as `traces`, at a collector.
+pub(crate) fn signal_url(endpoint: &Url, signal: &str) -> String {
+    format!("{}/v1/{signal}", endpoint.as_str().trim_end_matches('/'))
+}
+
+/// Returns the resource that all signals are from.
+pub(crate) fn resource() -> Resource {
+    let version = KeyValue::new("service.version", env!("CARGO_PKG_VERSION"));
+    Resource::builder().with_service_name("wayleave").with_attribute(version).build()
 }
 
 impl std::fmt::Debug for CollectorClient {

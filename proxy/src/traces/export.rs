@@ -18,18 +18,18 @@ pub(super) fn attribute_bytes(attributes: &[KeyValue]) -> usize {
 
 /// An exporter that counts spans.
 #[derive(Debug)]
-pub(super) struct CountingExporter {
+pub(super) struct CountingSpanExporter {
     exporter: SpanExporter,
     queue: Arc<ExportQueue>,
 }
 
-impl CountingExporter {
+impl CountingSpanExporter {
     pub(super) fn new(exporter: SpanExporter, queue: Arc<ExportQueue>) -> Self {
         Self { exporter, queue }
     }
 }
 
-impl opentelemetry_sdk::trace::SpanExporter for CountingExporter {
+impl opentelemetry_sdk::trace::SpanExporter for CountingSpanExporter {
     async fn export(&self, batch: Vec<SpanData>) -> OTelSdkResult {
         let spans = batch.len();
         let bytes = batch.iter().map(|span| attribute_bytes(&span.attributes)).sum();

@@ -19,7 +19,6 @@ use opentelemetry::trace::{
 };
 use opentelemetry::{Context, KeyValue};
 use opentelemetry_otlp::{SpanExporter, WithExportConfig, WithHttpConfig};
-use opentelemetry_sdk::Resource;
 use opentelemetry_sdk::propagation::TraceContextPropagator;
 use opentelemetry_sdk::trace::{
     BatchConfigBuilder, BatchSpanProcessor, Sampler, SdkTracer, SdkTracerProvider,
@@ -28,9 +27,9 @@ use rustls::ClientConfig;
 use url::Url;
 use wayleave_lifecycle::FetchOutcome;
 
-use self::export::{CountingExporter, attribute_bytes};
+use self::export::{CountingSpanExporter, attribute_bytes};
 use crate::decision_log::{DecisionRecord, attributes};
-use crate::telemetry::collector::CollectorClient;
+use crate::telemetry::collector::{CollectorClient, resource, signal_url};
 use crate::telemetry::export_queue::{ExportQueue, ExportedKind, MAX_BATCH, MAX_QUEUED};
 use crate::telemetry::metrics::Metrics;
 
@@ -101,11 +100,10 @@ impl Traces {
         let Some(endpoint) = &options.otlp_endpoint else {
             return Ok(None);
         };
-        let address = format!("{}/v1/traces", endpoint.as_str().trim_end_matches('/'));
         let exporter = SpanExporter::builder()
             .with_http()
             .with_http_client(CollectorClient::new(tls))
-            .with_endpoint(address)
+            .with_endpoint(signal_url(endpoint, "traces"))
             .build()
             .context("traces.otlp_endpoint")?;
         let queue = Arc::new(ExportQueue::new(ExportedKind::Spans, Arc::clone(metrics)));
@@ -114,14 +112,12 @@ impl Traces {
             .with_max_export_batch_size(MAX_BATCH)
             .build();
         let processor =
-            BatchSpanProcessor::builder(CountingExporter::new(exporter, Arc::clone(&queue)))
+            BatchSpanProcessor::builder(CountingSpanExporter::new(exporter, Arc::clone(&queue)))
                 .with_batch_config(batches)
                 .build();
-        let version = KeyValue::new("service.version", env!("CARGO_PKG_VERSION"));
-        let resource = Resource::builder().with_service_name("wayleave");
         let sampler = Sampler::TraceIdRatioBased(options.sample_ratio);
         let provider = SdkTracerProvider::builder()
-            .with_resource(resource.with_attribute(version).build())
+            .with_resource(resource())
             .with_sampler(Sampler::ParentBased(Box::new(sampler)))
             .with_span_processor(processor)
             .build();

@@ -4,7 +4,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use super::{OPEN, Stage};
-use crate::harness::tools::{both_streams, clean, output_of, program, run, sbin};
+use crate::harness::tools::{clean, output_of, program, sbin, test_in_namespaces};
 
 /// Set inside the machine.
 const INSIDE: &str = "WAYLEAVE_TEST_MACHINE";
@@ -38,18 +38,8 @@ fn no_packet_leaves_but_those_of_the_proxy() {
         count_packets();
         return;
     }
-    let test = std::env::current_exe().expect("a test has a program");
-    let mut command = clean(program("unshare"));
-    command
-        .args(["--map-root-user", "--net", "sh", "-c", SETUP])
-        .arg(test)
-        .args(["--exact", "--nocapture"])
-        .arg("clients::run::packets::no_packet_leaves_but_those_of_the_proxy")
-        .env(INSIDE, "1");
-    let output = run(&mut command, b"", Duration::from_secs(600));
-    let text = both_streams(&output);
-    assert!(output.status.success(), "{text}");
-    assert!(text.contains("1 passed"), "{text}");
+    let test = "clients::run::packets::no_packet_leaves_but_those_of_the_proxy";
+    test_in_namespaces(&[], SETUP, test, INSIDE, Duration::from_secs(600));
 }
 
 fn count_packets() {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::{captured, listener, refused};
-use crate::harness::tools::{both_streams, clean, program, run, sbin, status_and_output};
+use crate::harness::tools::{clean, sbin, status_and_output, test_in_namespaces};
 use crate::harness::{Origin, Wayleave, Wire, eventually};
 
 /// Set inside the namespaces.
@@ -65,19 +65,9 @@ fn a_gateway_captures_what_the_kernel_brings() {
         gateway.check_loops();
         return;
     }
-    let test = std::env::current_exe().expect("a test has a program");
-    let mut command = clean(program("unshare"));
-    command
-        .args(["--map-root-user", "--net", "--mount", "--propagation", "private", "sh", "-c"])
-        .arg(SETUP)
-        .arg(test)
-        .args(["--exact", "--nocapture"])
-        .arg("requests::captured::kernel::a_gateway_captures_what_the_kernel_brings")
-        .env(INSIDE, "1");
-    let output = run(&mut command, b"", Duration::from_secs(600));
-    let text = both_streams(&output);
-    assert!(output.status.success(), "{text}");
-    assert!(text.contains("1 passed"), "{text}");
+    let test = "requests::captured::kernel::a_gateway_captures_what_the_kernel_brings";
+    let options = ["--mount", "--propagation", "private"];
+    test_in_namespaces(&options, SETUP, test, INSIDE, Duration::from_secs(600));
 }
 
 struct Gateway {

@@ -41,7 +41,7 @@ pub(super) struct ReplaySummary {
 #[derive(Debug, Default)]
 pub(super) struct ChangeSummary {
     pub(super) count: u64,
-    groups: HashMap<GroupKey, Group>,
+    groups: HashMap<GroupKey, ReplayGroup>,
 }
 
 impl Serialize for ChangeSummary {
@@ -57,7 +57,7 @@ impl Serialize for ChangeSummary {
 type GroupKey = [Box<str>; 3];
 
 #[derive(Debug, Default)]
-struct Group {
+struct ReplayGroup {
     count: u64,
     samples: Vec<Box<str>>,
 }

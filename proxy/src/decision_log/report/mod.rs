@@ -4,7 +4,6 @@
 //! A log may hold a year of decisions. It is read once, and what is counted is bounded: names that are rare are forgotten, and
 //! the report says so.
 
-mod bounded_map;
 mod entry;
 mod payments;
 mod rows;
@@ -45,11 +44,11 @@ pub(crate) struct ReportQuery<'a> {
     pub(crate) until: SystemTime,
     /// The only crawler whose requests count.
     pub(crate) crawler: Option<&'a str>,
-    /// What requests are counted by, beside the crawler.
+    /// The keys that requests are counted by, beside the crawler.
     pub(crate) by: ReportDimension,
 }
 
-/// How far a log has been read.
+/// The part of a log that has been read.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct ReportProgress {
     pub(crate) lines: u64,

@@ -5,8 +5,8 @@ use std::borrow::Cow;
 use rust_decimal::Decimal;
 use serde::Serialize;
 
-use super::bounded_map::BoundedMap;
 use super::entry::ReportEntry;
+use crate::decision_log::bounded_map::BoundedMap;
 
 /// The most rows.
 const MAX_ROWS: usize = 10_000;

@@ -5,8 +5,8 @@ use std::time::SystemTime;
 use serde::Serialize;
 use wayleave_evidence::rfc3339;
 
-use super::bounded_map::BoundedMap;
 use super::entry::ReportEntry;
+use crate::decision_log::bounded_map::BoundedMap;
 
 /// The most rows.
 const MAX_ROWS: usize = 50_000;

@@ -3,8 +3,8 @@
 use clap::ValueEnum;
 use serde::Serialize;
 
-use super::bounded_map::{BoundedMap, Weight};
 use super::entry::ReportEntry;
+use crate::decision_log::bounded_map::{BoundedMap, Weight};
 
 /// The most hosts, rules or crawlers of a summary.
 const MAX_GROUPS: usize = 20_000;
@@ -85,11 +85,11 @@ pub(crate) struct SummaryRow {
 #[derive(Debug)]
 pub(super) struct Summary {
     by: ReportDimension,
-    groups: BoundedMap<Box<str>, Group>,
+    groups: BoundedMap<Box<str>, SummaryGroup>,
 }
 
 #[derive(Debug)]
-struct Group {
+struct SummaryGroup {
     owner: Option<Box<str>>,
     requests: u64,
     refused: u64,
@@ -99,7 +99,7 @@ struct Group {
     names: [BoundedMap<Box<str>, u64>; 2],
 }
 
-impl Group {
+impl SummaryGroup {
     fn new(max_names: usize) -> Self {
         let names = || BoundedMap::new(max_names, |count| (*count, 0));
         Self {
@@ -147,7 +147,7 @@ impl Group {
 
 impl Summary {
     pub(super) fn new(by: ReportDimension) -> Self {
-        Self { by, groups: BoundedMap::new(MAX_GROUPS, Group::weight) }
+        Self { by, groups: BoundedMap::new(MAX_GROUPS, SummaryGroup::weight) }
     }
 
     /// Returns what it counts by.
@@ -164,7 +164,7 @@ impl Summary {
             ReportDimension::Reason => &*entry.reason,
         };
         let max_names = self.by.max_names();
-        let group = entry_of(&mut self.groups, name(self.by), || Group::new(max_names));
+        let group = entry_of(&mut self.groups, name(self.by), || SummaryGroup::new(max_names));
         group.requests += 1;
         match &*entry.outcome {
             "refused" => group.refused += 1,

@@ -1,10 +1,10 @@
-//! A map that forgets what is rare when it is full, so that a log of any length is counted in bounded memory.
+//! A map that forgets what weighs least when it is full, so that any number of decisions is counted in bounded memory.
 
 use std::borrow::Borrow;
 use std::collections::HashMap;
 use std::hash::Hash;
 
-/// The rank of an entry: the number of refusals, then the number of requests.
+/// The rank of an entry, such as the number of refusals, then the number of requests.
 pub(super) type Weight = (u64, u64);
 
 /// A map of bounded size. What it forgets may come again, and then counts from zero: counts of frequent entries are exact, or
@@ -48,6 +48,11 @@ impl<K: Eq + Hash, V> BoundedMap<K, V> {
         let (before, median, weight) = (self.entries.len(), *median, self.weight);
         self.entries.retain(|_, value| weight(value) > median);
         self.forgotten += (before - self.entries.len()) as u64;
+    }
+
+    /// Returns all values, in no order.
+    pub(super) fn values(&self) -> impl Iterator<Item = &V> {
+        self.entries.values()
     }
 
     /// Returns how many entries were forgotten. One that came again counts twice.

@@ -1,0 +1,57 @@
+//! Requests to the listeners of a running proxy, from the commands and tools that ask it.
+
+use std::net::SocketAddr;
+
+use bytes::{Bytes, BytesMut};
+use http::{HeaderMap, Request, StatusCode};
+use http_body_util::{BodyExt, Empty};
+use hyper_util::rt::TokioIo;
+use tokio::net::TcpStream;
+
+/// A response of which the body may be cut.
+#[derive(Debug)]
+pub(crate) struct LoopbackResponse {
+    pub(crate) status: StatusCode,
+    pub(crate) headers: HeaderMap,
+    pub(crate) body: Bytes,
+    /// Whether the body is longer than the limit.
+    pub(crate) is_cut: bool,
+}
+
+impl LoopbackResponse {
+    /// Returns the text of a field; empty if there is none.
+    pub(crate) fn field(&self, name: &str) -> &str {
+        self.headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default()
+    }
+}
+
+/// Sends a request, whose target may be in absolute form, to a listener. Reads at most `limit` bytes of the body.
+///
+/// # Errors
+///
+/// Returns an error if the listener cannot be reached, or breaks the connection.
+pub(crate) async fn send(
+    listener: SocketAddr,
+    request: Request<Empty<Bytes>>,
+    limit: usize,
+) -> anyhow::Result<LoopbackResponse> {
+    #[expect(clippy::disallowed_methods, reason = "the proxy's own listeners")]
+    let stream = TcpStream::connect(listener).await?;
+    let (mut sender, connection) =
+        hyper::client::conn::http1::handshake(TokioIo::new(stream)).await?;
+    let driver = tokio::spawn(connection);
+    let (head, mut body) = sender.send_request(request).await?.into_parts();
+    let (mut read, mut is_cut) = (BytesMut::new(), false);
+    while let Some(frame) = body.frame().await {
+        if let Ok(data) = frame?.into_data() {
+            let room = limit - read.len();
+            read.extend_from_slice(&data[..data.len().min(room)]);
+            if data.len() > room {
+                is_cut = true;
+                break;
+            }
+        }
+    }
+    driver.abort();
+    Ok(LoopbackResponse { status: head.status, headers: head.headers, body: read.freeze(), is_cut })
+}
