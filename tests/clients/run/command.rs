@@ -140,9 +140,11 @@ fn an_interrupt_of_the_terminal_arrives_once() {
     let line = std::iter::once(run.get_program()).chain(run.get_args());
     let quoted = |word: &OsStr| format!("'{}'", word.to_string_lossy().replace('\'', r"'\''"));
     let line: Vec<_> = line.map(quoted).collect();
+    // Not a child of the shell that `script` starts: the interrupt would end that one.
+    let line = format!("exec {}", line.join(" "));
     // `script` makes a terminal, and types what it reads.
     let mut terminal = tools::clean(tools::program("script"));
-    terminal.args(["--quiet", "--return", "--command", &line.join(" "), "/dev/null"]);
+    terminal.args(["--quiet", "--return", "--command", &line, "/dev/null"]);
     terminal.current_dir(stage.dir.path()).env("HOME", stage.dir.path());
     let mut child = with_default_signals(&terminal)
         .stdin(Stdio::piped())
