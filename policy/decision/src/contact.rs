@@ -1,4 +1,4 @@
-//! Whom to ask about a crawler.
+//! The contacts of a crawler.
 
 /// The characters that end a word of a `User-Agent`, next to white space.
 const SEPARATORS: &[char] = &['(', ')', '<', '>', '[', ']', ';', ',', '"', '\''];

@@ -1,4 +1,4 @@
-//! What wayleave's crate for usage preferences needs besides: the lines of a file about use, and the matching of their
+//! Parts for wayleave's crate for usage preferences: the lines of a file about use, and the matching of their
 //! patterns. Hidden, and not covered by semantic versioning.
 
 pub use crate::robots_txt::{

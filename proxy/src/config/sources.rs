@@ -9,7 +9,7 @@ use toml::de::DeTable;
 
 use super::reader::ConfigMistake;
 
-/// As in a shell: `*` stays within a directory, and finds no hidden files such as the temporary ones of editors.
+/// Shell rules: `*` matches within one directory, and no hidden files such as the temporary ones of editors.
 const MATCH_OPTIONS: MatchOptions = MatchOptions {
     case_sensitive: true,
     require_literal_separator: true,

@@ -38,13 +38,13 @@ pub(crate) struct Question {
     /// Read robots.txt like this instead of as the crawler does.
     #[param(inline)]
     pub(crate) dialect: Option<DialectWord>,
-    /// Where the request comes from; 127.0.0.1 unless given.
+    /// The address that the request comes from; 127.0.0.1 unless given.
     #[param(format = "ip-address")]
     pub(crate) client: Option<String>,
     /// GET unless given.
     pub(crate) method: Option<String>,
-    /// What it would be fetched for, instead of what the crawler declares: `search`, `ai-input`, `train-ai`, `archive`, `tdm` or
-    /// `other`. For several of them it is repeated, or has commas between.
+    /// The purpose of the request, instead of those that the crawler declares: `search`, `ai-input`, `train-ai`, `archive`,
+    /// `tdm` or `other`. For several of them it is repeated, or has commas between.
     #[serde(default)]
     #[param(inline, required = false)]
     pub(crate) purpose: Vec<PurposeWords>,
@@ -215,13 +215,13 @@ pub(crate) struct PreviewedDecision {
     pub(crate) dialects: Vec<Reading>,
 }
 
-/// What an origin's robots.txt says of a request in one dialect.
+/// The finding of an origin's robots.txt about a request in one dialect.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 pub(crate) struct Reading {
     dialect: &'static str,
     /// `allow` or `disallow`.
     verdict: &'static str,
-    /// What the verdict rests on.
+    /// The basis of the verdict.
     basis: &'static str,
     /// The deciding rule's line, from 1.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -26,7 +26,7 @@ const BIND_RETRY_INTERVAL: Duration = Duration::from_millis(50);
 pub(crate) enum ListenProtocol {
     /// HTTP requests to a proxy.
     Http,
-    /// The same inside TLS.
+    /// HTTP requests to a proxy, inside TLS.
     Https,
     /// SOCKS5 (RFC 1928).
     Socks5,

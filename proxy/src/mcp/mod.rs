@@ -1,6 +1,6 @@
 //! The Model Context Protocol: agents ask what they may fetch, fetch through the proxy, and learn why they may not.
 //!
-//! Every answer comes from the listeners of a running proxy, with the credentials of whoever asks: an agent may do here what it
+//! Every answer comes from the listeners of a running proxy, with the credentials of the client: an agent may do here what it
 //! may do there.
 
 use std::borrow::Cow;

@@ -17,7 +17,7 @@ pub(crate) struct ServiceLimit {
 
 /// Whole seconds from which on a reset is a time, in seconds since 1970, and not a span: the year 2001, or 31 years.
 const EPOCH_SECONDS: u64 = 1_000_000_000;
-/// The same in milliseconds.
+/// `EPOCH_SECONDS` in milliseconds.
 const EPOCH_MILLIS: u64 = 1_000 * EPOCH_SECONDS;
 
 /// The names of the other fields, as pairs of what is left and of its reset. Those of the drafts up to 06 come first; a span

@@ -1,4 +1,4 @@
-//! Gaps in the log and the archive about a request, so that its decision under another configuration stays open.
+//! Gaps in the log and the archive about a request, which leave its decision under another configuration open.
 
 /// A reason for which a decision cannot be derived.
 #[derive(Clone, Debug, PartialEq, Eq)]

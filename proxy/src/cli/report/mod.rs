@@ -43,10 +43,10 @@ pub(super) struct ReportArguments {
     /// Form of the report
     #[arg(long, value_enum, default_value_t = ReportFormat::Text)]
     format: ReportFormat,
-    /// The same as --format json
+    /// Short for --format json
     #[arg(long, conflicts_with_all = ["csv", "format"])]
     json: bool,
-    /// The same as --format csv
+    /// Short for --format csv
     #[arg(long, conflicts_with = "format")]
     csv: bool,
     /// Maximum number of rows of a table; 0: all [default: 30 crawlers, hosts, rules or reasons; 5 in the tables below]

@@ -38,7 +38,7 @@ pub(super) struct HeldFiles {
 }
 
 impl HeldFiles {
-    /// Returns whether a file must stay because of one of `holds`. One that cannot be read does.
+    /// Returns whether a file must be kept because of one of `holds`, as one that cannot be read must.
     fn includes(&mut self, path: &Path, holds: &[Hold]) -> bool {
         let numbers: Vec<_> = holds.iter().map(|hold| hold.id).collect();
         if numbers != self.holds {
