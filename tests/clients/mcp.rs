@@ -40,6 +40,8 @@ fn calls() -> Value {
         ["why", {"url": "https://shop.test/private"}],
         ["why", {}],
         ["fetch", {"url": "open"}],
+        ["fetch", {"url": "http://me:secret@shop.test/open"}],
+        ["fetch", {"url": "http://no-such-host.invalid/"}],
     ])
 }
 
@@ -51,7 +53,7 @@ fn check_answers(origin: &Origin, printed: &Value) -> String {
     assert_eq!(tools, ["fetch", "may_fetch", "why"]);
     let answers = printed["answers"].as_array().expect("answers");
     let is_error: Vec<_> = answers.iter().map(|it| it["is_error"] == true).collect();
-    let expected = [false, false, false, false, true, true, false, false, true, true];
+    let expected = [false, false, false, false, true, true, false, false, true, true, true, true];
     assert_eq!(is_error, expected, "{printed}");
     let text =
         |number: usize, block: usize| answers[number]["texts"][block].as_str().expect("text");
@@ -68,6 +70,10 @@ fn check_answers(origin: &Origin, printed: &Value) -> String {
     assert!(text(5, 0).contains("robots_txt_unreachable") || text(5, 0).contains("unreachable"));
     assert_eq!(parsed(7)["line"], 2);
     assert!(text(8, 0).contains("decision_id or url"), "{printed}");
+    assert!(text(10, 0).contains("a URL with a user name is not fetched"), "{printed}");
+    let failure = parsed(11);
+    assert_eq!(failure["refused"], false, "the name cannot be resolved: {failure}");
+    assert!(failure["instead"].to_string().contains("may work later"), "{failure}");
     assert!(!printed.to_string().contains("a secret"));
     let seen = origin.seen();
     assert!(!seen.iter().any(|line| line.contains("/private")), "{seen:?}");
@@ -141,4 +147,23 @@ fn the_token_of_the_agent_counts() {
     client.arg(project().join("tests/clients/agent.py")).arg(question.to_string()).args([&url]);
     let output = crate::harness::tools::run(&mut client, b"", LIMIT);
     assert!(!output.status.success());
+}
+
+/// Crawlers may be recognised by the address of the client, which is not the same for every listener.
+#[test]
+fn a_fetch_is_by_the_crawler_that_was_asked_about() {
+    let origin = origin();
+    let proxy = Wayleave::start_with(&origin, |settings| {
+        let by_address = "[[crawler]]\nname = \"local\"\ntokens = [\"LocalBot\"]\nmatch = { addresses = [\"::1/128\"] }\n\
+             mode = \"observe\"\n";
+        settings.table(by_address).crawler("news", "NewsBot").set("proxy.listen", "[\"[::1]:0\"]")
+    });
+    let url = format!("http://{}/mcp", proxy.admin);
+    let page = json!({"url": "https://shop.test/private", "token": "NewsBot"});
+    let answers = call(&[&url], &json!([["may_fetch", page], ["fetch", page]]));
+    let preview: Value =
+        serde_json::from_str(answers["answers"][0]["texts"][0].as_str().expect("text")).unwrap();
+    assert_eq!(preview["decision"]["crawler"], "local", "{answers}");
+    let listed = proxy.admin_get("/v1/decisions?url=https://shop.test/private").json();
+    assert_eq!(listed["decisions"][0]["crawler"], "local", "{listed}");
 }

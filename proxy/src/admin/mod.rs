@@ -38,12 +38,19 @@ mod state;
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
+use axum::body::Body;
+use axum::extract::{Request, State};
 use axum::http::StatusCode;
 use axum::http::header::CONTENT_TYPE;
+use axum::middleware::Next;
+use axum::response::Response;
+use axum::routing::MethodRouter;
 use axum::{Router, middleware, routing};
 use bytes::Bytes;
+use http_body_util::BodyExt as _;
 use rmcp::transport::streamable_http_server::session::never::NeverSessionManager;
 use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, StreamableHttpService};
+use tokio::sync::Semaphore;
 use utoipa::openapi::OpenApi;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
@@ -58,15 +65,22 @@ pub(crate) use self::state::AdminState;
 use crate::downstream::listeners::{ListenAddress, ListenProtocol};
 use crate::mcp::McpServer;
 
+/// The most answers to agents at a time: a page takes several times its size, as text and as JSON.
+const MAX_AGENT_ANSWERS: usize = 32;
+
 /// Returns the routes of the admin listener, behind `guard`.
 pub(crate) fn router(admin: AdminState, guard: Arc<ArcSwap<AdminGuard>>) -> Router {
     let (router, document) = api_routes();
     let description = openapi::complete(&document).expect("a description is JSON");
     // Serialised once, not per request; as `Bytes` because each connection clones the routes with everything they hold.
     let json = Bytes::from(description.to_string());
-    let agents = agents_service(&admin);
+    let agents = MethodRouter::new().fallback_service(agents_service(&admin));
+    let answers = Arc::new(Semaphore::new(MAX_AGENT_ANSWERS));
     router
-        .route_service(access::MCP_PATH, agents)
+        .route(
+            access::MCP_PATH,
+            agents.layer(middleware::from_fn_with_state(answers, bound_answers)),
+        )
         .route("/", routing::get(page::index))
         .route("/assets/{name}", routing::get(page::asset))
         .route(
@@ -86,6 +100,25 @@ pub(crate) fn router(admin: AdminState, guard: Arc<ArcSwap<AdminGuard>>) -> Rout
         .with_state(admin)
         // After the fallbacks: the guard, and the header fields that it adds, apply only to what the router has by then.
         .layer(middleware::from_fn_with_state(guard, guard::guard))
+}
+
+/// Bounds the answers to agents until they are sent: each may hold a page, and an agent need not read it.
+async fn bound_answers(
+    State(answers): State<Arc<Semaphore>>,
+    request: Request,
+    next: Next,
+) -> Response {
+    let Ok(permit) = answers.try_acquire_owned() else {
+        return response::error_response(
+            StatusCode::SERVICE_UNAVAILABLE,
+            "too many agents ask at once",
+        );
+    };
+    let holding_permit = move |frame| {
+        let _until_the_body_is_dropped = &permit;
+        frame
+    };
+    next.run(request).await.map(|body| Body::new(body.map_frame(holding_permit)))
 }
 
 /// Returns the service for agents. The guard has checked the host and the token before it, and the tools pass the token on.

@@ -1,12 +1,12 @@
 //! Requests to the listeners of a running proxy, from the commands and tools that ask it.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use bytes::{Bytes, BytesMut};
 use http::{HeaderMap, Request, StatusCode};
 use http_body_util::{BodyExt, Empty};
 use hyper_util::rt::TokioIo;
-use tokio::net::TcpStream;
+use tokio::net::{TcpSocket, TcpStream};
 
 /// A response of which the body may be cut.
 #[derive(Debug)]
@@ -37,6 +37,32 @@ pub(crate) async fn send(
 ) -> anyhow::Result<LoopbackResponse> {
     #[expect(clippy::disallowed_methods, reason = "the proxy's own listeners")]
     let stream = TcpStream::connect(listener).await?;
+    send_over(stream, request, limit).await
+}
+
+/// Sends a request like [`send`], from the address `source` of this machine.
+///
+/// # Errors
+///
+/// Returns an error if the listener cannot be reached from there, or breaks the connection.
+pub(crate) async fn send_from(
+    source: IpAddr,
+    listener: SocketAddr,
+    request: Request<Empty<Bytes>>,
+    limit: usize,
+) -> anyhow::Result<LoopbackResponse> {
+    let socket = if source.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
+    socket.bind((source, 0).into())?;
+    #[expect(clippy::disallowed_methods, reason = "the proxy's own listeners")]
+    let stream = socket.connect(listener).await?;
+    send_over(stream, request, limit).await
+}
+
+async fn send_over(
+    stream: TcpStream,
+    request: Request<Empty<Bytes>>,
+    limit: usize,
+) -> anyhow::Result<LoopbackResponse> {
     let (mut sender, connection) =
         hyper::client::conn::http1::handshake(TokioIo::new(stream)).await?;
     let driver = tokio::spawn(connection);

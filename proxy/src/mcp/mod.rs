@@ -4,13 +4,13 @@
 //! may do there.
 
 use std::borrow::Cow;
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
 
 use anyhow::Context;
 use bytes::Bytes;
 use http::header::{AUTHORIZATION, CONTENT_TYPE, HOST, LOCATION, RETRY_AFTER, USER_AGENT};
-use http::{HeaderValue, Request, Uri, request};
+use http::{HeaderValue, Request, StatusCode, Uri, request};
 use http_body_util::Empty;
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use rmcp::handler::server::wrapper::Parameters;
@@ -26,7 +26,7 @@ use crate::http::loopback::{self, LoopbackResponse};
 const DEFAULT_BYTES: usize = 256 * 1024;
 
 /// The most bytes of a page that are read into memory.
-const MAX_BYTES: usize = 8 * 1024 * 1024;
+const MAX_BYTES: usize = 1024 * 1024;
 
 /// The most bytes of an answer of the admin listener: a decision with its robots.txt.
 const MAX_ADMIN_BYTES: usize = 16 * 1024 * 1024;
@@ -65,7 +65,7 @@ struct FetchArguments {
     url: String,
     /// The crawler's product token, such as ExampleBot; default: the one that the server was started with
     token: Option<String>,
-    /// The most bytes to return, up to 8 MiB; default: 256 KiB
+    /// The most bytes to return, up to 1 MiB; default: 256 KiB
     max_bytes: Option<usize>,
 }
 
@@ -155,8 +155,20 @@ impl McpServer {
         context: &RequestContext<RoleServer>,
     ) -> anyhow::Result<Value> {
         let agent = self.user_agent(token)?;
-        let [url, agent] = [url, &agent].map(|text| utf8_percent_encode(text, NON_ALPHANUMERIC));
-        self.ask(&format!("/v1/decision?url={url}&user_agent={agent}"), context).await
+        let client = self.client().to_string();
+        let [url, agent, client] =
+            [url, &agent, &client].map(|text| utf8_percent_encode(text, NON_ALPHANUMERIC));
+        let path = format!("/v1/decision?url={url}&user_agent={agent}&client={client}");
+        self.ask(&path, context).await
+    }
+
+    /// Returns the address that requests come from. Crawlers are recognised by it, too: a preview must be about the address
+    /// that a fetch has, whichever one of this machine the proxy listens on.
+    fn client(&self) -> IpAddr {
+        match self.proxy {
+            Some(SocketAddr::V6(_)) => Ipv6Addr::LOCALHOST.into(),
+            _ => Ipv4Addr::LOCALHOST.into(),
+        }
     }
 
     /// Asks the admin listener, as the agent's own request to it if there was one.
@@ -168,7 +180,9 @@ impl McpServer {
         if let Some(value) = authorization {
             request = request.header(AUTHORIZATION, value);
         }
-        let response = send(self.admin, request.body(Empty::new())?, MAX_ADMIN_BYTES).await?;
+        let request = request.body(Empty::new())?;
+        let sending = loopback::send(self.admin, request, MAX_ADMIN_BYTES);
+        let response = in_time(self.admin, sending).await?;
         let answer: Value = serde_json::from_slice(&response.body)
             .with_context(|| format!("the admin listener answered with {}", response.status))?;
         if response.status.is_success() {
@@ -217,27 +231,38 @@ impl McpServer {
         let uri: Uri = url.parse().with_context(|| format!("{url:?} is not a URL"))?;
         let authority =
             uri.authority().with_context(|| format!("{url:?} has no host"))?.to_string();
+        anyhow::ensure!(!authority.contains('@'), "a URL with a user name is not fetched");
         let request = Request::get(uri)
             .header(HOST, authority)
             .header(USER_AGENT, agent)
             .body(Empty::<Bytes>::new())?;
-        send(proxy, request, limit).await
+        in_time(proxy, loopback::send_from(self.client(), proxy, request, limit)).await
     }
 
-    /// Describes a refusal, and what may be done instead.
+    /// Describes a refusal or a failure, and what may be done instead.
     async fn refusal(&self, url: &str, agent: &str, response: &LoopbackResponse) -> CallToolResult {
         let problem: Value = serde_json::from_slice(&response.body).unwrap_or_default();
+        let is_failure =
+            matches!(response.status, StatusCode::BAD_GATEWAY | StatusCode::GATEWAY_TIMEOUT);
         let mut instead = Vec::new();
         match response.field(RETRY_AFTER.as_str()) {
+            "" if is_failure => instead.push(
+                "Nothing was refused: the origin cannot be reached. It may work later.".to_owned(),
+            ),
             "" => instead
                 .push("Do not ask again: the same request would be refused again.".to_owned()),
             seconds => instead.push(format!("Ask again after {seconds} seconds.")),
         }
-        if let Some(guide) = self.guide_for_agents(url, agent).await {
+        // Where there is a delay, a request for the guide would take the place of one for a page.
+        let has_pace = response.headers.contains_key("ratelimit-policy");
+        if response.status == StatusCode::FORBIDDEN
+            && !has_pace
+            && let Some(guide) = self.guide_for_agents(url, agent).await
+        {
             instead.push(format!("The site has a guide for agents, which may be fetched: {guide}"));
         }
         let answer = json!({
-            "refused": true,
+            "refused": !is_failure,
             "status": response.status.as_u16(),
             "problem": problem,
             "instead": instead,
@@ -256,13 +281,12 @@ impl McpServer {
     }
 }
 
-/// Sends a request to a listener of the proxy.
-async fn send(
+/// Waits for the response of a listener of the proxy.
+async fn in_time(
     listener: SocketAddr,
-    request: Request<Empty<Bytes>>,
-    limit: usize,
+    sending: impl Future<Output = anyhow::Result<LoopbackResponse>>,
 ) -> anyhow::Result<LoopbackResponse> {
-    tokio::time::timeout(TIMEOUT, loopback::send(listener, request, limit))
+    tokio::time::timeout(TIMEOUT, sending)
         .await
         .with_context(|| format!("the listener at {listener} does not respond"))?
         .with_context(|| format!("asking the proxy at {listener} (is `wayleave serve` running?)"))
