@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::harness::tools;
 use crate::harness::wayleave::command;
-use crate::harness::{Origin, Response, Wayleave, Wire};
+use crate::harness::{Origin, Response, Wayleave, Wire, eventually};
 
 const TOKEN: &str = "2f0c1d6a0d6b43a8b0c54e3d1f0a9b87";
 /// The output of `printf %s TOKEN | sha256sum`.
@@ -83,6 +83,12 @@ fn commands_send_the_token_of_the_environment() {
     };
     let (status, printed) = list(Some(TOKEN));
     assert!(status == Some(0) && printed.contains("http://shop.test"), "{printed}");
+    let mut replay = command();
+    replay.args(["replay", "--config"]).arg(&file).env("WAYLEAVE_ADMIN_TOKEN", "guess");
+    let output = tools::run(&mut replay, b"", Duration::from_secs(120));
+    let printed = tools::both_streams(&output);
+    assert_eq!(output.status.code(), Some(2), "not: nothing can be decided: {printed}");
+    assert!(printed.contains("WAYLEAVE_ADMIN_TOKEN"), "{printed}");
     for wrong in [None, Some("guess")] {
         let (status, printed) = list(wrong);
         assert!(status == Some(2) && printed.contains("WAYLEAVE_ADMIN_TOKEN"), "{printed}");
@@ -140,4 +146,34 @@ fn every_response_has_a_strict_content_security_policy() {
         assert_eq!(answer.header("x-content-type-options"), Some("nosniff"), "{path}");
         assert_eq!(answer.header("cache-control"), Some("no-store"), "{path}");
     }
+}
+
+#[test]
+fn a_stream_ends_with_the_rights_of_its_token() {
+    let origin = Origin::start();
+    let proxy =
+        Wayleave::start_with(&origin, |settings| settings.set("admin.token_sha256", TOKEN_SHA256));
+    let mut wire = Wire::connect(proxy.admin);
+    wire.send(format!(
+        "GET /v1/decisions/stream HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {TOKEN}\r\n\r\n"
+    ));
+    assert_eq!(wire.response_head().status, 200);
+    let mut text = String::new();
+    proxy.get("http://shop.test/before");
+    while !text.contains("/before") {
+        text += &String::from_utf8_lossy(&wire.bytes(1));
+    }
+    let other = format!("{:?}", "0".repeat(64));
+    proxy.write_config(&proxy.settings.clone().set("admin.token_sha256", &other).to_toml());
+    let token = format!("Bearer {TOKEN}");
+    let fields = [("Host", "localhost"), ("Authorization", token.as_str())];
+    eventually("the token is no longer valid", || {
+        send(&proxy, "GET", "/metrics", &fields).status == 401
+    });
+    proxy.get("http://shop.test/after");
+    let mut rest = Vec::new();
+    while !rest.ends_with(b"0\r\n\r\n") {
+        rest.extend(wire.bytes(1));
+    }
+    assert!(!String::from_utf8_lossy(&rest).contains("/after"));
 }

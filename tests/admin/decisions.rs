@@ -186,6 +186,8 @@ fn recent_decisions_are_listed_filtered_and_ranked() {
     assert_eq!(urls("crawler=news&limit=1"), ["http://shop.test/private/b"]);
     assert_eq!(urls("crawler=images&outcome=refused"), ["http://shop.test/images/a"]);
     assert_eq!(urls("host=open.test"), ["http://open.test/images/a"]);
+    assert_eq!(urls("url=http://SHOP.test:80/private/a"), ["http://shop.test/private/a"]);
+    assert_eq!(urls("url=http://shop.test/private/&since=1d"), [""; 0]);
     let top = |query: &str| proxy.admin_get(&format!("/v1/top?{query}")).json()["top"].clone();
     assert_eq!(
         top("by=host&outcome=refused"),
@@ -489,4 +491,22 @@ fn client_addresses_have_the_configured_form_everywhere() {
         let text = text.expect("a log");
         assert!(!text.contains("\"client\":\"127.0.0.1\""), "{text}");
     }
+}
+
+/// A file that cannot be read to its end must not look like a whole log.
+#[test]
+fn a_download_of_a_damaged_log_breaks_off() {
+    let origin = sites();
+    let proxy = start(&origin, |settings| settings);
+    proxy.get("http://shop.test/");
+    let damaged = proxy.dir.path().join("state/decisions.20260101T000000.000Z.jsonl.gz");
+    std::fs::write(damaged, b"\x1f\x8b\x08\0\0\0\0\0\0\x03not deflated").expect("writable");
+    for format in ["json", "csv"] {
+        let mut wire = Wire::connect(proxy.admin);
+        wire.send(format!(
+            "GET /v1/decisions/download?format={format} HTTP/1.1\r\nHost: localhost\r\n\r\n"
+        ));
+        assert!(!matches!(wire.try_response(false), Ok(Some(_))), "{format}");
+    }
+    assert_eq!(proxy.admin_get("/v1/decisions?since=1d").status, 500);
 }

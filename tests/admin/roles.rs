@@ -48,6 +48,12 @@ const ROUTES: &[Route] = &[
         SEEN_BY_ALL_TEAMS_ONLY,
     ),
     ("get", "/v1/decision", "/v1/decision?url=http://one.test/x", SEEN_BY_ALL_TEAMS_ONLY),
+    (
+        "get",
+        "/v1/decision",
+        "/v1/decision?url=http://one.test/x&crawler=nobody",
+        [401, 400, 403, 400, 403],
+    ),
     ("get", "/v1/decisions", "/v1/decisions", SEEN),
     ("get", "/v1/decisions", "/v1/decisions?since=2020-01-01T00:00:00Z", SEEN),
     ("get", "/v1/decisions/stream", "/v1/decisions/stream?traffic=true", SEEN),

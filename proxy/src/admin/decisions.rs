@@ -7,6 +7,7 @@ use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
+use wayleave_robots_txt::Target;
 
 use super::access::TeamScope;
 use super::parameters::{PathDecision, QueryParameters, check_limit, parse_time};
@@ -64,6 +65,9 @@ pub(super) struct DecisionParameters {
     host: Option<String>,
     /// Text that the URL, the rule, the reason, the details, the ID, the client or a token contains, ignoring case.
     q: Option<String>,
+    /// The URL: its origin, and its path and query byte for byte.
+    #[param(format = "uri")]
+    url: Option<String>,
     /// Not before this time, or a span before now such as `7d`. With `since` or `until` the decision log is read instead of the recent decisions in memory.
     #[param(format = DateTime)]
     since: Option<String>,
@@ -73,15 +77,24 @@ pub(super) struct DecisionParameters {
 }
 
 impl DecisionParameters {
-    fn into_query(self, scope: &TeamScope) -> DecisionQuery {
-        DecisionQuery {
+    /// Returns the filter, confined to what the request may see.
+    ///
+    /// # Errors
+    ///
+    /// Returns a message if the URL is malformed.
+    fn into_query(self, scope: &TeamScope) -> Result<DecisionQuery, String> {
+        let url = self
+            .url
+            .map(|url| Target::parse(&url).map_err(|error| format!("url: {url:?}: {error}")));
+        Ok(DecisionQuery {
             crawler: self.crawler,
             owner: scope.team().map(str::to_owned),
             outcome: self.outcome.map(|outcome| outcome.as_str().to_owned()),
             reason: self.reason,
             host: self.host,
             text: self.q,
-        }
+            url: url.transpose()?,
+        })
     }
 }
 
@@ -138,24 +151,25 @@ pub(super) async fn list(
     };
     // Memory holds the newest decisions only, and none from before the start. So a span of time is read from the log, even a
     // span that memory could serve in part.
-    match parse_span(filter.since.as_deref(), filter.until.as_deref()) {
+    let span = parse_span(filter.since.as_deref(), filter.until.as_deref());
+    let query = match filter.into_query(&scope) {
+        Ok(query) => query,
+        Err(mistake) => return bad_request(mistake),
+    };
+    match span {
         Err(mistake) => bad_request(mistake),
-        Ok(Some(span)) => {
-            match admin.decisions.list_past(span, filter.into_query(&scope), limit).await {
-                Ok(Some(newest)) => SafeJson(ListedDecisions {
-                    decisions: newest.decisions.iter().collect(),
-                    is_cut: Some(newest.is_truncated),
-                    damaged_lines: (newest.damaged_lines > 0).then_some(newest.damaged_lines),
-                })
-                .into_response(),
-                Ok(None) => no_decision_log(),
-                Err(mistake) => {
-                    error_response(StatusCode::INTERNAL_SERVER_ERROR, mistake.to_string())
-                }
-            }
-        }
+        Ok(Some(span)) => match admin.decisions.list_past(span, query, limit).await {
+            Ok(Some(newest)) => SafeJson(ListedDecisions {
+                decisions: newest.decisions.iter().collect(),
+                is_cut: Some(newest.is_truncated),
+                damaged_lines: (newest.damaged_lines > 0).then_some(newest.damaged_lines),
+            })
+            .into_response(),
+            Ok(None) => no_decision_log(),
+            Err(mistake) => error_response(StatusCode::INTERNAL_SERVER_ERROR, mistake.to_string()),
+        },
         Ok(None) => {
-            let recent = admin.decisions.list_recent(&filter.into_query(&scope), limit);
+            let recent = admin.decisions.list_recent(&query, limit);
             SafeJson(ListedDecisions {
                 decisions: recent.iter().map(Arc::as_ref).collect(),
                 is_cut: None,
@@ -275,6 +289,7 @@ pub(super) async fn top(
         reason: ranking.reason,
         host: ranking.host,
         text: None,
+        url: None,
     };
     let top = admin.decisions.top(ranking.by, &query, limit);
     SafeJson(TopDecisions { top }).into_response()

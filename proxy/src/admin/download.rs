@@ -19,6 +19,7 @@ use super::parameters::QueryParameters;
 use super::response::{ErrorBody, bad_request};
 use super::state::AdminState;
 use crate::decision_log::{DecisionQuery, DecisionRecord};
+use crate::telemetry::csv::quote_field;
 
 /// The size of the chunks that are sent.
 const CHUNK_BYTES: usize = 64 * 1024;
@@ -112,13 +113,16 @@ pub(super) async fn download(
         reason: parameters.reason,
         host: parameters.host,
         text: parameters.q,
+        url: None,
     };
     // Bounded: while a slow client does not read, neither is the log read, which may be larger than memory.
-    let (sender, receiver) = mpsc::channel::<Bytes>(MAX_WAITING_CHUNKS);
+    let (sender, receiver) = mpsc::channel(MAX_WAITING_CHUNKS);
     let mut writer = DownloadWriter::new(format, sender);
-    let take = move |found: Option<(&DecisionRecord, &[u8])>| match found {
-        Some((decision, line)) => writer.write(decision, line),
-        None => writer.finish(),
+    let take = move |found: io::Result<Option<(&DecisionRecord, &[u8])>>| match found {
+        Ok(Some((decision, line))) => writer.write(decision, line),
+        Ok(None) => writer.finish(),
+        // The transfer breaks off: a file without the rest must not pass for a whole one.
+        Err(error) => writer.fail(error),
     };
     if !admin.decisions.stream_past(span, query, take) {
         return no_decision_log();
@@ -131,7 +135,7 @@ pub(super) async fn download(
     };
     let chunks = stream::unfold(receiver, |mut receiver| async move {
         let chunk = receiver.recv().await?;
-        Some((io::Result::Ok(chunk), receiver))
+        Some((chunk, receiver))
     });
     let fields = [(CONTENT_TYPE, kind), (CONTENT_DISPOSITION, disposition)];
     (fields, Body::from_stream(chunks)).into_response()
@@ -140,13 +144,13 @@ pub(super) async fn download(
 /// Writes the file and sends it in chunks.
 struct DownloadWriter {
     format: DownloadFormat,
-    sender: mpsc::Sender<Bytes>,
+    sender: mpsc::Sender<io::Result<Bytes>>,
     chunk: Vec<u8>,
     is_first: bool,
 }
 
 impl DownloadWriter {
-    fn new(format: DownloadFormat, sender: mpsc::Sender<Bytes>) -> Self {
+    fn new(format: DownloadFormat, sender: mpsc::Sender<io::Result<Bytes>>) -> Self {
         let chunk = match format {
             DownloadFormat::Csv => csv_row(COLUMNS.iter().map(|name| (*name).to_owned())),
             DownloadFormat::Json => b"[".to_vec(),
@@ -175,10 +179,19 @@ impl DownloadWriter {
         self.send()
     }
 
+    fn fail(&mut self, error: io::Error) -> ControlFlow<()> {
+        self.pass(Err(error))
+    }
+
     /// Sends the current chunk. Breaks if the client has gone.
     fn send(&mut self) -> ControlFlow<()> {
+        let chunk = std::mem::take(&mut self.chunk);
+        self.pass(Ok(chunk.into()))
+    }
+
+    fn pass(&self, chunk: io::Result<Bytes>) -> ControlFlow<()> {
         // Called on a thread that may block, see `stream_past`.
-        match self.sender.blocking_send(std::mem::take(&mut self.chunk).into()) {
+        match self.sender.blocking_send(chunk) {
             Ok(()) => ControlFlow::Continue(()),
             Err(_) => ControlFlow::Break(()),
         }
@@ -216,28 +229,9 @@ fn csv_cells(decision: &DecisionRecord) -> impl Iterator<Item = String> {
     cells.into_iter()
 }
 
-/// Formats a line of a table. An apostrophe keeps spreadsheets from running a cell as a formula: crawlers and sites choose
-/// much of the text.
+/// Formats a line of a table.
 fn csv_row(cells: impl Iterator<Item = String>) -> Vec<u8> {
-    let quoted = cells.map(|cell| {
-        let is_formula = cell.starts_with(['=', '+', '-', '@', '\t', '\r']);
-        let mark = if is_formula { "'" } else { "" };
-        format!("\"{mark}{}\"", cell.replace('"', "\"\""))
-    });
-    let mut line = quoted.collect::<Vec<_>>().join(",");
+    let mut line = cells.map(|cell| quote_field(&cell)).collect::<Vec<_>>().join(",");
     line.push_str("\r\n");
     line.into_bytes()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn no_cell_is_a_formula_or_more_than_one_cell() {
-        let cells = ["=1+1", "a\"b", "x,y", "line\nline", "-1", ""];
-        let row = csv_row(cells.into_iter().map(str::to_owned));
-        let expected = "\"'=1+1\",\"a\"\"b\",\"x,y\",\"line\nline\",\"'-1\",\"\"\r\n";
-        assert_eq!(String::from_utf8(row).unwrap(), expected);
-    }
 }

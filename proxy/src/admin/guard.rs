@@ -8,19 +8,22 @@
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
+use axum::body::Body;
 use axum::extract::{MatchedPath, Request, State};
 use axum::http::header::{
-    AUTHORIZATION, CACHE_CONTROL, CONTENT_SECURITY_POLICY, HOST, ORIGIN, REFERRER_POLICY,
-    WWW_AUTHENTICATE, X_CONTENT_TYPE_OPTIONS, X_FRAME_OPTIONS,
+    AUTHORIZATION, CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HOST, ORIGIN,
+    REFERRER_POLICY, WWW_AUTHENTICATE, X_CONTENT_TYPE_OPTIONS, X_FRAME_OPTIONS,
 };
 use axum::http::uri::Authority;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
 use axum::middleware::Next;
 use axum::response::Response;
+use futures_util::{StreamExt as _, future};
 use ring::digest;
 
 use super::access::{AdminToken, Operator, is_change};
 use super::connection_limit::ConnectionState;
+use super::live::EVENT_STREAM;
 use super::response::error_response;
 use crate::signing::agent_card::CARD_PATH;
 use crate::signing::directory;
@@ -52,6 +55,7 @@ pub(super) async fn guard(
         .then(|| (request.method().clone(), request.uri().path().to_owned()));
     let who = checked.as_ref().ok().map(|operator| operator.who.clone());
     let allowed = checked.and_then(|operator| operator.allow(&request));
+    let token = request.headers().get(AUTHORIZATION).cloned();
     let mut response = match allowed {
         Ok(operator) => {
             request.extensions_mut().insert(operator.scope());
@@ -61,7 +65,12 @@ pub(super) async fn guard(
             {
                 connection.mark_operator();
             }
-            next.run(request).await
+            let response = next.run(request).await;
+            if is_endless(&response) {
+                end_with_rights(response, operator, token, Arc::clone(&guard))
+            } else {
+                response
+            }
         }
         Err(rejection) => rejection.response(),
     };
@@ -71,6 +80,29 @@ pub(super) async fn guard(
     }
     add_security_fields(response.headers_mut());
     response
+}
+
+/// Returns whether a response goes on for as long as its client is connected.
+fn is_endless(response: &Response) -> bool {
+    let kind = response.headers().get(CONTENT_TYPE);
+    kind.is_some_and(|kind| kind.as_bytes() == EVENT_STREAM.as_bytes())
+}
+
+/// Ends the response before its next event if a reload has taken or changed the rights that it began with.
+fn end_with_rights(
+    response: Response,
+    operator: Operator,
+    token: Option<HeaderValue>,
+    guard: Arc<ArcSwap<AdminGuard>>,
+) -> Response {
+    let is_as_before = move || {
+        let now = guard.load().authenticate(token.as_ref());
+        now.is_ok_and(|now| now == operator)
+    };
+    response.map(|body| {
+        let events = body.into_data_stream().take_while(move |_| future::ready(is_as_before()));
+        Body::from_stream(events)
+    })
 }
 
 impl Operator {
@@ -145,7 +177,15 @@ impl AdminGuard {
         if is_public(request) {
             return Ok(Operator::without_token());
         }
-        let sent = bearer_token(fields).ok_or(AdminRejection::NoToken)?;
+        self.authenticate(fields.get(AUTHORIZATION))
+    }
+
+    /// Returns the operator with this token, which is the value of `Authorization`.
+    fn authenticate(&self, field: Option<&HeaderValue>) -> Result<Operator, AdminRejection> {
+        if self.tokens.is_empty() {
+            return Ok(Operator::without_token());
+        }
+        let sent = field.and_then(bearer_token).ok_or(AdminRejection::NoToken)?;
         let found = self.tokens.iter().find(|token| matches_digest(sent, &token.sha256));
         found.map(Operator::from).ok_or(AdminRejection::WrongToken)
     }
@@ -161,9 +201,9 @@ fn is_published(path: &str) -> bool {
     path == directory::DIRECTORY_PATH || path.starts_with(CARD_PATH)
 }
 
-/// Returns the token of the request, right or wrong.
-fn bearer_token(fields: &HeaderMap) -> Option<&[u8]> {
-    let (scheme, token) = fields.get(AUTHORIZATION)?.as_bytes().split_at_checked(7)?;
+/// Returns the token in `Authorization`, right or wrong.
+fn bearer_token(field: &HeaderValue) -> Option<&[u8]> {
+    let (scheme, token) = field.as_bytes().split_at_checked(7)?;
     scheme.eq_ignore_ascii_case(b"bearer ").then_some(token)
 }
 

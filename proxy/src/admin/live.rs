@@ -28,6 +28,9 @@ use crate::telemetry::traffic::WatchedPoint;
 /// The time without an event after which a comment is sent, so that no intermediary closes an idle connection.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
+/// The media type of server-sent events.
+pub(super) const EVENT_STREAM: &str = "text/event-stream";
+
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
@@ -83,6 +86,7 @@ pub(super) async fn stream(
             reason: parameters.reason,
             host: parameters.host,
             text: parameters.q,
+            url: None,
         },
         most,
         scope,
@@ -96,7 +100,7 @@ pub(super) async fn stream(
         Some((Ok::<_, Infallible>(text), decisions))
     });
     let body = Body::from_stream(futures_util::StreamExt::chain(greeting, events));
-    ([(CONTENT_TYPE, "text/event-stream")], body).into_response()
+    ([(CONTENT_TYPE, EVENT_STREAM)], body).into_response()
 }
 
 /// One client's stream of decisions.

@@ -82,11 +82,14 @@ pub(super) async fn preview(
     // Before anything is fetched for it.
     match admin.decider.owner_in_question(&question) {
         Ok(owner) if scope.includes(owner.as_deref()) => {}
-        Ok(_) => {
+        Err(mistake) if scope.team().is_none() || question.crawler.is_none() => {
+            return bad_request(mistake);
+        }
+        // A name that nobody has is refused alike: it must not show which names others have.
+        Ok(_) | Err(_) => {
             let message = "this token is for one team, and the request is not of its crawlers";
             return error_response(StatusCode::FORBIDDEN, message);
         }
-        Err(mistake) => return bad_request(mistake),
     }
     let previewed = match admin.decider.preview(&question).await {
         Ok(previewed) => previewed,

@@ -74,8 +74,10 @@ pub(crate) fn scan(
     mut take: impl FnMut(DecisionRecord, &[u8]) -> ControlFlow<()>,
 ) -> io::Result<u64> {
     let mut damaged = 0;
-    for (_, file) in open_log_files(path) {
-        let file = file?;
+    for (name, file) in open_log_files(path) {
+        let in_file =
+            |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", name.display()));
+        let file = file.map_err(in_file)?;
         // A file that was last written before the range holds none of its decisions.
         let written_at = file.metadata().and_then(|found| found.modified());
         let ends_before = |since| written_at.as_ref().is_ok_and(|at| *at < since);
@@ -87,8 +89,8 @@ pub(crate) fn scan(
                 Ok(line) if line.starts_with(event::EVENT_PREFIX) => return None,
                 Ok(line) => line,
                 Err(error) => {
-                    // The last line may still be being written.
-                    damaged += u64::from(error != UNFINISHED);
+                    // Only in the current file may the last line still be being written.
+                    damaged += u64::from(error != UNFINISHED || name != path);
                     return None;
                 }
             };
@@ -101,7 +103,7 @@ pub(crate) fn scan(
             }
             take(decision, line).break_value()
         };
-        if find_line(&file, take_matching)?.is_some() {
+        if find_line(&file, take_matching).map_err(in_file)?.is_some() {
             return Ok(damaged);
         }
     }
@@ -127,5 +129,18 @@ mod tests {
         let (range, query) = (TimeRange::default(), DecisionQuery::default());
         let found = newest(&path, range, &query, 10).unwrap();
         assert_eq!((found.decisions.len(), found.damaged_lines), (2, 2));
+    }
+
+    #[test]
+    fn only_the_current_file_may_end_within_a_line() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("decisions.jsonl");
+        let line = serde_json::to_vec(&decision()).unwrap();
+        let cut = [&line[..], b"\n", &line[..9]].concat();
+        fs::write(&path, &cut).unwrap();
+        fs::write(dir.path().join("decisions.20260101T000000.000Z.jsonl"), &cut).unwrap();
+        let (range, query) = (TimeRange::default(), DecisionQuery::default());
+        let found = newest(&path, range, &query, 10).unwrap();
+        assert_eq!((found.decisions.len(), found.damaged_lines), (2, 1));
     }
 }

@@ -239,24 +239,27 @@ impl DecisionLog {
     }
 
     /// Passes the decisions of a time range that match `query`, with their lines and in the order of the log, to `take`, and
-    /// `None` after the last. Runs on a thread that may block. Returns whether there is a log.
+    /// `None` after the last, or the error if the log cannot be read on. Runs on a thread that may block. Returns whether there is a log.
     pub(crate) fn stream_past(
         &self,
         range: TimeRange,
         query: DecisionQuery,
-        mut take: impl FnMut(Option<(&DecisionRecord, &[u8])>) -> ControlFlow<()> + Send + 'static,
+        mut take: impl FnMut(io::Result<Option<(&DecisionRecord, &[u8])>>) -> ControlFlow<()>
+        + Send
+        + 'static,
     ) -> bool {
         let Some(journal) = self.journal.load_full() else {
             return false;
         };
         tokio::task::spawn_blocking(move || {
-            let each = |decision: DecisionRecord, line: &[u8]| take(Some((&decision, line)));
-            match log_search::scan(&journal.config.path, range, &query, each) {
-                Ok(damaged) => warn_of_damage(damaged),
+            let each = |decision: DecisionRecord, line: &[u8]| take(Ok(Some((&decision, line))));
+            let scanned = log_search::scan(&journal.config.path, range, &query, each);
+            match &scanned {
+                Ok(damaged) => warn_of_damage(*damaged),
                 Err(error) => tracing::warn!(%error, "the decision log cannot be read"),
             }
             // The result only says whether more is wanted.
-            let _ = take(None);
+            let _ = take(scanned.map(|_| None));
         });
         true
     }

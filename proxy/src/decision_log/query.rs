@@ -1,5 +1,7 @@
 //! Filters of decisions.
 
+use wayleave_robots_txt::Target;
+
 use super::record::DecisionRecord;
 
 /// A filter of decisions. A member that is `None` matches every decision; words but the owner are compared ignoring ASCII case.
@@ -13,6 +15,8 @@ pub(crate) struct DecisionQuery {
     pub(crate) host: Option<String>,
     /// Text that the URL, the rule, the reason, the details, the id, the client or a token must contain, ignoring ASCII case.
     pub(crate) text: Option<String>,
+    /// The URL: its origin, and its path and query byte for byte.
+    pub(crate) url: Option<Target>,
 }
 
 impl DecisionQuery {
@@ -28,6 +32,10 @@ impl DecisionQuery {
             && is(&self.reason, &decision.reason)
             && is(&self.host, decision.host().unwrap_or_default())
             && self.text.as_deref().is_none_or(|text| mentions(decision, text))
+            && self
+                .url
+                .as_ref()
+                .is_none_or(|url| Target::parse(&decision.url).is_ok_and(|found| found == *url))
     }
 }
 
