@@ -196,3 +196,50 @@ fn commands_name_included_files() {
     let expected = "teams/a.toml:1: proxy: an included file has [[crawler]] and [[rule]] only: move this to the main file\n";
     assert_eq!(String::from_utf8_lossy(&checked.stderr), expected);
 }
+
+#[test]
+fn links_that_lead_in_circles_are_followed_once() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let teams = dir.path().join("teams");
+    fs::create_dir(&teams).expect("a directory");
+    for link in ["one", "two", "three"] {
+        std::os::unix::fs::symlink(".", teams.join(link)).expect("a link");
+    }
+    fs::write(teams.join("a.toml"), team("a", "1")).expect("writable");
+    for pattern in ["teams/**/*.toml", "teams/*.toml", "teams/*/*.toml"] {
+        let text = format!("include = [{pattern:?}]\n");
+        fs::write(dir.path().join("config.toml"), text).expect("writable");
+        let mut command = command();
+        command.args(["config", "check", "--config", "config.toml"]).current_dir(dir.path());
+        let output = tools::run(&mut command, b"", Duration::from_secs(60));
+        assert_eq!(output.status.code(), Some(0), "{pattern}: {output:?}");
+        let count = if pattern == "teams/*/*.toml" { "0 crawlers" } else { "1 crawler" };
+        let printed = tools::both_streams(&output);
+        assert!(printed.contains(count), "{pattern}: {printed}");
+    }
+}
+
+#[test]
+fn a_file_larger_than_the_limit_is_not_read() {
+    let dir = tempfile::tempdir().expect("a directory");
+    fs::write(dir.path().join("config.toml"), "include = [\"team.toml\"]\n").expect("writable");
+    let team = fs::File::create(dir.path().join("team.toml")).expect("writable");
+    team.set_len(1 << 40).expect("files may be sparse");
+    let mut command = command();
+    command.args(["config", "check", "--config", "config.toml"]).current_dir(dir.path());
+    let output = tools::run(&mut command, b"", Duration::from_secs(60));
+    assert_eq!(output.status.code(), Some(2), "{output:?}");
+    assert!(tools::both_streams(&output).contains("team.toml: is larger than"), "{output:?}");
+}
+
+#[test]
+fn a_writer_that_does_not_close_its_file_is_named() {
+    let origin = Origin::start();
+    let proxy = start(&origin);
+    let path = proxy.dir.path().join("teams/a.toml");
+    let mut held = fs::OpenOptions::new().append(true).open(&path).expect("writable");
+    held.write_all(b"# more to come\n").expect("writable");
+    eventually("the log names the file", || {
+        proxy.log().lines().any(|line| line.contains("has not closed") && line.contains("a.toml"))
+    });
+}

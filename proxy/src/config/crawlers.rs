@@ -228,6 +228,8 @@ fn check_label(name: &str) -> Result<(), String> {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
     if name == "asserted" {
         Err("\"asserted\" is reserved for requests that match no crawler".to_owned())
+    } else if !name.is_empty() && name.bytes().all(|byte| byte == b'.') {
+        Err(format!("{name:?} names a directory, and each crawler has files of its name"))
     } else if name.len() <= 64 && name.bytes().all(is_plain) {
         Ok(())
     } else {

@@ -1,11 +1,13 @@
 //! The files of a configuration: the main file, and the files that its key `include` names.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::fs;
+use std::io::{ErrorKind, Read as _};
 use std::path::{Component, Path, PathBuf};
 
 use glob::{MatchOptions, Pattern};
 use toml::de::DeTable;
+use walkdir::WalkDir;
 
 use super::reader::ConfigMistake;
 
@@ -15,6 +17,9 @@ const MATCH_OPTIONS: MatchOptions = MatchOptions {
     require_literal_separator: true,
     require_literal_leading_dot: true,
 };
+
+/// The largest size of a file: all of them are parsed at each reload, which takes several times their size.
+const MAX_FILE_BYTES: u64 = 16 * 1024 * 1024;
 
 /// One file as it was read.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -44,7 +49,7 @@ impl ConfigSources {
     /// Reads the file at `path`, and all that it includes. What cannot be read is reported when the configuration is checked.
     pub(crate) fn read(path: &Path) -> Self {
         let name = path.display().to_string();
-        let content = fs::read(path).map_err(|error| format!("cannot be read: {error}"));
+        let content = read_file(path);
         Self::of_main(SourceFile { name, path: path.to_owned(), content }, parent_dir(path))
     }
 
@@ -58,15 +63,18 @@ impl ConfigSources {
     fn of_main(main: SourceFile, dir: PathBuf) -> Self {
         let patterns = main.text().map_or_else(|_| Vec::new(), included_patterns);
         let mut sources = Self { main, dir, included: Vec::new(), patterns, faults: Vec::new() };
-        // Once each, even if several patterns match.
-        let mut paths = BTreeMap::new();
+        let mut paths = BTreeSet::new();
         for pattern in &sources.patterns {
             match sources.matches(pattern) {
-                Ok(found) => paths.extend(found.into_iter().map(|path| (path, is_glob(pattern)))),
+                Ok(found) => paths.extend(found),
                 Err(fault) => sources.faults.push((pattern.clone(), fault)),
             }
         }
-        sources.included = paths.into_keys().map(|path| sources.read_included(path)).collect();
+        // Once each, whatever patterns match and whatever links and `..` lead there.
+        let mut seen = HashSet::new();
+        let is_first = |path: &PathBuf| seen.insert(path.canonicalize().unwrap_or(path.clone()));
+        let once = paths.into_iter().filter(is_first);
+        sources.included = once.map(|path| sources.read_included(path)).collect();
         sources
     }
 
@@ -75,26 +83,45 @@ impl ConfigSources {
         if !is_glob(pattern) {
             let path = clean(&self.dir.join(pattern));
             return match fs::metadata(&path) {
-                Ok(found) if found.is_file() => self.without_main(vec![path]),
+                Ok(found) if found.is_file() => self.check_not_main(vec![path]),
                 Ok(_) => Err("is not a file".to_owned()),
                 Err(error) => Err(format!("cannot be read: {error}")),
             };
         }
-        let whole = self.absolute(pattern);
+        let whole = Pattern::new(&self.absolute(pattern)).map_err(|error| error.to_string())?;
         let mut paths = Vec::new();
-        for found in glob::glob_with(&whole, MATCH_OPTIONS).map_err(|error| error.to_string())? {
-            let path = found.map_err(|error| {
-                format!("{} cannot be read: {}", error.path().display(), error.error())
-            })?;
+        for found in self.walk(pattern) {
+            let path = match found {
+                Ok(found) => found.into_path(),
+                Err(error) if is_dangling_link(&error) => {
+                    error.path().unwrap_or(&self.dir).to_owned()
+                }
+                // A link that leads back to a directory above, which is walked already.
+                Err(error) if error.loop_ancestor().is_some() => continue,
+                Err(error) => return Err(format!("cannot be read: {error}")),
+            };
             // Directories, pipes and the like are not meant. A link that leads nowhere is: a file is missing.
-            if fs::metadata(&path).map_or(true, |found| found.is_file()) {
-                paths.push(clean(&path));
+            if whole.matches_path_with(&path, MATCH_OPTIONS)
+                && fs::metadata(&path).map_or(true, |found| found.is_file())
+            {
+                paths.push(path);
             }
         }
-        self.without_main(paths)
+        self.check_not_main(paths)
     }
 
-    fn without_main(&self, paths: Vec<PathBuf>) -> Result<Vec<PathBuf>, String> {
+    /// Walks through all that could match a pattern.
+    fn walk(&self, pattern: &str) -> impl Iterator<Item = walkdir::Result<walkdir::DirEntry>> {
+        let (base, below) = split_literal(pattern);
+        let base = clean(&self.dir.join(base));
+        let is_deep = pattern.contains("**");
+        let depth = if is_deep { usize::MAX } else { below.components().count() };
+        // Through links there may be exponentially many ways to one file, so `**` does not follow them.
+        let walk = WalkDir::new(&base).min_depth(1).max_depth(depth).follow_links(!is_deep);
+        base.is_dir().then_some(walk).into_iter().flatten()
+    }
+
+    fn check_not_main(&self, paths: Vec<PathBuf>) -> Result<Vec<PathBuf>, String> {
         let own = self.main.path.canonicalize().ok();
         let is_own = |path: &PathBuf| own.is_some() && path.canonicalize().ok() == own;
         if paths.iter().any(is_own) {
@@ -111,7 +138,7 @@ impl ConfigSources {
     }
 
     fn read_included(&self, path: PathBuf) -> SourceFile {
-        let content = fs::read(&path).map_err(|error| format!("cannot be read: {error}"));
+        let content = read_file(&path);
         // Named as the main file is: relative if that is.
         let below = path.strip_prefix(&self.dir).unwrap_or(&path);
         let shown_dir = Path::new(&self.main.name).parent().unwrap_or(Path::new(""));
@@ -161,15 +188,11 @@ impl ConfigSources {
     pub(crate) fn watch_list(&self) -> WatchList {
         let mut list = WatchList::default();
         for pattern in &self.patterns {
-            let parts: Vec<_> = Path::new(pattern).components().collect();
-            let is_literal = |part: &&Component<'_>| !is_glob(&part.as_os_str().to_string_lossy());
-            let literal = parts.iter().take_while(is_literal).count().min(parts.len() - 1);
-            let (base, below) = parts.split_at(literal);
-            let base = self.dir.join(base.iter().collect::<PathBuf>());
-            list.add(&base, below.len() > 1 || pattern.contains("**"));
+            let (base, below) = split_literal(pattern);
+            let base = self.dir.join(base);
+            list.add(&base, below.components().count() > 1 || pattern.contains("**"));
             // Events have the names that links lead to.
             let base = base.canonicalize().unwrap_or(base);
-            let below = below.iter().collect::<PathBuf>();
             let whole = Path::new(&Pattern::escape(&base.to_string_lossy())).join(below);
             list.patterns.extend(Pattern::new(&whole.to_string_lossy()));
         }
@@ -244,6 +267,33 @@ fn included_patterns(text: &str) -> Vec<String> {
     let items = table.get_ref().get("include").and_then(|node| node.get_ref().as_array());
     let strings = items.into_iter().flatten().filter_map(|item| item.get_ref().as_str());
     strings.filter(|item| !item.trim().is_empty()).map(str::to_owned).collect()
+}
+
+/// Splits a pattern into the directories before the first part with a wildcard, and the rest, which is never empty.
+fn split_literal(pattern: &str) -> (PathBuf, PathBuf) {
+    let parts: Vec<_> = Path::new(pattern).components().collect();
+    let is_literal = |part: &&Component<'_>| !is_glob(&part.as_os_str().to_string_lossy());
+    let literal = parts.iter().take_while(is_literal).count().min(parts.len() - 1);
+    let (base, below) = parts.split_at(literal);
+    (base.iter().collect(), below.iter().collect())
+}
+
+/// Returns whether a walk that follows links found one that leads nowhere.
+fn is_dangling_link(error: &walkdir::Error) -> bool {
+    let is_missing = error.io_error().is_some_and(|it| it.kind() == ErrorKind::NotFound);
+    is_missing && error.path().is_some_and(Path::is_symlink)
+}
+
+/// Returns the bytes of a file, or why there are none.
+fn read_file(path: &Path) -> Result<Vec<u8>, String> {
+    let mut bytes = Vec::new();
+    fs::File::open(path)
+        .and_then(|file| file.take(MAX_FILE_BYTES + 1).read_to_end(&mut bytes))
+        .map_err(|error| format!("cannot be read: {error}"))?;
+    if bytes.len() as u64 > MAX_FILE_BYTES {
+        return Err(format!("is larger than {}", bytesize::ByteSize::b(MAX_FILE_BYTES)));
+    }
+    Ok(bytes)
 }
 
 fn is_glob(pattern: &str) -> bool {

@@ -15,11 +15,17 @@ pub(super) fn find_incompleteness(
     if sources.is_main_empty() {
         return Some(format!("the file is empty: {CONFIRM_HINT}"));
     }
-    let counts = |config: &Config| (config.rules.len(), config.crawlers.crawlers.len());
-    find_loss("the file", counts(running), counts(read)).or_else(|| {
+    find_loss("the file", own_counts(running), own_counts(read)).or_else(|| {
         let files = running.included.iter();
         files.map(|file| find_included_loss(file, &read.included)).find_map(|loss| loss)
     })
+}
+
+/// Returns the numbers of rules and of crawlers in the main file itself.
+fn own_counts(config: &Config) -> (usize, usize) {
+    let rules: usize = config.included.iter().map(|file| file.rules).sum();
+    let crawlers: usize = config.included.iter().map(|file| file.crawlers).sum();
+    (config.rules.len() - rules, config.crawlers.crawlers.len() - crawlers)
 }
 
 fn find_included_loss(before: &IncludedFile, read: &[IncludedFile]) -> Option<String> {

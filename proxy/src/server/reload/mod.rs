@@ -12,6 +12,15 @@
 //! is not empty, and no file is gone or has lost all of its rules or crawlers. A reload that an operator requests, by signal or API, skips that check.
 
 mod completeness;
+
+/// Sleeps until an instant, if there is one.
+async fn sleep_until(at: Option<Instant>) {
+    match at {
+        Some(at) => tokio::time::sleep_until(at).await,
+        None => std::future::pending().await,
+    }
+}
+
 #[cfg(test)]
 mod tests;
 mod watch;
@@ -42,6 +51,8 @@ use crate::telemetry::logging::LogHandle;
 
 /// The operators' requests, and the changes of files, that may wait.
 const MAX_QUEUED: usize = 64;
+/// The time after which a file that is still being written is named in the log.
+const WRITING_TIME: Duration = Duration::from_secs(5);
 /// The delay between a change and the reload: editors and orchestrators replace a file in several steps.
 const SETTLE_DELAY: Duration = Duration::from_millis(100);
 
@@ -296,13 +307,8 @@ impl ConfigReloader {
     ) {
         // One replacement of a file is several events: it is read once, after the first of them has settled.
         let mut settled_at: Option<Instant> = None;
+        let mut overdue_at: Option<Instant> = None;
         loop {
-            let settled = async {
-                match settled_at {
-                    Some(at) => tokio::time::sleep_until(at).await,
-                    None => std::future::pending().await,
-                }
-            };
             tokio::select! {
                 Some(reply) = operators.recv() => {
                     let result = self.reload(ReloadCause::Operator).await;
@@ -316,11 +322,23 @@ impl ConfigReloader {
                 Some(()) = changes.recv() => {
                     if self.events.writing.is_empty() {
                         settled_at.get_or_insert_with(|| Instant::now() + SETTLE_DELAY);
+                        overdue_at = None;
                     } else {
                         settled_at = None;
+                        overdue_at.get_or_insert_with(|| Instant::now() + WRITING_TIME);
                     }
                 }
-                () = settled => {
+                () = sleep_until(overdue_at) => {
+                    overdue_at = None;
+                    for path in self.events.writing.paths() {
+                        tracing::warn!(
+                            file = %path.display(),
+                            "changes of the configuration wait for a file that its writer has not closed; a reload by an \
+                             operator or by SIGHUP does not wait"
+                        );
+                    }
+                }
+                () = sleep_until(settled_at) => {
                     settled_at = None;
                     self.follow_links();
                     // Not short-circuited below: the digests must be up to date whatever the reason for the reload.
@@ -353,6 +371,9 @@ impl ConfigReloader {
         let is_covered = |watch: &IncludeWatch| watch.covers(&self.last_read);
         if !self.include_watch.as_ref().is_some_and(is_covered) {
             self.include_watch = self.events.watch_included(&self.last_read);
+            for pattern in self.last_read.unmatched() {
+                tracing::warn!(pattern, "include: no file matches");
+            }
             // A file may have changed before it was watched.
             self.events.report();
         }

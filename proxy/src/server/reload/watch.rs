@@ -30,6 +30,10 @@ impl WritingFiles {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).is_empty()
     }
 
+    pub(super) fn paths(&self) -> Vec<PathBuf> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).iter().cloned().collect()
+    }
+
     fn note(&self, event: &Event, change: FileChange) {
         let mut writing = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         for path in &event.paths {
@@ -125,7 +129,7 @@ impl IncludeWatch {
     ) -> anyhow::Result<Self> {
         let list = sources.watch_list();
         let watched = list.clone();
-        let mut watcher = notify::recommended_watcher(move |event: notify::Result<Event>| {
+        let each = move |event: notify::Result<Event>| {
             let Ok(event) = event else {
                 return;
             };
@@ -133,7 +137,10 @@ impl IncludeWatch {
                 writing.note(&event, change);
                 report();
             }
-        })?;
+        };
+        // As patterns do below `**`.
+        let options = notify::Config::default().with_follow_symlinks(false);
+        let mut watcher = RecommendedWatcher::new(each, options)?;
         for (dir, is_deep) in &list.dirs {
             let mode =
                 if *is_deep { RecursiveMode::Recursive } else { RecursiveMode::NonRecursive };
