@@ -138,6 +138,8 @@ fn wrong_holds_are_refused() {
     assert!(hold(&["add", "--host", "a b", "--reason", "x"]).contains("is not a host"));
     assert!(hold(&["add", "--host", "a.test"]).contains("--reason"));
     assert!(hold(&["add", "--host", "a.test", "--reason", ""]).contains("--reason"));
+    let of_nobody = ["add", "--host", "a.test", "--reason", "x", "--crawler", "Asserted"];
+    assert!(hold(&of_nobody).contains("no [[crawler]] has this name"));
     let turned = [
         "add",
         "--host",

@@ -7,7 +7,7 @@ use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, chown};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
@@ -236,9 +236,10 @@ impl HoldFolder {
     ///
     /// Returns an error if it cannot be written.
     pub fn add(&self, hold: &Hold) -> anyhow::Result<Hold> {
-        DirBuilder::new().recursive(true).mode(0o750).create(&self.0)?;
-        let mut id = self.read()?.last().map_or(1, |last| last.id + 1);
+        self.create()?;
+        let mut id = self.read()?.last().map_or(0, |last| last.id);
         loop {
+            id = id.checked_add(1).context("there is no number left for a hold")?;
             let hold = Hold { id, ..hold.clone() };
             let path = self.path(id);
             // Whole or not at all: a running process reads it at any moment. A link fails if another command took the number.
@@ -247,7 +248,8 @@ impl HoldFolder {
             let linked = fs::hard_link(&part, &path);
             fs::remove_file(&part)?;
             match linked {
-                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => id += 1,
+                // The next number is tried.
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
                 linked => {
                     linked.with_context(|| path.display().to_string())?;
                     return Ok(hold);
@@ -299,7 +301,7 @@ impl HoldFolder {
     ///
     /// Returns an error if they cannot be written.
     pub fn save_deletions(&self, path: &Path, numbers: BTreeSet<u64>) -> anyhow::Result<()> {
-        DirBuilder::new().recursive(true).mode(0o750).create(&self.0)?;
+        self.create()?;
         let mut all = self.all_deletions()?;
         all.insert(path.to_string_lossy().into_owned(), numbers);
         replace_json(&self.0.join(DELETIONS), &all)
@@ -308,6 +310,14 @@ impl HoldFolder {
     fn all_deletions(&self) -> anyhow::Result<BTreeMap<String, BTreeSet<u64>>> {
         let path = self.0.join(DELETIONS);
         if path.exists() { read_json(&path) } else { Ok(BTreeMap::new()) }
+    }
+
+    fn create(&self) -> anyhow::Result<()> {
+        if !self.0.is_dir() {
+            DirBuilder::new().recursive(true).mode(0o750).create(&self.0)?;
+            hand_over(&self.0)?;
+        }
+        Ok(())
     }
 
     fn path(&self, id: u64) -> PathBuf {
@@ -330,9 +340,22 @@ fn write_json(path: &Path, value: &impl Serialize) -> anyhow::Result<()> {
             OpenOptions::new().write(true).create(true).truncate(true).mode(0o640).open(path)?;
         file.write_all(&serde_json::to_vec(value)?)?;
         file.sync_all()?;
-        Ok(())
+        // One that the service cannot read would keep it from deleting anything.
+        hand_over(path).inspect_err(|_| _ = fs::remove_file(path))
     };
     write().with_context(|| path.display().to_string())
+}
+
+/// Gives a file or a directory to the owner of the directory that it is in: root adds holds for a service with a user of its own.
+fn hand_over(path: &Path) -> anyhow::Result<()> {
+    let above = fs::metadata(path.parent().context("it is in no directory")?)?;
+    let own = fs::metadata(path)?;
+    if (own.uid(), own.gid()) != (above.uid(), above.gid()) {
+        chown(path, Some(above.uid()), Some(above.gid())).with_context(|| {
+            format!("giving it to the user and the group {}:{}", above.uid(), above.gid())
+        })?;
+    }
+    Ok(())
 }
 
 fn replace_json(path: &Path, value: &impl Serialize) -> anyhow::Result<()> {
@@ -391,5 +414,22 @@ mod tests {
         assert_eq!(active, ["b.test"]);
         fs::write(dir.path().join("holds/2.json"), "{").unwrap();
         assert!(folder.active().unwrap_err().to_string().ends_with("holds/2.json"));
+    }
+
+    #[test]
+    fn what_root_adds_belongs_to_the_owner_of_the_state_directory() {
+        let dir = tempfile::tempdir().unwrap();
+        // Fails if we are not root; then the files are the owner's anyway.
+        let _ = chown(dir.path(), Some(65534), Some(65534));
+        let owner = |path: &Path| fs::metadata(path).unwrap().uid();
+        let service = owner(dir.path());
+        let folder = HoldFolder::in_state_dir(dir.path());
+        let id = folder.add(&hold("a.test")).unwrap().id;
+        folder.save_held(id, &HeldEvidence::default()).unwrap();
+        folder.save_deletions(Path::new("log"), BTreeSet::new()).unwrap();
+        let files = fs::read_dir(dir.path().join(DIR)).unwrap().map(|it| it.unwrap().path());
+        let owners: Vec<_> = files.map(|path| owner(&path)).collect();
+        assert_eq!(owners, [service; 3]);
+        assert_eq!(owner(&dir.path().join(DIR)), service);
     }
 }

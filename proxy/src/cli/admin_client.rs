@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
+use bytesize::ByteSize;
 use http_body_util::Empty;
 use serde_json::Value;
 
@@ -11,6 +12,9 @@ use crate::http::loopback::{self, LoopbackResponse};
 
 /// The time after which a request is given up.
 const TIMEOUT: Duration = Duration::from_secs(30);
+
+/// The longest answer, such as that of thousands of decisions.
+const MAX_BYTES: usize = 256 * 1024 * 1024;
 
 /// Parses the body as JSON; an empty one is `null`.
 ///
@@ -107,5 +111,11 @@ async fn exchange(admin: SocketAddr, method: &str, path: &str) -> anyhow::Result
         request = request.header(http::header::AUTHORIZATION, format!("Bearer {token}"));
     }
     let request = request.body(Empty::new()).with_context(|| format!("{TOKEN} cannot be sent"))?;
-    loopback::send(admin, request, usize::MAX).await
+    let response = loopback::send(admin, request, MAX_BYTES).await?;
+    anyhow::ensure!(
+        !response.is_cut,
+        "the answer is longer than {}",
+        ByteSize::b(MAX_BYTES as u64)
+    );
+    Ok(response)
 }

@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 use std::time::SystemTime;
 
-use serde_json::Value;
+use serde::Deserialize;
 use url::form_urlencoded::Serializer;
 use wayleave_robots_txt::Target;
 
@@ -16,7 +16,16 @@ use crate::decision_log::DecisionRecord;
 use crate::telemetry::harmless::escape_lines;
 
 /// The most decisions that a node is asked for at once.
-const MAX_LISTED: usize = 8192;
+const MOST_LISTED: &str = "8192";
+
+/// A node's list of decisions, the newest first.
+#[derive(Debug, Deserialize)]
+struct ListedDecisions {
+    decisions: Vec<DecisionRecord>,
+    /// Whether there are older ones in the same span of time.
+    #[serde(default)]
+    is_cut: bool,
+}
 
 /// A decision, and the node that made it.
 struct NodeDecision {
@@ -97,26 +106,33 @@ fn ask(
 ) -> anyhow::Result<[Option<NodeDecision>; 2]> {
     let address = node.address()?;
     let moment = humantime::format_rfc3339_nanos(at).to_string();
-    let list = |bound: &str| -> anyhow::Result<Vec<DecisionRecord>> {
+    let list = |bounds: &[(&str, &str)]| -> anyhow::Result<ListedDecisions> {
         let mut query = Serializer::new(String::new());
-        query.append_pair(bound, &moment).append_pair("q", &url.to_string());
-        query.append_pair("host", url.origin().host());
-        query.append_pair("limit", &MAX_LISTED.to_string());
+        query.extend_pairs(bounds).append_pair("url", &url.to_string());
         if let Some(crawler) = crawler {
             query.append_pair("crawler", crawler);
         }
-        let mut answer =
-            request_json(address, "GET", &format!("/v1/decisions?{}", query.finish()))?;
-        let decisions: Vec<Value> = serde_json::from_value(answer["decisions"].take())?;
-        let decisions = decisions.into_iter().map(serde_json::from_value::<DecisionRecord>);
-        let decisions = decisions.collect::<Result<Vec<_>, _>>()?;
-        // The text may also be a part of another URL.
-        let is_same = |it: &DecisionRecord| Target::parse(&it.url).is_ok_and(|found| found == *url);
-        Ok(decisions.into_iter().filter(is_same).collect())
+        let path = format!("/v1/decisions?{}", query.finish());
+        Ok(serde_json::from_value(request_json(address, "GET", &path)?)?)
     };
     let of_node = |decision| NodeDecision { node: node.name(), decision };
-    // Both lists begin with the newest.
-    let last = list("until")?.into_iter().next();
-    let next = list("since")?.into_iter().rfind(|decision| decision.at > at);
+    let last = list(&[("until", &moment), ("limit", "1")])?.decisions.into_iter().next();
+    if let Some(last) = &last {
+        anyhow::ensure!(last.at <= at, "its decision {} is later than that time", last.id);
+    }
+    let mut listed = list(&[("since", &moment), ("limit", MOST_LISTED)])?;
+    // A list begins with the newest and may lack older ones, but the oldest after the time is wanted.
+    while listed.is_cut
+        && let Some(oldest) = listed.decisions.last()
+        && oldest.at > at
+    {
+        let until = humantime::format_rfc3339_nanos(oldest.at).to_string();
+        let older = list(&[("since", &moment), ("until", &until), ("limit", MOST_LISTED)])?;
+        if older.decisions.last().is_none_or(|it| it.id == oldest.id) {
+            break;
+        }
+        listed = older;
+    }
+    let next = listed.decisions.into_iter().rfind(|decision| decision.at > at);
     Ok([last.map(of_node), next.map(of_node)])
 }

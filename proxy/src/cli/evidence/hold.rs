@@ -2,12 +2,15 @@
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
+use std::io;
+use std::ops::ControlFlow;
 use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::Context;
 use clap::{Args, Subcommand};
 use serde::Serialize;
+use wayleave_decision::ASSERTED;
 use wayleave_evidence::Sha256Digest;
 use wayleave_evidence::files::{file_number, rotated_files};
 use wayleave_evidence::holds::{HeldEvidence, Hold, HoldFolder};
@@ -18,6 +21,7 @@ use crate::cli::config_file::load_config;
 use crate::cli::terminal::{pretty_json, print, print_errors, unusable};
 use crate::clock::{Clock, TimeArgument};
 use crate::config::Config;
+use crate::decision_log::{DecisionQuery, TimeRange, scan_log};
 use crate::telemetry::harmless::escape_lines;
 
 /// The exit status if something that was held is missing.
@@ -91,6 +95,13 @@ fn add(arguments: &AddArgs, config: &Config, folder: &HoldFolder) -> anyhow::Res
     if let Some((since, until)) = since.zip(until) {
         anyhow::ensure!(since <= until, "--since is after --until");
     }
+    if let Some(name) = &arguments.crawler {
+        let mut names = config.crawlers.crawlers.iter().map(|it| &*it.name).chain([ASSERTED]);
+        anyhow::ensure!(
+            names.any(|known| known == name) || has_decision_of(name, config)?,
+            "--crawler {name:?}: no [[crawler]] has this name, and the log has none of its requests"
+        );
+    }
     // Before anything is read: whatever is there now stays.
     let hold = folder.add(&Hold {
         id: 0,
@@ -105,6 +116,21 @@ fn add(arguments: &AddArgs, config: &Config, folder: &HoldFolder) -> anyhow::Res
     let held = find_held(&hold, config)?;
     folder.save_held(hold.id, &held)?;
     Ok(print(&format!("hold {}: {}\n", hold.id, describe_held(&held))))
+}
+
+/// Returns whether the log has a decision about a crawler, which may be configured no longer.
+fn has_decision_of(crawler: &str, config: &Config) -> anyhow::Result<bool> {
+    let Some(log) = &config.log.decisions else {
+        return Ok(false);
+    };
+    let query = DecisionQuery { crawler: Some(crawler.to_owned()), ..DecisionQuery::default() };
+    let mut is_there = false;
+    scan_log(&log.path, TimeRange::default(), &query, |decision, _| {
+        // A query ignores case, a hold does not.
+        is_there = decision.crawler == crawler;
+        if is_there { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    })?;
+    Ok(is_there)
 }
 
 fn release(arguments: &ReleaseArgs, folder: &HoldFolder) -> anyhow::Result<ExitCode> {
@@ -187,8 +213,18 @@ fn check(
     listed.missing_configurations =
         configurations.filter(|digest| sources.configuration(*digest).is_none()).collect();
     listed.decisions = all.decisions;
-    folder.save_held(listed.hold.id, &all)?;
+    // Those who may only read see what is missing now; what is gone later is then missed by others.
+    if let Err(error) = folder.save_held(listed.hold.id, &all)
+        && !is_permission_denied(&error)
+    {
+        return Err(error);
+    }
     Ok(listed)
+}
+
+fn is_permission_denied(error: &anyhow::Error) -> bool {
+    let mut causes = error.chain().filter_map(|cause| cause.downcast_ref::<io::Error>());
+    causes.any(|cause| cause.kind() == io::ErrorKind::PermissionDenied)
 }
 
 /// Reads the log for what a hold holds.

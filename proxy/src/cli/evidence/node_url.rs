@@ -20,6 +20,8 @@ impl FromStr for NodeUrl {
                 && url.host().is_some()
                 && url.path() == "/"
                 && url.query().is_none()
+                && url.username().is_empty()
+                && url.password().is_none()
         };
         let url = text.parse::<Url>().ok().filter(is_listener);
         url.map(Self).ok_or_else(|| {
@@ -36,7 +38,7 @@ impl NodeUrl {
     /// Returns an error if its name has none.
     pub(super) fn address(&self) -> anyhow::Result<SocketAddr> {
         let host = self.0.host_str().unwrap_or_default().trim_matches(['[', ']']);
-        let port = self.0.port().unwrap_or(3129);
+        let port = self.0.port_or_known_default().unwrap_or(80);
         let mut found = (host, port).to_socket_addrs().context("its name cannot be resolved")?;
         found.next().context("its name has no address")
     }
@@ -52,10 +54,17 @@ mod tests {
 
     #[test]
     fn only_admin_listeners_are_nodes() {
-        for url in ["http://10.0.0.2:3129", "http://node-2:3129/", "http://[::1]"] {
+        for url in ["http://10.0.0.2:3129", "http://node-2:3129/", "http://[::1]:3129"] {
             assert!(url.parse::<NodeUrl>().is_ok(), "{url}");
         }
-        for url in ["10.0.0.2:3129", "https://node-2", "http://node-2/v1", "http://", ""] {
+        for url in [
+            "10.0.0.2:3129",
+            "https://node-2",
+            "http://node-2/v1",
+            "http://",
+            "http://me:secret@node-2:3129",
+            "",
+        ] {
             assert!(url.parse::<NodeUrl>().is_err(), "{url}");
         }
     }

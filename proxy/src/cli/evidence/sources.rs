@@ -62,7 +62,7 @@ impl<'a> MaterialSources<'a> {
     ///
     /// # Errors
     ///
-    /// Returns an error if the store exists and cannot be opened.
+    /// Returns an error if the store exists and cannot be opened, or is open in a proxy that does not answer.
     pub(crate) fn open(config: &'a Config) -> anyhow::Result<Self> {
         let runtime = Runtime::new().context("starting the runtime")?;
         let dir = &config.state.dir;
@@ -78,7 +78,12 @@ impl<'a> MaterialSources<'a> {
         });
         let bodies = match opened.transpose()? {
             Some(Some(store)) => BodySource::Store(store, runtime),
-            Some(None) => BodySource::Proxy(config.admin.listen),
+            Some(None) => {
+                let admin = config.admin.listen;
+                // Of a proxy that refuses to answer, everything would seem to be missing.
+                request_bytes(admin, &body_path(Sha256Digest([0; 32])))?;
+                BodySource::Proxy(admin)
+            }
             None => BodySource::None,
         };
         Ok(Self { config, bodies })
@@ -91,9 +96,7 @@ impl<'a> MaterialSources<'a> {
                 let found = runtime.block_on(store.body(digest.0));
                 found.map(|bytes| bytes.to_vec())
             }
-            BodySource::Proxy(admin) => {
-                request_bytes(*admin, &format!("/v1/evidence/bodies/{digest}"))?
-            }
+            BodySource::Proxy(admin) => request_bytes(*admin, &body_path(digest))?,
             BodySource::None => None,
         };
         // Neither a damaged store nor another proxy at that address can get a different document into the export.
@@ -125,4 +128,9 @@ impl<'a> MaterialSources<'a> {
         let kept = fs::read(config_archive::path(&self.config.state.dir, digest)).ok();
         kept.filter(|text| Sha256Digest::of(text) == digest)
     }
+}
+
+/// Returns the path at which the admin listener serves a document.
+fn body_path(digest: Sha256Digest) -> String {
+    format!("/v1/evidence/bodies/{digest}")
 }
