@@ -343,3 +343,25 @@ fn ten_million_decisions_are_replayed_in_bounded_memory() {
     println!("{}", String::from_utf8_lossy(&output.stdout).lines().next().unwrap_or_default());
     assert_eq!(output.status.code(), Some(1));
 }
+
+#[test]
+fn refused_tunnels_have_nothing_inside_to_know() {
+    let origin = Origin::start();
+    origin.site("shop.test").robots("User-agent: *\nAllow: /\n");
+    for (mode, refused) in [("\"tunnel\"", 1), ("\"refuse\"", 0)] {
+        let proxy = Wayleave::start_with(&origin, |settings| settings.set("https.mode", mode));
+        let mut tunnel = proxy.connect();
+        tunnel.connect_tunnel("shop.test:443");
+        drop(tunnel);
+        let log = proxy.dir.path().join("state/decisions.jsonl");
+        eventually("it is logged", || {
+            decisions(&std::fs::read_to_string(&log).unwrap_or_default()).count() == 1
+        });
+        let (dir, _) = proxy.stop();
+        let new = write_new(dir.path(), &origin, |it| it.set("https.mode", "\"refuse\""));
+        let output = replay(&new, &["--json"]);
+        let summary: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+        let counts = ["newly_refused", "undecidable"].map(|kind| &summary[kind]["count"]);
+        assert_eq!(counts, [refused, 0], "{mode}: {summary:#}");
+    }
+}

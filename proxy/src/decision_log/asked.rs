@@ -16,7 +16,7 @@ const MAX_URLS: usize = 200;
 const MAX_LINES: usize = 500_000;
 
 /// A URL that a crawler asked for, and what robots.txt is searched for on its behalf.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct AskedUrl {
     pub(crate) url: String,
     pub(crate) tokens: Vec<String>,

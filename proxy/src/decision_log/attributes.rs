@@ -21,16 +21,22 @@ const SECRETS: &[&str] = &[
     "auth",
     "authorization",
     "awsaccesskeyid",
+    "code",
     "googleaccessid",
     "jwt",
     "key",
     "key-pair-id",
+    "pass",
     "passwd",
     "pwd",
+    "samlresponse",
+    "session",
+    "sid",
     "sig",
 ];
 /// Endings of further such names: `X-Amz-Signature`, `X-Goog-Credential`, `access_token`.
-const SECRET_ENDINGS: &[&str] = &["credential", "password", "secret", "signature", "token"];
+const SECRET_ENDINGS: &[&str] =
+    &["credential", "password", "secret", "sessid", "sessionid", "signature", "token"];
 
 /// Returns the method as the name of a span: `HTTP` if it is not well known.
 pub(crate) fn method(decision: &DecisionRecord) -> &'static str {
@@ -177,18 +183,26 @@ fn redacted_url(url: &str) -> String {
 
 /// Returns the query with the values of credentials replaced.
 fn redacted(query: &str) -> String {
-    let parameters = query.split('&').map(|parameter| match parameter.split_once('=') {
-        Some((name, _)) if is_secret(name) => Cow::Owned(format!("{name}=REDACTED")),
-        _ => Cow::Borrowed(parameter),
+    // Many servers separate parameters at semicolons, too.
+    let parameters = query.split_inclusive(['&', ';']).map(|parameter| {
+        let text = parameter.trim_end_matches(['&', ';']);
+        match text.split_once('=') {
+            Some((name, _)) if is_secret(name) => {
+                Cow::Owned(format!("{name}=REDACTED{}", &parameter[text.len()..]))
+            }
+            _ => Cow::Borrowed(parameter),
+        }
     });
-    parameters.collect::<Vec<_>>().join("&")
+    parameters.collect()
 }
 
 /// Returns whether a parameter is a credential, in any case and percent-encoding of its name.
 fn is_secret(name: &str) -> bool {
     // Servers decode names before they compare them, so `X%2DAmz%2DSignature` is a credential, too.
     let name = percent_decode_str(name).decode_utf8_lossy().to_ascii_lowercase();
-    SECRETS.contains(&&*name) || SECRET_ENDINGS.iter().any(|ending| name.ends_with(ending))
+    // PHP and others read `a[token]` as a member of `a`.
+    let name = name.trim_end_matches(']');
+    SECRETS.contains(&name) || SECRET_ENDINGS.iter().any(|ending| name.ends_with(ending))
 }
 
 fn push_request_method(decision: &DecisionRecord, all: &mut Vec<KeyValue>) {
@@ -225,8 +239,8 @@ mod tests {
 
     #[test]
     fn signatures_are_redacted() {
-        let query = "a=b&sig=c%3D=&Signature=&sig&x=sig=y";
-        let shown = "a=b&sig=REDACTED&Signature=REDACTED&sig&x=sig=y";
+        let query = "a=b&sig=c%3D=&Signature=&sig&x=sig=y;sig=z;&b";
+        let shown = "a=b&sig=REDACTED&Signature=REDACTED&sig&x=sig=y;sig=REDACTED;&b";
         assert_eq!(redacted(query), shown);
         assert_eq!(redacted(""), "");
     }
@@ -253,6 +267,11 @@ mod tests {
             "apiKey",
             "client_secret",
             "Password",
+            "pass",
+            "code",
+            "PHPSESSID",
+            "SAMLResponse",
+            "a[token]",
         ] {
             let query = format!("a=1&{name}=s3cret&b=s3cret%20too");
             let shown = format!("a=1&{name}=REDACTED&b=s3cret%20too");

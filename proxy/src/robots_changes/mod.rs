@@ -15,6 +15,8 @@ use crate::telemetry::metrics::Metrics;
 
 /// The most URLs that are named as examples.
 const MAX_EXAMPLES: usize = 10;
+/// The number of URLs that may be too costly to judge before the rest is left out.
+const MAX_COSTLY: usize = 3;
 
 /// The URLs on which two versions of a robots.txt disagree, among those that were asked for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -37,11 +39,21 @@ impl ChangedUrls {
         asked: impl Iterator<Item = &'a AskedUrl>,
     ) -> Self {
         let mut changed = Self::default();
+        // In one order, so that the same question has the same answer.
+        let mut asked: Vec<_> = asked.collect();
+        asked.sort_unstable();
+        let mut costly = 0;
         for asked in asked {
             match verdicts(before, after, asked) {
                 None => continue,
-                // A file that is made to be slow would be so for each of the others.
-                Some(verdicts) if verdicts.contains(&UrlVerdict::TooCostly) => break,
+                Some(verdicts) if verdicts.contains(&UrlVerdict::TooCostly) => {
+                    // A file that is made to be slow would be so for each of the others.
+                    costly += 1;
+                    if costly > MAX_COSTLY {
+                        break;
+                    }
+                    continue;
+                }
                 Some([UrlVerdict::Disallow, UrlVerdict::Allow]) => {
                     changed.opened_urls.push(asked.url.clone());
                 }
@@ -217,5 +229,19 @@ mod tests {
         let after = file("User-agent: *\nDisallow: /a\n");
         let changed = ChangedUrls::between(&file(""), &after, tunnel.iter());
         assert_eq!((changed.effect(), changed.asked), ("closes", 1));
+    }
+
+    #[test]
+    fn a_costly_url_hides_no_other_and_the_order_is_the_same() {
+        let rules: String = (0..20_000).map(|n| format!("Disallow: /*ab*ba*c{n}\n")).collect();
+        let after = file(&format!("User-agent: *\nDisallow: /a\n{rules}"));
+        let costly = format!("https://shop.test/{}", "ab".repeat(2_000));
+        let mut urls = vec![asked(&costly, "NewsBot", None)];
+        urls.extend((0..9).map(|n| asked(&format!("https://shop.test/a{n}"), "NewsBot", None)));
+        let (one, other) = (urls.iter(), urls.iter().rev());
+        let before = file("");
+        let changed = ChangedUrls::between(&before, &after, one);
+        assert_eq!((changed.effect(), changed.closed), ("closes", 9), "{changed:?}");
+        assert_eq!(ChangedUrls::between(&before, &after, other), changed);
     }
 }

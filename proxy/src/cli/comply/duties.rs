@@ -6,7 +6,9 @@ use std::path::Path;
 
 use serde::Serialize;
 use serde_json::Value;
-use wayleave_decision::{Crawler, EnforcementMode, HttpsMode, SubresourcePolicy, contacts};
+use wayleave_decision::{
+    Crawler, EnforcementMode, HttpsMode, PolicyRule, RuleAction, SubresourcePolicy, contacts,
+};
 use wayleave_usage_preferences::{PreferenceSource, SourceSet};
 
 use crate::cli::publish::{ip_ranges, page_path};
@@ -102,6 +104,18 @@ fn obedience(config: &Config) -> DutyFinding {
     if let Some(name) = first(config, |it| it.subresources == SubresourcePolicy::Page) {
         let detail = format!("what pages load for {name:?} passes robots.txt");
         return missing("crawler.subresources", detail);
+    }
+    let is_for_all = |rule: &PolicyRule| rule.hosts.iter().any(|host| host.to_string() == "*");
+    let numbered = config.rules.iter().zip(1..);
+    let mut exceptions = numbered.filter(|(rule, _)| rule.action == RuleAction::Allow);
+    if let Some((_, number)) = exceptions.clone().find(|(rule, _)| is_for_all(rule)) {
+        return missing("rule.action", format!("[[rule]] {number} is an exception for all hosts"));
+    }
+    if let Some((_, number)) = exceptions.next() {
+        return unknown(
+            "rule.action",
+            format!("[[rule]] {number} is an exception: only its owner knows why"),
+        );
     }
     if !config.https.interception.bypass.is_empty() {
         return unknown("https.bypass", "what goes to these hosts is not judged");

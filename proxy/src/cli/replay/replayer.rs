@@ -9,8 +9,8 @@ use std::time::{Duration, SystemTime};
 use quick_cache::unsync::Cache;
 use wayleave_decision::{
     ASSERTED, ClaimedNames, ClientFacts, Crawler, Decision, DecisionRequest, DocumentBatch,
-    DocumentResult, Identified, Identity, Input, Reason, Refusal, ResolvedTarget, RobotsCopy, Step,
-    Verdict, decide_own_request,
+    DocumentResult, HttpsMode, Identified, Identity, Input, Reason, Refusal, ResolvedTarget,
+    RobotsCopy, Step, Verdict, decide_own_request,
 };
 use wayleave_evidence::Sha256Digest;
 use wayleave_lifecycle::FetchErrorKind;
@@ -184,13 +184,18 @@ impl<'a> Replayer<'a> {
         resolved: ResolvedTarget,
     ) -> Result<(ResolvedTarget, bool), Unknown> {
         let is_https = resolved.target.origin().scheme() == UrlScheme::Https;
-        match blind_scope(&self.new.config().https.interception, &resolved.target) {
+        let interception = &self.new.config().https.interception;
+        let is_intercepting = interception.mode == HttpsMode::Intercept;
+        match blind_scope(interception, &resolved.target) {
             Some(scope) => {
                 let blind = ResolvedTarget::blind(resolved.target.origin().clone(), scope);
                 let blind = blind.map_err(|error| Unknown::Unreadable(format!("url: {error}")))?;
                 Ok((blind, true))
             }
-            None if resolved.is_blind() && is_https => Err(Unknown::TunnelContent),
+            // Only an intercepted tunnel has content to judge.
+            None if resolved.is_blind() && is_https && is_intercepting => {
+                Err(Unknown::TunnelContent)
+            }
             None => {
                 // That a request came through a tunnel is not recorded, unless that was why it was refused.
                 let is_inside = !is_https && decision.reason == Reason::HttpsRefused.as_str();
