@@ -131,13 +131,13 @@ reasons! {
         [Observed, Refused] "robots.txt, or another statement of the origin about use, takes too long to match against this URL, which counts as disallowed"
     }
     PolicyException = "policy-exception", 403 "Request denied" "http_request_denied" {
-        [Forwarded, Tunnelled] "a `[[rule]]` allows it"
+        [Forwarded, Tunnelled] "one of your rules (`[[rule]]`) allows it"
     }
     Bypass = "bypass", 403 "Request denied" "http_request_denied" {
         [Tunnelled] "`https.bypass` lists the host"
     }
     PolicyRule = "policy-rule", 403 "Refused by policy" "http_request_denied" {
-        [Observed, Refused] "a `[[rule]]` refuses it"
+        [Observed, Refused] "one of your rules (`[[rule]]`) refuses it"
     }
     Payment = "payment", 403 "Request denied" "http_request_denied" {
         [Forwarded] "the origin answered with 402, or with 401 and a request for a licence; the client gets that response, and nothing is paid"
@@ -182,7 +182,7 @@ reasons! {
         [Observed, Refused] "`https.mode = \"refuse\"`"
     }
     ForeignToken = "foreign-token", 403 "Token belongs to another" "http_request_denied" {
-        [Observed, Refused] "User-Agent names a well-known crawler of another owner"
+        [Observed, Refused] "User-Agent is the name of someone else's well-known crawler"
     }
     TokenMissing = "token-missing", 403 "Token missing in User-Agent" "http_request_denied" {
         [Observed, Refused] "User-Agent names none of the crawler's tokens"
