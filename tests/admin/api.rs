@@ -74,7 +74,9 @@ fn the_openapi_document_describes_every_endpoint() {
         "/v1/evidence",
         "/v1/evidence/bodies/{sha256}",
         "/v1/fleet",
+        "/v1/overview",
         "/v1/pace",
+        "/v1/problems",
         "/v1/reload",
         "/v1/robots",
         "/v1/robots/{origin}",
@@ -112,7 +114,12 @@ const MISTAKES: &[(&str, &str)] = &[
     ("/v1/edge", "by is missing"),
     ("/v1/edge?by=rule", "by: \"rule\" is not one of host, crawler"),
     ("/v1/edge?by=host&limit=10001", "limit: 10001 is not 1 to 10000"),
-    ("/v1/top?by=colour", "by: \"colour\" is not one of host, crawler, reason, rule"),
+    (
+        "/v1/top?by=colour",
+        "by: \"colour\" is not one of host, crawler, reason, rule, token, user_agent, client",
+    ),
+    ("/v1/overview?since=someday", "since: \"someday\" is not a time"),
+    ("/v1/crawlers?until=someday", "until: \"someday\" is not a time"),
     (
         "/v1/robots?colour=red",
         "\"colour\" is not a parameter here; these are: state, q, limit, cursor",

@@ -9,6 +9,7 @@ mod decision_export;
 mod decisions;
 mod health;
 mod metrics;
+mod overview;
 mod page;
 mod reasons;
 mod roles;

@@ -65,6 +65,10 @@ const ROUTES: &[Route] = &[
     ("get", "/v1/decisions/{id}/robots", "/v1/decisions/ID-OF-B/robots", [401, 200, 404, 200, 404]),
     ("get", "/v1/top", "/v1/top?by=crawler", SEEN),
     ("get", "/v1/top", "/v1/top?by=rule", SEEN),
+    ("get", "/v1/top", "/v1/top?by=user_agent&since=1d", SEEN),
+    ("get", "/v1/overview", "/v1/overview", SEEN),
+    ("get", "/v1/overview", "/v1/overview?since=1d", SEEN),
+    ("get", "/v1/problems", "/v1/problems", SEEN),
     ("get", "/v1/evidence", "/v1/evidence", SEEN),
     ("get", "/v1/evidence/bodies/{sha256}", "/v1/evidence/bodies/SHA256", SEEN),
     ("get", "/v1/robots", "/v1/robots", SEEN),
@@ -86,6 +90,7 @@ const ROUTES: &[Route] = &[
     ("get", "/v1/configuration", "/v1/configuration", SEEN_BY_ALL_TEAMS_ONLY),
     ("get", "/v1/rules", "/v1/rules", SEEN),
     ("get", "/v1/crawlers", "/v1/crawlers", SEEN),
+    ("get", "/v1/crawlers", "/v1/crawlers?since=1d", SEEN),
     ("get", "/v1/changes", "/v1/changes", SEEN_BY_ALL_TEAMS_ONLY),
     ("get", "/v1/edge", "/v1/edge?by=host", SEEN_BY_ALL_TEAMS_ONLY),
     ("get", "/v1/pace", "/v1/pace", SEEN_BY_ALL_TEAMS_ONLY),
@@ -222,7 +227,7 @@ fn no_response_tells_one_team_of_another() {
             "{path}"
         );
     }
-    assert!(told >= 9, "{told} views tell a team of its own crawler");
+    assert!(told >= 12, "{told} views tell a team of its own crawler");
     let mut wire = Wire::connect(proxy.admin);
     wire.send("GET /v1/decisions/stream?traffic=true HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer read-a\r\n\r\n");
     assert_eq!(wire.response_head().status, 200);

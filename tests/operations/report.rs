@@ -147,6 +147,11 @@ fn the_summary_comes_first_by_crawler_or_as_asked_for() {
     let shop = by_host.lines().find(|line| line.contains("shop.test  ")).expect("a row");
     assert!(shop.contains("news") && shop.ends_with(rule), "{shop}");
     assert!(!by_host.contains("Observed only"), "{by_host}");
+    let senders = text(&["--by", "token", "--crawler", "asserted"]);
+    let head = senders.lines().find(|line| line.trim_start().starts_with("token")).expect("heads");
+    assert!(head.ends_with("first user-agent  first client"), "{senders}");
+    let other = senders.lines().find(|line| line.contains("Other ")).expect("a row");
+    assert!(other.ends_with("Other/1           127.0.0.1"), "{senders}");
     let one = text(&["--by", "reason", "--crawler", "images"]);
     assert!(one.contains("4 forwarded, 2 refused"), "{one}");
     assert!(one.contains("rule") && !one.contains("policy-rule"), "{one}");
@@ -316,7 +321,10 @@ fn the_span_is_also_a_day_or_a_time() {
         ),
         (&["--since", "1d", "--until", "2d"], "--until is before --since"),
         (&["--crawler", "newz"], "no [[crawler]] has this name, and the log has none"),
-        (&["--by", "colour"], "[possible values: crawler, host, rule, reason]"),
+        (
+            &["--by", "colour"],
+            "[possible values: crawler, host, rule, reason, token, user-agent, client]",
+        ),
     ] {
         let wrong = report(&dir, arguments);
         assert_eq!(wrong.status.code(), Some(2), "{arguments:?}");

@@ -80,6 +80,8 @@ fn on_a_full_disk_the_proxy_works_from_memory_and_reports_it() {
     let ready = proxy.admin_get("/readyz");
     assert_eq!(ready.status, 200);
     assert!(ready.text().contains("the store fails"), "{}", ready.text());
+    let problems = proxy.admin_get("/v1/problems").text();
+    assert!(problems.contains("state-unwritable"), "{problems}");
     for number in 0..hosts {
         let private = format!("http://host{number}.test/private");
         assert_eq!(proxy.get(&private).status, 403);

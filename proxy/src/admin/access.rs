@@ -88,7 +88,7 @@ pub(super) fn is_change(method: &Method, path: &str) -> bool {
 
 /// The endpoints for tokens of one team. They limit what they show to its crawlers, or hold nothing about any: robots.txt files are
 /// public, and refreshing one takes nothing from anybody. A new endpoint is not for teams until it is listed here.
-const TEAM_ROUTES: [(&str, &str); 18] = [
+const TEAM_ROUTES: [(&str, &str); 20] = [
     ("GET", "/v1/connect"),
     ("GET", "/v1/crawlers"),
     ("GET", "/v1/decision"),
@@ -100,6 +100,8 @@ const TEAM_ROUTES: [(&str, &str); 18] = [
     ("GET", "/v1/evidence"),
     ("GET", "/v1/evidence/bodies/{sha256}"),
     ("GET", "/v1/fleet"),
+    ("GET", "/v1/overview"),
+    ("GET", "/v1/problems"),
     ("GET", "/v1/robots"),
     ("GET", "/v1/robots/{origin}"),
     ("POST", "/v1/robots/{origin}/refresh"),

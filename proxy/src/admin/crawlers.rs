@@ -4,14 +4,17 @@ use std::collections::HashMap;
 
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
-use serde::Serialize;
-use utoipa::ToSchema;
+use serde::{Deserialize, Serialize};
+use utoipa::{IntoParams, ToSchema};
 use wayleave_decision::ASSERTED;
 
 use super::access::TeamScope;
-use super::response::SafeJson;
+use super::parameters::QueryParameters;
+use super::report::counted;
+use super::response::{ErrorBody, SafeJson};
 use super::robots_view::format_instant;
 use super::state::AdminState;
+use crate::decision_log::{DecisionQuery, ReportContents, SummaryRow};
 
 #[derive(Debug, Serialize, ToSchema)]
 struct ListedCrawlers {
@@ -29,7 +32,7 @@ struct ListedCrawler {
     /// Its product tokens; empty: those of its `User-Agent`.
     tokens: Vec<String>,
     dialect: &'static str,
-    /// Its requests since the process started.
+    /// Its requests since the process started, or in the time range.
     requests: u64,
     /// The number of those that were refused.
     refused: u64,
@@ -37,7 +40,13 @@ struct ListedCrawler {
     observed: u64,
     /// The number of those that were allowed, but the origin or the path to it failed.
     failed: u64,
-    /// The number of those without any of its tokens in `User-Agent`.
+    /// The rule or reason by which most of its requests in the time range were refused, or would have been.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    first_rule: Option<String>,
+    /// The host at which most of them were.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    first_host: Option<String>,
+    /// The number of its requests since the start without any of its tokens in `User-Agent`.
     user_agent_mismatches: u64,
     /// The daily budgets that it has, on all nodes as far as this one knows.
     budgets: Vec<ListedBudget>,
@@ -56,13 +65,40 @@ struct ListedBudget {
     limit: u64,
 }
 
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(super) struct CrawlerParameters {
+    /// Count requests not before this time, or a span before now such as `7d`; without it, since the process started.
+    #[param(format = DateTime)]
+    since: Option<String>,
+    /// Not after this time, or a span before now.
+    #[param(format = DateTime)]
+    until: Option<String>,
+}
+
 /// The number of one crawler's requests, in total and by outcome.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct RequestCounts {
     all: u64,
     refused: u64,
     observed: u64,
     failed: u64,
+    first_rule: Option<String>,
+    first_host: Option<String>,
+}
+
+impl From<&SummaryRow> for RequestCounts {
+    fn from(row: &SummaryRow) -> Self {
+        Self {
+            all: row.requests,
+            refused: row.refused,
+            observed: row.would_be_refused,
+            failed: row.failed,
+            first_rule: row.first_rule.clone(),
+            first_host: row.first_host.clone(),
+        }
+    }
 }
 
 impl RequestCounts {
@@ -77,14 +113,27 @@ impl RequestCounts {
     }
 }
 
-/// Every crawler, with the outcomes of its requests since the start.
-#[utoipa::path(get, path = "/v1/crawlers", tag = "proxy", responses((status = 200, body = ListedCrawlers)))]
-pub(super) async fn list(State(admin): State<AdminState>, scope: TeamScope) -> Response {
-    // The metric, because it has counted every request since the start; the decisions in memory are only the newest.
-    let mut counts: HashMap<String, RequestCounts> = HashMap::new();
-    for ([crawler, outcome, _], requests) in admin.metrics.requests() {
-        counts.entry(crawler).or_default().add(&outcome, requests);
-    }
+/// Every crawler, with the outcomes of its requests since the start or in a time range.
+#[utoipa::path(
+    get,
+    path = "/v1/crawlers",
+    tag = "proxy",
+    params(CrawlerParameters),
+    responses(
+        (status = 200, body = ListedCrawlers),
+        (status = 400, body = ErrorBody, description = "A parameter is malformed"),
+        (status = 503, body = ErrorBody, description = "Too many requests wait for the decision log to be read"),
+    )
+)]
+pub(super) async fn list(
+    State(admin): State<AdminState>,
+    scope: TeamScope,
+    QueryParameters(parameters): QueryParameters<CrawlerParameters>,
+) -> Response {
+    let counts = match count_requests(&admin, &scope, &parameters).await {
+        Ok(counts) => counts,
+        Err(response) => return response,
+    };
     let crawlers = &admin.decider.settings().crawlers;
     let known = crawlers.all().filter(|crawler| scope.includes(crawler.owner.as_deref()));
     let known = known.map(|crawler| ListedCrawler {
@@ -115,19 +164,44 @@ pub(super) async fn list(State(admin): State<AdminState>, scope: TeamScope) -> R
     SafeJson(ListedCrawlers { crawlers: known.chain(asserted).collect() }).into_response()
 }
 
+/// Counts the requests by crawler.
+async fn count_requests(
+    admin: &AdminState,
+    scope: &TeamScope,
+    parameters: &CrawlerParameters,
+) -> Result<HashMap<String, RequestCounts>, Response> {
+    let span = (parameters.since.as_deref(), parameters.until.as_deref());
+    let mut counts: HashMap<String, RequestCounts> = HashMap::new();
+    if span == (None, None) {
+        // The metric, because it has counted every request since the start; the decisions in memory are only the newest.
+        for ([crawler, outcome, _], requests) in admin.metrics.requests() {
+            counts.entry(crawler).or_default().add(&outcome, requests);
+        }
+        return Ok(counts);
+    }
+    let owner = scope.team().map(str::to_owned);
+    let requests = DecisionQuery { owner, ..DecisionQuery::default() };
+    // The same as for the overview, so that the log is read once for both.
+    let counted = counted(admin, span, requests, ReportContents::Overview).await?;
+    counts.extend(counted.report.by_crawler.iter().map(|row| (row.name.clone(), row.into())));
+    Ok(counts)
+}
+
 /// Returns a crawler with its requests; its settings are left empty.
 fn with_counts(
     admin: &AdminState,
     counts: &HashMap<String, RequestCounts>,
     name: &str,
 ) -> ListedCrawler {
-    let requests = counts.get(name).copied().unwrap_or_default();
+    let requests = counts.get(name).cloned().unwrap_or_default();
     ListedCrawler {
         name: name.to_owned(),
         requests: requests.all,
         refused: requests.refused,
         observed: requests.observed,
         failed: requests.failed,
+        first_rule: requests.first_rule,
+        first_host: requests.first_host,
         last_seen_at: admin.traffic.last_request_at(name).map(format_instant),
         ..ListedCrawler::default()
     }

@@ -1,5 +1,6 @@
 //! `/v1/decisions` and `/v1/top`: recent decisions, and those in the decision log.
 
+use std::cmp::Reverse;
 use std::sync::Arc;
 
 use axum::extract::State;
@@ -11,13 +12,14 @@ use wayleave_robots_txt::Target;
 
 use super::access::TeamScope;
 use super::parameters::{PathDecision, QueryParameters, check_limit, parse_time};
+use super::report::counted;
 use super::response::{ErrorBody, SafeJson, bad_request, error_response};
 use super::robots::deciding_file;
 use super::robots_view::DecidingFile;
 use super::state::AdminState;
 use crate::clock::system_time;
 use crate::decision_log::{
-    DecisionId, DecisionQuery, DecisionRecord, RankBy, RankedName, TimeRange,
+    DecisionId, DecisionQuery, DecisionRecord, RankBy, RankedName, ReportContents, TimeRange,
 };
 
 /// The most decisions in one response: as many as are kept in memory.
@@ -254,6 +256,12 @@ pub(super) struct TopParameters {
     reason: Option<String>,
     /// The host of their origin, without a port.
     host: Option<String>,
+    /// Not before this time, or a span before now such as `7d`; without it, of the recent decisions in memory.
+    #[param(format = DateTime)]
+    since: Option<String>,
+    /// Not after this time, or a span before now.
+    #[param(format = DateTime)]
+    until: Option<String>,
 }
 
 #[derive(Debug, Serialize, ToSchema)]
@@ -262,15 +270,16 @@ struct TopDecisions {
     top: Vec<RankedName>,
 }
 
-/// The most frequent hosts, rules, reasons or crawlers of the recent decisions.
+/// The most frequent hosts, rules, reasons, crawlers or senders of the recent decisions, or of those of a time range.
 #[utoipa::path(
     get,
     path = "/v1/top",
     tag = "decisions",
     params(TopParameters),
     responses(
-        (status = 200, body = TopDecisions, description = "The most frequent first"),
+        (status = 200, body = TopDecisions, description = "The most frequent first. Of a time range, 1,000 at most"),
         (status = 400, body = ErrorBody, description = "A parameter is malformed"),
+        (status = 503, body = ErrorBody, description = "Too many requests wait for the decision log to be read"),
     )
 )]
 pub(super) async fn top(
@@ -291,6 +300,20 @@ pub(super) async fn top(
         text: None,
         url: None,
     };
-    let top = admin.decisions.top(ranking.by, &query, limit);
+    if ranking.since.is_none() && ranking.until.is_none() {
+        let top = admin.decisions.top(ranking.by, &query, limit);
+        return SafeJson(TopDecisions { top }).into_response();
+    }
+    let span = (ranking.since.as_deref(), ranking.until.as_deref());
+    let dimension = ranking.by.dimension();
+    let counted = match counted(&admin, span, query, ReportContents::Top(dimension)).await {
+        Ok(counted) => counted,
+        Err(response) => return response,
+    };
+    let rows = counted.report.summary(dimension).iter();
+    let mut top: Vec<_> =
+        rows.map(|row| RankedName { name: row.name.clone(), count: row.requests }).collect();
+    top.sort_by_key(|ranked| Reverse(ranked.count));
+    top.truncate(limit);
     SafeJson(TopDecisions { top }).into_response()
 }

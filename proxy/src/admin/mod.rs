@@ -26,7 +26,9 @@ mod pace;
 mod page;
 mod parameters;
 pub(crate) mod preview;
+mod problems;
 mod reload_handle;
+mod report;
 mod response;
 mod robots;
 mod robots_view;
@@ -156,6 +158,7 @@ fn api_routes() -> (Router<AdminState>, OpenApi) {
         .routes(routes!(decisions::show))
         .routes(routes!(decision_basis::grounds))
         .routes(routes!(decisions::top))
+        .routes(routes!(report::overview))
         .routes(routes!(edge::edge))
         .routes(routes!(evidence::signing))
         .routes(routes!(evidence::body))
@@ -165,6 +168,7 @@ fn api_routes() -> (Router<AdminState>, OpenApi) {
         .routes(routes!(robots::refresh))
         .routes(routes!(overview::traffic))
         .routes(routes!(overview::status))
+        .routes(routes!(problems::list))
         .routes(routes!(configuration::configuration))
         .routes(routes!(rules::list))
         .routes(routes!(crawlers::list))

@@ -9,7 +9,7 @@ const NANOSECOND: Duration = Duration::from_nanos(1);
 
 /// `2026-11-22T08:00:00Z` (the whole second), `2026-11-22`, `today` or `yesterday` (the whole day in UTC), `now`, or `3d` or `3d
 /// ago` (that long before now).
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum TimeArgument {
     At {
         from: SystemTime,

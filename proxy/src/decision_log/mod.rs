@@ -14,7 +14,8 @@
 //!       │    └─ journal      its files: a hash chain, rotated by size and age
 //!       ├─ query           filters of decisions
 //!       ├─ past            decisions of a time range, from the files
-//!       ├─ report          statistics over a time range, from the files
+//!       ├─ report_cache    reports for the admin listener
+//!       │    └─ report       statistics over a time range, from the files or from memory
 //!       ├─ files           finds the log's files and reads their lines
 //!       └─ record          the record of one decision
 //!            ├─ recorded_request  the request behind it
@@ -40,7 +41,10 @@ mod recent;
 mod record;
 mod recorded_request;
 mod report;
+mod report_cache;
 mod tally;
+#[cfg(test)]
+mod tests;
 mod top;
 mod use_preference;
 mod writer;
@@ -49,6 +53,7 @@ use std::fmt;
 use std::io;
 use std::ops::ControlFlow;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::SystemTime;
 
 use arc_swap::{ArcSwap, ArcSwapOption};
 pub(crate) use wayleave_evidence::chain::event::ConfigRevision;
@@ -70,15 +75,23 @@ pub(crate) use self::record::{
     RuleRecord, SubresourceRecord,
 };
 pub(crate) use self::recorded_request::WAYLEAVE;
+use self::report::ProgressSink;
 pub(crate) use self::report::{
-    LogReport, PaymentRow, ReportDimension, ReportQuery, ReportRow, SummaryRow,
+    LogReport, PaymentRow, ReportContents, ReportDimension, ReportQuery, ReportRow, SummaryRow,
+    Timeline,
 };
+use self::report_cache::ReportCache;
+pub(crate) use self::report_cache::{CountedReport, ReportRequest, ReportSource};
 pub(crate) use self::tally::DecisionTally;
 pub(crate) use self::top::{RankBy, RankedName};
 pub(crate) use self::use_preference::{DocumentRecord, UsePreference};
 use self::writer::DecisionWriter;
+use crate::clock::system_time;
 use crate::telemetry::logging::LogHandle;
 use crate::telemetry::metrics::Metrics;
+
+/// The most rows of a table of a report that are kept.
+const MAX_REPORTED: usize = 1000;
 
 /// The record of every exchange's decision, in memory and in a file.
 pub(crate) struct DecisionLog {
@@ -95,6 +108,9 @@ pub(crate) struct DecisionLog {
     edge: Mutex<EdgeTally>,
     /// Sends all decisions to a collector, if there is one.
     export: Option<DecisionExport>,
+    reports: ReportCache,
+    /// Earlier decisions are in the files only.
+    started_at: SystemTime,
 }
 
 impl DecisionLog {
@@ -119,6 +135,8 @@ impl DecisionLog {
             tally: None,
             edge: Mutex::default(),
             export: None,
+            reports: ReportCache::new(),
+            started_at: system_time(),
         })
     }
 
@@ -170,6 +188,11 @@ impl DecisionLog {
     /// Returns a client in the form in which it is logged; the API and traces use the same.
     pub(crate) fn mask_client(&self, client: impl Into<LoggedClient>) -> LoggedClient {
         self.client_mask.load().apply(client.into())
+    }
+
+    /// Returns how many decisions were lost since the start, and when the last was; none if none was.
+    pub(crate) fn losses(&self) -> Option<(u64, SystemTime)> {
+        self.writer.losses()
     }
 
     /// Records one decision.
@@ -269,6 +292,55 @@ impl DecisionLog {
         top::top(by, self.recent.iter().filter(|decision| query.matches(decision)), limit)
     }
 
+    /// Counts the decisions of a time range, in memory or in the log's files; or returns what was counted shortly before. None
+    /// if too many requests for counts are waiting.
+    pub(crate) async fn report(
+        self: &Arc<Self>,
+        request: ReportRequest,
+    ) -> Option<Arc<CountedReport>> {
+        let log = Arc::clone(self);
+        let now = system_time();
+        let query = ReportQuery {
+            since: request.since.start(now),
+            until: request.until.map_or(now, |until| until.end(now)),
+            requests: request.requests.clone(),
+            contents: request.contents,
+        };
+        let source = self.source_since(query.since);
+        let count = move |on_progress: ProgressSink<'_>| log.count(source, &query, on_progress);
+        self.reports.get(request, source == ReportSource::Log, count).await
+    }
+
+    fn source_since(&self, since: SystemTime) -> ReportSource {
+        if self.started_at <= since && self.recent.reaches_back_to(since) {
+            return ReportSource::Memory;
+        }
+        let journal = self.journal.load();
+        // Nothing can be read back from a device, and reading a pipe would take it from whoever it is for.
+        let is_file = |journal: &Arc<JournalDescription>| journal.config.path.is_file();
+        if journal.as_ref().is_some_and(is_file) {
+            ReportSource::Log
+        } else {
+            ReportSource::PartOfMemory
+        }
+    }
+
+    fn count(
+        &self,
+        source: ReportSource,
+        query: &ReportQuery,
+        on_progress: ProgressSink<'_>,
+    ) -> CountedReport {
+        let counted_at = system_time();
+        let journal = self.journal.load_full().filter(|_| source == ReportSource::Log);
+        let mut report = match journal {
+            Some(journal) => LogReport::read(&journal.config.path, query, on_progress),
+            None => LogReport::of_lines(query, |take| self.recent.each_line(take)),
+        };
+        report.shorten(MAX_REPORTED);
+        CountedReport { report, counted_at, source }
+    }
+
     /// Returns the URLs at these origins among the recent decisions in memory.
     pub(crate) fn asked_recently(&self, origins: impl IntoIterator<Item = String>) -> AskedUrls {
         let mut asked = AskedUrls::of(origins);
@@ -335,108 +407,5 @@ fn described(journal: Option<&Journal>) -> Option<Arc<JournalDescription>> {
 impl fmt::Debug for DecisionLog {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("DecisionLog").finish_non_exhaustive()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::net::IpAddr;
-    use std::time::{Duration, SystemTime};
-
-    use wayleave_evidence::Sha256Digest;
-
-    use super::*;
-
-    pub(super) fn decision() -> DecisionRecord {
-        DecisionRecord {
-            id: DecisionId::new(),
-            at: SystemTime::UNIX_EPOCH + Duration::from_micros(1_800_000_000_000_001),
-            outcome: "refused".into(),
-            reason: "rule".into(),
-            status: 403,
-            crawler: "news".into(),
-            identity: "known".into(),
-            owner: None,
-            proven_by: None,
-            user_agent: None,
-            user_agent_cut: false,
-            certificate: None,
-            tokens: vec!["ExampleBot".to_owned()],
-            client: IpAddr::from([127, 0, 0, 1]).into(),
-            body_bytes: None,
-            peer: None,
-            method: "GET".to_owned(),
-            url: "https://[::1]:8443/a".to_owned(),
-            origin: Some("https://[::1]:8443".to_owned()),
-            scope: None,
-            username: None,
-            robots_delay_us: None,
-            trace_id: None,
-            policy: None,
-            preferences: Vec::new(),
-            documents: Vec::new(),
-            subresource: None,
-            reached_origin: None,
-            from: None,
-            edge: None,
-            payment: None,
-            finding: Some(FindingRecord {
-                verdict: "disallow".into(),
-                basis: "rule".into(),
-                dialect: "rfc9309".into(),
-                line: Some(2),
-                rule: Some("Disallow: /a".to_owned()),
-                robots_access: Some("successful".into()),
-                robots_status: None,
-                robots_cut: false,
-                robots_sha256: Some(Sha256Digest::of(b"abc")),
-                robots_fetched_at: Some(SystemTime::UNIX_EPOCH),
-            }),
-            would_be: None,
-            oddities: Vec::new(),
-            signature: None,
-            mode: "enforce".into(),
-            configuration: 1,
-            details: None,
-            decided_us: 1,
-            waited_us: 0,
-            took_us: 2,
-        }
-    }
-
-    #[test]
-    fn decision_survives_serialisation() {
-        let written = serde_json::to_value(decision()).unwrap();
-        assert_eq!(written["at"], "2027-01-15T08:00:00.000001Z");
-        assert_eq!(written["line"], 2);
-        let read: DecisionRecord = serde_json::from_value(written.clone()).unwrap();
-        assert_eq!(serde_json::to_value(&read).unwrap(), written);
-        let mut bare = decision();
-        bare.finding = None;
-        let written = serde_json::to_value(bare).unwrap();
-        assert_eq!(written.get("verdict"), None);
-        let read: DecisionRecord = serde_json::from_value(written).unwrap();
-        assert!(read.finding.is_none());
-    }
-
-    #[test]
-    fn query_finds_text() {
-        let query =
-            |text: &str| DecisionQuery { text: Some(text.to_owned()), ..DecisionQuery::default() };
-        for text in ["8443/A", "disallow: /a", "examplebot", "127.0.0", ""] {
-            assert!(query(text).matches(&decision()), "{text}");
-        }
-        assert!(!query("shop").matches(&decision()));
-    }
-
-    #[test]
-    fn query_matches_host_without_port() {
-        let query =
-            |host: &str| DecisionQuery { host: Some(host.to_owned()), ..DecisionQuery::default() };
-        assert!(query("[::1]").matches(&decision()));
-        assert!(!query("::1").matches(&decision()));
-        let mut named = decision();
-        named.origin = Some("http://shop.test:8080".to_owned());
-        assert!(query("Shop.test").matches(&named));
     }
 }

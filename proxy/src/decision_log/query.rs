@@ -5,7 +5,7 @@ use wayleave_robots_txt::Target;
 use super::record::DecisionRecord;
 
 /// A filter of decisions. A member that is `None` matches every decision; words but the owner are compared ignoring ASCII case.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct DecisionQuery {
     pub(crate) crawler: Option<String>,
     /// The owner of the crawler, as the configuration named it then.

@@ -2,6 +2,7 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, SystemTime};
 
 use super::record::{DecisionId, DecisionRecord, EncodedDecision};
 
@@ -152,6 +153,27 @@ impl RecentDecisions {
         })
     }
 
+    /// Passes the lines of the kept decisions to `take`, the oldest first, without those added meanwhile.
+    pub(super) fn each_line(&self, take: &mut dyn FnMut(&[u8])) {
+        let next = self.next_number();
+        for number in self.oldest.load(Ordering::Relaxed)..next {
+            if let Some(kept) = self.entry(number).as_ref().filter(|kept| kept.number == number) {
+                take(&kept.line);
+            }
+        }
+    }
+
+    /// Returns whether all decisions of this process that began at `since` or later are kept.
+    pub(super) fn reaches_back_to(&self, since: SystemTime) -> bool {
+        let oldest = self.oldest.load(Ordering::Relaxed);
+        if oldest == 0 {
+            return true;
+        }
+        let kept = self.entry(oldest).as_ref().map(RingEntry::decision);
+        // Decisions are in the order in which they ended: one that is gone ended, and so began, before that one ended.
+        kept.is_some_and(|kept| kept.at + Duration::from_micros(kept.took_us) <= since)
+    }
+
     pub(super) fn find(&self, id: DecisionId) -> Option<Arc<DecisionRecord>> {
         (0..self.entries.len()).find_map(|number| {
             let entry = self.entry(number);
@@ -172,6 +194,25 @@ mod tests {
     fn pushed_ids<'a>(pushed: impl IntoIterator<Item = &'a EncodedDecision>) -> Vec<DecisionId> {
         let pushed = pushed.into_iter();
         pushed.map(|recorded| recorded.id).collect()
+    }
+
+    #[test]
+    fn a_full_ring_reaches_back_to_the_end_of_its_oldest() {
+        let recent = RecentDecisions::with_capacity(4, MAX_BYTES);
+        let began_at = |seconds| decision().at + Duration::from_secs(seconds);
+        let push = |seconds| {
+            let took_us = 500_000;
+            let ended = DecisionRecord { at: began_at(seconds), took_us, ..decision() };
+            recent.push(&EncodedDecision::new(&ended));
+        };
+        (0..4).for_each(push);
+        assert!(recent.reaches_back_to(SystemTime::UNIX_EPOCH), "nothing is gone");
+        (4..6).for_each(push);
+        assert!(!recent.reaches_back_to(began_at(2)));
+        assert!(recent.reaches_back_to(began_at(3)));
+        let mut lines = 0;
+        recent.each_line(&mut |line| lines += usize::from(line.ends_with(b"\n")));
+        assert_eq!(lines, 4);
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Counts decisions by host, crawler, reason or rule.
+//! Counts recent decisions by host, crawler, reason, rule or who sent them.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -7,10 +7,11 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use super::record::DecisionRecord;
+use super::report::ReportDimension;
 
 /// The property by which decisions are counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, ToSchema)]
-#[serde(rename_all = "lowercase")]
+#[serde(rename_all = "snake_case")]
 #[schema(as = By)]
 pub(crate) enum RankBy {
     Host,
@@ -18,6 +19,26 @@ pub(crate) enum RankBy {
     Reason,
     /// The deciding rule together with its origin.
     Rule,
+    /// The first product token.
+    Token,
+    UserAgent,
+    /// The client as the log names it.
+    Client,
+}
+
+impl RankBy {
+    /// Returns the dimension of a report that counts the same.
+    pub(crate) fn dimension(self) -> ReportDimension {
+        match self {
+            Self::Host => ReportDimension::Host,
+            Self::Crawler => ReportDimension::Crawler,
+            Self::Reason => ReportDimension::Reason,
+            Self::Rule => ReportDimension::Rule,
+            Self::Token => ReportDimension::Token,
+            Self::UserAgent => ReportDimension::UserAgent,
+            Self::Client => ReportDimension::Client,
+        }
+    }
 }
 
 /// A value of that property, and the number of decisions that have it.
@@ -25,7 +46,7 @@ pub(crate) enum RankBy {
 #[schema(as = Ranked)]
 pub(crate) struct RankedName {
     pub(crate) name: String,
-    pub(crate) count: usize,
+    pub(crate) count: u64,
 }
 
 /// Returns the `limit` most frequent values; equally frequent ones are in alphabetical order.
@@ -34,7 +55,7 @@ pub(super) fn top(
     decisions: impl Iterator<Item = Arc<DecisionRecord>>,
     limit: usize,
 ) -> Vec<RankedName> {
-    let mut counts: HashMap<String, usize> = HashMap::new();
+    let mut counts: HashMap<String, u64> = HashMap::new();
     for decision in decisions {
         if let Some(name) = name(by, &decision) {
             *counts.entry(name).or_default() += 1;
@@ -54,6 +75,9 @@ fn name(by: RankBy, decision: &DecisionRecord) -> Option<String> {
         RankBy::Host => decision.host().map(str::to_owned),
         RankBy::Crawler => Some(decision.crawler.clone().into_owned()),
         RankBy::Reason => Some(decision.reason.clone().into_owned()),
+        RankBy::Token => decision.tokens.first().cloned(),
+        RankBy::UserAgent => decision.user_agent.clone(),
+        RankBy::Client => Some(decision.client.to_string()),
         RankBy::Rule => {
             if let Some(policy) = &decision.policy {
                 return Some(format!("[[rule]] {}", policy.number));

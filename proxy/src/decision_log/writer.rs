@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle, Thread};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use anyhow::Context;
 use wayleave_evidence::Sha256Digest;
@@ -14,6 +14,7 @@ use wayleave_evidence::chain::event::{ConfigRevision, EventKind};
 
 use super::journal::{Journal, LostLines};
 use super::record::EncodedDecision;
+use crate::clock::system_time;
 use crate::telemetry::metrics::Metrics;
 
 /// The most decisions in the queue: some seconds at full speed. Further ones are dropped and counted.
@@ -41,6 +42,7 @@ pub(super) struct DecisionWriter {
     dropped: Arc<AtomicU64>,
     /// Whether decisions are being lost at present.
     is_failing: Arc<AtomicBool>,
+    losses: Arc<LossCount>,
     updates: PendingUpdates,
     closing: Arc<AtomicBool>,
     is_idle: Arc<AtomicBool>,
@@ -62,6 +64,7 @@ impl DecisionWriter {
         let closing = Arc::<AtomicBool>::default();
         let is_idle = Arc::<AtomicBool>::default();
         let is_failing = Arc::<AtomicBool>::default();
+        let losses = Arc::<LossCount>::default();
         let writer = WriterThread {
             received,
             queued_bytes: Arc::clone(&queued_bytes),
@@ -73,6 +76,7 @@ impl DecisionWriter {
             is_idle: Arc::clone(&is_idle),
             metrics: Arc::clone(&metrics),
             is_failing: Arc::clone(&is_failing),
+            losses: Arc::clone(&losses),
         };
         let handle = thread::Builder::new()
             .name("decisions".to_owned())
@@ -83,6 +87,7 @@ impl DecisionWriter {
             queued_bytes,
             dropped,
             is_failing,
+            losses,
             updates,
             closing,
             is_idle,
@@ -101,6 +106,7 @@ impl DecisionWriter {
             self.queued_bytes.fetch_sub(bytes, Ordering::Relaxed);
             self.dropped.fetch_add(1, Ordering::Relaxed);
             self.is_failing.store(true, Ordering::Relaxed);
+            self.losses.add(1);
             self.metrics.decisions_dropped(1);
         }
         // The load keeps the cache line shared under load; only one of several writers swaps and wakes the thread.
@@ -112,6 +118,11 @@ impl DecisionWriter {
     /// Returns whether decisions are being lost at present.
     pub(super) fn is_failing(&self) -> bool {
         self.is_failing.load(Ordering::Relaxed)
+    }
+
+    /// Returns how many decisions were lost, and when the last was; none if none was.
+    pub(super) fn losses(&self) -> Option<(u64, SystemTime)> {
+        self.losses.last()
     }
 
     /// Replaces the journal. Further decisions may be made by `configuration`.
@@ -127,6 +138,28 @@ impl DecisionWriter {
             // A panic of the thread has been reported by the panic hook.
             let _ = thread.join();
         }
+    }
+}
+
+/// The decisions that were lost since the start.
+#[derive(Debug, Default)]
+struct LossCount {
+    decisions: AtomicU64,
+    /// In seconds since 1970.
+    last_at: AtomicU64,
+}
+
+impl LossCount {
+    fn add(&self, decisions: u64) {
+        let since_epoch = system_time().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        self.last_at.store(since_epoch.as_secs(), Ordering::Relaxed);
+        self.decisions.fetch_add(decisions, Ordering::Relaxed);
+    }
+
+    fn last(&self) -> Option<(u64, SystemTime)> {
+        let decisions = self.decisions.load(Ordering::Relaxed);
+        let last_at = Duration::from_secs(self.last_at.load(Ordering::Relaxed));
+        (decisions > 0).then(|| (decisions, SystemTime::UNIX_EPOCH + last_at))
     }
 }
 
@@ -158,6 +191,7 @@ struct WriterThread {
     is_idle: Arc<AtomicBool>,
     metrics: Arc<Metrics>,
     is_failing: Arc<AtomicBool>,
+    losses: Arc<LossCount>,
 }
 
 impl WriterThread {
@@ -283,6 +317,7 @@ impl WriterThread {
             Ok(_) => {}
             Err(LostLines { lines, error }) => {
                 self.metrics.decisions_dropped(lines);
+                self.losses.add(lines);
                 if !was_failing {
                     tracing::error!(
                         error = format!("{error:#}"),
@@ -310,6 +345,7 @@ mod tests {
             queued_bytes: Arc::default(),
             dropped: Arc::default(),
             is_failing: Arc::default(),
+            losses: Arc::default(),
             updates: PendingUpdates::default(),
             closing: Arc::default(),
             is_idle: Arc::default(),
@@ -324,6 +360,7 @@ mod tests {
         }
         let kept: usize = received.try_iter().map(|recorded| queued_size(&recorded)).sum();
         assert!(kept <= MAX_QUEUED_BYTES && kept > MAX_QUEUED_BYTES / 2, "{kept}");
+        assert!(writer.losses().is_some_and(|(lost, _)| lost > 0), "{:?}", writer.losses());
         let (_, text) = metrics.text().unwrap();
         let dropped =
             text.lines().find(|line| line.starts_with("wayleave_decisions_dropped_total "));

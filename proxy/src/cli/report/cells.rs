@@ -42,12 +42,7 @@ impl Cells {
         let mut is_number = vec![false; heads.len()];
         heads.extend(["requests", "refused", "%", "would be refused", "%"]);
         is_number.extend([true; 5]);
-        let firsts = match by {
-            ReportDimension::Crawler => ["first host", "first rule"],
-            ReportDimension::Host => ["first crawler", "first rule"],
-            ReportDimension::Rule | ReportDimension::Reason => ["first crawler", "first host"],
-        };
-        heads.extend(firsts);
+        heads.extend(firsts(by).map(first_head));
         is_number.extend([false; 2]);
         let cells = shown.iter().map(|row| summary_cells(row, by, has_owners)).collect();
         Self { heads, is_number, rows: cells, more: rows.len() - shown.len() }
@@ -76,6 +71,24 @@ impl Cells {
     }
 }
 
+/// Returns the dimensions of which a summary names the first. Rules may be long, and are last.
+fn firsts(by: ReportDimension) -> [ReportDimension; 2] {
+    let [one, other] = by.others();
+    if one == ReportDimension::Rule { [other, one] } else { [one, other] }
+}
+
+fn first_head(of: ReportDimension) -> &'static str {
+    match of {
+        ReportDimension::Crawler => "first crawler",
+        ReportDimension::Host => "first host",
+        ReportDimension::Rule => "first rule",
+        ReportDimension::Reason => "first reason",
+        ReportDimension::Token => "first token",
+        ReportDimension::UserAgent => "first user-agent",
+        ReportDimension::Client => "first client",
+    }
+}
+
 fn summary_cells(row: &SummaryRow, by: ReportDimension, has_owners: bool) -> Vec<String> {
     let percent = |share: f64| format!("{:.1}", share * 100.0);
     let or_dash = |text: &Option<String>| text.clone().unwrap_or_else(|| "-".to_owned());
@@ -88,13 +101,7 @@ fn summary_cells(row: &SummaryRow, by: ReportDimension, has_owners: bool) -> Vec
         row.would_be_refused.to_string(),
         percent(row.would_be_refused_share),
     ]);
-    cells.extend(match by {
-        ReportDimension::Crawler => [&row.first_host, &row.first_rule].map(or_dash),
-        ReportDimension::Host => [&row.first_crawler, &row.first_rule].map(or_dash),
-        ReportDimension::Rule | ReportDimension::Reason => {
-            [&row.first_crawler, &row.first_host].map(or_dash)
-        }
-    });
+    cells.extend(firsts(by).map(|of| row.first(of).unwrap_or("-").to_owned()));
     cells
 }
 

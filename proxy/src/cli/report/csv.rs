@@ -30,7 +30,7 @@ pub(super) fn to_csv(rows: &[ReportRow]) -> String {
 pub(super) fn summary_to_csv(rows: &[SummaryRow], by: ReportDimension) -> String {
     let mut text = format!(
         "{},owner,requests,refused,refused_share,would_be_refused,would_be_refused_share,failed,\
-         first_rule,first_host,first_crawler\r\n",
+         first_rule,first_host,first_crawler,first_token,first_user_agent,first_client\r\n",
         by.as_str()
     );
     for row in rows {
@@ -47,6 +47,9 @@ pub(super) fn summary_to_csv(rows: &[SummaryRow], by: ReportDimension) -> String
             optional(&row.first_rule),
             optional(&row.first_host),
             optional(&row.first_crawler),
+            optional(&row.first_token),
+            optional(&row.first_user_agent),
+            optional(&row.first_client),
         ];
         text += &fields.join(",");
         text += "\r\n";

@@ -5,6 +5,7 @@ mod csv;
 mod document;
 mod table;
 
+use std::ops::ControlFlow;
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -20,7 +21,7 @@ use super::progress::ProgressLine;
 use super::terminal::{CommandResult, pretty_json, print, print_errors, print_painted, unusable};
 use crate::clock::{Clock, TimeArgument};
 use crate::config::Config;
-use crate::decision_log::{LogReport, ReportDimension, ReportQuery};
+use crate::decision_log::{DecisionQuery, LogReport, ReportContents, ReportDimension, ReportQuery};
 
 #[derive(Debug, Args)]
 #[command(
@@ -94,13 +95,13 @@ pub(super) fn run(arguments: &ReportArguments, file: Option<&Path>) -> CommandRe
     let query = ReportQuery {
         since: arguments.since.start(now),
         until: arguments.until.map_or(now, |until| until.end(now)),
-        crawler: arguments.crawler.as_deref(),
-        by: arguments.by.unwrap_or(ReportDimension::Crawler),
+        requests: DecisionQuery { crawler: arguments.crawler.clone(), ..DecisionQuery::default() },
+        contents: ReportContents::Summary(arguments.by.unwrap_or(ReportDimension::Crawler)),
     };
     if arguments.until.is_some() && query.until < query.since {
         return Err(unusable("--until is before --since"));
     }
-    let report = read_log(&log.path, query);
+    let report = read_log(&log.path, &query);
     // Files that are too old are a log all the same, of a time without decisions.
     if report.files.is_empty() && report.older_files == 0 {
         // Without a configuration file, the log of an installed service is probably meant, which is elsewhere.
@@ -119,10 +120,11 @@ pub(super) fn run(arguments: &ReportArguments, file: Option<&Path>) -> CommandRe
     check_complete(&report).map(|()| printed)
 }
 
-fn read_log(path: &Path, query: ReportQuery<'_>) -> LogReport {
+fn read_log(path: &Path, query: &ReportQuery) -> LogReport {
     let progress = ProgressLine::of_bytes("0 decisions");
     LogReport::read(path, query, &mut |read| {
         progress.set_bytes(read.bytes, read.total_bytes, &format!("{} decisions", read.lines));
+        ControlFlow::Continue(())
     })
 }
 
@@ -153,12 +155,8 @@ fn print_report(
 }
 
 /// Fails for a crawler that neither the configuration nor the log knows: its name is probably misspelt.
-fn check_crawler(
-    query: &ReportQuery<'_>,
-    report: &LogReport,
-    config: &Config,
-) -> Result<(), ExitCode> {
-    let Some(name) = query.crawler else {
+fn check_crawler(query: &ReportQuery, report: &LogReport, config: &Config) -> Result<(), ExitCode> {
+    let Some(name) = query.requests.crawler.as_deref() else {
         return Ok(());
     };
     let mut names: Vec<_> = config.crawlers.crawlers.iter().map(|it| &*it.name).collect();

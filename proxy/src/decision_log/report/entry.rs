@@ -1,9 +1,12 @@
 //! A line of the decision log, as far as a report counts it.
 
 use std::borrow::Cow;
+use std::fmt;
 
-use serde::Deserialize;
+use serde::de::{IgnoredAny, SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer};
 
+use super::super::query::DecisionQuery;
 use super::super::record::host;
 
 /// The members of a line that are counted.
@@ -22,6 +25,12 @@ pub(super) struct ReportEntry<'a> {
     pub(super) url: Cow<'a, str>,
     #[serde(default, borrow)]
     pub(super) owner: Option<Cow<'a, str>>,
+    #[serde(default, borrow, rename = "tokens", deserialize_with = "first_of")]
+    first_token: Option<Cow<'a, str>>,
+    #[serde(default, borrow)]
+    user_agent: Option<Cow<'a, str>>,
+    #[serde(default, borrow)]
+    client: Option<Cow<'a, str>>,
     #[serde(default, borrow)]
     origin: Option<Cow<'a, str>>,
     pub(super) status: u16,
@@ -42,6 +51,33 @@ pub(super) struct ReportEntry<'a> {
     #[serde(default, borrow)]
     pub(super) currency: Option<Cow<'a, str>>,
 }
+
+/// Reads the first element of an array of strings, and no other.
+fn first_of<'de: 'a, 'a, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Option<Cow<'a, str>>, D::Error> {
+    struct First;
+
+    impl<'de> Visitor<'de> for First {
+        type Value = Option<Element<'de>>;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("an array of strings")
+        }
+
+        fn visit_seq<A: SeqAccess<'de>>(self, mut array: A) -> Result<Self::Value, A::Error> {
+            let first = array.next_element()?;
+            while array.next_element::<IgnoredAny>()?.is_some() {}
+            Ok(first)
+        }
+    }
+
+    Ok(deserializer.deserialize_seq(First)?.map(|Element(text)| text))
+}
+
+/// A string that is borrowed where it has no escapes.
+#[derive(Deserialize)]
+struct Element<'a>(#[serde(borrow)] Cow<'a, str>);
 
 /// The usage preference for one purpose.
 #[derive(Deserialize)]
@@ -83,9 +119,35 @@ impl ReportEntry<'_> {
         matches!(&*self.outcome, "observed" | "refused")
     }
 
+    /// Returns whether the request is one of those. The text is not looked for.
+    pub(super) fn matches(&self, query: &DecisionQuery) -> bool {
+        let is = |expected: &Option<String>, value: &str| {
+            expected.as_deref().is_none_or(|expected| expected.eq_ignore_ascii_case(value))
+        };
+        query.owner.as_deref().is_none_or(|owner| self.owner.as_deref() == Some(owner))
+            && is(&query.crawler, &self.crawler)
+            && is(&query.outcome, &self.outcome)
+            && is(&query.reason, &self.reason)
+            && is(&query.host, self.host().unwrap_or_default())
+    }
+
     /// Returns whether the response asked for payment.
     pub(super) fn asks_for_payment(&self) -> bool {
         self.scheme.is_some() || self.reason == "payment"
+    }
+
+    /// Returns the first of the product tokens that were matched against robots.txt.
+    pub(super) fn token(&self) -> Option<&str> {
+        self.first_token.as_deref()
+    }
+
+    pub(super) fn user_agent(&self) -> Option<&str> {
+        self.user_agent.as_deref()
+    }
+
+    /// Returns the client as the log names it: its address, its network, or a digest.
+    pub(super) fn client(&self) -> Option<&str> {
+        self.client.as_deref()
     }
 
     /// Returns the host of the request, unless its target could not be parsed.

@@ -3,16 +3,15 @@
 use std::time::SystemTime;
 
 use serde::Serialize;
+use utoipa::ToSchema;
 use wayleave_evidence::rfc3339;
 
 use super::entry::ReportEntry;
 use crate::decision_log::bounded_map::BoundedMap;
 
-/// The most rows.
-const MAX_ROWS: usize = 50_000;
-
 /// Requests of one crawler to one host that were refused for one reason, or would have been.
-#[derive(Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, ToSchema)]
+#[schema(as = Refusals)]
 pub(crate) struct ReportRow {
     /// `observed` or `refused`.
     pub(crate) outcome: String,
@@ -27,8 +26,10 @@ pub(crate) struct ReportRow {
     pub(crate) status: u16,
     pub(crate) count: u64,
     #[serde(serialize_with = "rfc3339::serialize")]
+    #[schema(value_type = String, format = DateTime)]
     pub(crate) first_at: SystemTime,
     #[serde(serialize_with = "rfc3339::serialize")]
+    #[schema(value_type = String, format = DateTime)]
     pub(crate) last_at: SystemTime,
     /// The first of the requests.
     pub(crate) example: String,
@@ -57,8 +58,8 @@ struct Row {
 pub(super) struct RowCounts(BoundedMap<RowKey, Row>);
 
 impl RowCounts {
-    pub(super) fn new() -> Self {
-        Self(BoundedMap::new(MAX_ROWS, |row| (row.count, 0)))
+    pub(super) fn new(max_rows: usize) -> Self {
+        Self(BoundedMap::new(max_rows, |row| (row.count, 0)))
     }
 
     /// Counts a request that was refused, or would have been.

@@ -1,15 +1,17 @@
 //! The time and memory of a report of a large log: a measurement, run by hand.
 
 use std::fs;
+use std::ops::ControlFlow;
 use std::time::{Duration, SystemTime};
 
 use tokio::time::Instant;
 use wayleave_evidence::Sha256Digest;
 
 use super::super::journal::{Journal, JournalConfig};
+use super::super::query::DecisionQuery;
 use super::super::record::{DecisionId, DecisionRecord, EncodedDecision};
 use super::super::tests::decision;
-use super::{LogReport, ReportDimension, ReportQuery};
+use super::{LogReport, ReportContents, ReportDimension, ReportQuery};
 
 /// The most memory that a report may need.
 const MAX_KIB: u64 = 150 * 1024;
@@ -105,15 +107,18 @@ fn size_of_a_year() {
         };
         write_log(config, lines);
     }
-    for by in [ReportDimension::Crawler, ReportDimension::Host, ReportDimension::Rule] {
+    let summaries = [ReportDimension::Crawler, ReportDimension::Host, ReportDimension::Rule];
+    let summaries = summaries.map(ReportContents::Summary);
+    for contents in summaries.into_iter().chain([ReportContents::Overview]) {
         let until = SystemTime::UNIX_EPOCH + Duration::from_hours(24 * 400);
-        let query = ReportQuery { since: SystemTime::UNIX_EPOCH, until, crawler: None, by };
+        let requests = DecisionQuery::default();
+        let query = ReportQuery { since: SystemTime::UNIX_EPOCH, until, requests, contents };
         take_peak_kib();
         let started = Instant::now();
-        let report = LogReport::read(&path, query, &mut |_| ());
+        let report = LogReport::read(&path, &query, &mut |_| ControlFlow::Continue(()));
         let (took, peak) = (started.elapsed(), take_peak_kib());
         let (read, left_out) = (report.outcomes.values().sum::<u64>(), report.left_out);
-        println!("by {by:?}: {read} decisions in {took:.1?}, {peak} KiB, left out {left_out}");
+        println!("{contents:?}: {read} decisions in {took:.1?}, {peak} KiB, left out {left_out}");
         assert_eq!(read, lines);
         assert!(peak < MAX_KIB, "{peak} KiB");
     }

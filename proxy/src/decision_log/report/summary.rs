@@ -2,22 +2,20 @@
 
 use clap::ValueEnum;
 use serde::Serialize;
+use utoipa::ToSchema;
 
 use super::entry::ReportEntry;
+use super::query::ReportBounds;
 use crate::decision_log::bounded_map::{BoundedMap, Weight};
 
-/// The most hosts, rules or crawlers of a summary.
-const MAX_GROUPS: usize = 20_000;
-/// The most names among which the first of a crawler or a reason is found. There are few of these.
-const MAX_NAMES_OF_FEW: usize = 4096;
-/// The most names among which the first of a host or a rule is found.
-const MAX_NAMES_OF_MANY: usize = 16;
+/// The most names among which the first of a client, a token or a User-Agent is found: these names may be long.
+const MAX_NAMES_OF_SENDERS: usize = 4;
 
-/// The name of requests whose target could not be parsed.
-const NO_HOST: &str = "-";
+/// The name of requests that have none: their target could not be parsed, or they have no User-Agent.
+const NO_NAME: &str = "-";
 
 /// The key that requests are counted by.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, ValueEnum)]
 pub(crate) enum ReportDimension {
     /// By the configured name
     Crawler,
@@ -27,6 +25,12 @@ pub(crate) enum ReportDimension {
     Rule,
     /// By the reason
     Reason,
+    /// By the first product token
+    Token,
+    /// By the User-Agent, as far as the log has it
+    UserAgent,
+    /// By the client's address, as the log has it
+    Client,
 }
 
 impl ReportDimension {
@@ -37,28 +41,41 @@ impl ReportDimension {
             Self::Host => "host",
             Self::Rule => "rule",
             Self::Reason => "reason",
+            Self::Token => "token",
+            Self::UserAgent => "user-agent",
+            Self::Client => "client",
         }
     }
 
     /// Returns the two others of which the first is named.
-    fn others(self) -> [Self; 2] {
+    pub(crate) fn others(self) -> [Self; 2] {
         match self {
+            Self::Token => [Self::UserAgent, Self::Client],
+            Self::UserAgent => [Self::Token, Self::Client],
+            Self::Client => [Self::Token, Self::UserAgent],
             Self::Crawler => [Self::Rule, Self::Host],
             Self::Host => [Self::Rule, Self::Crawler],
             Self::Rule | Self::Reason => [Self::Crawler, Self::Host],
         }
     }
 
-    fn max_names(self) -> usize {
+    /// Returns whether it is about who sent the requests. Then the first names are those of most requests, else of most refusals.
+    fn is_sender(self) -> bool {
+        matches!(self, Self::Token | Self::UserAgent | Self::Client)
+    }
+
+    fn max_names(self, bounds: ReportBounds) -> usize {
         match self {
-            Self::Crawler | Self::Reason => MAX_NAMES_OF_FEW,
-            Self::Host | Self::Rule => MAX_NAMES_OF_MANY,
+            Self::Crawler | Self::Reason => bounds.names_of_few,
+            Self::Host | Self::Rule => bounds.names_of_many,
+            Self::Token | Self::UserAgent | Self::Client => MAX_NAMES_OF_SENDERS,
         }
     }
 }
 
-/// The requests of one crawler, to one host, or decided by one rule or for one reason.
-#[derive(Clone, Debug, Serialize)]
+/// The requests of one crawler or client, to one host, or decided by one rule or for one reason.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+#[schema(as = Counts)]
 pub(crate) struct SummaryRow {
     pub(crate) name: String,
     /// The team or the address that answers for a crawler.
@@ -79,12 +96,35 @@ pub(crate) struct SummaryRow {
     pub(crate) first_host: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) first_crawler: Option<String>,
+    /// The product token of most requests.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) first_token: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) first_user_agent: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) first_client: Option<String>,
+}
+
+impl SummaryRow {
+    /// Returns the name of another dimension that is first, if it is one of [`ReportDimension::others`].
+    pub(crate) fn first(&self, of: ReportDimension) -> Option<&str> {
+        match of {
+            ReportDimension::Crawler => self.first_crawler.as_deref(),
+            ReportDimension::Host => self.first_host.as_deref(),
+            ReportDimension::Rule => self.first_rule.as_deref(),
+            ReportDimension::Reason => None,
+            ReportDimension::Token => self.first_token.as_deref(),
+            ReportDimension::UserAgent => self.first_user_agent.as_deref(),
+            ReportDimension::Client => self.first_client.as_deref(),
+        }
+    }
 }
 
 /// A summary in the making.
 #[derive(Debug)]
 pub(super) struct Summary {
     by: ReportDimension,
+    max_names: usize,
     groups: BoundedMap<Box<str>, SummaryGroup>,
 }
 
@@ -130,6 +170,9 @@ impl SummaryGroup {
             first_rule: None,
             first_host: None,
             first_crawler: None,
+            first_token: None,
+            first_user_agent: None,
+            first_client: None,
         };
         for (other, names) in by.others().into_iter().zip(&self.names) {
             let first = names.first().map(|(name, _)| name.to_string());
@@ -138,6 +181,9 @@ impl SummaryGroup {
                 ReportDimension::Host => row.first_host = first,
                 ReportDimension::Crawler => row.first_crawler = first,
                 ReportDimension::Reason => {}
+                ReportDimension::Token => row.first_token = first,
+                ReportDimension::UserAgent => row.first_user_agent = first,
+                ReportDimension::Client => row.first_client = first,
             }
         }
         row.owner = self.owner.map(Into::into);
@@ -146,8 +192,9 @@ impl SummaryGroup {
 }
 
 impl Summary {
-    pub(super) fn new(by: ReportDimension) -> Self {
-        Self { by, groups: BoundedMap::new(MAX_GROUPS, SummaryGroup::weight) }
+    pub(super) fn new(by: ReportDimension, bounds: ReportBounds) -> Self {
+        let groups = BoundedMap::new(bounds.groups, SummaryGroup::weight);
+        Self { by, max_names: by.max_names(bounds), groups }
     }
 
     /// Returns what it counts by.
@@ -159,11 +206,14 @@ impl Summary {
     pub(super) fn count(&mut self, entry: &ReportEntry<'_>, rule: &str) {
         let name = |by| match by {
             ReportDimension::Crawler => &*entry.crawler,
-            ReportDimension::Host => entry.host().unwrap_or(NO_HOST),
+            ReportDimension::Host => entry.host().unwrap_or(NO_NAME),
             ReportDimension::Rule => rule,
             ReportDimension::Reason => &*entry.reason,
+            ReportDimension::Token => entry.token().unwrap_or(NO_NAME),
+            ReportDimension::UserAgent => entry.user_agent().unwrap_or(NO_NAME),
+            ReportDimension::Client => entry.client().unwrap_or(NO_NAME),
         };
-        let max_names = self.by.max_names();
+        let max_names = self.max_names;
         let group = entry_of(&mut self.groups, name(self.by), || SummaryGroup::new(max_names));
         group.requests += 1;
         match &*entry.outcome {
@@ -172,7 +222,7 @@ impl Summary {
             "failed" => group.failed += 1,
             _ => {}
         }
-        if entry.is_refusal() {
+        if entry.is_refusal() || self.by.is_sender() {
             for (other, names) in self.by.others().into_iter().zip(&mut group.names) {
                 *entry_of(names, name(other), u64::default) += 1;
             }
