@@ -16,6 +16,7 @@
 //!                │  └─ config          the file, checked as a whole
 //!          ┌─────┴──────┐
 //!        admin          │              operators: API, metrics, page
+//!          ├────────── drill           what must be refused is asked for, through a listener
 //!          ├─────── downstream         connections of clients
 //!          ├──────── exchange          one request, step by step
 //!          └──────── decider           the inputs of a decision
@@ -53,6 +54,7 @@ mod decider;
 pub mod decision_log;
 mod downstream;
 pub mod drafts;
+mod drill;
 mod environment;
 mod exchange;
 pub mod fleet;

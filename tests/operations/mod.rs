@@ -5,6 +5,7 @@ mod commands;
 mod config;
 mod config_schema;
 mod crowds;
+mod drill;
 mod include;
 pub mod over_time;
 mod overload;

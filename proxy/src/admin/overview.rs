@@ -11,6 +11,7 @@ use super::access::TeamScope;
 use super::response::SafeJson;
 use super::robots_view::format_instant;
 use super::state::AdminState;
+use crate::drill::DrillReport;
 use crate::telemetry::traffic::{STEP, TrafficPoint};
 
 #[derive(Debug, Serialize, ToSchema)]
@@ -52,8 +53,51 @@ struct ProxyStatus {
     robots: EntryCounts,
     /// The fault of the store in `state.dir`, if there is one.
     store_fault: Option<String>,
+    /// What somebody has to do something about.
+    problems: Vec<Problem>,
+    /// The last drill; null if there was none (`[drill]`).
+    drill: Option<DrillView>,
     /// The names of the configured crawlers, in their order.
     crawlers: Vec<String>,
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+pub(super) struct Problem {
+    /// `drill`.
+    kind: &'static str,
+    /// A sentence.
+    text: String,
+}
+
+/// The result of a drill: whether what must be refused was.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = Drill)]
+struct DrillView {
+    #[schema(format = DateTime)]
+    at: String,
+    families: Vec<DrillFamilyView>,
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = DrillFamily)]
+struct DrillFamilyView {
+    /// `control` (which may be fetched), `robots`, `rule`, `preference`, `pace`, `internal` or `identity`.
+    family: &'static str,
+    /// `right`, `wrong`, `not-enforced` by the configuration, or `failed`: nothing was learned.
+    result: &'static str,
+    /// The reason, unless it is right.
+    text: Option<String>,
+}
+
+impl From<&DrillReport> for DrillView {
+    fn from(report: &DrillReport) -> Self {
+        let families = report.families.iter().map(|found| DrillFamilyView {
+            family: found.family.as_str(),
+            result: found.result.as_str(),
+            text: found.text.clone(),
+        });
+        Self { at: format_instant(report.at), families: families.collect() }
+    }
 }
 
 /// Origins whose robots.txt is known, in memory or on disk, by state.
@@ -81,6 +125,8 @@ pub(super) async fn status(State(admin): State<AdminState>, scope: TeamScope) ->
             robots.count_by_state().map(|(_, count)| count);
         EntryCounts { fresh, stale, unavailable, unreachable, bytes: robots.memory_bytes() }
     });
+    let drill = admin.drill.last();
+    let problems = drill.iter().flat_map(|report| report.problems());
     SafeJson(ProxyStatus {
         version: env!("CARGO_PKG_VERSION"),
         proxy: admin.proxy.map(|listen| listen.to_string()),
@@ -91,6 +137,8 @@ pub(super) async fn status(State(admin): State<AdminState>, scope: TeamScope) ->
         // The task fails only if the process is ending.
         robots: counting.await.unwrap_or_default(),
         store_fault,
+        problems: problems.map(|text| Problem { kind: "drill", text }).collect(),
+        drill: drill.as_deref().map(DrillView::from),
         crawlers,
     })
     .into_response()

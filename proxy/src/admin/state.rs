@@ -11,6 +11,7 @@ use crate::budget::DailyBudgets;
 use crate::decider::Decider;
 use crate::decision_log::DecisionLog;
 use crate::downstream::listeners::ListenAddress;
+use crate::drill::DrillStatus;
 use crate::pacing::Pacer;
 use crate::telemetry::metrics::Metrics;
 use crate::telemetry::traffic::Traffic;
@@ -24,6 +25,8 @@ pub(crate) struct AdminState {
     pub(crate) pacer: Arc<Pacer>,
     pub(crate) decisions: Arc<DecisionLog>,
     pub(crate) traffic: Arc<Traffic>,
+    /// What the last drill found.
+    pub(crate) drill: Arc<DrillStatus>,
     pub(crate) config: ReloadHandle,
     pub(crate) started_at: SystemTime,
     /// The interception CA's certificate.

@@ -16,6 +16,7 @@ use crate::admin::{self, AdminGuard, AdminState};
 use crate::clock::Clock;
 use crate::downstream::listeners::BoundListener;
 use crate::downstream::{ConnectionAcceptor, DownstreamServer};
+use crate::drill::Drill;
 use crate::robots_changes;
 use crate::server::announce::notify;
 use crate::server::reload::ReloadService;
@@ -130,6 +131,7 @@ pub(super) struct OperatorService {
     pub(super) admin: AdminState,
     pub(super) guard: Arc<ArcSwap<AdminGuard>>,
     pub(super) clock: Clock,
+    pub(super) drill: Drill,
 }
 
 impl ProcessService for OperatorService {
@@ -147,6 +149,7 @@ impl ProcessService for OperatorService {
             Arc::clone(&self.admin.decisions),
             Arc::clone(&self.admin.metrics),
         ));
+        tokio::spawn(self.drill.run());
         let routes = admin::router(self.admin, self.guard);
         ready.notify_ready();
         // The last service: crawlers are being served already.

@@ -21,6 +21,7 @@ use crate::decider::settings::CurrentSettings;
 use crate::decision_log::{DecisionExport, DecisionLog};
 use crate::downstream::listeners::{BoundListener, InheritedSockets, bind_when_free};
 use crate::downstream::{ConnectionLimits, DownstreamServer};
+use crate::drill::Drill;
 use crate::exchange::own_request::OwnRequestRules;
 use crate::exchange::{AllowedPages, ExchangeServices, ExchangeShutdown};
 use crate::fleet::Fleet;
@@ -97,6 +98,13 @@ pub(super) async fn start(
         own_listeners,
         guard: Arc::new(ArcSwap::from_pointee(config.admin.guard.clone())),
     };
+    let proxy = local_client_address(&listeners);
+    let drill = Drill::new(
+        Arc::clone(&exchanges.decider),
+        Arc::clone(&metrics),
+        proxy,
+        authority.certificate_pem(),
+    )?;
     let guard = Arc::clone(&reloaded.guard);
     let (reload_handle, reload) = reload::service(file, config, reloaded, hangup);
     let admin = AdminState {
@@ -111,13 +119,14 @@ pub(super) async fn start(
         certificate_pem: authority.certificate_pem().into(),
         fingerprint: authority.fingerprint().into(),
         own_address: admin_address,
-        proxy: local_client_address(&listeners),
+        drill: drill.status(),
+        proxy,
         listeners: listeners.iter().map(BoundListener::url).collect(),
         stopping: downstream.stopping.clone(),
     };
     Ok(Some(Startup {
         crawlers: CrawlerService { downstream, listeners, refresh: parts.refresh },
-        operators: OperatorService { listener: admin_listener, admin, guard, clock },
+        operators: OperatorService { listener: admin_listener, admin, guard, clock, drill },
         reload,
         signals,
     }))

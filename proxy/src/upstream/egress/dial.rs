@@ -25,6 +25,9 @@ impl Route {
     ///
     /// The error of the address that failed last, if all did.
     pub async fn dial(&self) -> Result<TcpStream, DialError> {
+        if let Some(origin) = self.drill {
+            return Ok(connect(origin, None).await?);
+        }
         let addresses = self.addresses.iter().copied();
         let connect = |checked: CheckedAddress| async move {
             let address = checked.socket_address();

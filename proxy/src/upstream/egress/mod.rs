@@ -7,6 +7,7 @@ mod address_literal;
 mod check;
 mod dial;
 mod dns;
+pub(crate) mod drill_hosts;
 mod error;
 mod internal;
 mod local_address;
@@ -85,6 +86,8 @@ pub struct Route {
     sources: SourceAddresses,
     /// The parent proxy whose addresses these are; `None` if they are the host's.
     through: Option<ParentHop>,
+    /// The origin of the drill, which is dialled instead of the addresses.
+    drill: Option<SocketAddr>,
 }
 
 /// A parent proxy on a route, which looks the host up itself.
@@ -148,7 +151,8 @@ impl Egress {
             _ => {
                 let sources = self.sources.for_host(host, requester.source);
                 let addresses = interleave(sources.reachable(permitted)?);
-                Ok(Route { addresses, sources, through: None })
+                let drill = drill_hosts::origin_for(host);
+                Ok(Route { addresses, sources, through: None, drill })
             }
         }
     }
@@ -166,6 +170,9 @@ impl Egress {
     /// Returns the parent proxy through which `host` is reached, if there is one.
     pub(crate) fn parent_for(&self, host: &str) -> Option<&Arc<ParentProxy>> {
         let parent = self.parent.as_ref()?;
+        if drill_hosts::origin_for(host).is_some() {
+            return None;
+        }
         let is_exempt = self.bypass.iter().any(|exempt| exempt.matches(host));
         (!is_exempt).then_some(parent)
     }
@@ -195,7 +202,8 @@ impl Egress {
         let sources = self.sources.for_host(&parent.host, requester.source);
         let addresses = interleave(sources.reachable(permitted).map_err(of_parent)?);
         let parent = Arc::clone(parent);
-        Ok(Route { addresses, sources, through: Some(ParentHop { parent, is_public }) })
+        let through = Some(ParentHop { parent, is_public });
+        Ok(Route { addresses, sources, through, drill: None })
     }
 
     /// Checks what is known about a host that is not looked up here: an address that it spells or that an override
@@ -216,6 +224,9 @@ impl Egress {
         port: u16,
         client: Option<IpAddr>,
     ) -> Result<Vec<SocketAddr>, EgressError> {
+        if let Some(addresses) = drill_hosts::addresses_of(host) {
+            return Ok(addresses.into_iter().map(|it| SocketAddr::new(it, port)).collect());
+        }
         if let Some(address) = self.overrides.find(host, port) {
             return Ok(vec![address]);
         }
@@ -242,6 +253,11 @@ impl Route {
             return hop.is_public;
         }
         self.addresses.iter().any(|address| address.is_public())
+    }
+
+    /// Returns whether the route leads to the origin of the drill, inside this process.
+    pub(crate) fn leads_to_drill(&self) -> bool {
+        self.drill.is_some()
     }
 
     /// Returns the proxy that the route goes through.

@@ -1,0 +1,150 @@
+//! What a drill asks for, and the answer that each request must get.
+
+use std::net::Ipv4Addr;
+use std::time::Duration;
+
+use wayleave_decision::Reason;
+
+use super::report::DrillFamily;
+use crate::upstream::egress::drill_hosts;
+
+/// The labels of the drill's hosts.
+pub(super) const OPEN: &str = "open";
+pub(super) const SITE: &str = "site";
+pub(super) const RULED: &str = "ruled";
+pub(super) const STATED: &str = "stated";
+pub(super) const UNREACHABLE: &str = "unreachable";
+pub(super) const PACED: &str = drill_hosts::PACED_LABEL;
+
+/// The beginning of the paths that are asked for; whatever else arrives, such as a request for robots.txt, is the proxy's own.
+pub(super) const PATHS: &str = "/drill";
+/// The path that the drill's own `[[rule]]` refuses.
+pub(super) const RULED_PATH: &str = "/drill/ruled/";
+/// The shortest `robots.max_stale` for which an unreachable origin is asked for.
+pub(super) const SHORTEST_PERIOD: Duration = Duration::from_secs(120);
+/// The delay that one of the hosts asks for.
+pub(super) const CRAWL_DELAY: Duration = Duration::from_secs(2);
+/// A well-known crawler of somebody else.
+const FOREIGN_AGENT: &str = "Mozilla/5.0 (compatible; Googlebot/2.1)";
+
+/// The robots.txt of the host with rules. A group names the drill's crawler: what applies to others must not apply to it.
+pub(super) const ROBOTS_TXT: &str = "User-agent: *
+Allow: /
+
+User-agent: WayleaveDrill
+Disallow: /drill/closed
+Allow: /drill/closed/but/not/this
+Disallow: /drill/*.pdf$
+Content-Usage: /drill/stated train-ai=n
+";
+
+/// The way in which a request must end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum RightAnswer {
+    /// It is forwarded.
+    Forwarded,
+    /// It is refused for one of these reasons, and never arrives.
+    Refused(&'static [Reason]),
+    /// It is refused because of the response, so it does arrive.
+    Withheld(Reason),
+}
+
+/// One request.
+#[derive(Clone, Debug)]
+pub(super) struct Probe {
+    pub(super) family: DrillFamily,
+    /// What is asked for, in words.
+    pub(super) what: &'static str,
+    pub(super) host: String,
+    pub(super) path: &'static str,
+    /// The User-Agent, if it is not that of the drill's crawler.
+    pub(super) user_agent: Option<&'static str>,
+    pub(super) right: RightAnswer,
+}
+
+impl Probe {
+    fn new(
+        family: DrillFamily,
+        what: &'static str,
+        (label, path): (&str, &'static str),
+        right: RightAnswer,
+    ) -> Self {
+        Self { family, what, host: drill_hosts::host(label), path, user_agent: None, right }
+    }
+}
+
+/// Returns all requests but those for the pace. `prohibited` are internal addresses; `period` numbers the hosts without a
+/// robots.txt, of which each is refused only for a while.
+pub(super) fn all(prohibited: &[Ipv4Addr], period: u64) -> Vec<Probe> {
+    use DrillFamily::{Control, Identity, Internal, Preference, Robots, Rule};
+    use RightAnswer::{Forwarded, Refused, Withheld};
+    let by_robots = Refused(&[Reason::Rule]);
+    let by_rule = Refused(&[Reason::PolicyRule]);
+    let mut all = vec![
+        Probe::new(Control, "a page that may be fetched", (OPEN, "/drill/page"), Forwarded),
+        Probe::new(Robots, "a disallowed path", (SITE, "/drill/closed/a"), by_robots),
+        Probe::new(
+            Robots,
+            "a disallowed path in another spelling",
+            (SITE, "/drill/x/../%63losed/a"),
+            by_robots,
+        ),
+        Probe::new(
+            Robots,
+            "a disallowed path with a query",
+            (SITE, "/drill/closed?a=b"),
+            by_robots,
+        ),
+        Probe::new(Robots, "a path that a wildcard disallows", (SITE, "/drill/a/b.pdf"), by_robots),
+        Probe::new(
+            Robots,
+            "a page of an origin whose robots.txt cannot be fetched",
+            (&format!("{UNREACHABLE}{period}"), "/drill/page"),
+            Refused(&[Reason::Unreachable]),
+        ),
+        Probe::new(Rule, "a path that a [[rule]] refuses", (RULED, "/drill/ruled/a"), by_rule),
+        Probe::new(
+            Rule,
+            "a path that a [[rule]] refuses, in another spelling",
+            (RULED, "/drill//%72uled/a"),
+            by_rule,
+        ),
+        Probe::new(
+            Preference,
+            "a page whose use for training robots.txt refuses",
+            (SITE, "/drill/stated/a"),
+            Refused(&[Reason::Preference]),
+        ),
+        Probe::new(
+            Preference,
+            "a page whose use for training its response refuses",
+            (STATED, "/drill/by-field"),
+            Withheld(Reason::Preference),
+        ),
+    ];
+    all.extend(prohibited.iter().map(|address| Probe {
+        host: drill_hosts::host_at(*address),
+        ..Probe::new(
+            Internal,
+            "a page of a host with an internal address",
+            (OPEN, "/drill/page"),
+            Refused(&[Reason::DestinationIpProhibited]),
+        )
+    }));
+    all.push(Probe {
+        user_agent: Some(FOREIGN_AGENT),
+        ..Probe::new(
+            Identity,
+            "a page, by a name that belongs to another",
+            (OPEN, "/drill/page"),
+            Refused(&[Reason::ForeignToken, Reason::Unidentified]),
+        )
+    });
+    all
+}
+
+/// Returns the request that is sent too fast.
+pub(super) fn paced() -> Probe {
+    let right = RightAnswer::Refused(&[Reason::CrawlDelay]);
+    Probe::new(DrillFamily::Pace, "a page too soon after another", (PACED, "/drill/page"), right)
+}
