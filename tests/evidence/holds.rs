@@ -110,6 +110,100 @@ fn evidence_is_sound(dir: &Path, out: &str) {
     assert!(printed.starts_with("sound: "), "{printed}");
 }
 
+/// Starts a proxy with a file that is held and older than others, of which retention has deleted some. Returns its directory, stopped,
+/// with a copy of the list of deleted files from before the last of them.
+fn with_deletions(origin: &Origin) -> (tempfile::TempDir, Settings, String) {
+    for host in ["held.test", "shop.test"] {
+        origin.site(host).robots(ROBOTS);
+    }
+    let proxy = Wayleave::start_with(origin, small);
+    crawl(&proxy, "held.test", 3);
+    let dir = proxy.dir.path().to_owned();
+    let add = ["hold", "add", "--host", "held.test", "--reason", "a letter"];
+    expect(&evidence(&dir, &add), 0);
+    let list = dir.join("state/holds/deletions.json");
+    let read = || fs::read_to_string(&list).unwrap_or_default();
+    let mut crawled = 0;
+    let mut crawl_until = |is_enough: &dyn Fn() -> bool| {
+        while !is_enough() {
+            crawled += 1;
+            assert!(crawled < 60, "nothing is deleted");
+            crawl(&proxy, "shop.test", 100);
+        }
+    };
+    crawl_until(&|| !read().is_empty());
+    let earlier = read();
+    crawl_until(&|| read() != earlier);
+    let (dir, settings) = proxy.stop();
+    evidence_is_sound(dir.path(), "sound");
+    expect(&evidence(dir.path(), &["hold", "list"]), 0);
+    (dir, settings, earlier)
+}
+
+/// Lets retention delete more, and returns the result of verifying an export, and the log of the program.
+fn after_more(dir: tempfile::TempDir, settings: Settings) -> (String, String, tempfile::TempDir) {
+    let proxy = Wayleave::start_in(dir, settings);
+    for _ in 0..8 {
+        crawl(&proxy, "shop.test", 100);
+    }
+    let log = proxy.log();
+    let (dir, _) = proxy.stop();
+    let exported = evidence(dir.path(), &["export", "--since", "1d", "--out", "after"]);
+    let verified = evidence(dir.path(), &["verify", "after"]);
+    (both_streams(&exported) + &both_streams(&verified), log, dir)
+}
+
+/// Returns a rotated file that is not held, the newest, and its number.
+fn newest_rotated(dir: &Path) -> (PathBuf, u64) {
+    let mut files = files_about(dir, "http://shop.test/");
+    files.retain(|file| !fs::read_to_string(file).expect("text").contains("http://held.test/"));
+    files.sort();
+    let file = files.pop().expect("there is one");
+    let text = fs::read_to_string(&file).expect("text");
+    let event: Value = serde_json::from_str(text.lines().next().expect("a line")).expect("JSON");
+    (file, event["file"].as_u64().expect("a number"))
+}
+
+#[test]
+fn a_file_deleted_by_hand_does_not_pass_for_one_that_retention_deleted() {
+    let origin = Origin::start();
+    let (dir, settings, _) = with_deletions(&origin);
+    let list = dir.path().join("state/holds/deletions.json");
+    let (file, number) = newest_rotated(dir.path());
+    fs::remove_file(file).expect("it can be deleted");
+    let text = fs::read_to_string(&list).expect("text");
+    fs::write(&list, text.replacen("]", &format!(",{number}]"), 1)).expect("writable");
+    let listed = expect(&evidence(dir.path(), &["hold", "list"]), 1);
+    assert!(
+        listed.contains("deletions.json was altered: the log's key has not signed it"),
+        "{listed}"
+    );
+    let (verified, log, dir) = after_more(dir, settings);
+    assert!(log.contains("old decision logs are not deleted"), "{log}");
+    assert!(verified.contains(&format!("file {number}")), "{number}: {verified}");
+    let deleted = format!("\"event\":\"deleted\",\"file\":{number},");
+    assert!(files_about(dir.path(), &deleted).is_empty(), "the log does not vouch for it");
+}
+
+#[test]
+fn an_older_or_missing_list_of_deletions_explains_less() {
+    let origin = Origin::start();
+    for replacement in [None, Some(())] {
+        let (dir, settings, earlier) = with_deletions(&origin);
+        let list = dir.path().join("state/holds/deletions.json");
+        let (file, number) = newest_rotated(dir.path());
+        fs::remove_file(file).expect("it can be deleted");
+        match replacement {
+            None => fs::remove_file(&list).expect("it can be deleted"),
+            Some(()) => fs::write(&list, earlier).expect("writable"),
+        }
+        let (verified, _, dir) = after_more(dir, settings);
+        assert!(verified.contains(&format!("file {number}")), "{number}: {verified}");
+        let deleted = format!("\"event\":\"deleted\",\"file\":{number},");
+        assert!(files_about(dir.path(), &deleted).is_empty(), "the log does not vouch for it");
+    }
+}
+
 #[test]
 fn a_hold_that_cannot_be_read_deletes_nothing() {
     let origin = Origin::start();

@@ -11,11 +11,13 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, chown};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-use anyhow::Context;
+use anyhow::{Context, ensure};
+use ring::signature::Ed25519KeyPair;
 use serde::{Deserialize, Serialize};
 use wayleave_robots_txt::HostPattern;
 
 use crate::chain::event::EVENT_PREFIX;
+use crate::chain::head::{is_signed_by, public_key, sign_line};
 use crate::digest::Sha256Digest;
 use crate::files::{decompressed, read_lines};
 use crate::rfc3339;
@@ -71,6 +73,14 @@ pub struct HeldEvidence {
     /// The robots.txt files and other documents that they rest on.
     pub bodies: BTreeSet<Sha256Digest>,
     pub configurations: BTreeSet<Sha256Digest>,
+}
+
+/// The numbers of deleted files by the path of their log.
+#[derive(Serialize, Deserialize)]
+struct SignedDeletions {
+    logs: BTreeMap<String, BTreeSet<u64>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    signature: Option<String>,
 }
 
 /// The members of a line by which it is held, and what it rests on.
@@ -286,30 +296,47 @@ impl HoldFolder {
         replace_json(&self.held_path(id), held)
     }
 
-    /// Returns the numbers of files that retention deleted from the log at `path`, as far as the log still has to say so.
+    /// Returns the numbers of files that retention deleted from the log at `path`, as far as the log still has to say so. `public` is
+    /// the public half of the log's key: whoever could add a number would have the log say that a file was deleted by retention.
     ///
     /// # Errors
     ///
-    /// Returns an error if they cannot be read.
-    pub fn deletions(&self, path: &Path) -> anyhow::Result<BTreeSet<u64>> {
-        Ok(self.all_deletions()?.remove(&*path.to_string_lossy()).unwrap_or_default())
+    /// Returns an error if they cannot be read, or are not as the process with the key wrote them.
+    pub fn deletions(&self, path: &Path, public: &str) -> anyhow::Result<BTreeSet<u64>> {
+        Ok(self.all_deletions(public)?.remove(&*path.to_string_lossy()).unwrap_or_default())
     }
 
-    /// Stores these numbers.
+    /// Stores these numbers, signed with the log's key.
     ///
     /// # Errors
     ///
     /// Returns an error if they cannot be written.
-    pub fn save_deletions(&self, path: &Path, numbers: BTreeSet<u64>) -> anyhow::Result<()> {
+    pub fn save_deletions(
+        &self,
+        path: &Path,
+        numbers: BTreeSet<u64>,
+        key: &Ed25519KeyPair,
+    ) -> anyhow::Result<()> {
         self.create()?;
-        let mut all = self.all_deletions()?;
-        all.insert(path.to_string_lossy().into_owned(), numbers);
-        replace_json(&self.0.join(DELETIONS), &all)
+        let mut logs = self.all_deletions(&public_key(key))?;
+        logs.insert(path.to_string_lossy().into_owned(), numbers);
+        let line = serde_json::to_vec(&SignedDeletions { logs, signature: None })?;
+        replace_file(&self.0.join(DELETIONS), &sign_line(&line, key))
     }
 
-    fn all_deletions(&self) -> anyhow::Result<BTreeMap<String, BTreeSet<u64>>> {
+    fn all_deletions(&self, public: &str) -> anyhow::Result<BTreeMap<String, BTreeSet<u64>>> {
         let path = self.0.join(DELETIONS);
-        if path.exists() { read_json(&path) } else { Ok(BTreeMap::new()) }
+        let line = match fs::read(&path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(BTreeMap::new()),
+            line => line.with_context(|| path.display().to_string())?,
+        };
+        ensure!(
+            is_signed_by(&line, public),
+            "{} was altered: the log's key has not signed it",
+            path.display()
+        );
+        let read: serde_json::Result<SignedDeletions> = serde_json::from_slice(&line);
+        Ok(read.with_context(|| path.display().to_string())?.logs)
     }
 
     fn create(&self) -> anyhow::Result<()> {
@@ -335,10 +362,14 @@ fn read_json<T: for<'de> Deserialize<'de>>(path: &Path) -> anyhow::Result<T> {
 }
 
 fn write_json(path: &Path, value: &impl Serialize) -> anyhow::Result<()> {
+    write_file(path, &serde_json::to_vec(value)?)
+}
+
+fn write_file(path: &Path, bytes: &[u8]) -> anyhow::Result<()> {
     let write = || -> anyhow::Result<()> {
         let mut file =
             OpenOptions::new().write(true).create(true).truncate(true).mode(0o640).open(path)?;
-        file.write_all(&serde_json::to_vec(value)?)?;
+        file.write_all(bytes)?;
         file.sync_all()?;
         // One that the service cannot read would keep it from deleting anything.
         hand_over(path).inspect_err(|_| _ = fs::remove_file(path))
@@ -359,8 +390,12 @@ fn hand_over(path: &Path) -> anyhow::Result<()> {
 }
 
 fn replace_json(path: &Path, value: &impl Serialize) -> anyhow::Result<()> {
+    replace_file(path, &serde_json::to_vec(value)?)
+}
+
+fn replace_file(path: &Path, bytes: &[u8]) -> anyhow::Result<()> {
     let part = path.with_extension("part");
-    write_json(&part, value)?;
+    write_file(&part, bytes)?;
     fs::rename(&part, path).with_context(|| path.display().to_string())
 }
 
@@ -397,6 +432,35 @@ mod tests {
     }
 
     #[test]
+    fn only_the_key_adds_to_what_was_deleted() {
+        let dir = tempfile::tempdir().unwrap();
+        let folder = HoldFolder::in_state_dir(dir.path());
+        let [key, other] =
+            [1, 2].map(|seed| Ed25519KeyPair::from_seed_unchecked(&[seed; 32]).unwrap());
+        let (log, public) = (Path::new("/log"), public_key(&key));
+        assert!(folder.deletions(log, &public).unwrap().is_empty());
+        folder.save_deletions(log, BTreeSet::from([3, 5]), &key).unwrap();
+        folder.save_deletions(Path::new("/other"), BTreeSet::from([1]), &key).unwrap();
+        assert_eq!(folder.deletions(log, &public).unwrap(), BTreeSet::from([3, 5]));
+        let file = dir.path().join("holds/deletions.json");
+        let text = fs::read_to_string(&file).unwrap();
+        for altered in [
+            text.replace("[3,5]", "[3,4,5]"),
+            r#"{"logs":{"/log":[4]}}"#.to_owned(),
+            r#"{"/log":[4]}"#.to_owned(),
+            String::new(),
+        ] {
+            fs::write(&file, &altered).unwrap();
+            let error = folder.deletions(log, &public).unwrap_err().to_string();
+            assert!(error.ends_with("was altered: the log's key has not signed it"), "{error}");
+            assert!(folder.save_deletions(log, BTreeSet::from([9]), &key).is_err());
+        }
+        fs::remove_file(&file).unwrap();
+        folder.save_deletions(log, BTreeSet::from([4]), &other).unwrap();
+        assert!(folder.deletions(log, &public).is_err());
+    }
+
+    #[test]
     fn holds_are_numbered_and_a_broken_one_is_an_error() {
         let dir = tempfile::tempdir().unwrap();
         let folder = HoldFolder::in_state_dir(dir.path());
@@ -426,7 +490,8 @@ mod tests {
         let folder = HoldFolder::in_state_dir(dir.path());
         let id = folder.add(&hold("a.test")).unwrap().id;
         folder.save_held(id, &HeldEvidence::default()).unwrap();
-        folder.save_deletions(Path::new("log"), BTreeSet::new()).unwrap();
+        let key = Ed25519KeyPair::from_seed_unchecked(&[1; 32]).unwrap();
+        folder.save_deletions(Path::new("log"), BTreeSet::new(), &key).unwrap();
         let files = fs::read_dir(dir.path().join(DIR)).unwrap().map(|it| it.unwrap().path());
         let owners: Vec<_> = files.map(|path| owner(&path)).collect();
         assert_eq!(owners, [service; 3]);

@@ -22,6 +22,7 @@ use crate::cli::terminal::{pretty_json, print, print_errors, unusable};
 use crate::clock::{Clock, TimeArgument};
 use crate::config::Config;
 use crate::decision_log::{DecisionQuery, TimeRange, scan_log};
+use crate::signing::SigningKey;
 use crate::telemetry::harmless::escape_lines;
 
 /// The exit status if something that was held is missing.
@@ -36,7 +37,7 @@ const MISSING: u8 = 1;
 pub(crate) enum HoldCommand {
     /// Begin a hold, and print its number
     Add(AddArgs),
-    /// List the holds, and what of them is missing; exit status 1 if something is
+    /// List the holds, and what of them is missing or altered; exit status 1 if something is
     List(ListArgs),
     /// End a hold; it remains listed
     Release(ReleaseArgs),
@@ -179,7 +180,21 @@ fn list(arguments: &ListArgs, config: &Config, folder: &HoldFolder) -> anyhow::R
         is_complete = false;
         print_errors(&describe_missing(hold));
     }
+    if let Err(error) = check_deletions(config, folder) {
+        is_complete = false;
+        print_errors(&escape_lines(&format!("wayleave: {error:#}\n")));
+    }
     Ok(if is_complete { printed } else { ExitCode::from(MISSING) })
+}
+
+/// Checks that nobody but the proxy has changed the list of files that retention deleted between those that are held.
+fn check_deletions(config: &Config, folder: &HoldFolder) -> anyhow::Result<()> {
+    // Without a key nothing was ever deleted.
+    if let Some(log) = config.log.decisions.as_ref().filter(|log| log.key.exists()) {
+        let key = SigningKey::read(&log.key).context("evidence.key")?;
+        folder.deletions(&log.path, &key.public_base64())?;
+    }
+    Ok(())
 }
 
 /// Looks up what a hold holds now, and what it was found to hold earlier and is gone. Of a released one nothing is missing.

@@ -327,7 +327,7 @@ impl Journal {
         self.needs_cleanup = true;
         if self.expired.is_empty() {
             self.expired = retention::expired_files(&self.config, &mut self.held);
-            match retention::deletions_to_record(&self.config, &self.expired) {
+            match retention::deletions_to_record(&self.config, &self.key, &self.expired) {
                 Ok(numbers) => {
                     let deleted = numbers.into_iter().map(|file| EventKind::Deleted { file });
                     self.events.extend(deleted);

@@ -11,6 +11,7 @@ use wayleave_evidence::holds::{Hold, HoldFolder};
 
 use super::config::JournalConfig;
 use crate::clock::system_time;
+use crate::signing::SigningKey;
 
 /// A file that is to be deleted. It is locked until then, so that no export and no compression of it can begin.
 #[derive(Debug)]
@@ -62,13 +63,15 @@ struct RotatedFile {
 
 /// Returns the numbers of files whose deletion the log has to record when those that are `expired` are deleted: theirs, and those
 /// of files that were deleted earlier and are newer than one that a hold keeps. The files that recorded these may be gone, too.
-/// What was deleted is taken from the state directory: a file that is missing for another reason must not pass for one of them.
+/// What was deleted is taken from the state directory, signed with `key`: a file that is missing for another reason must not pass
+/// for one of them.
 ///
 /// # Errors
 ///
 /// Returns an error if that cannot be read or written. Nothing may be deleted then.
 pub(super) fn deletions_to_record(
     options: &JournalConfig,
+    key: &SigningKey,
     expired: &[ExpiredFile],
 ) -> anyhow::Result<BTreeSet<u64>> {
     let gone: BTreeSet<_> = expired.iter().filter_map(|file| file.number).collect();
@@ -79,11 +82,11 @@ pub(super) fn deletions_to_record(
     let there: BTreeSet<_> = files.iter().filter_map(|file| file_number(file)).collect();
     let oldest_kept = there.difference(&gone).next().copied().unwrap_or(newest_gone + 1);
     let folder = HoldFolder::in_state_dir(&options.state_dir);
-    let mut deleted = folder.deletions(&options.path)?;
+    let mut deleted = folder.deletions(&options.path, &key.public_base64())?;
     deleted.extend(&gone);
     // If the deletion of the one before the oldest is recorded, those before it were deleted earlier.
     deleted.retain(|number| number + 1 >= oldest_kept);
-    folder.save_deletions(&options.path, deleted.clone())?;
+    folder.save_deletions(&options.path, deleted.clone(), key.pair())?;
     deleted.extend(gone);
     Ok(deleted)
 }
