@@ -78,6 +78,7 @@ fn the_openapi_document_describes_every_endpoint() {
         "/v1/pace",
         "/v1/problems",
         "/v1/reload",
+        "/v1/replay",
         "/v1/robots",
         "/v1/robots/{origin}",
         "/v1/robots/{origin}/refresh",

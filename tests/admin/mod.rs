@@ -12,5 +12,6 @@ mod metrics;
 mod overview;
 mod page;
 mod reasons;
+mod replay;
 mod roles;
 mod traces;

@@ -86,6 +86,7 @@ const ROUTES: &[Route] = &[
         [401, 403, 403, 204, 403],
     ),
     ("get", "/v1/traffic", "/v1/traffic", SEEN),
+    ("post", "/v1/replay", "/v1/replay", SEEN),
     ("get", "/v1/status", "/v1/status", SEEN),
     ("get", "/v1/configuration", "/v1/configuration", SEEN_BY_ALL_TEAMS_ONLY),
     ("get", "/v1/rules", "/v1/rules", SEEN),

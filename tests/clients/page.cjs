@@ -540,6 +540,27 @@ async function theConfigurationIsShownAndReloaded(page) {
   await page.getByText(/Reloaded: version \d is in use/).waitFor();
 }
 
+async function aConfigurationIsReplayed(page) {
+  await visit(page, "replay");
+  const dropped = await page.evaluateHandle(() => {
+    const data = new DataTransfer();
+    data.items.add(new File(['include = ["x.toml"]\n[[rule]]\naction = "refuse"\nhosts = ["shop.test"]\npaths = ["/catalogue/"]\n'], "new.toml"));
+    return data;
+  });
+  await page.locator("form.panel").dispatchEvent("drop", { dataTransfer: dropped });
+  await page.waitForFunction(() => document.querySelector("textarea").value.includes("/catalogue/"));
+  await page.getByRole("button", { name: "Replay", exact: true }).click();
+  await page.getByText(/decisions: .* newly refused/).waitFor();
+  await page.getByText("Not read, because it decides nothing or names files: include.").waitFor();
+  const refused = await page.getByRole("group", { name: "Newly refused" }).innerText();
+  assert.match(refused, /shop\.test/);
+  assert.match(refused, /\[\[rule\]\] 1/);
+  assert.match(refused, /http:\/\/shop\.test\/catalogue\//);
+  await page.locator("textarea").fill("[[rule]]\naction = 1\n");
+  await page.getByRole("button", { name: "Replay", exact: true }).click();
+  await page.locator("#alert", { hasText: "[[rule]] 1" }).waitFor();
+}
+
 async function theKeyboardReachesEverything(page) {
   await visit(page, "overview");
   await page.evaluate(() => document.activeElement.blur());
@@ -646,6 +667,7 @@ async function places() {
     origin: `origins/${encodeURIComponent("http://shop.test")}`,
     try: "try?url=http%3A%2F%2Fmuseum.test%2Fhalls%2Fwest&user_agent=VisitorBot%2F1",
     configuration: "configuration",
+    replay: "replay",
   };
 }
 
@@ -691,7 +713,7 @@ async function picturesAndAccessibility(browser) {
   await sendTraffic(120);
   const steps = [
     overview, theChartMoves, decisionsAreFilteredAndSearched, decisionsStream, markupIsShownAsText, aDecisionIsExplained,
-    aMissingDecisionIsReported, originsAreFoundRefreshedAndForgotten, aUrlIsTriedInEveryDialect, theConfigurationIsShownAndReloaded,
+    aMissingDecisionIsReported, originsAreFoundRefreshedAndForgotten, aUrlIsTriedInEveryDialect, theConfigurationIsShownAndReloaded, aConfigurationIsReplayed,
     theKeyboardReachesEverything, theTokenIsRequested, theDecidingLineIsInView, everyCrawlerIsCounted, everyCrawlerIsListed, observedIsShown, reasonsLeadToDecisions,
     theListIsStableUnderThePointer, theListIsFetchedOnceTheStreamIsOpen, longUrlsAreClamped, aPartOfTheChartIsShown, aLostConnectionIsSeen, aCrawlerIsConnected, theFleetIsShown, theValueUnderThePointerRemains, foreignTextIsEscaped, changesOfRobotsTxtAreShown,
     decisionsReachBack, theBasisOfADecisionIsShown, documentsAreListedBelowRobotsTxt,

@@ -78,17 +78,19 @@ impl From<&AdminToken> for Operator {
     }
 }
 
+/// The endpoint that decides again about what the log has: by POST, because it gets a configuration.
+pub(super) const REPLAY_PATH: &str = "/v1/replay";
 /// The endpoint for agents. All its requests are POST.
 pub(super) const MCP_PATH: &str = "/mcp";
 
 /// Returns whether a request with this method changes something.
 pub(super) fn is_change(method: &Method, path: &str) -> bool {
-    !method.is_safe() && path != MCP_PATH
+    !method.is_safe() && path != MCP_PATH && path != REPLAY_PATH
 }
 
 /// The endpoints for tokens of one team. They limit what they show to its crawlers, or hold nothing about any: robots.txt files are
 /// public, and refreshing one takes nothing from anybody. A new endpoint is not for teams until it is listed here.
-const TEAM_ROUTES: [(&str, &str); 20] = [
+const TEAM_ROUTES: [(&str, &str); 21] = [
     ("GET", "/v1/connect"),
     ("GET", "/v1/crawlers"),
     ("GET", "/v1/decision"),
@@ -104,6 +106,7 @@ const TEAM_ROUTES: [(&str, &str); 20] = [
     ("GET", "/v1/problems"),
     ("GET", "/v1/robots"),
     ("GET", "/v1/robots/{origin}"),
+    ("POST", REPLAY_PATH),
     ("POST", "/v1/robots/{origin}/refresh"),
     ("GET", "/v1/rules"),
     ("GET", "/v1/status"),

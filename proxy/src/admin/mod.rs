@@ -28,6 +28,8 @@ mod parameters;
 pub(crate) mod preview;
 mod problems;
 mod reload_handle;
+mod replay;
+mod replay_engine;
 mod report;
 mod response;
 mod robots;
@@ -62,6 +64,7 @@ pub(crate) use self::guard::AdminGuard;
 pub(crate) use self::reload_handle::{
     ConfigStatus, ReloadAttempt, ReloadHandle, ReloadReply, ReloadResult, Reloaded,
 };
+pub(crate) use self::replay_engine::{ReplayEngine, ReplayRequest, ReplayResult};
 pub(crate) use self::serve::serve;
 pub(crate) use self::state::AdminState;
 use crate::downstream::listeners::{ListenAddress, ListenProtocol};
@@ -175,5 +178,6 @@ fn api_routes() -> (Router<AdminState>, OpenApi) {
         .routes(routes!(fleet::fleet))
         .routes(routes!(pace::pace))
         .routes(routes!(configuration::reload))
+        .routes(routes!(replay::replay))
         .split_for_parts()
 }

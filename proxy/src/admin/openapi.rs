@@ -13,7 +13,7 @@ pub(super) fn base_document() -> OpenApi {
     );
     let token = HttpBuilder::new()
         .scheme(HttpAuthScheme::Bearer)
-        .description(Some("Needed if the configuration has admin.token_sha256 or admin.tokens. With the role `read` only GET is allowed; a token of a team is told of its own crawlers only."))
+        .description(Some("Needed if the configuration has admin.token_sha256 or admin.tokens. With the role `read` nothing can be changed; a token of a team is told of its own crawlers only."))
         .build();
     let components = ComponentsBuilder::new().security_scheme("token", SecurityScheme::Http(token));
     // Alternatives: whether a token is needed depends on the configuration.

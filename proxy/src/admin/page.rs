@@ -13,7 +13,7 @@ const JAVASCRIPT: &str = "text/javascript; charset=utf-8";
 const CSS: &str = "text/css; charset=utf-8";
 
 /// The files below `/assets/`. uPlot (MIT, see uPlot.LICENSE) draws the chart: 50 kB, and fast with many points.
-const ASSETS: [(&str, &str, &str); 19] = [
+const ASSETS: [(&str, &str, &str); 20] = [
     ("page.css", CSS, include_str!("page/page.css")),
     ("page.js", JAVASCRIPT, include_str!("page/page.js")),
     ("api.js", JAVASCRIPT, include_str!("page/api.js")),
@@ -29,6 +29,7 @@ const ASSETS: [(&str, &str, &str); 19] = [
     ("robots.js", JAVASCRIPT, include_str!("page/robots.js")),
     ("origins.js", JAVASCRIPT, include_str!("page/origins.js")),
     ("attempt.js", JAVASCRIPT, include_str!("page/attempt.js")),
+    ("replay.js", JAVASCRIPT, include_str!("page/replay.js")),
     ("settings.js", JAVASCRIPT, include_str!("page/settings.js")),
     ("icon.svg", "image/svg+xml", include_str!("page/icon.svg")),
     ("uPlot.js", JAVASCRIPT, include_str!("page/uPlot.iife.min.js")),

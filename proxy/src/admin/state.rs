@@ -7,6 +7,7 @@ use std::time::SystemTime;
 use tokio_util::sync::CancellationToken;
 
 use super::reload_handle::ReloadHandle;
+use super::replay_engine::ReplayEngine;
 use crate::budget::DailyBudgets;
 use crate::decider::Decider;
 use crate::decision_log::DecisionLog;
@@ -28,6 +29,7 @@ pub(crate) struct AdminState {
     /// What the last drill found.
     pub(crate) drill: Arc<DrillStatus>,
     pub(crate) config: ReloadHandle,
+    pub(crate) replay: ReplayEngine,
     pub(crate) started_at: SystemTime,
     /// The interception CA's certificate.
     pub(crate) certificate_pem: Arc<str>,

@@ -224,7 +224,11 @@ impl Config {
         Self::from_toml_in(&here, "", "").unwrap_or_default()
     }
 
-    fn from_toml_in(dir: &Path, name: &str, text: &str) -> Result<Self, Vec<ConfigMistake>> {
+    pub(crate) fn from_toml_in(
+        dir: &Path,
+        name: &str,
+        text: &str,
+    ) -> Result<Self, Vec<ConfigMistake>> {
         Self::from_sources(&ConfigSources::of_text(name, text, dir), None)
     }
 

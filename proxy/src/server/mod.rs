@@ -23,4 +23,4 @@ mod start;
 pub(crate) mod wiring;
 
 pub(crate) use self::command::run_for_command;
-pub use self::process::run;
+pub(crate) use self::process::run;

@@ -12,25 +12,31 @@ use pingora_core::server::{RunArgs, Server};
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::mpsc::unbounded_channel;
 
+use crate::admin::ReplayEngine;
 use crate::config::Config;
 use crate::server::services::Supervised;
 use crate::server::shutdown::GracefulShutdown;
 use crate::server::start::{self, Startup};
 use crate::telemetry::logging;
 
-/// Runs the proxy until SIGTERM or SIGINT. `config` was read from `file`, if from any, which is reloaded when it changes.
+/// Runs the proxy until SIGTERM or SIGINT. `config` was read from `file`, if from any, which is reloaded when it changes. Operators
+/// try other configurations by `replay`.
 ///
 /// # Errors
 ///
 /// Returns an error if the proxy cannot start (an address is in use, a CA cannot be read, …) or if one of its services ends
 /// by itself.
-pub fn run(config: &Config, file: Option<&Path>) -> anyhow::Result<()> {
+pub(crate) fn run(
+    config: &Config,
+    file: Option<&Path>,
+    replay: ReplayEngine,
+) -> anyhow::Result<()> {
     // Shells and init systems keep the soft limit low for programs that use select(2). If it cannot be raised, the metric
     // process_max_fds shows it.
     let _limit = rlimit::increase_nofile_limit(u64::MAX);
     let state = state_runtime()?;
     let (log, _writing) = logging::start(io::stderr(), config.log.format);
-    match state.block_on(start::start(config, file, log))? {
+    match state.block_on(start::start(config, file, log, replay))? {
         Some(startup) => serve(startup),
         None => Ok(()),
     }

@@ -12,7 +12,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::admin::AdminState;
+use crate::admin::{AdminState, ReplayEngine};
 use crate::budget::DailyBudgets;
 use crate::clock::Clock;
 use crate::config::Config;
@@ -67,6 +67,7 @@ pub(super) async fn start(
     config: &Config,
     file: Option<&Path>,
     log: LogHandle,
+    replay: ReplayEngine,
 ) -> anyhow::Result<Option<Startup>> {
     log.set_decisions(config.log.events);
     let metrics = Arc::new(Metrics::new()?);
@@ -111,6 +112,7 @@ pub(super) async fn start(
         traffic: Arc::new(Traffic::new()),
         metrics,
         config: reload_handle,
+        replay,
         decider: Arc::clone(&exchanges.decider),
         budgets: Arc::clone(&exchanges.budgets),
         pacer: Arc::clone(&exchanges.pacer),

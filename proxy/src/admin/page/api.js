@@ -30,13 +30,13 @@ function askForToken(wasWrong) {
   return tokenPrompt;
 }
 
-async function send(method, path, signal) {
+async function request(method, path, signal, body) {
   for (;;) {
     const token = sessionStorage.getItem(KEY);
     const headers = token ? { authorization: `Bearer ${token}` } : {};
     let response;
     try {
-      response = await fetch(path, { method, headers, signal });
+      response = await fetch(path, { method, headers, signal, body });
     } catch (error) {
       if (error.name === "AbortError") throw error;
       throw new Refusal(0, { error: "The proxy does not answer." });
@@ -48,8 +48,8 @@ async function send(method, path, signal) {
   }
 }
 
-async function call(method, path) {
-  const response = await send(method, path);
+async function call(method, path, body) {
+  const response = await request(method, path, undefined, body);
   const text = await response.text();
   let answer = null;
   try {
@@ -63,7 +63,7 @@ async function call(method, path) {
 
 /** Saves a response as a file. A plain link could not send the token. */
 export async function download(path, name) {
-  const response = await send("GET", path);
+  const response = await request("GET", path);
   if (!response.ok) throw new Refusal(response.status, await response.json().catch(() => null));
   const link = document.createElement("a");
   link.href = URL.createObjectURL(await response.blob());
@@ -74,6 +74,8 @@ export async function download(path, name) {
 
 export const get = (path) => call("GET", path);
 export const post = (path) => call("POST", path);
+/** Posts a text. */
+export const send = (path, text) => call("POST", path, text);
 export const remove = (path) => call("DELETE", path);
 
 /** Returns a query string of the parameters that are neither empty nor absent. */
@@ -88,7 +90,7 @@ export function listen(path, onEvent, onConnection) {
   (async () => {
     for (let pause = 500; !stop.signal.aborted; pause = Math.min(pause * 2, 10_000)) {
       try {
-        const response = await send("GET", path, stop.signal);
+        const response = await request("GET", path, stop.signal);
         if (!response.ok) throw new Refusal(response.status);
         onConnection(true);
         pause = 500;

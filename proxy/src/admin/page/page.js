@@ -8,6 +8,7 @@ import { crawlers } from "./crawlers.js";
 import { decision, decisions } from "./decisions.js";
 import { fleet } from "./fleet.js";
 import { origin, origins } from "./origins.js";
+import { replay } from "./replay.js";
 import { trial } from "./attempt.js";
 import { settings } from "./settings.js";
 
@@ -98,6 +99,7 @@ const VIEWS = {
   decisions: (id, parameters) => (id ? decision(id) : decisions(live, parameters)),
   origins: (name, parameters) => (name ? origin(name) : origins(parameters)),
   try: (_, parameters) => trial(parameters),
+  replay: () => replay(),
   configuration: () => settings(),
 };
 

@@ -2,13 +2,14 @@
 
 use std::fs;
 use std::net::SocketAddr;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::SystemTime;
 
 use anyhow::Context;
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::Deserialize;
-use tokio::runtime::Runtime;
+use tokio::runtime::{Handle, Runtime};
 use wayleave_evidence::{Sha256Digest, rfc3339};
 use wayleave_lifecycle::Resource;
 
@@ -21,12 +22,14 @@ use crate::telemetry::metrics::Metrics;
 
 /// The stored robots.txt files and configurations.
 pub(crate) struct MaterialSources<'a> {
-    config: &'a Config,
+    state_dir: &'a Path,
     bodies: BodySource,
 }
 
 enum BodySource {
     Store(RobotsStore, Runtime),
+    /// The store of this process.
+    Own(RobotsStore, Handle),
     /// The admin address of a running proxy, which has the store open.
     Proxy(SocketAddr),
     /// There is no store.
@@ -86,13 +89,22 @@ impl<'a> MaterialSources<'a> {
             }
             None => BodySource::None,
         };
-        Ok(Self { config, bodies })
+        Ok(Self { state_dir: dir, bodies })
+    }
+
+    /// Takes the store that this process has open in `state_dir`. The sources must be used on a thread that may block.
+    pub(crate) fn of_own_store(state_dir: &'a Path, store: RobotsStore, runtime: Handle) -> Self {
+        Self { state_dir, bodies: BodySource::Own(store, runtime) }
     }
 
     /// Returns a robots.txt or another document, if it is still stored.
     pub(crate) fn body(&self, digest: Sha256Digest) -> anyhow::Result<Option<Vec<u8>>> {
         let found = match &self.bodies {
             BodySource::Store(store, runtime) => {
+                let found = runtime.block_on(store.body(digest.0));
+                found.map(|bytes| bytes.to_vec())
+            }
+            BodySource::Own(store, runtime) => {
                 let found = runtime.block_on(store.body(digest.0));
                 found.map(|bytes| bytes.to_vec())
             }
@@ -111,6 +123,11 @@ impl<'a> MaterialSources<'a> {
                 let found = resource.map(|resource| runtime.block_on(store.history(resource)));
                 found.into_iter().flatten().map(KnownVersion::from).collect()
             }
+            BodySource::Own(store, runtime) => {
+                let resource = Resource::parse(origin).ok();
+                let found = resource.map(|resource| runtime.block_on(store.history(resource)));
+                found.into_iter().flatten().map(KnownVersion::from).collect()
+            }
             BodySource::Proxy(admin) => {
                 let name = utf8_percent_encode(origin, NON_ALPHANUMERIC);
                 let shown = request_json(*admin, "GET", &format!("/v1/robots/{name}"));
@@ -125,7 +142,7 @@ impl<'a> MaterialSources<'a> {
 
     /// Returns a configuration, if it is still stored.
     pub(crate) fn configuration(&self, digest: Sha256Digest) -> Option<Vec<u8>> {
-        let kept = fs::read(config_archive::path(&self.config.state.dir, digest)).ok();
+        let kept = fs::read(config_archive::path(self.state_dir, digest)).ok();
         kept.filter(|text| Sha256Digest::of(text) == digest)
     }
 }

@@ -16,8 +16,9 @@ use std::io;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::atomic::Ordering;
 use std::sync::mpsc::{SyncSender, sync_channel};
-use std::time::SystemTime;
+use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::Context;
 use clap::Args;
@@ -29,8 +30,10 @@ use self::replayer::Replayer;
 use self::summary::ReplaySummary;
 use super::config_file::load_config;
 use super::evidence::sources::MaterialSources;
+use super::evidence::verify::settings::PastSettings;
 use super::progress::{LINES_PER_UPDATE, ProgressLine};
 use super::terminal::{CommandResult, pretty_json, print, unusable};
+use crate::admin::{ReplayRequest, ReplayResult};
 use crate::clock::{Clock, TimeArgument};
 use crate::config::Config;
 use crate::decision_log::{DecisionQuery, DecisionRecord, TimeRange, scan_log};
@@ -40,6 +43,9 @@ const DIFFERENT: u8 = 1;
 /// The number of decisions that are handed over at once, and how many such batches may wait.
 const BATCH: usize = 512;
 const MAX_WAITING_BATCHES: usize = 4;
+/// The most decisions, and the longest time, of a replay by a running proxy.
+const MAX_DECISIONS: u64 = 1_000_000;
+const MAX_TIME: Duration = Duration::from_secs(60);
 
 #[derive(Debug, Args)]
 #[command(
@@ -103,36 +109,77 @@ fn replay(new: &Config, from: &Config, since: Option<SystemTime>) -> anyhow::Res
         log.path.display()
     );
     let sources = MaterialSources::open(from)?;
-    let mut replayer = Replayer::new(new, &sources).map_err(anyhow::Error::msg)?;
-    let mut summary = ReplaySummary::new(&log.path, since);
+    // As it would be archived: what is not archived decides nothing that can be derived.
+    let settings = PastSettings::read(new.to_string().as_bytes()).map_err(anyhow::Error::msg)?;
+    let replayer = Replayer::new(settings, &sources);
     let progress = ProgressLine::open_ended("decisions");
+    let span = TimeRange { since, until: None };
+    let scanned = (&*log.path, span, &DecisionQuery::default());
+    replay_log(scanned, replayer, |summary| {
+        if summary.decisions.is_multiple_of(LINES_PER_UPDATE) {
+            progress.set_position(summary.decisions);
+        }
+        ControlFlow::Continue(())
+    })
+}
+
+/// Replays the decisions of a log that match, until `goes_on` says otherwise after one.
+fn replay_log(
+    (log, span, query): (&Path, TimeRange, &DecisionQuery),
+    mut replayer: Replayer<'_>,
+    mut goes_on: impl FnMut(&ReplaySummary) -> ControlFlow<()>,
+) -> anyhow::Result<ReplaySummary> {
+    let mut summary = ReplaySummary::new(log, span.since);
     // Reading a line takes longer than deciding about it.
     let (sender, batches) = sync_channel::<Vec<LoggedDecision>>(MAX_WAITING_BATCHES);
     let scanned = std::thread::scope(|scope| {
-        let scanning = scope.spawn(move || scan(&log.path, since, &sender));
+        let scanning = scope.spawn(move || scan(log, span, query, &sender));
         for (decision, configuration) in batches.into_iter().flatten() {
             summary.add(&decision, &replayer.replay(&decision, configuration));
-            if summary.decisions.is_multiple_of(LINES_PER_UPDATE) {
-                progress.set_position(summary.decisions);
+            if goes_on(&summary).is_break() {
+                break;
             }
         }
         scanning.join().unwrap_or_else(|_| Err(io::Error::other("reading it failed")))
     });
-    let path = log.path.display();
+    let path = log.display();
     summary.damaged_lines =
         scanned.with_context(|| format!("the decision log {path} cannot be read"))?;
     Ok(summary)
 }
 
+/// Replays what an operator asks a running proxy for, whose state is in `state_dir`.
+///
+/// # Errors
+///
+/// Returns all mistakes of the configuration, or why the log cannot be read.
+pub(super) fn for_operators(state_dir: &Path, request: &ReplayRequest) -> ReplayResult {
+    let (settings, not_read) = PastSettings::read_pasted(&request.text)?;
+    let (store, runtime) = (request.store.clone(), request.runtime.clone());
+    let sources = MaterialSources::of_own_store(state_dir, store, runtime);
+    let replayer = Replayer::new(settings, &sources);
+    let end = Instant::now() + MAX_TIME;
+    let mut is_cut = false;
+    let scanned = (&*request.log, request.span, &request.query);
+    let summary = replay_log(scanned, replayer, |summary| {
+        is_cut = summary.decisions >= MAX_DECISIONS || Instant::now() > end;
+        let is_over = is_cut || request.is_cancelled.load(Ordering::Relaxed);
+        if is_over { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    });
+    summary
+        .map(|summary| summary.for_operators(is_cut, &not_read))
+        .map_err(|error| vec![format!("{error:#}")])
+}
+
 /// Sends the decisions of the log in its order. Returns the number of damaged lines.
 fn scan(
     path: &Path,
-    since: Option<SystemTime>,
+    span: TimeRange,
+    query: &DecisionQuery,
     sender: &SyncSender<Vec<LoggedDecision>>,
 ) -> io::Result<u64> {
-    let range = TimeRange { since, until: None };
     let mut batch = Vec::with_capacity(BATCH);
-    let damaged = scan_log(path, range, &DecisionQuery::default(), |decision, line| {
+    let damaged = scan_log(path, span, query, |decision, line| {
         batch.push((decision, link::config_digest(line)));
         let is_gone = batch.len() == BATCH && sender.send(std::mem::take(&mut batch)).is_err();
         if is_gone { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }

@@ -23,7 +23,6 @@ use crate::cli::evidence::verify::derive::fetch_error_kind;
 use crate::cli::evidence::verify::documents::ParsedDocuments;
 use crate::cli::evidence::verify::robots::ParsedRobots;
 use crate::cli::evidence::verify::settings::{PROOF_OBJECTIONS, PastSettings, recorded_objection};
-use crate::config::Config;
 use crate::decider::preview::blind_scope;
 use crate::decision_log::{DecisionRecord, FindingRecord, MAX_USER_AGENT_BYTES};
 
@@ -82,22 +81,17 @@ pub(super) struct Replayer<'a> {
 }
 
 impl<'a> Replayer<'a> {
-    /// Creates a replayer by the configuration `new`.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error if the configuration cannot be read back.
-    pub(super) fn new(new: &Config, sources: &'a MaterialSources<'a>) -> Result<Self, String> {
-        Ok(Self {
-            // As it would be archived: what is not archived decides nothing that can be derived.
-            new: PastSettings::read(new.to_string().as_bytes())?,
+    /// Creates a replayer by what decides of a configuration.
+    pub(super) fn new(new: PastSettings, sources: &'a MaterialSources<'a>) -> Self {
+        Self {
+            new,
             sources,
             past: HashMap::new(),
             robots: ParsedRobots::with_memory(PARSED_BYTES),
             documents: ParsedDocuments::new(),
             known: Cache::new(MAX_ORIGINS),
             archived: Cache::new(MAX_ORIGINS),
-        })
+        }
     }
 
     /// Decides about a request again. `configuration` is the one that decided then.

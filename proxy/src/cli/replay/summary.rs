@@ -7,6 +7,7 @@ use std::time::SystemTime;
 
 use serde::ser::SerializeStruct as _;
 use serde::{Serialize, Serializer};
+use serde_json::{Value, json};
 
 use super::replayer::{ReplayChange, Replayed};
 use super::unknown::NOT_REPLAYED;
@@ -14,6 +15,8 @@ use crate::decision_log::DecisionRecord;
 
 /// The most groups of one kind; further hosts are counted together.
 const MAX_GROUPS: usize = 2_000;
+/// The most groups of one kind that the API shows.
+const MAX_SHOWN_GROUPS: usize = 100;
 /// The host of decisions beyond that.
 const OTHER_HOSTS: &str = "(other hosts)";
 /// The most URLs of one group, and bytes of one.
@@ -98,6 +101,27 @@ impl ReplaySummary {
             ReplayChange::Undecidable => &mut self.undecidable,
         };
         summary.add(decision, replayed);
+    }
+
+    /// Returns the summary as the API shows it: the largest groups, and not where the log is.
+    pub(super) fn for_operators(&self, is_cut: bool, not_read: &[String]) -> Value {
+        let kind = |summary: &ChangeSummary| {
+            let mut rows = summary.rows();
+            let left_out = rows.len().saturating_sub(MAX_SHOWN_GROUPS);
+            rows.truncate(MAX_SHOWN_GROUPS);
+            json!({ "count": summary.count, "groups": rows, "groups_left_out": left_out })
+        };
+        json!({
+            "decisions": self.decisions,
+            "damaged_lines": self.damaged_lines,
+            "is_cut": is_cut,
+            "not_read": not_read,
+            "newly_refused": kind(&self.newly_refused),
+            "newly_forwarded": kind(&self.newly_forwarded),
+            "unchanged": kind(&self.unchanged),
+            "undecidable": kind(&self.undecidable),
+            "not_replayed": NOT_REPLAYED,
+        })
     }
 
     pub(super) fn has_differences(&self) -> bool {

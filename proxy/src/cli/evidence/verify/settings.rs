@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::net::Ipv4Addr;
+use std::path::Path;
 use std::rc::Rc;
 
 use toml::{Table, Value};
@@ -21,6 +22,8 @@ const DECIDING: [&str; 7] =
 /// The keys that affect decisions of tables that also name files.
 const DECIDING_KEYS: [(&str, &[&str]); 2] =
     [("proxy", &["require_crawler", "mode", "name"]), ("https", &["mode", "bypass"])];
+/// A directory that cannot exist, for the paths of defaults.
+const NOWHERE: &str = "/dev/null";
 /// A placeholder for password hashes, which are not stored with the configuration, so that it can be parsed.
 const ANY_HASH: &str = "$argon2id$v=19$m=19456,t=2,p=1$AAAAAAAAAAAAAAAAAAAAAA$AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA";
 /// Objections to the name that a crawler gives itself.
@@ -76,12 +79,33 @@ impl PastSettings {
     /// Returns what is wrong with it.
     pub(crate) fn read(text: &[u8]) -> Result<Self, String> {
         let text = str::from_utf8(text).map_err(|error| error.to_string())?;
-        let all: Table = text.parse().map_err(|error| format!("{error}"))?;
-        let mut deciding: Table =
-            all.into_iter().filter(|(name, _)| DECIDING.contains(&name.as_str())).collect();
+        let (settings, _) = Self::read_pasted(text).map_err(|mistakes| mistakes.join("; "))?;
+        Ok(settings)
+    }
+
+    /// Reads what decides of a configuration, and nothing that it names: neither files nor other machines. Returns the tables and
+    /// keys that were left out, too.
+    ///
+    /// # Errors
+    ///
+    /// Returns all that is wrong with it.
+    pub(crate) fn read_pasted(text: &str) -> Result<(Self, Vec<String>), Vec<String>> {
+        let all: Table = text.parse().map_err(|error| vec![format!("{error}")])?;
+        let (mut deciding, mut left_out) = (Table::new(), Vec::new());
+        for (name, value) in all {
+            if DECIDING.contains(&name.as_str()) {
+                deciding.insert(name, value);
+            } else {
+                left_out.push(name);
+            }
+        }
         for (name, keys) in DECIDING_KEYS {
             if let Some(Value::Table(table)) = deciding.get_mut(name) {
-                table.retain(|key, _| keys.contains(&key));
+                table.retain(|key, _| {
+                    let is_kept = keys.contains(&key);
+                    left_out.extend((!is_kept).then(|| format!("{name}.{key}")));
+                    is_kept
+                });
             }
         }
         let mut by_certificate = false;
@@ -102,15 +126,19 @@ impl PastSettings {
                 *hash = Value::String(ANY_HASH.to_owned());
             }
         }
-        let text = toml::to_string(&deciding).map_err(|error| error.to_string())?;
-        let config = Config::from_toml("configuration", &text)
-            .map_err(|mistakes| mistakes.iter().map(|it| format!("{it}; ")).collect::<String>())?;
-        Ok(Self {
+        let text = toml::to_string(&deciding).map_err(|error| vec![error.to_string()])?;
+        let config = Config::from_toml_in(Path::new(NOWHERE), "", &text).map_err(|mistakes| {
+            // Their lines are those of the text that was made of it.
+            let mistakes = mistakes.iter();
+            mistakes.map(|it| format!("{}: {}", it.key(), it.message())).collect::<Vec<_>>()
+        })?;
+        let settings = Self {
             rules: PolicyRules::new(config.rules.clone()),
             crawlers: Crawlers::new(config.crawlers.clone()),
             config,
             by_certificate,
-        })
+        };
+        Ok((settings, left_out))
     }
 
     /// Returns the settings that decide.
