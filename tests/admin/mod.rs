@@ -8,6 +8,7 @@ mod dashboards;
 mod decision_export;
 mod decisions;
 mod health;
+mod marked_lines;
 mod metrics;
 mod overview;
 mod page;

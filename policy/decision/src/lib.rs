@@ -53,6 +53,7 @@ pub use reason::{DefaultAnswer, Reason, ReasonMeaning, RequestOutcome};
 pub use refusal::{DecidingRule, Refusal, RefusalBasis};
 pub use robots::{
     AccessFinding, CheckedSnapshot, RobotsCopy, crawl_delay, decide_in_dialect, group_names,
+    stated_delay,
 };
 pub use robots_answer::RobotsAnswer;
 pub use rules::{PolicyRule, PolicyRules, RuleAction, RuleMatch, RuleQuery, blocked_by};

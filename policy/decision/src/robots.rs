@@ -265,18 +265,19 @@ pub fn group_names(access: &AccessResult, identity: &Identity) -> String {
 /// Returns the longest of what `Crawl-delay` and `Request-rate` ask of the crawler. A rate is kept evenly, at all hours.
 #[must_use]
 pub fn crawl_delay(access: &AccessResult, identity: &Identity) -> Option<Duration> {
-    let in_dialect = |&dialect: &Dialect| {
-        let robots = access.rules(dialect)?;
-        let tokens = identity.tokens();
-        let pauses = robots.request_rates(dialect, tokens).into_iter().map(|rate| {
-            // No request in a period means never.
-            let never = rate.within.saturating_mul(u32::MAX);
-            rate.within.checked_div(rate.requests).unwrap_or(never)
-        });
-        pauses.chain(robots.crawl_delay(dialect, tokens)).max()
-    };
+    stated_delay(access, identity.dialect(), identity.tokens()).map(|(delay, _)| delay)
+}
+
+/// Returns that delay of a crawler with these tokens, and the number of the line that states it.
+#[must_use]
+pub fn stated_delay(
+    access: &AccessResult,
+    dialect: Dialect,
+    tokens: &[ProductToken],
+) -> Option<(Duration, u32)> {
+    let in_dialect = |&dialect: &Dialect| access.rules(dialect)?.longest_delay(dialect, tokens);
     // Each dialect may choose another group, with another delay.
-    identity.dialect().each().iter().filter_map(in_dialect).max()
+    dialect.each().iter().filter_map(in_dialect).max_by_key(|(delay, _)| *delay)
 }
 
 fn refusal(
@@ -404,6 +405,9 @@ mod tests {
         {
             let found = crawl_delay(&access, &example_bot(dialect));
             assert_eq!(found, Some(Duration::from_secs(seconds)), "{dialect:?}");
+            let stated = stated_delay(&access, dialect, example_bot(dialect).tokens());
+            let line = if seconds == 30 { 5 } else { 2 };
+            assert_eq!(stated.map(|(_, line)| line), Some(line), "{dialect:?}");
         }
     }
 
@@ -449,8 +453,9 @@ mod tests {
     fn a_request_rate_is_a_delay() {
         let text = b"User-agent: *\nRequest-rate: 2/1m\nCrawl-delay: 10\n";
         let access = AccessResult::Successful(RobotsTxt::parse(text));
-        let delay = crawl_delay(&access, &example_bot(Dialect::Rfc9309));
-        assert_eq!(delay, Some(Duration::from_secs(30)));
+        let bot = example_bot(Dialect::Rfc9309);
+        let delay = stated_delay(&access, bot.dialect(), bot.tokens());
+        assert_eq!(delay, Some((Duration::from_secs(30), 2)));
     }
 
     #[test]

@@ -5,8 +5,9 @@ use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 use utoipa::ToSchema;
+use wayleave_decision::stated_delay;
 use wayleave_lifecycle::{FetchedBody, Resource};
-use wayleave_robots_txt::{AccessResult, Target};
+use wayleave_robots_txt::{AccessResult, Dialect, Target};
 use wayleave_usage_preferences::{
     CrawlerDeclaration, PreferenceDocument, PreferenceQuery, PreferenceSettings, PreferenceStage,
     PreferenceState, Purpose, PurposeSet,
@@ -14,13 +15,14 @@ use wayleave_usage_preferences::{
 
 use super::access::TeamScope;
 use super::decisions::{look_up, unknown_decision};
+use super::marked_lines::{MarkedLine, MatchedLine, marked_lines};
 use super::parameters::PathDecision;
 use super::response::{ErrorBody, SafeJson, error_response};
-use super::robots::{deciding_file, kept_file};
+use super::robots::{deciding_file, file_at, kept_file};
 use super::robots_view::DecidingFile;
 use super::state::AdminState;
 use crate::decider::preview::Reading;
-use crate::decision_log::{DecisionRecord, FindingRecord, UsePreference};
+use crate::decision_log::{DecisionRecord, UsePreference};
 
 /// The files that a decision is based on.
 #[derive(Debug, Serialize, ToSchema)]
@@ -36,6 +38,11 @@ struct DecisionBasis {
     group_lines: Vec<u32>,
     /// The deciding rule's line.
     line: Option<u32>,
+    /// The lines that count for the decision, and what each of them did.
+    marks: Vec<MarkedLine>,
+    /// Whether robots.txt was consulted. If not, because a `[[rule]]` decided, this is what the origin served then, as far as
+    /// is known.
+    is_consulted: bool,
     /// Whether the same copy gives the same verdict by the same line again.
     #[serde(rename = "is_same")]
     agrees: bool,
@@ -83,16 +90,21 @@ pub(super) async fn grounds(
 }
 
 async fn grounds_of(admin: &AdminState, decision: &DecisionRecord) -> Option<DecisionBasis> {
-    let finding = decision.finding.as_ref()?;
+    let Some(finding) = decision.finding.as_ref() else {
+        return overridden_basis(admin, decision).await;
+    };
     let target = Target::parse(&decision.url).ok()?;
     let origin = target.origin();
     let (file, body) = deciding_file(admin.decider.robots.store(), decision).await.unzip();
     let is_cut = file.as_ref().is_some_and(DecidingFile::is_cut);
+    let matched = finding.line.map(|line| MatchedLine { line, verdict: &finding.verdict });
     let mut basis = DecisionBasis {
         robots_url: origin.robots_txt_uri(),
         group: Vec::new(),
         group_lines: Vec::new(),
         line: finding.line,
+        marks: marked_lines(decision, matched, None),
+        is_consulted: true,
         // Replaced below if the copy is still stored.
         agrees: false,
         file,
@@ -102,8 +114,10 @@ async fn grounds_of(admin: &AdminState, decision: &DecisionRecord) -> Option<Dec
     if let Some(bytes) = body.flatten() {
         let body = FetchedBody { bytes, is_cut, digest: None };
         let access = AccessResult::Successful(body.parse());
-        if let Some(reading) = read_robots_txt(decision, finding, &access) {
+        let dialect = finding.dialect.parse().ok();
+        if let Some(reading) = dialect.and_then(|it| read_robots_txt(decision, it, &access)) {
             basis.agrees = reading.agrees_with(finding);
+            basis.marks = marked_lines(decision, matched, delay_line(decision, dialect, &access));
             basis.group = reading.group;
             basis.group_lines = reading.group_lines;
         }
@@ -111,13 +125,47 @@ async fn grounds_of(admin: &AdminState, decision: &DecisionRecord) -> Option<Dec
     Some(basis)
 }
 
+/// Returns what robots.txt would have decided, had no `[[rule]]` done so: of the file that the origin served then, as far as is
+/// known. Returns `None` for other decisions without robots.txt.
+async fn overridden_basis(admin: &AdminState, decision: &DecisionRecord) -> Option<DecisionBasis> {
+    decision.policy.as_ref().filter(|_| decision.reason.starts_with("policy-"))?;
+    let origin = Target::parse(&decision.url).ok()?.origin().clone();
+    let (file, body) = file_at(admin.decider.robots.store(), &origin, decision.at).await?;
+    let body = FetchedBody { bytes: body?, is_cut: file.is_cut(), digest: None };
+    let access = AccessResult::Successful(body.parse());
+    let crawlers = &admin.decider.settings().crawlers;
+    let dialect = crawlers.named(&decision.crawler).map_or(crawlers.dialect, |it| it.dialect);
+    let reading = read_robots_txt(decision, dialect, &access)?;
+    let matched = reading.matched_line().map(|(line, verdict)| MatchedLine { line, verdict });
+    Some(DecisionBasis {
+        robots_url: origin.robots_txt_uri(),
+        line: None,
+        marks: marked_lines(decision, matched, None),
+        is_consulted: false,
+        agrees: true,
+        group: reading.group,
+        group_lines: reading.group_lines,
+        file: Some(file),
+        document: None,
+    })
+}
+
+/// Returns the line of the longest delay that a copy of robots.txt states for the crawler of a decision.
+fn delay_line(
+    decision: &DecisionRecord,
+    dialect: Option<Dialect>,
+    access: &AccessResult,
+) -> Option<u32> {
+    let tokens = decision.product_tokens().ok()?;
+    stated_delay(access, dialect?, &tokens).map(|(_, line)| line)
+}
+
 /// Judges the request of a decision again by a copy of robots.txt. Returns `None` if the log does not say enough of it.
 fn read_robots_txt(
     decision: &DecisionRecord,
-    finding: &FindingRecord,
+    dialect: Dialect,
     access: &AccessResult,
 ) -> Option<Reading> {
-    let dialect = finding.dialect.parse().ok()?;
     let (tokens, resolved) = (decision.product_tokens().ok()?, decision.resolved().ok()?);
     Some(Reading::new(access, dialect, &tokens, &resolved))
 }

@@ -20,6 +20,7 @@ mod fleet;
 mod guard;
 mod health;
 mod live;
+mod marked_lines;
 mod openapi;
 mod overview;
 mod pace;

@@ -9,6 +9,7 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::access::TeamScope;
+use super::marked_lines::{MarkedLine, MatchedLine, marked_lines};
 use super::parameters::QueryParameters;
 use super::response::{ErrorBody, SafeJson, bad_request, error_response};
 use super::state::AdminState;
@@ -57,6 +58,10 @@ pub(crate) struct Preview {
     /// A sentence that explains why it is refused.
     #[serde(skip_serializing_if = "Option::is_none")]
     details: Option<String>,
+    /// The dialect in which the crawler reads robots.txt.
+    read_as: &'static str,
+    /// The lines of robots.txt that count for the decision, and what each of them does.
+    marks: Vec<MarkedLine>,
     /// The verdict of robots.txt in each dialect, whatever the organisation's rules say; empty if the file was not fetched in time.
     dialects: Vec<Reading>,
 }
@@ -103,7 +108,16 @@ impl Preview {
     /// Returns the verdict on a request that nobody made, as the log would record it.
     pub(crate) fn new(previewed: PreviewedDecision, at: SystemTime) -> Self {
         // By the code that writes the log: the preview and the line of a real request must say the same.
+        let read_as = previewed.identity.dialect().as_str();
         let (decision, dialects) = record::preview(previewed, at);
+        // Without a finding, what the rules of the organisation overrule.
+        let reading = dialects.iter().find(|reading| reading.dialect() == read_as);
+        let matched = match &decision.finding {
+            Some(finding) => finding.line.map(|line| (line, &*finding.verdict)),
+            None => reading.and_then(Reading::matched_line),
+        };
+        let matched = matched.map(|(line, verdict)| MatchedLine { line, verdict });
+        let marks = marked_lines(&decision, matched, None);
         Self {
             outcome: decision.outcome,
             reason: decision.reason,
@@ -121,6 +135,8 @@ impl Preview {
             mode: decision.mode,
             configuration: decision.configuration,
             details: decision.details,
+            read_as,
+            marks,
             dialects,
         }
     }

@@ -221,6 +221,21 @@ pub(super) async fn deciding_file(
     Some(kept_file(store, origin, digest, fetched_at).await)
 }
 
+/// Returns the robots.txt that an origin served at a given time, as far as is known, and its content if that is still kept.
+/// `None` if it served none.
+pub(super) async fn file_at(
+    store: &RobotsStore,
+    origin: &Origin,
+    time: SystemTime,
+) -> Option<(DecidingFile, Option<Arc<[u8]>>)> {
+    let history = store.history(origin).await;
+    let version = history.into_iter().rfind(|version| version.first_seen_at <= time)?;
+    let digest = version.digest?;
+    let body = store.body(digest).await;
+    let text = BodyText::new(body.as_deref());
+    Some((DecidingFile::new(Sha256Digest(digest), Some(&version), text), body))
+}
+
 /// Returns what the store still has of a file with this digest.
 pub(super) async fn kept_file(
     store: &RobotsStore,

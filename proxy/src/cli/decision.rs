@@ -42,48 +42,83 @@ pub(super) fn run(arguments: &DecisionArguments, file: Option<&Path>) -> Command
     if arguments.json {
         return Ok(print(&pretty_json(&decision)));
     }
+    // It says which lines count. There is none for a decision that is not about robots.txt.
+    let basis = request_json(config.admin.listen, "GET", &format!("{path}/robots"));
+    let basis = basis.unwrap_or_default();
     let around = if arguments.whole { usize::MAX } else { CONTEXT_LINES };
-    Ok(print_painted(&(describe(&decision) + &robots_txt(&decision, around))))
+    Ok(print_painted(&(describe(&decision) + &robots_txt(&basis, around))))
 }
 
-/// Formats the robots.txt that decided: its lines are numbered, and the deciding one is marked. Lines that are more than
-/// `around` away from that one are left out.
-fn robots_txt(decision: &Value, around: usize) -> String {
-    let Some(copy) = decision.get("robots_txt") else {
+/// A line that counts for the decision.
+struct Mark<'a> {
+    line: u64,
+    is_deciding: bool,
+    note: &'a str,
+}
+
+/// Formats the robots.txt of a decision: its lines are numbered, and those that count are marked. Lines that are more than
+/// `around` away from each of those are left out.
+fn robots_txt(basis: &Value, around: usize) -> String {
+    let Some(copy) = basis.get("said").filter(|said| !said.is_null()) else {
         return String::new();
     };
     let Some(body) = body(copy) else {
         return "\nThe robots.txt is no longer kept.\n".to_owned();
     };
-    let decided = decision["line"].as_u64();
-    // Without a deciding line, the beginning is shown.
-    let middle = decided.map_or(1, |line| usize::try_from(line).unwrap_or(usize::MAX));
-    let (first, last) = (middle.saturating_sub(around), middle.saturating_add(around));
-    let (mut before, mut after) = (0, 0);
-    let mut lines = String::new();
+    let marks: Vec<Mark<'_>> =
+        basis["marks"].as_array().into_iter().flatten().filter_map(Mark::read).collect();
+    let around = u64::try_from(around).unwrap_or(u64::MAX);
+    // Without a mark, the beginning is shown.
+    let is_near = |number: u64| match &*marks {
+        [] => number <= around.saturating_add(1),
+        marks => marks.iter().any(|mark| mark.line.abs_diff(number) <= around),
+    };
+    let mut shown = match basis["is_consulted"].as_bool() {
+        Some(false) => {
+            "\nrobots.txt was not consulted. What the origin served then, as far as is known:\n"
+        }
+        _ => "\n",
+    }
+    .to_owned();
+    let mut left_out = 0;
     for (number, text) in numbered_lines(&body) {
-        match usize::try_from(number).unwrap_or(usize::MAX) {
-            place if place < first => before += 1,
-            place if place > last => after += 1,
-            _ => {
-                let is_deciding = decided == Some(number.into());
-                let mark = if is_deciding { ">" } else { " " };
-                let text = String::from_utf8_lossy(text);
-                let line = format!("{mark} {number:>5}  {}", escape_controls(&text));
-                lines += &if is_deciding {
-                    Tone::Heading.paint(line.trim_end())
-                } else {
-                    line.trim_end().to_owned()
-                };
-                lines += "\n";
-            }
+        if is_near(number.into()) {
+            shown += &left_out_note(std::mem::take(&mut left_out));
+            let mark = marks.iter().find(|mark| mark.line == u64::from(number));
+            shown += &numbered_line(number, &String::from_utf8_lossy(text), mark);
+        } else {
+            left_out += 1;
         }
     }
-    let note = |count: u32| match count {
+    shown + &left_out_note(left_out)
+}
+
+fn left_out_note(count: u32) -> String {
+    match count {
         0 => String::new(),
         _ => format!("  ... lines left out: {count}; --whole shows them\n"),
+    }
+}
+
+fn numbered_line(number: u32, text: &str, mark: Option<&Mark<'_>>) -> String {
+    let text = escape_controls(text);
+    let Some(Mark { is_deciding, note, .. }) = mark else {
+        return format!("  {number:>5}  {text}").trim_end().to_owned() + "\n";
     };
-    format!("\n{}{lines}{}", note(before), note(after))
+    let sign = if *is_deciding { ">" } else { "-" };
+    let line = format!("{sign} {number:>5}  {text}    <- {}", escape_controls(note));
+    let tone = if *is_deciding { Tone::Heading } else { Tone::Aside };
+    tone.paint(&line) + "\n"
+}
+
+impl<'a> Mark<'a> {
+    fn read(mark: &'a Value) -> Option<Self> {
+        Some(Self {
+            line: mark["line"].as_u64()?,
+            is_deciding: mark["effect"] != "overridden",
+            note: mark["note"].as_str().unwrap_or_default(),
+        })
+    }
 }
 
 fn body(copy: &Value) -> Option<Vec<u8>> {
@@ -214,22 +249,40 @@ mod tests {
     use super::*;
 
     #[test]
-    fn deciding_line_is_marked_among_its_neighbours() {
-        let body = "User-agent: *\r\nDisallow: /a\rDisallow: /\u{1b}[2J\nDisallow: /c\n";
-        let decision = json!({ "line": 3, "robots_txt": { "body": body } });
+    fn lines_that_count_are_marked_among_their_neighbours() {
+        let body = "User-agent: *\r\nDisallow: /a\rDisallow: /\u{1b}[2J\nAllow: /c\n";
+        let marks = json!([
+            { "line": 3, "effect": "disallow", "note": "decides: disallow" },
+            { "line": 4, "effect": "overridden", "note": "allow, but refused: rule" },
+        ]);
+        let basis = json!({ "said": { "body": body }, "marks": marks });
         let whole = "\n      1  User-agent: *\n      2  Disallow: /a\n\
-                     >     3  Disallow: /\\u{1b}[2J\n      4  Disallow: /c\n";
-        let shown = |around| strip_str(&robots_txt(&decision, around)).to_string();
+                     >     3  Disallow: /\\u{1b}[2J    <- decides: disallow\n\
+                     -     4  Allow: /c    <- allow, but refused: rule\n";
+        let shown = |around| strip_str(&robots_txt(&basis, around)).to_string();
         assert_eq!(shown(CONTEXT_LINES), whole);
-        let nearest = "\n  ... lines left out: 2; --whole shows them\n\
-                       >     3  Disallow: /\\u{1b}[2J\n  ... lines left out: 1; --whole shows them\n";
-        assert_eq!(shown(0), nearest);
+        assert_eq!(shown(usize::MAX), whole);
+        let note = "\n  ... lines left out: 2; --whole shows them\n>     3  Disallow";
+        assert!(shown(0).starts_with(note), "{}", shown(0));
+        assert!(!shown(0).contains("left out: 0"), "{}", shown(0));
+    }
+
+    #[test]
+    fn without_a_line_that_counts_the_beginning_is_shown() {
+        let body = "# one\n# two\n# three\n";
+        let basis = json!({ "said": { "body": body }, "marks": [], "is_consulted": false });
+        let shown = strip_str(&robots_txt(&basis, 1)).to_string();
+        let heading =
+            "\nrobots.txt was not consulted. What the origin served then, as far as is known:\n";
+        let lines = "      1  # one\n      2  # two\n  ... lines left out: 1; --whole shows them\n";
+        assert_eq!(shown, format!("{heading}{lines}"));
     }
 
     #[test]
     fn file_that_is_no_longer_kept_is_reported() {
-        let gone = json!({ "robots_txt": { "sha256": "ab", "body": null } });
+        let gone = json!({ "said": { "sha256": "ab", "body": null } });
         assert!(robots_txt(&gone, CONTEXT_LINES).contains("no longer kept"));
-        assert_eq!(robots_txt(&json!({ "outcome": "refused" }), CONTEXT_LINES), "");
+        assert_eq!(robots_txt(&json!({ "said": null }), CONTEXT_LINES), "");
+        assert_eq!(robots_txt(&Value::Null, CONTEXT_LINES), "");
     }
 }

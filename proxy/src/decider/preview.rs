@@ -251,6 +251,16 @@ impl Reading {
         }
     }
 
+    /// Returns the dialect.
+    pub(crate) fn dialect(&self) -> &'static str {
+        self.dialect
+    }
+
+    /// Returns the deciding rule's line and its verdict.
+    pub(crate) fn matched_line(&self) -> Option<(u32, &'static str)> {
+        Some((self.line?, self.verdict))
+    }
+
     /// Returns whether a decision had the same verdict by the same line.
     pub(crate) fn agrees_with(&self, finding: &FindingRecord) -> bool {
         // Of a long rule earlier versions recorded all.

@@ -143,12 +143,20 @@ pub(crate) fn too_soon(
     }
 }
 
+/// The beginning of the details of refusals by a delay that robots.txt states.
+const DELAY_OF_ROBOTS_TXT: &str = "the origin asks for ";
+
+/// Returns whether the details of a refusal for `crawl-delay` name the delay in robots.txt, not one of the configuration.
+pub(crate) fn is_delay_of_robots_txt(details: &str) -> bool {
+    details.starts_with(DELAY_OF_ROBOTS_TXT)
+}
+
 fn too_soon_at_origin(cause: TooSoonCause, robots_delay: Option<Duration>) -> String {
     let details = match cause {
         TooSoonCause::CrawlDelay => match robots_delay {
             Some(delay) => {
                 let delay = humantime::format_duration(delay);
-                return format!("the origin asks for {delay} between this crawler's requests");
+                return format!("{DELAY_OF_ROBOTS_TXT}{delay} between this crawler's requests");
             }
             None => {
                 "default_delay or min_delay sets a time between this crawler's requests to an origin"

@@ -60,6 +60,13 @@ impl RequestRate {
             at,
         })
     }
+
+    /// Returns the time between requests that keep to this rate evenly.
+    pub(crate) fn pause(&self) -> Duration {
+        // No request in a period means never.
+        let never = self.within.saturating_mul(u32::MAX);
+        self.within.checked_div(self.requests).unwrap_or(never)
+    }
 }
 
 /// A range of times of day, UTC; it spans midnight if it ends before it starts.

@@ -83,14 +83,30 @@ impl RobotsTxt {
     #[must_use]
     pub fn crawl_delay(&self, dialect: Dialect, tokens: &[ProductToken]) -> Option<Duration> {
         self.timing_values(DirectiveTopic::CrawlDelay, dialect, tokens)
-            .find_map(|value| parse_seconds(&value))
+            .find_map(|(_, value)| parse_seconds(&value))
+    }
+
+    /// Returns the longest time between requests that the crawler's group asks for, and the number of the line that does:
+    /// its `Crawl-delay` as [`crawl_delay`](Self::crawl_delay) reads it, or a `Request-rate` kept evenly, at all hours.
+    #[must_use]
+    pub fn longest_delay(
+        &self,
+        dialect: Dialect,
+        tokens: &[ProductToken],
+    ) -> Option<(Duration, u32)> {
+        let rates = self.timing_values(DirectiveTopic::RequestRate, dialect, tokens);
+        let rates = rates.filter_map(|(at, value)| Some((RequestRate::read(&value)?.pause(), at)));
+        let mut delays = self.timing_values(DirectiveTopic::CrawlDelay, dialect, tokens);
+        let delay = delays.find_map(|(at, value)| Some((parse_seconds(&value)?, at)));
+        let longest = rates.chain(delay).max_by_key(|(delay, _)| *delay);
+        longest.map(|(delay, at)| (delay, self.parsed().statements[at].line))
     }
 
     /// Returns the rates at which a crawler may make requests, with their hours (`Request-rate`).
     #[must_use]
     pub fn request_rates(&self, dialect: Dialect, tokens: &[ProductToken]) -> Vec<RequestRate> {
         self.timing_values(DirectiveTopic::RequestRate, dialect, tokens)
-            .filter_map(|value| RequestRate::read(&value))
+            .filter_map(|(_, value)| RequestRate::read(&value))
             .collect()
     }
 
@@ -98,7 +114,7 @@ impl RobotsTxt {
     #[must_use]
     pub fn visit_times(&self, dialect: Dialect, tokens: &[ProductToken]) -> Vec<DailyHours> {
         self.timing_values(DirectiveTopic::VisitTime, dialect, tokens)
-            .filter_map(|value| DailyHours::read(&value))
+            .filter_map(|(_, value)| DailyHours::read(&value))
             .collect()
     }
 
@@ -119,22 +135,22 @@ impl RobotsTxt {
         self.group_directive_indices(dialect, tokens).map(|at| self.directive(at))
     }
 
-    /// Returns the values of a timing directive in the groups chosen for a crawler.
+    /// Returns the values of a timing directive in the groups chosen for a crawler, with the indices of its statements.
     fn timing_values<'a>(
         &'a self,
         topic: DirectiveTopic,
         dialect: Dialect,
         tokens: &'a [ProductToken],
-    ) -> impl Iterator<Item = Cow<'a, str>> + 'a {
+    ) -> impl Iterator<Item = (usize, Cow<'a, str>)> + 'a {
         // This is called for every forwarded request, so a file without such a directive is not searched.
         let indices =
             self.has_directives_on(topic).then(|| self.group_directive_indices(dialect, tokens));
         indices
             .into_iter()
             .flatten()
-            .map(|at| self.parsed().name_and_value(at))
-            .filter(move |(name, _)| DirectiveTopic::of_name(name) == Some(topic))
-            .map(|(_, value)| String::from_utf8_lossy(value))
+            .map(|at| (at, self.parsed().name_and_value(at)))
+            .filter(move |(_, (name, _))| DirectiveTopic::of_name(name) == Some(topic))
+            .map(|(at, (_, value))| (at, String::from_utf8_lossy(value)))
     }
 
     /// Returns the indices of the directives of the groups chosen for a crawler.

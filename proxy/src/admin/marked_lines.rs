@@ -1,0 +1,95 @@
+//! The lines of a robots.txt that count for a decision, with what each of them did.
+//!
+//! The rule that matches is not always what decided: a preference, a delay or a `[[rule]]` may have. Whoever reads "allow"
+//! beside a refusal has to be told which line refused.
+
+use serde::Serialize;
+use utoipa::ToSchema;
+
+use crate::decider::refusal::is_delay_of_robots_txt;
+use crate::decision_log::DecisionRecord;
+
+/// A line that counts for a decision.
+#[derive(Debug, PartialEq, Eq, Serialize, ToSchema)]
+pub(super) struct MarkedLine {
+    /// The line's number, from 1.
+    pub(super) line: u32,
+    /// `allow` or `disallow` if this line decided, else `overridden`.
+    effect: &'static str,
+    /// The effect in words, such as `decides: disallow`.
+    note: String,
+}
+
+/// The rule of robots.txt that matches the request.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct MatchedLine<'a> {
+    pub(super) line: u32,
+    /// `allow` or `disallow`.
+    pub(super) verdict: &'a str,
+}
+
+/// Returns the lines that count for a decision, in the file's order. `matched`: the rule that matches, if one does; `delay`:
+/// the line that asks for the longest delay.
+pub(super) fn marked_lines(
+    decision: &DecisionRecord,
+    matched: Option<MatchedLine<'_>>,
+    delay: Option<u32>,
+) -> Vec<MarkedLine> {
+    let mut marked: Vec<_> = preference_lines(decision).collect();
+    let is_by_delay = decision.reason == "crawl-delay"
+        && decision.details.as_deref().is_some_and(is_delay_of_robots_txt);
+    if let (true, Some(line)) = (is_by_delay, delay) {
+        let note = "decides: too soon after the last request".to_owned();
+        marked.push(MarkedLine { line, effect: "disallow", note });
+    }
+    if let Some(matched) = matched {
+        marked.push(matched_line(decision, matched));
+    }
+    marked.sort_by_key(|it| it.line);
+    marked
+}
+
+/// Returns the lines whose statements about the use of what is fetched were followed.
+fn preference_lines(decision: &DecisionRecord) -> impl Iterator<Item = MarkedLine> {
+    let decides = decision.reason == "preference";
+    decision.preferences.iter().filter_map(move |stated| {
+        let line = stated.carrier.as_deref()?.strip_prefix("robots.txt:")?.parse().ok()?;
+        let purpose = &stated.purpose;
+        Some(match &*stated.preference {
+            "refuse" if decides => {
+                let note = format!("decides: {purpose} is refused");
+                MarkedLine { line, effect: "disallow", note }
+            }
+            "refuse" => {
+                let note = format!("refuses {purpose}; overridden");
+                MarkedLine { line, effect: "overridden", note }
+            }
+            _ => MarkedLine { line, effect: "allow", note: format!("allows {purpose}") },
+        })
+    })
+}
+
+fn matched_line(decision: &DecisionRecord, matched: MatchedLine<'_>) -> MarkedLine {
+    let MatchedLine { line, verdict } = matched;
+    let allows = verdict == "allow";
+    let passed = matches!(&*decision.outcome, "forwarded" | "tunnelled");
+    let note = match &decision.policy {
+        Some(policy) if decision.reason.starts_with("policy-") => {
+            format!("would have decided: {verdict}; overridden by rule {}", policy.number)
+        }
+        _ if decision.reason == "rule" || allows && passed => {
+            let effect = if allows { "allow" } else { "disallow" };
+            return MarkedLine { line, effect, note: format!("decides: {verdict}") };
+        }
+        // Something else refused, or let it pass: never "decides: allow" beside a refusal.
+        _ => {
+            let fate = match &*decision.outcome {
+                "observed" => "would be refused",
+                "tunnelled" => "forwarded",
+                outcome => outcome,
+            };
+            format!("{verdict}, but {fate}: {}", decision.reason)
+        }
+    };
+    MarkedLine { line, effect: "overridden", note }
+}
