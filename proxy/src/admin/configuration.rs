@@ -29,6 +29,8 @@ struct ConfigurationView {
     needs_restart: Vec<String>,
     /// The whole configuration as TOML, including defaults; hashes of passwords and tokens are left out.
     toml: String,
+    /// The part of that which differs from the defaults.
+    changed_toml: String,
 }
 
 #[derive(Debug, Serialize, ToSchema)]
@@ -58,6 +60,7 @@ pub(super) async fn configuration(State(admin): State<AdminState>) -> Response {
         }),
         needs_restart: status.needs_restart,
         toml: status.toml,
+        changed_toml: status.changed_toml,
     })
     .into_response()
 }

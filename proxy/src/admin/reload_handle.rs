@@ -37,6 +37,8 @@ pub(crate) struct ConfigStatus {
     pub(crate) needs_restart: Vec<String>,
     /// The configuration as TOML, without secrets.
     pub(crate) toml: String,
+    /// The part of that which differs from the defaults.
+    pub(crate) changed_toml: String,
 }
 
 /// One attempt to reload the file.

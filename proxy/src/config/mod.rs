@@ -15,6 +15,7 @@
 //! ```
 
 mod admin;
+mod changed;
 mod crawlers;
 mod drill;
 mod evidence;
@@ -42,6 +43,7 @@ use std::time::Duration;
 
 use wayleave_decision::{CrawlersConfig, PolicyRule};
 
+pub(crate) use self::changed::changed_toml;
 pub(crate) use self::log::LogConfig;
 pub use self::reader::ConfigMistake;
 pub(crate) use self::reader::IncludedFile;

@@ -42,7 +42,7 @@ use crate::admin::{
     AdminGuard, ConfigStatus, ReloadAttempt, ReloadHandle, ReloadReply, ReloadResult, Reloaded,
 };
 use crate::clock::system_time;
-use crate::config::{Config, ConfigMistake, ConfigSources};
+use crate::config::{Config, ConfigMistake, ConfigSources, changed_toml};
 use crate::decision_log::{ClientMask, ConfigRevision, Journal};
 use crate::exchange::ExchangeServices;
 use crate::robots_cache::HttpFetcher;
@@ -181,6 +181,7 @@ fn status(
         last_attempt: None,
         needs_restart: Vec::new(),
         included: included_names(config),
+        changed_toml: changed_toml(&config.to_string()),
         toml: config.to_string(),
     }))
 }
@@ -495,6 +496,7 @@ impl ConfigReloader {
             status.needs_restart.clone_from(&prepared.needs_restart);
             status.included = included_names(&config);
             status.toml = config.public_toml(&self.started_with);
+            status.changed_toml = changed_toml(&status.toml);
         });
         tracing::info!(cause, configuration, "the configuration was reloaded");
         self.referenced_files.update(&config);
