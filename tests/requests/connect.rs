@@ -71,6 +71,14 @@ fn a_client_that_does_not_trust_the_ca_is_counted() {
         proxy.metric("wayleave_leaf_certificates_total", &[("result", "untrusted")]) == 1.0
     });
     assert_eq!(origin.connections(), 0);
+    // Whoever connects a crawler is told which client it is.
+    let status = proxy.admin_get("/v1/status").json();
+    let client = &status["untrusting_client"];
+    assert_eq!(
+        (&client["client"], &client["origin"]),
+        (&"127.0.0.1".into(), &"https://shop.test".into())
+    );
+    assert!(client["at"].is_string(), "{status}");
 }
 
 #[test]

@@ -53,7 +53,7 @@ pub(super) struct ConnectParameters {
     /// The proxy's URL as seen from the crawler's machine, such as `http://proxy.example:3128`; default: as seen from this one.
     #[param(format = "origin")]
     proxy: Option<String>,
-    /// The path of the CA's certificate on the crawler's machine; default: `ca.pem`.
+    /// The path of the CA's certificate on the crawler's machine; default: its path on this one.
     #[param(pattern = r"^[^\x00-\x1f\x7f-\x9f]*$")]
     ca: Option<String>,
 }
@@ -63,6 +63,8 @@ pub(super) struct ConnectParameters {
 struct ConnectSettings {
     /// The proxy's URL in the lines.
     proxy: String,
+    /// The path of the CA's certificate in the lines.
+    ca: String,
     /// The SHA-256 of the CA's certificate, which `/ca.pem` returns.
     ca_sha256: String,
     clients: Vec<ClientLines>,
@@ -99,7 +101,7 @@ pub(super) async fn connect(
         (None, Some(listen)) => ProxyUrl::from(listen),
         (None, None) => return no_http_proxy(),
     };
-    let ca = parameters.ca.as_deref().unwrap_or("ca.pem");
+    let ca = parameters.ca.as_deref().unwrap_or(&admin.certificate_path);
     // The lines are pasted into a terminal, which obeys control characters before a shell can see the quotes around them.
     if ca.contains(char::is_control) {
         return bad_request("ca: a path has no control characters");
@@ -114,6 +116,7 @@ pub(super) async fn connect(
     });
     SafeJson(ConnectSettings {
         proxy: proxy.as_str().to_owned(),
+        ca: ca.to_owned(),
         ca_sha256: admin.fingerprint.to_string(),
         clients: clients.into(),
     })

@@ -193,7 +193,10 @@ impl AdminGuard {
 
 fn is_public(request: &Request) -> bool {
     let path = request.uri().path();
-    PUBLIC_PATHS.contains(&path) || path.starts_with("/assets/") || is_published(path)
+    PUBLIC_PATHS.contains(&path)
+        || path.starts_with("/assets/")
+        || path.starts_with("/docs/")
+        || is_published(path)
 }
 
 /// Returns whether verifiers of signatures fetch this path from `signing.agent`.
@@ -388,7 +391,7 @@ mod tests {
         };
         assert_eq!(rejection("Bearer secre"), AdminRejection::WrongToken);
         assert_eq!(rejection("Basic secret"), AdminRejection::NoToken);
-        for path in ["/", "/livez", "/readyz", "/ca.pem", "/assets/page.js"] {
+        for path in ["/", "/livez", "/readyz", "/ca.pem", "/assets/page.js", "/docs/refusals.md"] {
             assert_eq!(status(&guard, path, &[]), 200, "{path}");
         }
     }

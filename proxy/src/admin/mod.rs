@@ -89,6 +89,7 @@ pub(crate) fn router(admin: AdminState, guard: Arc<ArcSwap<AdminGuard>>) -> Rout
         )
         .route("/", routing::get(page::index))
         .route("/assets/{name}", routing::get(page::asset))
+        .route("/docs/{name}", routing::get(page::document))
         .route(
             "/v1/openapi.json",
             routing::get(|| async { ([(CONTENT_TYPE, "application/json")], json) }),

@@ -11,6 +11,7 @@ use super::access::TeamScope;
 use super::response::SafeJson;
 use super::robots_view::format_instant;
 use super::state::AdminState;
+use crate::decision_log::LoggedClient;
 use crate::drill::DrillReport;
 use crate::telemetry::traffic::{STEP, TrafficPoint};
 
@@ -59,6 +60,23 @@ struct ProxyStatus {
     drill: Option<DrillView>,
     /// The names of the configured crawlers, in their order.
     crawlers: Vec<String>,
+    /// The URL of a copy of `docs/`, if the configuration has one; this listener serves the files at `/docs/`.
+    docs_url: Option<String>,
+    /// The last client since the start that ended a TLS handshake because it does not trust the CA. A token of a team is not told.
+    untrusting_client: Option<UntrustingView>,
+}
+
+/// A client that does not trust the CA.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = UntrustingClient)]
+struct UntrustingView {
+    #[schema(format = DateTime)]
+    at: String,
+    /// The client's address, its network, or a digest, as `log.client_address` says.
+    #[schema(value_type = String)]
+    client: LoggedClient,
+    /// The origin that it wanted.
+    origin: String,
 }
 
 #[derive(Debug, Serialize, ToSchema)]
@@ -127,6 +145,7 @@ pub(super) async fn status(State(admin): State<AdminState>, scope: TeamScope) ->
     });
     let drill = admin.drill.last();
     let problems = drill.iter().flat_map(|report| report.problems());
+    let untrusting = scope.team().is_none().then(|| admin.untrusting.last()).flatten();
     SafeJson(ProxyStatus {
         version: env!("CARGO_PKG_VERSION"),
         proxy: admin.proxy.map(|listen| listen.to_string()),
@@ -140,6 +159,12 @@ pub(super) async fn status(State(admin): State<AdminState>, scope: TeamScope) ->
         problems: problems.map(|text| Problem { kind: "drill", text }).collect(),
         drill: drill.as_deref().map(DrillView::from),
         crawlers,
+        docs_url: admin.docs_url.as_deref().map(str::to_owned),
+        untrusting_client: untrusting.map(|it| UntrustingView {
+            at: format_instant(it.at),
+            client: it.client,
+            origin: it.origin,
+        }),
     })
     .into_response()
 }

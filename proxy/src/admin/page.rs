@@ -13,7 +13,7 @@ const JAVASCRIPT: &str = "text/javascript; charset=utf-8";
 const CSS: &str = "text/css; charset=utf-8";
 
 /// The files below `/assets/`. uPlot (MIT, see uPlot.LICENSE) draws the chart: 50 kB, and fast with many points.
-const ASSETS: [(&str, &str, &str); 20] = [
+const ASSETS: [(&str, &str, &str); 25] = [
     ("page.css", CSS, include_str!("page/page.css")),
     ("page.js", JAVASCRIPT, include_str!("page/page.js")),
     ("api.js", JAVASCRIPT, include_str!("page/api.js")),
@@ -22,6 +22,11 @@ const ASSETS: [(&str, &str, &str); 20] = [
     ("chart.js", JAVASCRIPT, include_str!("page/chart.js")),
     ("overview.js", JAVASCRIPT, include_str!("page/overview.js")),
     ("decisions.js", JAVASCRIPT, include_str!("page/decisions.js")),
+    ("decision.js", JAVASCRIPT, include_str!("page/decision.js")),
+    ("rule.js", JAVASCRIPT, include_str!("page/rule.js")),
+    ("docs.js", JAVASCRIPT, include_str!("page/docs.js")),
+    ("changes.js", JAVASCRIPT, include_str!("page/changes.js")),
+    ("politeness.js", JAVASCRIPT, include_str!("page/politeness.js")),
     ("reasons.js", JAVASCRIPT, include_str!("page/reasons.js")),
     ("crawlers.js", JAVASCRIPT, include_str!("page/crawlers.js")),
     ("fleet.js", JAVASCRIPT, include_str!("page/fleet.js")),
@@ -36,9 +41,26 @@ const ASSETS: [(&str, &str, &str); 20] = [
     ("uPlot.css", CSS, include_str!("page/uPlot.min.css")),
 ];
 
+macro_rules! documents {
+    ($($name:literal)+) => { [$(($name, include_str!(concat!("../../../docs/", $name)))),+] };
+}
+
+/// The files below `/docs/`: what the page links to, as it is, for operators without a copy at hand.
+const DOCUMENTS: [(&str, &str); 9] = documents!(
+    "clients.md" "configuration.md" "edge.md" "https.md" "metrics.md" "politeness.md" "preferences.md" "refusals.md"
+    "troubleshooting.md"
+);
+
 pub(super) async fn index() -> Response {
     let html = include_str!("page/index.html");
     ([(CONTENT_TYPE, "text/html; charset=utf-8")], html).into_response()
+}
+
+pub(super) async fn document(Path(name): Path<String>) -> Response {
+    match DOCUMENTS.iter().find(|(known, _)| *known == name) {
+        Some((_, text)) => ([(CONTENT_TYPE, "text/plain; charset=utf-8")], *text).into_response(),
+        None => error_response(StatusCode::NOT_FOUND, "nothing is served at this path"),
+    }
 }
 
 pub(super) async fn asset(Path(name): Path<String>) -> Response {

@@ -11,6 +11,7 @@ use super::replay_engine::ReplayEngine;
 use crate::budget::DailyBudgets;
 use crate::decider::Decider;
 use crate::decision_log::DecisionLog;
+use crate::downstream::UntrustingClients;
 use crate::downstream::listeners::ListenAddress;
 use crate::drill::DrillStatus;
 use crate::pacing::Pacer;
@@ -35,6 +36,12 @@ pub(crate) struct AdminState {
     pub(crate) certificate_pem: Arc<str>,
     /// The SHA-256 of that certificate.
     pub(crate) fingerprint: Arc<str>,
+    /// The absolute path of that certificate on this machine.
+    pub(crate) certificate_path: Arc<str>,
+    /// The URL of a copy of the documentation (`admin.docs_url`).
+    pub(crate) docs_url: Option<Arc<str>>,
+    /// The clients that do not trust the CA.
+    pub(crate) untrusting: Arc<UntrustingClients>,
     /// The admin listener itself.
     pub(crate) own_address: SocketAddr,
     /// The HTTP proxy that clients on this machine use, if there is one.

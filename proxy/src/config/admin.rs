@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use url::Url;
 use wayleave_evidence::Sha256Digest;
 
 use super::proxy::{loopback, overlaps};
@@ -18,6 +19,8 @@ use crate::downstream::listeners::ListenAddress;
 pub(crate) struct AdminConfig {
     /// A loopback address unless there are tokens. Port 0 lets the system choose.
     pub(crate) listen: SocketAddr,
+    /// The URL of a copy of the documentation, without a slash at its end.
+    pub(crate) docs_url: Option<String>,
     /// The check that every request passes.
     pub(crate) guard: AdminGuard,
 }
@@ -63,7 +66,8 @@ pub(super) fn read(
             ),
         );
     }
-    AdminConfig { listen, guard: AdminGuard { tokens } }
+    let docs_url = section.key(fixed("docs_url"), None, none_if_empty(parse_docs_url));
+    AdminConfig { listen, docs_url, guard: AdminGuard { tokens } }
 }
 
 fn read_token(section: &mut Section<'_>) -> AdminToken {
@@ -82,6 +86,16 @@ impl ToValue for Sha256Digest {
     fn to_value(&self) -> toml::Value {
         self.to_string().into()
     }
+}
+
+/// Parses the URL that the names of documents are appended to.
+fn parse_docs_url(node: &ValueNode<'_>) -> ParseResult<String> {
+    parse_with(node, |text| {
+        let url = Url::parse(text).ok().filter(|url| matches!(url.scheme(), "http" | "https"));
+        let url = url.filter(|url| url.query().is_none() && url.fragment().is_none());
+        url.map(|url| url.as_str().trim_end_matches('/').to_owned())
+            .ok_or("is not a URL such as https://wiki.example/wayleave/docs")
+    })
 }
 
 /// Parses a SHA-256 in hexadecimal.

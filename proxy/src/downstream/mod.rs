@@ -32,7 +32,9 @@ mod server;
 mod socks5;
 mod tls_termination;
 mod tunnel;
+mod untrusting_clients;
 
 pub(crate) use self::accept::{ConnectionAcceptor, Entry};
 pub(crate) use self::limits::ConnectionLimits;
 pub(crate) use self::server::DownstreamServer;
+pub(crate) use self::untrusting_clients::UntrustingClients;

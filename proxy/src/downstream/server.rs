@@ -6,6 +6,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::limits::ConnectionLimits;
+use super::untrusting_clients::UntrustingClients;
 use crate::decider::settings::Settings;
 use crate::exchange::ExchangeServices;
 use crate::tls::intercept::TlsInterceptor;
@@ -16,6 +17,7 @@ pub(crate) struct DownstreamServer {
     pub(crate) exchanges: Arc<ExchangeServices>,
     pub(crate) interceptor: TlsInterceptor,
     pub(crate) limits: ConnectionLimits,
+    pub(crate) untrusting: Arc<UntrustingClients>,
     /// The loops that accept connections, which end when the process begins to stop.
     pub(crate) accept_loops: TaskTracker,
     /// The tasks of connections and of their streams.

@@ -14,6 +14,7 @@ use wayleave_robots_txt::{Origin, UrlScheme};
 
 use super::server::DownstreamServer;
 use super::tls_termination::{NegotiatedConnection, TlsTransport};
+use super::untrusting_clients::UntrustingClient;
 use super::{blind_tunnel, http1, http2, tls_termination};
 use crate::decider::request::{ClientConnection, ConnectTunnel};
 use crate::decider::{refusal, target};
@@ -238,6 +239,8 @@ fn log_failed_handshake(
     let client = server.exchanges.decisions.mask_client(client);
     if intercept::is_untrusted_ca(error) {
         server.exchanges.metrics.leaf_certificate("untrusted");
+        let at = server.exchanges.decider.robots.clock().now();
+        server.untrusting.add(UntrustingClient { at, client, origin: origin.to_string() });
         tracing::warn!(
             %client,
             %origin,

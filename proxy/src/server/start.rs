@@ -120,6 +120,9 @@ pub(super) async fn start(
         started_at: clock.now(),
         certificate_pem: authority.certificate_pem().into(),
         fingerprint: authority.fingerprint().into(),
+        certificate_path: absolute_text(authority.certificate_path()),
+        docs_url: config.admin.docs_url.as_deref().map(Arc::from),
+        untrusting: Arc::clone(&downstream.untrusting),
         own_address: admin_address,
         drill: drill.status(),
         proxy,
@@ -132,6 +135,11 @@ pub(super) async fn start(
         reload,
         signals,
     }))
+}
+
+/// Returns a path as text that remains right in another directory.
+fn absolute_text(path: &Path) -> Arc<str> {
+    std::path::absolute(path).as_deref().unwrap_or(path).display().to_string().into()
 }
 
 /// Counts panics, and logs them. A panic ends only the task in which it happens.
@@ -297,6 +305,7 @@ pub(super) fn build_downstream(
         exchanges: Arc::clone(exchanges),
         interceptor: TlsInterceptor::new(Arc::clone(authority))?,
         limits: ConnectionLimits::new(config.proxy.limits),
+        untrusting: Arc::default(),
         accept_loops: TaskTracker::new(),
         tasks: TaskTracker::new(),
         stopping: CancellationToken::new(),

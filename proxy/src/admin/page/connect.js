@@ -1,13 +1,15 @@
-// Connect a crawler: the settings that its machine needs, for each client, with the address of this proxy.
+// Connect a crawler: the settings that its machine needs, for each client, with the address of this proxy; and a test that
+// waits for a request of that client.
 
 import { get, query } from "./api.js";
-import { attempt, badge, copyButton, facts, h, newest, panel } from "./dom.js";
+import { attempt, badge, clockTime, copyButton, facts, h, newest, panel } from "./dom.js";
+import { docsLink } from "./docs.js";
 
-const TRIED = "https://www.example.com/";
+const POLL = 1_000;
 
 export function connect(parameters) {
   // A link may choose the client, but not the address or the path: users would paste what an attacker put into the link.
-  const chosen = { client: parameters.get("client") ?? "curl", proxy: "", ca: "ca.pem" };
+  const chosen = { client: parameters.get("client") ?? "curl", proxy: "", ca: "" };
   const [about, tabs] = [h("div", {}), h("div", { role: "tablist", "aria-label": "Client", class: "tabs" })];
   const lines = h("pre", { class: "snippet", tabindex: "0", "aria-label": "What to do" });
   const tabPanel = h("div", { role: "tabpanel", id: "client", "aria-labelledby": "tab-curl" }, lines, h("p", { class: "actions" }, copyButton(() => lines.textContent)));
@@ -21,6 +23,7 @@ export function connect(parameters) {
       ["SHA-256", h("span", {}, fingerprint, " ", copyButton(() => found.ca_sha256))],
       ["For browsers", h("a", { href: "/proxy.pac" }, "proxy.pac")],
     ]));
+    document.querySelector("input[name=ca]")?.setAttribute("placeholder", found.ca);
     const select = (name) => {
       chosen.client = name;
       history.replaceState(null, "", `#/connect${query({ client: chosen.client })}`);
@@ -52,24 +55,60 @@ export function connect(parameters) {
       load();
     },
   }), h("small", {}, note));
-  const result = h("div", { role: "region", "aria-live": "polite", "aria-label": "Test" });
-  const tried = h("input", { name: "url", type: "url", value: TRIED, required: true, autocomplete: "off" });
-  const test = h("form", { class: "form", submit: (event) => {
-    event.preventDefault();
-    attempt(async () => {
-      const asked = query({ url: tried.value });
-      const { outcome, reason, status } = await get(`/v1/decision${asked}`);
-      result.replaceChildren(h("p", { class: `verdict ${outcome}` }, badge(outcome), ` ${tried.value}: ${reason}${status ? `, ${status}` : ""} `,
-        h("a", { href: `#/try${asked}` }, "Why?")));
-    });
-  } }, h("label", { class: "long" }, "URL", tried), h("p", { class: "actions" }, h("button", { type: "submit", class: "primary" }, "Test")));
+  const [result, end] = firstRequest();
   load();
   const view = h("div", { class: "view" }, h("h1", {}, "Connect a crawler"),
-    h("p", { class: "lead" }, "A crawler needs two things: this proxy's address, and trust in its CA's certificate. The lines are those of ", h("code", {}, "wayleave env"), "."),
+    h("p", { class: "lead" }, "A crawler needs two things: this proxy's address, and trust in its CA's certificate. The lines are those of ", h("code", {}, "wayleave env"), ". ", docsLink("clients", "More clients")),
     panel("1. Address and certificate", about, h("form", { class: "form below", submit: (event) => event.preventDefault() },
       field("proxy", "Address as seen from the crawler", "Empty: as seen from this proxy's machine.", "http://proxy.example:3128"),
-      field("ca", "Path of ca.pem on the crawler's machine", "Where you saved the download there.", "/etc/ssl/wayleave.pem"))),
+      field("ca", "Path of ca.pem on the crawler's machine", "Empty: as on this proxy's machine. Elsewhere: where you saved the download.", ""))),
     panel("2. Settings of the client", tabs, tabPanel),
-    panel("3. Test", h("p", { class: "note" }, "Shows what this proxy would decide; only robots.txt is fetched, if it is not cached."), test, result));
-  return { view, end: () => {} };
+    panel("3. Test", h("p", { class: "note" }, "Let the crawler fetch a page over HTTPS, such as ", h("code", {}, "https://example.com/"), ". This waits for its request."), result));
+  return { view, end };
+}
+
+/** Waits for the first request from now on, and says what is missing until then. Returns what it shows, and how to end it. */
+function firstRequest() {
+  const result = h("div", { role: "region", "aria-live": "polite", "aria-label": "Test" });
+  const began = new Date();
+  let [shown, before, timer] = ["", null, null];
+  /** Shows a state, unless it is shown already: screen readers would repeat it. */
+  const say = (key, kind, ...words) => {
+    if (shown === key) return;
+    shown = key;
+    result.replaceChildren(h("p", { class: `verdict ${kind}` }, words));
+  };
+  const missing = (status, connections) => {
+    const untrusting = status.untrusting_client;
+    if (untrusting && (before.untrusting !== untrusting.at)) {
+      say(`untrusting ${untrusting.at}`, "refused", h("strong", {}, `${untrusting.client} came, for ${untrusting.origin}, but does not trust the CA.`),
+        " The proxy's address is right. What is missing is ca.pem: see steps 1 and 2.");
+    } else if (connections) {
+      say("connected", "", h("strong", {}, "A client is connected, but has sent no request yet."), " Let it fetch a page.");
+    } else {
+      say("none", "", h("strong", {}, `Waiting: no request has reached this proxy since ${clockTime(began)}.`),
+        " If the crawler has fetched something meanwhile, it went around the proxy: what is missing is the proxy's address, see steps 1 and 2.");
+    }
+  };
+  const ask = async () => {
+    const [status, { decisions }] = await Promise.all([get("/v1/status"), get("/v1/decisions?limit=20")]);
+    before ??= { untrusting: status.untrusting_client?.at, id: decisions[0]?.id ?? "", connections: status.client_connections };
+    // The ids sort by time.
+    const arrived = decisions.filter(({ id }) => id > before.id);
+    const first = arrived.find(({ url }) => url.startsWith("https:")) ?? arrived[0];
+    if (!first) return missing(status, status.client_connections > before.connections);
+    received(first);
+    return undefined;
+  };
+  const received = (found) => {
+    const who = found.identity === "known" ? `as the crawler ${found.crawler}` : `matching no [[crawler]], so it is judged by its User-Agent (${found.tokens?.join(", ") || "none"})`;
+    const trust = found.url.startsWith("https:") && found.scope !== "bypass" ? "It trusts the CA." : "Whether it trusts the CA is not known yet: this was not HTTPS. Let it fetch a page over HTTPS.";
+    say(found.id, "forwarded", h("strong", {}, `It works: ${found.method} ${found.url} came from ${found.client}, ${who}. ${trust}`), " ",
+      badge(found.outcome), ` ${found.reason}, ${found.status}. `, h("a", { href: `#/decisions/${found.id}` }, "Why?"), " ", h("a", { href: "#/overview" }, "To the overview"));
+    if (found.url.startsWith("https:")) clearInterval(timer);
+  };
+  const poll = () => document.hidden || attempt(ask);
+  poll();
+  timer = setInterval(poll, POLL);
+  return [result, () => clearInterval(timer)];
 }

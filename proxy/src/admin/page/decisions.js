@@ -1,9 +1,9 @@
-// Decisions: a live list, and the explanation of a single one.
+// Decisions: a live list.
 
 import { download, get, query } from "./api.js";
-import { attempt, badge, showError, copyButton, count, crawlerInWords, digest, facts, h, newest, panel, time } from "./dom.js";
+import { attempt, badge, count, h, newest, time } from "./dom.js";
+import { reasonDocs } from "./docs.js";
 import { REASONS, brief, meaning, reasonLink } from "./reasons.js";
-import { fetchFacts, listing } from "./robots.js";
 
 const SHOWN = 100;
 /** The length from which a URL is shown without its middle. */
@@ -12,6 +12,7 @@ const OUTCOMES = ["refused", "forwarded", "observed", "failed", "tunnelled"];
 
 /** The URL of the list when it was last shown, including its filters. */
 let left = "#/decisions";
+export const leftList = () => left;
 
 export function decisions(live, parameters) {
   const wanted = Object.fromEntries(["q", "crawler", "outcome", "reason", "host", "since", "until"].map((name) => [name, parameters.get(name) ?? ""]));
@@ -28,7 +29,7 @@ export function decisions(live, parameters) {
 
   const means = h("p", { class: "note" });
   const showNotes = () => {
-    means.textContent = wanted.reason && `${wanted.reason}: ${meaning(wanted.reason, wanted.outcome)}`;
+    means.replaceChildren(...(wanted.reason ? [`${wanted.reason}: ${meaning(wanted.reason, wanted.outcome)} `, reasonDocs(wanted.reason, wanted.outcome)] : []));
     const parts = [];
     fresh.hidden = !waiting.length;
     fresh.textContent = `Show ${count(waiting.length)} new`;
@@ -160,7 +161,7 @@ function local(text) {
 }
 
 /** Describes what decided. A request that robots.txt allows may still be refused, or fail: then its line is not the reason. */
-function why(decision) {
+export function why(decision) {
   const { reason, policy } = decision;
   if (policy && reason.startsWith("policy-")) return `[[rule]] ${policy.number}${policy.reason ? `: ${policy.reason}` : ""}`;
   if (reason === "rule" && decision.line) return `line ${decision.line}: ${decision.rule}`;
@@ -176,95 +177,5 @@ function row(decision) {
     h("td", {}, badge(decision.outcome), " ", h("span", { class: "status" }, decision.status)),
     h("td", {}, h("a", { class: "quiet", href: `#/decisions${query({ crawler: decision.crawler })}` }, decision.crawler), h("small", { class: "line", title: decision.tokens?.join(", ") }, decision.tokens?.join(", ") ?? "")),
     h("td", { class: "url" }, h("span", { class: "clamp", title: decision.url }, h("span", { class: "method" }, decision.method), " ", h("a", { href: `#/decisions/${decision.id}` }, middle(decision.url)))),
-    h("td", { class: "why" }, why(decision) !== decision.reason && h("span", { class: "clamp" }, why(decision)), reasonLink(decision.reason, `#/decisions${query({ reason: decision.reason })}`, decision.outcome)));
-}
-
-/** The view of one decision: the request, the decision, and the text that it is based on. */
-export function decision(id) {
-  const inside = h("div", { class: "explained" }, h("p", { class: "empty" }, "Loading …"));
-  const view = h("div", { class: "view" }, h("p", { class: "back" }, h("a", { href: left }, "← Decisions")), h("h1", {}, "Decision"), inside);
-  attempt(async () => {
-    let found;
-    try {
-      found = await get(`/v1/decisions/${encodeURIComponent(id)}`);
-    } catch (error) {
-      inside.replaceChildren(h("p", { class: "empty" }, `Decision ${id}: ${error.message}.`));
-      throw error;
-    }
-    inside.replaceChildren(await explained(found));
-  });
-  return { view, end: () => showError(null) };
-}
-
-async function explained(found) {
-  const isKnown = found.identity === "known";
-  const asked = query({
-    url: found.url,
-    crawler: isKnown ? found.crawler : "",
-    user_agent: isKnown ? "" : found.tokens?.[0],
-  });
-  const verdict = h("p", { class: `verdict ${found.outcome}` }, h("strong", {}, sentence(found)));
-  const what = panel("Request", verdict, facts([
-    ["Request", h("span", { class: "url" }, `${found.method} ${found.url}`)],
-    ["Crawler", `${crawlerInWords(found)}, client ${found.client}`],
-    ["Owner", found.owner],
-    ["Tokens", found.tokens?.join(", ")],
-    ["Details", found.details],
-    ...(found.preferences ?? []).map((said) => [`Use for ${said.purpose}`, `${said.preference}${said.statement ? `: ${said.statement} (${said.carrier}; ${said.clause})` : ""}${said.document ? `, ${said.document.url}` : ""}`]),
-    ["Organisation's rule", found.policy && `[[rule]] ${found.policy.number}, ${found.policy.action}${found.policy.reason ? `: ${found.policy.reason}` : ""}${found.policy.owner ? ` (${found.policy.owner})` : ""}`],
-    ["Loaded by", found.subresource && h("a", { class: "url", href: `#/decisions/${found.subresource.decision}` }, found.subresource.page)],
-    ["Mode", found.would_be ? `${found.mode}: would have been ${found.would_be}` : found.mode],
-    ["At", time(found.at, true)],
-    ["Answered", found.from && "from the copy of robots.txt; the origin was not asked"],
-    ["Body", found.body_bytes === undefined ? null : `${count(found.body_bytes)} bytes forwarded`],
-    ["User-Agent", found.user_agent],
-    ["Trace", found.trace_id],
-    ["Duration", `${count(found.took_us)} µs, decided in ${count(found.decided_us)} µs${found.waited_us ? `, waited ${count(found.waited_us)} µs` : ""}`],
-    ["Configuration", found.configuration],
-    ["Reason", reasonLink(found.reason, `#/decisions${query({ reason: found.reason })}`, found.outcome)],
-    ["It means", meaning(found.reason, found.outcome)],
-    ["ID", h("span", {}, h("code", {}, found.id), " ", copyButton(() => found.id))],
-  ]), h("p", { class: "actions" }, h("a", { class: "button", href: `#/try${asked}` }, "Try this URL"),
-    found.origin && h("a", { class: "button", href: `#/origins/${encodeURIComponent(found.origin)}` }, "Show the origin")));
-  if (!found.verdict) return h("div", { class: "pair" }, what, panel("Robots.txt", h("p", { class: "empty" }, "This request was decided without robots.txt.")));
-  return h("div", { class: "pair" }, what, await robotsPanel(found));
-}
-
-function sentence(found) {
-  const by = found.reason === "rule" && found.line ? `line ${found.line} of robots.txt, ${found.rule}` : why(found);
-  return { refused: `Refused with ${found.status}: ${by}`, forwarded: `Forwarded, answered with ${found.status}: ${by}`, observed: `Forwarded, though it would have been refused: ${by}` }[found.outcome] ?? `${found.outcome}: ${found.details ?? by}`;
-}
-
-/** Explains why the text of the robots.txt cannot be shown. */
-function withoutText(found, said, origin) {
-  if (said) return "What the origin served at that time is no longer kept.";
-  if (found.reason === "unavailable") return "The origin answered that it has no robots.txt.";
-  if (origin && !origin.answer && !origin.history.length) return "This origin has never answered with a robots.txt.";
-  return "No robots.txt was available that says anything about this request.";
-}
-
-/** The panel with the robots.txt that the decision is based on. */
-async function robotsPanel(found) {
-  const [grounds, origin] = await Promise.all([
-    get(`/v1/decisions/${found.id}/robots`),
-    get(`/v1/robots/${encodeURIComponent(found.origin)}`).catch(() => null),
-  ]);
-  const said = grounds.said;
-  const copy = facts([
-    ["Verdict", `${found.verdict} (${found.basis}), read as ${found.dialect}`],
-    ["Group used", grounds.group.join(", ")],
-    ["From", grounds.robots_url],
-    ["Fetched or confirmed", found.robots_fetched_at && time(found.robots_fetched_at, true)],
-    ["First seen", said && time(said.first_seen_at, true)],
-    ["Status", said?.status],
-    ["SHA-256", said?.sha256 && digest(said.sha256)],
-  ]);
-  const document = grounds.document && h("details", { open: "" }, h("summary", {}, grounds.document.url),
-    grounds.document.is_same || !grounds.document.said.body ? "" : h("p", { class: "warn" }, "This copy is not exactly the one that decided: it reads differently."),
-    grounds.document.said.body ? listing(grounds.document.said.body) : h("p", { class: "empty" }, "Its text at that time is no longer kept."));
-  const text = said?.body === null || said?.body === undefined
-    ? h("p", { class: "empty" }, withoutText(found, said, origin))
-    : listing(said.body, { line: grounds.line, group: grounds.group_lines, verdict: found.verdict });
-  const differs = said?.body && !grounds.is_same && h("p", { class: "warn" }, "This copy is not exactly the one that decided: it reads differently.");
-  return panel("Robots.txt", document, copy, differs, text, origin && h("details", {}, h("summary", {}, "The last fetch"), fetchFacts(origin)));
+    h("td", { class: "why" }, why(decision) !== decision.reason && h("span", { class: "clamp" }, why(decision)), reasonLink(decision.reason, `#/decisions${query({ reason: decision.reason })}`, decision.outcome, false)));
 }

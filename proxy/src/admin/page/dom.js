@@ -67,7 +67,7 @@ export const crawlerInWords = ({ crawler, identity }) => (identity === "asserted
 /** A SHA-256 that may break in its middle. */
 export const digest = (hex) => h("code", {}, hex.slice(0, 32), h("wbr"), hex.slice(32));
 
-export const badge = (word) => h("span", { class: `badge ${word}` }, word);
+export const badge = (word, words = word) => h("span", { class: `badge ${word}` }, words);
 
 /** Uses only the answer to the newest request: those to older ones, which may arrive later, are dropped. */
 export function newest() {
@@ -80,7 +80,7 @@ export function newest() {
 }
 
 /** A button that copies the result of `text`. */
-export function copyButton(text) {
+export function copyButton(text, words = "Copy") {
   const button = h("button", { type: "button", click: async () => {
     try {
       await navigator.clipboard.writeText(text());
@@ -89,7 +89,7 @@ export function copyButton(text) {
       // Browsers forbid access to the clipboard for pages without TLS.
       button.textContent = "Select the text and copy it";
     }
-  } }, "Copy");
+  } }, words);
   return button;
 }
 

@@ -42,52 +42,25 @@ export function origins(parameters) {
   const wanted = { q: parameters.get("q") ?? "", state: parameters.get("state") ?? "" };
   const list = h("div", { class: "panel flush" });
   const more = h("button", { type: "button", hidden: true }, "Show more");
-  const said = h("p", { class: "note", role: "status" });
   let found = [];
   const show = () => {
     const rows = found.map(row);
     const empty = wanted.q || wanted.state ? "No known origin matches." : "No robots.txt is known yet: the first request for an origin fetches it.";
-    list.replaceChildren(table("Known origins", ["Origin", "State", "Fetched", "Fresh until", "Last error", "Actions"], rows, empty, "origins"));
+    list.replaceChildren(table("Known origins", ["Origin", "State", "Fetched", "Fresh until", "Last error"], rows, empty, "origins"));
   };
   const row = (known) => h("tr", {},
     h("th", { scope: "row", class: "url" }, h("a", { href: `#/origins/${encodeURIComponent(known.origin)}` }, known.origin)),
     h("td", {}, badge(known.state)),
     h("td", {}, time(known.fetched_at)),
     h("td", {}, time(known.fresh_until)),
-    h("td", {}, known.failures ? `${known.cause} (${known.failures}×)` : "–"),
-    h("td", { class: "do" },
-      h("button", { type: "button", "aria-label": `Refresh ${known.origin}`, click: async ({ target }) => {
-        const fresh = await refresh(known.origin, target);
-        if (!fresh) return;
-        found = found.map((other) => (other.origin === known.origin ? { ...other, ...fresh } : other));
-        done(`${known.origin} was fetched: ${fresh.state}.`);
-      } }, "Refresh"), " ",
-      h("button", { type: "button", "aria-label": `Forget ${known.origin}`, click: async () => {
-        if (!(await forget(known.origin))) return;
-        found = found.filter((other) => other.origin !== known.origin);
-        done(`${known.origin} was forgotten.`);
-      } }, "Forget")));
+    h("td", {}, known.failures ? `${known.cause} (${known.failures}×)` : "–"));
   const latest = newest();
-  let loading = 0;
-  const load = (cursor) => attempt(async () => {
-    loading += 1;
-    try {
-      await latest(get(`/v1/robots${query({ ...wanted, cursor, limit: 100 })}`), (answer) => {
-        found = cursor ? [...found, ...answer.robots] : answer.robots;
-        more.hidden = !answer.next_cursor;
-        more.onclick = () => load(answer.next_cursor);
-        show();
-      });
-    } finally {
-      loading -= 1;
-    }
-  });
-  /** Reports an action. A response that is still loading may be older than it, so the list is requested again. */
-  const done = (text) => {
-    said.textContent = text;
-    if (loading) load();
-    else show();
-  };
+  const load = (cursor) => attempt(() => latest(get(`/v1/robots${query({ ...wanted, cursor, limit: 100 })}`), (answer) => {
+    found = cursor ? [...found, ...answer.robots] : answer.robots;
+    more.hidden = !answer.next_cursor;
+    more.onclick = () => load(answer.next_cursor);
+    show();
+  }));
   left = `#/origins${query(wanted)}`;
   const change = () => {
     left = `#/origins${query(wanted)}`;
@@ -107,7 +80,7 @@ export function origins(parameters) {
   load();
   const view = h("div", { class: "view" }, h("h1", {}, "Origins"),
     h("form", { class: "bar filters", role: "search", submit: (event) => event.preventDefault() }, h("label", {}, "Search", search), h("label", {}, "State", state)),
-    said, list, h("p", { class: "actions" }, more));
+    list, h("p", { class: "actions" }, more));
   return { view, end: () => clearTimeout(typing) };
 }
 
@@ -120,7 +93,8 @@ async function change(name, before, after) {
   return h("div", {}, title, difference(old, young));
 }
 
-export function origin(name) {
+/** Shows one origin; with the parameter `change`, what changed at that time. */
+export function origin(name, parameters) {
   const inside = h("div", {}, h("p", { class: "empty" }, "Loading …"));
   const view = h("div", { class: "view" }, h("p", { class: "back" }, h("a", { href: left }, "← Origins")), h("h1", { class: "url" }, name), inside);
   const load = () => attempt(async () => {
@@ -134,21 +108,27 @@ export function origin(name) {
     }
     const body = known.answer?.body;
     const changed = h("div", {});
-    const history = known.history.map((version, at) => h("tr", {}, h("td", {}, time(version.first_seen_at)), h("td", {}, time(version.last_seen_at)),
-      h("td", { class: "number" }, version.status), h("td", {}, version.sha256 ? h("code", {}, version.sha256.slice(0, 16)) : "–"),
-      h("td", {}, at > 0 && h("button", { type: "button", "aria-label": `Changes of ${version.first_seen_at}`, click: () => attempt(async () => {
-        changed.replaceChildren(await change(name, known.history[at - 1], version));
-        changed.querySelector("[tabindex]")?.focus();
-      }) }, "Changes")))).reverse();
+    const showChange = async (at) => {
+      changed.replaceChildren(await change(name, known.history[at - 1], known.history[at]));
+      changed.querySelector("[tabindex]")?.focus();
+    };
+    // A version is in force until the next one is seen; `last_seen_at` only says when it was last confirmed.
+    const until = (at) => (at + 1 < known.history.length ? time(known.history[at + 1].first_seen_at) : "now");
+    const history = known.history.map((version, at) => h("tr", {}, h("td", {}, time(version.first_seen_at)),
+      h("td", {}, until(at), h("br"), h("small", {}, "confirmed ", time(version.last_seen_at))),
+      h("td", { class: "number" }, version.status), h("td", {}, version.sha256 ? h("code", {}, version.sha256.slice(0, 12)) : "–"),
+      h("td", {}, at > 0 && h("button", { type: "button", "aria-label": `Changes of ${version.first_seen_at}`, click: () => attempt(() => showChange(at)) }, "Changes")))).reverse();
     const again = h("button", { type: "button", click: async () => (await refresh(name, again)) && load() }, "Refresh");
     inside.replaceChildren(h("div", { class: "pair" },
       panel("Current state", fetchFacts(known), h("p", { class: "actions" }, again, " ",
         h("button", { type: "button", click: async () => (await forget(name)) && (location.hash = "#/origins") }, "Forget"), " ",
         h("a", { class: "button", href: `#/decisions${query({ host: new URL(name).hostname })}` }, "Decisions"), " ",
         h("a", { class: "button", href: `#/try${query({ url: `${name}/` })}` }, "Try a URL")),
-      h("h3", {}, "History"), table("History of robots.txt", ["First seen", "Last seen", "#Status", "SHA-256", ""], history, "No history yet.", "history"), changed),
+      h("h3", {}, "History"), table("History of robots.txt", ["In force from", "Until", "#Status", "SHA-256", ""], history, "No history yet.", "history cards"), changed),
       panel("Robots.txt", body === null || body === undefined ? h("p", { class: "empty" }, "There is no robots.txt text.") : listing(body)),
       known.documents.map((document) => panel(document.url, fetchFacts(document), document.answer?.body ? listing(document.answer.body) : h("p", { class: "empty" }, "There is no text.")))));
+    const at = known.history.findIndex((version, at) => at > 0 && version.first_seen_at === parameters.get("change"));
+    if (at > 0) await showChange(at);
   });
   load();
   return { view, end: () => {} };

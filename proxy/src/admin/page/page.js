@@ -4,10 +4,14 @@ import { get, listen, query } from "./api.js";
 import { attempt, clockTime, showError } from "./dom.js";
 import { overview } from "./overview.js";
 import { connect as connecting } from "./connect.js";
+import { changes } from "./changes.js";
 import { crawlers } from "./crawlers.js";
-import { decision, decisions } from "./decisions.js";
+import { decision } from "./decision.js";
+import { decisions } from "./decisions.js";
+import { useDocs } from "./docs.js";
 import { fleet } from "./fleet.js";
 import { origin, origins } from "./origins.js";
+import { politeness } from "./politeness.js";
 import { replay } from "./replay.js";
 import { trial } from "./attempt.js";
 import { settings } from "./settings.js";
@@ -97,10 +101,12 @@ const VIEWS = {
   fleet: () => fleet(),
   connect: (_, parameters) => connecting(parameters),
   decisions: (id, parameters) => (id ? decision(id) : decisions(live, parameters)),
-  origins: (name, parameters) => (name ? origin(name) : origins(parameters)),
+  origins: (name, parameters) => (name ? origin(name, parameters) : origins(parameters)),
   try: (_, parameters) => trial(parameters),
   replay: () => replay(),
   configuration: () => settings(),
+  changes: (_, parameters) => changes(parameters),
+  politeness: (_, parameters) => politeness(parameters),
 };
 
 let shown = null;
@@ -140,10 +146,25 @@ document.addEventListener("visibilitychange", () => {
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => live.onPoint?.());
 addEventListener("hashchange", () => route(false));
 
-attempt(async () => {
-  const { version } = await get("/v1/status");
+/** Whether any request is known, of this process or in the decision log. */
+async function hasTraffic() {
+  const recent = await get("/v1/decisions?limit=1").catch(() => null);
+  if (recent?.decisions.length !== 0) return true;
+  const logged = await get("/v1/decisions?limit=1&since=3650d").catch(() => null);
+  return Boolean(logged?.decisions.length);
+}
+
+await attempt(async () => {
+  const { version, docs_url } = await get("/v1/status");
   document.getElementById("version").textContent = version;
+  useDocs(docs_url);
+});
+attempt(async () => {
+  const { state } = await get("/v1/fleet");
+  document.querySelector("nav a[href='#/fleet']").hidden = state === "alone";
 });
 await loadTraffic();
+// Before the first request there is nothing to see but how to send one.
+if (!location.hash && !(await hasTraffic())) history.replaceState(null, "", "#/connect");
 route(true);
 connect();

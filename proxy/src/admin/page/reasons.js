@@ -1,5 +1,6 @@
 // Reasons of decisions, in words: as docs/metrics.md has them, which a test compares.
 
+import { reasonDocs } from "./docs.js";
 import { h } from "./dom.js";
 
 /** The rows of the document: reasons, the outcomes that they have, and what they mean then. */
@@ -86,5 +87,8 @@ export function meaning(reason, outcome = "") {
 /** The first words of that, where there is no room for all. */
 export const brief = (reason, outcome) => meaning(reason, outcome).split(";")[0];
 
-/** A reason as a word that says its meaning to who points at it, and a link to the decisions made for it. */
-export const reasonLink = (reason, href, outcome) => h("a", { class: "reason", href, title: meaning(reason, outcome) }, reason);
+/** A reason as a word that says its meaning to who points at it, and a link to the decisions made for it; with one to the docs. */
+export function reasonLink(reason, href, outcome, withDocs = true) {
+  const link = h("a", { class: "reason", href, title: meaning(reason, outcome) }, reason);
+  return withDocs ? h("span", {}, link, " ", reasonDocs(reason, outcome)) : link;
+}

@@ -4,25 +4,29 @@ import { bytes, facts, h, time } from "./dom.js";
 
 const MAX_LINES = 3000;
 
-/** Lists the lines of a file. Those of the group used are tinted, and the deciding one is marked. */
-export function listing(body, { line = null, group = [], verdict = "" } = {}) {
+/** Lists the lines of a file. Those of the group used are tinted, and those that count are marked with what they did. */
+export function listing(body, { marks = [], group = [] } = {}) {
   const lines = body.split(/\r\n|\n|\r/);
   if (lines.at(-1) === "") lines.pop();
   if (!lines.length) return h("p", { class: "empty" }, "The file is empty: everything is allowed.");
   const used = new Set(group);
+  const effects = new Map(marks.map((mark) => [mark.line, mark]));
+  // What decided comes first: it may be far from what it overruled.
+  const line = (marks.find(({ effect }) => effect !== "overridden") ?? marks[0])?.line ?? null;
   // Of a very long file only the part around the deciding line is shown.
   const first = line && line > MAX_LINES ? line - MAX_LINES / 2 : 1;
   const shown = lines.slice(first - 1, first - 1 + MAX_LINES);
   const items = shown.map((text, at) => {
     const number = first + at;
-    const decides = number === line;
+    const mark = effects.get(number);
+    const kind = mark && (mark.effect === "overridden" ? "overridden" : `decides ${mark.effect}`);
     return h("li", {
-      class: [used.has(number) && "used", decides && `decides ${verdict}`].filter(Boolean).join(" ") || null,
-      "aria-current": decides ? "true" : null,
-    }, h("span", { class: "at" }, number), h("code", {}, text || " "), decides && h("span", { class: "mark" }, `decides: ${verdict}`));
+      class: [used.has(number) && "used", kind].filter(Boolean).join(" ") || null,
+      "aria-current": number === line ? "true" : null,
+    }, h("span", { class: "at" }, number), h("code", {}, text || " "), mark && h("span", { class: "mark" }, mark.note));
   });
   const list = h("ol", { class: "robots", tabindex: "0", "aria-label": "robots.txt, line by line" }, items);
-  const marked = list.querySelector(".decides");
+  const marked = list.querySelector("[aria-current]");
   if (marked) requestAnimationFrame(() => (list.scrollTop = marked.offsetTop - list.clientHeight / 3));
   const left = lines.length - shown.length;
   return h("div", {}, list, left > 0 && h("p", { class: "note" }, `${left} more lines are not shown.`));

@@ -5,6 +5,10 @@ import { attempt, badge, day, facts, h, panel, table, time } from "./dom.js";
 
 export function settings() {
   const [status, text, rules] = [h("div", {}), h("div", {}), h("div", {})];
+  let toml = { all: "", changed: "" };
+  const isBrief = h("input", { type: "checkbox", name: "changed", checked: true, change: () => showText() });
+  const showText = () => text.replaceChildren(h("pre", { tabindex: "0", "aria-label": "The configuration as TOML" },
+    isBrief.checked ? toml.changed || "# Everything is left at its default.\n" : toml.all));
   const said = h("p", { class: "note", role: "status" });
   const load = () => attempt(async () => {
     const [now, listed] = await Promise.all([get("/v1/configuration"), get("/v1/rules?limit=500")]);
@@ -19,7 +23,8 @@ export function settings() {
       ["Last reload", tried ?? "none since the start"],
       ["Needs a restart", now.needs_restart.length ? h("span", { class: "warn" }, now.needs_restart.join(", ")) : null],
     ]));
-    text.replaceChildren(h("pre", { tabindex: "0", "aria-label": "The configuration as TOML" }, now.toml));
+    toml = { all: now.toml, changed: now.changed_toml };
+    showText();
     rules.replaceChildren(ruleTable(listed.rules));
   });
   const again = h("button", { type: "button", click: async () => {
@@ -37,7 +42,7 @@ export function settings() {
   } }, "Reload the file");
   load();
   const view = h("div", { class: "view" }, h("h1", {}, "Configuration"),
-    h("div", { class: "pair" }, panel("Status", status, h("p", { class: "actions" }, again), said), panel("In use", text)),
+    h("div", { class: "pair" }, panel("Status", status, h("p", { class: "actions" }, again), said), panel("In use", h("label", { class: "check" }, isBrief, " only what differs from the defaults"), text)),
     panel("The organisation's rules", rules));
   return { view, end: () => {} };
 }

@@ -67,6 +67,7 @@ pub(super) const ROWS: &[KeyRow] = &[
             "[{ sha256 = \"0011223344556677889900112233445566778899001122334455667788990011\", role = \"operate\", team = \"a\" }]",
         ],
     ),
+    row("admin.docs_url", &["\"https://wiki.example/docs\""]),
     row("https.mode", &["\"tunnel\"", "\"refuse\""]),
     row("https.ca_dir", &["\"other-ca\""]),
     row("https.bypass", &["[\"bank.test\"]"]),

@@ -1,0 +1,31 @@
+//! Clients that ended a TLS handshake because they do not trust the CA.
+
+use std::sync::{Mutex, PoisonError};
+use std::time::SystemTime;
+
+use crate::decision_log::LoggedClient;
+
+/// The last client that did not trust the CA, for whoever connects a crawler and wonders why no request arrives.
+#[derive(Debug, Default)]
+pub(crate) struct UntrustingClients(Mutex<Option<UntrustingClient>>);
+
+/// A client that does not trust the CA.
+#[derive(Clone, Debug)]
+pub(crate) struct UntrustingClient {
+    pub(crate) at: SystemTime,
+    /// The client's address as the decision log writes it.
+    pub(crate) client: LoggedClient,
+    /// The origin that it wanted.
+    pub(crate) origin: String,
+}
+
+impl UntrustingClients {
+    pub(super) fn add(&self, client: UntrustingClient) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(client);
+    }
+
+    /// Returns the last one since the start.
+    pub(crate) fn last(&self) -> Option<UntrustingClient> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}

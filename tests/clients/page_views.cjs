@@ -1,0 +1,184 @@
+// Steps of page.cjs about single views: which line decided, what changed, exceptions, connecting, politeness, documentation.
+
+const assert = require("node:assert/strict");
+const fs = require("node:fs");
+const { execFile } = require("node:child_process");
+
+/** Returns the steps; `tools` are functions of page.cjs. */
+module.exports = ({ ADMIN, CURL, FRESH, FRESH_PROXY, SNIPPET, crawl, text, visit }) => {
+  const lines = async (page, kind) => (await text(page.locator(`.robots .${kind}`))).map((line) => line.replace(/\s+/g, " ").trim());
+
+  /** Opens the newest decision about a URL. */
+  async function openDecision(page, url) {
+    const { decisions } = await (await fetch(`${ADMIN}/v1/decisions?q=${encodeURIComponent(url)}`)).json();
+    await visit(page, `decisions/${decisions[0].id}`);
+    await page.locator(".verdict").waitFor();
+  }
+
+  async function theLineThatDecidedIsMarked(page) {
+    assert.equal(await crawl("http://usage.test/marked", "TrainerBot/1"), 403);
+    await openDecision(page, "http://usage.test/marked");
+    assert.deepEqual(await lines(page, "decides"), ["2 Content-Usage: train-ai=n decides: train-ai is refused"]);
+    assert.deepEqual(await lines(page, "overridden"), ["3 Allow: / allow, but refused: preference"]);
+    await visit(page, "try?url=http%3A%2F%2Fusage.test%2Fmarked&crawler=trainer");
+    await page.locator(".robots .decides.disallow").waitFor();
+    assert.deepEqual(await lines(page, "decides"), ["2 Content-Usage: train-ai=n decides: train-ai is refused"]);
+    assert.doesNotMatch(await page.locator("main").innerText(), /decides: allow/);
+
+    assert.equal(await crawl("http://slow.test/a", "Visitor/1"), 200);
+    assert.equal(await crawl("http://slow.test/b", "Visitor/1"), 429);
+    await openDecision(page, "http://slow.test/b");
+    assert.deepEqual(await lines(page, "decides"), ["2 Crawl-delay: 300 decides: too soon after the last request"]);
+    assert.deepEqual(await lines(page, "overridden"), ["3 Allow: / allow, but refused: crawl-delay"]);
+
+    await visit(page, "try?url=http%3A%2F%2Ffeeds.partner.test%2F&user_agent=Visitor%2F1");
+    const overridden = "2 Disallow: / would have decided: disallow; overridden by rule 3";
+    await page.locator(".robots .overridden").waitFor();
+    assert.deepEqual([await lines(page, "decides"), await lines(page, "overridden")], [[], [overridden]]);
+    // Its robots.txt is known now.
+    assert.equal(await crawl("http://feeds.partner.test/marked", "Visitor/1"), 200);
+    await openDecision(page, "http://feeds.partner.test/marked");
+    await page.getByText("robots.txt was not consulted.").waitFor();
+    assert.deepEqual([await lines(page, "decides"), await lines(page, "overridden")], [[], [overridden]]);
+  }
+
+  async function aDecisionSaysItsReasonOnce(page) {
+    assert.equal(await crawl("http://shop.test/private/once"), 403);
+    await openDecision(page, "http://shop.test/private/once");
+    const what = page.locator(".explained section").first();
+    assert.deepEqual(await text(what.locator("h3")), ["Who", "Why", "Timing"]);
+    const said = await what.innerText();
+    assert.equal(said.split("Disallow: /private").length - 1, 1, said);
+    const reason = what.locator(".facts > div", { hasText: /^Reason/ });
+    assert.match(await reason.innerText(), /^Reason\s+rule docs$/);
+    await page.context().grantPermissions(["clipboard-read", "clipboard-write"]);
+    await page.getByRole("button", { name: "Copy link" }).click();
+    await page.waitForFunction(async () => (await navigator.clipboard.readText()) === location.href);
+  }
+
+  async function aRefusalBecomesAnException(page) {
+    await page.context().grantPermissions(["clipboard-read", "clipboard-write"]);
+    assert.equal(await crawl("http://shop.test/private/$a*?q=\"1"), 403);
+    await openDecision(page, "/private/$a*");
+    await page.getByText("Make an exception").click();
+    await page.getByText("Still to fill in: owner, reason, expiry.").waitFor();
+    const unfilled = await page.locator(".exception pre").textContent();
+    await page.getByLabel("Owner").fill("data@example.com");
+    await page.getByLabel("Reason", { exact: true }).fill("agreed \"by\" mail");
+    await page.getByLabel("Expires").fill("2100-01-31");
+    await page.getByText("Paste it into the configuration").waitFor();
+    await page.getByRole("button", { name: "Copy the rule" }).click();
+    const filled = await page.locator(".exception pre").textContent();
+    await page.waitForFunction(async (wanted) => (await navigator.clipboard.readText()) === wanted, filled);
+    assert.match(filled, /^paths = \["\/private\/%24a%2A\?q=(%22|\\")1\$"\]$/m);
+    // The test runs `wayleave config check` on both.
+    fs.writeFileSync(SNIPPET, filled);
+    fs.writeFileSync(`${SNIPPET}.unfilled`, unfilled);
+    // What is no matter of robots.txt has no exception.
+    assert.equal(await crawl("http://shop.test/internal/none"), 403);
+    await openDecision(page, "http://shop.test/internal/none");
+    assert.equal(await page.getByText("Make an exception").count(), 0);
+  }
+
+  async function changesOfAllOriginsAreListed(page) {
+    await visit(page, "changes");
+    const row = page.locator("table.changes tbody tr", { hasText: "http://changing.test" });
+    await row.first().waitFor();
+    assert.match((await row.first().innerText()).replace(/\s+/g, " "), /^http:\/\/changing\.test \S+ \(.* ago\) opens and closes 1 1 2 2 URLs$/);
+    await row.first().getByText("2 URLs").click();
+    assert.deepEqual(await text(row.first().locator("li")), ["disallow http://changing.test/new", "allow http://changing.test/old"]);
+    await page.locator("select[name=effect]").selectOption("neutral");
+    await page.getByText("No change had this effect.").waitFor();
+    await page.locator("select[name=effect]").selectOption("closes");
+    await page.locator("select[name=since]").selectOption("7d");
+    await row.first().waitFor();
+    assert.match(page.url(), /#\/changes\?since=7d&effect=closes$/);
+    await row.first().getByRole("link", { name: "http://changing.test", exact: true }).click();
+    // The link opens the difference.
+    await page.locator(".diff .removed", { hasText: "Disallow: /old" }).waitFor();
+  }
+
+  async function reasonsLeadToDocuments(page) {
+    await visit(page, "overview");
+    const link = page.getByTitle("Documentation of unreachable");
+    await link.waitFor();
+    assert.equal(await link.getAttribute("href"), "/docs/refusals.md");
+    for (const name of ["refusals", "metrics", "preferences", "politeness", "edge", "https", "clients", "configuration"]) {
+      const answer = await fetch(`${ADMIN}/docs/${name}.md`);
+      assert.deepEqual([answer.status, answer.headers.get("content-type")], [200, "text/plain; charset=utf-8"], name);
+    }
+    await visit(page, "decisions?reason=crawl-delay");
+    assert.equal(await page.getByTitle("Documentation of crawl-delay").getAttribute("href"), "/docs/politeness.md");
+    // This proxy has a copy of the documentation elsewhere.
+    await page.goto(`${FRESH}/#/decisions?reason=rule`);
+    const elsewhere = page.getByTitle("Documentation of rule");
+    await elsewhere.waitFor();
+    assert.equal(await elsewhere.getAttribute("href"), "https://wiki.example/wayleave/docs/refusals.md");
+  }
+
+  async function aHostCanBeTried(page) {
+    await visit(page, "try");
+    const url = page.getByRole("textbox", { name: "URL" });
+    await url.fill("http://shop.test/private/x");
+    await page.getByRole("button", { name: "Try it" }).click();
+    await page.locator(".verdict").waitFor();
+    await url.fill("shop.test/bare");
+    await page.getByRole("button", { name: "Try it" }).click();
+    await page.locator(".verdict", { hasText: "forwarded" }).waitFor();
+    assert.equal(await url.inputValue(), "https://shop.test/bare");
+    await url.fill("http://:80/");
+    await page.getByRole("button", { name: "Try it" }).click();
+    await page.locator("#alert", { hasText: "url" }).waitFor();
+    assert.equal(await page.locator(".verdict").count(), 0);
+  }
+
+  async function politenessIsShown(page) {
+    await crawl("http://edge.test/a", "Visitor/1");
+    await visit(page, "politeness");
+    const edge = page.getByRole("group", { name: "Turned away by origins" });
+    await edge.getByRole("link", { name: "edge.test" }).waitFor();
+    assert.deepEqual((await text(edge.locator("tbody tr").first().locator("th, td"))).slice(0, 4), ["edge.test", "1", "0", "1"]);
+    await page.locator("select[name=by]").selectOption("crawler");
+    await edge.getByRole("link", { name: "asserted" }).waitFor();
+    assert.match(page.url(), /by=crawler$/);
+    const budget = page.getByRole("group", { name: "Today's budgets" }).locator("tbody tr");
+    assert.deepEqual((await text(budget.locator("th, td"))).filter((_, at) => at !== 2 && at !== 4), ["guest", "requests", "5,000"]);
+    await page.getByText("No server is slowed down.").waitFor();
+  }
+
+  async function onlyWhatDiffersFromTheDefaultsIsShown(page) {
+    await visit(page, "configuration");
+    await page.locator("pre", { hasText: 'name = "news"' }).waitFor();
+    const brief = await page.locator("pre").innerText();
+    assert.doesNotMatch(brief, /idle_timeout/);
+    await page.getByLabel("only what differs from the defaults").uncheck();
+    await page.locator("pre", { hasText: "idle_timeout" }).waitFor();
+    assert.equal(await page.getByRole("navigation").getByRole("link", { name: "Fleet", includeHidden: true }).isVisible(), false);
+  }
+
+  /** Requests a page over HTTPS from a client that does not trust the proxy's CA. */
+  const distrust = (url) => new Promise((resolve) => {
+    execFile(CURL, ["--silent", "--proxy", FRESH_PROXY, url], (error) => resolve(error.code));
+  });
+
+  async function theFirstRequestIsAwaited(page) {
+    // Nobody has used this proxy: its page is about how to.
+    await page.goto(`${FRESH}/`);
+    await page.locator("main h1", { hasText: "Connect a crawler" }).waitFor();
+    const result = page.getByRole("region", { name: "Test", exact: true });
+    await result.getByText(/Waiting: no request has reached this proxy since/).waitFor();
+    assert.equal(await distrust("https://shop.test/"), 60);
+    await result.getByText("127.0.0.1 came, for https://shop.test, but does not trust the CA.").waitFor();
+    await crawl("http://shop.test/first", "NewsBot/2", FRESH_PROXY);
+    await result.getByText(/It works: GET http:\/\/shop\.test\/first came from 127\.0\.0\.1, matching no \[\[crawler\]\].* Whether it trusts the CA is not known yet/).waitFor();
+    await result.getByRole("link", { name: "To the overview" }).click();
+    await page.locator("main h1", { hasText: "Overview" }).waitFor();
+    // From now on it begins with the overview.
+    await page.goto("about:blank");
+    await page.goto(`${FRESH}/`);
+    await page.locator("main h1", { hasText: "Overview" }).waitFor();
+  }
+
+  return [theLineThatDecidedIsMarked, aDecisionSaysItsReasonOnce, aRefusalBecomesAnException, changesOfAllOriginsAreListed,
+    reasonsLeadToDocuments, aHostCanBeTried, politenessIsShown, onlyWhatDiffersFromTheDefaultsIsShown, theFirstRequestIsAwaited];
+};
