@@ -3,6 +3,7 @@
 CARGO_DENY_VERSION = 0.19.9
 CARGO_DENY = target/tools/bin/cargo-deny
 VENV = target/venv
+WARCPROX = target/warcprox
 NPM = target/npm
 
 .PHONY: all test clients lint doc crate deny fuzz bench bench-proxy bench-proxy-tools run package package-test engines wheels wheels-test
@@ -14,13 +15,20 @@ test: clients
 	cargo test --workspace --locked
 
 # Debian packages (with sudo unless root), and a Python environment and npm packages below target/.
-clients: $(VENV)/.installed $(NPM)/.installed
+clients: $(VENV)/.installed $(WARCPROX)/.installed $(NPM)/.installed
 	.ci/install-debian
 
 $(VENV)/.installed: tests/clients/requirements.txt
 	.ci/install-debian
 	python3 -m venv --clear $(VENV)
 	$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check --requirement $<
+	touch $@
+
+# It wants another version of a package than the other clients.
+$(WARCPROX)/.installed: examples/compose/warcprox/requirements.txt
+	.ci/install-debian
+	python3 -m venv --clear $(WARCPROX)
+	$(WARCPROX)/bin/python -m pip install --quiet --disable-pip-version-check --requirement $<
 	touch $@
 
 $(NPM)/.installed: tests/clients/package.json tests/clients/package-lock.json

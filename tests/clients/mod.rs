@@ -5,6 +5,7 @@ pub mod crawl;
 pub mod env;
 mod handling;
 mod mcp;
+mod recipes;
 mod run;
 pub mod snippets;
 mod subresources;

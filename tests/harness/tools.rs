@@ -39,6 +39,18 @@ pub fn node_modules() -> PathBuf {
     modules
 }
 
+/// Returns the program warcprox, which needs an environment of its own: it wants an older cryptography.
+#[track_caller]
+pub fn warcprox() -> PathBuf {
+    let warcprox = installed("WAYLEAVE_TEST_WARCPROX", "target/warcprox").join("bin/warcprox");
+    assert!(
+        warcprox.exists(),
+        "{} is missing: `make test` installs what the tests need",
+        warcprox.display()
+    );
+    warcprox
+}
+
 /// Finds a program on PATH.
 #[track_caller]
 pub fn program(name: &str) -> PathBuf {
