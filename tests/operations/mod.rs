@@ -1,5 +1,6 @@
 //! The process and its commands: configuration, start, reload, upgrade, shutdown, and behaviour under load.
 
+mod annotations;
 pub mod check;
 mod commands;
 mod config;

@@ -46,6 +46,7 @@ const EXAMPLES: [(&str, &[&str]); 31] = [
         &[
             "wayleave check --user-agent ExampleBot/1.0 https://example.com/page",
             "wayleave check --crawler news --json - < urls.txt",
+            "wayleave check --user-agent ExampleBot/1.0 --from crawl.log",
             "wayleave check --robots-only --robots robots.txt --token ExampleBot /private",
         ],
     ),

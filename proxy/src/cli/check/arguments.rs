@@ -1,7 +1,7 @@
 //! The arguments of `wayleave check`.
 
 use std::net::IpAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 use wayleave_robots_txt::{Dialect, ProductToken};
@@ -52,6 +52,17 @@ pub(crate) struct CheckArguments {
     /// Print one JSON object per URL
     #[arg(long)]
     pub(super) json: bool,
+    /// Print workflow commands of GitHub Actions: an error for each URL that would be refused, a warning for each that is
+    /// undecided or only observed, and a notice that counts them
+    #[arg(long, conflicts_with_all = ["json", "robots_only", "batch"])]
+    pub(super) github: bool,
+    /// Read the URLs from this file ("-": standard input): one per line, or the log of a crawl. Of a line that is a JSON
+    /// object, the member url counts; of any other, the first word that is an http(s) URL. Each URL is asked about once
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["urls", "batch"])]
+    pub(super) from: Option<PathBuf>,
+    /// The lines of that file, by URL
+    #[arg(skip)]
+    pub(super) lines: Vec<usize>,
     /// Read JSON objects from standard input, one per line, and answer each with one, in order. Members: id, url, robots or
     /// robots_base64, user_agent or tokens or token, dialect; about use: purpose, status, headers, html, tdmrep, ai_txt, rsl
     /// and config; for the proxy's verdict: as ("proxy"), crawler, client and method. docs/check.md describes them and the
@@ -59,7 +70,7 @@ pub(crate) struct CheckArguments {
     #[arg(long, conflicts_with_all = ["json", "user_agent", "tokens", "purposes", "urls"])]
     pub(super) batch: bool,
     /// Absolute URLs ("-": read from standard input, one per line); with --robots, also paths, for which only robots.txt counts
-    #[arg(value_name = "URL", required_unless_present = "batch")]
+    #[arg(value_name = "URL", required_unless_present_any = ["batch", "from"])]
     pub(super) urls: Vec<String>,
 }
 
@@ -71,7 +82,7 @@ impl CheckArguments {
     /// Returns a message if the arguments ask for both at once.
     pub(super) fn is_robots_only(&self) -> Result<bool, String> {
         let mut paths = self.urls.iter().filter(|url| url.starts_with('/'));
-        let is_about_crawlers = self.crawler.is_some() || self.client.is_some();
+        let is_about_crawlers = self.crawler.is_some() || self.client.is_some() || self.github;
         // `next` takes one of the paths, so the rest is one less.
         match paths.next() {
             _ if self.robots_only => Ok(true),
@@ -85,6 +96,11 @@ impl CheckArguments {
             }
             None => Ok(false),
         }
+    }
+
+    /// Returns the file and the line that name a URL, if they come from a file.
+    pub(super) fn place(&self, index: usize) -> Option<(&Path, usize)> {
+        Some((self.from.as_deref()?, *self.lines.get(index)?))
     }
 
     /// Returns the purposes that the arguments declare.

@@ -1,5 +1,6 @@
 //! `wayleave check`: what the proxy would do about URLs, or what robots.txt says about them, without a running proxy.
 
+mod annotations;
 mod answer;
 mod arguments;
 mod batch;
@@ -7,12 +8,13 @@ mod batch_verdict;
 mod live;
 mod preference;
 mod robots_cache;
+mod url_list;
 pub(super) mod verdict;
 
 use std::collections::HashSet;
 use std::fs;
 use std::io::{self, ErrorKind, Read};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::SystemTime;
 
@@ -24,10 +26,11 @@ use wayleave_usage_preferences::PreferenceSettings;
 
 use super::config_file::load_config;
 use super::robots_fetcher::RobotsFetcher;
-use super::terminal::{CommandResult, print, print_painted, unusable};
+use super::terminal::{CommandResult, print, print_errors, print_painted, unusable};
 use answer::CheckAnswer;
 pub(super) use arguments::CheckArguments;
 use live::FetchedFiles;
+use url_list::UrlList;
 
 pub(super) fn run(mut arguments: CheckArguments, config: Option<&Path>) -> CommandResult {
     if arguments.batch {
@@ -44,7 +47,11 @@ pub(super) fn run(mut arguments: CheckArguments, config: Option<&Path>) -> Comma
             Err(error) => Err(unusable(&format!("standard input or output: {error}"))),
         };
     }
-    read_urls(&mut arguments).map_err(|error| unusable(&format!("standard input: {error}")))?;
+    match arguments.from.take() {
+        Some(file) => read_list(&mut arguments, file).map_err(|message| unusable(&message))?,
+        None => read_urls(&mut arguments)
+            .map_err(|error| unusable(&format!("standard input: {error}")))?,
+    }
     let arguments = &arguments;
     if let Some(message) = find_wrong_url(arguments) {
         return Err(unusable(&message));
@@ -65,6 +72,33 @@ pub(super) fn run(mut arguments: CheckArguments, config: Option<&Path>) -> Comma
     }
 }
 
+/// Takes the URLs from a file.
+///
+/// # Errors
+///
+/// Returns a message if the file cannot be read or names no URL, so that a wrong file is not a success.
+fn read_list(arguments: &mut CheckArguments, file: PathBuf) -> Result<(), String> {
+    let is_asked_twice =
+        file == Path::new("-") && arguments.robots.as_deref() == Some(Path::new("-"));
+    if is_asked_twice {
+        return Err("standard input can contain either robots.txt or URLs, not both".to_owned());
+    }
+    let name = file.display();
+    let list = UrlList::read(&file).map_err(|error| format!("{name}: {error}"))?;
+    if list.urls.is_empty() {
+        return Err(format!("{name}: no line has an http(s) URL"));
+    }
+    if let Some(first) = list.without_url.first() {
+        let number = list.without_url.len();
+        print_errors(&format!(
+            "wayleave: warning: {name}:{first}: no http(s) URL in this line ({number} such in all)\n"
+        ));
+    }
+    (arguments.urls, arguments.lines) = (list.urls, list.lines);
+    arguments.from = Some(file);
+    Ok(())
+}
+
 /// Replaces a "-" among the URLs by the lines of standard input.
 fn read_urls(arguments: &mut CheckArguments) -> io::Result<()> {
     let Some(at) = arguments.urls.iter().position(|url| url == "-") else {
@@ -83,7 +117,7 @@ fn read_urls(arguments: &mut CheckArguments) -> io::Result<()> {
 /// both, as in URLs that people paste.
 fn find_wrong_url(arguments: &CheckArguments) -> Option<String> {
     let accepts_paths = arguments.robots.is_some() || arguments.status.is_some();
-    let mistake = |url: &String| {
+    let mistake = |(index, url): (usize, &String)| {
         let error = if accepts_paths && url.starts_with('/') {
             InvalidUrl::Character(url.chars().find(char::is_ascii_control)?)
         } else {
@@ -94,9 +128,11 @@ fn find_wrong_url(arguments: &CheckArguments) -> Option<String> {
             (InvalidUrl::NotAbsolute, false) => " (paths need --robots)",
             _ => "",
         };
-        Some(format!("{url:?}: {error}{hint}"))
+        let place =
+            arguments.place(index).map(|(file, line)| format!("{}:{line}: ", file.display()));
+        Some(format!("{}{url:?}: {error}{hint}", place.unwrap_or_default()))
     };
-    arguments.urls.iter().find_map(mistake)
+    arguments.urls.iter().enumerate().find_map(mistake)
 }
 
 /// Returns the product tokens that the arguments give; none if the proxy identifies the crawler by something else.

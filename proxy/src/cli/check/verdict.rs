@@ -14,6 +14,7 @@ use wayleave_lifecycle::{FetchEnding, FetchOutcome, Resource};
 use wayleave_robots_txt::{Origin, ProductToken, Target};
 use wayleave_usage_preferences::{PreferenceSettings, Purpose};
 
+use super::annotations::{Level, annotation};
 use super::arguments::CheckArguments;
 use super::live::FetchedFiles;
 use crate::admin::preview::Preview;
@@ -158,7 +159,7 @@ pub(super) fn run(
         }
     };
     let verdicts = decided.map_err(|message| unusable(&message))?;
-    Ok(finish(&verdicts, arguments.json))
+    Ok(finish(&verdicts, arguments))
 }
 
 fn decide_all(
@@ -194,8 +195,10 @@ impl CheckArguments {
 }
 
 /// Prints the verdicts and returns the exit status that sums them up.
-fn finish(verdicts: &[(String, Preview)], json: bool) -> ExitCode {
-    let printed = if json {
+fn finish(verdicts: &[(String, Preview)], arguments: &CheckArguments) -> ExitCode {
+    let printed = if arguments.github {
+        print(&annotations(verdicts, arguments))
+    } else if arguments.json {
         let lines = verdicts.iter().map(|(_, verdict)| json_line(verdict) + "\n");
         print(&lines.collect::<String>())
     } else {
@@ -222,7 +225,17 @@ pub(super) fn word(verdict: &Preview) -> &'static str {
 /// https://shop.test/robots.txt)`.
 fn line(url: &str, verdict: &Preview) -> String {
     let word = word(verdict);
-    let mut text = format!(" {url}: {} ({}", verdict.reason(), verdict.status());
+    let tone = match word {
+        "forward" => Tone::Good,
+        "refuse" if !is_undecided(verdict) => Tone::Bad,
+        _ => Tone::Doubtful,
+    };
+    tone.paint(word) + " " + &escape_controls(&explanation(url, verdict))
+}
+
+/// Formats what a verdict says about a URL, after its word.
+fn explanation(url: &str, verdict: &Preview) -> String {
+    let mut text = format!("{url}: {} ({}", verdict.reason(), verdict.status());
     if let Some(would_be) = verdict.would_be() {
         text += &format!(", would be {would_be}");
     }
@@ -230,12 +243,39 @@ fn line(url: &str, verdict: &Preview) -> String {
     if let Some(details) = verdict.details() {
         text += &format!(": {details}");
     }
-    let tone = match word {
-        "forward" => Tone::Good,
-        "refuse" if !is_undecided(verdict) => Tone::Bad,
-        _ => Tone::Doubtful,
-    };
-    tone.paint(word) + &escape_controls(&text)
+    text
+}
+
+/// Returns an annotation for each URL that would not simply be forwarded, and one that counts all.
+fn annotations(verdicts: &[(String, Preview)], arguments: &CheckArguments) -> String {
+    let mut text = String::new();
+    let [mut refused, mut undecided, mut observed] = [0; 3];
+    for (index, (url, verdict)) in verdicts.iter().enumerate() {
+        let (level, title) = match word(verdict) {
+            "forward" => continue,
+            "observe" => {
+                observed += 1;
+                (Level::Warning, "Would be refused, if wayleave did not only observe")
+            }
+            _ if is_undecided(verdict) => {
+                undecided += 1;
+                (Level::Warning, "Undecided")
+            }
+            _ => {
+                refused += 1;
+                (Level::Error, "Would be refused")
+            }
+        };
+        // A file is named as it is in the repository; standard input has no name there.
+        let place = arguments.place(index).filter(|(file, _)| *file != Path::new("-"));
+        text += &annotation(level, place, title, &explanation(url, verdict));
+    }
+    let all = verdicts.len();
+    let forwarded = all - refused - undecided - observed;
+    let count = format!(
+        "{all} URLs: {forwarded} forwarded, {refused} refused, {undecided} undecided, {observed} observed"
+    );
+    text + &annotation(Level::Notice, None, "wayleave check", &count)
 }
 
 /// Returns 3 if anything could not be decided, else 1 if anything is refused, else 0.
