@@ -5,6 +5,7 @@ pub mod crawl;
 pub mod env;
 mod handling;
 mod mcp;
+mod mcp_fetch;
 mod recipes;
 mod run;
 pub mod snippets;
