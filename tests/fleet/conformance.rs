@@ -12,6 +12,8 @@ use wayleave::fleet::engine::{
 };
 use wayleave_decision::DailyBudget;
 
+use super::pace_conformance::paces_conform;
+
 const SECOND: Duration = Duration::from_secs(1);
 const HOUR: Duration = Duration::from_secs(3600);
 const SHORT: Duration = Duration::from_millis(100);
@@ -43,6 +45,7 @@ pub async fn conforms(join: impl AsyncFn(&str) -> Node) {
     nodes_see_each_other(&nodes).await;
     a_budget_is_one_for_all(&nodes).await;
     a_report_counts_once(&nodes).await;
+    paces_conform(&nodes).await;
 }
 
 /// Returns a report of a meter that asks for a request to an origin, with three limits.

@@ -1,11 +1,13 @@
 //! A fleet: all engines behave the same, and several proxies with one engine act as one towards origins.
 
+mod capacity;
 mod checked;
 mod conformance;
 mod distrust;
 mod documents;
 pub mod engines;
 mod faults;
+mod pace_conformance;
 pub mod proxies;
 mod relay;
 mod servers;

@@ -118,3 +118,54 @@ fn nodes_ask_the_engine_whether_a_tenant_without_a_delay_rests() {
         })
     });
 }
+
+#[test]
+fn what_one_node_finds_slows_down_all() {
+    let server = Server::start(Product::Redis);
+    let origin = Origin::start();
+    // Nothing rests, so that only the pace can tell.
+    let limited = Reply::new(429).header("Retry-After", "0");
+    origin.site("busy.test").page("/busy", limited);
+    let mut nodes = [(); 3].map(|()| {
+        node(&origin, &server, |settings: Settings| {
+            settings.set("politeness.adaptive", "true").set("politeness.crawl_delay", "\"wait\"")
+        })
+    });
+    let rate = |proxy: &Wayleave| {
+        let paces = &proxy.admin_get("/v1/pace").json()["paces"];
+        paces[0]["requests_per_second"].as_f64()
+    };
+    for proxy in &nodes {
+        assert_eq!(proxy.get("http://busy.test/").status, 200);
+        assert_eq!(rate(proxy), None);
+    }
+    for _ in 0..3 {
+        assert_eq!(nodes[0].get("http://busy.test/busy").status, 429);
+    }
+    let found = rate(&nodes[0]).expect("it is slowed down");
+    assert!(found < 5.0, "{found}");
+    for proxy in &nodes {
+        assert_eq!(proxy.get("http://busy.test/").status, 200);
+        assert_eq!(rate(proxy), Some(found));
+    }
+    // One that starts later learns it, too.
+    let late = node(&origin, &server, |settings| {
+        settings.set("politeness.adaptive", "true").set("politeness.crawl_delay", "\"wait\"")
+    });
+    assert_eq!(late.get("http://busy.test/").status, 200);
+    assert_eq!(rate(&late), Some(found));
+    nodes[2] = late;
+    // All together keep one pace.
+    std::thread::scope(|scope| {
+        for proxy in &nodes {
+            for _ in 0..3 {
+                scope.spawn(|| assert_eq!(proxy.get("http://busy.test/together").status, 200));
+            }
+        }
+    });
+    let mut together: Vec<_> = origin.requests();
+    together.retain(|request| request.target == "/together");
+    together.sort_by_key(|request| request.at);
+    let took = together[8].at - together[0].at;
+    assert!(took >= Duration::from_secs_f64(7.0 / found), "{took:?} at {found} a second");
+}

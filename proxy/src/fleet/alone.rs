@@ -9,6 +9,7 @@ use super::engine::{
     LogPositions, PacingResponse, SettleAnswer, Settlement, SharedEngine, SharedRecord, SlotAnswer,
     SlotRequest,
 };
+use super::pace_turn::{PaceTurn, PaceTurnAnswer};
 
 /// An engine that shares nothing.
 #[derive(Debug)]
@@ -58,6 +59,10 @@ impl SharedEngine for LoneEngine {
 
     async fn spend(&self, _: &BudgetReport) -> Result<BudgetAnswer, EngineFailure> {
         Ok(BudgetAnswer::default())
+    }
+
+    async fn take_pace_turn(&self, _: &PaceTurn) -> Result<PaceTurnAnswer, EngineFailure> {
+        Err(EngineFailure::Connection("there is no fleet".to_owned()))
     }
 
     async fn beat(&self, _: &str) -> Result<BeatAnswer, EngineFailure> {

@@ -9,6 +9,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use wayleave_decision::DailyBudget;
 
+use super::pace_turn::{PaceTurn, PaceTurnAnswer};
+
 /// The record of one origin's robots.txt, as bytes that the engine does not interpret.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SharedRecord {
@@ -400,6 +402,9 @@ pub trait SharedEngine: fmt::Debug + Send + Sync {
     /// Adds what a node has counted of a crawler's day, and counts a request if no limit is reached. A node repeats all that it
     /// has counted, of which the highest number counts.
     async fn spend(&self, report: &BudgetReport) -> Result<BudgetAnswer, EngineFailure>;
+
+    /// Takes a turn at a server whose pace the nodes find together, and learns the pace.
+    async fn take_pace_turn(&self, turn: &PaceTurn) -> Result<PaceTurnAnswer, EngineFailure>;
 
     /// Announces that this node is alive, and reconnects if it has to.
     async fn beat(&self, version: &str) -> Result<BeatAnswer, EngineFailure>;

@@ -12,6 +12,7 @@ use super::engine::{
     EngineFailure, FetchClaim, LogPositions, MemberNode, NoteKind, PacingResponse, QueueId,
     RecordChange, SettleAnswer, Settlement, SharedEngine, SharedRecord, SlotAnswer, SlotRequest,
 };
+use super::pace_turn::{PaceBook, PaceTurn, PaceTurnAnswer};
 use super::rest::requested_rest;
 
 /// The time after its last beat at which a node is dropped.
@@ -32,6 +33,8 @@ pub struct MemoryEngine {
 
 #[derive(Debug, Default)]
 struct MemoryState {
+    /// The start of the time that paces count in.
+    started: Option<Instant>,
     /// The failure of every verb while it is set.
     failure: Option<EngineFailure>,
     entries: HashMap<String, MemoryEntry>,
@@ -44,6 +47,8 @@ struct MemoryState {
     queues: HashMap<QueueId, MemoryQueue>,
     /// The end of each origin's rest, and the number of its refusals in a row.
     rests: HashMap<String, (Instant, u32)>,
+    /// The paces that the nodes find together.
+    paces: HashMap<String, PaceBook>,
     members: BTreeMap<String, (String, Instant)>,
     /// The counts of each crawler's days.
     budgets: HashMap<(String, u64), MemoryBudget>,
@@ -442,6 +447,15 @@ impl SharedEngine for MemoryEngine {
             own_requests: own.0,
             own_bytes: own.1,
         })
+    }
+
+    async fn take_pace_turn(&self, turn: &PaceTurn) -> Result<PaceTurnAnswer, EngineFailure> {
+        let mut state = self.access()?;
+        let started = *state.started.get_or_insert_with(Instant::now);
+        let rest = state.rests.get(&turn.unit).filter(|_| turn.obeys_rest);
+        let rested_at = rest.map_or(Duration::ZERO, |(until, _)| until.duration_since(started));
+        let book = state.paces.entry(turn.unit.clone()).or_default();
+        Ok(book.take(started.elapsed(), rested_at, turn))
     }
 
     async fn beat(&self, version: &str) -> Result<BeatAnswer, EngineFailure> {

@@ -11,6 +11,7 @@ pub mod engine;
 mod handle;
 mod held_slots;
 pub mod memory;
+pub mod pace_turn;
 mod records;
 pub mod redis;
 pub(crate) mod rest;

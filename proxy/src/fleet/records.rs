@@ -11,6 +11,7 @@ use super::engine::{
     RecordChange, SettleAnswer, Settlement, SharedRecord, VERSION_LIMIT,
 };
 use super::handle::{Fleet, FleetEvent, FleetInner, lock};
+use super::pace_turn::{PaceTurn, PaceTurnAnswer};
 
 /// The pauses before asking again whether another node's fetch has ended; the last one repeats.
 const CLAIM_PAUSES: [Duration; 4] = [
@@ -121,7 +122,17 @@ impl Fleet {
         inner.call_engine("spend", inner.engine.spend(report)).await.ok()
     }
 
-    /// Returns the number of nodes that share a budget while the engine is away.
+    /// Takes a turn at a server whose pace the nodes find together; `None` if the engine is away, or has just come back and other
+    /// nodes do not know it yet.
+    pub(crate) async fn take_pace_turn(&self, turn: &PaceTurn) -> Option<PaceTurnAnswer> {
+        let inner = &self.inner;
+        if inner.return_window_left().is_some() {
+            return None;
+        }
+        inner.call_engine("pace", inner.engine.take_pace_turn(turn)).await.ok()
+    }
+
+    /// Returns the number of nodes that share a budget or a pace while the engine is away.
     pub(crate) fn sharing_nodes(&self) -> u64 {
         self.inner.sharing_nodes.load(Ordering::Relaxed).max(1) as u64
     }

@@ -1,8 +1,7 @@
-//! The turns of requests at servers whose pace adapts: one queue per server, for all crawlers.
+//! The turns of requests at servers whose pace adapts: one queue per server, for all crawlers. In a fleet, the one whose turn it
+//! is on this node takes the next turn of all nodes.
 
-use std::collections::hash_map::RandomState;
 use std::fmt;
-use std::hash::BuildHasher;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -14,6 +13,8 @@ use super::queue::{QueueRequest, SharedValues};
 use super::too_soon::{TooSoon, TooSoonCause};
 use super::turnstile::{Turnstile, lock};
 use super::unit::PaceUnit;
+use crate::fleet::Fleet;
+use crate::fleet::pace_turn::PaceTurn;
 use crate::telemetry::metrics::Metrics;
 
 /// The time for which a request waits for its turn even where requests that come too soon are refused: most turns are
@@ -57,6 +58,27 @@ impl AdaptiveQueue {
     fn new() -> Self {
         Self { turnstile: Turnstile::new(1), pace: Mutex::default() }
     }
+
+    /// Records that a request is sent now. Returns the question to the fleet that has to be asked before, if it has to.
+    fn turn(
+        &self,
+        fleet: &Fleet,
+        unit: &PaceUnit,
+        now: Duration,
+        deadline: Instant,
+    ) -> Option<PaceTurn> {
+        let mut pace = lock(&self.pace);
+        if !fleet.is_shared() {
+            pace.record_sent(now);
+            return None;
+        }
+        if !pace.needs_turn(now) {
+            pace.record_unasked();
+            return None;
+        }
+        let timeout = deadline.saturating_duration_since(Instant::now());
+        Some(pace.turn(now, unit.to_string(), timeout))
+    }
 }
 
 impl AdaptivePaces {
@@ -77,10 +99,11 @@ impl AdaptivePaces {
         self: &Arc<Self>,
         unit: PaceUnit,
         request: QueueRequest<'_>,
+        fleet: &Fleet,
     ) -> Result<Option<AdaptiveTurn>, TooSoon> {
         let now = self.now();
         let is_idle = |queue: &AdaptiveQueue| lock(&queue.pace).is_idle(now);
-        let queue = lock(&self.queues).get_or_insert(unit, AdaptiveQueue::new, is_idle);
+        let queue = lock(&self.queues).get_or_insert(unit.clone(), AdaptiveQueue::new, is_idle);
         let Some(queue) = queue else {
             return Ok(None);
         };
@@ -89,9 +112,7 @@ impl AdaptivePaces {
         let ahead = u32::try_from(queue.turnstile.ahead_of(holder)).unwrap_or(u32::MAX);
         let (next_at, interval) = {
             let pace = lock(&queue.pace);
-            let rate = pace.rate(now);
-            let interval = rate.and_then(|rate| Duration::try_from_secs_f64(1.0 / rate).ok());
-            (self.started + pace.next_at(), interval.unwrap_or_default())
+            (self.started + pace.next_at(), pace.own_interval(now))
         };
         let expected_at = next_at.max(Instant::now()) + interval.saturating_mul(ahead);
         // Refused at once instead of after a wait in vain.
@@ -104,22 +125,88 @@ impl AdaptivePaces {
                 .await
                 .map_err(|_| slowed(Instant::now() + interval))?,
         };
-        loop {
-            // An answer may have changed it meanwhile.
-            let next_at = self.started + lock(&queue.pace).next_at();
-            if next_at > deadline {
-                return Err(slowed(next_at));
-            }
-            if next_at <= Instant::now() {
-                break;
-            }
-            sleep_until(next_at).await;
-        }
-        let sent_at = self.now();
-        lock(&queue.pace).record_sent(sent_at);
+        self.pass(&queue, (fleet, &unit, request.obeys_rest), deadline).await.map_err(slowed)?;
         drop(permit);
-        let sent_at = AtomicU64::new(nanoseconds(sent_at));
-        Ok(Some(AdaptiveTurn { paces: Arc::clone(self), queue, sent_at }))
+        let sent_at = AtomicU64::new(nanoseconds(self.now()));
+        Ok(Some(AdaptiveTurn {
+            paces: Arc::clone(self),
+            queue,
+            sent_at,
+            fleet: fleet.is_shared().then(|| Box::new((fleet.clone(), unit))),
+        }))
+    }
+
+    /// Waits until the pace, which the nodes of a fleet keep together, permits a request.
+    ///
+    /// # Errors
+    ///
+    /// If that is after `deadline`; the error is the instant.
+    async fn pass(
+        &self,
+        queue: &AdaptiveQueue,
+        (fleet, unit, obeys_rest): (&Fleet, &PaceUnit, bool),
+        deadline: Instant,
+    ) -> Result<(), Instant> {
+        let mut has_turn = false;
+        loop {
+            let now = self.now();
+            // An answer may have changed it meanwhile: a turn from before is not used then.
+            let next_at = lock(&queue.pace).next_at();
+            if next_at > now {
+                has_turn = false;
+                self.sleep_until(next_at, deadline).await?;
+                continue;
+            }
+            if has_turn {
+                return Ok(());
+            }
+            let Some(turn) = queue.turn(fleet, unit, now, deadline) else {
+                return Ok(());
+            };
+            let turn = PaceTurn { obeys_rest, ..turn };
+            let Some(answer) = fleet.take_pace_turn(&turn).await else {
+                return self.pass_without_engine(queue, fleet, deadline).await;
+            };
+            let now = self.now();
+            lock(&queue.pace).record_turn(now, &turn, &answer);
+            self.sleep_until(now + answer.wait, deadline).await?;
+            has_turn = answer.is_granted;
+        }
+    }
+
+    /// Waits until a request is permitted by this node's part of the pace.
+    async fn pass_without_engine(
+        &self,
+        queue: &AdaptiveQueue,
+        fleet: &Fleet,
+        deadline: Instant,
+    ) -> Result<(), Instant> {
+        let nodes = u32::try_from(fleet.sharing_nodes()).unwrap_or(u32::MAX);
+        loop {
+            let now = self.now();
+            let next_at = {
+                let mut pace = lock(&queue.pace);
+                let next_at = pace.next_at_without_engine(now, nodes);
+                if next_at <= now {
+                    pace.record_sent_without_engine(now, nodes);
+                    return Ok(());
+                }
+                next_at
+            };
+            self.sleep_until(next_at, deadline).await?;
+        }
+    }
+
+    /// Waits until a time of paces, or returns it if it is after `deadline`.
+    async fn sleep_until(&self, at: Duration, deadline: Instant) -> Result<(), Instant> {
+        let at = self.started + at;
+        if at > deadline {
+            return Err(at);
+        }
+        if at > Instant::now() {
+            sleep_until(at).await;
+        }
+        Ok(())
     }
 
     /// Records a rest of a server that another node was asked for.
@@ -128,10 +215,8 @@ impl AdaptivePaces {
             return;
         };
         let now = self.now();
-        let mut pace = lock(&queue.pace);
-        let cause = pace.record_refusal(now, now, SlowDownCause::TooManyRequests);
-        pace.note_rest(now, now + rest, random_share());
-        self.count(cause);
+        // The pace itself comes with the next turn.
+        lock(&queue.pace).note_rest(now, now + rest);
     }
 
     /// Returns the slowed paces, the slowest first.
@@ -174,6 +259,8 @@ pub(super) struct AdaptiveTurn {
     queue: Arc<AdaptiveQueue>,
     /// The time at which it was sent, in nanoseconds.
     sent_at: AtomicU64,
+    /// The fleet that finds the pace together, and the server's name there. Boxed, because most nodes are alone.
+    fleet: Option<Box<(Fleet, PaceUnit)>>,
 }
 
 impl AdaptiveTurn {
@@ -202,17 +289,34 @@ impl AdaptiveTurn {
             }
         };
         if let Some(rest) = rest {
-            pace.note_rest(now, now + rest, random_share());
+            pace.note_rest(now, now + rest);
         }
         drop(pace);
-        self.paces.count(cause);
+        self.note_slow_down(cause);
     }
 
     /// Records that the connection broke before an answer.
     pub(super) fn record_reset(&self) {
         let (now, sent_at) = (self.paces.now(), self.sent_at());
         let cause = lock(&self.queue.pace).record_refusal(now, sent_at, SlowDownCause::Reset);
+        self.note_slow_down(cause);
+    }
+
+    /// Counts a slow-down, and tells the fleet at once: this node's next turn may be far off.
+    fn note_slow_down(&self, cause: Option<SlowDownCause>) {
         self.paces.count(cause);
+        let (Some(_), Some(fleet)) = (cause, &self.fleet) else {
+            return;
+        };
+        let (paces, queue) = (Arc::clone(&self.paces), Arc::clone(&self.queue));
+        let (fleet, unit) = (fleet.0.clone(), fleet.1.to_string());
+        tokio::spawn(async move {
+            let turn = lock(&queue.pace).turn(paces.now(), unit, Duration::ZERO);
+            let turn = PaceTurn { requests: 0, ..turn };
+            if let Some(answer) = fleet.take_pace_turn(&turn).await {
+                lock(&queue.pace).record_turn(paces.now(), &turn, &answer);
+            }
+        });
     }
 
     /// Records how many requests the server accepts in the time until `reset`.
@@ -230,11 +334,4 @@ fn slowed(next_at: Instant) -> TooSoon {
 
 fn nanoseconds(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
-}
-
-/// Returns a random number from 0 to 1.
-fn random_share() -> f64 {
-    // The hasher's keys are random.
-    let random = RandomState::new().hash_one(());
-    f64::from(u32::try_from(random >> 32).unwrap_or_default()) / f64::from(u32::MAX)
 }

@@ -257,7 +257,7 @@ impl Pacer {
             // Last, because it is about when requests are sent. Boxed, because few wait.
             let turn = if options.adaptive {
                 let unit = pace_unit(request.target, request.unit);
-                Box::pin(self.adaptive.wait_for_turn(unit, queued)).await?
+                Box::pin(self.adaptive.wait_for_turn(unit, queued, &self.fleet)).await?
             } else {
                 None
             };

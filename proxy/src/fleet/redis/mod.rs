@@ -29,6 +29,7 @@ use super::engine::{
     EngineServer, FetchClaim, LogPositions, MemberNode, PacingResponse, RecordChange, SettleAnswer,
     Settlement, SharedEngine, SharedRecord, SlotAnswer, SlotRequest, VERSION_LIMIT,
 };
+use super::pace_turn::{PaceTurn, PaceTurnAnswer};
 
 /// The time after a restart of the engine in which it grants no slots of a queue without a delay: two beats, within which all
 /// nodes have renewed the slots that they hold.
@@ -396,6 +397,28 @@ impl SharedEngine for RedisEngine {
         ) = self.run(&SCRIPTS.spend, &keys, &arguments).await?;
         let spent = BudgetKind::ALL.into_iter().find(|kind| kind.as_str() == spent);
         Ok(BudgetAnswer { spent, requests, bytes, origins, own_requests, own_bytes })
+    }
+
+    async fn take_pace_turn(&self, turn: &PaceTurn) -> Result<PaceTurnAnswer, EngineFailure> {
+        let unit = &turn.unit;
+        let [_, born] = self.log_keys(self.partition(unit));
+        let keys = [self.key(unit, 'p'), self.key(unit, 'r'), born];
+        let (pace, proposed) = match &turn.proposal {
+            Some((pace, interval)) => (pace.as_str(), *interval),
+            None => ("", Duration::ZERO),
+        };
+        let numbers = [turn.version, turn.requests].map(|number| number.to_string());
+        let spans = [proposed, turn.interval, turn.timeout, turn.kept_for].map(micros);
+        let [version, requests] = &numbers;
+        let [proposed, interval, timeout, kept_for] = &spans;
+        let obeys_rest = if turn.obeys_rest { "1" } else { "0" };
+        let arguments =
+            [version.as_str(), pace, proposed, interval, requests, timeout, kept_for, obeys_rest]
+                .map(str::as_bytes);
+        let (version, pace, total, wait, granted): (u64, String, u64, u64, u8) =
+            self.run(&SCRIPTS.pace, &keys, &arguments).await?;
+        let (wait, is_granted) = (Duration::from_micros(wait), granted == 1);
+        Ok(PaceTurnAnswer { version, pace, total, wait, is_granted })
     }
 
     async fn beat(&self, version: &str) -> Result<BeatAnswer, EngineFailure> {

@@ -92,7 +92,7 @@ impl FleetMetrics {
                 metric.with_label_values(&[value]);
             }
         }
-        for verb in ["claim", "settle", "record", "take", "leave", "answered", "spend"] {
+        for verb in ["claim", "settle", "record", "take", "leave", "answered", "spend", "pace"] {
             metrics.calls.with_label_values(&[verb]);
         }
         for state in STATES {
