@@ -16,6 +16,7 @@ const TABLES: &str = r#"
 name = "news"
 tokens = ["NewsBot"]
 match = { user_agent = "News" }
+requests_per_day = 1000000
 [[crawler]]
 name = "watched"
 tokens = ["WatchedBot"]
@@ -246,7 +247,7 @@ fn rules(prometheus: &Prometheus) -> Vec<Value> {
 /// Has the comparisons of an alert's condition return 0 or 1 with `bool`; without it there is data only while it is met.
 fn with_truth_values(condition: &str) -> String {
     let mut condition = condition.to_owned();
-    for comparison in [" > ", " < ", " == "] {
+    for comparison in [" > ", " < ", " == ", " >= "] {
         condition = condition.replace(comparison, &format!("{comparison}bool "));
     }
     condition

@@ -4,6 +4,7 @@ use serde_json::{Value, json};
 
 use crate::fleet::engines::{Product, Server};
 use crate::fleet::proxies::joined;
+use crate::harness::tls::Authority;
 use crate::harness::{Origin, Reply, Request, Response, Wayleave, eventually};
 
 /// Returns the table of a crawler with these keys.
@@ -136,10 +137,10 @@ fn tunnels_count_as_requests() {
     let open = || {
         let mut wire = proxy.connect();
         wire.send(connect("http://shop.test:443").bytes("shop.test:443"));
-        wire.response()
+        wire
     };
-    assert_eq!(open().status, 200);
-    expect_spent(&open(), "requests_per_day");
+    assert_eq!(open().response_head().status, 200);
+    expect_spent(&open().response(), "requests_per_day");
 }
 
 #[test]
@@ -154,4 +155,77 @@ fn a_fleet_has_one_budget() {
     let answers: Vec<_> = answers.collect();
     assert_eq!(answers, [200, 200, 200, 200, 200, 429, 429, 429]);
     assert_eq!(pages(&origin), 5);
+}
+
+#[test]
+fn bytes_of_tunnels_count_and_end_them() {
+    let origin = Origin::start();
+    origin.site("shop.test").page("/long", Reply::new(200).body(vec![b'x'; 300_000]));
+    for (mode, gets_all) in [("enforce", false), ("observe", true)] {
+        let proxy = Wayleave::start_with(&origin, |settings| {
+            let keys = format!("mode = {mode:?}\nbytes_per_day = \"100KiB\"");
+            settings.set("https.bypass", "[\"shop.test\"]").table(&crawler(&keys))
+        });
+        let open = || {
+            let mut wire = proxy.connect();
+            let connect = Request::new("CONNECT", "http://shop.test:443").agent("NewsBot/1");
+            wire.send(connect.bytes("shop.test:443"));
+            wire
+        };
+        let mut wire = open();
+        assert_eq!(wire.response_head().status, 200);
+        let ca = &Authority::trusted().pem;
+        let mut wire = wire.start_tls("shop.test", ca.as_bytes(), &[]).expect("TLS").wire;
+        wire.send(Request::get("https://shop.test/long").origin_form());
+        let answer = wire.try_response(false);
+        let whole = answer.is_ok_and(|found| found.is_some_and(|it| it.body.len() == 300_000));
+        assert_eq!(whole, gets_all, "{mode}");
+        eventually("they are counted", || {
+            budgets(&proxy)[0]["used"].as_u64().is_some_and(|used| used >= 100 * 1024)
+        });
+        // At most what was on its way at once.
+        let used = budgets(&proxy)[0]["used"].as_u64();
+        assert!(gets_all || used < Some(150 * 1024), "{used:?}");
+        let mut wire = open();
+        if gets_all {
+            assert_eq!(wire.response_head().status, 200);
+        } else {
+            expect_spent(&wire.response(), "bytes_per_day");
+        }
+    }
+}
+
+#[test]
+fn bytes_of_websockets_count_and_end_them() {
+    let origin = Origin::start();
+    origin.site("shop.test").page("/socket", Reply::websocket());
+    let proxy = start(&origin, "bytes_per_day = \"2KiB\"");
+    let mut wire = proxy.connect();
+    let upgrade = Request::get("http://shop.test/socket").agent("NewsBot/1").websocket();
+    wire.send(upgrade.absolute_form());
+    assert_eq!(wire.response_head().status, 101);
+    for sent in 1..=4 {
+        wire.send([b'x'; 512]);
+        assert_eq!(wire.bytes(512), [b'x'; 512]);
+        eventually("they are counted", || budgets(&proxy)[0]["used"] == sent * 512);
+    }
+    wire.expect_close();
+    expect_spent(&get(&proxy, "http://shop.test/a"), "bytes_per_day");
+}
+
+#[test]
+fn two_hundred_requests_at_once_do_not_overshoot() {
+    let origin = Origin::start();
+    let proxy = start(&origin, "requests_per_day = 25");
+    for _ in 0..20 {
+        assert_eq!(get(&proxy, "http://shop.test/a").status, 200);
+    }
+    let passed = std::thread::scope(|scope| {
+        let clients =
+            (0..200).map(|_| scope.spawn(|| get(&proxy, "http://shop.test/b").status == 200));
+        // All of them begin before the first is waited for.
+        let clients: Vec<_> = clients.collect();
+        clients.into_iter().filter_map(|client| client.join().ok()).filter(|passed| *passed).count()
+    });
+    assert_eq!((passed, pages(&origin)), (5, 25));
 }

@@ -21,6 +21,9 @@ pub(super) struct BudgetFile {
     /// The nodes of the fleet when its engine last answered.
     pub(super) nodes: u64,
     pub(super) crawlers: HashMap<String, CrawlerUsage>,
+    /// The counts of the day that each crawler was on before: a clock may be set back over midnight.
+    #[serde(default)]
+    other_days: HashMap<String, CrawlerUsage>,
 }
 
 impl BudgetFile {
@@ -34,7 +37,12 @@ impl BudgetFile {
             Ok(text) => text,
             Err(error) if error.kind() == ErrorKind::NotFound => {
                 let meter = Uuid::now_v7().simple().to_string();
-                return Ok(Self { meter, nodes: 1, crawlers: HashMap::new() });
+                return Ok(Self {
+                    meter,
+                    nodes: 1,
+                    crawlers: HashMap::new(),
+                    other_days: HashMap::new(),
+                });
             }
             Err(error) => return Err(error).with_context(|| format!("reading {}", path.display())),
         };
@@ -46,14 +54,16 @@ impl BudgetFile {
         })
     }
 
-    /// Returns the counts of a crawler's day, which begin at zero on another one.
+    /// Returns the counts of a crawler's day, which begin at zero on a new one.
     pub(super) fn of_day(&mut self, crawler: &str, day: u64) -> &mut CrawlerUsage {
         if !self.crawlers.contains_key(crawler) {
             self.crawlers.insert(crawler.to_owned(), CrawlerUsage::of(day));
         }
         let usage = self.crawlers.get_mut(crawler).expect("it was just inserted");
         if usage.day != day {
-            *usage = CrawlerUsage::of(day);
+            let known = self.other_days.remove(crawler).filter(|usage| usage.day == day);
+            let left = std::mem::replace(usage, known.unwrap_or_else(|| CrawlerUsage::of(day)));
+            self.other_days.insert(crawler.to_owned(), left);
         }
         usage
     }
@@ -63,9 +73,11 @@ impl BudgetFile {
         self.crawlers.get_mut(&report.crawler).filter(|usage| usage.day == report.day)
     }
 
-    /// Forgets the counts of other days. Returns the text of the file.
+    /// Forgets the counts of all days but this one and those beside it. Returns the text of the file.
     pub(super) fn encode(&mut self, day: u64) -> Vec<u8> {
-        self.crawlers.retain(|_, usage| usage.day == day);
+        for counts in [&mut self.crawlers, &mut self.other_days] {
+            counts.retain(|_, usage| usage.day.abs_diff(day) <= 1);
+        }
         serde_json::to_vec(self).expect("strings and numbers serialise")
     }
 }

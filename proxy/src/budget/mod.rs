@@ -19,7 +19,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use ring::digest::{SHA256, digest};
-use wayleave_decision::{Crawler, DailyBudget};
+use wayleave_decision::{Crawler, DailyBudget, EnforcementMode};
 use wayleave_robots_txt::Origin;
 
 use self::file::BudgetFile;
@@ -192,6 +192,10 @@ impl DailyBudgets {
         self.has_changed.store(true, Ordering::Relaxed);
     }
 
+    fn used_bytes(&self, crawler: &str) -> u64 {
+        self.counts().of_day(crawler, day(self.clock.now())).used(BudgetKind::Bytes)
+    }
+
     /// Returns the use of each part of a crawler's budget that has a limit.
     pub(crate) fn usage(&self, crawler: &Crawler) -> Vec<BudgetUse> {
         if !crawler.budget.has_limit() {
@@ -290,17 +294,24 @@ impl fmt::Debug for DailyBudgets {
     }
 }
 
-/// Counts the bytes of one response for its crawler.
+/// Counts the bytes of one response, or of one tunnel, for its crawler.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ByteMeter<'a> {
     pub(crate) budgets: &'a DailyBudgets,
-    pub(crate) crawler: &'a str,
+    pub(crate) crawler: &'a Crawler,
 }
 
 impl ByteMeter<'_> {
     /// Counts bytes that came from the origin.
     pub(crate) fn add(&self, bytes: usize) {
-        self.budgets.add_bytes(self.crawler, bytes as u64);
+        self.budgets.add_bytes(&self.crawler.name, bytes as u64);
+    }
+
+    /// Returns whether what has no end of its own, such as a tunnel, has to end because the bytes are spent.
+    pub(crate) fn ends_streams(&self) -> bool {
+        let limit = self.crawler.budget.bytes;
+        self.crawler.mode == EnforcementMode::Enforce
+            && self.budgets.used_bytes(&self.crawler.name) >= limit
     }
 }
 

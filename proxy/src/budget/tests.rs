@@ -58,7 +58,7 @@ async fn a_response_may_run_over_the_bytes() {
     let dir = tempfile::tempdir().unwrap();
     let budgets = open(&dir, Clock::start_at(evening()));
     let news = crawler(0, 100, 0);
-    let meter = ByteMeter { budgets: &budgets, crawler: "news" };
+    let meter = ByteMeter { budgets: &budgets, crawler: &news };
     assert_eq!(taken(&budgets, &news, 1).await, 1);
     meter.add(99);
     assert_eq!(taken(&budgets, &news, 1).await, 1);
@@ -199,4 +199,65 @@ async fn without_the_engine_each_node_has_its_share() {
     // 4 + 2 + 8 + 7 = 21: one more than one node alone would have sent.
     assert_eq!(taken(&a.budgets, &news, 9).await, 0);
     assert_eq!(taken(&b.budgets, &news, 9).await, 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_clock_that_goes_back_over_midnight_gives_nothing_back() {
+    let dir = tempfile::tempdir().unwrap();
+    let set_to = Arc::new(Mutex::new(evening()));
+    let shown = Arc::clone(&set_to);
+    let clock = Clock::with_calendar(move || *shown.lock().unwrap());
+    let hour = Duration::from_secs(60 * 60);
+    let news = crawler(3, 0, 0);
+    let budgets = open(&dir, clock);
+    assert_eq!(taken(&budgets, &news, 5).await, 3);
+    *set_to.lock().unwrap() = evening() + hour;
+    assert_eq!(taken(&budgets, &news, 2).await, 2, "another day");
+    *set_to.lock().unwrap() = evening();
+    assert_eq!(taken(&budgets, &news, 5).await, 0);
+    budgets.save();
+    let budgets = open(&dir, clock);
+    assert_eq!(taken(&budgets, &news, 5).await, 0);
+    *set_to.lock().unwrap() = evening() + hour;
+    assert_eq!(taken(&budgets, &news, 5).await, 1);
+    // A clock that was wrong by a month holds nobody for a month.
+    *set_to.lock().unwrap() = evening() - 30 * DAY;
+    assert_eq!(taken(&budgets, &news, 5).await, 3);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_file_of_an_older_version_is_read() {
+    let dir = tempfile::tempdir().unwrap();
+    let clock = Clock::start_at(evening());
+    let budgets = open(&dir, clock);
+    assert_eq!(taken(&budgets, &crawler(3, 0, 0), 2).await, 2);
+    let text = budgets.counts().encode(day(evening()));
+    let mut file: serde_json::Value = serde_json::from_slice(&text).unwrap();
+    assert!(file.as_object_mut().unwrap().remove("other_days").is_some());
+    std::fs::write(dir.path().join(FILE), file.to_string()).unwrap();
+    assert_eq!(taken(&open(&dir, clock), &crawler(3, 0, 0), 5).await, 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_thousand_requests_at_once_do_not_overshoot() {
+    let engine = MemoryEngine::new("setup");
+    let clock = Clock::start_at(evening());
+    let dir = tempfile::tempdir().unwrap();
+    let alone = open(&dir, clock);
+    let news = crawler(1005, 0, 0);
+    assert_eq!(taken(&alone, &news, 990).await, 990);
+    let at_once = |nodes: Vec<DailyBudgets>| {
+        let news = news.clone();
+        async move {
+            let (news, nodes) = (&news, &nodes);
+            let requests = (0..1000).map(|number| async move {
+                nodes[number % nodes.len()].take(news, &origin(number)).await.is_ok()
+            });
+            join_all(requests).await.into_iter().filter(|is_taken| *is_taken).count()
+        }
+    };
+    assert_eq!(at_once(vec![alone]).await, 15);
+    let nodes = [node(&engine, "a", clock).await, node(&engine, "b", clock).await];
+    assert_eq!(taken(&nodes[0].budgets, &news, 990).await, 990);
+    assert_eq!(at_once(nodes.map(|node| node.budgets).into()).await, 15);
 }

@@ -15,6 +15,7 @@ use wayleave_robots_txt::Origin;
 
 use super::client_hello::{self, HelloError};
 use super::server::DownstreamServer;
+use crate::budget::ByteMeter;
 use crate::decider::{refusal, target};
 use crate::exchange::error_response;
 use crate::exchange::outcome::NotSent;
@@ -82,7 +83,7 @@ pub(super) async fn relay(
     let idle_timeout = server.settings().options.idle_timeout;
     // Returning drops both connections, however the tunnel ended.
     let relayed = tokio::select! {
-        relayed = relay_both_ways(incoming, &mut to_origin, idle_timeout) => relayed,
+        relayed = relay_both_ways(incoming, &mut to_origin, idle_timeout, open.byte_meter()) => relayed,
         () = open.until_revoked() => Ok(()),
     };
     // A reset by the client must reach the origin as a reset: a clean close would make a cut-off upload look complete
@@ -93,20 +94,22 @@ pub(super) async fn relay(
     }
 }
 
-/// Copies bytes until both sides have closed, one fails, or neither direction moves for `idle_timeout`.
+/// Copies bytes until both sides have closed, one fails, neither direction moves for `idle_timeout`, or the bytes that
+/// `byte_meter` counts are spent.
 async fn relay_both_ways(
     client: BufferedStream,
     origin: impl AsyncRead + AsyncWrite,
     idle_timeout: Duration,
+    byte_meter: Option<ByteMeter<'_>>,
 ) -> io::Result<()> {
     let moved = AtomicU64::new(0);
     let (mut from_client, mut to_client) = tokio::io::split(client.stream);
     let (mut from_origin, mut to_origin) = tokio::io::split(origin);
     let up = async {
         to_origin.write_all(&client.buffered).await?;
-        relay_direction(&mut from_client, &mut to_origin, &moved, idle_timeout).await
+        relay_direction(&mut from_client, &mut to_origin, &moved, idle_timeout, None).await
     };
-    let down = relay_direction(&mut from_origin, &mut to_client, &moved, idle_timeout);
+    let down = relay_direction(&mut from_origin, &mut to_client, &moved, idle_timeout, byte_meter);
     tokio::try_join!(up, down).map(|_| ())
 }
 
@@ -116,6 +119,7 @@ async fn relay_direction(
     to: &mut (impl AsyncWrite + Unpin),
     moved: &AtomicU64,
     idle_timeout: Duration,
+    byte_meter: Option<ByteMeter<'_>>,
 ) -> io::Result<()> {
     let mut chunk = BytesMut::with_capacity(CHUNK_BYTES);
     loop {
@@ -133,6 +137,13 @@ async fn relay_direction(
             to.flush().await
         };
         timeout(idle_timeout, writing).await??;
+        if let Some(meter) = byte_meter {
+            meter.add(chunk.len());
+            // It may stay open for days.
+            if meter.ends_streams() {
+                return Err(io::Error::other("the bytes of this crawler's day are spent"));
+            }
+        }
         chunk.clear();
     }
 }
@@ -174,7 +185,7 @@ mod tests {
         let (near, client) = tokio::io::duplex(1024);
         let buffered = BytesMut::from(&b"ahead,"[..]);
         let client_side = BufferedStream { stream: Box::new(Transport::new(near)), buffered };
-        let relaying = tokio::spawn(relay_both_ways(client_side, to_origin, IDLE_TIMEOUT));
+        let relaying = tokio::spawn(relay_both_ways(client_side, to_origin, IDLE_TIMEOUT, None));
         (relaying, client, origin)
     }
 

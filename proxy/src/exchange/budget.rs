@@ -6,7 +6,7 @@ use wayleave_decision::{Crawler, Identity, Permit, Reason, Refusal, TargetScope}
 
 use super::Exchange;
 use super::outcome::NotSent;
-use crate::budget::{ByteMeter, SpentBudget};
+use crate::budget::{ByteMeter, DailyBudgets, SpentBudget};
 use crate::fleet::engine::BudgetKind;
 
 impl Exchange<'_, '_> {
@@ -58,9 +58,16 @@ impl Exchange<'_, '_> {
 
     /// Returns what counts the response's bytes, if they are limited.
     pub(super) fn byte_meter(&self) -> Option<ByteMeter<'_>> {
-        let crawler = self.crawler().filter(|crawler| crawler.budget.bytes > 0)?;
-        Some(ByteMeter { budgets: &self.services.budgets, crawler: &crawler.name })
+        byte_meter(&self.services.budgets, self.crawler()?)
     }
+}
+
+/// Returns what counts the bytes that a crawler receives, if they are limited.
+pub(super) fn byte_meter<'a>(
+    budgets: &'a DailyBudgets,
+    crawler: &'a Crawler,
+) -> Option<ByteMeter<'a>> {
+    (crawler.budget.bytes > 0).then_some(ByteMeter { budgets, crawler })
 }
 
 fn refusal(spent: SpentBudget, now: SystemTime) -> Refusal {

@@ -6,6 +6,7 @@ use std::time::Duration;
 use pingora_timeout::timeout;
 use wayleave_http_wire::http1::BodyError;
 
+use crate::budget::ByteMeter;
 use crate::http::downstream::Downstream;
 use crate::upstream::{UpstreamReader, UpstreamWriter};
 
@@ -14,11 +15,12 @@ use crate::upstream::{UpstreamReader, UpstreamWriter};
 const UPGRADED_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Copies bytes in both directions until the origin ends the connection or either side breaks. After the client has ended its
-/// side the origin may go on sending, but not be silent for long.
+/// side the origin may go on sending, but not be silent for long. Ends once the bytes that `byte_meter` counts are spent.
 pub(super) async fn splice(
     client: &mut Downstream,
     writer: &mut UpstreamWriter,
     reader: &mut UpstreamReader,
+    byte_meter: Option<ByteMeter<'_>>,
 ) {
     client.reader.switch_to_raw();
     writer.switch_to_raw();
@@ -47,12 +49,20 @@ pub(super) async fn splice(
     };
     let down = async {
         while let Ok(Some(chunk)) = reader.next_chunk().await {
+            let bytes = chunk.len();
             // The other protocol's peers wait for each message, so nothing is held back to be sent with the next chunk.
             if to_client.send_chunk(chunk, false).await.is_err() || to_client.flush().await.is_err()
             {
                 return;
             }
             chunk_count.fetch_add(1, Ordering::Relaxed);
+            if let Some(meter) = byte_meter {
+                meter.add(bytes);
+                // It may stay open for days.
+                if meter.ends_streams() {
+                    return;
+                }
+            }
         }
     };
     tokio::select! {
@@ -105,7 +115,7 @@ mod tests {
             std::future::pending::<()>().await;
         });
         let started = Instant::now();
-        splice(&mut client, &mut writer, &mut reader).await;
+        splice(&mut client, &mut writer, &mut reader, None).await;
         sending.abort();
         started.elapsed()
     }

@@ -4,7 +4,9 @@ use std::pin::pin;
 use std::sync::Arc;
 
 use tokio_util::task::task_tracker::TaskTrackerToken;
-use wayleave_decision::{HttpsHandling, HttpsMode, Permit, Refusal, ResolvedTarget, TargetScope};
+use wayleave_decision::{
+    Crawler, HttpsHandling, HttpsMode, Identity, Permit, Refusal, ResolvedTarget, TargetScope,
+};
 use wayleave_http_wire::http1::BodyFraming;
 use wayleave_http_wire::received::ReceivedHead;
 use wayleave_robots_txt::{Origin, UrlScheme};
@@ -14,7 +16,8 @@ use super::outcome::{ExchangeOutcome, NotSent, permitted_outcome};
 use super::own_tunnels::OwnTunnelGuard;
 use super::record::{ExchangeRecord, NamedDecision};
 use super::revoke::LongLivedRequest;
-use super::{Exchange, ExchangeServices};
+use super::{Exchange, ExchangeServices, budget};
+use crate::budget::ByteMeter;
 use crate::decider::request::{ClientConnection, RequestView};
 use crate::decider::settings::Settings;
 use crate::decider::{identify, refusal, target};
@@ -81,6 +84,7 @@ struct TunnelGrounds<'a> {
     _slot: Option<PacingSlot<'a>>,
     /// The client's connection with what the `CONNECT` proved.
     connection: ClientConnection,
+    crawler: Option<Arc<Crawler>>,
     user_agent: Vec<u8>,
 }
 
@@ -136,6 +140,11 @@ impl<'a> PendingBlindTunnel<'a> {
 }
 
 impl OpenBlindTunnel<'_> {
+    /// Returns what counts the bytes that come from the origin, if they are limited.
+    pub(crate) fn byte_meter(&self) -> Option<ByteMeter<'_>> {
+        budget::byte_meter(&self.grounds.services.budgets, self.grounds.crawler.as_deref()?)
+    }
+
     /// Waits until a reload would no longer allow the tunnel as it is.
     pub(crate) async fn until_revoked(&self) {
         let TunnelGrounds { services, resolved, connection, user_agent, .. } = &self.grounds;
@@ -322,6 +331,10 @@ impl<'s> Exchange<'s, '_> {
     fn into_tunnel(self, origin: Origin, dialled: Option<DialledTunnel<'s>>) -> TunnelPermit<'s> {
         let RequestView { via, user_agent, .. } = self.request();
         let proof = self.proof;
+        let crawler = match &self.record.identity {
+            Some(Identity::Known(crawler)) => Some(Arc::clone(crawler)),
+            _ => None,
+        };
         let blind = dialled.map(|DialledTunnel { permit, slot, to_origin }| {
             Box::new(PendingBlindTunnel {
                 record: self.record,
@@ -333,6 +346,7 @@ impl<'s> Exchange<'s, '_> {
                     resolved: permit.resolved,
                     _slot: slot,
                     connection: self.connection.with_proof(proof.clone()),
+                    crawler,
                     user_agent: user_agent.to_owned(),
                 },
             })

@@ -37,7 +37,7 @@ pub(super) async fn relay(
     writer: &mut UpstreamWriter,
     reader: &mut UpstreamReader,
 ) -> Result<RelayedResponse, RelayError> {
-    let RelayContext { received, timeout, .. } = context;
+    let RelayContext { received, timeout, byte_meter, .. } = context;
     let progress = RelayProgress::default();
     // Without a body the head was all there is to send, and the upload only watches the client.
     let has_no_body = received.framing() == BodyFraming::Length(0);
@@ -56,7 +56,7 @@ pub(super) async fn relay(
     let is_upgraded = status == SWITCHING_PROTOCOLS;
     if is_upgraded {
         // Only now: until the 101 was written, both sides still spoke HTTP.
-        splice::splice(client, writer, reader).await;
+        splice::splice(client, writer, reader, byte_meter).await;
     }
     let is_upload_complete = progress.is_upload_complete.load(Ordering::Relaxed);
     let is_body_read = !progress.is_body_omitted.load(Ordering::Relaxed);
