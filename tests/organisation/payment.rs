@@ -13,6 +13,7 @@ use super::signing;
 use crate::harness::tools::project;
 use crate::harness::wayleave::command;
 use crate::harness::{Origin, Reply, Request, Wayleave, eventually};
+use crate::preferences::licence;
 
 /// A response, and the members of the decision about it.
 #[derive(Deserialize)]
@@ -160,6 +161,60 @@ fn the_report_adds_up_what_would_have_been_paid() {
         "not stated (rsl)",
     ] {
         assert!(table.contains(expected), "{expected} in {table}");
+    }
+    let costs = json!([
+        { "amount": "7", "currency": "0xabc" },
+        { "amount": "1", "currency": "EUR" },
+        { "amount": "0.40", "currency": "USD" },
+        { "amount": "0.02", "currency": "USDC" },
+    ]);
+    let sum = "7 of the smallest unit of 0xabc, 1 EUR, 0.40 USD, 0.02 USDC";
+    for by in ["crawler", "host"] {
+        let json: Value = serde_json::from_str(&report(&["--by", by, "--json"])).expect("JSON");
+        assert_eq!(json[format!("by_{by}")][0]["would_have_cost"], costs, "{by}");
+        for (format, expected) in [
+            ("text", sum.to_owned()),
+            ("md", format!("| {sum} |")),
+            ("html", format!("<td>{sum}</td>")),
+            ("csv", format!(",\"{sum}\"\r\n")),
+        ] {
+            let written = report(&["--by", by, "--format", format]);
+            assert!(written.contains("would have cost") || format == "csv", "{written}");
+            assert!(written.contains(&expected), "{expected} in {written}");
+        }
+    }
+    let reasons = report(&["--by", "reason"]);
+    assert!(!reasons.contains("would have cost"), "{reasons}");
+}
+
+#[test]
+fn the_price_of_a_licence_is_recorded_and_never_paid() {
+    let origin = Origin::start();
+    let amount = "<amount currency=\"usd\"> 0.015 </amount>";
+    let purchase = format!("<payment type=\"purchase\">{amount}</payment>");
+    for (name, terms, price) in [
+        ("priced", purchase.as_str(), Some("0.015")),
+        ("unpriced", "<payment type=\"purchase\"/>", None),
+        ("strange", "<payment type=\"purchase\"><amount>much</amount></payment>", None),
+        // What is prohibited is not for sale.
+        ("closed", &format!("<prohibits type=\"usage\">all</prohibits>{purchase}"), None),
+        ("free", "<permits type=\"usage\">all</permits><payment type=\"free\"/>", None),
+    ] {
+        let host = format!("{name}.test");
+        let site = origin.site(&host).robots(format!("License: http://{host}/licence\n"));
+        site.page("/licence", licence(terms));
+        let proxy = Wayleave::start_with(&origin, |settings| {
+            settings.crawler("news", "NewsBot").table("purposes = [\"train-ai\"]\n")
+        });
+        let url = format!("http://{host}/a");
+        let status = proxy.get_as("NewsBot/1", &url).status;
+        assert_eq!(status, if name == "free" { 200 } else { 403 }, "{name}");
+        eventually("it is recorded", || decisions(&proxy).contains_key(&url));
+        let decision = &decisions(&proxy)[&url];
+        let found = ["scheme", "price", "currency"].map(|member| decision[member].as_str());
+        let expected = price.map_or([None; 3], |price| [Some("rsl"), Some(price), Some("USD")]);
+        assert_eq!(found, expected, "{name}: {decision}");
+        assert_eq!(origin.count_gets(&url), usize::from(name == "free"));
     }
 }
 

@@ -196,9 +196,9 @@ impl NamedLicence {
 
     fn statement(&self, purpose: Purpose, verdict: LicenceVerdict) -> Option<PreferenceStatement> {
         let url = &self.url;
-        let (is_allowed, clause) = match verdict {
-            LicenceVerdict::Refuses { clause } => (false, clause),
-            LicenceVerdict::Allows { clause, .. } => (true, clause),
+        let (is_allowed, clause, price) = match verdict {
+            LicenceVerdict::Refuses { clause, price } => (false, clause, price),
+            LicenceVerdict::Allows { clause, .. } => (true, clause, None),
             LicenceVerdict::Nothing => return None,
         };
         let carrier = match self.stage {
@@ -213,6 +213,7 @@ impl NamedLicence {
         let meaning = StatementMeaning::new(PurposeSet::of(&[purpose]), is_allowed, clause);
         Some(PreferenceStatement {
             policy: Some(url.clone()),
+            price,
             stage: self.stage,
             ..PreferenceStatement::new(PreferenceSource::Rsl, carrier, text, meaning)
         })
@@ -232,7 +233,9 @@ impl NamedLicence {
                 let names_page = self.stage != PreferenceStage::Before;
                 rsl::evaluate(document, covered, names_page, purpose, query)
             }
-            LicenceDocument::TooCostly => LicenceVerdict::Refuses { clause: TOO_COSTLY },
+            LicenceDocument::TooCostly => {
+                LicenceVerdict::Refuses { clause: TOO_COSTLY, price: None }
+            }
             LicenceDocument::Missing | LicenceDocument::Unavailable { .. } => rsl::UNAVAILABLE,
         };
         let purposes = query.declaration.purposes;

@@ -1,12 +1,14 @@
 //! Really Simple Licensing, RSL 1.0: the verdict of a licence document about a page.
 
+use std::sync::Arc;
+
 use roxmltree::{Document, Node, ParsingOptions};
 use wayleave_robots_txt::Origin;
 use wayleave_robots_txt::internal::{
     PathReading, PreferenceMatcher, PreferenceSelection, TooCostly,
 };
 
-use super::{PreferenceQuery, PreferenceSettings, Purpose, xml_bounds};
+use super::{LicencePrice, PreferenceQuery, PreferenceSettings, Purpose, xml_bounds};
 
 const NAMESPACE: &str = "https://rslstandard.org/rsl";
 
@@ -39,15 +41,22 @@ const PROHIBITED: &str = "RSL 1.0 §3.6, prohibited";
 const UNREADABLE: &str = "RSL 1.0 §2.2, licence unreadable";
 
 /// The verdict of a document for one purpose.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum LicenceVerdict {
-    Allows { clause: &'static str, attribution: bool },
-    Refuses { clause: &'static str },
+    Allows {
+        clause: &'static str,
+        attribution: bool,
+    },
+    /// `price`: what the licence asks for, if it states that.
+    Refuses {
+        clause: &'static str,
+        price: Option<Arc<LicencePrice>>,
+    },
     Nothing,
 }
 
 impl LicenceVerdict {
-    const fn is_refusal(self) -> bool {
+    const fn is_refusal(&self) -> bool {
         matches!(self, Self::Refuses { .. })
     }
 }
@@ -66,7 +75,7 @@ pub(super) struct CoveredContent {
 pub(super) const UNAVAILABLE: LicenceVerdict = refuses("RSL 1.0 §4.3, licence unavailable");
 
 const fn refuses(clause: &'static str) -> LicenceVerdict {
-    LicenceVerdict::Refuses { clause }
+    LicenceVerdict::Refuses { clause, price: None }
 }
 
 /// A parsed RSL document. One that cannot be read leaves the pages that name it unlicensed.
@@ -136,6 +145,8 @@ struct LicenceElement {
     /// criterion.
     excluding_clause: Option<&'static str>,
     requires_attribution: bool,
+    /// The price of the first way to pay that states one.
+    price: Option<Arc<LicencePrice>>,
     usage: LimitLists,
     user: LimitLists,
     geo: LimitLists,
@@ -204,7 +215,7 @@ fn narrowest_verdict<'a>(
     let mut narrowest = verdicts.iter().filter(|(coverage, _)| Some(*coverage) == most);
     let refusing = narrowest.clone().chain(unclear).find(|(_, verdict)| verdict.is_refusal());
     let deciding = refusing.or_else(|| narrowest.next());
-    deciding.map_or(LicenceVerdict::Nothing, |(_, verdict)| *verdict)
+    deciding.map_or(LicenceVerdict::Nothing, |(_, verdict)| verdict.clone())
 }
 
 impl RslLicence {
@@ -299,7 +310,8 @@ impl RslContent {
     fn evaluate(&self, purpose: Purpose, query: PreferenceQuery<'_>) -> LicenceVerdict {
         // A licence server would have to be asked for a token, which wayleave does not do.
         if self.has_server {
-            return refuses("RSL 1.0 §3.3, licence server");
+            let price = self.licences.iter().find_map(|it| it.price.clone());
+            return LicenceVerdict::Refuses { clause: "RSL 1.0 §3.3, licence server", price };
         }
         if self.licences.iter().any(|it| it.prohibits(purpose, query)) {
             return refuses(PROHIBITED);
@@ -308,7 +320,7 @@ impl RslContent {
         // Any one offer suffices, whatever the others ask for.
         let allowing = verdicts.iter().find(|it| matches!(it, LicenceVerdict::Allows { .. }));
         let refusing = verdicts.iter().find(|it| it.is_refusal());
-        allowing.or(refusing).copied().unwrap_or(LicenceVerdict::Nothing)
+        allowing.or(refusing).cloned().unwrap_or(LicenceVerdict::Nothing)
     }
 
     fn heap_bytes(&self) -> usize {
@@ -345,6 +357,13 @@ impl LicenceElement {
                 (!kinds.all(is_known)).then_some("RSL 1.0 §3.5, a limit of an unknown kind")
             },
             requires_attribution: payments.contains(&"attribution"),
+            price: children(licence, "payment")
+                .flat_map(|payment| children(payment, "amount"))
+                .find_map(|it| {
+                    let currency = it.attribute("currency").unwrap_or_default();
+                    LicencePrice::read(it.text().unwrap_or_default(), currency)
+                })
+                .map(Arc::new),
             usage: LimitLists::read(licence, "usage"),
             user: LimitLists::read(licence, "user"),
             geo: LimitLists::read(licence, "geo"),
@@ -353,7 +372,7 @@ impl LicenceElement {
 
     fn evaluate(&self, purpose: Purpose, query: PreferenceQuery<'_>) -> LicenceVerdict {
         if let Some(clause) = self.excluding_clause {
-            return refuses(clause);
+            return LicenceVerdict::Refuses { clause, price: self.price.clone() };
         }
         for (lists, own, clause) in self.limits(query.settings) {
             if !lists.permits(own) || lists.may_prohibit(own) {

@@ -1,10 +1,11 @@
 //! Statements about use, with their locations.
 
 use std::fmt;
+use std::sync::Arc;
 
 use wayleave_robots_txt::excerpt;
 
-use super::{PreferenceSource, PreferenceStage, PurposeSet};
+use super::{LicencePrice, PreferenceSource, PreferenceStage, PurposeSet};
 
 /// A statement of a site about some purposes, with all that is needed to locate it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -19,6 +20,8 @@ pub struct PreferenceStatement {
     pub clause: &'static str,
     /// The policy or licence that it names.
     pub policy: Option<String>,
+    /// The price of the licence that it names, if that is why it refuses.
+    pub price: Option<Arc<LicencePrice>>,
     /// The stage at which it becomes known.
     pub stage: PreferenceStage,
     /// The purposes it refuses.
@@ -72,7 +75,7 @@ impl PreferenceStatement {
     ) -> Self {
         let StatementMeaning { refuses, allows, clause } = meaning;
         let stage = PreferenceStage::Before;
-        Self { source, carrier, text, clause, policy: None, stage, refuses, allows }
+        Self { source, carrier, text, clause, policy: None, price: None, stage, refuses, allows }
     }
 
     /// Creates a statement that refuses everything that a source could, because matching takes too long.

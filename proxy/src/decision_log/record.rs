@@ -234,14 +234,14 @@ pub(crate) struct RuleRecord {
     pub(crate) reason: Option<String>,
 }
 
-/// A demand for payment in the origin's response.
+/// A demand for payment, in the origin's response or in the licence by which a use is refused.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[schema(as = Payment)]
 pub(crate) struct PaymentRecord {
     /// `cloudflare` (`crawler-price`), `x402` or `rsl` (a licence is asked for).
     #[schema(value_type = String, required = false)]
     pub(crate) scheme: LogWord,
-    /// A decimal number, if the response states one.
+    /// A decimal number, if one is stated.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) price: Option<String>,
     /// The currency, such as `USD`; for x402 `USDC`, or another asset, of which the price is then in the smallest unit.

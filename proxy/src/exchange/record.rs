@@ -11,10 +11,11 @@ use wayleave_http_wire::edge_refusal::EdgeRefusal;
 use wayleave_http_wire::http1::oddities::{Oddities, Oddity};
 use wayleave_http_wire::received::ReceivedHead;
 use wayleave_robots_txt::AccessVerdict;
+use wayleave_usage_preferences::Preference;
 
 use super::ExchangeServices;
 use super::outcome::{ExchangeOutcome, permitted_outcome};
-use super::payment::PaymentDemand;
+use super::payment::{PaymentDemand, PaymentScheme};
 use crate::decider::preview::{PreviewedDecision, Reading};
 use crate::decider::request::ClientConnection;
 use crate::decision_log::{
@@ -220,7 +221,8 @@ impl ExchangeRecord {
             reached_origin: matches!(outcome, ExchangeOutcome::Withhold(_)).then_some(true),
             from: self.from.map(LogWord::Borrowed),
             edge: edge.map(|kind| kind.as_str().into()),
-            payment: self.payment.and_then(payment_record),
+            payment: (self.payment.and_then(payment_record))
+                .or_else(|| preferences.and_then(licence_payment)),
             would_be: outcome.would_be(),
             body_bytes: self.body_bytes,
             signature: self.signature.map(LogWord::Borrowed),
@@ -338,6 +340,18 @@ fn word(oddity: Oddity) -> LogWord {
 fn payment_record(demand: PaymentDemand) -> Option<PaymentRecord> {
     let (price, currency) = demand.price.map(|it| (it.amount, it.currency)).unzip();
     Some(PaymentRecord { scheme: demand.scheme?.as_str().into(), price, currency })
+}
+
+/// Returns what the licence asks for by which a use is refused; `None` if it states no price.
+fn licence_payment(preferences: &PreferenceFinding) -> Option<PaymentRecord> {
+    let by_purpose = preferences.judgement.by_purpose.iter();
+    let mut refusing = by_purpose.filter(|judged| judged.preference == Preference::Refuse);
+    let price = refusing.find_map(|judged| judged.statement.as_ref()?.price.clone())?;
+    Some(PaymentRecord {
+        scheme: PaymentScheme::Rsl.as_str().into(),
+        price: Some(price.amount.clone()),
+        currency: Some(price.currency.clone()),
+    })
 }
 
 fn policy(found: &RuleMatch) -> RuleRecord {

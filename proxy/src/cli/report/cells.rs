@@ -42,9 +42,14 @@ impl Cells {
         let mut is_number = vec![false; heads.len()];
         heads.extend(["requests", "refused", "%", "would be refused", "%"]);
         is_number.extend([true; 5]);
+        let has_costs = shown.iter().any(|row| !row.would_have_cost.is_empty());
+        if has_costs {
+            heads.push("would have cost");
+            is_number.push(false);
+        }
         heads.extend(firsts(by).map(first_head));
         is_number.extend([false; 2]);
-        let cells = shown.iter().map(|row| summary_cells(row, by, has_owners)).collect();
+        let cells = shown.iter().map(|row| summary_cells(row, by, has_owners, has_costs)).collect();
         Self { heads, is_number, rows: cells, more: rows.len() - shown.len() }
     }
 
@@ -89,7 +94,18 @@ fn first_head(of: ReportDimension) -> &'static str {
     }
 }
 
-fn summary_cells(row: &SummaryRow, by: ReportDimension, has_owners: bool) -> Vec<String> {
+/// Returns the costs in all currencies.
+pub(super) fn costs(row: &SummaryRow) -> String {
+    let costs: Vec<_> = row.would_have_cost.iter().map(ToString::to_string).collect();
+    costs.join(", ")
+}
+
+fn summary_cells(
+    row: &SummaryRow,
+    by: ReportDimension,
+    has_owners: bool,
+    has_costs: bool,
+) -> Vec<String> {
     let percent = |share: f64| format!("{:.1}", share * 100.0);
     let or_dash = |text: &Option<String>| text.clone().unwrap_or_else(|| "-".to_owned());
     let mut cells = vec![row.name.clone()];
@@ -101,6 +117,7 @@ fn summary_cells(row: &SummaryRow, by: ReportDimension, has_owners: bool) -> Vec
         row.would_be_refused.to_string(),
         percent(row.would_be_refused_share),
     ]);
+    cells.extend(has_costs.then(|| or_dash(&Some(costs(row)).filter(|costs| !costs.is_empty()))));
     cells.extend(firsts(by).map(|of| row.first(of).unwrap_or("-").to_owned()));
     cells
 }

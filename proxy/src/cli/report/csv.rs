@@ -1,5 +1,6 @@
 //! The report as CSV (RFC 4180).
 
+use super::cells::costs;
 use crate::decision_log::{ReportDimension, ReportRow, SummaryRow};
 use crate::telemetry::csv::quote_field;
 
@@ -30,7 +31,8 @@ pub(super) fn to_csv(rows: &[ReportRow]) -> String {
 pub(super) fn summary_to_csv(rows: &[SummaryRow], by: ReportDimension) -> String {
     let mut text = format!(
         "{},owner,requests,refused,refused_share,would_be_refused,would_be_refused_share,failed,\
-         first_rule,first_host,first_crawler,first_token,first_user_agent,first_client\r\n",
+         first_rule,first_host,first_crawler,first_token,first_user_agent,first_client,\
+         would_have_cost\r\n",
         by.as_str()
     );
     for row in rows {
@@ -50,6 +52,7 @@ pub(super) fn summary_to_csv(rows: &[SummaryRow], by: ReportDimension) -> String
             optional(&row.first_token),
             optional(&row.first_user_agent),
             optional(&row.first_client),
+            quote_field(&costs(row)),
         ];
         text += &fields.join(",");
         text += "\r\n";

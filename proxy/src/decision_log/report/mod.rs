@@ -4,6 +4,7 @@
 //! A log may hold a year of decisions. It is read once, and what is counted is bounded: names that are rare are forgotten, and
 //! the report says so.
 
+mod costs;
 mod counts;
 mod entry;
 mod payments;
@@ -28,6 +29,7 @@ use wayleave_evidence::chain::event;
 use wayleave_evidence::files::{log_directory, rotated_files};
 use wayleave_evidence::rfc3339;
 
+use self::costs::add_costs;
 use self::counts::ReportCounts;
 use self::entry::ReportEntry;
 pub(crate) use self::payments::PaymentRow;
@@ -304,7 +306,8 @@ impl LogReport {
         self.timeline = counts.timeline;
         for summary in counts.summaries.into_iter().chain(counts.unnamed) {
             let by = summary.by();
-            let (left_out, rows) = summary.into_rows();
+            let (left_out, mut rows) = summary.into_rows();
+            add_costs(&mut rows, by, &self.payments);
             self.left_out += left_out;
             match by {
                 ReportDimension::Crawler => self.by_crawler = rows,

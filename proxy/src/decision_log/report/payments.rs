@@ -28,7 +28,10 @@ pub(crate) struct PaymentRow {
     pub(crate) example: String,
 }
 
-fn as_text<S: serde::Serializer>(cost: &Option<Decimal>, serializer: S) -> Result<S::Ok, S::Error> {
+pub(super) fn as_text<S: serde::Serializer>(
+    cost: &Option<Decimal>,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
     // A number of JSON is a binary fraction to most readers.
     cost.map(|cost| cost.to_string()).serialize(serializer)
 }

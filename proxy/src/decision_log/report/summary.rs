@@ -4,6 +4,7 @@ use clap::ValueEnum;
 use serde::Serialize;
 use utoipa::ToSchema;
 
+use super::costs::PaymentCost;
 use super::entry::ReportEntry;
 use super::query::ReportBounds;
 use crate::decision_log::bounded_map::{BoundedMap, Weight};
@@ -13,6 +14,8 @@ const MAX_NAMES_OF_SENDERS: usize = 4;
 
 /// The name of requests that have none: their target could not be parsed, or they have no User-Agent.
 const NO_NAME: &str = "-";
+/// The name of requests whose target could not be parsed.
+pub(super) const NO_NAME: &str = "-";
 
 /// The key that requests are counted by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, ValueEnum)]
@@ -103,6 +106,9 @@ pub(crate) struct SummaryRow {
     pub(crate) first_user_agent: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) first_client: Option<String>,
+    /// What demands for payment would have cost, in each currency. Only by crawler and by host.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) would_have_cost: Vec<PaymentCost>,
 }
 
 impl SummaryRow {
@@ -173,6 +179,7 @@ impl SummaryGroup {
             first_token: None,
             first_user_agent: None,
             first_client: None,
+            would_have_cost: Vec::new(),
         };
         for (other, names) in by.others().into_iter().zip(&self.names) {
             let first = names.first().map(|(name, _)| name.to_string());
