@@ -105,6 +105,15 @@ const RESPONSES: &[Attempt] = &[
     attempt("a compressed page that is called an image", "GET /static/packed.png", &[], TYPE),
     attempt("a page in two pieces that is called an image", "GET /static/pieces.png", &[], TYPE),
     attempt("PDF that is called an image", "GET /static/paper.png", &[], TYPE),
+    attempt("a page in UTF-16 that is called an image", "GET /static/utf-16.png", &[], TYPE),
+    attempt(
+        "the middle of a page that is called an image",
+        "GET /static/middle.png",
+        &[("Range", "bytes=30-")],
+        TYPE,
+    ),
+    attempt("a page that is packed twice", "GET /static/twice.png", &[], TYPE),
+    attempt("a page in an unknown coding", "GET /static/coded.png", &[], TYPE),
 ];
 
 /// A request that is judged as any other: the origin is not asked.
@@ -258,10 +267,20 @@ const REQUESTS: &[Attempt] = &[
     ),
 ];
 
-fn packed(text: &str) -> Vec<u8> {
+fn packed(text: impl AsRef<[u8]>) -> Vec<u8> {
     let mut packer = GzEncoder::new(Vec::new(), Compression::default());
-    packer.write_all(text.as_bytes()).expect("memory");
+    packer.write_all(text.as_ref()).expect("memory");
     packer.finish().expect("memory")
+}
+
+/// Returns a text in UTF-16 with its byte order mark.
+fn utf_16(text: &str) -> Vec<u8> {
+    let marked = format!("\u{feff}{text}");
+    marked.encode_utf16().flat_map(u16::to_le_bytes).collect()
+}
+
+fn image(body: Vec<u8>) -> Reply {
+    Reply::new(200).header("Content-Type", "image/png").body(body)
 }
 
 /// Starts sites of which everything worth having is disallowed.
@@ -306,7 +325,17 @@ fn sites() -> Origin {
                 .body(packed(&html)),
         )
         .page("/static/pieces.png", typed("image/png", "<!doc").body(format!("type html>{SECRET}")))
-        .page("/static/paper.png", typed("image/png", &pdf));
+        .page("/static/paper.png", typed("image/png", &pdf))
+        .page("/static/utf-16.png", image(utf_16(&html)))
+        .page(
+            "/static/middle.png",
+            Reply { status: 206, ..secret("image/png") }.header("Content-Range", "bytes 30-99/100"),
+        )
+        .page(
+            "/static/twice.png",
+            image(packed(packed(&html))).header("Content-Encoding", "gzip, gzip"),
+        )
+        .page("/static/coded.png", image(packed(&html)).header("Content-Encoding", "x-own"));
     origin.site("cdn.test").robots("User-agent: *\nDisallow: /\n").page("/", Reply::html(&html));
     origin.site("down.test").robots_reply(Reply::new(503));
     origin

@@ -171,7 +171,9 @@ fn essence(content_type: &[u8]) -> Option<String> {
 /// Returns whether content begins as an HTML page or a PDF document does, whatever its type says.
 #[must_use]
 pub fn begins_as_document(text: &str) -> bool {
-    let mut rest = text.trim_start_matches('\u{feff}').trim_start();
+    // In UTF-16 every other byte of these is zero, and the order mark is no UTF-8.
+    let text = text.replace('\0', "");
+    let mut rest = text.trim_start_matches(['\u{feff}', '\u{fffd}']).trim_start();
     // XHTML may have both before its root, in any number.
     for (start, end) in std::iter::repeat_n([("<?", "?>"), ("<!--", "-->")], 8).flatten() {
         if let Some(inner) = rest.strip_prefix(start)
@@ -279,6 +281,8 @@ mod tests {
             "<?xml version=\"1.0\"?>\n<!-- a --><!-- b -->\n<!DOCTYPE html PUBLIC \"x\">",
             "<head>",
             "<Body>",
+            "\u{fffd}\u{fffd}<\0h\0t\0m\0l\0>\0",
+            "\0<\0h\0t\0m\0l\0>",
             "%PDF-1.7",
         ] {
             assert!(begins_as_document(page), "{page}");

@@ -131,6 +131,12 @@ pub(super) fn passed_content(
     }
     let content_type = single(&fields, "content-type");
     if content_type.is_some_and(|content_type| kind.is_type(content_type)) {
+        // Only players ask for parts. What begins elsewhere does not show whether it is a page.
+        let begins = || single(&fields, "content-range").is_some_and(begins_at_zero);
+        if head.status() == 206 && kind != SubresourceKind::Media && !begins() {
+            let found = "(status 206) is a part of something, from its middle";
+            return Err(Box::new(refusal(kind, resolved, found)));
+        }
         return Ok(PassedContent::UnlessDocument);
     }
     let found = match (content_type, first(&fields, "content-type")) {
@@ -142,9 +148,14 @@ pub(super) fn passed_content(
     Err(Box::new(refusal(kind, resolved, &found)))
 }
 
-/// Returns the refusal of a response that begins as a document does.
+/// Returns whether a `Content-Range` is of the beginning (RFC 9110 section 14.4).
+fn begins_at_zero(content_range: &[u8]) -> bool {
+    content_range.trim_ascii().to_ascii_lowercase().starts_with(b"bytes 0-")
+}
+
+/// Returns the refusal of a response that begins as a document does, as far as it can be read.
 pub(super) fn document_refusal(kind: SubresourceKind, resolved: &ResolvedTarget) -> Refusal {
-    refusal(kind, resolved, "begins as a page or a document does")
+    refusal(kind, resolved, "begins as a page or a document does, or has an unknown coding")
 }
 
 fn refusal(kind: SubresourceKind, resolved: &ResolvedTarget, found: &str) -> Refusal {

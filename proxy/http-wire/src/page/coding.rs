@@ -26,6 +26,11 @@ impl PageDecoder {
         Some(Self { is_broken: decoders.is_none(), decoders, bytes: Vec::new(), limit })
     }
 
+    /// Returns whether a coding is not supported.
+    pub(super) fn is_unsupported(&self) -> bool {
+        self.decoders.is_none()
+    }
+
     /// Returns whether the next chunk may decode to more text.
     pub(super) fn may_decode_more(&self) -> bool {
         !self.is_broken && self.bytes.len() < self.limit

@@ -42,6 +42,11 @@ impl PageBuffer {
             && self.decoding.as_ref().is_none_or(PageDecoder::may_decode_more)
     }
 
+    /// Returns whether it has a content coding that is not known, so that nothing of it can be read.
+    pub fn has_unknown_coding(&self) -> bool {
+        self.decoding.as_ref().is_some_and(PageDecoder::is_unsupported)
+    }
+
     /// Buffers a chunk.
     pub fn take(&mut self, chunk: &[u8]) {
         if let Some(decoding) = &mut self.decoding {
@@ -146,7 +151,10 @@ mod tests {
     #[test]
     fn an_unknown_coding_waits_for_nothing() {
         let fields: [FieldPair<'_>; 1] = [(b"Content-Encoding", b"compress")];
-        assert!(!PageBuffer::new(&fields, LIMIT).wants_more());
+        let page = PageBuffer::new(&fields, LIMIT);
+        assert!(!page.wants_more() && page.has_unknown_coding());
+        let fields: [FieldPair<'_>; 1] = [(b"Content-Encoding", b"gzip")];
+        assert!(!PageBuffer::new(&fields, LIMIT).has_unknown_coding());
     }
 
     /// A window larger than the coding allows would be a gigabyte of memory.

@@ -155,7 +155,7 @@ impl ResponseRelay<'_> {
         Ok(status)
     }
 
-    /// Returns the start of the body, unless that is how a document begins.
+    /// Returns the start of the body, unless that is how a document begins, or cannot be read.
     async fn refuse_document(
         &mut self,
         refusal: &Refusal,
@@ -172,7 +172,7 @@ impl ResponseRelay<'_> {
             page.take(&start.bytes);
             start.has_ended
         };
-        if begins_as_document(&page.text()) {
+        if page.has_unknown_coding() || begins_as_document(&page.text()) {
             return Err(RelayError::Refused(Box::new(refusal.clone())));
         }
         Ok(BufferedStart { bytes: page.into_buffered(), has_ended })
