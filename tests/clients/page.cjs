@@ -64,27 +64,198 @@ const text = (locator) => locator.allInnerTexts();
 
 async function overview(page) {
   await visit(page, "overview");
-  const requests = page.locator(".tile", { hasText: /^Refused/ }).locator("small");
+  const refused = page.locator(".tile", { hasText: /^Refused/ });
   await page.waitForFunction(() => /of [1-9]\d*, last 5 minutes/.test(document.querySelector(".tiles")?.textContent ?? ""));
-  assert.match(await requests.innerText(), /^\d+ of \d+, last 5 minutes$/);
+  assert.match(await refused.locator("small").innerText(), /^\d+ of \d+, last 5 minutes$/);
+  const [share, part, all] = (await refused.innerText()).match(/([\d.]+) %\s+(\d+) of (\d+)/).slice(1).map(Number);
+  assert.equal(share, Math.round((1000 * part) / all) / 10);
   await page.locator(".canvas canvas").waitFor();
   assert.match(await page.locator("figcaption").innerText(), /forwarded/);
-  // A point every two seconds: the first one may have been made before all crawlers had sent their requests.
   for (const name of ["news", "images"]) await page.getByRole("group", { name: "Requests by crawler" }).getByText(name, { exact: true }).waitFor();
   const crawlers = await page.getByRole("group", { name: "Requests by crawler" }).innerText();
-  for (const name of ["news", "images", "asserted"]) assert.match(crawlers, new RegExp(name));
+  for (const name of ["news", "images", "unnamed (by User-Agent)"]) assert.ok(crawlers.includes(name), crawlers);
   await page.getByRole("group", { name: "Requests by reason" }).getByText("unreachable").first().waitFor();
-  const top = page.getByRole("region", { name: /Most refused/ });
-  await top.getByText("shop.test").waitFor();
-  await page.locator("select[name=by]").selectOption("rule");
-  await top.getByText("Disallow: /private").first().waitFor();
+  await page.getByRole("region", { name: /Most refused hosts/ }).getByText("shop.test").waitFor();
+  await page.getByRole("region", { name: /Most refused by rule/ }).getByText("Disallow: /private").first().waitFor();
   await page.locator("select[name=split]").selectOption("reason");
   await page.locator(".key", { hasText: "unreachable" }).waitFor();
   await page.locator("select[name=split]").selectOption("outcome");
-  await page.locator("select[name=by]").selectOption("host");
   const exceptions = page.getByRole("group", { name: /Exceptions that expire/ });
   assert.match(await exceptions.innerText(), /data@example.com/);
   assert.doesNotMatch(await exceptions.innerText(), /far@example.com/);
+  // What only engineers need comes last.
+  assert.match((await text(page.locator("main h2"))).at(-1), /This proxy/);
+}
+
+async function oneRangeHoldsForEveryView(page) {
+  await visit(page, "overview");
+  await page.locator("select[name=since]").selectOption("24h");
+  await page.getByRole("heading", { name: "By crawler, last 24 hours" }).waitFor();
+  await page.waitForFunction(() => /Requests per 15 min, last 24 hours: [1-9]/.test(document.querySelector("figcaption .unseen")?.textContent ?? ""));
+  assert.match(page.url(), /#\/overview\?since=24h$/);
+  const counted = await page.getByRole("group", { name: "Requests by crawler" }).locator("tbody tr").filter({ has: page.getByRole("link", { name: "news", exact: true }) }).locator("td").nth(1).innerText();
+  await page.getByRole("link", { name: "Crawlers", exact: true }).click();
+  await page.locator("main h1", { hasText: "Crawlers" }).waitFor();
+  assert.equal(await page.locator("select[name=since]").inputValue(), "24h");
+  await page.getByText("Requests, last 24 hours.").waitFor();
+  const news = page.locator("main tbody tr").filter({ has: page.getByRole("link", { name: "news", exact: true }) });
+  assert.equal(await news.locator("td").nth(2).innerText(), counted);
+  await page.getByRole("link", { name: "Decisions", exact: true }).click();
+  await page.locator("main h1", { hasText: "Decisions" }).waitFor();
+  assert.equal(await page.locator("select[name=since]").inputValue(), "24h");
+  await page.getByText("from the decision log").waitFor();
+  await rows(page).first().waitFor();
+  await page.reload();
+  await page.getByText("from the decision log").waitFor();
+  assert.equal(await page.locator("select[name=since]").inputValue(), "24h");
+  await page.locator("select[name=since]").selectOption("");
+  await page.getByText("from the decision log").waitFor({ state: "detached" });
+  assert.match(await page.getByRole("link", { name: "Overview", exact: true }).getAttribute("href"), /^#\/overview$/);
+}
+
+/** The names in the first column of a table, from the top. */
+const names = (group) => group.locator("tbody tr th").allInnerTexts();
+
+async function aClickOnAHeadSorts(page) {
+  await visit(page, "crawlers?since=1h");
+  const group = page.getByRole("group", { name: "Crawlers" });
+  await group.locator("tbody tr").first().waitFor();
+  const numbers = async (column) => (await group.locator(`tbody td:nth-child(${column})`).allInnerTexts()).map((cell) => Number(cell.split(/\s/)[0].replace(",", "")));
+  const isFalling = (list) => list.every((value, at) => at === 0 || list[at - 1] >= value);
+  // The worst first.
+  const [refused, would] = [await numbers(5), await numbers(6)];
+  assert.ok(isFalling(refused.map((value, at) => value + would[at])), `${refused} ${would}`);
+  await group.getByRole("button", { name: "Requests", exact: true }).click();
+  assert.ok(isFalling(await numbers(4)), `${await numbers(4)}`);
+  assert.equal(await group.locator("th[aria-sort]").getAttribute("aria-sort"), "descending");
+  assert.match(page.url(), /since=1h&sort=-requests$/);
+  await group.getByRole("button", { name: "Requests" }).click();
+  assert.ok(isFalling((await numbers(4)).reverse()));
+  await group.getByRole("button", { name: "Crawler", exact: true }).click();
+  await page.reload();
+  await group.locator("tbody tr").first().waitFor();
+  const shown = await names(group);
+  assert.deepEqual(shown, [...shown].sort((one, other) => one.localeCompare(other, "en")));
+  await visit(page, "origins?since=1h");
+  const origins = page.getByRole("group", { name: "Known origins" });
+  await page.waitForFunction(() => /http:\/\/down\.test/.test(document.querySelector("main tbody tr")?.textContent ?? ""));
+  await origins.getByRole("button", { name: "Origin", exact: true }).click();
+  const byName = await names(origins);
+  assert.deepEqual(byName, [...byName].sort());
+  await origins.getByRole("button", { name: "Refused" }).click();
+  const counts = (await origins.locator("tbody td:nth-child(3)").allInnerTexts()).map(Number);
+  assert.ok(counts[0] > 0 && isFalling(counts), `${counts}`);
+  const worst = (await names(origins))[0];
+  await origins.locator("tbody tr").first().getByRole("link").nth(1).click();
+  await page.locator("main h1", { hasText: "Decisions" }).waitFor();
+  assert.equal(await page.locator("select[name=outcome]").inputValue(), "refused");
+  assert.equal(await page.getByLabel("Host").inputValue(), new URL(worst).hostname);
+  await visit(page, "decisions?since=1h");
+  await rows(page).first().waitFor();
+  await page.getByRole("button", { name: "Outcome", exact: true }).click();
+  assert.match(page.url(), /sort=outcome/);
+  const outcomes = await text(page.locator(".stream tbody .badge"));
+  const order = ["refused", "forwarded", "observed", "failed", "tunnelled"];
+  assert.deepEqual(outcomes, [...outcomes].sort((one, other) => order.indexOf(one) - order.indexOf(other)));
+}
+
+async function unnamedCrawlersAreNamed(page) {
+  await page.context().grantPermissions(["clipboard-read", "clipboard-write"]);
+  for (let times = 0; times < 3; times += 1) await crawl("http://news.test/unnamed", "StrangeBot/4 (+https://strange.example)");
+  await visit(page, "overview?since=1h");
+  const unnamed = page.getByRole("region", { name: "Unnamed requests" });
+  const row = unnamed.locator("tbody tr", { hasText: "StrangeBot" });
+  await row.waitFor();
+  assert.equal(await row.locator("td").first().innerText(), "3");
+  await unnamed.getByRole("button", { name: "By Client" }).click();
+  await unnamed.locator("tbody tr", { hasText: "127.0.0.1" }).waitFor();
+  await unnamed.getByRole("button", { name: "By User-Agent" }).click();
+  await unnamed.locator("tbody tr", { hasText: "StrangeBot/4 (+https://strange.example)" }).waitFor();
+  await unnamed.getByRole("button", { name: "By Product token" }).click();
+  await row.getByRole("button", { name: "Name this crawler: StrangeBot" }).click();
+  await unnamed.getByRole("button", { name: "Copy" }).click();
+  await page.waitForFunction(async () => (await navigator.clipboard.readText()).startsWith("[[crawler]]"));
+  const table = await page.evaluate(() => navigator.clipboard.readText());
+  assert.equal(table, await unnamed.locator("pre").textContent());
+  // What is copied is a configuration that names the crawler.
+  const sound = fs.readFileSync(CONFIG, "utf8");
+  fs.writeFileSync(CONFIG, `${sound}\n${table}`);
+  assert.equal((await fetch(`${ADMIN}/v1/reload`, { method: "POST" })).status, 200);
+  await crawl("http://news.test/named", "StrangeBot/4");
+  const { decisions } = await (await fetch(`${ADMIN}/v1/decisions?q=news.test/named`)).json();
+  assert.deepEqual(decisions.map(({ crawler, mode }) => [crawler, mode]), [["strangebot", "observe"]]);
+  fs.writeFileSync(CONFIG, sound);
+  assert.equal((await fetch(`${ADMIN}/v1/reload`, { method: "POST" })).status, 200);
+}
+
+async function enforcementIsKnownToBeSafe(page) {
+  const crawler = "[[crawler]]\nname = \"seo-audit\"\ntokens = [\"SeoBot\"]\nmatch = { user_agent = \"SeoBot\" }\nmode = \"observe\"\n";
+  const sound = fs.readFileSync(CONFIG, "utf8");
+  fs.writeFileSync(CONFIG, `${sound}\n${crawler}`);
+  assert.equal((await fetch(`${ADMIN}/v1/reload`, { method: "POST" })).status, 200);
+  await crawl("http://news.test/", "SeoBot/1");
+  await crawl("http://shop.test/private/would-be", "ImageBot/1");
+  await visit(page, "overview?since=1h&sort=crawler");
+  const row = (name) => page.getByRole("group", { name: "Requests by crawler" }).locator("tbody tr").filter({ has: page.getByRole("link", { name, exact: true }) });
+  await row("seo-audit").getByText("safe to enforce").waitFor();
+  await row("images").waitFor();
+  assert.doesNotMatch(await row("images").innerText(), /safe to enforce/);
+  const [, requests, , , would, share, rule, host] = (await row("images").locator("td").allInnerTexts());
+  assert.equal(share, `${((100 * Number(would)) / Number(requests)).toFixed(1)} %`);
+  assert.ok(rule && host && Number(would) > 0, `${rule} ${host} ${would}`);
+  // The bar shows both.
+  assert.ok((await rectOf(row("images").locator(".part.would"))).width > 0);
+  await row("images").locator("td").nth(6).getByRole("link").click();
+  await page.locator("main h1", { hasText: "Decisions" }).waitFor();
+  await page.waitForFunction(() => [...document.querySelectorAll(".stream tbody tr")].length > 0 && [...document.querySelectorAll(".stream tbody td:nth-child(3)")].every((cell) => cell.textContent.startsWith("images")));
+  fs.writeFileSync(CONFIG, sound);
+  assert.equal((await fetch(`${ADMIN}/v1/reload`, { method: "POST" })).status, 200);
+}
+
+async function problemsAreShownOnEveryView(page) {
+  await visit(page, "overview");
+  const strip = page.locator("#strip");
+  await strip.getByText("A rule of yours has expired").waitFor();
+  const sound = fs.readFileSync(CONFIG, "utf8");
+  fs.writeFileSync(CONFIG, `nonsense = 1\n${sound}`);
+  assert.equal((await fetch(`${ADMIN}/v1/reload`, { method: "POST" })).status, 422);
+  for (const view of ["overview", "crawlers", "decisions", "origins", "try", "fleet", "connect"]) {
+    await visit(page, view);
+    await assertVisible(strip.getByText(/config\.toml:1: nonsense: unknown key/), `the rejected configuration on ${view}`);
+  }
+  await strip.getByText(/version \d+ is still in use/).waitFor();
+  await strip.getByRole("button", { name: /^Hide: A rule of yours/ }).click();
+  await strip.getByText("A rule of yours has expired").waitFor({ state: "detached" });
+  await strip.locator("[data-kind=reload-rejected]").getByRole("link").click();
+  await page.locator("main h1", { hasText: "Configuration" }).waitFor();
+  fs.writeFileSync(CONFIG, sound);
+  assert.equal((await fetch(`${ADMIN}/v1/reload`, { method: "POST" })).status, 200);
+  await strip.waitFor({ state: "hidden" });
+}
+
+/** Every view can be reached, and its link read, at any width, also when there is much to say beside it. */
+async function theNavigationIsNeverCut(page) {
+  await visit(page, "overview");
+  await page.locator("#health.live").waitFor();
+  for (const width of [320, 360, 480, 640, 641, 720, 900, 1000, 1100, 1250, 1251, 1280, 1400, 1600, 2000]) {
+    await page.setViewportSize({ width, height: 900 });
+    const menu = page.getByRole("button", { name: "Menu" });
+    if (await menu.isVisible()) await menu.click();
+    for (const said of ["live", "no connection since 22:04:03"]) {
+      const cut = await page.evaluate((words) => {
+        document.querySelector("#health .word").textContent = words;
+        scrollTo(0, 0);
+        return [...document.querySelectorAll("nav a")].filter((link) => {
+          const { left, right, top, bottom } = link.getBoundingClientRect();
+          const isOnTop = link.contains(document.elementFromPoint((left + right) / 2, (top + bottom) / 2));
+          return left < 0 || right > innerWidth || link.scrollWidth > link.clientWidth + 1 || !isOnTop;
+        }).map((link) => link.textContent);
+      }, said);
+      assert.deepEqual(cut, [], `${width} px, ${said}`);
+    }
+    assert.ok(await page.evaluate(() => document.documentElement.scrollWidth <= innerWidth), `the page is wider than ${width} px`);
+    if (await menu.isVisible()) await menu.click();
+  }
 }
 
 async function theChartMoves(page) {
@@ -185,17 +356,18 @@ async function assertVisible(locator, what) {
 
 async function everyCrawlerIsListed(page) {
   assert.equal(await crawl("http://news.test/", "MislaidBot/1"), 200);
-  await visit(page, "crawlers");
+  await visit(page, "crawlers?since=1h");
   const row = (name) => page.locator("main tbody tr").filter({ has: page.getByRole("link", { name, exact: true }) });
   await row("news").first().waitFor();
   // 20 teams, news, images, guest, mislaid, trainer and asserted.
   assert.equal(await page.locator("main tbody tr").count(), 26);
-  await page.waitForFunction(() => [...document.querySelectorAll("main tbody tr")].some((row) => row.cells[0].textContent === "mislaid" && row.cells[8].querySelector("time")));
+  await page.waitForFunction(() => [...document.querySelectorAll("main tbody tr")].some((row) => row.cells[0].textContent === "mislaid" && row.cells[3].textContent === "1" && row.cells[8].querySelector("time")));
   const cells = async (name) => text(row(name).first().locator("th, td"));
   const [, mode, tokens, requests, , wouldBe] = await cells("images");
   assert.equal(mode, "observe");
   assert.equal(tokens, "ImageBot");
-  assert.ok(Number(requests) > 0 && Number(wouldBe) > 0, `${requests} ${wouldBe}`);
+  assert.match(wouldBe, /^[1-9]\d* [\d.]+ %$/);
+  assert.ok(Number(requests) > 0, requests);
   assert.equal((await cells("mislaid"))[7], "1");
   assert.equal((await cells("guest"))[8], "not since the start");
   await page.getByLabel("Search").fill("imagebot");
@@ -208,11 +380,12 @@ async function everyCrawlerIsListed(page) {
 async function observedIsShown(page) {
   await crawl("http://shop.test/private/would-be", "ImageBot/1");
   await visit(page, "overview");
-  await page.waitForFunction(() => [...document.querySelectorAll(".tile")].some((tile) => /^Would be refused[1-9]/.test(tile.textContent)));
+  await page.waitForFunction(() => [...document.querySelectorAll(".tile")].some((tile) => /^Would be refused[\d.]+ %[1-9]/.test(tile.textContent)));
   await assertVisible(page.locator(".tile", { hasText: "Would be refused" }), "what would be refused");
   const breaks = page.getByRole("region", { name: "What would break" });
-  await breaks.getByRole("link", { name: "shop.test" }).waitFor();
-  await breaks.getByRole("link", { name: "shop.test" }).click();
+  await breaks.getByRole("link", { name: "shop.test" }).first().waitFor();
+  await breaks.getByText("http://shop.test/private/would-be").or(breaks.getByText("Disallow: /private")).first().waitFor();
+  await breaks.getByRole("link", { name: "shop.test" }).first().click();
   await page.waitForFunction(() => [...document.querySelectorAll(".stream tbody .badge")].length > 0 && [...document.querySelectorAll(".stream tbody .badge")].every((badge) => badge.textContent === "observed"));
 }
 
@@ -284,6 +457,7 @@ async function aPartOfTheChartIsShown(page) {
   await page.mouse.move(x + width - 30, y + height / 2, { steps: 4 });
   await page.mouse.up();
   await page.getByRole("heading", { name: /By crawler, \d\d:\d\d:\d\d to \d\d:\d\d:\d\d/ }).waitFor();
+  assert.match(page.url(), /since=.*&until=/);
   await assertVisible(page.getByRole("button", { name: "Show all" }), "the way back");
   await page.getByRole("button", { name: "Show all" }).click();
   await page.getByRole("heading", { name: "By crawler, last 5 minutes" }).waitFor();
@@ -449,7 +623,7 @@ async function originsAreFoundRefreshedAndForgotten(page) {
   await page.locator("main h1", { hasText: "Origins" }).waitFor();
   await row("http://shop.test").waitFor();
   assert.equal(await row("http://museum.test").count(), 0);
-  await row("http://shop.test").getByRole("link").click();
+  await row("http://shop.test").getByRole("link").first().click();
   await page.locator(".robots code", { hasText: "Disallow: /images" }).waitFor();
   const facts = await page.locator("main").innerText();
   for (const words of ["Fresh until", "History", "200 from http://shop.test/robots.txt"]) assert.ok(facts.toLowerCase().includes(words.toLowerCase()) || words === "History", `${words} in ${facts}`);
@@ -616,7 +790,7 @@ async function theBasisOfADecisionIsShown(page) {
   await visit(page, "decisions?q=gone.test/page");
   await page.getByText("there is no robots.txt (4xx)").first().waitFor();
   await page.locator(".stream .url a").first().click();
-  await page.getByText("asserted: matches no [[crawler]], judged by its User-Agent").waitFor();
+  await page.getByText("unnamed: matches no [[crawler]], judged by its User-Agent").waitFor();
   await page.getByText("The origin answered that it has no robots.txt.").waitFor();
   assert.equal(await crawl("http://down.test/page", "Visitor/1"), 503);
   await visit(page, "decisions?q=down.test/page");
@@ -718,11 +892,11 @@ async function picturesAndAccessibility(browser) {
   const browser = await chromium.launch({ executablePath: process.env.CHROMIUM, args: ["--no-sandbox", "--disable-gpu", "--no-first-run"] });
   await sendTraffic(120);
   const steps = [
-    overview, theChartMoves, decisionsAreFilteredAndSearched, decisionsStream, markupIsShownAsText, aDecisionIsExplained,
+    overview, oneRangeHoldsForEveryView, aClickOnAHeadSorts, theNavigationIsNeverCut, theChartMoves, decisionsAreFilteredAndSearched, decisionsStream, markupIsShownAsText, aDecisionIsExplained,
     aMissingDecisionIsReported, originsAreFoundRefreshedAndForgotten, aUrlIsTriedInEveryDialect, theConfigurationIsShownAndReloaded, aConfigurationIsReplayed,
     theKeyboardReachesEverything, theTokenIsRequested, theDecidingLineIsInView, everyCrawlerIsCounted, everyCrawlerIsListed, observedIsShown, reasonsLeadToDecisions,
     theListIsStableUnderThePointer, theListIsFetchedOnceTheStreamIsOpen, longUrlsAreClamped, aPartOfTheChartIsShown, aLostConnectionIsSeen, aCrawlerIsConnected, theFleetIsShown, theValueUnderThePointerRemains, foreignTextIsEscaped, changesOfRobotsTxtAreShown,
-    decisionsReachBack, theBasisOfADecisionIsShown, documentsAreListedBelowRobotsTxt,
+    enforcementIsKnownToBeSafe, unnamedCrawlersAreNamed, problemsAreShownOnEveryView, decisionsReachBack, theBasisOfADecisionIsShown, documentsAreListedBelowRobotsTxt,
     ...require("./page_views.cjs")({ ADMIN, CURL, FRESH, FRESH_PROXY, SNIPPET, crawl, text, visit }),
   ];
   for (const step of steps.filter(({ name }) => !STEPS || STEPS.split(",").includes(name))) {

@@ -13,7 +13,7 @@ const JAVASCRIPT: &str = "text/javascript; charset=utf-8";
 const CSS: &str = "text/css; charset=utf-8";
 
 /// The files below `/assets/`. uPlot (MIT, see uPlot.LICENSE) draws the chart: 50 kB, and fast with many points.
-const ASSETS: [(&str, &str, &str); 25] = [
+const ASSETS: [(&str, &str, &str); 29] = [
     ("page.css", CSS, include_str!("page/page.css")),
     ("page.js", JAVASCRIPT, include_str!("page/page.js")),
     ("api.js", JAVASCRIPT, include_str!("page/api.js")),
@@ -27,6 +27,10 @@ const ASSETS: [(&str, &str, &str); 25] = [
     ("docs.js", JAVASCRIPT, include_str!("page/docs.js")),
     ("changes.js", JAVASCRIPT, include_str!("page/changes.js")),
     ("politeness.js", JAVASCRIPT, include_str!("page/politeness.js")),
+    ("range.js", JAVASCRIPT, include_str!("page/range.js")),
+    ("sortable.js", JAVASCRIPT, include_str!("page/sortable.js")),
+    ("strip.js", JAVASCRIPT, include_str!("page/strip.js")),
+    ("unnamed.js", JAVASCRIPT, include_str!("page/unnamed.js")),
     ("reasons.js", JAVASCRIPT, include_str!("page/reasons.js")),
     ("crawlers.js", JAVASCRIPT, include_str!("page/crawlers.js")),
     ("fleet.js", JAVASCRIPT, include_str!("page/fleet.js")),

@@ -48,8 +48,8 @@ async function request(method, path, signal, body) {
   }
 }
 
-async function call(method, path, body) {
-  const response = await request(method, path, undefined, body);
+async function call(method, path, { signal, body } = {}) {
+  const response = await request(method, path, signal, body);
   const text = await response.text();
   let answer = null;
   try {
@@ -72,10 +72,15 @@ export async function download(path, name) {
   URL.revokeObjectURL(link.href);
 }
 
-export const get = (path) => call("GET", path);
+export const get = (path, signal) => call("GET", path, { signal });
+/** The answer, or null if `own` (an AbortController) gave it up meanwhile: something else was asked for. */
+export const getUnlessGivenUp = (path, own) => get(path, own.signal).catch((error) => {
+  if (own.signal.aborted) return null;
+  throw error;
+});
 export const post = (path) => call("POST", path);
 /** Posts a text. */
-export const send = (path, text) => call("POST", path, text);
+export const send = (path, text) => call("POST", path, { body: text });
 export const remove = (path) => call("DELETE", path);
 
 /** Returns a query string of the parameters that are neither empty nor absent. */

@@ -1,16 +1,29 @@
 // A stacked chart of requests over time, drawn by uPlot.
 
-import { clockTime } from "./dom.js";
+import { clockTime, count } from "./dom.js";
 
-const perSecond = (value) => `${Math.round(value * 10) / 10}/s`;
+/** The unit of steps of so many seconds: requests per second, or the requests of each step if it is long. */
+export function unitOf(step) {
+  if (step < 60) return { label: "Requests per second", axis: "requests / s", divisor: step, format: (value) => `${Math.round(value * 10) / 10}/s` };
+  const [number, word] = step < 3600 ? [step / 60, "min"] : step < 86_400 ? [step / 3600, "h"] : [step / 86_400, "d"];
+  const length = number === 1 ? word : `${number} ${word}`;
+  return { label: `Requests per ${length}`, axis: `requests / ${length}`, divisor: 1, format: (value) => count(value) };
+}
+
+/** The time of a point, with its day where the range is longer than one. */
+function label(at, [from, until]) {
+  const date = new Date(at * 1000);
+  const day = until - from > 86_400 ? `${String(date.getMonth() + 1).padStart(2, "0")}-${String(date.getDate()).padStart(2, "0")} ` : "";
+  return `${day}${clockTime(date).slice(0, at % 60 ? 8 : 5)}`;
+}
 const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 
 /**
-  * Draws `layers` ({label, colour, values}) stacked over `times` (seconds since 1970), of which the last `seconds` are visible.
-  * `marks` ({at, label}) are instants that get a line, such as a reload; `zoomed` is called with a range that the user selects.
+  * Draws `layers` ({label, colour, values}) stacked over `times` (seconds since 1970), from the first to the last of `range`.
+  * `unit` is that of the values. `marks` ({at, label}) are instants that get a line, such as a reload; `zoomed` is called with a range that the user selects.
   * Returns `destroy`, and `pointer`, the position of the pointer, which the chart that replaces this one starts with.
  */
-export function draw(into, times, layers, { seconds, range, pointer, marks, zoomed }) {
+export function draw(into, times, layers, { range, unit, pointer, marks, zoomed }) {
   const sums = times.map(() => 0);
   const stacked = layers.map((layer) => layer.values.map((value, at) => (sums[at] += value)));
   // The highest layer is drawn first, so that the lower ones cover it.
@@ -35,16 +48,16 @@ export function draw(into, times, layers, { seconds, range, pointer, marks, zoom
     height: 220,
     legend: { show: false },
     cursor: { y: false, drag: { x: true, y: false, setScale: false }, points: { show: false } },
-    scales: { x: { time: true, range: (_, least, most) => range ?? [most - seconds, most] }, y: { range: (_, least, most) => [0, Math.max(most * 1.05, 1)] } },
+    scales: { x: { time: true, range: () => range }, y: { range: (_, least, most) => [0, Math.max(most * 1.05, 1)] } },
     series: [{}, ...series.map(({ data, own, ...rest }) => rest)],
     axes: [
-      { ...axis, size: 28, space: 70, values: (_, ticks) => ticks.map((tick) => clockTime(new Date(tick * 1000)).slice(0, tick % 60 ? 8 : 5)) },
-      { ...axis, size: 62, space: 40, label: "requests / s", labelSize: 16, labelFont: axis.font, labelGap: 0 },
+      { ...axis, size: 28, space: range[1] - range[0] > 86_400 ? 100 : 70, values: (_, ticks) => ticks.map((tick) => label(tick, range)) },
+      { ...axis, size: 62, space: 40, label: unit.axis, labelSize: 16, labelFont: axis.font, labelGap: 0 },
     ],
     hooks: {
       // A new chart learns the position of the pointer only when it moves.
       ready: [(chart) => pointer && chart.setCursor(pointer)],
-      setCursor: [(chart) => showValues(chart, times, layers)],
+      setCursor: [(chart) => showValues(chart, times, layers, { range, unit })],
       setSelect: [(chart) => {
         const { left, width } = chart.select;
         if (width > 4) zoomed([chart.posToVal(left, "x"), chart.posToVal(left + width, "x")]);
@@ -81,13 +94,13 @@ function mark(chart, marks) {
 }
 
 /** Shows the values under the pointer in the legend. */
-function showValues(chart, times, layers) {
+function showValues(chart, times, layers, { range, unit }) {
   const at = chart.cursor.idx;
   const legend = chart.root.closest("figure")?.querySelectorAll("[data-value]") ?? [];
   const total = chart.root.closest("figure")?.querySelector("[data-total]");
   const isOn = at !== null && at !== undefined;
-  if (total) total.textContent = isOn ? `${clockTime(new Date(times[at] * 1000))}: ${perSecond(layers.reduce((sum, layer) => sum + layer.values[at], 0))} in total` : "";
+  if (total) total.textContent = isOn ? `${label(times[at], range)}: ${unit.format(layers.reduce((sum, layer) => sum + layer.values[at], 0))} in total` : "";
   for (const [index, cell] of [...legend].entries()) {
-    cell.textContent = isOn ? ` ${perSecond(layers[index].values[at])}` : "";
+    cell.textContent = isOn ? ` ${unit.format(layers[index].values[at])}` : "";
   }
 }

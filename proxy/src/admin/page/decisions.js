@@ -1,14 +1,25 @@
 // Decisions: a live list.
 
 import { download, get, query } from "./api.js";
-import { attempt, badge, count, h, newest, time } from "./dom.js";
+import { attempt, badge, count, crawlerName, h, newest, time } from "./dom.js";
 import { reasonDocs } from "./docs.js";
+import { carry, isSpan, rangeControl } from "./range.js";
 import { REASONS, brief, meaning, reasonLink } from "./reasons.js";
+import { head, orderInUrl, orderOf, sorted } from "./sortable.js";
 
 const SHOWN = 100;
 /** The length from which a URL is shown without its middle. */
 const MAX_URL_LENGTH = 160;
 const OUTCOMES = ["refused", "forwarded", "observed", "failed", "tunnelled"];
+
+/** The columns of the list, by which those that are shown can be sorted. */
+const COLUMNS = [
+  { key: "time", head: "Time", kind: null, value: ({ at }) => at },
+  { key: "outcome", head: "Outcome", value: ({ outcome }) => OUTCOMES.indexOf(outcome) },
+  { key: "crawler", head: "Crawler", value: ({ crawler }) => crawlerName(crawler) },
+  { key: "request", head: "Request", value: ({ url }) => url },
+  { key: "why", head: "Why", value: (decision) => `${decision.reason} ${why(decision)}` },
+];
 
 /** The URL of the list when it was last shown, including its filters. */
 let left = "#/decisions";
@@ -16,6 +27,9 @@ export const leftList = () => left;
 
 export function decisions(live, parameters) {
   const wanted = Object.fromEntries(["q", "crawler", "outcome", "reason", "host", "since", "until"].map((name) => [name, parameters.get(name) ?? ""]));
+  let order = orderOf(parameters.get("sort"));
+  /** The decisions of the rows. */
+  const shown = new WeakMap();
   const body = h("tbody", {});
   const empty = h("p", { class: "empty" });
   const note = h("p", { class: "note", role: "status" });
@@ -25,7 +39,7 @@ export function decisions(live, parameters) {
   let [isPaused, skipped, isCut] = [false, 0, false];
   const isPast = () => Boolean(wanted.since || wanted.until);
   /** Whether somebody is reading the list: then rows must not move. */
-  const isRead = () => list.matches(":hover") || list.contains(document.activeElement) || scrollY > list.offsetTop;
+  const isRead = () => order || list.matches(":hover") || list.contains(document.activeElement) || scrollY > list.offsetTop;
 
   const means = h("p", { class: "note" });
   const showNotes = () => {
@@ -36,6 +50,7 @@ export function decisions(live, parameters) {
     if (isPaused) parts.push(`paused; ${count(waiting.length)} new`);
     if (skipped) parts.push(`${count(skipped)} more arrived than the list can show; filter or pause`);
     if (isCut) parts.push(`the newest ${count(SHOWN)} of more`);
+    if (order && !isPast()) parts.push("sorted: new ones wait");
     empty.hidden = body.childElementCount > 0;
     if (isPast()) parts.push("from the decision log; new ones are not added");
     note.textContent = parts.join(" · ");
@@ -44,10 +59,29 @@ export function decisions(live, parameters) {
       : "No request has come through the proxy yet. Decisions appear here as they are made.";
   };
   const add = (found) => {
-    body.prepend(...found.map(row).reverse());
-    while (body.childElementCount > SHOWN) body.lastChild.remove();
+    const rows = [...found.map((decision) => {
+      const made = row(decision);
+      shown.set(made, decision);
+      return made;
+    }).reverse(), ...body.children];
+    // The newest remain, in whatever order they are shown.
+    if (order) rows.sort((one, other) => shown.get(other).at.localeCompare(shown.get(one).at));
+    arrange(rows.slice(0, SHOWN));
     showNotes();
   };
+  const arrange = (rows) => {
+    const by = COLUMNS.map((column) => ({ ...column, value: (one) => column.value(shown.get(one)) }));
+    body.replaceChildren(...sorted(rows, by, order));
+  };
+  const showHeads = () => heads.replaceChildren(...COLUMNS.map((column) => head(column, order, (chosen) => {
+    // Without an order the newest come first, and more of them as they are made.
+    order = chosen.key === "time" && chosen.isDown ? null : chosen;
+    rename();
+    showHeads();
+    heads.querySelector(`[data-key="${chosen.key}"]`)?.focus();
+    if (order) arrange([...body.children]);
+    else load();
+  })));
   const hold = (held) => {
     isPaused = held;
     pause.setAttribute("aria-pressed", String(held));
@@ -97,10 +131,17 @@ export function decisions(live, parameters) {
     showNotes();
   };
 
-  left = `#/decisions${query(wanted)}`;
-  const change = () => {
-    left = `#/decisions${query(wanted)}`;
+  const rename = () => {
+    left = `#/decisions${query({ ...wanted, sort: orderInUrl(order) })}`;
     history.replaceState(null, "", left);
+  };
+  left = `#/decisions${query({ ...wanted, sort: orderInUrl(order) })}`;
+  /** The other views have the same time. */
+  const carryRange = () => carry({ since: wanted.since || "5m", until: wanted.until });
+  carryRange();
+  const change = () => {
+    carryRange();
+    rename();
     [skipped, waiting] = [0, []];
     load();
   };
@@ -113,42 +154,53 @@ export function decisions(live, parameters) {
       typing = setTimeout(change, 250);
     },
   }));
-  const select = (name, label, options) => h("label", {}, label, h("select", {
+  const select = (name, label, options, words = (value) => value) => h("label", {}, label, h("select", {
     name,
     change: ({ target }) => {
       wanted[name] = target.value;
       change();
     },
-  }, h("option", { value: "" }, "all"), options.map((value) => h("option", { value, selected: wanted[name] === value }, value))));
+  }, h("option", { value: "" }, "all"), options.map((value) => h("option", { value, selected: wanted[name] === value }, words(value)))));
 
   /** A field for a local time, which is sent as UTC. */
   const moment = (name, label) => h("label", {}, label, h("input", {
-    name, type: "datetime-local", step: "1", value: wanted[name] && local(wanted[name]),
+    name, type: "datetime-local", step: "1", value: wanted[name] && !isSpan(wanted[name]) && local(wanted[name]),
     change: ({ target }) => {
       wanted[name] = target.value && new Date(target.value).toISOString();
       change();
+      showRange();
     },
   }));
+  const [from, until] = [moment("since", "From"), moment("until", "Until")];
+  const ranges = h("span", {});
+  const showRange = () => ranges.replaceChildren(rangeControl(wanted, (range) => {
+    Object.assign(wanted, range);
+    for (const field of [from, until]) field.querySelector("input").value = "";
+    change();
+    showRange();
+  }, [["", "live"]]));
+  showRange();
   const save = (format) => h("button", { type: "button", click: () => attempt(() => download(`/v1/decisions/download${query({ ...wanted, format })}`, `decisions.${format}`)) }, format.toUpperCase());
 
-  const crawlers = select("crawler", "Crawler", ["asserted"]);
+  const crawlers = select("crawler", "Crawler", ["asserted"], crawlerName);
   attempt(async () => {
     const { crawlers: names } = await get("/v1/status");
     crawlers.querySelector("select").append(...names.map((value) => h("option", { value, selected: wanted.crawler === value }, value)));
   });
   load();
   const whenLeft = () => waiting.length && !isPaused && !isRead() && release();
-  const heads = ["Time", "Outcome", "Crawler", "Request", "Why"].map((name) => h("th", { scope: "col" }, name));
+  const heads = h("tr", {});
+  showHeads();
   const list = h("div", { class: "panel flush", mouseleave: whenLeft },
     h("div", { class: "scroll", tabindex: "0", role: "group", "aria-label": "Recent decisions" },
-      h("table", { class: "stream" }, h("caption", {}, "Recent decisions, newest first"), h("thead", {}, h("tr", {}, heads)), body)),
+      h("table", { class: "stream" }, h("caption", {}, "Recent decisions, newest first"), h("thead", {}, heads), body)),
     empty);
   const view = h("div", { class: "view" },
     h("h1", {}, "Decisions"),
-    h("p", { class: "lead" }, "The last 8,192 decisions, newest first. With a time, the list shows the decision log, of which CSV and JSON save all that matches."),
+    h("p", { class: "lead" }, "Live: the last 8,192 decisions, newest first. With a time, the list shows the decision log, of which CSV and JSON save all that matches."),
     h("form", { class: "bar filters", role: "search", submit: (event) => event.preventDefault() },
-      field("q", "Search"), select("outcome", "Outcome", OUTCOMES), select("reason", "Reason", REASONS), crawlers, field("host", "Host"),
-      h("span", { class: "span" }, moment("since", "From"), moment("until", "Until")), h("span", { class: "span" }, pause, save("csv"), save("json"))),
+      field("q", "Search"), select("outcome", "Outcome", OUTCOMES, outcomeName), select("reason", "Reason", REASONS), crawlers, field("host", "Host"),
+      ranges, h("span", { class: "span" }, from, until), h("span", { class: "span" }, pause, save("csv"), save("json"))),
     means, note, fresh, list);
   showNotes();
   return { view, end: () => (clearTimeout(typing), live.follow(null), (live.onDecision = live.onSkipped = live.onConnection = null)) };
@@ -174,8 +226,8 @@ const middle = (url) => (url.length > MAX_URL_LENGTH ? `${url.slice(0, MAX_URL_L
 function row(decision) {
   return h("tr", { id: `d-${decision.id}` },
     h("td", {}, time(decision.at)),
-    h("td", {}, badge(decision.outcome), " ", h("span", { class: "status" }, decision.status)),
-    h("td", {}, h("a", { class: "quiet", href: `#/decisions${query({ crawler: decision.crawler })}` }, decision.crawler), h("small", { class: "line", title: decision.tokens?.join(", ") }, decision.tokens?.join(", ") ?? "")),
+    h("td", {}, badge(decision.outcome), " ", h("span", { class: "status" }, decision.status), decision.outcome === "observed" && h("small", { class: "line" }, "would be refused")),
+    h("td", {}, h("a", { class: "quiet", href: `#/decisions${query({ crawler: decision.crawler })}` }, crawlerName(decision.crawler)), h("small", { class: "line", title: decision.tokens?.join(", ") }, decision.tokens?.join(", ") ?? "")),
     h("td", { class: "url" }, h("span", { class: "clamp", title: decision.url }, h("span", { class: "method" }, decision.method), " ", h("a", { href: `#/decisions/${decision.id}` }, middle(decision.url)))),
     h("td", { class: "why" }, why(decision) !== decision.reason && h("span", { class: "clamp" }, why(decision)), reasonLink(decision.reason, `#/decisions${query({ reason: decision.reason })}`, decision.outcome, false)));
 }

@@ -61,8 +61,14 @@ export function facts(pairs) {
   return h("dl", { class: "facts" }, known.map(([name, value]) => h("div", {}, h("dt", {}, name), h("dd", {}, value))));
 }
 
+/** The crawler's name; `asserted` stands for all that match no [[crawler]]. */
+export const crawlerName = (name) => (name === "asserted" ? "unnamed (by User-Agent)" : name);
+
 /** The crawler's name, with an explanation if no [[crawler]] has it. */
-export const crawlerInWords = ({ crawler, identity }) => (identity === "asserted" ? `${crawler}: matches no [[crawler]], judged by its User-Agent` : crawler);
+export const crawlerInWords = ({ crawler, identity }) => (identity === "asserted" ? "unnamed: matches no [[crawler]], judged by its User-Agent" : crawler);
+
+/** An outcome in words. */
+export const outcomeName = (outcome) => (outcome === "observed" ? "observed (would be refused)" : outcome);
 
 /** A SHA-256 that may break in its middle. */
 export const digest = (hex) => h("code", {}, hex.slice(0, 32), h("wbr"), hex.slice(32));

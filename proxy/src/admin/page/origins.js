@@ -1,11 +1,16 @@
 // Origins: shows, refreshes and forgets their robots.txt files.
 
 import { get, post, query, remove } from "./api.js";
-import { attempt, badge, h, newest, panel, table, time } from "./dom.js";
+import { attempt, badge, count, h, newest, panel, table, time } from "./dom.js";
 import { difference } from "./diff.js";
+import { carry, inUrl, rangeControl, rangeOf } from "./range.js";
 import { fetchFacts, listing } from "./robots.js";
+import { orderInUrl, orderOf, showSorted } from "./sortable.js";
 
-const STATES = ["fresh", "stale", "unavailable", "unreachable"];
+/** The states, the worst last. */
+const STATES = ["fresh", "unavailable", "stale", "unreachable"];
+/** The number of origins that are shown at first, and the number that is loaded at once. */
+const [SHOWN, LOADED] = [100, 1000];
 const path = (origin) => `/v1/robots/${encodeURIComponent(origin)}`;
 
 /** Asks for confirmation before something is lost. */
@@ -38,35 +43,82 @@ async function forget(origin) {
 /** The URL of the list when it was last shown, including its filters. */
 let left = "#/origins";
 
+/** Returns the origins with the worst first: unreachable, then those with most refusals, then the other states. */
+const worst = (refused) => (one, other) =>
+  (other.state === "unreachable") - (one.state === "unreachable")
+  || refused(other) - refused(one)
+  || STATES.indexOf(other.state) - STATES.indexOf(one.state)
+  || one.origin.localeCompare(other.origin, "en");
+
 export function origins(parameters) {
   const wanted = { q: parameters.get("q") ?? "", state: parameters.get("state") ?? "" };
+  let range = rangeOf(parameters);
+  let order = orderOf(parameters.get("sort"));
   const list = h("div", { class: "panel flush" });
   const more = h("button", { type: "button", hidden: true }, "Show more");
-  let found = [];
+  const heading = h("div", { class: "bar heading" });
+  let [found, refusals, cursor, most] = [[], new Map(), null, SHOWN];
+  const refused = ({ origin }) => refusals.get(new URL(origin).hostname) ?? 0;
   const show = () => {
-    const rows = found.map(row);
     const empty = wanted.q || wanted.state ? "No known origin matches." : "No robots.txt is known yet: the first request for an origin fetches it.";
-    list.replaceChildren(table("Known origins", ["Origin", "State", "Fetched", "Fresh until", "Last error"], rows, empty, "origins"));
+    showSorted(list, {
+      caption: "Known origins", kind: "origins", columns, items: [...found].sort(worst(refused)), order, most, empty,
+      changed: (chosen) => {
+        order = chosen;
+        address();
+        show();
+      },
+    });
+    more.hidden = found.length <= most && !cursor;
   };
-  const row = (known) => h("tr", {},
-    h("th", { scope: "row", class: "url" }, h("a", { href: `#/origins/${encodeURIComponent(known.origin)}` }, known.origin)),
-    h("td", {}, badge(known.state)),
-    h("td", {}, time(known.fetched_at)),
-    h("td", {}, time(known.fresh_until)),
-    h("td", {}, known.failures ? `${known.cause} (${known.failures}×)` : "–"));
+  more.addEventListener("click", () => {
+    most += SHOWN;
+    if (most > found.length && cursor) load(cursor);
+    else show();
+  });
+  const columns = [
+    { key: "origin", head: "Origin", value: (known) => known.origin, cell: (known) => h("th", { scope: "row", class: "url" }, h("a", { href: `#/origins/${encodeURIComponent(known.origin)}` }, known.origin)) },
+    { key: "state", head: "State", kind: "state", value: (known) => STATES.indexOf(known.state), cell: (known) => h("td", {}, badge(known.state)) },
+    { key: "refused", head: "Refused", kind: "number", value: refused, note: "Refused requests for the host, in the time that is chosen", cell: (known) => h("td", { class: "number" },
+      refused(known) ? h("a", { href: `#/decisions${query({ host: new URL(known.origin).hostname, outcome: "refused", ...inUrl(range) })}` }, count(refused(known))) : "0") },
+    { key: "fetched", head: "Fetched", value: (known) => known.fetched_at, cell: (known) => h("td", {}, time(known.fetched_at)) },
+    { key: "fresh", head: "Fresh until", value: (known) => known.fresh_until, cell: (known) => h("td", {}, time(known.fresh_until)) },
+    { key: "failures", head: "Last error", value: (known) => known.failures, cell: (known) => h("td", {}, known.failures ? `${known.cause} (${known.failures}×)` : "–") },
+  ];
   const latest = newest();
-  const load = (cursor) => attempt(() => latest(get(`/v1/robots${query({ ...wanted, cursor, limit: 100 })}`), (answer) => {
-    found = cursor ? [...found, ...answer.robots] : answer.robots;
-    more.hidden = !answer.next_cursor;
-    more.onclick = () => load(answer.next_cursor);
+  const load = (after) => attempt(async () => {
+    const ask = (filter) => get(`/v1/robots${query({ ...wanted, ...filter, limit: LOADED })}`);
+    // Pages are in the order of names, so the worst may be on none that is loaded.
+    const isFirst = !after && !wanted.state;
+    await latest(Promise.all([ask({ cursor: after }), isFirst ? ask({ state: "unreachable" }) : { robots: [] }]), ([page, unreachable]) => {
+      const known = new Map([...(after ? found : []), ...unreachable.robots, ...page.robots].map((one) => [one.origin, one]));
+      found = [...known.values()];
+      cursor = page.next_cursor;
+      if (!after) most = SHOWN;
+      show();
+    });
+  });
+  const latestCounts = newest();
+  // How often an origin is refused is no reason not to list it.
+  const countRefusals = () => latestCounts(get(`/v1/overview${query({ ...range, limit: LOADED })}`).catch(() => null), (counted) => {
+    refusals = new Map((counted?.by_host ?? []).map((row) => [row.name, row.refused]));
     show();
-  }));
-  left = `#/origins${query(wanted)}`;
-  const change = () => {
-    left = `#/origins${query(wanted)}`;
+  });
+  const address = () => {
+    left = `#/origins${query({ ...wanted, ...inUrl(range), sort: orderInUrl(order) })}`;
     history.replaceState(null, "", left);
+  };
+  const change = () => {
+    address();
     load();
   };
+  const showHeading = () => heading.replaceChildren(h("h1", {}, "Origins"), rangeControl(range, (chosen) => {
+    range = chosen;
+    address();
+    carry(range);
+    showHeading();
+    countRefusals();
+  }));
   let typing = null;
   const search = h("input", { name: "q", type: "search", value: wanted.q, autocomplete: "off", spellcheck: "false", input: ({ target }) => {
     wanted.q = target.value.trim();
@@ -77,8 +129,11 @@ export function origins(parameters) {
     wanted.state = target.value;
     change();
   } }, h("option", { value: "" }, "all"), STATES.map((value) => h("option", { value, selected: wanted.state === value }, value)));
-  load();
-  const view = h("div", { class: "view" }, h("h1", {}, "Origins"),
+  left = `#/origins${query({ ...wanted, ...inUrl(range), sort: orderInUrl(order) })}`;
+  carry(range);
+  showHeading();
+  load().then(countRefusals);
+  const view = h("div", { class: "view" }, heading,
     h("form", { class: "bar filters", role: "search", submit: (event) => event.preventDefault() }, h("label", {}, "Search", search), h("label", {}, "State", state)),
     list, h("p", { class: "actions" }, more));
   return { view, end: () => clearTimeout(typing) };

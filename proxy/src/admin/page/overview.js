@@ -1,214 +1,295 @@
-// Overview: the number of requests that are forwarded and refused, by crawler and by reason.
+// Overview: how much is refused, or would be, of a time range: by crawler, rule, host and reason.
 
-import { get, query } from "./api.js";
-import { attempt, bytes, clockTime, count, day, h, newest, panel, rate, share, table } from "./dom.js";
-import { draw } from "./chart.js";
-import { meaning, reasonLink } from "./reasons.js";
+import { get, getUnlessGivenUp, query } from "./api.js";
+import { attempt, badge, bytes, clockTime, count, crawlerName, day, facts, h, newest, panel, rate, share, table, time } from "./dom.js";
+import { draw, unitOf } from "./chart.js";
+import { carry, inUrl, inWords, isLive, rangeControl, rangeOf } from "./range.js";
+import { REASONS, meaning, reasonLink } from "./reasons.js";
+import { orderInUrl, orderOf, showSorted } from "./sortable.js";
+import { unnamedPanel } from "./unnamed.js";
 
-const OUTCOMES = [["forwarded", "--forwarded"], ["observed", "--observed"], ["refused", "--refused"], ["failed", "--failed"]];
+const OUTCOMES = [["forwarded", "--forwarded"], ["observed", "--observed"], ["refused", "--refused"], ["failed", "--failed"], ["tunnelled", "--shade-6"]];
+const OUTCOME_LABELS = { observed: "would be refused" };
 const SHADES = ["--shade-1", "--shade-2", "--shade-3", "--shade-4", "--shade-5", "--shade-6"];
-const REFRESH = 15_000;
-/** The most rows of a table; the others are added up in one row. */
+/** The time between two requests for counts. The proxy keeps those of a long range for longer. */
+const REFRESH = 5_000;
+/** The most rows of a table; the other crawlers are added up in one row. */
 const SHOWN = 12;
 const EXCEPTIONS = 20;
 
-/** The choices of the user, which outlive the view. */
-const kept = { minutes: 5, split: "outcome", by: "host", range: null };
+/** The choices that outlive the view; the range and the order are in the URL. */
+const kept = { split: "outcome", unnamed: { by: "by_token", order: null } };
 
-export function overview(live) {
-  const tiles = h("div", { class: "tiles" });
+export function overview(live, parameters) {
+  let range = rangeOf(parameters);
+  let order = orderOf(parameters.get("sort"));
+  const place = {};
+  for (const name of ["tiles", "byCrawler", "breaks", "unnamed", "byHost", "byRule", "byReason", "expiring", "proxy"]) place[name] = h("div", {});
+  place.tiles.className = "tiles";
   const figure = h("figure", { class: "chart" });
-  const byCrawler = h("div", {});
-  const byReason = h("div", {});
-  const breaks = h("div", {});
-  const top = h("div", {});
-  const expiring = h("div", {});
-  const choose = (name, label, options, changed) => h("label", {}, `${label} `, h("select", {
-    name,
-    change: ({ target }) => {
-      kept[name] = name === "minutes" ? Number(target.value) : target.value;
-      changed();
-    },
-  }, options.map(([value, text]) => h("option", { value, selected: String(kept[name]) === value }, text))));
+  const control = h("div", { class: "bar heading" });
+  const counted = h("p", { class: "note", role: "status" });
+  let [chart, found, status, marks] = [null, null, null, []];
 
-  let chart = null;
-  let status = null;
-  let marks = [];
-  const whole = h("button", { type: "button", click: () => zoom(null) }, "Show all");
-  const zoom = (range) => {
-    kept.range = range;
-    show();
+  const address = () => history.replaceState(null, "", `#/overview${query({ ...inUrl(range), sort: orderInUrl(order) })}`);
+  const showControl = () => control.replaceChildren(h("h1", {}, "Overview"),
+    range.until && h("button", { type: "button", click: () => choose({ since: "5m", until: "" }) }, "Show all"), rangeControl(range, choose));
+  let asking = null;
+  const choose = (wanted) => {
+    range = wanted;
+    address();
+    carry(range);
+    showControl();
+    counted.textContent = "Reading the decision log …";
+    load();
   };
-  const show = () => {
-    const points = chosen(live.points);
-    whole.hidden = !kept.range;
-    fill(tiles, points, live.points, status);
-    const pointer = chart?.pointer();
+  const showChart = () => {
     // Redrawing would cancel a selection that the user is dragging.
     if (figure.dataset.drag) return;
+    const pointer = chart?.pointer();
     chart?.destroy();
-    chart = plot(figure, points, live.step, { pointer, marks, zoomed: zoom });
-    byCrawler.replaceChildren(panel(`By crawler, ${windowText()}`, crawlerRanking(points)));
-    byReason.replaceChildren(panel(`Refused and failed by reason, ${windowText()}`, reasonRanking(points)));
+    const points = isLive(range) ? livePoints(live) : pastPoints(found);
+    chart = plot(figure, points, { range, pointer, marks, zoomed });
   };
-  figure.addEventListener("pointerdown", () => (figure.dataset.drag = "yes"));
-  const dragged = () => delete figure.dataset.drag;
-  addEventListener("pointerup", dragged);
+  const zoomed = ([since, until]) => choose({ since: new Date(since * 1000).toISOString(), until: new Date(until * 1000).toISOString() });
+  const showCrawlers = () => showSorted(place.byCrawlerTable, crawlerTable(found, range, order, (chosen) => {
+    order = chosen;
+    address();
+    showCrawlers();
+  }));
+  place.byCrawlerTable = h("div", {});
+  const show = () => {
+    const [words, filter] = [inWords(range), inUrl(range)];
+    counted.textContent = notes(found);
+    tiles(place.tiles, found, words);
+    place.byCrawler.replaceChildren(panel(`By crawler, ${words}`, place.byCrawlerTable));
+    showCrawlers();
+    place.breaks.replaceChildren(...wouldBreak(found, words, filter));
+    // Redrawing would take the button away that somebody is about to press.
+    if (!place.unnamed.matches(":hover, :focus-within")) {
+      const total = found.by_crawler.find(({ name }) => name === "asserted")?.requests ?? 0;
+      place.unnamed.replaceChildren(...(total ? [unnamedPanel(found.unnamed, total, words, kept.unnamed, filter)] : []));
+    }
+    place.byHost.replaceChildren(panel(`Most refused hosts, ${words}`, ranking("Refusals by host", "Host", found.by_host, (name) => ({ host: name }), filter)));
+    place.byRule.replaceChildren(panel(`Most refused by rule, ${words}`, ranking("Refusals by rule", "Rule", found.by_rule, ruleFilter, filter)));
+    place.byReason.replaceChildren(panel(`By reason, ${words}`, reasonTable(found.by_reason, words, filter)));
+    if (!isLive(range)) showChart();
+  };
   const latest = newest();
-  const refresh = () => attempt(() => latest(Promise.all([
+  const load = () => {
+    asking?.abort();
+    const own = asking = new AbortController();
+    return attempt(() => latest(getUnlessGivenUp(`/v1/overview${query(range)}`, own), (answer) => {
+      if (!answer) return;
+      found = answer;
+      show();
+    })).finally(() => {
+      if (asking === own) asking = null;
+    });
+  };
+  const latestState = newest();
+  const loadState = () => attempt(() => latestState(Promise.all([
     get("/v1/status"),
-    get(`/v1/top${query({ by: kept.by, outcome: "refused", limit: 10 })}`),
     get("/v1/rules?action=allow&expires_within_days=30&limit=10000"),
     // A token of one team is not told.
     get("/v1/configuration").catch(() => null),
-    get("/v1/top?by=host&outcome=observed&limit=10"),
-  ]), ([now, ranked, rules, configuration, observed]) => {
+  ]), ([now, rules, configuration]) => {
     status = now;
     marks = [{ at: Date.parse(now.started_at) / 1000, label: "start" }];
     if (configuration?.configuration > 1) marks.push({ at: Date.parse(configuration.read_at) / 1000, label: "reload" });
-    top.replaceChildren(mostRefused(ranked.top));
-    breaks.replaceChildren(...wouldBreak(observed.top));
-    expiring.replaceChildren(exceptions(rules.rules));
-    show();
+    place.expiring.replaceChildren(panel("Exceptions: expired and expiring", exceptions(rules.rules)));
+    showProxy();
   }));
-  live.onPoint = show;
-  show();
-  refresh();
-  const timer = setInterval(() => document.hidden || refresh(), REFRESH);
-  const view = h("div", { class: "view" },
-    h("h1", {}, "Overview"),
-    tiles,
-    h("section", { class: "panel", "aria-labelledby": "p-time" },
-      h("div", { class: "bar" }, h("h2", { id: "p-time" }, "Requests over time"),
-        whole,
-        choose("minutes", "Last", [["5", "5 minutes"], ["15", "15 minutes"], ["30", "30 minutes"]], () => zoom(null)),
-        choose("split", "Show", [["outcome", "all, by outcome"], ["crawler", "refusals, by crawler"], ["reason", "refusals, by reason"]], show)),
-      figure),
-    h("div", { class: "columns" },
-      h("div", {}, byCrawler,
-        h("section", { class: "panel", "aria-labelledby": "p-top" },
-          h("div", { class: "bar" }, h("h2", { id: "p-top" }, "Most refused, of the last 8,192 decisions"),
-            choose("by", "By", [["host", "host"], ["rule", "rule"], ["crawler", "crawler"], ["reason", "reason"]], refresh)),
-          top)),
-      h("div", {}, byReason, breaks, panel("Exceptions about to expire", expiring))));
-  return { view, end: () => (clearInterval(timer), removeEventListener("pointerup", dragged), chart?.destroy(), (live.onPoint = null)) };
+  const showProxy = () => status && place.proxy.replaceChildren(panel("This proxy", proxyFacts(status, live.points)));
+  figure.addEventListener("pointerdown", () => (figure.dataset.drag = "yes"));
+  const dragged = () => delete figure.dataset.drag;
+  addEventListener("pointerup", dragged);
+  live.onPoint = () => {
+    if (isLive(range)) showChart();
+    showProxy();
+  };
+  const split = h("label", {}, "Show ", h("select", { name: "split", change: ({ target }) => {
+    kept.split = target.value;
+    showChart();
+  } }, [["outcome", "all, by outcome"], ["crawler", "refusals, by crawler"], ["reason", "refusals, by reason"]].map(([value, text]) => h("option", { value, selected: kept.split === value }, text))));
+  carry(range);
+  showControl();
+  if (isLive(range)) showChart();
+  counted.textContent = isLive(range) ? "" : "Reading the decision log …";
+  load();
+  loadState();
+  // A request that takes longer than the pause is not given up for the next.
+  const timer = setInterval(() => document.hidden || (asking || range.until || load(), loadState()), REFRESH);
+  const view = h("div", { class: "view" }, control, counted, place.tiles,
+    h("section", { class: "panel", "aria-labelledby": "p-time" }, h("div", { class: "bar" }, h("h2", { id: "p-time" }, "Requests over time"), split), figure),
+    place.byCrawler, place.breaks, place.unnamed,
+    h("div", { class: "columns" }, h("div", {}, place.byRule, place.byHost), h("div", {}, place.byReason, place.expiring)), place.proxy);
+  return { view, end: () => (clearInterval(timer), asking?.abort(), removeEventListener("pointerup", dragged), chart?.destroy(), (live.onPoint = null)) };
 }
 
-const within = (points, minutes) => points.filter((point) => point.at_ms > Date.now() - minutes * 60_000);
-/** The points in the window that the whole view shows. */
-const chosen = (points) => (kept.range ? points.filter(({ at_ms }) => at_ms / 1000 >= kept.range[0] && at_ms / 1000 <= kept.range[1]) : within(points, kept.minutes));
-/** Describes that window. */
-const windowText = () => (kept.range ? kept.range.map((at) => clockTime(new Date(at * 1000))).join(" to ") : `last ${kept.minutes} minutes`);
-const total = (points, takes) => points.reduce((sum, point) => sum + point.counts.reduce((of, one) => of + (takes(one) ? one.requests : 0), 0), 0);
-const isRefused = (one) => one.outcome === "refused";
-const isObserved = (one) => one.outcome === "observed";
-
-function fill(tiles, points, all, status) {
-  const last = all.slice(-5);
-  const now = total(last, () => true) / Math.max(last.length * 2, 1);
-  const [requests, refused] = [total(points, () => true), total(points, isRefused)];
-  const robots = status?.robots;
-  const tile = (name, value, note) => h("div", { class: "tile" }, h("dt", {}, name), h("dd", {}, value, h("small", {}, note)));
-  tiles.replaceChildren(h("dl", {},
-    tile("Requests per second", rate(now), "over the last 10 s"),
-    tile("Refused", share(refused, requests), `${count(refused)} of ${count(requests)}, ${windowText()}`),
-    tile("Would be refused", count(total(points, isObserved)), `observed only, ${windowText()}`),
-    tile("Failed", count(total(points, (one) => one.outcome === "failed")), `origin or network, ${windowText()}`),
-    tile("Clients connected", status ? count(status.client_connections) : "–", status ? `at ${status.listeners.join(", ")}` : ""),
-    tile("Robots.txt known", robots ? count(robots.fresh + robots.stale + robots.unavailable + robots.unreachable) : "–",
-      robots ? `${count(robots.stale)} stale, ${count(robots.unreachable)} unreachable, ${bytes(robots.bytes)}` : "")));
+/** What has to be known about the counts. */
+function notes(found) {
+  const age = Date.now() - Date.parse(found.counted_at);
+  return [
+    age > 30_000 && `counted at ${clockTime(new Date(found.counted_at))}`,
+    !found.is_complete && (found.from === "memory" ? "there is no decision log: only recent decisions are counted" : "some of the decision log cannot be read"),
+    found.left_out > 0 && "rare rows are left out; the totals are complete",
+  ].filter(Boolean).join(" · ");
 }
 
-function plot(figure, points, step, { pointer, marks, zoomed }) {
-  const times = points.map((point) => point.at_ms / 1000);
-  const layers = layersOf(points, step);
+/** The two numbers that matter most, and those beside them. */
+function tiles(place, found, words) {
+  const tile = (name, value, note, kind) => h("div", { class: `tile ${kind}` }, h("dt", {}, name), h("dd", {}, value, h("small", {}, note)));
+  const of = (number) => `${count(number)} of ${count(found.requests)}, ${words}`;
+  place.replaceChildren(h("dl", {},
+    tile("Refused", share(found.refused, found.requests), of(found.refused), "big refused"),
+    tile("Would be refused", share(found.would_be_refused, found.requests), `${of(found.would_be_refused)}; only observed`, "big observed"),
+    tile("Requests", count(found.requests), words, ""),
+    tile("Failed", count(found.failed), `origin or network, ${words}`, "")));
+}
+
+/** The points of the last minutes, from the stream. */
+function livePoints(live) {
+  const points = live.points.filter((point) => point.at_ms > Date.now() - 5 * 60_000);
+  const sums = (counts, of, name) => counts.filter(of).reduce((sums, one) => sums.set(one[name], (sums.get(one[name]) ?? 0) + one.requests), new Map());
+  const isRefused = ({ outcome }) => outcome === "refused";
+  const converted = points.map(({ at_ms: at, counts }) => ({
+    at: at / 1000, outcome: sums(counts, () => true, "outcome"), crawler: sums(counts, isRefused, "crawler"), reason: sums(counts, isRefused, "reason"),
+  }));
+  return { step: live.step, points: converted };
+}
+
+/** The points of a longer range, as the proxy counted them. */
+function pastPoints(found) {
+  const { step_seconds: step, points } = found.timeline;
+  const sums = (object) => new Map(Object.entries(object));
+  return { step, points: points.map((point) => ({
+    at: point.at_ms / 1000, outcome: sums(point.outcomes), crawler: sums(point.refused_by_crawler), reason: sums(point.refused_by_reason),
+  })) };
+}
+
+const total = (points, name) => points.reduce((sum, { outcome }) => sum + (name ? outcome.get(name) ?? 0 : [...outcome.values()].reduce((all, one) => all + one, 0)), 0);
+
+function plot(figure, { step, points }, { range, pointer, marks, zoomed }) {
+  const unit = unitOf(step);
+  const layers = layersOf(points, unit.divisor);
   const key = h("ul", { class: "key" }, layers.map((layer) => h("li", {},
     h("span", { class: "swatch", "data-colour": layer.colour.slice(2), "aria-hidden": "true" }), layer.label, h("span", { "data-value": "" }))), h("li", { "data-total": "" }));
   const canvas = h("div", { class: "canvas", "aria-hidden": "true" });
-  const refusals = total(points, isRefused);
   figure.replaceChildren(canvas,
-    h("figcaption", {}, key, h("p", { class: "unseen" }, `Requests per second, last ${kept.minutes} minutes: ${count(total(points, () => true))} requests, of which ${count(refusals)} were refused. ${marks.map(({ at, label }) => `${label} at ${clockTime(new Date(at * 1000))}`).join(", ")}`)));
+    h("figcaption", {}, key, h("p", { class: "unseen" }, `${unit.label}, ${inWords(range)}: ${count(total(points))} requests, of which ${count(total(points, "refused"))} were refused. ${marks.map(({ at, label }) => `${label} at ${clockTime(new Date(at * 1000))}`).join(", ")}`)));
+  const times = points.map(({ at }) => at);
   if (times.length < 2) {
     canvas.replaceChildren(h("p", { class: "empty" }, "The first data points arrive in a few seconds."));
     return null;
   }
   const drawn = layers.length ? layers : [{ label: "", colour: "--forwarded", values: times.map(() => 0) }];
-  return draw(canvas, times, drawn, { seconds: kept.minutes * 60, range: kept.range, pointer, marks, zoomed });
+  const shown = isLive(range) ? [times.at(-1) - 300, times.at(-1)] : [times[0] - step, times.at(-1)];
+  return draw(canvas, times, drawn, { range: shown, unit, pointer, marks, zoomed });
 }
 
-function layersOf(points, step) {
-  const series = (label, colour, takes) => ({
-    label, colour, values: points.map((point) => total([point], takes) / step),
-  });
+function layersOf(points, divisor) {
+  const series = (label, colour, value) => ({ label, colour, values: points.map((point) => value(point) / divisor) });
   if (kept.split === "outcome") {
-    return OUTCOMES.filter(([name], index) => index === 0 || name === "refused" || total(points, (one) => one.outcome === name))
-      .map(([name, colour]) => series(name, colour, (one) => one.outcome === name));
+    return OUTCOMES.filter(([name]) => name === "forwarded" || name === "refused" || total(points, name))
+      .map(([name, colour]) => series(OUTCOME_LABELS[name] ?? name, colour, ({ outcome }) => outcome.get(name) ?? 0));
   }
-  const names = [...sums(points.flatMap((point) => point.counts).filter(isRefused), kept.split)].sort((one, other) => other[1] - one[1]).map(([name]) => name);
-  const shown = names.slice(0, SHADES.length - 1).map((name, index) => series(name, SHADES[index], (one) => isRefused(one) && one[kept.split] === name));
-  const others = new Set(names.slice(SHADES.length - 1));
-  if (others.size) shown.push(series(`${others.size} others`, SHADES.at(-1), (one) => isRefused(one) && others.has(one[kept.split])));
+  const sums = new Map();
+  for (const point of points) for (const [name, requests] of point[kept.split]) sums.set(name, (sums.get(name) ?? 0) + requests);
+  const names = [...sums].sort((one, other) => other[1] - one[1]).map(([name]) => name);
+  const words = (name) => (kept.split === "crawler" ? crawlerName(name) : name);
+  const shown = names.slice(0, SHADES.length - 1).map((name, index) => series(words(name), SHADES[index], (point) => point[kept.split].get(name) ?? 0));
+  const others = names.slice(SHADES.length - 1);
+  if (others.length) shown.push(series(`${others.length} others`, SHADES.at(-1), (point) => others.reduce((sum, name) => sum + (point[kept.split].get(name) ?? 0), 0)));
   return shown;
 }
 
-function sums(counts, label) {
-  const found = new Map();
-  for (const one of counts) found.set(one[label], (found.get(one[label]) ?? 0) + one.requests);
-  return found;
+/** The bar of a crawler: as long as its requests, with the parts that are refused and would be. */
+function bar(row, most) {
+  const drawn = h("span", { class: "amount", "aria-hidden": "true" }, h("span", { class: "part" }), h("span", { class: "part would" }));
+  drawn.style.setProperty("--all", `${(100 * row.requests) / most}%`);
+  drawn.firstChild.style.setProperty("--part", `${100 * row.refused_share}%`);
+  drawn.lastChild.style.setProperty("--part", `${100 * row.would_be_refused_share}%`);
+  return drawn;
 }
 
-function crawlerRanking(points) {
-  const counts = points.flatMap((point) => point.counts);
-  const [all, refused, observed] = [() => true, isRefused, isObserved].map((takes) => sums(counts.filter(takes), "crawler"));
-  const of = (sums, name) => sums.get(name) ?? 0;
-  const most = Math.max(...all.values(), 1);
-  const names = [...all.keys()].sort((one, other) => of(refused, other) + of(observed, other) - of(refused, one) - of(observed, one) || of(all, other) - of(all, one));
-  const bar = ([requests, refusals]) => {
-    const drawn = h("span", { class: "amount", "aria-hidden": "true" }, h("span", { class: "part" }));
-    drawn.style.setProperty("--all", `${(100 * requests) / most}%`);
-    drawn.firstChild.style.setProperty("--part", `${(100 * refusals) / requests}%`);
-    return drawn;
-  };
-  const row = (name, numbers, drawn) => h("tr", {}, h("th", { scope: "row" }, name), h("td", { class: "wide" }, drawn),
-    ...numbers.map((number) => h("td", { class: "number" }, count(number))), h("td", { class: "number" }, share(numbers[1], numbers[0])));
-  const link = (name) => h("a", { href: `#/decisions${query({ crawler: name })}` }, name);
-  const numbers = (name) => [all, refused, observed].map((sums) => of(sums, name));
-  const rows = names.slice(0, SHOWN).map((name) => row(link(name), numbers(name), bar(numbers(name))));
-  const others = names.slice(SHOWN);
-  const sum = (sums) => others.reduce((sum, name) => sum + of(sums, name), 0);
+const isSafe = (row) => row.mode === "observe" && row.requests > 0 && row.would_be_refused === 0;
+
+function crawlerTable(found, range, order, changed) {
+  const filter = inUrl(range);
+  const rows = found.by_crawler;
+  const most = Math.max(...rows.map(({ requests }) => requests), 1);
+  const decisions = (row, text, more = {}) => h("a", { href: `#/decisions${query({ crawler: row.name, ...more, ...filter })}` }, text);
+  const number = (row, value, more, kind) => h("td", { class: "number" }, value ? h("span", { class: kind }, decisions(row, count(value), more)) : "0");
+  const part = (key) => ({ key: `${key}_share`, head: "Share", kind: "number", value: (row) => row[`${key}_share`], cell: (row) => h("td", { class: "number" }, share(row[key], row.requests)) });
+  const columns = [
+    { key: "crawler", head: "Crawler", value: (row) => crawlerName(row.name), cell: (row) => h("th", { scope: "row" }, h("span", {}, decisions(row, crawlerName(row.name)),
+      isSafe(row) ? [" ", h("span", { class: "badge forwarded", title: `None of its requests would be refused, ${inWords(range)}.` }, "safe to enforce")]
+        : row.mode === "observe" ? [" ", badge("observe")] : "")) },
+    { head: "", kind: "wide", cell: (row) => h("td", { class: "wide" }, bar(row, most)) },
+    { key: "requests", head: "Requests", kind: "number", value: (row) => row.requests, cell: (row) => number(row, row.requests, {}) },
+    { key: "refused", head: "Refused", kind: "number", value: (row) => row.refused, cell: (row) => number(row, row.refused, { outcome: "refused" }) },
+    part("refused"),
+    { key: "would", head: "Would be refused", kind: "number", value: (row) => row.would_be_refused, cell: (row) => number(row, row.would_be_refused, { outcome: "observed" }, "would-be") },
+    part("would_be_refused"),
+    { key: "rule", head: "First rule", value: (row) => row.first_rule, cell: (row) => h("td", { class: "named" }, row.first_rule ? h("a", { class: "quiet clamp", title: row.first_rule, href: `#/decisions${query({ crawler: row.name, ...ruleFilter(row.first_rule), ...filter })}` }, shortRule(row.first_rule)) : "–") },
+    { key: "host", head: "First host", value: (row) => row.first_host, cell: (row) => h("td", { class: "named" }, row.first_host ? decisions(row, row.first_host, { host: row.first_host }) : "–") },
+  ];
+  // Sorted, all of them are looked at; the rest has no order.
+  const others = order ? [] : rows.slice(SHOWN);
+  const sum = (key) => others.reduce((sum, row) => sum + row[key], 0);
+  const all = sum("requests");
   // The row of all others has no bar: the scale ends at the largest single crawler, and it could exceed that.
-  if (others.length) rows.push(row(h("a", { href: "#/crawlers" }, `${count(others.length)} others`), [all, refused, observed].map(sum), null));
-  return table("Requests by crawler", ["Crawler", "", "#Requests", "#Refused", "#Would be", "#Share"], rows, `No requests, ${windowText()}.`);
+  const rest = h("tr", {}, h("th", { scope: "row" }, h("a", { href: `#/crawlers${query(filter)}` }, `${count(others.length)} others`)), h("td", { class: "wide" }),
+    ...[count(all), count(sum("refused")), share(sum("refused"), all), count(sum("would_be_refused")), share(sum("would_be_refused"), all)].map((text) => h("td", { class: "number" }, text)), h("td", {}), h("td", {}));
+  return { caption: "Requests by crawler", kind: "ranking", columns, items: rows, order, changed, most: order ? Infinity : SHOWN, more: others.length ? [rest] : [], empty: `No requests, ${inWords(range)}.` };
+}
+
+/** The part of a rule that says most: the line, without the URL of its file. */
+const shortRule = (name) => name.match(/^(.*) \([a-z]+:\/\/[^ ]*\/robots\.txt:\d+\)$/)?.[1] ?? name;
+
+/** The filter for the decisions by a rule, as reports name it. */
+function ruleFilter(name) {
+  const own = name.match(/^\[\[rule\]\] \d+(?:: (.*))?$/);
+  if (own) return { reason: "policy-rule", q: own[1] };
+  const line = name.match(/^(.*) \([a-z]+:\/\/(\[[^\]]*\]|[^:/]*)(?::\d+)?\/robots\.txt:\d+\)$/);
+  if (line) return { reason: "rule", q: line[1], host: line[2] };
+  if (REASONS.includes(name)) return { reason: name };
+  return { reason: "preference" };
+}
+
+/** The requests that enforcement would refuse, where refusals are only observed. */
+function wouldBreak(found, words, filter) {
+  if (!found.observed.length) return [];
+  const rows = found.observed.slice(0, SHOWN).map((row) => h("tr", {},
+    h("th", { scope: "row" }, h("a", { href: `#/decisions${query({ crawler: row.crawler, outcome: "observed", ...filter })}` }, crawlerName(row.crawler))),
+    h("td", {}, row.host ? h("a", { href: `#/decisions${query({ host: row.host, outcome: "observed", ...filter })}` }, row.host) : "–"),
+    h("td", { class: "named" }, h("span", { class: "clamp", title: row.rule ?? row.reason }, shortRule(row.rule ?? row.reason))),
+    h("td", { class: "url" }, h("span", { class: "clamp", title: row.example }, row.example)),
+    h("td", { class: "number" }, count(row.count))));
+  return [panel(`What would break, ${words}`, h("p", { class: "note" }, "Forwarded only because refusals are observed; with mode = \"enforce\" these requests would be refused."),
+    table("Would be refused", ["Crawler", "Host", "Rule", "For example", "#Requests"], rows, "", "ranking"))];
+}
+
+/** Those with most refusals, each linked to its decisions. */
+function ranking(caption, head, rows, filterOf, filter) {
+  const linked = (row, text, outcome) => (text === 0 ? "0" : h("a", { href: `#/decisions${query({ ...filterOf(row.name), outcome, ...filter })}` }, typeof text === "number" ? count(text) : text));
+  const refused = rows.filter((row) => row.refused || row.would_be_refused).slice(0, SHOWN);
+  return table(caption, [head, "#Refused", "#Would be refused"], refused.map((row) => h("tr", {},
+    h("th", { scope: "row", class: "named" }, linked(row, row.name, row.refused ? "refused" : "observed")),
+    h("td", { class: "number" }, linked(row, row.refused, "refused")), h("td", { class: "number" }, linked(row, row.would_be_refused, "observed")))), "No refusals.", "ranking");
 }
 
 /** The reasons for which requests failed, were refused, or would have been refused. */
-function reasonRanking(points) {
-  const counts = points.flatMap((point) => point.counts);
-  const columns = ["refused", "observed", "failed"].map((outcome) => [outcome, sums(counts.filter((one) => one.outcome === outcome), "reason")]);
-  const names = [...new Set(columns.flatMap(([, sums]) => [...sums.keys()]))];
-  const all = (name) => columns.reduce((sum, [, sums]) => sum + (sums.get(name) ?? 0), 0);
-  /** The outcome, if the reason had only one. */
-  const outcome = (name) => columns.filter(([, sums]) => sums.get(name)).map(([outcome]) => outcome).find((_, at, those) => those.length === 1);
-  const rows = names.sort((one, other) => all(other) - all(one)).map((name) => h("tr", {},
-    h("th", { scope: "row" }, reasonLink(name, `#/decisions${query({ reason: name })}`, outcome(name)), h("small", { class: "clamp" }, meaning(name, outcome(name)))),
-    columns.map(([outcome, sums]) => h("td", { class: "number" }, sums.get(name) ? h("a", { href: `#/decisions${query({ reason: name, outcome })}` }, count(sums.get(name))) : "0"))));
-  return table("Requests by reason", ["Reason", "#Refused", "#Would be", "#Failed"], rows, `Nothing was refused, ${windowText()}.`);
-}
-
-/** The hosts whose requests enforcement would refuse, where refusals are only observed. */
-function wouldBreak(ranked) {
-  if (!ranked.length) return [];
-  const rows = ranked.map(({ name, count: times }) => h("tr", {},
-    h("th", { scope: "row" }, h("a", { href: `#/decisions${query({ host: name, outcome: "observed" })}` }, name)), h("td", { class: "number" }, count(times))));
-  return [panel("What would break, of the last 8,192 decisions", h("p", { class: "note" }, "Forwarded only because refusals are observed; with mode = \"enforce\" these requests would be refused."),
-    table("Would be refused", ["Host", "#Requests"], rows, ""))];
-}
-
-function mostRefused(ranked) {
-  const rows = ranked.map(({ name, count: times }) => h("tr", {},
-    h("th", { scope: "row" }, kept.by === "rule" ? name : h("a", { href: `#/decisions${query({ [kept.by]: name, outcome: "refused" })}` }, name)),
-    h("td", { class: "number" }, count(times))));
-  return table("Most refused, of the last 8,192 decisions", [kept.by[0].toUpperCase() + kept.by.slice(1), "#Refusals"], rows, "No recent refusals.");
+function reasonTable(rows, words, filter) {
+  const columns = [["refused", "refused"], ["would_be_refused", "observed"], ["failed", "failed"]];
+  /** The outcome that most of them had. What it means then is explained. */
+  const main = (row) => columns.reduce((one, other) => (row[other[0]] > row[one[0]] ? other : one))[1];
+  const shown = rows.filter((row) => columns.some(([key]) => row[key]));
+  return table("Requests by reason", ["Reason", "#Refused", "#Would be refused", "#Failed"], shown.map((row) => h("tr", {},
+    h("th", { scope: "row" }, reasonLink(row.name, `#/decisions${query({ reason: row.name, ...filter })}`, main(row)), h("small", { class: "clamp" }, meaning(row.name, main(row)))),
+    columns.map(([key, outcome]) => h("td", { class: "number" }, row[key] ? h("a", { href: `#/decisions${query({ reason: row.name, outcome, ...filter })}` }, count(row[key])) : "0")))),
+  `Nothing was refused, ${words}.`);
 }
 
 function exceptions(rules) {
@@ -221,4 +302,17 @@ function exceptions(rules) {
   return h("div", {},
     table("Exceptions that expire within 30 days", ["#Rule", "For", "Owner", "Expires"], rows, "No exception expires within 30 days.", "rules"),
     more > 0 && h("p", { class: "note" }, `${count(more)} more expire within 30 days.`));
+}
+
+/** What only those who run the proxy need. */
+function proxyFacts(status, points) {
+  const last = points.slice(-5);
+  const requests = last.reduce((sum, point) => sum + point.counts.reduce((of, one) => of + one.requests, 0), 0);
+  const { robots } = status;
+  return facts([
+    ["Requests per second", `${rate(requests / Math.max(last.length * 2, 1))}, over the last 10 s`],
+    ["Clients connected", `${count(status.client_connections)}, at ${status.listeners.join(", ")}`],
+    ["Robots.txt known", `${count(robots.fresh + robots.stale + robots.unavailable + robots.unreachable)}: ${count(robots.stale)} stale, ${count(robots.unreachable)} unreachable, ${bytes(robots.bytes)}`],
+    ["Started", time(status.started_at, true)],
+  ]);
 }

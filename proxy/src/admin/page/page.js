@@ -15,6 +15,7 @@ import { politeness } from "./politeness.js";
 import { replay } from "./replay.js";
 import { trial } from "./attempt.js";
 import { settings } from "./settings.js";
+import { watchProblems } from "./strip.js";
 
 const HALF_AN_HOUR = 30 * 60_000;
 /** The most decisions to show in a quarter of a second: nobody can read more. */
@@ -96,7 +97,7 @@ async function loadTraffic() {
 }
 
 const VIEWS = {
-  overview: () => overview(live),
+  overview: (_, parameters) => overview(live, parameters),
   crawlers: (_, parameters) => crawlers(parameters),
   fleet: () => fleet(),
   connect: (_, parameters) => connecting(parameters),
@@ -122,10 +123,11 @@ function route(isFirst) {
   const main = document.getElementById("main");
   main.replaceChildren(shown.view);
   for (const link of document.querySelectorAll("nav a")) {
-    const isCurrent = link.getAttribute("href") === `#/${view}`;
+    const isCurrent = link.dataset.view === view;
     if (isCurrent) link.setAttribute("aria-current", "page");
     else link.removeAttribute("aria-current");
   }
+  closeMenu();
   document.title = `${shown.view.querySelector("h1").textContent} · wayleave`;
   if (!isFirst) {
     main.focus({ preventScroll: true });
@@ -133,6 +135,12 @@ function route(isFirst) {
   }
 }
 
+const menu = document.getElementById("menu");
+/** On narrow screens the views are behind a button. */
+function closeMenu() {
+  menu.setAttribute("aria-expanded", "false");
+}
+menu.addEventListener("click", () => menu.setAttribute("aria-expanded", String(menu.getAttribute("aria-expanded") !== "true")));
 document.querySelector("#alert button").addEventListener("click", () => showError(null));
 document.querySelector(".skip").addEventListener("click", (event) => {
   event.preventDefault();
@@ -164,6 +172,7 @@ attempt(async () => {
   document.querySelector("nav a[href='#/fleet']").hidden = state === "alone";
 });
 await loadTraffic();
+watchProblems();
 // Before the first request there is nothing to see but how to send one.
 if (!location.hash && !(await hasTraffic())) history.replaceState(null, "", "#/connect");
 route(true);

@@ -23,6 +23,7 @@ use crate::cli::evidence::verify::derive::fetch_error_kind;
 use crate::cli::evidence::verify::documents::ParsedDocuments;
 use crate::cli::evidence::verify::robots::ParsedRobots;
 use crate::cli::evidence::verify::settings::{PROOF_OBJECTIONS, PastSettings, recorded_objection};
+use crate::config::Config;
 use crate::decider::preview::blind_scope;
 use crate::decision_log::{DecisionRecord, FindingRecord, MAX_USER_AGENT_BYTES};
 

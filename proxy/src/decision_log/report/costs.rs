@@ -5,15 +5,17 @@ use std::fmt;
 
 use rust_decimal::Decimal;
 use serde::Serialize;
+use utoipa::ToSchema;
 
 use super::payments::{PaymentRow, as_text};
 use super::summary::{NO_NAME, ReportDimension, SummaryRow};
 
 /// The sum of what was asked for in one currency.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
 pub(crate) struct PaymentCost {
     /// `None` if it has too many digits.
     #[serde(serialize_with = "as_text")]
+    #[schema(value_type = Option<String>)]
     pub(crate) amount: Option<Decimal>,
     /// The currency, or the asset in whose smallest unit the amount is.
     pub(crate) currency: String,
@@ -40,7 +42,7 @@ pub(super) fn add_costs(rows: &mut [SummaryRow], by: ReportDimension, payments: 
         let name = match by {
             ReportDimension::Crawler => payment.crawler.as_str(),
             ReportDimension::Host => payment.host.as_deref().unwrap_or(NO_NAME),
-            ReportDimension::Rule | ReportDimension::Reason => return,
+            _ => return,
         };
         let Some(currency) = &payment.currency else { continue };
         let of_name = costs.entry(name).or_default();

@@ -13,8 +13,6 @@ use crate::decision_log::bounded_map::{BoundedMap, Weight};
 const MAX_NAMES_OF_SENDERS: usize = 4;
 
 /// The name of requests that have none: their target could not be parsed, or they have no User-Agent.
-const NO_NAME: &str = "-";
-/// The name of requests whose target could not be parsed.
 pub(super) const NO_NAME: &str = "-";
 
 /// The key that requests are counted by.
