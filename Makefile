@@ -6,7 +6,7 @@ VENV = target/venv
 WARCPROX = target/warcprox
 NPM = target/npm
 
-.PHONY: all test clients lint doc crate deny fuzz bench bench-proxy bench-proxy-tools run package package-test engines wheels wheels-test
+.PHONY: all test clients lint doc crate deny fuzz bench bench-proxy bench-proxy-tools run package package-test engines wheels wheels-test tarball tarball-test
 
 all: lint doc deny test
 
@@ -86,6 +86,13 @@ wheels:
 
 wheels-test:
 	packaging/wheels/test
+
+# For any Linux with glibc 2.17 or later, into target/package; and then unpacked and used.
+tarball:
+	packaging/tarball/build
+
+tarball-test:
+	packaging/tarball/test
 
 bench:
 	cargo bench --workspace --locked
