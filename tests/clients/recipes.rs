@@ -188,6 +188,8 @@ impl Stage {
         }
         let proxy = Wayleave::start_with_file(&file, own, settings);
         assert_eq!((proxy.proxy.port(), proxy.admin.port()), (3128, 3129));
+        // The health check of the image, which the other services wait for.
+        output_of(command().args(["health", "--config"]).arg(&file), b"", LIMIT);
         output_of(&mut self.command("ca"), b"", LIMIT);
         proxy
     }
