@@ -2,6 +2,8 @@
 
 const assert = require("node:assert/strict");
 const fs = require("node:fs");
+const net = require("node:net");
+const tls = require("node:tls");
 const { execFile } = require("node:child_process");
 
 /** Returns the steps; `tools` are functions of page.cjs. */
@@ -156,10 +158,41 @@ module.exports = ({ ADMIN, CURL, FRESH, FRESH_PROXY, SNIPPET, crawl, text, visit
     assert.equal(await page.getByRole("navigation").getByRole("link", { name: "Fleet", includeHidden: true }).isVisible(), false);
   }
 
+  async function variablesAreQuotedForEachForm(page) {
+    await visit(page, "connect?client=docker");
+    await page.locator("input[name=proxy]").fill("http://proxy.example:3128");
+    await page.locator("input[name=ca]").fill("/it's $HOME \"x\" \\ ca.pem");
+    await page.locator("input[name=ca]").press("Enter");
+    const snippet = page.locator("pre.snippet");
+    await snippet.getByText("proxy.example").waitFor();
+    await snippet.getByText("ca.pem").waitFor();
+    for (const [title, line] of [
+      ["Dockerfile", 'ENV SSL_CERT_FILE="/it\'s \\$HOME \\"x\\" \\\\ ca.pem"'],
+      ["Kubernetes", '  - name: SSL_CERT_FILE\n    value: "/it\'s $HOME \\"x\\" \\\\ ca.pem"'],
+      ["fish", "set -gx SSL_CERT_FILE '/it\\'s $HOME \"x\" \\\\ ca.pem'"],
+      ["PowerShell", "$env:SSL_CERT_FILE = '/it''s $HOME \"x\" \\ ca.pem'"],
+      ["git, .NET, others", "export GIT_SSL_CAINFO='/it'\\''s $HOME \"x\" \\ ca.pem'"],
+    ]) {
+      await page.getByRole("tab", { name: title, exact: true }).click();
+      const lines = await snippet.textContent();
+      assert.ok(lines.includes(`${line}\n`), `${line} in ${lines}`);
+      assert.ok(lines.includes("http://proxy.example:3128") && !lines.includes("127.0.0.1 is the container"), lines);
+    }
+  }
+
   /** Requests a page over HTTPS from a client that does not trust the proxy's CA. */
   const distrust = (url) => new Promise((resolve) => {
     execFile(CURL, ["--silent", "--proxy", FRESH_PROXY, url], (error) => resolve(error.code));
   });
+
+  /** Begins TLS for a host through the proxy as Node.js does, which closes the connection if it does not trust the CA. */
+  function closeSilently(host) {
+    const { hostname, port } = new URL(FRESH_PROXY);
+    return new Promise((resolve) => {
+      const socket = net.connect(Number(port), hostname, () => socket.write(`CONNECT ${host}:443 HTTP/1.1\r\nHost: ${host}:443\r\n\r\n`));
+      socket.once("data", () => tls.connect({ socket, servername: host }).on("error", () => (socket.destroy(), resolve())));
+    });
+  }
 
   async function theFirstRequestIsAwaited(page) {
     // Nobody has used this proxy: its page is about how to.
@@ -169,6 +202,8 @@ module.exports = ({ ADMIN, CURL, FRESH, FRESH_PROXY, SNIPPET, crawl, text, visit
     await result.getByText(/Waiting: no request has reached this proxy since/).waitFor();
     assert.equal(await distrust("https://shop.test/"), 60);
     await result.getByText("127.0.0.1 came, for https://shop.test, but does not trust the CA.").waitFor();
+    await closeSilently("news.test");
+    await result.getByText("127.0.0.1 came, for https://news.test, and closed its TLS connection without a request").waitFor();
     await crawl("http://shop.test/first", "NewsBot/2", FRESH_PROXY);
     await result.getByText(/It works: GET http:\/\/shop\.test\/first came from 127\.0\.0\.1, matching no \[\[crawler\]\].* Whether it trusts the CA is not known yet/).waitFor();
     await result.getByRole("link", { name: "To the overview" }).click();
@@ -180,5 +215,5 @@ module.exports = ({ ADMIN, CURL, FRESH, FRESH_PROXY, SNIPPET, crawl, text, visit
   }
 
   return [theLineThatDecidedIsMarked, aDecisionSaysItsReasonOnce, aRefusalBecomesAnException, changesOfAllOriginsAreListed,
-    reasonsLeadToDocuments, aHostCanBeTried, politenessIsShown, onlyWhatDiffersFromTheDefaultsIsShown, theFirstRequestIsAwaited];
+    reasonsLeadToDocuments, aHostCanBeTried, politenessIsShown, onlyWhatDiffersFromTheDefaultsIsShown, variablesAreQuotedForEachForm, theFirstRequestIsAwaited];
 };

@@ -79,6 +79,17 @@ fn a_client_that_does_not_trust_the_ca_is_counted() {
         (&"127.0.0.1".into(), &"https://shop.test".into())
     );
     assert!(client["at"].is_string(), "{status}");
+    assert_eq!(client["has_alerted"], true);
+
+    // Some send no alert: they close the connection once it is secured.
+    let mut wire = proxy.connect();
+    assert_eq!(wire.connect_tunnel("news.test:443").status, 200);
+    drop(wire.start_tls("news.test", &proxy.ca_pem(), &[]).expect("trusted"));
+    eventually("a silent client is known", || {
+        let status = proxy.admin_get("/v1/status").json();
+        let client = &status["untrusting_client"];
+        client["origin"] == "https://news.test" && client["has_alerted"] == false
+    });
 }
 
 #[test]

@@ -578,6 +578,14 @@ fn operators_refresh_forget_and_see_former_files() {
     assert_eq!(then, KEEP_OUT);
     let (_, now) = robots(&["show", "http://shop.test"]);
     assert!(now.contains("fresh_until") && now.ends_with("Disallow: /\n"), "{now}");
+    let versions: Vec<_> = now.lines().filter(|line| line.starts_with("in force ")).collect();
+    let [former, current] = &versions[..] else { panic!("{now}") };
+    let changed_at = current.split_whitespace().nth(2).expect("a time");
+    assert!(
+        former.contains(&format!(" {first_seen_at} until {changed_at}, confirmed at ")),
+        "{now}"
+    );
+    assert!(current.contains(" until now, ") && current.contains(", 200 SHA-256 "), "{now}");
     assert!(robots(&["list", "http://shop.test"]).1.ends_with(" http://shop.test\n"));
     assert_eq!(robots(&["list", "http://other.test"]).1, "");
     assert_eq!(robots(&["forget", "http://shop.test"]).0, Some(0));

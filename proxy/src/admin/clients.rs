@@ -13,7 +13,7 @@ use super::parameters::QueryParameters;
 use super::response::{ErrorBody, SafeJson, bad_request, error_response};
 use super::state::AdminState;
 use crate::downstream::listeners::ListenProtocol;
-use crate::environment::{KnownClient, ProxyUrl, shell_lines};
+use crate::environment::{KnownClient, ProxyUrl, general_variables, shell_lines};
 
 /// The certificate of the interception CA, which clients must trust.
 #[utoipa::path(get, path = "/ca.pem", tag = "clients", security(()), responses((status = 200, body = String, content_type = "application/x-pem-file")))]
@@ -68,6 +68,18 @@ struct ConnectSettings {
     /// The SHA-256 of the CA's certificate, which `/ca.pem` returns.
     ca_sha256: String,
     clients: Vec<ClientLines>,
+    /// The lines for a POSIX shell that suit most other clients: what `wayleave env` prints without a client.
+    general: String,
+    /// The variables that those lines set.
+    variables: Vec<Variable>,
+}
+
+/// A variable of the environment.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = Variable)]
+struct Variable {
+    name: &'static str,
+    value: String,
 }
 
 #[derive(Debug, Serialize, ToSchema)]
@@ -119,6 +131,11 @@ pub(super) async fn connect(
         ca: ca.to_owned(),
         ca_sha256: admin.fingerprint.to_string(),
         clients: clients.into(),
+        general: shell_lines(None, &proxy, ca),
+        variables: general_variables(&proxy, ca)
+            .into_iter()
+            .map(|(name, value)| Variable { name, value })
+            .collect(),
     })
     .into_response()
 }

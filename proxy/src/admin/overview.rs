@@ -62,7 +62,7 @@ struct ProxyStatus {
     crawlers: Vec<String>,
     /// The URL of a copy of `docs/`, if the configuration has one; this listener serves the files at `/docs/`.
     docs_url: Option<String>,
-    /// The last client since the start that ended a TLS handshake because it does not trust the CA. A token of a team is not told.
+    /// The last client since the start that does not trust the CA, or seems not to. A token of a team is not told.
     untrusting_client: Option<UntrustingView>,
 }
 
@@ -77,6 +77,8 @@ struct UntrustingView {
     client: LoggedClient,
     /// The origin that it wanted.
     origin: String,
+    /// Whether it said so by a TLS alert. If not, it closed a new TLS connection without a request, as Node.js does then.
+    has_alerted: bool,
 }
 
 #[derive(Debug, Serialize, ToSchema)]
@@ -164,6 +166,7 @@ pub(super) async fn status(State(admin): State<AdminState>, scope: TeamScope) ->
             at: format_instant(it.at),
             client: it.client,
             origin: it.origin,
+            has_alerted: it.has_alerted,
         }),
     })
     .into_response()

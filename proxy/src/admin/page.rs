@@ -13,7 +13,7 @@ const JAVASCRIPT: &str = "text/javascript; charset=utf-8";
 const CSS: &str = "text/css; charset=utf-8";
 
 /// The files below `/assets/`. uPlot (MIT, see uPlot.LICENSE) draws the chart: 50 kB, and fast with many points.
-const ASSETS: [(&str, &str, &str); 29] = [
+const ASSETS: [(&str, &str, &str); 30] = [
     ("page.css", CSS, include_str!("page/page.css")),
     ("page.js", JAVASCRIPT, include_str!("page/page.js")),
     ("api.js", JAVASCRIPT, include_str!("page/api.js")),
@@ -23,6 +23,7 @@ const ASSETS: [(&str, &str, &str); 29] = [
     ("overview.js", JAVASCRIPT, include_str!("page/overview.js")),
     ("decisions.js", JAVASCRIPT, include_str!("page/decisions.js")),
     ("decision.js", JAVASCRIPT, include_str!("page/decision.js")),
+    ("environment.js", JAVASCRIPT, include_str!("page/environment.js")),
     ("rule.js", JAVASCRIPT, include_str!("page/rule.js")),
     ("docs.js", JAVASCRIPT, include_str!("page/docs.js")),
     ("changes.js", JAVASCRIPT, include_str!("page/changes.js")),

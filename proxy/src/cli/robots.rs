@@ -295,14 +295,32 @@ fn describe(robots: &Value) -> String {
         add("looks like", &"an HTML page; read as robots.txt all the same".into());
     }
     add("failure", &robots["cause"]);
-    for version in robots["history"].as_array().into_iter().flatten() {
-        add("first seen", &version["first_seen_at"]);
+    let versions: Vec<_> = robots["history"].as_array().into_iter().flatten().collect();
+    for (at, version) in versions.iter().enumerate() {
+        add("in force", &in_force(version, versions.get(at + 1).copied()).into());
     }
     if let Some(body) = answer["body"].as_str() {
         described += "\n";
         described += &escape_lines(body);
     }
     described
+}
+
+/// Describes a version of a file: from when until when it was in force, when it was last confirmed, and the beginning of its
+/// digest.
+fn in_force(version: &Value, next: Option<&Value>) -> String {
+    let text = |value: &Value| value.as_str().unwrap_or("-").to_owned();
+    let until = next.map_or("now".to_owned(), |next| text(&next["first_seen_at"]));
+    let content = match version["sha256"].as_str() {
+        Some(digest) => format!("SHA-256 {}", digest.get(..16).unwrap_or(digest)),
+        None => "no content".to_owned(),
+    };
+    format!(
+        "{} until {until}, confirmed at {}, {} {content}",
+        text(&version["first_seen_at"]),
+        text(&version["last_seen_at"]),
+        version["status"]
+    )
 }
 
 /// Returns the API's path of an origin.

@@ -13,6 +13,7 @@ use tokio::time::timeout;
 use wayleave_decision::Refusal;
 use wayleave_http_wire::http1::{BodyFraming, RequestHead};
 use wayleave_http_wire::received::ReceivedHead;
+use wayleave_robots_txt::UrlScheme;
 
 use super::server::DownstreamServer;
 use crate::decider::refusal;
@@ -47,6 +48,7 @@ pub(super) async fn serve<'a>(
     mut incoming: BufferedStream,
     connection: &ClientConnection,
 ) -> Http1Outcome<'a> {
+    let mut is_first = true;
     loop {
         let head = tokio::select! {
             // A head that has arrived is served even if the stop comes at the same moment.
@@ -56,7 +58,12 @@ pub(super) async fn serve<'a>(
         };
         let received = match head {
             Ok(head) => ReceivedHead::Http1(head),
-            Err(None) => return Http1Outcome::Closed,
+            Err(None) => {
+                if is_first {
+                    report_silence(server, connection);
+                }
+                return Http1Outcome::Closed;
+            }
             Err(Some(refusal)) => {
                 let exchanges = &server.exchanges;
                 let refusing = exchanges.refuse_connection(incoming.stream, connection, refusal);
@@ -65,6 +72,7 @@ pub(super) async fn serve<'a>(
                 return Http1Outcome::Closed;
             }
         };
+        is_first = false;
         // A client that knows no proxy has no tunnels: there it is refused like other requests.
         if received.method() == "CONNECT" && connection.dialled.is_none() {
             return Box::pin(connect(server, incoming, connection, &received)).await;
@@ -75,6 +83,15 @@ pub(super) async fn serve<'a>(
             None => return Http1Outcome::Closed,
         }
     }
+}
+
+/// Keeps that a client closed intercepted TLS without a request: some that do not trust the CA send no alert.
+fn report_silence(server: &DownstreamServer, connection: &ClientConnection) {
+    let Some(tunnel) = &connection.tunnel else { return };
+    if tunnel.origin.scheme() != UrlScheme::Https {
+        return;
+    }
+    server.keep_untrusting(connection.client, &tunnel.origin, false);
 }
 
 /// Waits for the stop, and then until no request that was sent before it can still be in flight.

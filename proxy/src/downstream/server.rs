@@ -1,12 +1,14 @@
 //! The state that all downstream connections share.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
+use wayleave_robots_txt::Origin;
 
 use super::limits::ConnectionLimits;
-use super::untrusting_clients::UntrustingClients;
+use super::untrusting_clients::{UntrustingClient, UntrustingClients};
 use crate::decider::settings::Settings;
 use crate::exchange::ExchangeServices;
 use crate::tls::intercept::TlsInterceptor;
@@ -33,6 +35,16 @@ impl DownstreamServer {
     pub(super) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
         let ended = self.terminated.clone();
         self.tasks.spawn(ended.run_until_cancelled_owned(task));
+    }
+
+    /// Keeps that a client does not trust the CA, or that it seems not to, because it left without a request.
+    pub(super) fn keep_untrusting(&self, client: IpAddr, origin: &Origin, has_alerted: bool) {
+        self.untrusting.add(UntrustingClient {
+            at: self.exchanges.decider.robots.clock().now(),
+            client: self.exchanges.decisions.mask_client(client),
+            origin: origin.to_string(),
+            has_alerted,
+        });
     }
 
     pub(super) fn settings(&self) -> Arc<Settings> {

@@ -14,7 +14,6 @@ use wayleave_robots_txt::{Origin, UrlScheme};
 
 use super::server::DownstreamServer;
 use super::tls_termination::{NegotiatedConnection, TlsTransport};
-use super::untrusting_clients::UntrustingClient;
 use super::{blind_tunnel, http1, http2, tls_termination};
 use crate::decider::request::{ClientConnection, ConnectTunnel};
 use crate::decider::{refusal, target};
@@ -236,11 +235,13 @@ fn log_failed_handshake(
     origin: &Origin,
     error: &io::Error,
 ) {
+    let has_alerted = intercept::is_untrusted_ca(error);
+    if has_alerted || error.kind() == io::ErrorKind::UnexpectedEof {
+        server.keep_untrusting(client, origin, has_alerted);
+    }
     let client = server.exchanges.decisions.mask_client(client);
-    if intercept::is_untrusted_ca(error) {
+    if has_alerted {
         server.exchanges.metrics.leaf_certificate("untrusted");
-        let at = server.exchanges.decider.robots.clock().now();
-        server.untrusting.add(UntrustingClient { at, client, origin: origin.to_string() });
         tracing::warn!(
             %client,
             %origin,

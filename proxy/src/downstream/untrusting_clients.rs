@@ -1,4 +1,5 @@
-//! Clients that ended a TLS handshake because they do not trust the CA.
+//! Clients that do not trust the CA: those that end the TLS handshake with an alert, and those that may only be distrustful,
+//! because they leave during the handshake or after it without a request, as Node.js does.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::SystemTime;
@@ -17,6 +18,8 @@ pub(crate) struct UntrustingClient {
     pub(crate) client: LoggedClient,
     /// The origin that it wanted.
     pub(crate) origin: String,
+    /// Whether it said so by an alert.
+    pub(crate) has_alerted: bool,
 }
 
 impl UntrustingClients {

@@ -119,6 +119,22 @@ pub(crate) fn shell_lines(
     note.to_owned() + &lines
 }
 
+/// Returns the variables that suit most clients, with their values as they are, for files that are no shell's.
+pub(crate) fn general_variables(
+    proxy: &ProxyUrl,
+    certificate: &str,
+) -> Vec<(&'static str, String)> {
+    let exports = GENERAL_TEMPLATE.lines().filter_map(|line| line.strip_prefix("export "));
+    let pairs = exports.flat_map(str::split_whitespace).filter_map(|pair| pair.split_once('='));
+    let value = |value: &str| match value {
+        "@URL@" => proxy.url.clone(),
+        "@NO_PROXY@" => NO_PROXY.to_owned(),
+        "@CERTIFICATE@" => certificate.to_owned(),
+        plain => plain.to_owned(),
+    };
+    pairs.map(|(name, placeholder)| (name, value(placeholder))).collect()
+}
+
 /// Returns the names of the variables that make clients trust the certificates in a file.
 pub(crate) fn trust_variables() -> impl Iterator<Item = &'static str> {
     let lines = GENERAL_TEMPLATE.lines();
@@ -165,7 +181,7 @@ impl KnownClient {
     /// Every client, with its display name.
     pub(crate) const ALL: [(Self, &'static str); 8] = [
         (Self::Curl, "curl"),
-        (Self::Python, "Python requests"),
+        (Self::Python, "Python"),
         (Self::Scrapy, "Scrapy"),
         (Self::Go, "Go"),
         (Self::Node, "Node"),

@@ -3,7 +3,9 @@
 use std::path::Path;
 use std::process::Command;
 
-use super::{GENERAL_TEMPLATE, KnownClient, ProxyUrl, shell_lines, trust_variables};
+use super::{
+    GENERAL_TEMPLATE, KnownClient, ProxyUrl, general_variables, shell_lines, trust_variables,
+};
 
 /// A path full of characters that are special to a shell.
 const CERTIFICATE: &str = "/ca/it's \"$HOME\" `touch pwned` $(touch pwned) $({touch,pwned}) \\;touch pwned;#*?~&|<>!\n touch pwned\n# =\u{e9}/ca.crt";
@@ -106,6 +108,19 @@ fn scrapy_is_told_a_setting_that_it_does_not_deprecate() {
     let text = shell_lines(Some(KnownClient::Scrapy), &proxy, "/ca.crt");
     let settings: Vec<_> = text.lines().filter(|line| line.starts_with("#   ")).collect();
     assert_eq!(settings[0], "#   DOWNLOAD_VERIFY_CERTIFICATES = True", "{text}");
+}
+
+#[test]
+fn variables_are_those_that_the_lines_export() {
+    let proxy = "http://proxy.example:3128".parse().expect("a proxy");
+    let lines = shell_lines(None, &proxy, "/ca.crt");
+    let variables = general_variables(&proxy, "/ca.crt");
+    assert_eq!(variables.len(), 13, "{variables:?}");
+    for (name, value) in variables {
+        assert!(lines.contains(&format!("{name}={value}")), "{name}={value} in {lines}");
+    }
+    let found = general_variables(&proxy, CERTIFICATE);
+    assert!(found.contains(&("SSL_CERT_FILE", CERTIFICATE.to_owned())), "{found:?}");
 }
 
 #[test]

@@ -4,6 +4,7 @@
 import { get, query } from "./api.js";
 import { attempt, badge, clockTime, copyButton, facts, h, newest, panel } from "./dom.js";
 import { docsLink } from "./docs.js";
+import { otherForms } from "./environment.js";
 
 const POLL = 1_000;
 
@@ -16,6 +17,7 @@ export function connect(parameters) {
   const latest = newest();
   const load = () => attempt(() => latest(get(`/v1/connect${query({ proxy: chosen.proxy, ca: chosen.ca })}`), show));
   const show = (found) => {
+    const forms = [...found.clients, ...otherForms(found)];
     const fingerprint = h("code", {}, found.ca_sha256);
     about.replaceChildren(facts([
       ["Proxy", h("code", {}, found.proxy)],
@@ -33,10 +35,10 @@ export function connect(parameters) {
         tab.tabIndex = isChosen ? 0 : -1;
       }
       tabPanel.setAttribute("aria-labelledby", `tab-${name}`);
-      lines.textContent = found.clients.find((client) => client.name === name).lines;
+      lines.textContent = forms.find((client) => client.name === name).lines;
     };
-    const names = found.clients.map((client) => client.name);
-    tabs.replaceChildren(...found.clients.map((client, at) => h("button", {
+    const names = forms.map((client) => client.name);
+    tabs.replaceChildren(...forms.map((client, at) => h("button", {
       type: "button", role: "tab", id: `tab-${client.name}`, "aria-controls": "client", "data-client": client.name,
       click: () => select(client.name),
       keydown: ({ key }) => {
@@ -81,7 +83,8 @@ function firstRequest() {
   const missing = (status, connections) => {
     const untrusting = status.untrusting_client;
     if (untrusting && (before.untrusting !== untrusting.at)) {
-      say(`untrusting ${untrusting.at}`, "refused", h("strong", {}, `${untrusting.client} came, for ${untrusting.origin}, but does not trust the CA.`),
+      const what = untrusting.has_alerted ? "but does not trust the CA." : "and closed its TLS connection without a request, as clients such as Node.js do that do not trust the CA.";
+      say(`untrusting ${untrusting.at}`, "refused", h("strong", {}, `${untrusting.client} came, for ${untrusting.origin}, ${what}`),
         " The proxy's address is right. What is missing is ca.pem: see steps 1 and 2.");
     } else if (connections) {
       say("connected", "", h("strong", {}, "A client is connected, but has sent no request yet."), " Let it fetch a page.");

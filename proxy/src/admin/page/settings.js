@@ -50,7 +50,7 @@ export function settings() {
 function ruleTable(rules) {
   const rows = rules.map((rule) => h("tr", {},
     h("td", { class: "number" }, rule.number),
-    h("td", {}, badge(rule.action === "allow" ? "exception" : "refusal"), rule.legal ? " 451" : ""),
+    h("td", {}, badge(rule.action === "allow" ? "exception" : "refusal"), rule.legal && h("span", {}, " 451")),
     h("td", { class: "url" }, rule.hosts.join(", "), h("br"), h("small", {}, rule.paths.join(", ") || "all paths")),
     h("td", {}, rule.crawlers.join(", ") || "all", rule.purposes.length ? ` for ${rule.purposes.join(", ")}` : "", rule.methods.length ? ` (${rule.methods.join(", ")})` : ""),
     h("td", {}, rule.owner ?? "–", h("br"), h("small", {}, rule.reason ?? "")),
