@@ -1,7 +1,7 @@
 // Decisions: a live list.
 
 import { download, get, query } from "./api.js";
-import { attempt, badge, count, crawlerName, h, newest, time } from "./dom.js";
+import { attempt, badge, count, crawlerName, h, newest, outcomeName, time } from "./dom.js";
 import { reasonDocs } from "./docs.js";
 import { carry, isSpan, rangeControl } from "./range.js";
 import { REASONS, brief, meaning, reasonLink } from "./reasons.js";

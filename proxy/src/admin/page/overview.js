@@ -213,6 +213,9 @@ function bar(row, most) {
   return drawn;
 }
 
+/** The crawler's name; the proxy's own requests, for what sites state about use, have its name. */
+const named = (row) => (row.name === "wayleave" && !row.mode ? "wayleave itself" : crawlerName(row.name));
+
 const isSafe = (row) => row.mode === "observe" && row.requests > 0 && row.would_be_refused === 0;
 
 function crawlerTable(found, range, order, changed) {
@@ -223,7 +226,7 @@ function crawlerTable(found, range, order, changed) {
   const number = (row, value, more, kind) => h("td", { class: "number" }, value ? h("span", { class: kind }, decisions(row, count(value), more)) : "0");
   const part = (key) => ({ key: `${key}_share`, head: "Share", kind: "number", value: (row) => row[`${key}_share`], cell: (row) => h("td", { class: "number" }, share(row[key], row.requests)) });
   const columns = [
-    { key: "crawler", head: "Crawler", value: (row) => crawlerName(row.name), cell: (row) => h("th", { scope: "row" }, h("span", {}, decisions(row, crawlerName(row.name)),
+    { key: "crawler", head: "Crawler", value: (row) => named(row), cell: (row) => h("th", { scope: "row" }, h("span", {}, decisions(row, named(row)),
       isSafe(row) ? [" ", h("span", { class: "badge forwarded", title: `None of its requests would be refused, ${inWords(range)}.` }, "safe to enforce")]
         : row.mode === "observe" ? [" ", badge("observe")] : "")) },
     { head: "", kind: "wide", cell: (row) => h("td", { class: "wide" }, bar(row, most)) },
