@@ -30,8 +30,10 @@ const DEFAULT_SPAN: Duration = Duration::from_hours(24);
 #[into_params(parameter_in = Query)]
 pub(super) struct ReplayParameters {
     /// Only decisions since this time, or for this long, such as `6h`; default `24h`.
+    #[param(format = DateTime)]
     since: Option<String>,
     /// Only decisions before this time.
+    #[param(format = DateTime)]
     until: Option<String>,
 }
 
