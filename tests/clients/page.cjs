@@ -246,7 +246,7 @@ async function theNavigationIsNeverCut(page) {
       const cut = await page.evaluate((words) => {
         document.querySelector("#health .word").textContent = words;
         scrollTo(0, 0);
-        return [...document.querySelectorAll("nav a")].filter((link) => {
+        return [...document.querySelectorAll("nav a:not([hidden])")].filter((link) => {
           const { left, right, top, bottom } = link.getBoundingClientRect();
           const isOnTop = link.contains(document.elementFromPoint((left + right) / 2, (top + bottom) / 2));
           return left < 0 || right > innerWidth || link.scrollWidth > link.clientWidth + 1 || !isOnTop;

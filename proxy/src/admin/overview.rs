@@ -54,8 +54,6 @@ struct ProxyStatus {
     robots: EntryCounts,
     /// The fault of the store in `state.dir`, if there is one.
     store_fault: Option<String>,
-    /// What somebody has to do something about.
-    problems: Vec<Problem>,
     /// The last drill; null if there was none (`[drill]`).
     drill: Option<DrillView>,
     /// The names of the configured crawlers, in their order.
@@ -79,14 +77,6 @@ struct UntrustingView {
     origin: String,
     /// Whether it said so by a TLS alert. If not, it closed a new TLS connection without a request, as Node.js does then.
     has_alerted: bool,
-}
-
-#[derive(Debug, Serialize, ToSchema)]
-pub(super) struct Problem {
-    /// `drill`.
-    kind: &'static str,
-    /// A sentence.
-    text: String,
 }
 
 /// The result of a drill: whether what must be refused was.
@@ -146,7 +136,6 @@ pub(super) async fn status(State(admin): State<AdminState>, scope: TeamScope) ->
         EntryCounts { fresh, stale, unavailable, unreachable, bytes: robots.memory_bytes() }
     });
     let drill = admin.drill.last();
-    let problems = drill.iter().flat_map(|report| report.problems());
     let untrusting = scope.team().is_none().then(|| admin.untrusting.last()).flatten();
     SafeJson(ProxyStatus {
         version: env!("CARGO_PKG_VERSION"),
@@ -158,7 +147,6 @@ pub(super) async fn status(State(admin): State<AdminState>, scope: TeamScope) ->
         // The task fails only if the process is ending.
         robots: counting.await.unwrap_or_default(),
         store_fault,
-        problems: problems.map(|text| Problem { kind: "drill", text }).collect(),
         drill: drill.as_deref().map(DrillView::from),
         crawlers,
         docs_url: admin.docs_url.as_deref().map(str::to_owned),

@@ -12,6 +12,7 @@ use super::access::TeamScope;
 use super::response::SafeJson;
 use super::robots_view::format_instant;
 use super::state::AdminState;
+use crate::drill::{DrillReport, DrillResult};
 
 /// The time for which lost decisions are mentioned.
 const MENTION_LOSSES: Duration = Duration::from_hours(24);
@@ -25,7 +26,7 @@ struct ListedProblems {
 /// A problem of the proxy as a whole.
 #[derive(Debug, Serialize, ToSchema)]
 struct Problem {
-    /// A word for programs: `reload-rejected`, `decisions-lost`, `state-unwritable`, `state-set-aside` or `rules-expired`.
+    /// A word for programs: `drill-wrong`, `drill-failed`, `reload-rejected`, `decisions-lost`, `state-unwritable`, `state-set-aside` or `rules-expired`.
     kind: &'static str,
     /// A sentence.
     text: String,
@@ -36,18 +37,39 @@ struct Problem {
     at: Option<String>,
 }
 
-/// The problems of the proxy as a whole: a configuration that was rejected, decisions that were lost, state that cannot be written,
+/// The problems of the proxy as a whole: a wrong answer to a drill, a configuration that was rejected, decisions that were lost, state that cannot be written,
 /// rules that have expired.
 #[utoipa::path(get, path = "/v1/problems", tag = "proxy", responses((status = 200, body = ListedProblems)))]
 pub(super) async fn list(State(admin): State<AdminState>, scope: TeamScope) -> Response {
     let now = admin.decider.robots.clock().now();
+    let drill = admin.drill.last();
+    let drilled = drill.iter().flat_map(|report| drilled(report));
     let problems = [
         rejected_reload(&admin, &scope),
         lost_decisions(&admin, now),
         unwritable_state(&admin),
         expired_rules(&admin, &scope, now),
     ];
-    SafeJson(ListedProblems { problems: problems.into_iter().flatten().collect() }).into_response()
+    SafeJson(ListedProblems { problems: drilled.chain(problems.into_iter().flatten()).collect() })
+        .into_response()
+}
+
+/// Returns what the last drill found, a wrong answer first.
+fn drilled(report: &DrillReport) -> impl Iterator<Item = Problem> {
+    let problem = |result: DrillResult, kind: &'static str, about: &'static str| {
+        let mut texts = report.families.iter().filter(move |it| it.result == result);
+        let first = texts.next()?;
+        let texts = [first].into_iter().chain(texts).filter_map(|found| found.text.clone());
+        let (text, details) = (about.to_owned(), texts.collect());
+        Some(Problem { kind, text, details, at: Some(format_instant(report.at)) })
+    };
+    let wrong = "The proxy does not enforce what it must";
+    [
+        problem(DrillResult::Wrong, "drill-wrong", wrong),
+        problem(DrillResult::Failed, "drill-failed", "The drill learned nothing"),
+    ]
+    .into_iter()
+    .flatten()
 }
 
 fn rejected_reload(admin: &AdminState, scope: &TeamScope) -> Option<Problem> {

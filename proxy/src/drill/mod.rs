@@ -32,12 +32,13 @@ use wayleave_usage_preferences::{Purpose, PurposeSet};
 use self::client::DrillClient;
 use self::origin::DrillOrigin;
 use self::probes::{CRAWL_DELAY, Probe, RULED_PATH, SHORTEST_PERIOD};
-use self::report::{DrillFamily, DrillResult, ProbeVerdict};
-pub(crate) use self::report::{DrillReport, DrillStatus};
+use self::report::{DrillFamily, ProbeVerdict};
+pub(crate) use self::report::{DrillReport, DrillResult, DrillStatus};
 use self::verdict::{judge, judge_pace};
 use crate::decider::Decider;
 use crate::decider::settings::Settings;
 use crate::downstream::listeners::ListenAddress;
+use crate::exchange::ExchangeServices;
 use crate::telemetry::metrics::Metrics;
 use crate::upstream::egress::drill_hosts;
 
@@ -97,17 +98,18 @@ impl Drill {
     ///
     /// Returns an error if the certificate cannot be read.
     pub(crate) fn new(
-        decider: Arc<Decider>,
-        metrics: Arc<Metrics>,
+        exchanges: &ExchangeServices,
         listener: Option<ListenAddress>,
         authority: &str,
     ) -> anyhow::Result<Self> {
         let client = DrillClient::new(listener, authority)?;
+        let metrics = Arc::clone(&exchanges.metrics);
         for family in DrillFamily::ALL {
             for result in DrillResult::ALL {
                 metrics.start_drill(family.as_str(), result.as_str());
             }
         }
+        let decider = Arc::clone(&exchanges.decider);
         Ok(Self { decider, metrics, status: Arc::default(), client, started: Instant::now() })
     }
 

@@ -76,71 +76,73 @@ impl Probe {
 /// Returns all requests but those for the pace. `prohibited` are internal addresses; `period` numbers the hosts without a
 /// robots.txt, of which each is refused only for a while.
 pub(super) fn all(prohibited: &[Ipv4Addr], period: u64) -> Vec<Probe> {
-    use DrillFamily::{Control, Identity, Internal, Preference, Robots, Rule};
+    let mut all = of_sites(period);
+    all.extend(prohibited.iter().map(|address| Probe {
+        host: drill_hosts::host_at(*address),
+        ..Probe::new(
+            DrillFamily::Internal,
+            "a page of a host with an internal address",
+            (OPEN, "/drill/page"),
+            RightAnswer::Refused(&[Reason::DestinationIpProhibited]),
+        )
+    }));
+    all.push(Probe {
+        user_agent: Some(FOREIGN_AGENT),
+        ..Probe::new(
+            DrillFamily::Identity,
+            "a page, by a name that belongs to another",
+            (OPEN, "/drill/page"),
+            RightAnswer::Refused(&[Reason::ForeignToken, Reason::Unidentified]),
+        )
+    });
+    all
+}
+
+/// Returns the requests that are answered by what sites state, and by the drill's rule.
+fn of_sites(period: u64) -> Vec<Probe> {
+    use DrillFamily::{Control, Preference, Robots, Rule};
     use RightAnswer::{Forwarded, Refused, Withheld};
-    let by_robots = Refused(&[Reason::Rule]);
-    let by_rule = Refused(&[Reason::PolicyRule]);
-    let mut all = vec![
-        Probe::new(Control, "a page that may be fetched", (OPEN, "/drill/page"), Forwarded),
-        Probe::new(Robots, "a disallowed path", (SITE, "/drill/closed/a"), by_robots),
-        Probe::new(
+    let (by_robots, by_rule) = (Refused(&[Reason::Rule]), Refused(&[Reason::PolicyRule]));
+    let by_use = Refused(&[Reason::Preference]);
+    let unreachable = format!("{UNREACHABLE}{period}");
+    let rows = [
+        (Control, "a page that may be fetched", (OPEN, "/drill/page"), Forwarded),
+        (Robots, "a disallowed path", (SITE, "/drill/closed/a"), by_robots),
+        (
             Robots,
             "a disallowed path in another spelling",
             (SITE, "/drill/x/../%63losed/a"),
             by_robots,
         ),
-        Probe::new(
-            Robots,
-            "a disallowed path with a query",
-            (SITE, "/drill/closed?a=b"),
-            by_robots,
-        ),
-        Probe::new(Robots, "a path that a wildcard disallows", (SITE, "/drill/a/b.pdf"), by_robots),
-        Probe::new(
+        (Robots, "a disallowed path with a query", (SITE, "/drill/closed?a=b"), by_robots),
+        (Robots, "a path that a wildcard disallows", (SITE, "/drill/a/b.pdf"), by_robots),
+        (
             Robots,
             "a page of an origin whose robots.txt cannot be fetched",
-            (&format!("{UNREACHABLE}{period}"), "/drill/page"),
+            (&unreachable, "/drill/page"),
             Refused(&[Reason::Unreachable]),
         ),
-        Probe::new(Rule, "a path that a [[rule]] refuses", (RULED, "/drill/ruled/a"), by_rule),
-        Probe::new(
+        (Rule, "a path that a [[rule]] refuses", (RULED, "/drill/ruled/a"), by_rule),
+        (
             Rule,
             "a path that a [[rule]] refuses, in another spelling",
             (RULED, "/drill//%72uled/a"),
             by_rule,
         ),
-        Probe::new(
+        (
             Preference,
             "a page whose use for training robots.txt refuses",
             (SITE, "/drill/stated/a"),
-            Refused(&[Reason::Preference]),
+            by_use,
         ),
-        Probe::new(
+        (
             Preference,
             "a page whose use for training its response refuses",
             (STATED, "/drill/by-field"),
             Withheld(Reason::Preference),
         ),
     ];
-    all.extend(prohibited.iter().map(|address| Probe {
-        host: drill_hosts::host_at(*address),
-        ..Probe::new(
-            Internal,
-            "a page of a host with an internal address",
-            (OPEN, "/drill/page"),
-            Refused(&[Reason::DestinationIpProhibited]),
-        )
-    }));
-    all.push(Probe {
-        user_agent: Some(FOREIGN_AGENT),
-        ..Probe::new(
-            Identity,
-            "a page, by a name that belongs to another",
-            (OPEN, "/drill/page"),
-            Refused(&[Reason::ForeignToken, Reason::Unidentified]),
-        )
-    });
-    all
+    rows.map(|(family, what, place, right)| Probe::new(family, what, place, right)).into()
 }
 
 /// Returns the request that is sent too fast.

@@ -100,12 +100,7 @@ pub(super) async fn start(
         guard: Arc::new(ArcSwap::from_pointee(config.admin.guard.clone())),
     };
     let proxy = local_client_address(&listeners);
-    let drill = Drill::new(
-        Arc::clone(&exchanges.decider),
-        Arc::clone(&metrics),
-        proxy,
-        authority.certificate_pem(),
-    )?;
+    let drill = Drill::new(&exchanges, proxy, authority.certificate_pem())?;
     let guard = Arc::clone(&reloaded.guard);
     let (reload_handle, reload) = reload::service(file, config, reloaded, hangup);
     let admin = AdminState {

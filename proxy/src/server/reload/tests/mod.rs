@@ -121,8 +121,8 @@ fn shown(settings: &Settings) -> String {
         upstream,
         signer,
         on_failure,
-        entrance,
         drill,
+        entrance,
     } = settings;
     let named: Vec<_> = crawlers.all().collect();
     let accounts = named.iter().filter_map(|crawler| crawler.account.as_ref());
@@ -132,7 +132,7 @@ fn shown(settings: &Settings) -> String {
     let files = entrance.as_ref().map(|entrance| entrance.files());
     format!(
         "{options:#?}\n{https:#?}\n{named:#?}\n{hashes:#?}\n{others:?}\n{rules:#?}\n{preferences:#?}\n\
-         {robots_txt_source:?}\n{pacing:#?}\n{upstream:#?}\n{signer:#?}\n{on_failure:?}\n{entrance:#?}\n{files:?}\n{drill:?}"
+         {robots_txt_source:?}\n{pacing:#?}\n{upstream:#?}\n{signer:#?}\n{on_failure:?}\n{drill:?}\n{entrance:#?}\n{files:?}"
     )
 }
 
