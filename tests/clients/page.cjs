@@ -879,6 +879,8 @@ async function picturesAndAccessibility(browser) {
       const isWide = await page.evaluate(() => document.documentElement.scrollWidth > innerWidth);
       assert.ok(!isWide, `${name} is wider than a ${kind} screen`);
       const cut = await page.evaluate(() => [...document.querySelectorAll(".scroll")].filter((box) => box.scrollWidth > box.clientWidth + 1).map((box) => box.getAttribute("aria-label")));
+      const hidden = await page.evaluate(() => [...document.querySelectorAll(".robots .mark")].filter((mark) => mark.getBoundingClientRect().right > mark.closest(".robots").getBoundingClientRect().right).map((mark) => mark.textContent));
+      assert.deepEqual(hidden, [], `marks of ${name} are cut on a ${kind} screen`);
       assert.deepEqual(cut, [], `tables of ${name} are cut on a ${kind} screen`);
       // Evaluated by the debugger, because the page's own policy blocks it.
       await page.evaluate(axe);

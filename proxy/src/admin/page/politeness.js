@@ -12,15 +12,22 @@ const CAUSES = { 429: "answered 429", 503: "answered 503", reset: "closed the co
 const KINDS = ["challenge", "forbidden", "rate", "payment", "unavailable"];
 const BUDGETS = { requests: "requests", bytes: "bytes", new_origins: "new origins" };
 
+/** What only tokens for all teams are told; null for others. */
+const forAllTeams = (path) => get(path).catch((error) => {
+  if (error.status === 403) return null;
+  throw error;
+});
+const untold = () => h("p", { class: "empty" }, "A token of one team is not told.");
+
 export function politeness(parameters) {
   const wanted = { by: parameters.get("by") === "crawler" ? "crawler" : "host" };
   const [paces, edge, budgets] = [h("div", {}), h("div", {}), h("div", {})];
   const latest = newest();
   const load = () => attempt(() => latest(
-    Promise.all([get("/v1/pace"), get(`/v1/edge${query({ by: wanted.by, limit: SHOWN })}`), get("/v1/crawlers")]),
+    Promise.all([forAllTeams("/v1/pace"), forAllTeams(`/v1/edge${query({ by: wanted.by, limit: SHOWN })}`), get("/v1/crawlers")]),
     ([slowed, turnedAway, { crawlers }]) => {
-      paces.replaceChildren(paceTable(slowed));
-      edge.replaceChildren(edgeTable(turnedAway.edge, wanted.by));
+      paces.replaceChildren(slowed ? paceTable(slowed) : untold());
+      edge.replaceChildren(turnedAway ? edgeTable(turnedAway.edge, wanted.by) : untold());
       budgets.replaceChildren(budgetTable(crawlers));
     },
   ));
