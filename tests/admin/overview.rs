@@ -101,6 +101,7 @@ fn counts_of_a_range_are_the_same_from_memory_and_from_the_log() {
     let proxy = Wayleave::start_in(dir, settings);
     expect_counts(&overview(&proxy, "?since=1h"));
     assert_eq!(overview(&proxy, "?since=1h&until=50m")["requests"], 0);
+    assert_eq!(overview(&proxy, "?until=now")["requests"], 9);
     assert_eq!(overview(&proxy, "?since=1h&limit=1")["by_host"].as_array().map(Vec::len), Some(1));
 }
 

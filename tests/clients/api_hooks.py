@@ -11,6 +11,7 @@ MEANINGFUL = {
     "date-time": ["2026-11-21T08:00:00Z", "2100-01-01T00:00:00Z", "1999-12-31T23:59:59Z"],
     "crawler": ["news"],
     "purposes": ["search", "search,train-ai", "tdm, other"],
+    "toml": ["[proxy]\nmode = \"observe\"\n", "[robots]\ndialect = \"google\"\n"],
     "ip-address": ["127.0.0.1", "::1", "10.1.2.3"],
 }
 for name, values in MEANINGFUL.items():

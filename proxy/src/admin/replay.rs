@@ -37,6 +37,12 @@ pub(super) struct ReplayParameters {
     until: Option<String>,
 }
 
+/// A configuration in TOML.
+#[derive(ToSchema)]
+#[schema(format = "toml")]
+#[expect(dead_code, reason = "the description of the API has it; the body is read as bytes")]
+struct ConfigurationText(String);
+
 /// The decisions of the log, made again.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = Replay)]
@@ -90,10 +96,10 @@ struct ReplayMistakes {
     path = "/v1/replay",
     tag = "proxy",
     params(ReplayParameters),
-    request_body(content = String, content_type = "text/plain"),
+    request_body(content = ConfigurationText, content_type = "text/plain"),
     responses(
         (status = 200, body = ReplaySchema),
-        (status = 400, body = ErrorBody, description = "A parameter is malformed, or the body is not text"),
+        (status = 400, body = ErrorBody, description = "A parameter is malformed, or the body is no text"),
         (status = 404, body = ErrorBody, description = "There is no decision log"),
         (status = 413, body = ErrorBody, description = "The configuration is longer than 1 MiB"),
         (status = 422, body = ReplayMistakes, description = "The configuration cannot be used"),
@@ -120,6 +126,9 @@ pub(super) async fn replay(
     let Ok(text) = String::from_utf8(text.to_vec()) else {
         return bad_request("the configuration is not UTF-8".to_owned());
     };
+    if text.trim().is_empty() {
+        return bad_request("the body is the configuration, and it is empty".to_owned());
+    }
     // After the body has arrived: whoever sends it slowly keeps nobody waiting.
     let Some(turn) = admin.replay.turn() else {
         return error_response(StatusCode::TOO_MANY_REQUESTS, "another replay is running");

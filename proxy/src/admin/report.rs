@@ -22,8 +22,10 @@ use crate::decision_log::{
     ReportRow, ReportSource, SummaryRow, Timeline,
 };
 
-/// The time range without `since`.
+/// The start of the time range without parameters.
 const DEFAULT_SINCE: TimeArgument = TimeArgument::Ago(Duration::from_mins(5));
+/// The start of a time range of which only the end is given.
+const ALWAYS: TimeArgument = TimeArgument::Ago(Duration::MAX);
 /// The most rows of each table.
 const MAX_ROWS: usize = 1000;
 
@@ -50,8 +52,12 @@ pub(super) async fn counted(
 fn parse_range(
     (since, until): (Option<&str>, Option<&str>),
 ) -> Result<(TimeArgument, Option<TimeArgument>), String> {
-    let since = since.map_or(Ok(DEFAULT_SINCE), |since| parse_time("since", since))?;
     let until = until.map(|until| parse_time("until", until)).transpose()?;
+    let since = match since {
+        Some(since) => parse_time("since", since)?,
+        None if until.is_some() => ALWAYS,
+        None => DEFAULT_SINCE,
+    };
     Ok((since, until))
 }
 
@@ -59,7 +65,7 @@ fn parse_range(
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(super) struct OverviewParameters {
-    /// Not before this time, or a span before now such as `7d`; default `5m`.
+    /// Not before this time, or a span before now such as `7d`; without `since` and `until`, `5m`.
     #[param(format = DateTime)]
     since: Option<String>,
     /// Not after this time, or a span before now.

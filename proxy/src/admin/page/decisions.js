@@ -198,9 +198,10 @@ export function decisions(live, parameters) {
   const view = h("div", { class: "view" },
     h("h1", {}, "Decisions"),
     h("p", { class: "lead" }, "Live: the last 8,192 decisions, newest first. With a time, the list shows the decision log, of which CSV and JSON save all that matches."),
-    h("form", { class: "bar filters", role: "search", submit: (event) => event.preventDefault() },
+    // On a phone they would be all of the first screen.
+    h("details", { class: "fold", open: innerWidth > 640 || Object.values(wanted).some(Boolean) }, h("summary", {}, "Filters"), h("form", { class: "bar filters", role: "search", submit: (event) => event.preventDefault() },
       field("q", "Search"), select("outcome", "Outcome", OUTCOMES, outcomeName), select("reason", "Reason", REASONS), crawlers, field("host", "Host"),
-      ranges, h("span", { class: "span" }, from, until), h("span", { class: "span" }, pause, save("csv"), save("json"))),
+      ranges, h("span", { class: "span" }, from, until), h("span", { class: "span" }, pause, save("csv"), save("json")))),
     means, note, fresh, list);
   showNotes();
   return { view, end: () => (clearTimeout(typing), live.follow(null), (live.onDecision = live.onSkipped = live.onConnection = null)) };
