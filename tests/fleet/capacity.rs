@@ -182,8 +182,8 @@ fn jain<'a>(pages: &'a [&ServedPage], of: impl Fn(&'a ServedPage) -> &'a String)
     sum * sum / (counts.len() as f64 * squares)
 }
 
-/// Measures how three nodes use a server with these numbers of workers and of requests that may wait.
-fn measure(workers: usize, queue: usize, share: &str) {
+/// Measures how three nodes use a server with these numbers of workers and of requests that may wait: at least this part.
+fn measure(workers: usize, queue: usize, share: &str, least: f64) {
     let (origin, engine) = (Origin::start(), Server::start(Product::Redis));
     let server = LimitedServer::start(workers, queue);
     let nodes = nodes(&origin, &engine, &server, share);
@@ -211,26 +211,28 @@ fn measure(workers: usize, queue: usize, share: &str) {
     for proxy in &nodes {
         println!("{}", proxy.admin_get("/v1/pace").text());
     }
-    assert!((used, tenants.min(crawlers)) >= (0.9, 0.0) && tenants.min(crawlers) >= 0.97);
-    assert!(refused < 0.01 && p99 <= 1.5);
+    assert!(used >= least && refused < 0.01, "{used} {refused}");
+    assert!(tenants >= 0.97 && crawlers >= 0.97, "{tenants} {crawlers}");
+    assert!(p99 <= 1.5, "{p99}: is the machine quiet?");
 }
 
 #[test]
 #[ignore = "takes minutes"]
 fn three_nodes_use_what_a_server_with_a_queue_can_take() {
     for share in ["domain", "address"] {
-        measure(8, 16, share);
+        measure(8, 16, share, 0.9);
     }
 }
 
 #[test]
 #[ignore = "takes minutes"]
 fn three_nodes_use_what_a_server_without_a_queue_can_take() {
-    measure(8, 1, "domain");
+    // Where nothing may wait, requests that do not arrive at even intervals are refused before all workers are busy.
+    measure(8, 1, "domain", 0.75);
 }
 
 #[test]
 #[ignore = "takes minutes"]
 fn three_nodes_use_what_a_slow_server_can_take() {
-    measure(1, 8, "domain");
+    measure(1, 8, "domain", 0.9);
 }

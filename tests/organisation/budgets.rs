@@ -229,3 +229,22 @@ fn two_hundred_requests_at_once_do_not_overshoot() {
     });
     assert_eq!((passed, pages(&origin)), (5, 25));
 }
+
+#[test]
+fn a_robots_txt_that_the_origin_answers_is_free_as_well() {
+    let origin = Origin::start();
+    let proxy = Wayleave::start_with(&origin, |settings| {
+        let settings = settings.set("robots.answer", "\"origin\"");
+        settings.table(&crawler("requests_per_day = 1\nnew_origins_per_day = 1"))
+    });
+    for host in ["a", "b", "c"] {
+        let url = format!("http://{host}.test/robots.txt");
+        assert_eq!(get(&proxy, &url).status, 404, "{host}");
+        assert!(origin.count_gets(&url) >= 1);
+    }
+    assert_eq!(get(&proxy, "http://a.test/").status, 200);
+    expect_spent(&get(&proxy, "http://a.test/b"), "requests_per_day");
+    assert_eq!(get(&proxy, "http://d.test/robots.txt").status, 404);
+    // Another path that looks like it is not.
+    expect_spent(&get(&proxy, "http://a.test/robots.txt?b"), "requests_per_day");
+}

@@ -487,3 +487,27 @@ fn a_restart_forgets_the_pages() {
     let image = Attempt { name: "", request: "GET /static/image", fields: &[], reason: "" };
     expect_nothing("a page from before", &proxy.exchange(&request(&image)), "rule");
 }
+
+#[test]
+fn a_page_that_was_only_observed_is_no_cause() {
+    let origin = sites();
+    let proxy = Wayleave::start_with(&origin, |settings| {
+        settings.table(&TABLES.replacen(
+            "\"page\"\ntokens",
+            "\"page\"\nmode = \"observe\"\ntokens",
+            1,
+        ))
+    });
+    assert_eq!(proxy.get_as("PageBot/1", "http://shop.test/private/page").status, 200);
+    let image = Attempt {
+        name: "",
+        request: "GET /static/image",
+        fields: &[("Referer", "http://shop.test/private/page")],
+        reason: "",
+    };
+    assert_eq!(proxy.exchange(&request(&image)).status, 200);
+    let observed = [("outcome", "observed"), ("reason", "rule")];
+    eventually("both are observed", || proxy.metric("wayleave_requests_total", &observed) == 2.0);
+    let passed = [("outcome", "forwarded"), ("reason", "subresource-of")];
+    assert_eq!(proxy.metric("wayleave_requests_total", &passed), 0.0);
+}

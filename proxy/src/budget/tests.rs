@@ -261,3 +261,44 @@ async fn a_thousand_requests_at_once_do_not_overshoot() {
     assert_eq!(taken(&nodes[0].budgets, &news, 990).await, 990);
     assert_eq!(at_once(nodes.map(|node| node.budgets).into()).await, 15);
 }
+
+#[tokio::test(start_paused = true)]
+async fn what_was_counted_without_the_engine_is_reported_once() {
+    let engine = MemoryEngine::new("setup");
+    let clock = Clock::start_at(evening());
+    let [a, b] = [node(&engine, "a", clock).await, node(&engine, "b", clock).await];
+    let news = crawler(10, 1000, 4);
+    engine.fail(Some(EngineFailure::Connection("gone".to_owned())));
+    assert_eq!(a.budgets.take(&news, &origin(0)).await, Ok(()));
+    engine.fail(None);
+    tokio::time::sleep(Duration::from_secs(10)).await;
+    a.budgets.report_all().await;
+    for (node, number) in [(&b, 1), (&b, 2), (&a, 3)] {
+        assert_eq!(node.budgets.take(&news, &origin(number)).await, Ok(()), "{number}");
+    }
+    // What is refused is not counted, however often it is tried.
+    for _ in 0..9 {
+        let refused = a.budgets.take(&news, &origin(4)).await.unwrap_err();
+        assert_eq!(refused.kind, BudgetKind::NewOrigins);
+    }
+    for (kind, used) in [(BudgetKind::Requests, 4), (BudgetKind::NewOrigins, 4)] {
+        let uses = a.budgets.usage(&news);
+        assert!(uses.iter().any(|part| part.kind == kind && part.used == used), "{uses:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn bytes_reach_the_other_nodes_without_a_request() {
+    let engine = MemoryEngine::new("setup");
+    let clock = Clock::start_at(evening());
+    let [a, b] = [node(&engine, "a", clock).await, node(&engine, "b", clock).await];
+    let news = crawler(0, 1000, 0);
+    let Node { dir: _dir, budgets } = a;
+    let budgets = Arc::new(budgets);
+    let keeping = Arc::clone(&budgets);
+    let keeping = tokio::spawn(async move { keeping.keep().await });
+    budgets.add_bytes("news", 1000);
+    tokio::time::sleep(SAVE_INTERVAL + Duration::from_secs(1)).await;
+    keeping.abort();
+    assert_eq!(b.budgets.take(&news, &origin(0)).await.unwrap_err().kind, BudgetKind::Bytes);
+}

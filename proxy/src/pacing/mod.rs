@@ -257,6 +257,8 @@ impl Pacer {
             // Last, because it is about when requests are sent. Boxed, because few wait.
             let turn = if options.adaptive {
                 let unit = pace_unit(request.target, request.unit);
+                // Also that of an origin which shares its pace with no other.
+                let queued = QueueRequest { obeys_rest: honours_rests, ..queued };
                 Box::pin(self.adaptive.wait_for_turn(unit, queued, &self.fleet)).await?
             } else {
                 None

@@ -279,3 +279,30 @@ async fn observing_slows_nothing_down() {
     }
     assert_eq!(pacer.slowed_paces().len(), 0);
 }
+
+#[tokio::test(start_paused = true)]
+async fn no_node_has_a_turn_during_a_rest_that_it_has_not_heard_of() {
+    let memory = MemoryEngine::new("");
+    let [one, other] = nodes(&memory).await;
+    let adaptive = PacingConfig {
+        adaptive: true,
+        share: PaceShare::Origin,
+        ..options(CrawlDelayMode::Reject)
+    };
+    let shop = target("shop.example");
+    let request =
+        PacedRequest { target: &shop, client: [192, 0, 2, 1].into(), pace: "a", unit: None };
+    let granted = one.wait_for_slot(&adaptive, request, Duration::ZERO).await.unwrap();
+    granted.record_answer(&shop, 429, Some(100 * SECOND));
+    // The engine is told, but no note is read yet.
+    for _ in 0..100 {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(other.resting_origins.until(&shop, None, request.client), None);
+    let refused = other.wait_for_slot(&adaptive, request, Duration::ZERO).await;
+    let soon = refused.map(drop).unwrap_err();
+    assert_eq!(soon.cause, TooSoonCause::Slowed);
+    assert!(soon.retry_after > 99 * SECOND, "{soon:?}");
+    // What it was told at once is known to the other's next question.
+    assert_eq!(other.slowed_paces().len(), 1);
+}

@@ -311,3 +311,22 @@ fn without_the_engine_a_node_has_its_part() {
     }
     assert_eq!(pace.rate(now), other.rate(now), "of what both found, the slower");
 }
+
+#[test]
+fn answers_to_all_nodes_end_a_round() {
+    let mut crawl = SharedCrawl::new();
+    let first = crawl.paces[0].rate(crawl.now);
+    for node in (0..3).cycle() {
+        let wait = crawl.ask(node).wait;
+        crawl.now += wait;
+        // Of ten requests this node has sent three or four.
+        if crawl.now > seconds(1.15) {
+            break;
+        }
+        let took = seconds(0.01);
+        let sent_at = crawl.now.saturating_sub(took);
+        crawl.paces[node].record_answer(crawl.now, sent_at, Some(took));
+    }
+    let rates = crawl.paces.each_ref().map(|it| it.rate(crawl.now));
+    assert!(rates.iter().any(|rate| *rate > first), "{rates:?}");
+}
