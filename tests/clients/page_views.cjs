@@ -10,9 +10,10 @@ const { execFile } = require("node:child_process");
 module.exports = ({ ADMIN, CURL, FRESH, FRESH_PROXY, SNIPPET, crawl, text, visit }) => {
   const lines = async (page, kind) => (await text(page.locator(`.robots .${kind}`))).map((line) => line.replace(/\s+/g, " ").trim());
 
-  /** Opens the newest decision about a URL. */
+  /** Opens the newest decision about a URL. It is recorded after its response. */
   async function openDecision(page, url) {
-    const { decisions } = await (await fetch(`${ADMIN}/v1/decisions?q=${encodeURIComponent(url)}`)).json();
+    let decisions = [];
+    while (!decisions.length) ({ decisions } = await (await fetch(`${ADMIN}/v1/decisions?q=${encodeURIComponent(url)}`)).json());
     await visit(page, `decisions/${decisions[0].id}`);
     await page.locator(".verdict").waitFor();
   }
