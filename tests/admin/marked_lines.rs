@@ -104,13 +104,18 @@ fn the_line_that_decided_is_marked_not_the_one_that_matches() {
         assert_eq!(found["marks"], json!(marks), "{url}: {found}");
         let is_by_rule = found["marks"].to_string().contains("overridden by rule");
         assert_eq!(found["is_consulted"], !is_by_rule, "{url}: {found}");
-        let lines = printed(&proxy, &id);
-        assert_eq!(lines.len(), marks.len(), "{lines:?}");
-        for (line, mark) in lines.iter().zip(&marks) {
-            assert_eq!(line.starts_with('>'), mark["effect"] != "overridden", "{line}");
-            let note = mark["note"].as_str().expect("text");
-            assert!(line.ends_with(&format!("    <- {note}")), "{line}");
-        }
+        expect_printed(&printed(&proxy, &id), &marks);
+    }
+}
+
+/// Checks that the command marks the same lines.
+#[track_caller]
+fn expect_printed(lines: &[String], marks: &[Value]) {
+    assert_eq!(lines.len(), marks.len(), "{lines:?}");
+    for (line, mark) in lines.iter().zip(marks) {
+        assert_eq!(line.starts_with('>'), mark["effect"] != "overridden", "{line}");
+        let note = mark["note"].as_str().expect("text");
+        assert!(line.ends_with(&format!("    <- {note}")), "{line}");
     }
 }
 

@@ -8,6 +8,7 @@ use flate2::Compression;
 use flate2::write::GzEncoder;
 use serde::Deserialize;
 use serde_json::{Value, json};
+use tempfile::TempDir;
 
 use super::signing;
 use crate::harness::tools::project;
@@ -104,8 +105,8 @@ fn every_demand_is_recorded_and_passed_on() {
     }
 }
 
-#[test]
-fn the_report_adds_up_what_would_have_been_paid() {
+/// Returns the directory of a proxy that was asked for payment nine times.
+fn priced_crawl() -> TempDir {
     let origin = Origin::start();
     let priced = |price| Reply::new(402).header("crawler-price", price);
     let usdc = "0x833589fCD6eDb6E08f4c7C32D4f71b54bdA02913";
@@ -127,15 +128,21 @@ fn the_report_adds_up_what_would_have_been_paid() {
     for path in ["a", "b", "a", "c", "d", "d", "e", "f", "g", "h"] {
         proxy.get_as("NewsBot/1", &format!("http://shop.test/{path}"));
     }
-    let (dir, _) = proxy.stop();
-    let report = |arguments: &[&str]| {
-        let mut command = command();
-        command.arg("report").args(arguments).arg("--config").arg(dir.path().join("config.toml"));
-        let output = command.output().expect("it runs");
-        assert_eq!(output.status.code(), Some(0), "{output:?}");
-        String::from_utf8(output.stdout).expect("text")
-    };
-    let json: Value = serde_json::from_str(&report(&["--json"])).expect("JSON");
+    proxy.stop().0
+}
+
+fn report(dir: &TempDir, arguments: &[&str]) -> String {
+    let mut command = command();
+    command.arg("report").args(arguments).arg("--config").arg(dir.path().join("config.toml"));
+    let output = command.output().expect("it runs");
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    String::from_utf8(output.stdout).expect("text")
+}
+
+#[test]
+fn the_report_adds_up_what_would_have_been_paid() {
+    let dir = priced_crawl();
+    let json: Value = serde_json::from_str(&report(&dir, &["--json"])).expect("JSON");
     let rows = json["payments"].as_array().expect("a list").iter();
     let rows: Vec<_> = rows
         .map(|row| {
@@ -152,7 +159,7 @@ fn the_report_adds_up_what_would_have_been_paid() {
         json!(["x402", "0xabc", "7", 1]),
     ];
     assert_eq!(rows, expected);
-    let table = report(&["--limit", "0"]);
+    let table = report(&dir, &["--limit", "0"]);
     for expected in [
         "Asked for payment, which was not made: 9",
         "0.40 USD (cloudflare)",
@@ -162,6 +169,11 @@ fn the_report_adds_up_what_would_have_been_paid() {
     ] {
         assert!(table.contains(expected), "{expected} in {table}");
     }
+}
+
+#[test]
+fn costs_are_summed_up_by_crawler_and_host() {
+    let dir = priced_crawl();
     let costs = json!([
         { "amount": "7", "currency": "0xabc" },
         { "amount": "1", "currency": "EUR" },
@@ -170,7 +182,8 @@ fn the_report_adds_up_what_would_have_been_paid() {
     ]);
     let sum = "7 of the smallest unit of 0xabc, 1 EUR, 0.40 USD, 0.02 USDC";
     for by in ["crawler", "host"] {
-        let json: Value = serde_json::from_str(&report(&["--by", by, "--json"])).expect("JSON");
+        let json: Value =
+            serde_json::from_str(&report(&dir, &["--by", by, "--json"])).expect("JSON");
         assert_eq!(json[format!("by_{by}")][0]["would_have_cost"], costs, "{by}");
         for (format, expected) in [
             ("text", sum.to_owned()),
@@ -178,12 +191,12 @@ fn the_report_adds_up_what_would_have_been_paid() {
             ("html", format!("<td>{sum}</td>")),
             ("csv", format!(",\"{sum}\"\r\n")),
         ] {
-            let written = report(&["--by", by, "--format", format]);
+            let written = report(&dir, &["--by", by, "--format", format]);
             assert!(written.contains("would have cost") || format == "csv", "{written}");
             assert!(written.contains(&expected), "{expected} in {written}");
         }
     }
-    let reasons = report(&["--by", "reason"]);
+    let reasons = report(&dir, &["--by", "reason"]);
     assert!(!reasons.contains("would have cost"), "{reasons}");
 }
 

@@ -283,6 +283,23 @@ fn image(body: Vec<u8>) -> Reply {
     Reply::new(200).header("Content-Type", "image/png").body(body)
 }
 
+/// Adds pages that are called images and do not begin as pages do.
+fn add_unreadable(origin: &Origin, html: &str) {
+    origin
+        .site("shop.test")
+        .page("/static/utf-16.png", image(utf_16(html)))
+        .page(
+            "/static/middle.png",
+            Reply { status: 206, ..image(SECRET.into()) }
+                .header("Content-Range", "bytes 30-99/100"),
+        )
+        .page(
+            "/static/twice.png",
+            image(packed(packed(html))).header("Content-Encoding", "gzip, gzip"),
+        )
+        .page("/static/coded.png", image(packed(html)).header("Content-Encoding", "x-own"));
+}
+
 /// Starts sites of which everything worth having is disallowed.
 fn sites() -> Origin {
     let origin = Origin::start();
@@ -325,17 +342,8 @@ fn sites() -> Origin {
                 .body(packed(&html)),
         )
         .page("/static/pieces.png", typed("image/png", "<!doc").body(format!("type html>{SECRET}")))
-        .page("/static/paper.png", typed("image/png", &pdf))
-        .page("/static/utf-16.png", image(utf_16(&html)))
-        .page(
-            "/static/middle.png",
-            Reply { status: 206, ..secret("image/png") }.header("Content-Range", "bytes 30-99/100"),
-        )
-        .page(
-            "/static/twice.png",
-            image(packed(packed(&html))).header("Content-Encoding", "gzip, gzip"),
-        )
-        .page("/static/coded.png", image(packed(&html)).header("Content-Encoding", "x-own"));
+        .page("/static/paper.png", typed("image/png", &pdf));
+    add_unreadable(&origin, &html);
     origin.site("cdn.test").robots("User-agent: *\nDisallow: /\n").page("/", Reply::html(&html));
     origin.site("down.test").robots_reply(Reply::new(503));
     origin

@@ -190,7 +190,7 @@ pub(super) fn evaluate(
     }
     // Another spelling of the path restricts and never permits.
     let others = covered.readings.iter().filter(|it| it.only_restricts);
-    others.map(|it| verdict(Some(it))).find(|it| it.is_refusal()).unwrap_or(as_received)
+    others.map(|it| verdict(Some(it))).find(LicenceVerdict::is_refusal).unwrap_or(as_received)
 }
 
 /// Returns the verdict of the narrowest elements that cover a page and mention the purpose (§3.1.2); among equally

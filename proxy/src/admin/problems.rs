@@ -26,7 +26,8 @@ struct ListedProblems {
 /// A problem of the proxy as a whole.
 #[derive(Debug, Serialize, ToSchema)]
 struct Problem {
-    /// A word for programs: `drill-wrong`, `drill-failed`, `reload-rejected`, `decisions-lost`, `state-unwritable`, `state-set-aside` or `rules-expired`.
+    /// A word for programs: `drill-wrong`, `drill-failed`, `reload-rejected`, `decisions-lost`, `state-unwritable`,
+    /// `state-set-aside` or `rules-expired`.
     kind: &'static str,
     /// A sentence.
     text: String,
@@ -37,8 +38,8 @@ struct Problem {
     at: Option<String>,
 }
 
-/// The problems of the proxy as a whole: a wrong answer to a drill, a configuration that was rejected, decisions that were lost, state that cannot be written,
-/// rules that have expired.
+/// The problems of the proxy as a whole: a wrong answer to a drill, a configuration that was rejected, decisions that were lost,
+/// state that cannot be written, rules that have expired.
 #[utoipa::path(get, path = "/v1/problems", tag = "proxy", responses((status = 200, body = ListedProblems)))]
 pub(super) async fn list(State(admin): State<AdminState>, scope: TeamScope) -> Response {
     let now = admin.decider.robots.clock().now();
