@@ -15,7 +15,6 @@
 //! ```
 
 mod admin;
-mod changed;
 mod crawlers;
 mod drill;
 mod evidence;
@@ -43,7 +42,6 @@ use std::time::Duration;
 
 use wayleave_decision::{CrawlersConfig, PolicyRule};
 
-pub(crate) use self::changed::changed_toml;
 pub(crate) use self::log::LogConfig;
 pub use self::reader::ConfigMistake;
 pub(crate) use self::reader::IncludedFile;

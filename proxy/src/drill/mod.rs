@@ -121,6 +121,7 @@ impl Drill {
     /// Drills as often as the settings in effect say; never returns.
     pub(crate) async fn run(self) {
         let mut origin = None;
+        let mut drilled = 0;
         loop {
             let settings = self.decider.settings();
             let every = settings.drill.every;
@@ -142,6 +143,10 @@ impl Drill {
                 },
             };
             let next = Instant::now() + every;
+            if drilled != settings.configuration {
+                started.forget_all();
+                drilled = settings.configuration;
+            }
             self.drill(&settings, started).await;
             // A reload starts the next drill, which is about other settings.
             let _ = timeout_at(next, changed).await;

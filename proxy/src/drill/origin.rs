@@ -62,6 +62,12 @@ impl DrillOrigin {
         self.paced.drain(..surplus);
     }
 
+    /// Forgets all: another configuration keeps another pace, and knows nothing of what it did not pace.
+    pub(super) fn forget_all(&mut self) {
+        self.forget_arrivals();
+        self.paced.clear();
+    }
+
     /// Returns when paced requests arrived, in this drill and in the ones before.
     pub(super) fn paced_arrivals(&mut self) -> Vec<Instant> {
         self.forget_arrivals();

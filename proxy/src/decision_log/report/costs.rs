@@ -1,39 +1,12 @@
 //! What demands for payment would have cost, for each row of a summary.
 
 use std::collections::{BTreeMap, HashMap};
-use std::fmt;
 
 use rust_decimal::Decimal;
-use serde::Serialize;
-use utoipa::ToSchema;
 
-use super::payments::{PaymentRow, as_text};
-use super::summary::{NO_NAME, ReportDimension, SummaryRow};
-
-/// The sum of what was asked for in one currency.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
-pub(crate) struct PaymentCost {
-    /// `None` if it has too many digits.
-    #[serde(serialize_with = "as_text")]
-    #[schema(value_type = Option<String>)]
-    pub(crate) amount: Option<Decimal>,
-    /// The currency, or the asset in whose smallest unit the amount is.
-    pub(crate) currency: String,
-}
-
-impl fmt::Display for PaymentCost {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.amount {
-            Some(amount) => write!(f, "{amount} ")?,
-            None => f.write_str("? ")?,
-        }
-        // Assets have longer names than currencies.
-        if self.currency.len() > "USDC".len() {
-            f.write_str("of the smallest unit of ")?;
-        }
-        f.write_str(&self.currency)
-    }
-}
+use super::dimension::{NO_NAME, ReportDimension};
+use super::payments::{PaymentCost, PaymentRow};
+use super::summary::SummaryRow;
 
 /// Adds to the rows of a summary by crawler or by host what their demands for payment would have cost.
 pub(super) fn add_costs(rows: &mut [SummaryRow], by: ReportDimension, payments: &[PaymentRow]) {

@@ -5,11 +5,12 @@ use std::time::SystemTime;
 use wayleave_decision::ASSERTED;
 
 use super::super::query::DecisionQuery;
+use super::dimension::ReportDimension;
 use super::entry::ReportEntry;
 use super::payments::PaymentCounts;
 use super::query::{ReportContents, ReportQuery};
 use super::rows::RowCounts;
-use super::summary::{ReportDimension, Summary};
+use super::summary::Summary;
 use super::timeline::Timeline;
 
 /// The start of a line, up to the value of `at`: its ID has 32 digits.

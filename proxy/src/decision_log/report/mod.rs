@@ -6,6 +6,7 @@
 
 mod costs;
 mod counts;
+mod dimension;
 mod entry;
 mod payments;
 mod query;
@@ -31,11 +32,12 @@ use wayleave_evidence::rfc3339;
 
 use self::costs::add_costs;
 use self::counts::ReportCounts;
+pub(crate) use self::dimension::ReportDimension;
 use self::entry::ReportEntry;
 pub(crate) use self::payments::PaymentRow;
 pub(crate) use self::query::{ReportContents, ReportQuery};
 pub(crate) use self::rows::ReportRow;
-pub(crate) use self::summary::{ReportDimension, SummaryRow};
+pub(crate) use self::summary::SummaryRow;
 pub(crate) use self::timeline::Timeline;
 use super::files::{LogLine, UNFINISHED, find_line, open_log_files};
 

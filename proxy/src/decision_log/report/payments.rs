@@ -1,9 +1,11 @@
 //! The demands for payment of a log, one row for each crawler, host, scheme and currency.
 
 use std::borrow::Cow;
+use std::fmt;
 
 use rust_decimal::Decimal;
 use serde::Serialize;
+use utoipa::ToSchema;
 
 use super::entry::ReportEntry;
 use crate::decision_log::bounded_map::BoundedMap;
@@ -28,10 +30,32 @@ pub(crate) struct PaymentRow {
     pub(crate) example: String,
 }
 
-pub(super) fn as_text<S: serde::Serializer>(
-    cost: &Option<Decimal>,
-    serializer: S,
-) -> Result<S::Ok, S::Error> {
+/// The sum of what was asked for in one currency.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
+pub(crate) struct PaymentCost {
+    /// `None` if it has too many digits.
+    #[serde(serialize_with = "as_text")]
+    #[schema(value_type = Option<String>)]
+    pub(crate) amount: Option<Decimal>,
+    /// The currency, or the asset in whose smallest unit the amount is.
+    pub(crate) currency: String,
+}
+
+impl fmt::Display for PaymentCost {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.amount {
+            Some(amount) => write!(f, "{amount} ")?,
+            None => f.write_str("? ")?,
+        }
+        // Assets have longer names than currencies.
+        if self.currency.len() > "USDC".len() {
+            f.write_str("of the smallest unit of ")?;
+        }
+        f.write_str(&self.currency)
+    }
+}
+
+fn as_text<S: serde::Serializer>(cost: &Option<Decimal>, serializer: S) -> Result<S::Ok, S::Error> {
     // A number of JSON is a binary fraction to most readers.
     cost.map(|cost| cost.to_string()).serialize(serializer)
 }

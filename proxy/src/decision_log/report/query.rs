@@ -3,7 +3,7 @@
 use std::time::SystemTime;
 
 use super::super::query::DecisionQuery;
-use super::summary::ReportDimension;
+use super::dimension::ReportDimension;
 
 /// The subject of a report.
 #[derive(Clone, Debug)]

@@ -1,78 +1,16 @@
 //! The summary of a log by crawler, host, rule or reason: how many requests, and how many of them were refused.
 
-use clap::ValueEnum;
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::costs::PaymentCost;
+use super::dimension::{NO_NAME, ReportDimension};
 use super::entry::ReportEntry;
+use super::payments::PaymentCost;
 use super::query::ReportBounds;
 use crate::decision_log::bounded_map::{BoundedMap, Weight};
 
 /// The most names among which the first of a client, a token or a User-Agent is found: these names may be long.
 const MAX_NAMES_OF_SENDERS: usize = 4;
-
-/// The name of requests that have none: their target could not be parsed, or they have no User-Agent.
-pub(super) const NO_NAME: &str = "-";
-
-/// The key that requests are counted by.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, ValueEnum)]
-pub(crate) enum ReportDimension {
-    /// By the configured name
-    Crawler,
-    /// By the host that was requested
-    Host,
-    /// By the line of robots.txt, the [[rule]] or the usage preference that decided, else by the reason
-    Rule,
-    /// By the reason
-    Reason,
-    /// By the first product token
-    Token,
-    /// By the User-Agent, as far as the log has it
-    UserAgent,
-    /// By the client's address, as the log has it
-    Client,
-}
-
-impl ReportDimension {
-    /// Returns the word for it.
-    pub(crate) fn as_str(self) -> &'static str {
-        match self {
-            Self::Crawler => "crawler",
-            Self::Host => "host",
-            Self::Rule => "rule",
-            Self::Reason => "reason",
-            Self::Token => "token",
-            Self::UserAgent => "user-agent",
-            Self::Client => "client",
-        }
-    }
-
-    /// Returns the two others of which the first is named.
-    pub(crate) fn others(self) -> [Self; 2] {
-        match self {
-            Self::Token => [Self::UserAgent, Self::Client],
-            Self::UserAgent => [Self::Token, Self::Client],
-            Self::Client => [Self::Token, Self::UserAgent],
-            Self::Crawler => [Self::Rule, Self::Host],
-            Self::Host => [Self::Rule, Self::Crawler],
-            Self::Rule | Self::Reason => [Self::Crawler, Self::Host],
-        }
-    }
-
-    /// Returns whether it is about who sent the requests. Then the first names are those of most requests, else of most refusals.
-    fn is_sender(self) -> bool {
-        matches!(self, Self::Token | Self::UserAgent | Self::Client)
-    }
-
-    fn max_names(self, bounds: ReportBounds) -> usize {
-        match self {
-            Self::Crawler | Self::Reason => bounds.names_of_few,
-            Self::Host | Self::Rule => bounds.names_of_many,
-            Self::Token | Self::UserAgent | Self::Client => MAX_NAMES_OF_SENDERS,
-        }
-    }
-}
 
 /// The requests of one crawler or client, to one host, or decided by one rule or for one reason.
 #[derive(Clone, Debug, Serialize, ToSchema)]
@@ -199,7 +137,7 @@ impl SummaryGroup {
 impl Summary {
     pub(super) fn new(by: ReportDimension, bounds: ReportBounds) -> Self {
         let groups = BoundedMap::new(bounds.groups, SummaryGroup::weight);
-        Self { by, max_names: by.max_names(bounds), groups }
+        Self { by, max_names: max_names(by, bounds), groups }
     }
 
     /// Returns what it counts by.
@@ -250,6 +188,17 @@ impl Summary {
                 .then_with(|| one.name.cmp(&other.name))
         });
         (left_out, rows)
+    }
+}
+
+/// Returns the most names among which the first of another dimension is found.
+fn max_names(by: ReportDimension, bounds: ReportBounds) -> usize {
+    match by {
+        ReportDimension::Crawler | ReportDimension::Reason => bounds.names_of_few,
+        ReportDimension::Host | ReportDimension::Rule => bounds.names_of_many,
+        ReportDimension::Token | ReportDimension::UserAgent | ReportDimension::Client => {
+            MAX_NAMES_OF_SENDERS
+        }
     }
 }
 

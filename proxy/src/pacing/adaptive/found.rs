@@ -2,7 +2,8 @@
 
 use std::fmt;
 
-use super::{FIRST_RATE, SlowDownCause};
+use super::cause::SlowDownCause;
+use super::round::{FIRST_RATE, MIN_RATE};
 
 /// The pace of a server as found so far.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -74,7 +75,7 @@ fn parse_rate(word: &str) -> Option<Option<f64>> {
     }
     let rate: f64 = word.parse().ok()?;
     // Anything else would stop the crawl, or end all limits.
-    (super::MIN_RATE..f64::INFINITY).contains(&rate).then_some(Some(rate))
+    (MIN_RATE..f64::INFINITY).contains(&rate).then_some(Some(rate))
 }
 
 fn parse_cause(word: &str) -> Option<Option<SlowDownCause>> {

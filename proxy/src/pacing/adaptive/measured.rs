@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{MIN_ROUND, Round, WEIGHT};
+use super::round::{MIN_ROUND, Round, WEIGHT};
 
 /// The weight of a round in the usual response time, if it was faster, and if it was slower: pages change, so it follows, but
 /// not as fast as a queue grows.

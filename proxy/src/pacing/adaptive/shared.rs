@@ -5,42 +5,14 @@
 
 use std::time::Duration;
 
-use super::{AdaptivePace, FORGET_AFTER, FoundPace, MIN_ROUND, Round, interval};
+use super::fleet_part::PaceChange;
+use super::found::FoundPace;
+use super::pace::AdaptivePace;
+use super::round::{FORGET_AFTER, MIN_ROUND, Round, interval};
 use crate::fleet::pace_turn::{PaceTurn, PaceTurnAnswer};
 
 /// The weight of one turn in the share of a node.
 const WEIGHT: f64 = 0.25;
-
-/// What a node has to know of the fleet.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct SharedPart {
-    /// The version of the pace that the engine knows.
-    version: u64,
-    pub(super) change: PaceChange,
-    /// The requests of all nodes when the engine was asked last, and the time.
-    total: u64,
-    asked_at: Option<Duration>,
-    /// The requests that were sent since.
-    unreported: u64,
-    /// The requests of all nodes for each one of this node, of late.
-    requests_per_own: Option<f64>,
-}
-
-/// The change of the pace since the engine was told.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum PaceChange {
-    #[default]
-    None,
-    Faster,
-    Slower,
-}
-
-impl SharedPart {
-    /// Returns the number of requests of all nodes for each one of this node.
-    pub(super) fn requests_per_own(&self) -> f64 {
-        self.requests_per_own.unwrap_or(1.0)
-    }
-}
 
 impl AdaptivePace {
     /// Returns whether the fleet has to be asked before the next request: without a limit, once a second is enough.

@@ -1,4 +1,5 @@
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use super::*;
 use crate::fleet::pace_turn::{PaceBook, PaceTurnAnswer};

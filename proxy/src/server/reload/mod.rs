@@ -11,6 +11,7 @@
 //! After a change on disk, the configuration is loaded only if it looks complete: the writer of each file has closed it, the file
 //! is not empty, and no file is gone or has lost all of its rules or crawlers. A reload that an operator requests, by signal or API, skips that check.
 
+mod changed;
 mod completeness;
 
 /// Sleeps until an instant, if there is one.
@@ -36,13 +37,14 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 use wayleave_evidence::Sha256Digest;
 
+use self::changed::changed_toml;
 use self::completeness::find_incompleteness;
 use self::watch::{FileWatch, IncludeWatch, WritingFiles};
 use crate::admin::{
     AdminGuard, ConfigStatus, ReloadAttempt, ReloadHandle, ReloadReply, ReloadResult, Reloaded,
 };
 use crate::clock::system_time;
-use crate::config::{Config, ConfigMistake, ConfigSources, changed_toml};
+use crate::config::{Config, ConfigMistake, ConfigSources};
 use crate::decision_log::{ClientMask, ConfigRevision, Journal};
 use crate::exchange::ExchangeServices;
 use crate::robots_cache::HttpFetcher;

@@ -2,7 +2,7 @@
 
 use toml::{Table, Value};
 
-use super::Config;
+use crate::config::Config;
 
 /// The least `[[crawler]]` and `[[rule]]`, from which the defaults of their keys are read.
 const LEAST_TABLES: &str = "\
