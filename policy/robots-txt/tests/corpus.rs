@@ -114,9 +114,9 @@ fn compiled_files_stay_small() {
         .map(|file| RobotsTxt::parse(&std::fs::read(file.unwrap().path()).unwrap()).heap_bytes())
         .collect();
     sizes.sort_unstable();
-    assert!(sizes[sizes.len() / 2] <= 600, "median {}", sizes[sizes.len() / 2]);
+    assert!(sizes[sizes.len() / 2] <= 500, "median {}", sizes[sizes.len() / 2]);
     let mean = sizes.iter().sum::<usize>() / sizes.len();
-    assert!(mean <= 2_700, "mean {mean}");
+    assert!(mean <= 2_300, "mean {mean}");
 }
 
 #[test]

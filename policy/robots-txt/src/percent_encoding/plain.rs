@@ -4,20 +4,49 @@
 use crate::percent_encoding::usual::all_usual;
 use crate::percent_encoding::{OctetClass, classify};
 
+/// The classes of bytes: plain ones, `*`, `$`, and all others.
+pub(crate) const PLAIN: u8 = 0;
+pub(crate) const STAR: u8 = 1;
+pub(crate) const DOLLAR: u8 = 2;
+pub(crate) const OTHER: u8 = 4;
+
+/// Returns the class of a byte. Those of several bytes are combined by `|`.
+#[inline]
+pub(crate) fn class(byte: u8) -> u8 {
+    static CLASSES: [u8; 256] = {
+        let mut classes = [PLAIN; 256];
+        let mut byte = 0;
+        while byte < 256 {
+            classes[byte] = match byte as u8 {
+                b'*' => STAR,
+                b'$' => DOLLAR,
+                b'#' => OTHER,
+                byte if matches!(classify(byte), OctetClass::Other) => OTHER,
+                _ => PLAIN,
+            };
+            byte += 1;
+        }
+        classes
+    };
+    CLASSES[usize::from(byte)]
+}
+
+/// Returns the classes of a text's bytes.
+pub(crate) fn classes(text: &[u8]) -> u8 {
+    const CHUNK: usize = 8;
+    let of_bytes = |bytes: &[u8]| bytes.iter().fold(PLAIN, |all, &byte| all | class(byte));
+    // The last chunk overlaps the one before, so that no bytes are left over: they cost more than they count.
+    let Some(last) = text.last_chunk::<CHUNK>() else {
+        return of_bytes(text);
+    };
+    let chunks = text.as_chunks::<CHUNK>().0.iter();
+    chunks.fold(of_bytes(last), |all, chunk| all | of_bytes(chunk))
+}
+
 /// Returns whether a byte is plain.
 #[inline]
 pub(crate) fn is_plain(byte: u8) -> bool {
-    static PLAIN: [bool; 256] = {
-        let mut plain = [false; 256];
-        let mut byte = 0;
-        while byte < 256 {
-            let is_syntax = matches!(byte as u8, b'*' | b'$' | b'#');
-            plain[byte] = !is_syntax && !matches!(classify(byte as u8), OctetClass::Other);
-            byte += 1;
-        }
-        plain
-    };
-    PLAIN[usize::from(byte)]
+    class(byte) == PLAIN
 }
 
 /// Returns whether a text consists of plain bytes only.
@@ -53,6 +82,7 @@ mod tests {
                     assert_eq!(all_plain(&text), is_plain(byte), "{byte:#x} at {at}");
                     let end = if is_plain(byte) { length } else { at };
                     assert_eq!(plain_prefix_len(&text), end, "{byte:#x} at {at}");
+                    assert_eq!(classes(&text), class(byte), "{byte:#x} at {at}");
                 }
             }
         }

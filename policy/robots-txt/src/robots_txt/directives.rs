@@ -99,7 +99,7 @@ impl RobotsTxt {
         let mut delays = self.timing_values(DirectiveTopic::CrawlDelay, dialect, tokens);
         let delay = delays.find_map(|(at, value)| Some((parse_seconds(&value)?, at)));
         let longest = rates.chain(delay).max_by_key(|(delay, _)| *delay);
-        longest.map(|(delay, at)| (delay, self.parsed().statements[at].line))
+        longest.map(|(delay, at)| (delay, self.parsed().line(at)))
     }
 
     /// Returns the rates at which a crawler may make requests, with their hours (`Request-rate`).
@@ -167,7 +167,7 @@ impl RobotsTxt {
 
     pub(super) fn directive(&self, at: usize) -> Directive {
         let (name, value) = self.parsed().name_and_value(at);
-        Directive::new(self.parsed().statements[at].line, name, value)
+        Directive::new(self.parsed().line(at), name, value)
     }
 
     fn directives_named<'a>(

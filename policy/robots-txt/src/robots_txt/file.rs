@@ -99,8 +99,8 @@ impl RobotsTxt {
     pub(crate) fn group_lines(&self, dialect: Dialect, tokens: &[ProductToken]) -> Vec<u32> {
         let semantics = DialectSemantics::for_dialect(dialect);
         self.group_statements(semantics, tokens)
-            .filter(|(_, it)| it.kind != StatementKind::Other && semantics.sees(it))
-            .map(|(_, it)| it.line)
+            .filter(|(_, it)| !it.is_directive() && semantics.sees(it))
+            .map(|(at, _)| self.0.line(at))
             .collect()
     }
 
@@ -173,7 +173,7 @@ impl RobotsTxt {
                 names.truncate(if is_chosen { names.len() } else { start });
                 (start, is_chosen) = (names.len(), false);
             }
-            if statement.kind == StatementKind::Agent && semantics.sees(statement) {
+            if statement.kind() == StatementKind::Agent && semantics.sees(statement) {
                 is_chosen |= chosen.next_if_eq(&at).is_some();
                 let name = String::from_utf8_lossy(self.0.text(at));
                 names.push(excerpt(&name).into_owned());
@@ -185,7 +185,7 @@ impl RobotsTxt {
 
     /// Returns the line number of a rule.
     pub(crate) fn line(&self, rule: MatchedRule) -> u32 {
-        self.0.statements[rule.statement()].line
+        self.0.line(rule.statement())
     }
 
     /// Returns an excerpt of a rule, such as `Disallow: /private`.

@@ -52,7 +52,8 @@ pub(crate) use file::DEFAULT_LIMIT_BYTES;
 pub use file::RobotsTxt;
 pub use match_context::MatchContext;
 pub(crate) use parse::line::{GOOGLE_LINE_BYTES, exact_statement, google_statement};
-pub use parse::line::{LineField, ParsedLine, numbered_lines};
+pub use parse::line::{LineField, ParsedLine};
+pub use parse::lines::numbered_lines;
 pub use preference_matcher::{
     MatchedPreference, PathReading, PreferenceMatcher, PreferenceSelection, TooCostly,
 };

@@ -10,7 +10,7 @@ use super::matched_rule::{MatchOutcome, MatchedRule};
 use super::path_form::PathForm;
 use super::pattern::{PatternBuffer, RuleValue, parts_match};
 use super::statements::stored::ParsedFile;
-use super::statements::{FileStatement, ValueForm};
+use super::statements::{FileStatement, LARGE_GROUP, StatementKind};
 use crate::percent_encoding::{MAX_ENCODED_BYTES, has_lone_percent};
 use crate::{Dialect, ProductToken};
 
@@ -66,7 +66,7 @@ impl ParsedFile {
     ) -> MatchOutcome {
         search.budget.spend(self.statements.len());
         let has_cut_escape = |(at, it): (usize, &FileStatement)| {
-            it.form == ValueForm::Special && has_lone_percent(self.text(at))
+            it.kind() == StatementKind::SpecialRule && has_lone_percent(self.text(at))
         };
         if !self.statements.iter().enumerate().any(has_cut_escape) {
             // The least of all outcomes, so the other one counts.
@@ -92,7 +92,7 @@ impl ParsedFile {
         let mut best = MatchOutcome::NoRule;
         for (at, rule) in self.chosen_statements(semantics, choice) {
             let value = self.text(at);
-            let may_match = rule.form == ValueForm::Special && semantics.sees_rule(rule);
+            let may_match = rule.kind() == StatementKind::SpecialRule && semantics.sees_rule(rule);
             if !may_match || !has_lone_percent(value) {
                 continue;
             }
@@ -173,7 +173,7 @@ impl ParsedFile {
     ) -> (Option<MatchedRule>, usize) {
         let start = agent.statement as usize + 1;
         let budget = &mut search.budget;
-        if agent.large_group.is_some()
+        if self.statements[agent.statement as usize].has_mark(LARGE_GROUP)
             && let Some(index) =
                 self.index(semantics, agent, || build_index(self, semantics, start, &mut *budget))
         {
@@ -198,7 +198,7 @@ impl ParsedFile {
             }
             // Comparing heads rules out most rules without touching their texts.
             if semantics.sees_rule(statement)
-                && heads_match(self.head(statement), path.head(), statement.uncertain_bits)
+                && heads_match(self.head(statement), path.head(), statement.uncertain_bits())
             {
                 let candidate =
                     RuleCandidate { rule: statement, value: self.text(at), at, semantics, path };
@@ -237,14 +237,14 @@ impl RuleCandidate<'_> {
             return None;
         }
         let rule = self.weight(value.len());
-        let matches = match self.rule.form {
-            ValueForm::Special => return self.match_special(search, best),
+        let matches = match self.rule.kind() {
+            StatementKind::SpecialRule => return self.match_special(search, best),
             // It would not decide even if it matched.
             _ if Some(rule) <= best => false,
-            ValueForm::Wild if self.semantics.has_wildcards() => {
+            StatementKind::WildRule if self.semantics.has_wildcards() => {
                 self.match_wild(&mut search.budget)
             }
-            ValueForm::Plain | ValueForm::Wild => path.starts_with(value),
+            _ => path.starts_with(value),
         };
         matches.then_some(rule)
     }

@@ -41,7 +41,7 @@ impl RobotsTxt {
     #[must_use]
     pub fn usage_lines_before_groups(&self, budget: &mut MatchBudget) -> Vec<UsageLine<'_>> {
         let statements = &self.parsed().statements;
-        let count = statements.iter().take_while(|it| it.kind != StatementKind::Agent).count();
+        let count = statements.iter().take_while(|it| it.kind() != StatementKind::Agent).count();
         budget.spend(count);
         (0..count)
             .filter(|at| statements[*at].is_directive())
@@ -75,7 +75,7 @@ impl RobotsTxt {
             if !budget.spend(1) {
                 break;
             }
-            if statement.kind == StatementKind::Agent {
+            if statement.kind() == StatementKind::Agent {
                 // After a rule a user-agent line begins a new run, which has to name the crawler itself.
                 is_for_crawler &= !has_rules;
                 // Both iterate in the file's order.
@@ -99,7 +99,7 @@ impl RobotsTxt {
     fn usage_line(&self, at: usize) -> Option<UsageLine<'_>> {
         let (name, value) = self.parsed().name_and_value(at);
         (DirectiveTopic::of_name(name) == Some(DirectiveTopic::Usage)).then(|| UsageLine {
-            line: self.parsed().statements[at].line,
+            line: self.parsed().line(at),
             name,
             value,
         })

@@ -1,7 +1,5 @@
 //! User-agent lines, and whether one names a crawler.
 
-use std::num::NonZeroU32;
-
 use super::super::parse::line::is_space;
 use crate::name_tag::is_token_byte;
 use crate::{Dialect, ProductToken};
@@ -11,9 +9,6 @@ use crate::{Dialect, ProductToken};
 pub(crate) struct UserAgentLine {
     /// The index of its statement in the file.
     pub(crate) statement: u32,
-    /// The number, from 1, of the large group that it belongs to, if any: groups with so many rules that an index pays.
-    /// Lines with no rule between them are in the same group.
-    pub(crate) large_group: Option<NonZeroU32>,
 }
 
 /// Returns whether the line is for every crawler that is not named elsewhere.

@@ -8,7 +8,7 @@ use super::super::groups::semantics::DialectSemantics;
 use super::super::head::head;
 use super::super::pattern::{PatternBuffer, RuleValue};
 use super::super::statements::stored::ParsedFile;
-use super::super::statements::{FileStatement, ValueForm};
+use super::super::statements::{FileStatement, StatementKind};
 use super::{IndexPrefix, IndexedRule, RuleIndex};
 use crate::Dialect;
 
@@ -31,7 +31,7 @@ pub(crate) fn build_index(
         if semantics.sees_rule(statement) {
             let value = file.text(end);
             // This decision searches the group without an index; a later one may afford it.
-            if !budget.spend_on_index(value.len(), statement.form == ValueForm::Plain) {
+            if !budget.spend_on_index(value.len(), statement.kind() == StatementKind::PlainRule) {
                 return None;
             }
             builder.push(statement, value, end);

@@ -1,6 +1,8 @@
 //! Lines of robots.txt, as each kind of reader parses them.
 
-use memchr::{memchr, memchr2};
+use memchr::memchr;
+
+use super::super::head::head;
 
 /// Google's parser keeps this many bytes of a line (8 × 2,083, less one for its terminator).
 pub(crate) const GOOGLE_LINE_BYTES: usize = 16_663;
@@ -40,22 +42,34 @@ impl ParsedLine<'_> {
     }
 }
 
-/// Splits a robots.txt into lines that end in CR, LF or both, numbered from 1 like
-/// [`AccessDecision::line`](crate::AccessDecision::line).
-pub fn numbered_lines(body: &[u8]) -> impl Iterator<Item = (u32, &[u8])> {
-    let mut rest = body;
-    let mut number = 0;
-    std::iter::from_fn(move || {
-        if rest.is_empty() {
-            return None;
+/// Parses a line that all readers read alike, as they do nearly all rules and user-agent lines: the field's usual name
+/// and a colon, and no comment. `None` for any other line, whatever the readers make of it.
+#[inline]
+pub(crate) fn usual_statement(line: &[u8]) -> Option<ParsedLine<'_>> {
+    let (field, length) = usual_field(line)?;
+    let (name, [b':', value @ ..]) = line.split_at_checked(length)? else {
+        return None;
+    };
+    (line.len() <= GOOGLE_LINE_BYTES).then(|| ParsedLine { field, name, value: trim(value) })
+}
+
+/// Returns the field whose name a line starts with in any case, and the length of that name.
+#[inline]
+fn usual_field(line: &[u8]) -> Option<(LineField, usize)> {
+    const DISALLOW: u64 = u64::from_le_bytes(*b"disallow");
+    const USER_AGENT: u64 = u64::from_le_bytes(*b"user-age");
+    const ALLOW: u64 = u64::from_le_bytes(*b"allow\0\0\0");
+    // The bit that makes a letter lower-case.
+    const LOWER: u64 = u64::from_le_bytes([b' '; 8]);
+    // One comparison for eight letters: one by one took a twentieth of all instructions.
+    match head(line) | LOWER {
+        DISALLOW => Some((LineField::Disallow, 8)),
+        USER_AGENT if line[4] == b'-' && line[8..].starts_with(b"nt") => {
+            Some((LineField::UserAgent, 10))
         }
-        number += 1;
-        let (line, after) = rest.split_at(memchr2(b'\n', b'\r', rest).unwrap_or(rest.len()));
-        // CRLF is one line end.
-        let ending = if after.starts_with(b"\r\n") { 2 } else { after.len().min(1) };
-        rest = &after[ending..];
-        Some((number, line))
-    })
+        start if start & 0xFF_FFFF_FFFF == ALLOW => Some((LineField::Allow, 5)),
+        _ => None,
+    }
 }
 
 /// Parses a line as RFC 9309 and the older texts do: the field is spelt exactly and followed by a colon.
@@ -140,6 +154,11 @@ fn exact_field(name: &[u8]) -> LineField {
         5 if is(b"allow") => LineField::Allow,
         _ => LineField::Other,
     }
+}
+
+/// Returns whether a text that starts with a letter may start with a field that Google's parser reads.
+pub(crate) fn may_be_field(line: &[u8]) -> bool {
+    google_field(trim(line)) != LineField::Other
 }
 
 /// Returns the field that Google's parser reads: any that starts with a known name or a known misspelling.

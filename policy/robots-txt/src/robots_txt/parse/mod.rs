@@ -1,8 +1,9 @@
 //! Parses bytes into statements, line by line; never fails.
 
 pub(super) mod line;
+pub(super) mod lines;
 
-use std::num::NonZeroU32;
+use memchr::memchr;
 
 use super::directive_topic::{DirectiveTopic, TopicSet};
 use super::groups::agent::UserAgentLine;
@@ -10,12 +11,13 @@ use super::head::HEAD_BYTES;
 use super::pattern::index_directory;
 use super::statements::stored::ParsedFile;
 use super::statements::{
-    EXACT, EXACT_GROUP, FileStatement, GOOGLE, GOOGLE_GROUP, IN_RECORD, RECORD, StatementKind,
-    ValueForm,
+    ALLOW, EXACT, EXACT_GROUP, FileStatement, GOOGLE, GOOGLE_GROUP, IN_RECORD, LARGE_GROUP, RECORD,
+    SITEMAP, StatementKind,
 };
-use crate::percent_encoding::plain::{is_plain, plain_prefix_len};
+use crate::percent_encoding::plain::{self, is_plain};
 use crate::{name_tag, percent_encoding};
 use line::{LineField, ParsedLine, is_directive_name};
+use lines::Line;
 
 /// Groups with more rules, or with more wildcard rules, get an index when they are first searched.
 const FEW_RULES: u32 = 32;
@@ -26,9 +28,9 @@ pub(crate) fn parse(body: &[u8]) -> ParsedFile {
     let bom = BOM.iter().zip(body).take_while(|(bom, byte)| bom == byte).count();
     // Google's parser also skips part of a byte order mark; for the other dialects that is text.
     let (body, partial_bom) = if bom == BOM.len() { (&body[bom..], 0) } else { (body, bom) };
-    let mut parser = StatementParser::default();
-    for (number, line) in line::numbered_lines(body) {
-        parser.read(number, line, if number == 1 { partial_bom } else { 0 });
+    let mut parser = StatementParser::for_body(body);
+    for line in lines::lines(body) {
+        parser.read(line, if parser.line == 0 { partial_bom } else { 0 });
     }
     parser.finish()
 }
@@ -39,6 +41,7 @@ struct StatementParser {
     agents: Vec<UserAgentLine>,
     tags: Vec<u8>,
     texts: Vec<u8>,
+    line_pages: Vec<u32>,
     topics: TopicSet,
     has_respelt_rules: bool,
     /// The number of the current line.
@@ -46,8 +49,6 @@ struct StatementParser {
     /// The first statement of the current run: user-agent lines, and the rules after them.
     run: usize,
     run_has_rules: bool,
-    /// The number of runs begun.
-    runs: u32,
     /// Whether the current group has rules, for exact readers and for Google's parser.
     exact_rules: bool,
     google_rules: bool,
@@ -61,10 +62,23 @@ struct StatementParser {
     group_agents: usize,
     group_rules: u32,
     group_wild_rules: u32,
-    large_groups: u32,
+    /// The first user-agent line of each of its runs, and of each run of the large groups before it.
+    group_runs: Vec<u32>,
+    large_groups: Vec<u32>,
 }
 
 impl StatementParser {
+    fn for_body(body: &[u8]) -> Self {
+        Self {
+            // Sizes that few files exceed: growing step by step took a twentieth of all parsing.
+            statements: Vec::with_capacity(body.len() / 64 + 8),
+            texts: Vec::with_capacity(body.len() / 4 + 64),
+            agents: Vec::with_capacity(8),
+            tags: Vec::with_capacity(8),
+            ..Self::default()
+        }
+    }
+
     fn finish(mut self) -> ParsedFile {
         self.end_group();
         let mut file = ParsedFile::new(
@@ -72,7 +86,8 @@ impl StatementParser {
             self.agents,
             self.tags,
             self.texts,
-            self.large_groups as usize,
+            self.line_pages,
+            &self.large_groups,
         );
         file.topics = self.topics;
         file.has_respelt_rules = self.has_respelt_rules;
@@ -80,14 +95,14 @@ impl StatementParser {
     }
 
     /// Parses a line, of which Google's parser skips the bytes of a partial byte order mark.
-    fn read(&mut self, number: u32, line: &[u8], partial_bom: usize) {
-        self.line = number;
+    fn read(&mut self, line: Line<'_>, partial_bom: usize) {
+        self.line += 1;
         // The first byte that is not a space rules out most lines without statements, above all comments.
-        match line.iter().find(|&&byte| !line::is_space(byte)) {
+        match line.text.iter().find(|&&byte| !line::is_space(byte)) {
             None => self.end_record(),
             Some(byte) if byte.is_ascii_alphabetic() => self.read_statements(line),
             Some(_) if partial_bom > 0 => {
-                if let Some(read) = line::google_statement(&line[partial_bom..]) {
+                if let Some(read) = line::google_statement(&line.text[partial_bom..]) {
                     self.push_google_only(&read);
                 }
             }
@@ -97,20 +112,28 @@ impl StatementParser {
     }
 
     /// Parses a line for both kinds of reader; mostly they agree.
-    fn read_statements(&mut self, line: &[u8]) {
+    fn read_statements(&mut self, line: Line<'_>) {
+        if let Some(read) = line::usual_statement(line.before_comment) {
+            let classes = plain::classes(read.value);
+            // Google's parser stops at a NUL, which is not plain: few values have to be searched for one.
+            if classes & plain::OTHER == 0 || !read.value.contains(&0) {
+                return self.push(&read, EXACT | GOOGLE, classes);
+            }
+        }
+        let line = line.text;
         let exact = &line::exact_statement(line);
         let google = match exact {
             Some(exact) if line::google_reads_all(line) => Some(exact.as_read_by_google()),
-            // Without a colon only Google's parser reads anything, and nothing shorter than this.
-            None if line.len() < b"allow /".len() => None,
+            // Without a colon only Google's parser reads anything, and only if a known field comes first.
+            None if !line::may_be_field(line) => None,
             _ => line::google_statement(line),
         };
         if let Some(exact) = exact {
             // One statement for both keeps the file small, and searches short.
             if google.is_some_and(|it| it.field == exact.field && it.value == exact.value) {
-                return self.push(exact, EXACT | GOOGLE);
+                return self.push(exact, EXACT | GOOGLE, plain::classes(exact.value));
             }
-            self.push(exact, EXACT);
+            self.push(exact, EXACT, plain::classes(exact.value));
         }
         if let Some(google) = google {
             self.push_google_only(&google);
@@ -120,15 +143,16 @@ impl StatementParser {
     /// Stores a statement that only Google's parser reads, if it is a rule or a user-agent line.
     fn push_google_only(&mut self, read: &ParsedLine<'_>) {
         if read.field != LineField::Other {
-            self.push(read, GOOGLE);
+            self.push(read, GOOGLE, plain::classes(read.value));
         }
     }
 
-    fn push(&mut self, read: &ParsedLine<'_>, seen_by: u8) {
+    /// Stores a statement, given the [classes](plain::classes) of its value's bytes.
+    fn push(&mut self, read: &ParsedLine<'_>, seen_by: u8, classes: u8) {
         match read.field {
             LineField::UserAgent => self.push_agent(seen_by, read.value),
-            LineField::Allow => self.push_rule(StatementKind::Allow, seen_by, read.value),
-            LineField::Disallow => self.push_rule(StatementKind::Disallow, seen_by, read.value),
+            LineField::Allow => self.push_rule(seen_by | ALLOW, read.value, classes),
+            LineField::Disallow => self.push_rule(seen_by, read.value, classes),
             LineField::Other if is_directive_name(read.name) => self.push_other(seen_by, read),
             LineField::Other => {}
         }
@@ -140,9 +164,13 @@ impl StatementParser {
             self.topics.insert(topic);
         }
         let in_record = if self.record_open { IN_RECORD } else { 0 };
-        self.statements.push(self.statement(StatementKind::Other, seen_by | in_record));
-        self.texts.extend_from_slice(read.name);
-        self.texts.push(b':');
+        if read.name == SITEMAP {
+            self.push_statement(StatementKind::Sitemap, seen_by | in_record, 0);
+        } else {
+            self.push_statement(StatementKind::Other, seen_by | in_record, 0);
+            self.texts.extend_from_slice(read.name);
+            self.texts.push(b':');
+        }
         self.texts.extend_from_slice(read.value);
     }
 
@@ -150,13 +178,11 @@ impl StatementParser {
         let begins_run = self.run_has_rules || self.blank || self.agents.is_empty();
         let mut marks = if begins_run { self.begin_run() } else { 0 };
         marks |= self.begin_groups(seen_by);
-        self.runs += u32::from(begins_run);
-        self.agents.push(UserAgentLine {
-            statement: to_u32(self.statements.len()),
-            large_group: NonZeroU32::new(self.runs),
-        });
+        let statement = to_u32(self.statements.len());
+        self.group_runs.extend(begins_run.then_some(statement));
+        self.agents.push(UserAgentLine { statement });
         self.tags.push(name_tag::tag(value));
-        self.statements.push(self.statement(StatementKind::Agent, seen_by));
+        self.push_statement(StatementKind::Agent, seen_by, 0);
         self.texts.extend_from_slice(value);
         // Readers stop at the first statement of a run, so that is where the marks have to be.
         self.statements[self.run].marks |= marks;
@@ -185,25 +211,21 @@ impl StatementParser {
         marks
     }
 
-    fn push_rule(&mut self, kind: StatementKind, seen_by: u8, value: &[u8]) {
+    fn push_rule(&mut self, seen_by: u8, value: &[u8], classes: u8) {
         // Rules before any user-agent line apply to nobody (RFC 9309 §2.2, grammar).
         if self.agents.is_empty() {
             return;
         }
         let marks = if self.blank { self.begin_run() } else { 0 };
-        let (form, certain_bytes) = rule_form(kind, value);
+        let (kind, certain_bytes) = rule_kind(value, classes, seen_by & ALLOW != 0);
         // Only special rules can differ between forms, and the check is not cheap.
-        if form == ValueForm::Special {
+        if kind == StatementKind::SpecialRule && !self.has_respelt_rules {
             let text = value.strip_suffix(b"$").unwrap_or(value);
-            self.has_respelt_rules |= !percent_encoding::is_same_in_all_forms(text);
+            self.has_respelt_rules = !percent_encoding::is_same_in_all_forms(text);
         }
         self.group_rules += 1;
-        self.group_wild_rules += u32::from(form != ValueForm::Plain);
-        self.statements.push(FileStatement {
-            form,
-            uncertain_bits: 8 * HEAD_BYTES.saturating_sub(certain_bytes) as u8,
-            ..self.statement(kind, seen_by | marks)
-        });
+        self.group_wild_rules += u32::from(kind != StatementKind::PlainRule);
+        self.push_statement(kind, seen_by | marks, certain_bytes);
         self.texts.extend_from_slice(value);
         self.run_has_rules = true;
         // A rule of another kind of reader does not end this reader's run of user-agent lines.
@@ -213,16 +235,15 @@ impl StatementParser {
         self.record_rules |= exact & self.record_open;
     }
 
-    /// Returns a statement whose text is still to be appended.
-    fn statement(&self, kind: StatementKind, marks: u8) -> FileStatement {
-        FileStatement {
-            line: self.line,
-            start: to_u32(self.texts.len()),
-            kind,
-            form: ValueForm::Plain,
-            uncertain_bits: 0,
-            marks,
+    /// Stores a statement whose text is still to be appended. A call for each would take 2 % of all parsing.
+    #[inline(always)]
+    fn push_statement(&mut self, kind: StatementKind, marks: u8, certain_bytes: usize) {
+        while self.line_pages.len() < self.line as usize / 256 {
+            self.line_pages.push(to_u32(self.statements.len()));
         }
+        let start = to_u32(self.texts.len());
+        let statement = FileStatement::new(kind, marks, start, self.line, certain_bytes);
+        self.statements.push(statement);
     }
 
     /// Begins a run, and returns the mark for a record that a blank line ended before it.
@@ -241,19 +262,16 @@ impl StatementParser {
         self.record_rules = false;
     }
 
-    /// Replaces the run numbers held by the user-agent lines of the group just read by the number of its large group,
-    /// if it is large.
+    /// Notes whether the group just read is large.
     fn end_group(&mut self) {
         // Wildcards cost more to match, so fewer of them pay for an index.
-        let is_large = self.group_rules > FEW_RULES || self.group_wild_rules > FEW_WILD_RULES;
-        // An index for each run: some dialects merge runs into one group, others do not.
-        for run in self.agents[self.group_agents..]
-            .chunk_by_mut(|one, next| one.large_group == next.large_group)
-        {
-            self.large_groups += u32::from(is_large);
-            let number = NonZeroU32::new(self.large_groups).filter(|_| is_large);
-            run.iter_mut().for_each(|agent| agent.large_group = number);
+        if self.group_rules > FEW_RULES || self.group_wild_rules > FEW_WILD_RULES {
+            for agent in &self.agents[self.group_agents..] {
+                self.statements[agent.statement as usize].marks |= LARGE_GROUP;
+            }
+            self.large_groups.append(&mut self.group_runs);
         }
+        self.group_runs.clear();
         self.group_agents = self.agents.len();
         self.group_rules = 0;
         self.group_wild_rules = 0;
@@ -264,25 +282,21 @@ fn to_u32(number: usize) -> u32 {
     u32::try_from(number).expect("the limit of a file is far below 4 GiB")
 }
 
-/// Returns the form of a rule's value, and the number of bytes at its start that all dialects read alike.
-fn rule_form(kind: StatementKind, value: &[u8]) -> (ValueForm, usize) {
-    let plain = plain_prefix_len(value);
-    // `.../index.html` also means `.../` to Google's parser: only the bytes before the name are certain.
-    if kind == StatementKind::Allow
-        && let Some(directory) = index_directory(value)
-    {
-        return (ValueForm::Special, plain.min(directory.len()));
-    }
-    let rest = &value[plain..];
-    let without_anchor = rest.strip_suffix(b"$").unwrap_or(rest);
-    let form = if rest.is_empty() {
-        ValueForm::Plain
-    } else if without_anchor.iter().all(|&byte| byte == b'*' || is_plain(byte)) {
-        ValueForm::Wild
+/// Returns the kind of a rule by its value, and how many of its first eight bytes all dialects read alike.
+fn rule_kind(value: &[u8], classes: u8, allow: bool) -> (StatementKind, usize) {
+    let directory = if allow { index_directory(value) } else { None };
+    let kind = if directory.is_some() || classes & plain::OTHER != 0 {
+        // `.../index.html` also means `.../` to Google's parser: only the bytes before the name are certain.
+        StatementKind::SpecialRule
+    } else if classes == plain::PLAIN {
+        return (StatementKind::PlainRule, value.len());
+    } else if classes & plain::DOLLAR != 0 && memchr(b'$', value) != value.len().checked_sub(1) {
+        StatementKind::SpecialRule
     } else {
-        ValueForm::Special
+        StatementKind::WildRule
     };
-    (form, plain)
+    let head = directory.unwrap_or(value).iter().take(HEAD_BYTES);
+    (kind, head.take_while(|&&byte| is_plain(byte)).count())
 }
 
 #[cfg(test)]
@@ -297,7 +311,10 @@ mod tests {
         let [agent] = *file.statements else {
             panic!("{:?}", file.statements);
         };
-        assert_eq!((agent.kind, agent.line, file.text(0)), (StatementKind::Agent, 1, &b"a"[..]));
+        assert_eq!(
+            (agent.kind(), file.line(0), file.text(0)),
+            (StatementKind::Agent, 1, &b"a"[..])
+        );
         assert_eq!(agent.marks & (EXACT | GOOGLE), GOOGLE);
     }
 
@@ -306,49 +323,51 @@ mod tests {
         const NUL: &[u8] = b"/a\0b";
         let body = b"User-agent: *\nDisallow: /a\nDisallow: /a\0b\ndisalow: /c\nallow /\n";
         let file = parse(body);
-        let found = file
-            .statements
-            .iter()
-            .enumerate()
-            .map(|(at, it)| (it.kind, file.text(at), it.marks & (EXACT | GOOGLE)));
+        let found = file.statements.iter().enumerate().map(|(at, it)| {
+            assert_eq!(it.is_allow(), file.text(at) == b"/");
+            (it.kind(), file.text(at), it.marks & (EXACT | GOOGLE))
+        });
         let expected = [
             (StatementKind::Agent, &b"*"[..], EXACT | GOOGLE),
-            (StatementKind::Disallow, b"/a", EXACT | GOOGLE),
-            (StatementKind::Disallow, NUL, EXACT),
-            (StatementKind::Disallow, b"/a", GOOGLE),
+            (StatementKind::PlainRule, b"/a", EXACT | GOOGLE),
+            (StatementKind::SpecialRule, NUL, EXACT),
+            (StatementKind::PlainRule, b"/a", GOOGLE),
             (StatementKind::Other, b"disalow:/c", EXACT),
-            (StatementKind::Disallow, b"/c", GOOGLE),
-            (StatementKind::Allow, b"/", GOOGLE),
+            (StatementKind::PlainRule, b"/c", GOOGLE),
+            (StatementKind::PlainRule, b"/", GOOGLE),
         ];
         assert_eq!(found.collect::<Vec<_>>(), expected);
     }
 
     #[test]
     fn a_rule_is_classified_by_what_it_holds() {
-        for (kind, value, expected) in [
-            (StatementKind::Disallow, "", (ValueForm::Plain, 0)),
-            (StatementKind::Disallow, "/a", (ValueForm::Plain, 2)),
-            (StatementKind::Disallow, "/a/b/c/d/e", (ValueForm::Plain, 10)),
-            (StatementKind::Disallow, "/a*b$", (ValueForm::Wild, 2)),
-            (StatementKind::Disallow, "$", (ValueForm::Wild, 0)),
-            (StatementKind::Disallow, "/a$b", (ValueForm::Special, 2)),
-            (StatementKind::Disallow, "/a*b$$", (ValueForm::Special, 2)),
-            (StatementKind::Disallow, "/a*%41", (ValueForm::Special, 2)),
-            (StatementKind::Disallow, "/\u{e9}", (ValueForm::Special, 1)),
-            (StatementKind::Disallow, "/a/index.html", (ValueForm::Plain, 13)),
-            (StatementKind::Allow, "/a/index.html", (ValueForm::Special, 3)),
-            (StatementKind::Allow, "/%/index.htm", (ValueForm::Special, 1)),
-            (StatementKind::Allow, "/index.htm/a", (ValueForm::Plain, 12)),
+        use StatementKind::{PlainRule, SpecialRule, WildRule};
+        let kind = |value: &[u8], allow| rule_kind(value, plain::classes(value), allow);
+        for (allow, value, expected) in [
+            (false, "", (PlainRule, 0)),
+            (false, "/a", (PlainRule, 2)),
+            (false, "/a/b/c/d/e", (PlainRule, 10)),
+            (false, "/a/b/c/d/e*", (WildRule, 8)),
+            (false, "/a*b$", (WildRule, 2)),
+            (false, "$", (WildRule, 0)),
+            (false, "/a$b", (SpecialRule, 2)),
+            (false, "/a*b$$", (SpecialRule, 2)),
+            (false, "/a*%41", (SpecialRule, 2)),
+            (false, "/\u{e9}", (SpecialRule, 1)),
+            (false, "/a/index.html", (PlainRule, 13)),
+            (true, "/a/index.html", (SpecialRule, 3)),
+            (true, "/%/index.htm", (SpecialRule, 1)),
+            (true, "/index.htm/a", (PlainRule, 12)),
         ] {
-            assert_eq!(rule_form(kind, value.as_bytes()), expected, "{kind:?} {value}");
+            assert_eq!(kind(value.as_bytes(), allow), expected, "{allow} {value}");
         }
         for byte in 0..=u8::MAX {
             let expected = match byte {
-                b'*' | b'$' => ValueForm::Wild,
-                _ if is_plain(byte) => ValueForm::Plain,
-                _ => ValueForm::Special,
+                b'*' | b'$' => WildRule,
+                _ if is_plain(byte) => PlainRule,
+                _ => SpecialRule,
             };
-            assert_eq!(rule_form(StatementKind::Disallow, &[b'/', byte]).0, expected, "{byte:#x}");
+            assert_eq!(kind(&[b'/', byte], false).0, expected, "{byte:#x}");
         }
     }
 }

@@ -2,17 +2,26 @@
 
 use std::hint::black_box;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::super::directive_topic::TopicSet;
 use super::super::groups::agent::UserAgentLine;
 use super::super::groups::semantics::DialectSemantics;
 use super::super::head::{HEAD_BYTES, head};
 use super::super::index::RuleIndex;
-use super::FileStatement;
+use super::{FileStatement, SITEMAP, StatementKind};
 
 /// The indexes of a large group, one for each form, built on first use.
 type GroupIndexes = [OnceLock<RuleIndex>; DialectSemantics::COUNT];
+
+/// A run of user-agent lines of a large group. Some dialects merge runs into one group, others do not, so each has its
+/// own indexes.
+#[derive(Debug)]
+struct LargeGroup {
+    /// The statement of the first user-agent line.
+    first_agent: u32,
+    indexes: OnceLock<Box<GroupIndexes>>,
+}
 
 /// The statements of a file, in its order, with the user-agent lines apart.
 #[derive(Debug, Default)]
@@ -25,10 +34,12 @@ pub(crate) struct ParsedFile {
     pub(crate) tags: Box<[u8]>,
     /// The texts of all statements, followed by zeros so that a head can be read anywhere.
     texts: Box<[u8]>,
-    /// The indexes of each large group.
-    indexes: Box<[OnceLock<Box<GroupIndexes>>]>,
+    /// For each multiple of 256 lines, the index of the first statement at or behind it. A statement holds only the
+    /// lowest byte of its line's number.
+    line_pages: Box<[u32]>,
+    large_groups: Box<[LargeGroup]>,
     /// The number of bytes in the indexes built so far.
-    index_bytes: AtomicUsize,
+    index_bytes: AtomicU32,
     /// The topics of its directives.
     pub(crate) topics: TopicSet,
     /// Whether a rule differs between the forms in which all spellings are judged.
@@ -41,18 +52,21 @@ impl ParsedFile {
         agents: Vec<UserAgentLine>,
         tags: Vec<u8>,
         mut texts: Vec<u8>,
-        large_groups: usize,
+        line_pages: Vec<u32>,
+        large_groups: &[u32],
     ) -> Self {
         // A file without statements, such as a page, has no text to search and should take no memory.
         if !statements.is_empty() {
             texts.extend([0; HEAD_BYTES]);
         }
+        let to_group = |&first_agent| LargeGroup { first_agent, indexes: OnceLock::new() };
         Self {
             statements: statements.into(),
             agents: agents.into(),
             tags: tags.into(),
             texts: texts.into(),
-            indexes: (0..large_groups).map(|_| Default::default()).collect(),
+            line_pages: line_pages.into(),
+            large_groups: large_groups.iter().map(to_group).collect(),
             ..Self::default()
         }
     }
@@ -64,6 +78,12 @@ impl ParsedFile {
             None => self.texts.len() - HEAD_BYTES,
         };
         &self.texts[self.statements[at].start as usize..end]
+    }
+
+    /// Returns the number of a statement's line.
+    pub(crate) fn line(&self, at: usize) -> u32 {
+        let pages = self.line_pages.partition_point(|&first| first as usize <= at);
+        256 * pages as u32 + u32::from(self.statements[at].line)
     }
 
     /// Reads a byte of each part, so that the memory of a file that was not used lately is loaded in parallel, where a
@@ -87,26 +107,36 @@ impl ParsedFile {
     /// Returns the name and value of a statement that is neither a rule nor a user-agent line.
     pub(crate) fn name_and_value(&self, at: usize) -> (&[u8], &[u8]) {
         let text = self.text(at);
+        if self.statements[at].kind() == StatementKind::Sitemap {
+            return (SITEMAP, text);
+        }
         // The parser writes it, and no directive's name contains one.
         let colon = memchr::memchr(b':', text).expect("a colon after the name");
         (&text[..colon], &text[colon + 1..])
     }
 
-    /// Returns the index of a user-agent line's group, if that is large; builds it if it is missing and affordable.
+    /// Returns the index of a user-agent line's group, which is large; builds it if it is missing and affordable.
     pub(crate) fn index(
         &self,
         semantics: &DialectSemantics,
         agent: UserAgentLine,
         build: impl FnOnce() -> Option<RuleIndex>,
     ) -> Option<&RuleIndex> {
-        let group = &self.indexes[agent.large_group?.get() as usize - 1];
+        let groups = &self.large_groups;
+        let after = groups.partition_point(|it| it.first_agent <= agent.statement);
+        let group = &groups[after.checked_sub(1)?].indexes;
         let number = semantics.number();
         if let Some(index) = group.get().and_then(|slots| slots[number].get()) {
             return Some(index);
         }
         // Concurrent decisions may build the same index; only the first one is kept and counted.
         let index = build()?;
-        let count = |bytes| self.index_bytes.fetch_add(bytes, Ordering::Relaxed);
+        let count = |bytes: usize| {
+            let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
+            // Saturating: only files of hundreds of megabytes have indexes of more than 4 GiB.
+            let add = |sum: u32| Some(sum.saturating_add(bytes));
+            let _ = self.index_bytes.fetch_update(Ordering::Relaxed, Ordering::Relaxed, add);
+        };
         // Most files are never searched with an index, so the slots are allocated on first use.
         let slots = group.get_or_init(|| {
             count(size_of::<GroupIndexes>());
@@ -127,8 +157,9 @@ impl ParsedFile {
             + size_of_val(&*self.agents)
             + self.tags.len()
             + self.texts.len()
-            + size_of_val(&*self.indexes)
-            + self.index_bytes.load(Ordering::Relaxed)
+            + size_of_val(&*self.line_pages)
+            + size_of_val(&*self.large_groups)
+            + self.index_bytes.load(Ordering::Relaxed) as usize
     }
 }
 
