@@ -65,12 +65,15 @@ fn included_files_are_watched_and_new_ones_are_noticed() {
     eventually("and watched", || refused_by(&proxy, "b") == "[[rule]] 3: 4");
     replace(&teams.join("0.toml"), &team("0", "5"));
     eventually("the order is by name", || refused_by(&proxy, "a") == "[[rule]] 3: 2");
-    let view = proxy.admin_get("/v1/configuration").json();
-    let included = view["included"].as_array().expect("an array").iter();
-    let included: Vec<_> =
-        included.map(|name| Path::new(name.as_str().unwrap_or("")).file_name()).collect();
+    let view = || proxy.admin_get("/v1/configuration").json();
     let expected = ["0.toml", "a.toml", "b.toml"].map(|name| Some(name.as_ref()));
-    assert_eq!(included, expected);
+    eventually("the API lists the files", || {
+        let view = view();
+        let included = view["included"].as_array().expect("an array").iter();
+        let names = included.map(|name| Path::new(name.as_str().unwrap_or("")).file_name());
+        names.eq(expected)
+    });
+    let view = view();
     assert!(view["toml"].as_str().is_some_and(|text| text.contains("name = \"b\"")), "{view}");
 }
 

@@ -118,6 +118,9 @@ struct ConfigReloader {
 /// A reload, of which everything that can fail has succeeded.
 struct PreparedReload {
     config: Config,
+    /// The configuration as the page shows it, and what of it differs from the defaults.
+    toml: String,
+    changed_toml: String,
     needs_restart: Vec<String>,
     /// `None` if the outbound clients do not change.
     outbound: Option<OutboundClients>,
@@ -443,15 +446,14 @@ impl ConfigReloader {
             let outbound_config = OutboundConfig::new(&config, &own_listeners);
             let outbound = (outbound_config != current_outbound)
                 .then(|| wiring::outbound_clients(outbound_config, clock, &metrics));
+            let toml = config.public_toml(&started_with);
             Ok(PreparedReload {
                 outbound: outbound.transpose().map_err(fault)?,
                 journal: wiring::open_journal(&config).map_err(fault)?,
-                configuration: wiring::archive_config(
-                    &config.public_toml(&started_with),
-                    &started_with.state.dir,
-                    number,
-                )
-                .map_err(fault)?,
+                configuration: wiring::archive_config(&toml, &started_with.state.dir, number)
+                    .map_err(fault)?,
+                changed_toml: changed_toml(&toml),
+                toml,
                 needs_restart: config.needs_restart(&started_with),
                 config,
             })
@@ -497,8 +499,8 @@ impl ConfigReloader {
             status.read_at = now;
             status.needs_restart.clone_from(&prepared.needs_restart);
             status.included = included_names(&config);
-            status.toml = config.public_toml(&self.started_with);
-            status.changed_toml = changed_toml(&status.toml);
+            status.toml = prepared.toml;
+            status.changed_toml = prepared.changed_toml;
         });
         tracing::info!(cause, configuration, "the configuration was reloaded");
         self.referenced_files.update(&config);
