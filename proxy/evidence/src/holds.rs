@@ -297,7 +297,7 @@ impl HoldFolder {
     }
 
     /// Returns the numbers of files that retention deleted from the log at `path`, as far as the log still has to say so. `public` is
-    /// the public half of the log's key: whoever could add a number would have the log say that a file was deleted by retention.
+    /// the public half of the log's key: otherwise anybody who adds a number would have the log say that retention deleted a file.
     ///
     /// # Errors
     ///

@@ -1,7 +1,7 @@
 //! The lines of a robots.txt that count for a decision, with what each of them did.
 //!
-//! The rule that matches is not always what decided: a preference, a delay or a `[[rule]]` may have. Whoever reads "allow"
-//! beside a refusal has to be told which line refused.
+//! The rule that matches is not always what decided: a preference, a delay or a `[[rule]]` may have. Beside a
+//! refusal, "allow" alone would mislead.
 
 use serde::Serialize;
 use utoipa::ToSchema;

@@ -60,7 +60,7 @@ struct ProxyStatus {
     crawlers: Vec<String>,
     /// The URL of a copy of `docs/`, if the configuration has one; this listener serves the files at `/docs/`.
     docs_url: Option<String>,
-    /// The last client since the start that does not trust the CA, or seems not to. A token of a team is not told.
+    /// The last client since the start that does not trust the CA, or seems not to. Null for a token of a team.
     untrusting_client: Option<UntrustingView>,
 }
 
@@ -75,7 +75,7 @@ struct UntrustingView {
     client: LoggedClient,
     /// The origin that it wanted.
     origin: String,
-    /// Whether it said so by a TLS alert. If not, it closed a new TLS connection without a request, as Node.js does then.
+    /// Whether it sent a TLS alert. If not, it closed a new TLS connection without a request, as Node.js does then.
     has_alerted: bool,
 }
 

@@ -50,7 +50,7 @@ macro_rules! documents {
     ($($name:literal)+) => { [$(($name, include_str!(concat!("../../../docs/", $name)))),+] };
 }
 
-/// The files below `/docs/`: what the page links to, as it is, for operators without a copy at hand.
+/// The files below `/docs/`, to which the page links, as they are, for operators without a copy.
 const DOCUMENTS: [(&str, &str); 9] = documents!(
     "clients.md" "configuration.md" "edge.md" "https.md" "metrics.md" "politeness.md" "preferences.md" "refusals.md"
     "troubleshooting.md"

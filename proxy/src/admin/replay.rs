@@ -58,7 +58,7 @@ struct ReplaySchema {
     newly_forwarded: ReplayedGroups,
     unchanged: ReplayedGroups,
     undecidable: ReplayedGroups,
-    /// What no replay can know.
+    /// Facts that no replay can know.
     not_replayed: Vec<String>,
 }
 

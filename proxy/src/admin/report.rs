@@ -84,7 +84,7 @@ struct OverviewCounts<'a> {
     since: String,
     #[schema(format = DateTime)]
     until: String,
-    /// The time at which these were counted. They are told again for a while: the longer, the longer it took to count them.
+    /// The time at which these were counted. They are reused for a while: the longer, the longer it took to count them.
     #[schema(format = DateTime)]
     counted_at: String,
     /// `memory` if the recent decisions in memory reach back to `since`, else `log`.

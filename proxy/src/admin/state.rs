@@ -27,7 +27,7 @@ pub(crate) struct AdminState {
     pub(crate) pacer: Arc<Pacer>,
     pub(crate) decisions: Arc<DecisionLog>,
     pub(crate) traffic: Arc<Traffic>,
-    /// What the last drill found.
+    /// The results of the last drill.
     pub(crate) drill: Arc<DrillStatus>,
     pub(crate) config: ReloadHandle,
     pub(crate) replay: ReplayEngine,

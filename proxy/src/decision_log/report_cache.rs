@@ -1,6 +1,6 @@
 //! Reports for the admin listener: each is counted once at a time, and kept for as long as counting it was dear.
 //!
-//! A page asks for the same counts every few seconds, and a log may hold a year. A report that took a second to count is told
+//! A page asks for the same counts every few seconds, and a log may hold a year. A report that took a second to count is reused
 //! for twenty, so that asking costs a twentieth of a processor at most; and few logs are read at the same time.
 
 use std::collections::HashMap;
@@ -17,9 +17,9 @@ use super::query::DecisionQuery;
 use super::report::{LogReport, ProgressSink, ReportContents};
 use crate::clock::TimeArgument;
 
-/// The least time for which a report is told again.
+/// The least time for which a report is reused.
 const MIN_LIFETIME: Duration = Duration::from_secs(2);
-/// The time for which it is told, as a multiple of the time that it took to count.
+/// The time for which it is reused, as a multiple of the time that it took to count.
 const LIFETIME_FACTOR: u32 = 20;
 /// The most reports that are kept.
 const MAX_KEPT: usize = 32;
@@ -65,7 +65,7 @@ pub(super) struct ReportCache {
     waiting: AtomicUsize,
 }
 
-/// The place of one report. Whoever counts it holds the lock, and the others wait for it.
+/// The place of one report. The one who counts it holds the lock, and the others wait for it.
 type ReportSlot = AsyncMutex<Option<KeptReport>>;
 
 #[derive(Debug)]
@@ -85,7 +85,7 @@ impl ReportCache {
     }
 
     /// Returns a report: the one that is kept, or a new one that `count` makes on a thread that may block. `is_read` says whether
-    /// it has to read the log. None if too many wait already. If the caller gives up, `count` is told to.
+    /// it has to read the log. None if too many wait already. If the caller gives up, so does `count`.
     pub(super) async fn get(
         &self,
         request: ReportRequest,
@@ -142,7 +142,7 @@ impl ReportCache {
     }
 }
 
-/// Returns for how long a report is told that took so long to count.
+/// Returns the time for which a report is reused that took so long to count.
 fn lifetime(took: Duration) -> Duration {
     (took * LIFETIME_FACTOR).max(MIN_LIFETIME)
 }

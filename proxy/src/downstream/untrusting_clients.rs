@@ -6,7 +6,7 @@ use std::time::SystemTime;
 
 use crate::decision_log::LoggedClient;
 
-/// The last client that did not trust the CA, for whoever connects a crawler and wonders why no request arrives.
+/// The last client that did not trust the CA, for operators who connect a crawler and see no request.
 #[derive(Debug, Default)]
 pub(crate) struct UntrustingClients(Mutex<Option<UntrustingClient>>);
 
@@ -18,7 +18,7 @@ pub(crate) struct UntrustingClient {
     pub(crate) client: LoggedClient,
     /// The origin that it wanted.
     pub(crate) origin: String,
-    /// Whether it said so by an alert.
+    /// Whether it sent an alert.
     pub(crate) has_alerted: bool,
 }
 

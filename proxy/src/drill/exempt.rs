@@ -1,5 +1,5 @@
-//! What the configuration in effect does not enforce, so that no drill can expect it. This reads settings and asks no part that
-//! decides: a fault there must not look like a setting.
+//! Exemptions: refusals that the configuration in effect does not enforce, so that no drill can expect them. This reads settings and
+//! asks no part that decides: a fault there must not look like a setting.
 
 use std::time::Duration;
 

@@ -52,7 +52,7 @@ const TIMEOUT: Duration = Duration::from_secs(3);
 const TIMEOUT_OF_ALL: Duration = Duration::from_secs(20);
 /// The time after which a request counts as held: nothing but its slot takes as long.
 const HELD_AFTER: Duration = Duration::from_millis(700);
-/// The shortest delay that a drill can tell from none.
+/// The shortest delay that a drill can distinguish from none.
 const SHORTEST_DELAY: Duration = Duration::from_secs(1);
 /// The pause before the last of three requests of which the delay permits one: long enough to find a delay that is cut short.
 const LAST_PAUSE: Duration = Duration::from_millis(1500);

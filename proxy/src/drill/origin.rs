@@ -21,7 +21,7 @@ const KEPT_ARRIVALS: usize = 4;
 /// The running origin.
 pub(super) struct DrillOrigin {
     arrived: Arc<Mutex<Vec<Arrival>>>,
-    /// When paced requests arrived, the last ones.
+    /// The times at which the last paced requests arrived.
     paced: Vec<Instant>,
 }
 

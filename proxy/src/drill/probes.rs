@@ -1,4 +1,4 @@
-//! What a drill asks for, and the answer that each request must get.
+//! The requests of a drill, and the answer that each request must get.
 
 use std::net::Ipv4Addr;
 use std::time::Duration;
@@ -53,7 +53,7 @@ pub(super) enum RightAnswer {
 #[derive(Clone, Debug)]
 pub(super) struct Probe {
     pub(super) family: DrillFamily,
-    /// What is asked for, in words.
+    /// The subject of the request, in words.
     pub(super) what: &'static str,
     pub(super) host: String,
     pub(super) path: &'static str,

@@ -3,7 +3,7 @@
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::SystemTime;
 
-/// What a drill's request must be refused by.
+/// The part of the proxy that must refuse a drill's request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum DrillFamily {
     /// Nothing: it may be fetched, or the drill would prove nothing.
@@ -70,7 +70,7 @@ impl DrillResult {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct ProbeVerdict {
     pub(super) result: DrillResult,
-    /// Why, unless it is right.
+    /// The reason, unless it is right.
     pub(super) text: Option<String>,
 }
 
@@ -95,7 +95,7 @@ impl ProbeVerdict {
 pub(crate) struct FamilyResult {
     pub(crate) family: DrillFamily,
     pub(crate) result: DrillResult,
-    /// Why, unless it is right.
+    /// The reason, unless it is right.
     pub(crate) text: Option<String>,
 }
 

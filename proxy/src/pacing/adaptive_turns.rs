@@ -302,7 +302,7 @@ impl AdaptiveTurn {
         self.note_slow_down(cause);
     }
 
-    /// Counts a slow-down, and tells the fleet at once: this node's next turn may be far off.
+    /// Counts a slow-down, and informs the fleet at once: this node's next turn may be far off.
     fn note_slow_down(&self, cause: Option<SlowDownCause>) {
         self.paces.count(cause);
         let (Some(_), Some(fleet)) = (cause, &self.fleet) else {

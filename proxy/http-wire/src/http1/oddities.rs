@@ -8,7 +8,7 @@ pub enum Oddity {
     SpaceBeforeColon,
     /// A field that continues in the next line (RFC 9112 section 5.2).
     FoldedField,
-    /// The same length stated more than once (RFC 9112 section 6.3).
+    /// One length, stated more than once (RFC 9112 section 6.3).
     RepeatedContentLength,
     /// A status code of 600 to 999 (RFC 9110 section 15).
     StatusOutOfRange,

@@ -1,4 +1,4 @@
-//! What demands for payment would have cost, for each row of a summary.
+//! The sums of demands for payment, for each row of a summary.
 
 use std::collections::{BTreeMap, HashMap};
 

@@ -42,7 +42,7 @@ pub(crate) struct SummaryRow {
     pub(crate) first_user_agent: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) first_client: Option<String>,
-    /// What demands for payment would have cost, in each currency. Only by crawler and by host.
+    /// The sum of demands for payment, in each currency. Only by crawler and by host.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) would_have_cost: Vec<PaymentCost>,
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-/// What a node has to know of the fleet.
+/// The facts about the fleet that a node needs.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct FleetPart {
     /// The version of the pace that the engine knows.
@@ -17,7 +17,7 @@ pub(super) struct FleetPart {
     pub(super) requests_per_own: Option<f64>,
 }
 
-/// The change of the pace since the engine was told.
+/// The change of the pace that the engine does not know yet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum PaceChange {
     #[default]

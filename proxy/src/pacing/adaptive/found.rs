@@ -1,4 +1,4 @@
-//! What was found out about the pace of a server, which the nodes of a fleet share.
+//! The findings about the pace of a server, which the nodes of a fleet share.
 
 use std::fmt;
 

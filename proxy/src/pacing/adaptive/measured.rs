@@ -1,4 +1,4 @@
-//! What a pace is found by: how many requests are sent and answered, and how long answers take.
+//! The measurements that a pace is found by: how many requests are sent and answered, and how long answers take.
 
 use std::time::Duration;
 

@@ -31,7 +31,7 @@ struct VerifyCli {
     arguments: VerifyArgs,
 }
 
-/// What the process does around the tampering.
+/// The actions of the process around the tampering.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ProcessFate {
     /// It keeps running.
