@@ -297,8 +297,7 @@ pub(super) async fn top(
         outcome: ranking.outcome.map(|outcome| outcome.as_str().to_owned()),
         reason: ranking.reason,
         host: ranking.host,
-        text: None,
-        url: None,
+        ..DecisionQuery::default()
     };
     if ranking.since.is_none() && ranking.until.is_none() {
         let top = admin.decisions.top(ranking.by, &query, limit);

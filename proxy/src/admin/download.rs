@@ -113,7 +113,7 @@ pub(super) async fn download(
         reason: parameters.reason,
         host: parameters.host,
         text: parameters.q,
-        url: None,
+        ..DecisionQuery::default()
     };
     // Bounded: while a slow client does not read, neither is the log read, which may be larger than memory.
     let (sender, receiver) = mpsc::channel(MAX_WAITING_CHUNKS);

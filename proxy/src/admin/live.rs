@@ -86,7 +86,7 @@ pub(super) async fn stream(
             reason: parameters.reason,
             host: parameters.host,
             text: parameters.q,
-            url: None,
+            ..DecisionQuery::default()
         },
         most,
         scope,

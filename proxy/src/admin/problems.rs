@@ -58,11 +58,11 @@ pub(super) async fn list(State(admin): State<AdminState>, scope: TeamScope) -> R
 /// Returns what the last drill found, a wrong answer first.
 fn drilled(report: &DrillReport) -> impl Iterator<Item = Problem> {
     let problem = |result: DrillResult, kind: &'static str, about: &'static str| {
-        let mut texts = report.families.iter().filter(move |it| it.result == result);
-        let first = texts.next()?;
-        let texts = [first].into_iter().chain(texts).filter_map(|found| found.text.clone());
-        let (text, details) = (about.to_owned(), texts.collect());
-        Some(Problem { kind, text, details, at: Some(format_instant(report.at)) })
+        let mut found = report.families.iter().filter(|it| it.result == result).peekable();
+        found.peek()?;
+        let details = found.filter_map(|it| it.text.clone()).collect();
+        let at = Some(format_instant(report.at));
+        Some(Problem { kind, text: about.to_owned(), details, at })
     };
     let wrong = "The proxy does not enforce what it must";
     [

@@ -113,7 +113,7 @@ pub(super) async fn replay(
     body: Body,
 ) -> Response {
     let span = match parse_span(parameters.since.as_deref(), parameters.until.as_deref()) {
-        Ok(span) => span.unwrap_or(TimeRange { since: None, until: None }),
+        Ok(span) => span.unwrap_or_default(),
         Err(mistake) => return bad_request(mistake),
     };
     let Some(journal) = admin.decisions.journal() else {

@@ -35,7 +35,7 @@ pub(crate) async fn send(
     request: Request<Empty<Bytes>>,
     limit: usize,
 ) -> anyhow::Result<LoopbackResponse> {
-    #[expect(clippy::disallowed_methods, reason = "the proxy's own listeners")]
+    #[expect(clippy::disallowed_methods, reason = "a listener of a proxy, not an origin")]
     let stream = TcpStream::connect(listener).await?;
     send_over(stream, request, limit).await
 }
@@ -53,7 +53,7 @@ pub(crate) async fn send_from(
 ) -> anyhow::Result<LoopbackResponse> {
     let socket = if source.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
     socket.bind((source, 0).into())?;
-    #[expect(clippy::disallowed_methods, reason = "the proxy's own listeners")]
+    #[expect(clippy::disallowed_methods, reason = "a listener of a proxy, not an origin")]
     let stream = socket.connect(listener).await?;
     send_over(stream, request, limit).await
 }

@@ -20,7 +20,7 @@ const MOST_LISTED: &str = "8192";
 
 /// A node's list of decisions, the newest first.
 #[derive(Debug, Deserialize)]
-struct ListedDecisions {
+struct NodeDecisions {
     decisions: Vec<DecisionRecord>,
     /// Whether there are older ones in the same span of time.
     #[serde(default)]
@@ -106,7 +106,7 @@ fn ask(
 ) -> anyhow::Result<[Option<NodeDecision>; 2]> {
     let address = node.address()?;
     let moment = humantime::format_rfc3339_nanos(at).to_string();
-    let list = |bounds: &[(&str, &str)]| -> anyhow::Result<ListedDecisions> {
+    let list = |bounds: &[(&str, &str)]| -> anyhow::Result<NodeDecisions> {
         let mut query = Serializer::new(String::new());
         query.extend_pairs(bounds).append_pair("url", &url.to_string());
         if let Some(crawler) = crawler {

@@ -27,9 +27,12 @@ pub(crate) struct MaterialSources<'a> {
 }
 
 enum BodySource {
-    Store(RobotsStore, Runtime),
-    /// The store of this process.
-    Own(RobotsStore, Handle),
+    Store {
+        store: RobotsStore,
+        runtime: Handle,
+        /// Keeps the runtime running, unless it is that of the process.
+        _opened_in: Option<Runtime>,
+    },
     /// The admin address of a running proxy, which has the store open.
     Proxy(SocketAddr),
     /// There is no store.
@@ -80,7 +83,11 @@ impl<'a> MaterialSources<'a> {
             }
         });
         let bodies = match opened.transpose()? {
-            Some(Some(store)) => BodySource::Store(store, runtime),
+            Some(Some(store)) => BodySource::Store {
+                store,
+                runtime: runtime.handle().clone(),
+                _opened_in: Some(runtime),
+            },
             Some(None) => {
                 let admin = config.admin.listen;
                 // Of a proxy that refuses to answer, everything would seem to be missing.
@@ -94,17 +101,13 @@ impl<'a> MaterialSources<'a> {
 
     /// Takes the store that this process has open in `state_dir`. The sources must be used on a thread that may block.
     pub(crate) fn of_own_store(state_dir: &'a Path, store: RobotsStore, runtime: Handle) -> Self {
-        Self { state_dir, bodies: BodySource::Own(store, runtime) }
+        Self { state_dir, bodies: BodySource::Store { store, runtime, _opened_in: None } }
     }
 
     /// Returns a robots.txt or another document, if it is still stored.
     pub(crate) fn body(&self, digest: Sha256Digest) -> anyhow::Result<Option<Vec<u8>>> {
         let found = match &self.bodies {
-            BodySource::Store(store, runtime) => {
-                let found = runtime.block_on(store.body(digest.0));
-                found.map(|bytes| bytes.to_vec())
-            }
-            BodySource::Own(store, runtime) => {
+            BodySource::Store { store, runtime, .. } => {
                 let found = runtime.block_on(store.body(digest.0));
                 found.map(|bytes| bytes.to_vec())
             }
@@ -118,12 +121,7 @@ impl<'a> MaterialSources<'a> {
     /// Returns the known versions of an origin's robots.txt, the oldest first; none if that is not known.
     pub(crate) fn versions(&self, origin: &str) -> Vec<KnownVersion> {
         match &self.bodies {
-            BodySource::Store(store, runtime) => {
-                let resource = Resource::parse(origin).ok();
-                let found = resource.map(|resource| runtime.block_on(store.history(resource)));
-                found.into_iter().flatten().map(KnownVersion::from).collect()
-            }
-            BodySource::Own(store, runtime) => {
+            BodySource::Store { store, runtime, .. } => {
                 let resource = Resource::parse(origin).ok();
                 let found = resource.map(|resource| runtime.block_on(store.history(resource)));
                 found.into_iter().flatten().map(KnownVersion::from).collect()

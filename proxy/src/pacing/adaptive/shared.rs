@@ -12,7 +12,7 @@ use super::round::{FORGET_AFTER, MIN_ROUND, Round, interval};
 use crate::fleet::pace_turn::{PaceTurn, PaceTurnAnswer};
 
 /// The weight of one turn in the share of a node.
-const WEIGHT: f64 = 0.25;
+const SHARE_WEIGHT: f64 = 0.25;
 
 impl AdaptivePace {
     /// Returns whether the fleet has to be asked before the next request: without a limit, once a second is enough.
@@ -67,7 +67,7 @@ impl AdaptivePace {
         #[expect(clippy::cast_precision_loss)]
         let (total, own) = (total as f64, turn.requests as f64);
         let share = self.shared.requests_per_own.get_or_insert(total / own);
-        *share += (total / own - *share) * WEIGHT;
+        *share += (total / own - *share) * SHARE_WEIGHT;
         self.sent.record(now, total);
         self.shared.total = answer.total;
         self.shared.asked_at = Some(now);
