@@ -7,6 +7,8 @@ use prost::Message;
 
 use super::attributes::{text, value};
 use crate::harness::ports::free_address;
+use crate::harness::program::Program;
+use crate::harness::tools::python;
 use crate::harness::{Gate, Origin, Reply, Request, Wayleave, eventually};
 
 /// The most decisions that wait.
@@ -103,6 +105,28 @@ fn each_decision_is_a_log_record_with_standard_attributes() {
 #[track_caller]
 fn text_of(record: &LogRecord, key: &str) -> String {
     text(&record.attributes, key)
+}
+
+/// What another implementation of the messages reads of the records.
+#[test]
+fn a_collector_in_python_reads_every_record() {
+    let (origin, collector) = (Origin::start(), Program::start(&python(), "otlp_collector.py"));
+    let proxy = start(&origin, &format!("http://{}", collector.address()));
+    crawl(&proxy, 2000);
+    eventually("all are sent", || counted(&proxy) == [2000, 0, 0]);
+    eventually("all are printed", || collector.executed().len() >= 2000);
+    let records = collector.executed();
+    assert_eq!(records.len(), 2000, "{:?}", records.last());
+    for (n, record) in records.iter().enumerate() {
+        let record: serde_json::Value = serde_json::from_str(record).expect(record);
+        let attributes = record["attributes"].as_array().expect("attributes");
+        let attribute = |key| attributes.iter().find(|attribute| attribute["key"] == key);
+        let path = attribute("url.path").expect("a path");
+        assert_eq!(path["value"]["stringValue"], format!("/private/{n}"));
+        assert_eq!(record["eventName"], "wayleave.decision");
+        assert_eq!(record["body"]["stringValue"], "refused rule");
+        assert_eq!(record["severityNumber"], "SEVERITY_NUMBER_WARN");
+    }
 }
 
 /// Every decision is counted once, whatever the collector does.

@@ -2,6 +2,7 @@
 
 use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
+use std::path::Path;
 use std::process::{Child, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -16,9 +17,9 @@ pub struct Program {
 impl Program {
     /// Runs `tests/origins/<script>` with `interpreter`.
     #[track_caller]
-    pub fn start(interpreter: &str, script: &str) -> Self {
+    pub fn start(interpreter: &Path, script: &str) -> Self {
         let script = tools::project().join("tests/origins").join(script);
-        let mut child = tools::clean(tools::program(interpreter))
+        let mut child = tools::clean(interpreter)
             .arg(&script)
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
@@ -44,7 +45,7 @@ impl Program {
         SocketAddr::from(([127, 0, 0, 1], port))
     }
 
-    /// Returns the requests that were executed, such as `GET /a`.
+    /// Returns a line for each request that was executed, such as `GET /a`.
     pub fn executed(&self) -> Vec<String> {
         self.lines().split_off(1)
     }

@@ -5,6 +5,7 @@
 
 use crate::harness::origin::reply::{Framing, Step};
 use crate::harness::program::Program;
+use crate::harness::tools::program;
 use crate::harness::{ContentHandling, Gate, Origin, Reply, Request, Wayleave, Wire, eventually};
 
 use super::shop;
@@ -252,12 +253,12 @@ fn hide_from(program: &Program, methods: &[&str]) {
 
 #[test]
 fn no_content_is_executed_by_pythons_http_server() {
-    hide_from(&Program::start("python3", "ignores_content.py"), METHODS);
+    hide_from(&Program::start(&program("python3"), "ignores_content.py"), METHODS);
 }
 
 #[test]
 fn no_content_is_executed_by_nodes_http_server() {
     // It knows a fixed set of methods.
     let (known, _) = METHODS.split_at(METHODS.len() - 1);
-    hide_from(&Program::start("node", "ignores_content.cjs"), known);
+    hide_from(&Program::start(&program("node"), "ignores_content.cjs"), known);
 }
