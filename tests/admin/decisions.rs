@@ -185,6 +185,9 @@ fn recent_decisions_are_listed_filtered_and_ranked() {
     eventually("four decisions", || urls("").len() == 4);
     assert_eq!(urls("crawler=news&limit=1"), ["http://shop.test/private/b"]);
     assert_eq!(urls("crawler=images&outcome=refused"), ["http://shop.test/images/a"]);
+    assert_eq!(urls("outcome=refused&outcome=failed").len(), 3);
+    assert_eq!(urls("outcome=forwarded&outcome=failed"), ["http://open.test/images/a"]);
+    assert_eq!(urls("outcome=refused&outcome=observed&since=1d").len(), 3);
     assert_eq!(urls("host=open.test"), ["http://open.test/images/a"]);
     assert_eq!(urls("url=http://SHOP.test:80/private/a"), ["http://shop.test/private/a"]);
     assert_eq!(urls("url=http://shop.test/private/&since=1d"), [""; 0]);

@@ -151,7 +151,7 @@ async function aClickOnAHeadSorts(page) {
   await page.locator("main h1", { hasText: "Decisions" }).waitFor();
   assert.equal(await page.locator("select[name=outcome]").inputValue(), "refused");
   assert.equal(await page.getByLabel("Host").inputValue(), new URL(worst).hostname);
-  await visit(page, "decisions?since=1h");
+  await visit(page, "decisions?since=1h&outcome=all");
   await rows(page).first().waitFor();
   await page.getByRole("button", { name: "Outcome", exact: true }).click();
   assert.match(page.url(), /sort=outcome/);
@@ -266,6 +266,43 @@ async function theChartMoves(page) {
   const before = await seen();
   await sendTraffic(12);
   await page.waitForFunction((least) => Number(document.querySelector("figcaption .unseen").textContent.match(/([\d,]+) requests/)[1].replace(",", "")) >= least, before + 12);
+}
+
+async function refusalsAreListedFirst(page) {
+  const outcomes = () => text(page.locator(".stream tbody .badge"));
+  const isOnly = (...words) => page.waitForFunction((wanted) => {
+    const badges = [...document.querySelectorAll(".stream tbody .badge")].map((badge) => badge.textContent);
+    return badges.length > 0 && badges.every((badge) => wanted.includes(badge));
+  }, words);
+  for (const since of ["since=1h&", ""]) {
+    await visit(page, `decisions?${since}`);
+    await isOnly("refused", "observed");
+    assert.match(page.url(), /outcome=refused&outcome=observed$/);
+    assert.equal(await page.locator("select[name=outcome]").inputValue(), "refused,observed");
+    await assertVisible(page.getByText("Only what was refused, or would have been."), "the filter");
+    await page.getByRole("button", { name: "Show all", exact: true }).click();
+    await page.locator(".stream tbody .badge", { hasText: "forwarded" }).first().waitFor();
+    assert.match(page.url(), /outcome=all$/);
+    await page.reload();
+    await page.locator(".stream tbody .badge", { hasText: "forwarded" }).first().waitFor();
+    assert.equal(await page.getByText("Only what was refused, or would have been.").isVisible(), false);
+  }
+  // The navigation leads to the beginning, also from here.
+  await page.getByRole("link", { name: "Decisions", exact: true }).click();
+  await isOnly("refused", "observed");
+  assert.ok((await outcomes()).includes("observed"));
+  // New ones are filtered alike.
+  await crawl("http://news.test/not-listed");
+  await crawl("http://shop.test/private/listed-first");
+  await page.locator(".stream .url a", { hasText: "/private/listed-first" }).waitFor();
+  assert.equal(await page.locator(".stream .url a", { hasText: "/not-listed" }).count(), 0);
+  await page.getByLabel("Search").fill("/not-listed");
+  await page.getByText("No recent decision matches.").waitFor();
+  await page.getByRole("button", { name: "Show all outcomes" }).click();
+  await page.locator(".stream .url a", { hasText: "/not-listed" }).waitFor();
+  // A link to what a crawler did is about all of it.
+  await visit(page, "decisions?crawler=news");
+  await page.locator(".stream tbody .badge", { hasText: "forwarded" }).first().waitFor();
 }
 
 async function decisionsAreFilteredAndSearched(page) {
@@ -424,7 +461,7 @@ async function theListIsStableUnderThePointer(page) {
   assert.equal(await rows(page).first().getAttribute("id"), first);
   await page.mouse.move(2, 2);
   await page.locator(".stream .url a", { hasText: "/private/beneath-the-pointer" }).waitFor();
-  await page.getByRole("button", { name: /Show/ }).waitFor({ state: "hidden" });
+  await page.getByRole("button", { name: /^Show .* new$/ }).waitFor({ state: "hidden" });
 }
 
 async function theListIsFetchedOnceTheStreamIsOpen(page) {
@@ -555,7 +592,7 @@ async function foreignTextIsEscaped(page) {
 }
 
 async function decisionsStream(page) {
-  await visit(page, "decisions");
+  await visit(page, "decisions?outcome=all");
   await rows(page).first().waitFor();
   const link = (path) => page.locator(".stream .url a", { hasText: path });
   await crawl("http://shop.test/private/streamed");
@@ -897,7 +934,7 @@ async function picturesAndAccessibility(browser) {
   const browser = await chromium.launch({ executablePath: process.env.CHROMIUM, args: ["--no-sandbox", "--disable-gpu", "--no-first-run"] });
   await sendTraffic(120);
   const steps = [
-    overview, oneRangeHoldsForEveryView, aClickOnAHeadSorts, theNavigationIsNeverCut, theChartMoves, decisionsAreFilteredAndSearched, decisionsStream, markupIsShownAsText, aDecisionIsExplained,
+    overview, oneRangeHoldsForEveryView, aClickOnAHeadSorts, theNavigationIsNeverCut, theChartMoves, refusalsAreListedFirst, decisionsAreFilteredAndSearched, decisionsStream, markupIsShownAsText, aDecisionIsExplained,
     aMissingDecisionIsReported, originsAreFoundRefreshedAndForgotten, aUrlIsTriedInEveryDialect, theConfigurationIsShownAndReloaded, aConfigurationIsReplayed,
     theKeyboardReachesEverything, theTokenIsRequested, theDecidingLineIsInView, everyCrawlerIsCounted, everyCrawlerIsListed, observedIsShown, reasonsLeadToDecisions,
     theListIsStableUnderThePointer, theListIsFetchedOnceTheStreamIsOpen, longUrlsAreClamped, aPartOfTheChartIsShown, aLostConnectionIsSeen, aCrawlerIsConnected, theFleetIsShown, theValueUnderThePointerRemains, foreignTextIsEscaped, changesOfRobotsTxtAreShown,

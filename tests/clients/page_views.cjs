@@ -59,6 +59,45 @@ module.exports = ({ ADMIN, CURL, FRESH, FRESH_PROXY, SNIPPET, crawl, text, visit
     await page.waitForFunction(async () => (await navigator.clipboard.readText()) === location.href);
   }
 
+  async function ownersAreWrittenTo(page) {
+    /** The parts of the only link to write to somebody in it, or null. */
+    const mail = async (place) => {
+      const links = await place.locator("a[href^='mailto:' i]").evaluateAll((found) => found.map((link) => [link.textContent, link.getAttribute("href")]));
+      if (!links.length) return null;
+      assert.equal(links.length, 1);
+      const [shown, href] = links[0];
+      const { pathname, searchParams, hash } = new URL(href);
+      assert.deepEqual([[...searchParams.keys()], hash], [["subject"], ""], href);
+      return { shown, to: pathname, subject: searchParams.get("subject") };
+    };
+    await visit(page, "crawlers?since=1h");
+    const row = (name) => page.locator("main tbody tr").filter({ has: page.getByRole("link", { name, exact: true }) });
+    await row("news").waitFor();
+    assert.deepEqual(await mail(row("news")), { shown: "desk+bots@example.com", to: "desk%2Bbots@example.com", subject: "wayleave news" });
+    await row("team-3").getByText("data?bcc=x@example.org").waitFor();
+    await row("team-9").getByText("data@example.com\\u{2028}bcc:x@example.org").waitFor();
+    // The others are teams, or not plainly addresses.
+    assert.equal(await page.locator("main a[href^='mailto:' i]").count(), 1);
+    const url = "http://shop.test/private/%0D%0Abcc:x?a=1&bcc=x@example.org&body=%22";
+    assert.equal(await crawl(url), 403);
+    await openDecision(page, "body=%22");
+    const { shown, subject } = await mail(page.locator(".facts > div", { hasText: /^Owner/ }));
+    assert.deepEqual([shown, subject], ["desk+bots@example.com", `wayleave news ${url}`]);
+    assert.equal(await crawl(`http://shop.test/internal/${"long_".repeat(600)}`), 403);
+    await openDecision(page, "internal/long_long_");
+    const rule = await mail(page.locator(".facts > div", { hasText: /^Organisation's rule/ }));
+    assert.match(rule.subject, /^wayleave \[\[rule\]\] 1 news http:\/\/shop\.test\/internal\/(long_)+/);
+    assert.equal([rule.to, rule.subject.length].join(), "legal@example.com,200");
+    await visit(page, "configuration");
+    const rules = page.getByRole("group", { name: "Rules", exact: true }).locator("tbody tr");
+    await rules.first().waitFor();
+    assert.deepEqual(await mail(rules.nth(1)), { shown: "data@example.com", to: "data@example.com", subject: "wayleave [[rule]] 2 shop.test" });
+    await visit(page, "overview");
+    const exceptions = page.getByRole("group", { name: /Exceptions that expire/ }).locator("tbody tr", { hasText: "shop.test" });
+    await exceptions.waitFor();
+    assert.equal((await mail(exceptions)).subject, "wayleave [[rule]] 2 shop.test");
+  }
+
   async function aRefusalBecomesAnException(page) {
     await page.context().grantPermissions(["clipboard-read", "clipboard-write"]);
     assert.equal(await crawl("http://shop.test/private/$a*?q=\"1"), 403);
@@ -209,12 +248,17 @@ module.exports = ({ ADMIN, CURL, FRESH, FRESH_PROXY, SNIPPET, crawl, text, visit
     await result.getByText(/It works: GET http:\/\/shop\.test\/first came from 127\.0\.0\.1, matching no \[\[crawler\]\].* Whether it trusts the CA is not known yet/).waitFor();
     await result.getByRole("link", { name: "To the overview" }).click();
     await page.locator("main h1", { hasText: "Overview" }).waitFor();
+    // Nothing was refused yet.
+    await page.goto(`${FRESH}/#/decisions`);
+    await page.getByText("Nothing was refused, or would have been, lately; other outcomes are not shown.").waitFor();
+    await page.getByRole("button", { name: "Show all outcomes" }).click();
+    await page.locator(".stream .url a", { hasText: "http://shop.test/first" }).waitFor();
     // From now on it begins with the overview.
     await page.goto("about:blank");
     await page.goto(`${FRESH}/`);
     await page.locator("main h1", { hasText: "Overview" }).waitFor();
   }
 
-  return [theLineThatDecidedIsMarked, aDecisionSaysItsReasonOnce, aRefusalBecomesAnException, changesOfAllOriginsAreListed,
+  return [theLineThatDecidedIsMarked, aDecisionSaysItsReasonOnce, ownersAreWrittenTo, aRefusalBecomesAnException, changesOfAllOriginsAreListed,
     reasonsLeadToDocuments, aHostCanBeTried, politenessIsShown, onlyWhatDiffersFromTheDefaultsIsShown, variablesAreQuotedForEachForm, theFirstRequestIsAwaited];
 };

@@ -38,7 +38,7 @@ pub(super) enum OutcomeWord {
 }
 
 impl OutcomeWord {
-    pub(super) fn as_str(self) -> &'static str {
+    fn as_str(self) -> &'static str {
         match self {
             Self::Forwarded => "forwarded",
             Self::Observed => "observed",
@@ -46,6 +46,10 @@ impl OutcomeWord {
             Self::Failed => "failed",
             Self::Tunnelled => "tunnelled",
         }
+    }
+
+    pub(super) fn texts(words: &[Self]) -> Vec<&'static str> {
+        words.iter().map(|word| word.as_str()).collect()
     }
 }
 
@@ -58,9 +62,10 @@ pub(super) struct DecisionParameters {
     limit: Option<usize>,
     /// The crawler's configured name, or `asserted`.
     crawler: Option<String>,
-    /// Their outcome.
-    #[param(inline)]
-    outcome: Option<OutcomeWord>,
+    /// Their outcome; repeated, one of several.
+    #[serde(default)]
+    #[param(inline, required = false)]
+    outcome: Vec<OutcomeWord>,
     /// Their reason, a word of docs/metrics.md.
     reason: Option<String>,
     /// The host of their origin, without a port.
@@ -91,7 +96,7 @@ impl DecisionParameters {
         Ok(DecisionQuery {
             crawler: self.crawler,
             owner: scope.team().map(str::to_owned),
-            outcome: self.outcome.map(|outcome| outcome.as_str().to_owned()),
+            outcomes: OutcomeWord::texts(&self.outcome),
             reason: self.reason,
             host: self.host,
             text: self.q,
@@ -249,9 +254,10 @@ pub(super) struct TopParameters {
     limit: Option<usize>,
     /// The crawler's configured name, or `asserted`.
     crawler: Option<String>,
-    /// The requests' outcome.
-    #[param(inline)]
-    outcome: Option<OutcomeWord>,
+    /// The requests' outcome; repeated, one of several.
+    #[serde(default)]
+    #[param(inline, required = false)]
+    outcome: Vec<OutcomeWord>,
     /// Their reason, a word of docs/metrics.md.
     reason: Option<String>,
     /// The host of their origin, without a port.
@@ -294,7 +300,7 @@ pub(super) async fn top(
     let query = DecisionQuery {
         crawler: ranking.crawler,
         owner: scope.team().map(str::to_owned),
-        outcome: ranking.outcome.map(|outcome| outcome.as_str().to_owned()),
+        outcomes: OutcomeWord::texts(&ranking.outcome),
         reason: ranking.reason,
         host: ranking.host,
         ..DecisionQuery::default()

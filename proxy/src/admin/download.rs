@@ -66,9 +66,10 @@ pub(super) struct DownloadParameters {
     format: DownloadFormat,
     /// The crawler's configured name, or `asserted`.
     crawler: Option<String>,
-    /// Their outcome.
-    #[param(inline)]
-    outcome: Option<OutcomeWord>,
+    /// Their outcome; repeated, one of several.
+    #[serde(default)]
+    #[param(inline, required = false)]
+    outcome: Vec<OutcomeWord>,
     /// Their reason, a word of docs/metrics.md.
     reason: Option<String>,
     /// The host of their origin, without a port.
@@ -109,7 +110,7 @@ pub(super) async fn download(
     let query = DecisionQuery {
         crawler: parameters.crawler,
         owner: scope.team().map(str::to_owned),
-        outcome: parameters.outcome.map(|outcome| outcome.as_str().to_owned()),
+        outcomes: OutcomeWord::texts(&parameters.outcome),
         reason: parameters.reason,
         host: parameters.host,
         text: parameters.q,

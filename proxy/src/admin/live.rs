@@ -37,9 +37,10 @@ pub(super) const EVENT_STREAM: &str = "text/event-stream";
 pub(super) struct StreamParameters {
     /// The crawler's configured name, or `asserted`.
     crawler: Option<String>,
-    /// Their outcome.
-    #[param(inline)]
-    outcome: Option<OutcomeWord>,
+    /// Their outcome; repeated, one of several.
+    #[serde(default)]
+    #[param(inline, required = false)]
+    outcome: Vec<OutcomeWord>,
     /// Their reason, a word of docs/metrics.md.
     reason: Option<String>,
     /// The host of their origin, without a port.
@@ -82,7 +83,7 @@ pub(super) async fn stream(
         query: DecisionQuery {
             crawler: parameters.crawler,
             owner: scope.team().map(str::to_owned),
-            outcome: parameters.outcome.map(|outcome| outcome.as_str().to_owned()),
+            outcomes: OutcomeWord::texts(&parameters.outcome),
             reason: parameters.reason,
             host: parameters.host,
             text: parameters.q,

@@ -13,7 +13,7 @@ const JAVASCRIPT: &str = "text/javascript; charset=utf-8";
 const CSS: &str = "text/css; charset=utf-8";
 
 /// The files below `/assets/`. uPlot (MIT, see uPlot.LICENSE) draws the chart: 50 kB, and fast with many points.
-const ASSETS: [(&str, &str, &str); 30] = [
+const ASSETS: [(&str, &str, &str); 31] = [
     ("page.css", CSS, include_str!("page/page.css")),
     ("page.js", JAVASCRIPT, include_str!("page/page.js")),
     ("api.js", JAVASCRIPT, include_str!("page/api.js")),
@@ -24,6 +24,7 @@ const ASSETS: [(&str, &str, &str); 30] = [
     ("decisions.js", JAVASCRIPT, include_str!("page/decisions.js")),
     ("decision.js", JAVASCRIPT, include_str!("page/decision.js")),
     ("environment.js", JAVASCRIPT, include_str!("page/environment.js")),
+    ("owner.js", JAVASCRIPT, include_str!("page/owner.js")),
     ("rule.js", JAVASCRIPT, include_str!("page/rule.js")),
     ("docs.js", JAVASCRIPT, include_str!("page/docs.js")),
     ("changes.js", JAVASCRIPT, include_str!("page/changes.js")),

@@ -4,13 +4,15 @@ use wayleave_robots_txt::Target;
 
 use super::record::DecisionRecord;
 
-/// A filter of decisions. A member that is `None` matches every decision; words but the owner are compared ignoring ASCII case.
+/// A filter of decisions. A member that is `None` or empty matches every decision; words but the owner are compared ignoring
+/// ASCII case.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct DecisionQuery {
     pub(crate) crawler: Option<String>,
     /// The owner of the crawler, as the configuration named it then.
     pub(crate) owner: Option<String>,
-    pub(crate) outcome: Option<String>,
+    /// The outcomes, of which a decision has one.
+    pub(crate) outcomes: Vec<&'static str>,
     pub(crate) reason: Option<String>,
     pub(crate) host: Option<String>,
     /// Text that the URL, the rule, the reason, the details, the id, the client or a token must contain, ignoring ASCII case.
@@ -20,6 +22,11 @@ pub(crate) struct DecisionQuery {
 }
 
 impl DecisionQuery {
+    /// Returns whether requests with this outcome match.
+    pub(super) fn has_outcome(&self, outcome: &str) -> bool {
+        self.outcomes.is_empty() || self.outcomes.contains(&outcome)
+    }
+
     /// Returns whether `decision` matches.
     pub(crate) fn matches(&self, decision: &DecisionRecord) -> bool {
         let is = |expected: &Option<String>, value: &str| {
@@ -28,7 +35,7 @@ impl DecisionQuery {
         let is_owner = |owner: &str| decision.owner.as_deref() == Some(owner);
         self.owner.as_deref().is_none_or(is_owner)
             && is(&self.crawler, &decision.crawler)
-            && is(&self.outcome, &decision.outcome)
+            && self.has_outcome(&decision.outcome)
             && is(&self.reason, &decision.reason)
             && is(&self.host, decision.host().unwrap_or_default())
             && self.text.as_deref().is_none_or(|text| mentions(decision, text))

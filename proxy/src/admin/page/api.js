@@ -83,9 +83,10 @@ export const post = (path) => call("POST", path);
 export const send = (path, text) => call("POST", path, { body: text });
 export const remove = (path) => call("DELETE", path);
 
-/** Returns a query string of the parameters that are neither empty nor absent. */
+/** Returns a query string of the parameters that are neither empty nor absent. One with several values is repeated. */
 export function query(parameters) {
-  const given = Object.entries(parameters).filter(([, value]) => value !== undefined && value !== null && value !== "");
+  const given = Object.entries(parameters).flatMap(([name, values]) => [values].flat().map((value) => [name, value]))
+    .filter(([, value]) => value !== undefined && value !== null && value !== "");
   return given.length ? `?${new URLSearchParams(given)}` : "";
 }
 

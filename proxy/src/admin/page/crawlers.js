@@ -2,6 +2,7 @@
 
 import { getUnlessGivenUp, query } from "./api.js";
 import { attempt, badge, count, crawlerName, h, newest, share, time } from "./dom.js";
+import { ownerLink } from "./owner.js";
 import { carry, inUrl, inWords, rangeControl, rangeOf } from "./range.js";
 import { orderInUrl, orderOf, showSorted } from "./sortable.js";
 
@@ -77,7 +78,7 @@ function columns(range) {
   const isSafe = (one) => one.mode === "observe" && one.requests > 0 && one.observed === 0;
   const numeric = (key, head, cell, note) => ({ key, head, kind: "number", value: (one) => one[key], cell, note });
   return [
-    { key: "name", head: "Crawler", value: (one) => crawlerName(one.name), cell: (one) => h("th", { scope: "row" }, h("span", {}, decisions(one, crawlerName(one.name), {}), one.owner ? [" ", h("small", {}, one.owner)] : "")) },
+    { key: "name", head: "Crawler", value: (one) => crawlerName(one.name), cell: (one) => h("th", { scope: "row" }, h("span", {}, decisions(one, crawlerName(one.name), {}), one.owner ? [" ", h("small", {}, ownerLink(one.owner, one.name))] : "")) },
     { key: "mode", head: "Mode", value: (one) => one.mode, cell: (one) => h("td", {}, h("span", {}, badge(one.mode), isSafe(one) ? [" ", h("span", { class: "badge forwarded" }, "safe to enforce")] : "")) },
     { head: "Tokens", cell: (one) => h("td", { class: "tokens" }, h("span", { class: "line", title: one.tokens.join(", ") }, one.tokens.join(", ") || "its own")) },
     numeric("requests", "Requests", (one) => h("td", { class: "number" }, h("span", {}, one.requests ? decisions(one, count(one.requests), {}) : "0",

@@ -4,6 +4,7 @@ import { get, query } from "./api.js";
 import { attempt, badge, copyButton, count, crawlerInWords, digest, facts, h, panel, showError, time } from "./dom.js";
 import { leftList, why } from "./decisions.js";
 import { reasonDocs } from "./docs.js";
+import { ownerLink } from "./owner.js";
 import { brief, meaning, reasonLink } from "./reasons.js";
 import { fetchFacts, listing } from "./robots.js";
 import { exceptionForm, mayHaveException } from "./rule.js";
@@ -58,7 +59,7 @@ function groups(found) {
     ]),
     ...group("Who", [
       ["Crawler", `${crawlerInWords(found)}, client ${found.client}`],
-      ["Owner", found.owner],
+      ["Owner", found.owner && ownerLink(found.owner, found.crawler, found.url)],
       ["Tokens", found.tokens?.join(", ")],
       ["User-Agent", found.user_agent],
       ["Known by", found.proven_by],
@@ -69,7 +70,8 @@ function groups(found) {
       ["It means", found.reason !== "rule" && (brief(found.reason, found.outcome) !== means || unless(means)) ? means : null],
       ["Details", found.reason === "rule" ? null : unless(found.details)],
       ...(found.preferences ?? []).map((it) => [`Use for ${it.purpose}`, `${it.preference}${it.statement ? `: ${it.statement} (${it.carrier}; ${it.clause})` : ""}${it.document ? `, ${it.document.url}` : ""}`]),
-      ["Organisation's rule", found.policy && [h("a", { href: "#/configuration" }, `[[rule]] ${found.policy.number}`), `, ${found.policy.action}${found.policy.reason ? `: ${found.policy.reason}` : ""}${found.policy.owner ? ` (${found.policy.owner})` : ""}`]],
+      ["Organisation's rule", found.policy && [h("a", { href: "#/configuration" }, `[[rule]] ${found.policy.number}`), `, ${found.policy.action}${found.policy.reason ? `: ${found.policy.reason}` : ""}`,
+        ...(found.policy.owner ? [" (", ownerLink(found.policy.owner, `[[rule]] ${found.policy.number}`, found.crawler, found.url), ")"] : [])]],
       ["Mode", found.would_be ? `${found.mode}: would have been ${found.would_be}` : found.mode],
       ["Configuration", `version ${found.configuration}`],
     ]),

@@ -11,6 +11,12 @@ const SHOWN = 100;
 /** The length from which a URL is shown without its middle. */
 const MAX_URL_LENGTH = 160;
 const OUTCOMES = ["refused", "forwarded", "observed", "failed", "tunnelled"];
+/** The outcomes with which the list begins: in them somebody may have to do something. */
+const TURNED_DOWN = ["refused", "observed"];
+/** The choices of outcomes, as the list has them, and their names. */
+const CHOICES = [[TURNED_DOWN, "refused or would be"], ...OUTCOMES.map((outcome) => [[outcome], outcomeName(outcome)])];
+/** The URL's word for all outcomes. */
+const ALL = "all";
 
 /** The columns of the list, by which those that are shown can be sorted. */
 const COLUMNS = [
@@ -26,7 +32,12 @@ let left = "#/decisions";
 export const leftList = () => left;
 
 export function decisions(live, parameters) {
-  const wanted = Object.fromEntries(["q", "crawler", "outcome", "reason", "host", "since", "until"].map((name) => [name, parameters.get(name) ?? ""]));
+  const wanted = Object.fromEntries(["q", "crawler", "reason", "host", "since", "until"].map((name) => [name, parameters.get(name) ?? ""]));
+  /** Whether anything is filtered but outcomes and times. */
+  const isFiltered = () => Boolean(wanted.q || wanted.crawler || wanted.reason || wanted.host);
+  wanted.outcome = parameters.getAll("outcome").filter((outcome) => OUTCOMES.includes(outcome));
+  if (!parameters.has("outcome") && !isFiltered()) wanted.outcome = TURNED_DOWN;
+  const isTurnedDown = () => String(wanted.outcome) === String(TURNED_DOWN);
   let order = orderOf(parameters.get("sort"));
   /** The decisions of the rows. */
   const shown = new WeakMap();
@@ -43,7 +54,8 @@ export function decisions(live, parameters) {
 
   const means = h("p", { class: "note" });
   const showNotes = () => {
-    means.replaceChildren(...(wanted.reason ? [`${wanted.reason}: ${meaning(wanted.reason, wanted.outcome)} `, reasonDocs(wanted.reason, wanted.outcome)] : []));
+    const outcome = wanted.outcome.length === 1 ? wanted.outcome[0] : "";
+    means.replaceChildren(...(wanted.reason ? [`${wanted.reason}: ${meaning(wanted.reason, outcome)} `, reasonDocs(wanted.reason, outcome)] : []));
     const parts = [];
     fresh.hidden = !waiting.length;
     fresh.textContent = `Show ${count(waiting.length)} new`;
@@ -54,8 +66,15 @@ export function decisions(live, parameters) {
     empty.hidden = body.childElementCount > 0;
     if (isPast()) parts.push("from the decision log; new ones are not added");
     note.textContent = parts.join(" · ");
-    empty.textContent = isPast() ? "No decision of that time matches." : Object.values(wanted).some(Boolean)
-      ? "No recent decision matches. New ones appear here."
+    only.hidden = !isTurnedDown();
+    const words = nothing();
+    // Not each time: the button may have the focus.
+    if (empty.firstChild?.textContent !== words) empty.replaceChildren(words, ...(wanted.outcome.length ? [" ", allButton("Show all outcomes")] : []));
+  };
+  const nothing = () => {
+    if (isTurnedDown() && !isFiltered()) return `Nothing was refused, or would have been, ${isPast() ? "in that time" : "lately"}; other outcomes are not shown.`;
+    if (isPast()) return "No decision of that time matches.";
+    return isFiltered() || wanted.outcome.length ? "No recent decision matches. New ones appear here."
       : "No request has come through the proxy yet. Decisions appear here as they are made.";
   };
   const add = (found) => {
@@ -132,10 +151,10 @@ export function decisions(live, parameters) {
   };
 
   const rename = () => {
-    left = `#/decisions${query({ ...wanted, sort: orderInUrl(order) })}`;
+    left = `#/decisions${query({ ...wanted, outcome: wanted.outcome.length ? wanted.outcome : ALL, sort: orderInUrl(order) })}`;
     history.replaceState(null, "", left);
   };
-  left = `#/decisions${query({ ...wanted, sort: orderInUrl(order) })}`;
+  rename();
   /** The other views have the same time. */
   const carryRange = () => carry({ since: wanted.since || "5m", until: wanted.until });
   carryRange();
@@ -161,6 +180,17 @@ export function decisions(live, parameters) {
       change();
     },
   }, h("option", { value: "" }, "all"), options.map((value) => h("option", { value, selected: wanted[name] === value }, words(value)))));
+  const isListed = CHOICES.some(([those]) => String(those) === String(wanted.outcome));
+  const choices = isListed || !wanted.outcome.length ? CHOICES : [...CHOICES, [wanted.outcome, wanted.outcome.join(" or ")]];
+  const outcomes = h("select", { name: "outcome", change: ({ target }) => choose(target.value ? target.value.split(",") : []) },
+    h("option", { value: "" }, "all"), choices.map(([those, words]) => h("option", { value: String(those), selected: String(wanted.outcome) === String(those) }, words)));
+  const choose = (those) => {
+    wanted.outcome = those;
+    outcomes.value = String(those);
+    change();
+  };
+  const allButton = (words) => h("button", { type: "button", click: () => (choose([]), outcomes.focus()) }, words);
+  const only = h("p", { class: "note only" }, "Only what was refused, or would have been. ", allButton("Show all"));
 
   /** A field for a local time, which is sent as UTC. */
   const moment = (name, label) => h("label", {}, label, h("input", {
@@ -199,10 +229,10 @@ export function decisions(live, parameters) {
     h("h1", {}, "Decisions"),
     h("p", { class: "lead" }, "Live: the last 8,192 decisions, newest first. With a time, the list shows the decision log, of which CSV and JSON save all that matches."),
     // On a phone they would be all of the first screen.
-    h("details", { class: "fold", open: innerWidth > 640 || Object.values(wanted).some(Boolean) }, h("summary", {}, "Filters"), h("form", { class: "bar filters", role: "search", submit: (event) => event.preventDefault() },
-      field("q", "Search"), select("outcome", "Outcome", OUTCOMES, outcomeName), select("reason", "Reason", REASONS), crawlers, field("host", "Host"),
+    h("details", { class: "fold", open: innerWidth > 640 || isFiltered() || isPast() || !isTurnedDown() }, h("summary", {}, "Filters"), h("form", { class: "bar filters", role: "search", submit: (event) => event.preventDefault() },
+      field("q", "Search"), h("label", {}, "Outcome", outcomes), select("reason", "Reason", REASONS), crawlers, field("host", "Host"),
       ranges, h("span", { class: "span" }, from, until), h("span", { class: "span" }, pause, save("csv"), save("json")))),
-    means, note, fresh, list);
+    only, means, note, fresh, list);
   showNotes();
   return { view, end: () => (clearTimeout(typing), live.follow(null), (live.onDecision = live.onSkipped = live.onConnection = null)) };
 }

@@ -1,7 +1,7 @@
 // Elements and the formats of values. Text is only ever inserted as text, never as HTML, with control characters escaped.
 
 /** Escapes control and format characters in untrusted text, such as those that reverse its direction. */
-const harmless = (text) => text.replace(/(?![\t\n])[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]/gu, (c) => `\\u{${c.codePointAt(0).toString(16)}}`);
+export const harmless = (text) => text.replace(/(?![\t\n])[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]/gu, (c) => `\\u{${c.codePointAt(0).toString(16)}}`);
 
 /** Creates an element. Attributes that are null or false are left out; functions become listeners. */
 export function h(name, attributes = {}, ...children) {

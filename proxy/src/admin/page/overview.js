@@ -3,6 +3,7 @@
 import { get, getUnlessGivenUp, query } from "./api.js";
 import { attempt, badge, bytes, clockTime, count, crawlerName, day, facts, h, newest, panel, rate, share, table, time } from "./dom.js";
 import { draw, unitOf } from "./chart.js";
+import { ownerLink } from "./owner.js";
 import { carry, inUrl, inWords, isLive, rangeControl, rangeOf } from "./range.js";
 import { REASONS, meaning, reasonLink } from "./reasons.js";
 import { orderInUrl, orderOf, showSorted } from "./sortable.js";
@@ -299,7 +300,7 @@ function exceptions(rules) {
   const rows = rules.slice(0, EXCEPTIONS).map((rule) => h("tr", {},
     h("td", { class: "number" }, rule.number),
     h("td", {}, `${rule.hosts.join(", ")} ${rule.paths.join(", ")}`),
-    h("td", {}, rule.owner ?? "–", h("br"), h("small", {}, rule.reason ?? "")),
+    h("td", {}, rule.owner ? ownerLink(rule.owner, `[[rule]] ${rule.number}`, rule.hosts.join(", ")) : "–", h("br"), h("small", {}, rule.reason ?? "")),
     h("td", { class: rule.has_expired ? "bad" : "warn" }, day(rule.expires_at))));
   const more = rules.length - rows.length;
   return h("div", {},

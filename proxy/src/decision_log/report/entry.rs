@@ -126,7 +126,7 @@ impl ReportEntry<'_> {
         };
         query.owner.as_deref().is_none_or(|owner| self.owner.as_deref() == Some(owner))
             && is(&query.crawler, &self.crawler)
-            && is(&query.outcome, &self.outcome)
+            && query.has_outcome(&self.outcome)
             && is(&query.reason, &self.reason)
             && is(&query.host, self.host().unwrap_or_default())
     }
