@@ -59,6 +59,27 @@ fn each_url_gets_a_line_and_the_worst_decides_the_status() {
 }
 
 #[test]
+fn a_path_does_not_pass_for_the_proxys_verdict() {
+    let robots = b"User-agent: *\nDisallow: /private\n";
+    let arguments = ["check", "--robots", "-", "--user-agent", "Foo/1"];
+    let note = "a path is judged by robots.txt alone";
+    for (further, answer, is_noted) in [
+        (&["//private"][..], "allow //private: no-matching-rule\n", true),
+        (&["--robots-only", "//private"], "allow //private: no-matching-rule\n", false),
+        (
+            &["http://a.test//private"],
+            "refuse http://a.test//private: rule (403): Disallow: /private (line 2 of http://a.test/robots.txt)\n",
+            false,
+        ),
+    ] {
+        let output = run(&[&arguments[..], further].concat(), robots);
+        assert_eq!(stdout(&output), answer, "{further:?}");
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(said.contains(note), is_noted, "{further:?}: {said}");
+    }
+}
+
+#[test]
 fn strict_decides_for_every_equivalent_spelling() {
     let arguments =
         ["check", "--robots-only", "--robots", "-", "--token", "ExampleBot", "/open/../%70rivate"];

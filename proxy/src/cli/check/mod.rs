@@ -57,6 +57,9 @@ pub(super) fn run(mut arguments: CheckArguments, config: Option<&Path>) -> Comma
         return Err(unusable(&message));
     }
     let is_robots_only = arguments.is_robots_only().map_err(|message| unusable(&message))?;
+    if is_robots_only && !arguments.robots_only {
+        print_errors(PATHS_ONLY);
+    }
     let tokens = tokens(arguments, is_robots_only).map_err(|message| unusable(&message))?;
     let body = match &arguments.robots {
         Some(file) => {
@@ -71,6 +74,10 @@ pub(super) fn run(mut arguments: CheckArguments, config: Option<&Path>) -> Comma
         None => live(arguments, &tokens, config),
     }
 }
+
+/// A note for those who did not ask for `--robots-only`, and might take the answer for the proxy's.
+const PATHS_ONLY: &str = "wayleave: note: a path is judged by robots.txt alone, as with --robots-only: crawlers and rules of the \
+     configuration and other spellings do not count; give an absolute URL to know what the proxy would do\n";
 
 /// Takes the URLs from a file.
 ///
