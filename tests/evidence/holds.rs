@@ -235,7 +235,8 @@ fn wrong_holds_are_refused() {
     assert!(hold(&["add", "--host", "a.test"]).contains("--reason"));
     assert!(hold(&["add", "--host", "a.test", "--reason", ""]).contains("--reason"));
     let of_nobody = ["add", "--host", "a.test", "--reason", "x", "--crawler", "Asserted"];
-    assert!(hold(&of_nobody).contains("no [[crawler]] has this name"));
+    assert!(hold(&of_nobody).contains("no [[crawler]] has this name, and the log has none"));
+    assert!(hold(&of_nobody).contains("; there are asserted"));
     let turned = [
         "add",
         "--host",

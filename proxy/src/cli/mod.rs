@@ -9,6 +9,7 @@ mod check;
 mod comply;
 mod config;
 mod config_file;
+mod crawler_names;
 mod decision;
 mod env;
 mod evidence;

@@ -10,7 +10,6 @@ use std::process::ExitCode;
 use anyhow::Context;
 use clap::{Args, Subcommand};
 use serde::Serialize;
-use wayleave_decision::ASSERTED;
 use wayleave_evidence::Sha256Digest;
 use wayleave_evidence::files::{file_number, rotated_files};
 use wayleave_evidence::holds::{HeldEvidence, Hold, HoldFolder};
@@ -18,6 +17,7 @@ use wayleave_robots_txt::HostPattern;
 
 use super::sources::MaterialSources;
 use crate::cli::config_file::load_config;
+use crate::cli::crawler_names;
 use crate::cli::terminal::{pretty_json, print, print_errors, unusable};
 use crate::clock::{Clock, TimeArgument};
 use crate::config::Config;
@@ -96,12 +96,11 @@ fn add(arguments: &AddArgs, config: &Config, folder: &HoldFolder) -> anyhow::Res
     if let Some((since, until)) = since.zip(until) {
         anyhow::ensure!(since <= until, "--since is after --until");
     }
-    if let Some(name) = &arguments.crawler {
-        let mut names = config.crawlers.crawlers.iter().map(|it| &*it.name).chain([ASSERTED]);
-        anyhow::ensure!(
-            names.any(|known| known == name) || has_decision_of(name, config)?,
-            "--crawler {name:?}: no [[crawler]] has this name, and the log has none of its requests"
-        );
+    if let Some(name) = &arguments.crawler
+        && let Some(mistake) = crawler_names::find_unknown(name, config)
+        && !has_decision_of(name, config)?
+    {
+        anyhow::bail!(mistake);
     }
     // Before anything is read: whatever is there now stays.
     let hold = folder.add(&Hold {

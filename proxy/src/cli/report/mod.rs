@@ -11,16 +11,15 @@ use std::process::ExitCode;
 
 use clap::{Args, ValueEnum};
 use serde::Serialize;
-use wayleave_decision::ASSERTED;
 
 use self::cells::RowLimits;
 use self::document::DocumentForm;
 use super::config_file::load_config;
+use super::crawler_names;
 use super::expired_rules::{self, ExpiredRule};
 use super::progress::ProgressLine;
 use super::terminal::{CommandResult, pretty_json, print, print_errors, print_painted, unusable};
 use crate::clock::{Clock, TimeArgument};
-use crate::config::Config;
 use crate::decision_log::{DecisionQuery, LogReport, ReportContents, ReportDimension, ReportQuery};
 
 #[derive(Debug, Args)]
@@ -114,7 +113,11 @@ pub(super) fn run(arguments: &ReportArguments, file: Option<&Path>) -> CommandRe
             failures => format!("the decision log cannot be read: {}", failures.join("; ")),
         }));
     }
-    check_crawler(&query, &report, &config)?;
+    let unknown =
+        arguments.crawler.as_deref().and_then(|it| crawler_names::find_unknown(it, &config));
+    if let Some(mistake) = unknown.filter(|_| report.by_crawler.is_empty()) {
+        return Err(unusable(&mistake));
+    }
     let printed = print_report(arguments, &report, &expired_rules::find(&config, now));
     // After printing: what could be read is worth seeing all the same.
     check_complete(&report).map(|()| printed)
@@ -152,22 +155,6 @@ fn print_report(
         }
         ReportFormat::Text => print_painted(&table::full_report(report, expired, by, limits)),
     }
-}
-
-/// Fails for a crawler that neither the configuration nor the log knows: its name is probably misspelt.
-fn check_crawler(query: &ReportQuery, report: &LogReport, config: &Config) -> Result<(), ExitCode> {
-    let Some(name) = query.requests.crawler.as_deref() else {
-        return Ok(());
-    };
-    let mut names: Vec<_> = config.crawlers.crawlers.iter().map(|it| &*it.name).collect();
-    names.push(ASSERTED);
-    if !report.by_crawler.is_empty() || names.contains(&name) {
-        return Ok(());
-    }
-    Err(unusable(&format!(
-        "--crawler {name:?}: no [[crawler]] has this name, and the log has none of its requests; there are {}",
-        names.join(", ")
-    )))
 }
 
 /// Fails if something could not be read: a report without it is not reliable.
