@@ -414,6 +414,12 @@ fn every_command_has_a_man_page() {
     }
     for page in &pages {
         let text = std::fs::read_to_string(dir.path().join(page)).expect("a page");
+        let title = format!(
+            ".TH {} 1  \"wayleave {}\" wayleave\n",
+            page.trim_end_matches(".1").to_uppercase(),
+            env!("CARGO_PKG_VERSION")
+        );
+        assert!(text.contains(&title), "{page}: {text}");
         for section in ["NAME", "SYNOPSIS", "\"EXIT STATUS\""] {
             assert!(text.contains(&format!(".SH {section}")), "{page}: {section}");
         }

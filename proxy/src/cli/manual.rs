@@ -47,7 +47,9 @@ fn write_pages(command: &Command, path: &str, directory: &Path) -> io::Result<()
     let name = command.get_display_name().unwrap_or(command.get_name());
     let title = name.to_uppercase();
     // The examples and the exit status have sections of their own.
-    let man = Man::new(command.clone().after_help("")).title(title).manual("wayleave");
+    let source = concat!("wayleave ", env!("CARGO_PKG_VERSION"));
+    let man = Man::new(command.clone().after_help("")).title(title).source(source);
+    let man = man.manual("wayleave");
     let mut page = Vec::new();
     man.render_title(&mut page)?;
     man.render_name_section(&mut page)?;
