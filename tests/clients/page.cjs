@@ -220,7 +220,7 @@ async function problemsAreShownOnEveryView(page) {
   const sound = fs.readFileSync(CONFIG, "utf8");
   fs.writeFileSync(CONFIG, `nonsense = 1\n${sound}`);
   assert.equal((await fetch(`${ADMIN}/v1/reload`, { method: "POST" })).status, 422);
-  for (const view of ["overview", "crawlers", "decisions", "origins", "try", "fleet", "connect"]) {
+  for (const view of ["overview", "crawlers", "decisions", "origins", "changes", "try", "replay", "politeness", "fleet", "connect", "configuration"]) {
     await visit(page, view);
     await assertVisible(strip.getByText(/config\.toml:1: nonsense: unknown key/), `the rejected configuration on ${view}`);
   }
