@@ -7,14 +7,12 @@ const tls = require("node:tls");
 const { execFile } = require("node:child_process");
 
 /** Returns the steps; `tools` are functions of page.cjs. */
-module.exports = ({ ADMIN, CURL, FRESH, FRESH_PROXY, SNIPPET, crawl, text, visit }) => {
+module.exports = ({ ADMIN, CURL, FRESH, FRESH_PROXY, SNIPPET, crawl, recorded, text, visit }) => {
   const lines = async (page, kind) => (await text(page.locator(`.robots .${kind}`))).map((line) => line.replace(/\s+/g, " ").trim());
 
-  /** Opens the newest decision about a URL. It is recorded after its response. */
+  /** Opens the newest decision about a URL. */
   async function openDecision(page, url) {
-    let decisions = [];
-    while (!decisions.length) ({ decisions } = await (await fetch(`${ADMIN}/v1/decisions?q=${encodeURIComponent(url)}`)).json());
-    await visit(page, `decisions/${decisions[0].id}`);
+    await visit(page, `decisions/${(await recorded(url))[0].id}`);
     await page.locator(".verdict").waitFor();
   }
 
