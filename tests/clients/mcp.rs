@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::harness::tools::{clean, output_of, project, python};
 use crate::harness::wayleave::BINARY;
-use crate::harness::{Origin, Reply, Wayleave};
+use crate::harness::{Origin, Reply, Wayleave, Wire};
 
 const LIMIT: Duration = Duration::from_secs(120);
 
@@ -110,6 +110,26 @@ fn agents_ask_and_fetch_by_http() {
     check_answers(&origin, &call(&[&url], &calls));
     let unnamed = call(&[&url], &json!([["may_fetch", {"url": "https://shop.test/open"}]]));
     assert!(unnamed.to_string().contains("no crawler is named"), "{unnamed}");
+}
+
+/// Answers are JSON, so a client need not say that it would read a stream of events, too.
+#[test]
+fn agents_may_ask_for_any_media_type() {
+    let origin = origin();
+    let proxy = Wayleave::start(&origin);
+    let question = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/list"}).to_string();
+    for accept in ["", "Accept: */*\r\n", "Accept: application/json\r\n"] {
+        let mut wire = Wire::connect(proxy.admin);
+        wire.send(format!(
+            "POST /mcp HTTP/1.1\r\nHost: {}\r\n{accept}Content-Type: application/json\r\n\
+             Content-Length: {}\r\nConnection: close\r\n\r\n{question}",
+            proxy.admin,
+            question.len()
+        ));
+        let answer = wire.response();
+        assert_eq!(answer.status, 200, "{accept:?}: {}", answer.text());
+        assert_eq!(answer.json()["result"]["tools"].as_array().map(Vec::len), Some(3));
+    }
 }
 
 /// The tools may do what the token may do that the agent sends.

@@ -45,8 +45,8 @@ use std::sync::Arc;
 use arc_swap::ArcSwap;
 use axum::body::Body;
 use axum::extract::{Request, State};
-use axum::http::StatusCode;
-use axum::http::header::CONTENT_TYPE;
+use axum::http::header::{ACCEPT, CONTENT_TYPE};
+use axum::http::{HeaderValue, StatusCode};
 use axum::middleware::Next;
 use axum::response::Response;
 use axum::routing::MethodRouter;
@@ -85,7 +85,9 @@ pub(crate) fn router(admin: AdminState, guard: Arc<ArcSwap<AdminGuard>>) -> Rout
     router
         .route(
             access::MCP_PATH,
-            agents.layer(middleware::from_fn_with_state(answers, bound_answers)),
+            agents
+                .layer(middleware::from_fn(accept_any_type))
+                .layer(middleware::from_fn_with_state(answers, bound_answers)),
         )
         .route("/", routing::get(page::index))
         .route("/assets/{name}", routing::get(page::asset))
@@ -126,6 +128,14 @@ async fn bound_answers(
         frame
     };
     next.run(request).await.map(|body| Body::new(body.map_frame(holding_permit)))
+}
+
+/// Lets agents ask for any media type. Answers are JSON, but the service refuses a client that would not read a stream of
+/// events, too, such as curl with `Accept: */*`.
+async fn accept_any_type(mut request: Request, next: Next) -> Response {
+    let accepted = HeaderValue::from_static("application/json, text/event-stream");
+    request.headers_mut().insert(ACCEPT, accepted);
+    next.run(request).await
 }
 
 /// Returns the service for agents. The guard has checked the host and the token before it, and the tools pass the token on.
