@@ -232,6 +232,9 @@ fn members(text: &str) -> BTreeSet<String> {
     names.map(str::to_owned).collect()
 }
 
+/// The members of a row that remark on a test case, and have no effect.
+const REMARKS: [&str; 5] = ["expect", "stage", "because", "source", "note"];
+
 fn keys(value: &Value) -> BTreeSet<String> {
     value.as_object().expect("an object").keys().cloned().collect()
 }
@@ -250,6 +253,7 @@ fn the_members_of_a_proxy_question_are_documented() {
         json!({"id": 1, "robots": "User-agent: *\nDisallow: /a", "url": "http://site.test/a"});
     let all_members = question_of_proxy.as_object_mut().unwrap();
     all_members.extend(only_of_proxy.as_object().unwrap().clone());
+    all_members.extend(REMARKS.map(|member| (member.to_owned(), json!("a remark"))));
     let batch = ["check", "--batch", "--config", path.to_str().unwrap()];
     let output = run(&batch, question_of_proxy.to_string().as_bytes());
     assert_eq!(output.status.code(), Some(0), "{output:?}");
@@ -274,10 +278,10 @@ fn the_members_of_a_batch_are_documented() {
     let (_, document) = document.split_once("### Questions").expect("a heading");
     let (of_question, rest) = document.split_once("### Answers").expect("a heading");
     let (of_answer, _) = rest.split_once("### The proxy's verdict").expect("a heading");
-    let others = ["robots_base64", "user_agent", "tokens"].map(str::to_owned);
     let mut all = keys(&question);
     all.extend(keys(&question["config"]));
-    all.extend(others);
+    all.extend(["robots_base64", "user_agent", "tokens"].map(str::to_owned));
+    all.extend(REMARKS.map(str::to_owned));
     assert_eq!(members(of_question), all);
     let output = run(&["check", "--batch"], question.to_string().as_bytes());
     assert_eq!(output.status.code(), Some(0), "{output:?}");

@@ -47,6 +47,17 @@ struct ProxyQuestion {
     _robots: IgnoredAny,
     #[serde(default, rename = "robots_base64")]
     _robots_base64: IgnoredAny,
+    // Remarks on a test case, which have no effect.
+    #[serde(default, rename = "expect")]
+    _expect: IgnoredAny,
+    #[serde(default, rename = "stage")]
+    _stage: IgnoredAny,
+    #[serde(default, rename = "because")]
+    _because: IgnoredAny,
+    #[serde(default, rename = "source")]
+    _source: IgnoredAny,
+    #[serde(default, rename = "note")]
+    _note: IgnoredAny,
 }
 
 /// The proxy's verdict on a row.
