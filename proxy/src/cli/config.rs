@@ -8,7 +8,7 @@ use wayleave_robots_txt::{CrawlerRules, Dialect, ProductToken, RobotsTxt};
 
 use super::config_file::load_config;
 use super::expired_rules;
-use super::terminal::{CommandResult, pretty_json, print, print_errors};
+use super::terminal::{CommandResult, counted, pretty_json, print, print_errors};
 use crate::clock::Clock;
 use crate::config::{Config, ConfigSources, DEFAULT_FILE};
 use crate::pacing::PaceShare;
@@ -53,11 +53,6 @@ fn check(file: Option<&Path>) -> CommandResult {
         count => format!(", {}", counted(count, "included file")),
     };
     Ok(print(&escape_lines(&format!("{source}: no mistakes, {crawlers}, {rules}{included}\n"))))
-}
-
-fn counted(count: usize, noun: &str) -> String {
-    let plural = if count == 1 { "" } else { "s" };
-    format!("{count} {noun}{plural}")
 }
 
 fn show(file: Option<&Path>) -> CommandResult {

@@ -1,5 +1,6 @@
 //! The output of commands: results, errors, and the exit status for each.
 
+use std::fmt::Display;
 use std::io::{self, ErrorKind, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -18,6 +19,12 @@ pub(super) const UNUSABLE: u8 = 2;
 /// Returns the absolute path, or the path as it is if the working directory is unknown.
 pub(super) fn absolute_path(path: &Path) -> PathBuf {
     std::path::absolute(path).unwrap_or_else(|_| path.to_owned())
+}
+
+/// Returns a number with the noun that it counts: "1 file", "2 files".
+pub(super) fn counted<N: Copy + Display + From<u8> + PartialEq>(count: N, noun: &str) -> String {
+    let plural = if count == N::from(1) { "" } else { "s" };
+    format!("{count} {noun}{plural}")
 }
 
 /// Prints a result unchanged and returns the exit status. A reader that closes the pipe (`| head`) is not an error.

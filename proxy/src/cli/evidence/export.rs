@@ -13,7 +13,7 @@ use wayleave_evidence::select::{SelectedLines, Selection, select, unexplained_ga
 use super::sources::MaterialSources;
 use crate::cli::config_file::load_config;
 use crate::cli::progress::{LINES_PER_UPDATE, ProgressLine};
-use crate::cli::terminal::{print, print_errors, unusable};
+use crate::cli::terminal::{counted, print, print_errors, unusable};
 use crate::clock::{Clock, TimeArgument, system_time};
 use crate::config::Config;
 use crate::signing::SigningKey;
@@ -107,10 +107,10 @@ pub(super) fn export(arguments: &ExportArgs, config: &Config) -> anyhow::Result<
     }
     let manifest = export.finish(&log, &selection, missing, key.pair())?;
     Ok(format!(
-        "{out}: {} decisions, {} log files, {} files that they are based on\n",
-        manifest.decisions,
-        manifest.logs.len(),
-        manifest.files.len()
+        "{out}: {}, {}, {} that they are based on\n",
+        counted(manifest.decisions, "decision"),
+        counted(manifest.logs.len(), "log file"),
+        counted(manifest.files.len(), "file")
     ))
 }
 

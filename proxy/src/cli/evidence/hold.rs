@@ -18,7 +18,7 @@ use wayleave_robots_txt::HostPattern;
 use super::sources::MaterialSources;
 use crate::cli::config_file::load_config;
 use crate::cli::crawler_names;
-use crate::cli::terminal::{pretty_json, print, print_errors, unusable};
+use crate::cli::terminal::{counted, pretty_json, print, print_errors, unusable};
 use crate::clock::{Clock, TimeArgument};
 use crate::config::Config;
 use crate::decision_log::{DecisionQuery, TimeRange, scan_log};
@@ -259,11 +259,12 @@ fn find_held(hold: &Hold, config: &Config) -> anyhow::Result<HeldEvidence> {
 }
 
 fn describe_held(held: &HeldEvidence) -> String {
-    let documents = held.bodies.len();
+    let verb = if held.decisions == 1 { "rests" } else { "rest" };
     format!(
-        "{} decisions in {} files of the log, which rest on {documents} documents",
-        held.decisions,
-        held.files.len()
+        "{} in {} of the log, which {verb} on {}",
+        counted(held.decisions, "decision"),
+        counted(held.files.len(), "file"),
+        counted(held.bodies.len(), "document")
     )
 }
 
@@ -275,7 +276,7 @@ fn describe(listed: &ListedHold) -> String {
         hold.crawler.as_ref().map(|crawler| format!("crawler {crawler}")),
         hold.since.map(|since| format!("since {}", time(since))),
         hold.until.map(|until| format!("until {}", time(until))),
-        Some(format!("{} decisions", listed.decisions)),
+        Some(counted(listed.decisions, "decision")),
         Some(format!("held {}", time(hold.made_at))),
         hold.released_at.map(|at| format!("released {}", time(at))),
         Some(hold.reason.clone()),

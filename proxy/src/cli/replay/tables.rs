@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 
 use super::summary::{ChangeSummary, GroupRow, ReplaySummary};
 use super::unknown::NOT_REPLAYED;
+use crate::cli::terminal::counted;
 use crate::telemetry::harmless::escape_lines;
 
 /// The most groups of one kind that are shown.
@@ -23,8 +24,8 @@ impl ReplaySummary {
         let since = self.since.as_ref().map_or(String::new(), |since| format!(" since {since}"));
         let counts = self.kinds().map(|(name, summary)| format!("{} {name}", summary.count));
         format!(
-            "{} decisions{since}: {}, {} unchanged",
-            self.decisions,
+            "{}{since}: {}, {} unchanged",
+            counted(self.decisions, "decision"),
             counts.join(", "),
             self.unchanged.count
         )

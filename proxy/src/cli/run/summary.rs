@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
+use crate::cli::terminal::counted;
 use crate::decision_log::DecisionTally;
 
 /// The most hosts that the summary names; the report has all.
@@ -11,9 +12,9 @@ const MAX_HOSTS: usize = 5;
 /// Returns the summary as text: one line, then one for the reasons and one for the hosts if there are any.
 pub(super) fn text(tally: &DecisionTally) -> String {
     let DecisionTally { requests, forwarded, observed, refused, failed, tunnelled, .. } = tally;
-    let mut text = format!(
-        "wayleave: {requests} requests: {forwarded} forwarded, {refused} refused, {failed} failed"
-    );
+    let requests = counted(*requests, "request");
+    let mut text =
+        format!("wayleave: {requests}: {forwarded} forwarded, {refused} refused, {failed} failed");
     for (count, word) in [(observed, "observed"), (tunnelled, "tunnelled")] {
         if *count > 0 {
             let _ = write!(text, ", {count} {word}");
@@ -60,6 +61,13 @@ mod tests {
         };
         let expected = "wayleave: 30 requests: 25 forwarded, 5 refused, 0 failed; 4.2 s waited\n  reasons: rule 5\n  \
                         hosts: 7.test 7, 6.test 6, 5.test 5, 4.test 4, 3.test 3, and 2 more\n";
+        assert_eq!(text(&tally), expected);
+    }
+
+    #[test]
+    fn one_request_is_not_called_requests() {
+        let tally = DecisionTally { requests: 1, failed: 1, ..DecisionTally::default() };
+        let expected = "wayleave: 1 request: 0 forwarded, 0 refused, 1 failed; 0.0 s waited\n";
         assert_eq!(text(&tally), expected);
     }
 
