@@ -306,7 +306,14 @@ mod tests {
         for host in ["127.0.0.1:3129", "[::1]:3129", "localhost:3129", "LOCALHOST", "10.0.0.1"] {
             assert_eq!(status(&open, "/v1/top", &[("host", host)]), 200, "{host}");
         }
-        for host in ["evil.test", "localhost.evil.test:3129", "127.0.0.1.evil.test", "", "a b"] {
+        for host in [
+            "evil.test",
+            "evil-localhost:3129",
+            "localhost.evil.test:3129",
+            "127.0.0.1.evil.test",
+            "",
+            "a b",
+        ] {
             assert_eq!(status(&open, "/v1/top", &[("host", host)]), 421, "{host}");
         }
         let both = [("host", "localhost"), ("host", "evil.test")];
