@@ -2,6 +2,7 @@
 
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
+use pyo3::pybacked::{PyBackedBytes, PyBackedStr};
 use wayleave_robots_txt::{AccessResult, CrawlerRules, Dialect, ProductToken, RobotsTxt};
 
 #[pymodule]
@@ -18,9 +19,9 @@ struct PyRobotsTxt(AccessResult);
 #[derive(FromPyObject)]
 enum FileText {
     #[pyo3(transparent)]
-    Bytes(Vec<u8>),
+    Bytes(PyBackedBytes),
     #[pyo3(transparent)]
-    Text(String),
+    Text(PyBackedStr),
 }
 
 /// One name of a crawler, or several in order of preference.
@@ -112,7 +113,7 @@ impl PyCrawlerRules {
     }
 
     /// Decides about many URLs without holding the interpreter's lock.
-    fn allows_all(&self, py: Python<'_>, urls: Vec<String>) -> Vec<bool> {
+    fn allows_all(&self, py: Python<'_>, urls: Vec<PyBackedStr>) -> Vec<bool> {
         py.detach(|| urls.iter().map(|url| self.0.allows(url)).collect())
     }
 

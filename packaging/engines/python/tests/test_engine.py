@@ -54,8 +54,6 @@ class EngineTest(unittest.TestCase):
             with self.assertRaisesRegex(ValueError, words):
                 call()
         with self.assertRaises(TypeError):
-            RobotsTxt(None)
-        with self.assertRaises(TypeError):
             pickle.dumps(self.robots)
 
     def test_directives(self):
@@ -64,8 +62,13 @@ class EngineTest(unittest.TestCase):
         self.assertEqual(self.robots.sitemaps, ["/map"])
 
     def test_any_bytes_parse(self):
-        for data in [b"", b"\xff\xfe\0", bytes(range(256)) * 5000, "\u00e9\ud7ff"]:
+        for data in [b"", b"\xff\xfe\0", bytes(range(256)) * 5000, "\u00e9\ud7ff", bytearray(b"\0")]:
             RobotsTxt(data).for_crawler("ExampleBot").allows("/")
+
+    def test_a_file_is_bytes_or_text(self):
+        for data in [None, [85, 115], 7]:
+            with self.assertRaises(TypeError, msg=repr(data)):
+                RobotsTxt(data)
 
     def test_batches_let_other_threads_run(self):
         rules = RobotsTxt(b"User-agent: *\nDisallow: /*a*a*a*b\n").for_crawler("ExampleBot")
