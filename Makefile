@@ -6,7 +6,7 @@ VENV = target/venv
 WARCPROX = target/warcprox
 NPM = target/npm
 
-.PHONY: all test clients lint doc crate deny fuzz bench bench-proxy bench-proxy-tools run package package-test engines wheels wheels-test tarball tarball-test
+.PHONY: all test clients lint doc crate deny fuzz bench bench-proxy bench-proxy-tools run package package-test engines wheels wheels-test wheels-test-bare tarball tarball-test
 
 all: lint doc deny test
 
@@ -86,6 +86,10 @@ wheels:
 
 wheels-test:
 	packaging/wheels/test
+
+# The program's wheel in a Debian with nothing but Python, and without a network (as root).
+wheels-test-bare:
+	packaging/wheels/test-bare
 
 # For any Linux with glibc 2.17 or later, into target/package; and then unpacked and used.
 tarball:
