@@ -9,7 +9,7 @@ pub mod engines;
 mod faults;
 mod pace_conformance;
 pub mod proxies;
-mod relay;
+pub mod relay;
 mod servers;
 mod shared_pace;
 mod size;

@@ -4,8 +4,10 @@ use serde_json::{Value, json};
 
 use crate::fleet::engines::{Product, Server};
 use crate::fleet::proxies::joined;
+use crate::fleet::relay::Relay;
 use crate::harness::tls::Authority;
-use crate::harness::{Origin, Reply, Request, Response, Wayleave, eventually};
+use crate::harness::wayleave::Settings;
+use crate::harness::{Origin, Reply, Request, Response, Wayleave, Wire, eventually};
 
 /// Returns the table of a crawler with these keys.
 fn crawler(keys: &str) -> String {
@@ -141,6 +143,60 @@ fn tunnels_count_as_requests() {
     };
     assert_eq!(open().response_head().status, 200);
     expect_spent(&open().response(), "requests_per_day");
+}
+
+/// Reloads the proxy while it connects, through `relay`, for a request that `send` sends. Returns the status.
+#[track_caller]
+fn status_after_reload(proxy: &Wayleave, relay: &Relay, send: impl FnOnce() -> Wire) -> u16 {
+    let before = relay.accepted();
+    relay.hold_answers();
+    let mut wire = send();
+    eventually("it connects", || relay.accepted() > before);
+    assert_eq!(budgets(proxy)[0]["used"], 1, "it is counted before that");
+    proxy.reload(&proxy.settings.clone().set("proxy.name", "\"other\""));
+    relay.release_answers();
+    wire.response_head().status
+}
+
+#[test]
+fn a_reload_while_it_connects_counts_no_request_twice() {
+    let origin = Origin::start();
+    let relay = Relay::to(origin.https.port());
+    let proxy = Wayleave::start_with(&origin, |settings| {
+        settings.resolve("shop.test:443", relay.address()).table(&crawler("requests_per_day = 9"))
+    });
+    assert_eq!(get(&proxy, "https://shop.test/robots.txt").status, 404, "it is known");
+    // The next request needs a connection of its own.
+    relay.cut();
+    relay.restore();
+    let status = status_after_reload(&proxy, &relay, || {
+        let mut wire = proxy.tunnel("shop.test:443");
+        wire.send(Request::get("https://shop.test/a").agent("NewsBot/1").origin_form());
+        wire
+    });
+    assert_eq!((status, pages(&origin)), (200, 1));
+    assert_eq!(budgets(&proxy)[0]["used"], 1);
+}
+
+#[test]
+fn a_reload_while_it_connects_counts_no_tunnel_twice() {
+    let origin = Origin::start();
+    let bypass = |settings: Settings| settings.set("https.bypass", "[\"shop.test\"]");
+    let parent =
+        Wayleave::start_with(&origin, |settings| bypass(settings).set("proxy.name", "\"parent\""));
+    let relay = Relay::to(parent.proxy.port());
+    let proxy = Wayleave::start_with(&origin, |settings| {
+        let parent = format!("\"http://{}\"", relay.address());
+        bypass(settings).set("upstream.proxy", &parent).table(&crawler("requests_per_day = 9"))
+    });
+    let status = status_after_reload(&proxy, &relay, || {
+        let mut wire = proxy.connect();
+        let connect = Request::new("CONNECT", "http://shop.test:443").agent("NewsBot/1");
+        wire.send(connect.bytes("shop.test:443"));
+        wire
+    });
+    assert_eq!((status, relay.accepted()), (200, 2), "it connects again");
+    assert_eq!(budgets(&proxy)[0]["used"], 1);
 }
 
 #[test]

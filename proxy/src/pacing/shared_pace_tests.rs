@@ -4,6 +4,7 @@ use std::sync::Mutex;
 
 use super::*;
 use crate::fleet::memory::MemoryEngine;
+use crate::fleet::pace_turn::LATE;
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -280,6 +281,13 @@ async fn observing_slows_nothing_down() {
     assert_eq!(pacer.slowed_paces().len(), 0);
 }
 
+/// Waits until the engine knows of an answer, which no other node has read yet.
+async fn engine_is_told() {
+    for _ in 0..100 {
+        tokio::task::yield_now().await;
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn no_node_has_a_turn_during_a_rest_that_it_has_not_heard_of() {
     let memory = MemoryEngine::new("");
@@ -294,10 +302,7 @@ async fn no_node_has_a_turn_during_a_rest_that_it_has_not_heard_of() {
         PacedRequest { target: &shop, client: [192, 0, 2, 1].into(), pace: "a", unit: None };
     let granted = one.wait_for_slot(&adaptive, request, Duration::ZERO).await.unwrap();
     granted.record_answer(&shop, 429, Some(100 * SECOND));
-    // The engine is told, but no note is read yet.
-    for _ in 0..100 {
-        tokio::task::yield_now().await;
-    }
+    engine_is_told().await;
     assert_eq!(other.resting_origins.until(&shop, None, request.client), None);
     let refused = other.wait_for_slot(&adaptive, request, Duration::ZERO).await;
     let soon = refused.map(drop).unwrap_err();
@@ -305,4 +310,48 @@ async fn no_node_has_a_turn_during_a_rest_that_it_has_not_heard_of() {
     assert!(soon.retry_after > 99 * SECOND, "{soon:?}");
     // What it was told at once is known to the other's next question.
     assert_eq!(other.slowed_paces().len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_turn_from_before_a_rest_is_not_used_after_it() {
+    let adaptive = PacingConfig {
+        adaptive: true,
+        share: PaceShare::Origin,
+        max_wait: 1000 * SECOND,
+        ..options(CrawlDelayMode::Wait)
+    };
+    let shop = target("shop.example");
+    let request =
+        PacedRequest { target: &shop, client: [192, 0, 2, 1].into(), pace: "a", unit: None };
+    for has_429 in [true, false] {
+        let memory = MemoryEngine::new("");
+        let [one, other] = nodes(&memory).await;
+        let free = || one.wait_for_slot(&adaptive, request, Duration::ZERO);
+        let (refused, under_way) = (free().await.unwrap(), free().await.unwrap());
+        let sent_at = async |node: &Pacer| {
+            let granted = node.wait_for_slot(&adaptive, request, Duration::ZERO).await;
+            granted.map(|_| Instant::now()).unwrap()
+        };
+        let started = Instant::now();
+        refused.record_answer(&shop, 429, Some(10 * SECOND));
+        let interval = Duration::from_secs_f64(1.0 / one.slowed_paces()[0].rate);
+        engine_is_told().await;
+        // The other node has its turn at the end of this rest, and hears of a second one while it waits.
+        let rests_again = async {
+            tokio::time::sleep(5 * SECOND).await;
+            if has_429 {
+                under_way.record_answer(&shop, 429, Some(100 * SECOND));
+            } else {
+                under_way.record_exhausted(&shop, 100 * SECOND);
+                under_way.note_remaining(0, 100 * SECOND);
+            }
+        };
+        let (mut first, mut second, ()) = tokio::join!(sent_at(&one), sent_at(&other), rests_again);
+        if second < first {
+            (first, second) = (second, first);
+        }
+        assert!(first >= started + 105 * SECOND, "{:?}", first - started);
+        let least = interval - LATE;
+        assert!(second - first >= least, "{:?} {least:?}", second - first);
+    }
 }
