@@ -240,6 +240,9 @@ impl Pacer {
         request: PacedRequest<'_>,
         delay: Duration,
     ) -> Result<PacingSlot<'_>, TooSoon> {
+        if let Some(slot) = self.free_slot(options, request, delay) {
+            return Ok(slot);
+        }
         let queued = options.queue_request(request);
         // The delay comes first: a concurrency slot held while waiting for it would block others.
         let place = if delay.is_zero() && request.unit.is_none() {
@@ -269,6 +272,21 @@ impl Pacer {
                 return Ok(PacingSlot { queue_place: place, turn, ..slot });
             }
         }
+    }
+
+    /// Returns the slot of a request that nothing can delay, as that of most: it reads no clock, and takes no lock.
+    fn free_slot(
+        &self,
+        options: &PacingConfig,
+        request: PacedRequest<'_>,
+        delay: Duration,
+    ) -> Option<PacingSlot<'_>> {
+        let has_pace = !delay.is_zero()
+            || request.unit.is_some()
+            || options.max_concurrent_per_origin > 0
+            || options.adaptive;
+        let rests = || options.honours_rests() && self.rested_at(request).is_some();
+        (!has_pace && !rests()).then(|| self.slot(options, request, None))
     }
 
     /// Waits for a concurrency slot only: for robots.txt, which may always be fetched. Its answer may still start a
