@@ -6,10 +6,12 @@ use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader, Read};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 
 use flate2::bufread::MultiGzDecoder;
 
 use crate::chain::event::{EventKind, LogEvent};
+use crate::regular_file;
 
 /// The longest line that is read. Lines that wayleave writes are far shorter: request heads and quoted texts are bounded.
 pub const MAX_LINE_BYTES: u64 = 4 << 20;
@@ -108,15 +110,40 @@ pub(crate) fn read_lines(
     }
 }
 
+/// The first line of a file of a chain.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FileBegin {
+    /// The number of the file.
+    pub number: u64,
+    /// The time at which the file was begun, and the one before it had ended.
+    pub at: SystemTime,
+}
+
+impl FileBegin {
+    /// Reads the first line of a file; `None` if it is not a file of a chain. The position in the file stays where it is.
+    pub fn read(file: &File) -> Option<Self> {
+        // The first line of a chain is short; the bound keeps foreign files without line feeds from being read whole.
+        let mut begin = [0; 4096];
+        let length = file.read_at(&mut begin, 0).ok()?;
+        let begin = &begin[..length];
+        let mut first = Vec::new();
+        if begin.starts_with(&GZIP_MAGIC) {
+            let unpacked = MultiGzDecoder::new(begin).take(4096);
+            // The rest of the packed data is missing, but not the part with this line.
+            BufReader::new(unpacked).read_until(b'\n', &mut first).ok()?;
+        } else {
+            first.extend(begin.split_inclusive(|byte| *byte == b'\n').next()?);
+        }
+        let event = LogEvent::parse(first.strip_suffix(b"\n")?)?;
+        match event.kind {
+            EventKind::File { file, .. } => Some(Self { number: file, at: event.at }),
+            _ => None,
+        }
+    }
+}
+
 /// Returns the number of a file from its first line; `None` if it is not a file of a chain.
 pub fn file_number(path: &Path) -> Option<u64> {
-    let mut first = Vec::new();
-    let file = File::open(path).ok()?;
-    // The first line of a chain is short; the bound keeps foreign files without line feeds from being read whole.
-    let begin = decompressed(&file).take(4096);
-    BufReader::new(begin).read_until(b'\n', &mut first).ok()?;
-    match LogEvent::parse(first.strip_suffix(b"\n")?)?.kind {
-        EventKind::File { file, .. } => Some(file),
-        _ => None,
-    }
+    let file = regular_file::open(path).ok()?;
+    FileBegin::read(&file).map(|begin| begin.number)
 }

@@ -1,7 +1,7 @@
 //! The files that hold the head of a log that is still being written: one next to the log, and a copy below `state.dir`, out of
 //! the reach of those who can write only to the log's directory.
 
-use std::fs::{self, OpenOptions};
+use std::fs;
 use std::io;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
@@ -10,6 +10,7 @@ use crate::chain::TreeHead;
 use crate::chain::event::LogEvent;
 use crate::chain::head::is_signed_by;
 use crate::digest::Sha256Digest;
+use crate::regular_file;
 
 /// The size of a head file. Heads are padded to it, so that each overwrites the one before in a single write.
 const HEAD_BYTES: usize = 8192;
@@ -125,7 +126,7 @@ fn write(path: &Path, line: &[u8]) -> io::Result<()> {
     padded.resize(HEAD_BYTES - 1, b' ');
     padded.push(b'\n');
     // Not truncated: a crash between truncating and writing would leave no head.
-    OpenOptions::new()
+    regular_file::options()
         .write(true)
         .create(true)
         .truncate(false)
@@ -135,7 +136,7 @@ fn write(path: &Path, line: &[u8]) -> io::Result<()> {
 }
 
 fn read(path: &Path) -> io::Result<Vec<u8>> {
-    let mut line = fs::read(path)?;
+    let mut line = regular_file::read(path)?;
     line.truncate(line.trim_ascii_end().len());
     Ok(line)
 }

@@ -5,7 +5,7 @@
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::fs::{self, DirBuilder};
 use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, chown};
 use std::path::{Path, PathBuf};
@@ -20,6 +20,7 @@ use crate::chain::event::EVENT_PREFIX;
 use crate::chain::head::{is_signed_by, public_key, sign_line};
 use crate::digest::Sha256Digest;
 use crate::files::{decompressed, read_lines};
+use crate::regular_file;
 use crate::rfc3339;
 
 /// The folder of the holds in the state directory.
@@ -165,7 +166,7 @@ impl Hold {
         path: &Path,
         mut take: impl FnMut(&HeldLine<'_>) -> bool,
     ) -> io::Result<()> {
-        let file = File::open(path)?;
+        let file = regular_file::open(path)?;
         read_lines(decompressed(&file), |line| {
             if line.starts_with(EVENT_PREFIX) {
                 return true;
@@ -326,7 +327,7 @@ impl HoldFolder {
 
     fn all_deletions(&self, public: &str) -> anyhow::Result<BTreeMap<String, BTreeSet<u64>>> {
         let path = self.0.join(DELETIONS);
-        let line = match fs::read(&path) {
+        let line = match regular_file::read(&path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(BTreeMap::new()),
             line => line.with_context(|| path.display().to_string())?,
         };
@@ -357,7 +358,7 @@ impl HoldFolder {
 }
 
 fn read_json<T: for<'de> Deserialize<'de>>(path: &Path) -> anyhow::Result<T> {
-    let read = || -> anyhow::Result<T> { Ok(serde_json::from_slice(&fs::read(path)?)?) };
+    let read = || -> anyhow::Result<T> { Ok(serde_json::from_slice(&regular_file::read(path)?)?) };
     read().with_context(|| path.display().to_string())
 }
 
@@ -367,8 +368,12 @@ fn write_json(path: &Path, value: &impl Serialize) -> anyhow::Result<()> {
 
 fn write_file(path: &Path, bytes: &[u8]) -> anyhow::Result<()> {
     let write = || -> anyhow::Result<()> {
-        let mut file =
-            OpenOptions::new().write(true).create(true).truncate(true).mode(0o640).open(path)?;
+        let mut file = regular_file::options()
+            .write(true)
+            .create(true)
+            .truncate(true)
+            .mode(0o640)
+            .open(path)?;
         file.write_all(bytes)?;
         file.sync_all()?;
         // One that the service cannot read would keep it from deleting anything.

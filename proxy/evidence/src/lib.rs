@@ -17,6 +17,7 @@
 //!  holds         what must outlive every retention
 //!  files         a log's files and their names
 //!  chain         lines, links, the Merkle tree and heads
+//!  regular_file  opens files, and nothing else
 //!  digest        SHA-256
 //! ```
 //!
@@ -31,6 +32,7 @@ pub mod files;
 mod head_files;
 pub mod holds;
 mod manifest;
+pub mod regular_file;
 pub mod rfc3339;
 pub mod select;
 mod signed_log;

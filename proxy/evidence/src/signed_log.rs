@@ -15,6 +15,7 @@ use crate::chain::event::LogEvent;
 use crate::chain::link::previous_digest;
 use crate::files::{MAX_LINE_BYTES, decompressed, file_number, is_compressed, rotated_files};
 use crate::head_files::HeadFiles;
+use crate::regular_file;
 
 /// The number of times that the files are listed if the log is rotated meanwhile.
 const ATTEMPTS: usize = 20;
@@ -186,7 +187,7 @@ fn number_files(path: &Path) -> anyhow::Result<Vec<(u64, PathBuf)>> {
 
 /// Returns whether one of the first three lines of a file is linked to the line before it.
 fn is_linked(path: &Path) -> bool {
-    let Ok(file) = File::open(path) else {
+    let Ok(file) = regular_file::open(path) else {
         return false;
     };
     let mut begin = decompressed(&file).take(64 * 1024);
@@ -235,7 +236,7 @@ fn open_file(
     line: &[u8],
 ) -> anyhow::Result<SignedLogFile> {
     let shown = path.display().to_string();
-    let file = File::open(&path).with_context(|| shown.clone())?;
+    let file = regular_file::open(&path).with_context(|| shown.clone())?;
     // If it is being deleted or compressed already, the open file can still be read to its end.
     let _ = file.try_lock_shared();
     let bytes = if is_compressed(&file) { u64::MAX } else { file.metadata()?.len() };

@@ -1,7 +1,7 @@
 //! The counts on disk: a small file that is replaced as a whole.
 
 use std::collections::HashMap;
-use std::fs::{self, File};
+use std::fs::File;
 use std::io::{self, ErrorKind, Write};
 use std::path::Path;
 
@@ -9,6 +9,7 @@ use anyhow::Context;
 use serde::{Deserialize, Serialize};
 use tempfile::NamedTempFile;
 use uuid::Uuid;
+use wayleave_evidence::regular_file;
 
 use super::usage::CrawlerUsage;
 use crate::fleet::engine::BudgetReport;
@@ -33,7 +34,7 @@ impl BudgetFile {
     ///
     /// Returns an error if the file cannot be read.
     pub(super) fn read(path: &Path) -> anyhow::Result<Self> {
-        let text = match fs::read(path) {
+        let text = match regular_file::read(path) {
             Ok(text) => text,
             Err(error) if error.kind() == ErrorKind::NotFound => {
                 let meter = Uuid::now_v7().simple().to_string();

@@ -3,7 +3,6 @@
 
 use std::borrow::Cow;
 use std::fmt;
-use std::fs;
 use std::net::IpAddr;
 use std::path::Path;
 use std::str::FromStr;
@@ -12,6 +11,7 @@ use anyhow::{Context, anyhow};
 use ipnet::IpNet;
 use ring::hmac;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use wayleave_evidence::regular_file;
 
 use crate::signing::{SECRET_BYTES, new_secret, write_secret};
 
@@ -145,7 +145,7 @@ impl<'de> Deserialize<'de> for LoggedClient {
 
 fn read_or_create_key(path: &Path) -> anyhow::Result<[u8; SECRET_BYTES]> {
     let shown = path.display();
-    match fs::read(path) {
+    match regular_file::read(path) {
         Ok(bytes) => <[u8; SECRET_BYTES]>::try_from(bytes.as_slice())
             .map_err(|_| anyhow!("{shown} is not {SECRET_BYTES} bytes long")),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
@@ -163,6 +163,8 @@ fn create_key(path: &Path) -> anyhow::Result<[u8; SECRET_BYTES]> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     #[test]

@@ -1,12 +1,12 @@
 //! Archives every configuration that was in effect under its SHA-256, so that each decision can be reproduced with its own.
 
-use std::fs::{self, DirBuilder, OpenOptions};
+use std::fs::{self, DirBuilder};
 use std::io::Write;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
-use wayleave_evidence::Sha256Digest;
+use wayleave_evidence::{Sha256Digest, regular_file};
 
 /// The folder of the archive in the state directory.
 const DIR: &str = "configurations";
@@ -25,15 +25,19 @@ pub(crate) fn store(state_dir: &Path, text: &[u8]) -> anyhow::Result<Sha256Diges
     let digest = Sha256Digest::of(text);
     let path = path(state_dir, digest);
     // Compared as a whole, so that a file which was cut short or edited is replaced.
-    if fs::read(&path).is_ok_and(|kept| kept == text) {
+    if regular_file::read(&path).is_ok_and(|kept| kept == text) {
         return Ok(digest);
     }
     let write = || {
         let dir = path.parent().unwrap_or(state_dir);
         DirBuilder::new().recursive(true).mode(0o750).create(dir)?;
         let part = path.with_extension("part");
-        let mut file =
-            OpenOptions::new().write(true).create(true).truncate(true).mode(0o640).open(&part)?;
+        let mut file = regular_file::options()
+            .write(true)
+            .create(true)
+            .truncate(true)
+            .mode(0o640)
+            .open(&part)?;
         file.write_all(text)?;
         // On disk before it has its name: after a power cut the archive has whole files only.
         file.sync_all()?;

@@ -15,6 +15,7 @@ use rustls::pki_types::PrivatePkcs8KeyDer;
 use rustls::pki_types::pem::PemObject;
 use serde::Serialize;
 use utoipa::ToSchema;
+use wayleave_evidence::regular_file;
 
 use super::secret::{new_secret, write_secret};
 
@@ -56,7 +57,7 @@ impl SigningKey {
             mode & 0o077 == 0,
             "other users can read {name} (mode {mode:03o}): chmod 600 it, and create a new key if anyone may have read it"
         );
-        let pem = fs::read(path).with_context(|| format!("reading {name}"))?;
+        let pem = regular_file::read(path).with_context(|| format!("reading {name}"))?;
         let der = PrivatePkcs8KeyDer::from_pem_slice(&pem)
             .map_err(|_| anyhow!("{name} contains no PKCS#8 key (BEGIN PRIVATE KEY)"))?;
         Self::from_pkcs8(der.secret_pkcs8_der(), path)

@@ -1,6 +1,5 @@
 //! The sources of documents and configurations that decisions rest on: the store or, if a proxy has it open, that proxy.
 
-use std::fs;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
@@ -10,7 +9,7 @@ use anyhow::Context;
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::Deserialize;
 use tokio::runtime::{Handle, Runtime};
-use wayleave_evidence::{Sha256Digest, rfc3339};
+use wayleave_evidence::{Sha256Digest, regular_file, rfc3339};
 use wayleave_lifecycle::Resource;
 
 use crate::cli::admin_client::{request_bytes, request_json};
@@ -140,7 +139,7 @@ impl<'a> MaterialSources<'a> {
 
     /// Returns a configuration, if it is still stored.
     pub(crate) fn configuration(&self, digest: Sha256Digest) -> Option<Vec<u8>> {
-        let kept = fs::read(config_archive::path(self.state_dir, digest)).ok();
+        let kept = regular_file::read(&config_archive::path(self.state_dir, digest)).ok();
         kept.filter(|text| Sha256Digest::of(text) == digest)
     }
 }

@@ -3,7 +3,7 @@
 //! A file keeps its old name until its compressed form is completely on disk. If the process ends in between, nothing is lost,
 //! and compression starts again at the next rotation.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
@@ -14,6 +14,7 @@ use flate2::write::GzEncoder;
 use wayleave_evidence::files::{
     compressed_name, file_number, is_compressed, log_directory, rotated_files,
 };
+use wayleave_evidence::regular_file;
 
 /// The compressing thread, while there is one.
 #[derive(Debug, Default)]
@@ -56,7 +57,7 @@ pub(super) fn compress_all(path: &Path, current: u64) {
 
 /// Replaces a file by its compressed form, unless it is compressed already, or locked: being exported or deleted.
 fn compress(path: &Path) -> io::Result<()> {
-    let from = File::open(path)?;
+    let from = regular_file::open(path)?;
     if is_compressed(&from) || from.try_lock().is_err() {
         return Ok(());
     }
@@ -83,7 +84,7 @@ pub(super) fn partial_name(path: &Path) -> PathBuf {
 /// Writes the compressed form of a file, with its permissions and modification time.
 fn write_compressed(mut from: &File, to: &Path) -> io::Result<()> {
     let found = from.metadata()?;
-    let file = OpenOptions::new()
+    let file = regular_file::options()
         .write(true)
         .create(true)
         .truncate(true)

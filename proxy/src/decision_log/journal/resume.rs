@@ -16,7 +16,7 @@ use wayleave_evidence::chain::head::is_signed_by;
 use wayleave_evidence::chain::link::previous_digest;
 use wayleave_evidence::chain::{HashChain, MerkleTree};
 use wayleave_evidence::files::{file_number, is_compressed, rotated_files};
-use wayleave_evidence::{HeadFiles, Sha256Digest};
+use wayleave_evidence::{HeadFiles, Sha256Digest, regular_file};
 
 use super::super::files::unused_name;
 use crate::clock::system_time;
@@ -185,7 +185,7 @@ impl ResumableLog<'_> {
 
     /// Makes sure that a rotated file ends in a head.
     fn finish_file(&self, path: &Path, known: &ChainState) -> io::Result<ResumedChain> {
-        if is_compressed(&File::open(path)?) {
+        if is_compressed(&regular_file::open(path)?) {
             // Nothing can be appended to it. It was not compressed by wayleave, which begins the next file first.
             return Ok(ResumedChain::new(known.next_file(), vec![known.altered_event(None)]));
         }
@@ -258,7 +258,7 @@ struct FileTail {
 impl FileTail {
     /// Reads the lines after the known ones; `None` if the last known line is no longer at its place.
     fn after_known(path: &Path, known: &ChainState, key: &SigningKey) -> io::Result<Option<Self>> {
-        let mut file = File::open(path)?;
+        let mut file = regular_file::open(path)?;
         if file.metadata()?.len() < known.bytes || !ends_in_known_line(&mut file, known)? {
             return Ok(None);
         }

@@ -8,6 +8,7 @@ use std::time::SystemTime;
 
 use wayleave_evidence::files::{file_number, rotated_files};
 use wayleave_evidence::holds::{Hold, HoldFolder};
+use wayleave_evidence::regular_file;
 
 use super::config::JournalConfig;
 use crate::clock::system_time;
@@ -155,7 +156,7 @@ impl RotatedFile {
 
     /// Locks the file; `None` if it is in use.
     fn lock(self) -> Option<ExpiredFile> {
-        let lock = File::open(&self.path).ok()?;
+        let lock = regular_file::open(&self.path).ok()?;
         lock.try_lock().ok()?;
         Some(ExpiredFile { number: self.number, path: self.path, _lock: lock })
     }

@@ -17,6 +17,7 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::sign::CertifiedKey;
 use time::OffsetDateTime;
+use wayleave_evidence::regular_file;
 use x509_parser::time::ASN1Time;
 
 use crate::clock::system_time;
@@ -227,7 +228,7 @@ fn fingerprint(certificate: &CertificateDer<'_>) -> String {
 }
 
 fn read(path: &Path) -> anyhow::Result<String> {
-    fs::read_to_string(path).with_context(|| format!("reading {}", path.display()))
+    regular_file::read_to_string(path).with_context(|| format!("reading {}", path.display()))
 }
 
 fn create(dir: &Path, certificate: &Path, key_path: &Path) -> anyhow::Result<()> {
