@@ -486,3 +486,51 @@ fn health_is_that_of_the_running_proxy() {
     assert_eq!(output.status.code(), Some(1), "{output:?}");
     assert!(text(&output.stderr).contains("is `wayleave serve` running?"), "{output:?}");
 }
+
+/// Whoever opened a pipe would wait, for ever, for somebody to write.
+#[test]
+fn pipes_in_the_place_of_files_stop_nothing() {
+    let origin = Origin::start();
+    origin.site("one.test");
+    let proxy = Wayleave::start(&origin);
+    proxy.get("http://one.test/");
+    let (dir, settings) = proxy.stop();
+    let state = dir.path().join("state");
+    let pipe = |path: &Path| {
+        let _ = std::fs::remove_file(path);
+        output_of(tools::clean("mkfifo").arg(path), b"", LIMIT);
+    };
+    let said = |arguments: &[&str], status: i32, said: &str| {
+        let output = run(dir.path(), arguments);
+        assert_eq!(output.status.code(), Some(status), "{arguments:?}: {output:?}");
+        let printed = tools::both_streams(&output);
+        assert!(printed.contains(said), "{arguments:?}: {printed}");
+    };
+    pipe(&state.join("decisions.20260101T000000.000Z.jsonl"));
+    let irregular = "is not a regular file";
+    said(&["report", "--since", "7d"], 2, irregular);
+    said(&["replay", "--config", "config.toml"], 2, irregular);
+    said(&["evidence", "hold", "list"], 0, "");
+    // The service starts, logs and stops beside it.
+    let proxy = Wayleave::start_in(dir, settings);
+    assert_eq!(proxy.get("http://one.test/").status, 200);
+    let (dir, _) = proxy.stop();
+    let state = dir.path().join("state");
+    pipe(&state.join("decisions.jsonl"));
+    let output = run(dir.path(), &["report", "--since", "7d"]);
+    assert!(tools::both_streams(&output).contains(irregular), "{output:?}");
+    for file in ["ca/ca.key", "evidence.key"] {
+        let path = state.join(file);
+        let kept = std::fs::read(&path).expect("it is there");
+        pipe(&path);
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600))
+            .expect("it is ours");
+        let output = run(dir.path(), &["serve"]);
+        assert_eq!(output.status.code(), Some(1), "{file}: {output:?}");
+        assert!(tools::both_streams(&output).contains(irregular), "{file}: {output:?}");
+        std::fs::remove_file(&path).expect("it is there");
+        std::fs::write(&path, kept).expect("writable");
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600))
+            .expect("it is ours");
+    }
+}

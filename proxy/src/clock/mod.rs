@@ -12,7 +12,7 @@ pub(crate) use self::time_argument::TimeArgument;
 
 /// The difference from the system time that is not corrected. Smaller corrections do not change lifetimes, and a machine
 /// that synchronizes its clock makes larger ones only when it starts or wakes up.
-const MAX_DRIFT: Duration = Duration::from_secs(60);
+pub(crate) const MAX_DRIFT: Duration = Duration::from_secs(60);
 
 /// A clock that reads the system time once and counts on from there with tokio's clock, so that tests can pause and
 /// advance it, and so that small corrections of the system time do not change lifetimes.

@@ -1,15 +1,20 @@
 //! The decision log's files (the current one and the rotated ones next to it, compressed or not) and the lines in them.
 
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, BufRead, Read};
+use std::ops::Bound;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-use wayleave_evidence::files::{MAX_LINE_BYTES, compressed_name, decompressed, rotated_files};
+use wayleave_evidence::files::{
+    FileBegin, MAX_LINE_BYTES, compressed_name, decompressed, rotated_files,
+};
+use wayleave_evidence::regular_file;
 
 use super::record::{DecisionId, DecisionRecord};
-use crate::clock::system_time;
+use crate::clock::{MAX_DRIFT, system_time};
 
 /// Returns an unused name for a file that is to be rotated.
 pub(super) fn unused_name(path: &Path) -> PathBuf {
@@ -39,20 +44,23 @@ fn rotated_name(path: &Path, now: SystemTime) -> PathBuf {
 
 /// Opens a rotated file, by its compressed name if it has just been compressed.
 fn open_rotated(name: PathBuf) -> (PathBuf, io::Result<File>) {
-    match File::open(&name) {
+    match regular_file::open(&name) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             let name = compressed_name(&name);
-            let file = File::open(&name);
+            let file = regular_file::open(&name);
             (name, file)
         }
         file => (name, file),
     }
 }
 
+/// The path of a file, and the file or why it cannot be opened.
+pub(super) type LogFile = (PathBuf, io::Result<File>);
+
 /// Opens the log's files, the oldest first and the current one last. Each comes with the error if it cannot be opened.
-pub(super) fn open_log_files(path: &Path) -> Vec<(PathBuf, io::Result<File>)> {
+pub(super) fn open_log_files(path: &Path) -> Vec<LogFile> {
     // The current file is opened first: if it is rotated meanwhile, it is listed again under its new name, and left out there.
-    let current = File::open(path);
+    let current = regular_file::open(path);
     // By device and inode: the name of the current file changes when it is rotated, the file does not.
     let identity = |file: &File| file.metadata().map(|found| (found.dev(), found.ino())).ok();
     let is_current = |file: &io::Result<File>| match (file, &current) {
@@ -68,6 +76,29 @@ pub(super) fn open_log_files(path: &Path) -> Vec<(PathBuf, io::Result<File>)> {
     let is_there = !matches!(&current, Err(error) if error.kind() == io::ErrorKind::NotFound);
     files.extend(is_there.then(|| (path.to_owned(), current)));
     files
+}
+
+/// Returns for each file whether all of its decisions are surely older than `since`. Times of modification do not tell: files
+/// are copied, restored and touched. But a file of the chain ended before the next one began, which says when that was.
+pub(super) fn are_older(files: &[LogFile], since: SystemTime) -> Vec<bool> {
+    let begins: Vec<_> =
+        files.iter().map(|(_, file)| file.as_ref().ok().and_then(FileBegin::read)).collect();
+    let mut latest = SystemTime::UNIX_EPOCH;
+    let mut began_at = BTreeMap::new();
+    for begin in begins.iter().flatten() {
+        let at = began_at.entry(begin.number).or_insert(begin.at);
+        *at = begin.at.max(*at);
+    }
+    for at in began_at.values_mut() {
+        // After the clock was set back, files begin earlier than decisions before them were made.
+        latest = latest.max(*at);
+        *at = latest;
+    }
+    let is_older = |begin: &FileBegin| {
+        let next = began_at.range((Bound::Excluded(begin.number), Bound::Unbounded)).next();
+        next.is_some_and(|(_, at)| *at + MAX_DRIFT < since)
+    };
+    begins.iter().map(|begin| begin.as_ref().is_some_and(is_older)).collect()
 }
 
 /// The description of a last line without a line feed.

@@ -8,7 +8,7 @@ use std::time::SystemTime;
 
 use wayleave_evidence::chain::event;
 
-use super::files::{LogLine, UNFINISHED, find_line, open_log_files};
+use super::files::{LogLine, UNFINISHED, are_older, find_line, open_log_files};
 use super::query::DecisionQuery;
 use super::record::DecisionRecord;
 
@@ -74,16 +74,15 @@ pub(crate) fn scan(
     mut take: impl FnMut(DecisionRecord, &[u8]) -> ControlFlow<()>,
 ) -> io::Result<u64> {
     let mut damaged = 0;
-    for (name, file) in open_log_files(path) {
+    let mut files = open_log_files(path);
+    if let Some(since) = range.since {
+        let mut older = are_older(&files, since).into_iter();
+        files.retain(|_| older.next() != Some(true));
+    }
+    for (name, file) in files {
         let in_file =
             |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", name.display()));
         let file = file.map_err(in_file)?;
-        // A file that was last written before the range holds none of its decisions.
-        let written_at = file.metadata().and_then(|found| found.modified());
-        let ends_before = |since| written_at.as_ref().is_ok_and(|at| *at < since);
-        if range.since.is_some_and(ends_before) {
-            continue;
-        }
         let take_matching = |line: LogLine<'_>| {
             let line = match line {
                 Ok(line) if line.starts_with(event::EVENT_PREFIX) => return None,
@@ -113,6 +112,9 @@ pub(crate) fn scan(
 #[cfg(test)]
 mod tests {
     use std::fs;
+    use std::time::Duration;
+
+    use wayleave_evidence::chain::event::{EventKind, LogEvent};
 
     use super::super::tests::decision;
     use super::*;
@@ -142,5 +144,54 @@ mod tests {
         let (range, query) = (TimeRange::default(), DecisionQuery::default());
         let found = newest(&path, range, &query, 10).unwrap();
         assert_eq!((found.decisions.len(), found.damaged_lines), (2, 1));
+    }
+
+    /// Writes a file of the chain that began at this time, with one decision.
+    fn write_file(path: &Path, number: u64, began_at: SystemTime, decision_at: SystemTime) {
+        let kind = EventKind::File { file: number, program: String::new() };
+        let mut text = LogEvent::new(kind, began_at).to_json();
+        text.push(b'\n');
+        text.extend(serde_json::to_vec(&DecisionRecord { at: decision_at, ..decision() }).unwrap());
+        text.push(b'\n');
+        fs::write(path, text).unwrap();
+    }
+
+    fn touch(path: &Path, at: SystemTime) {
+        fs::File::options().append(true).open(path).unwrap().set_modified(at).unwrap();
+    }
+
+    #[test]
+    fn whether_a_file_is_too_old_is_told_by_its_contents() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("decisions.jsonl");
+        let hour = |number| decision().at + Duration::from_hours(number);
+        let rotated = |name: &str| dir.path().join(format!("decisions.2027{name}.jsonl"));
+        let (first, second) = (rotated("0115T090000.000Z"), rotated("0115T100000.000Z"));
+        write_file(&first, 1, hour(0), hour(0));
+        // A request that began before its file did.
+        write_file(&second, 2, hour(1), hour(0) + Duration::from_mins(59));
+        write_file(&path, 3, hour(2), hour(2));
+        let count = |since| {
+            let range = TimeRange { since: Some(since), until: None };
+            let query = DecisionQuery::default();
+            newest(&path, range, &query, 10).unwrap().decisions.len()
+        };
+        for modified_at in [SystemTime::UNIX_EPOCH, hour(1000)] {
+            for file in [&first, &second, &path] {
+                touch(file, modified_at);
+            }
+            assert_eq!((count(hour(0)), count(hour(0) + Duration::from_mins(1))), (3, 2));
+            assert_eq!((count(hour(1)), count(hour(2)), count(hour(3))), (1, 1, 0));
+        }
+        let names = |since| {
+            let files = open_log_files(&path);
+            are_older(&files, since).iter().filter(|is_older| **is_older).count()
+        };
+        assert_eq!(names(hour(1)), 0, "a clock may have been off by a minute");
+        assert_eq!((names(hour(1) + Duration::from_mins(2)), names(hour(1000))), (1, 2));
+        // The clock was an hour ahead at first: the first file has decisions that are later than the second's begin.
+        write_file(&second, 2, hour(0), hour(0));
+        write_file(&first, 1, hour(1), hour(1));
+        assert_eq!(count(hour(1)), 2);
     }
 }

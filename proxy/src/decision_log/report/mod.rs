@@ -39,7 +39,7 @@ pub(crate) use self::query::{ReportContents, ReportQuery};
 pub(crate) use self::rows::ReportRow;
 pub(crate) use self::summary::SummaryRow;
 pub(crate) use self::timeline::Timeline;
-use super::files::{LogLine, UNFINISHED, find_line, open_log_files};
+use super::files::{LogLine, UNFINISHED, are_older, find_line, open_log_files};
 
 /// The number of unreadable lines that are listed; further ones are only counted.
 const MAX_LISTED: usize = 20;
@@ -64,7 +64,7 @@ pub(crate) struct LogReport {
     pub(crate) until: SystemTime,
     /// The files that were read to their end, the oldest first.
     pub(crate) files: Vec<ReportFile>,
-    /// The number of files that were not read because they were last written before `since`.
+    /// The number of files that were not read because they ended before `since`.
     pub(crate) older_files: usize,
     /// The number of lines that are older than `since`.
     pub(crate) lines_before: u64,
@@ -202,12 +202,13 @@ impl LogReport {
     /// Returns the files that may hold decisions of the range, each with its size.
     fn files_in_range(&mut self, path: &Path) -> Vec<(PathBuf, io::Result<File>, u64)> {
         let mut files = Vec::new();
-        for (name, file) in open_log_files(path) {
-            let metadata = file.as_ref().ok().and_then(|file| file.metadata().ok());
-            let written_at = metadata.as_ref().and_then(|found| found.modified().ok());
-            if written_at.is_some_and(|at| at < self.since) {
+        let opened = open_log_files(path);
+        let older = are_older(&opened, self.since);
+        for ((name, file), is_older) in opened.into_iter().zip(older) {
+            if is_older {
                 self.older_files += 1;
             } else {
+                let metadata = file.as_ref().ok().and_then(|file| file.metadata().ok());
                 files.push((name, file, metadata.map_or(0, |found| found.len())));
             }
         }
