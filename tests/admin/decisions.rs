@@ -513,3 +513,34 @@ fn a_download_of_a_damaged_log_breaks_off() {
     }
     assert_eq!(proxy.admin_get("/v1/decisions?since=1d").status, 500);
 }
+
+/// A download that nobody reads keeps a thread: hundreds of them would leave none for anything else.
+#[test]
+fn downloads_that_nobody_reads_are_few() {
+    let origin = sites();
+    let proxy = start(&origin, |settings| settings);
+    proxy.get("http://shop.test/");
+    let log = proxy.dir.path().join("state/decisions.jsonl");
+    count_lines(&proxy, "decisions.jsonl", 1);
+    // More than the buffers of a connection hold.
+    let text = std::fs::read_to_string(&log).expect("a log");
+    let line = decisions(&text).next().expect("a decision");
+    let long = line.replacen("shop.test/", &format!("shop.test/{}", "x".repeat(500_000)), 1);
+    let rotated = log.with_file_name("decisions.20260101T000000.000Z.jsonl");
+    std::fs::write(rotated, format!("{long}\n").repeat(40)).expect("writable");
+    let ask = || {
+        let mut wire = Wire::connect(proxy.admin);
+        wire.send("GET /v1/decisions/download?format=json HTTP/1.1\r\nHost: localhost\r\n\r\n");
+        let head = wire.response_head();
+        (wire, head)
+    };
+    let mut unread: Vec<_> = (0..32).map(|_| ask()).collect();
+    assert!(unread.iter().all(|(_, head)| head.status == 200));
+    let (_wire, refused) = ask();
+    assert_eq!((refused.status, refused.header("retry-after")), (503, Some("30")));
+    // Whoever asks for less is answered.
+    assert_eq!(proxy.admin_get("/v1/decisions?since=1d&limit=1").status, 200);
+    assert_eq!(proxy.admin_get("/v1/overview?since=1d").status, 200);
+    unread.pop();
+    eventually("one that left makes room", || ask().1.status == 200);
+}

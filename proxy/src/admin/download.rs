@@ -2,29 +2,35 @@
 
 use std::io;
 use std::ops::ControlFlow;
+use std::time::Duration;
 
 use axum::body::Body;
 use axum::extract::State;
-use axum::http::header::{CONTENT_DISPOSITION, CONTENT_TYPE};
+use axum::http::StatusCode;
+use axum::http::header::{CONTENT_DISPOSITION, CONTENT_TYPE, RETRY_AFTER};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
-use futures_util::stream;
+use futures_util::{Stream, stream};
 use serde::Deserialize;
+use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 use utoipa::{IntoParams, ToSchema};
 
 use super::access::TeamScope;
 use super::decisions::{OutcomeWord, no_decision_log, parse_span};
 use super::parameters::QueryParameters;
-use super::response::{ErrorBody, bad_request};
+use super::response::{ErrorBody, bad_request, error_response};
 use super::state::AdminState;
-use crate::decision_log::{DecisionQuery, DecisionRecord};
+use crate::decision_log::{DecisionQuery, DecisionRecord, StreamStart};
 use crate::telemetry::csv::quote_field;
 
 /// The size of the chunks that are sent.
 const CHUNK_BYTES: usize = 64 * 1024;
 /// The number of chunks that may wait for a slow client.
 const MAX_WAITING_CHUNKS: usize = 4;
+/// The time after which the download of a client that takes no chunk is ended. The system's buffers take megabytes, which a
+/// client that reads 20 KB in a second needs minutes for.
+const STALL_LIMIT: Duration = Duration::from_mins(5);
 
 const COLUMNS: [&str; 18] = [
     "at",
@@ -94,6 +100,7 @@ pub(super) struct DownloadParameters {
         (status = 200, content((String = "text/csv"), (Vec<DecisionRecord> = "application/json")), description = "A file"),
         (status = 400, body = ErrorBody, description = "A parameter is malformed"),
         (status = 404, body = ErrorBody, description = "There is no decision log"),
+        (status = 503, body = ErrorBody, description = "Too many downloads are in progress"),
     )
 )]
 pub(super) async fn download(
@@ -118,15 +125,21 @@ pub(super) async fn download(
     };
     // Bounded: while a slow client does not read, neither is the log read, which may be larger than memory.
     let (sender, receiver) = mpsc::channel(MAX_WAITING_CHUNKS);
-    let mut writer = DownloadWriter::new(format, sender);
+    let mut writer = DownloadWriter::new(format, sender, Handle::current());
     let take = move |found: io::Result<Option<(&DecisionRecord, &[u8])>>| match found {
         Ok(Some((decision, line))) => writer.write(decision, line),
         Ok(None) => writer.finish(),
         // The transfer breaks off: a file without the rest must not pass for a whole one.
         Err(error) => writer.fail(error),
     };
-    if !admin.decisions.stream_past(span, query, take) {
-        return no_decision_log();
+    match admin.decisions.stream_past(span, query, take) {
+        StreamStart::Started => {}
+        StreamStart::NoLog => return no_decision_log(),
+        StreamStart::TooMany => {
+            let message = "too many downloads are in progress, or wait for their clients to read";
+            let busy = error_response(StatusCode::SERVICE_UNAVAILABLE, message);
+            return ([(RETRY_AFTER, "30")], busy).into_response();
+        }
     }
     let (kind, disposition) = match format {
         DownloadFormat::Csv => {
@@ -134,29 +147,41 @@ pub(super) async fn download(
         }
         DownloadFormat::Json => ("application/json", "attachment; filename=\"decisions.json\""),
     };
-    let chunks = stream::unfold(receiver, |mut receiver| async move {
-        let chunk = receiver.recv().await?;
-        Some((chunk, receiver))
-    });
     let fields = [(CONTENT_TYPE, kind), (CONTENT_DISPOSITION, disposition)];
-    (fields, Body::from_stream(chunks)).into_response()
+    (fields, Body::from_stream(chunks(receiver))).into_response()
+}
+
+/// A part of the file, or `None` after the last.
+type DownloadPart = io::Result<Option<Bytes>>;
+
+/// Returns the file as it arrives.
+fn chunks(receiver: mpsc::Receiver<DownloadPart>) -> impl Stream<Item = io::Result<Bytes>> {
+    stream::try_unfold(receiver, |mut receiver| async move {
+        // The writer gave the client up: what it has must not pass for the whole file.
+        let ended = || Err(io::Error::other("the download has ended early"));
+        let part: DownloadPart = receiver.recv().await.unwrap_or_else(ended);
+        let part = part?;
+        Ok(part.map(|chunk| (chunk, receiver)))
+    })
 }
 
 /// Writes the file and sends it in chunks.
 struct DownloadWriter {
     format: DownloadFormat,
-    sender: mpsc::Sender<io::Result<Bytes>>,
+    sender: mpsc::Sender<DownloadPart>,
+    /// The runtime, whose clock tells when a client does not read.
+    runtime: Handle,
     chunk: Vec<u8>,
     is_first: bool,
 }
 
 impl DownloadWriter {
-    fn new(format: DownloadFormat, sender: mpsc::Sender<io::Result<Bytes>>) -> Self {
+    fn new(format: DownloadFormat, sender: mpsc::Sender<DownloadPart>, runtime: Handle) -> Self {
         let chunk = match format {
             DownloadFormat::Csv => csv_row(COLUMNS.iter().map(|name| (*name).to_owned())),
             DownloadFormat::Json => b"[".to_vec(),
         };
-        Self { format, sender, chunk, is_first: true }
+        Self { format, sender, runtime, chunk, is_first: true }
     }
 
     fn write(&mut self, decision: &DecisionRecord, line: &[u8]) -> ControlFlow<()> {
@@ -177,22 +202,23 @@ impl DownloadWriter {
         if matches!(self.format, DownloadFormat::Json) {
             self.chunk.extend_from_slice(b"\n]\n");
         }
-        self.send()
+        self.send()?;
+        self.pass(Ok(None))
     }
 
     fn fail(&mut self, error: io::Error) -> ControlFlow<()> {
         self.pass(Err(error))
     }
 
-    /// Sends the current chunk. Breaks if the client has gone.
+    /// Sends the current chunk. Breaks if the client has gone, or does not read.
     fn send(&mut self) -> ControlFlow<()> {
         let chunk = std::mem::take(&mut self.chunk);
-        self.pass(Ok(chunk.into()))
+        self.pass(Ok(Some(chunk.into())))
     }
 
-    fn pass(&self, chunk: io::Result<Bytes>) -> ControlFlow<()> {
+    fn pass(&self, part: DownloadPart) -> ControlFlow<()> {
         // Called on a thread that may block, see `stream_past`.
-        match self.sender.blocking_send(chunk) {
+        match self.runtime.block_on(self.sender.send_timeout(part, STALL_LIMIT)) {
             Ok(()) => ControlFlow::Continue(()),
             Err(_) => ControlFlow::Break(()),
         }
@@ -235,4 +261,44 @@ fn csv_row(cells: impl Iterator<Item = String>) -> Vec<u8> {
     let mut line = cells.map(|cell| quote_field(&cell)).collect::<Vec<_>>().join(",");
     line.push_str("\r\n");
     line.into_bytes()
+}
+
+#[cfg(test)]
+mod tests {
+    use futures_util::StreamExt as _;
+
+    use super::*;
+
+    /// The clock stands still but for what the test advances it.
+    #[tokio::test(start_paused = true)]
+    async fn a_client_that_does_not_read_is_given_up_and_notices() {
+        let (sender, receiver) = mpsc::channel(MAX_WAITING_CHUNKS);
+        let mut writer = DownloadWriter::new(DownloadFormat::Json, sender, Handle::current());
+        let writing = std::thread::spawn(move || {
+            let mut sent = 0;
+            while writer.send().is_continue() {
+                sent += 1;
+            }
+            sent
+        });
+        while !writing.is_finished() {
+            tokio::time::advance(STALL_LIMIT).await;
+        }
+        assert_eq!(writing.join().unwrap(), MAX_WAITING_CHUNKS);
+        let mut chunks = std::pin::pin!(chunks(receiver));
+        for _ in 0..MAX_WAITING_CHUNKS {
+            chunks.next().await.unwrap().unwrap();
+        }
+        chunks.next().await.unwrap().unwrap_err();
+    }
+
+    #[tokio::test]
+    async fn a_file_that_was_read_ends() {
+        let (sender, receiver) = mpsc::channel(MAX_WAITING_CHUNKS);
+        let mut writer = DownloadWriter::new(DownloadFormat::Json, sender, Handle::current());
+        let writing = std::thread::spawn(move || writer.finish());
+        let chunks: Vec<_> = chunks(receiver).map(Result::unwrap).collect().await;
+        assert_eq!(chunks, [Bytes::from_static(b"[\n]\n")]);
+        assert!(writing.join().unwrap().is_continue());
+    }
 }

@@ -1,14 +1,15 @@
 //! Decisions of a time range, read from the log's files.
 
 use std::collections::VecDeque;
-use std::io;
+use std::io::{self, Seek as _};
 use std::ops::ControlFlow;
 use std::path::Path;
 use std::time::SystemTime;
 
+use tokio_util::sync::CancellationToken;
 use wayleave_evidence::chain::event;
 
-use super::files::{LogLine, UNFINISHED, are_older, find_line, open_log_files};
+use super::files::{LogFile, LogLine, UNFINISHED, are_older, find_line, open_log_files};
 use super::query::DecisionQuery;
 use super::record::DecisionRecord;
 
@@ -35,7 +36,8 @@ pub(crate) struct NewestDecisions {
     pub(crate) damaged_lines: u64,
 }
 
-/// Returns the newest decisions of a time range that match `query` in the log at `path`, at most `limit`.
+/// Returns the newest decisions of a time range that match `query` in the log at `path`, at most `limit`. Ends early if nobody
+/// waits for them any more.
 ///
 /// # Errors
 ///
@@ -45,24 +47,41 @@ pub(super) fn newest(
     range: TimeRange,
     query: &DecisionQuery,
     limit: usize,
+    is_given_up: &CancellationToken,
 ) -> io::Result<NewestDecisions> {
     // Lines can only be read forwards, so older decisions give way to newer ones.
     let mut kept = VecDeque::new();
     let mut is_truncated = false;
-    let damaged_lines = scan(path, range, query, |decision, _| {
-        kept.push_back(decision);
+    let damaged_lines = scan(path, range, query, |step| {
+        if let ScanStep::Decision(decision, _) = step {
+            kept.push_back(decision);
+        }
         if kept.len() > limit {
             kept.pop_front();
             is_truncated = true;
         }
-        ControlFlow::Continue(())
+        if is_given_up.is_cancelled() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     })?;
     let decisions = kept.into_iter().rev().collect();
     Ok(NewestDecisions { decisions, is_truncated, damaged_lines })
 }
 
-/// Passes the decisions of a time range that match `query`, with their lines and in the order of the log at `path`, to `take`
-/// until it breaks. Returns the number of damaged lines on the way: complete lines that are too long, or are not a decision.
+/// The number of lines between two reports of progress.
+const LINES_PER_UPDATE: u64 = 500;
+
+/// A finding of a scan, or its progress.
+#[derive(Debug)]
+#[expect(clippy::large_enum_variant, reason = "a step is passed on at once, and never kept")]
+pub(crate) enum ScanStep<'l> {
+    /// A decision that matches, with its line.
+    Decision(DecisionRecord, &'l [u8]),
+    /// So many bytes of all files have been read, whether anything in them matches or not.
+    Progress { bytes: u64, total_bytes: u64 },
+}
+
+/// Passes the decisions of a time range that match `query`, in the order of the log at `path`, to `take` until it breaks, and the
+/// progress every few hundred lines. Returns the number of damaged lines on the way: complete lines that are too long, or are not a
+/// decision.
 ///
 /// # Errors
 ///
@@ -71,7 +90,7 @@ pub(crate) fn scan(
     path: &Path,
     range: TimeRange,
     query: &DecisionQuery,
-    mut take: impl FnMut(DecisionRecord, &[u8]) -> ControlFlow<()>,
+    mut take: impl FnMut(ScanStep<'_>) -> ControlFlow<()>,
 ) -> io::Result<u64> {
     let mut damaged = 0;
     let mut files = open_log_files(path);
@@ -79,11 +98,28 @@ pub(crate) fn scan(
         let mut older = are_older(&files, since).into_iter();
         files.retain(|_| older.next() != Some(true));
     }
-    for (name, file) in files {
+    let length = |(_, file): &LogFile| {
+        file.as_ref().ok().and_then(|file| file.metadata().ok()).map_or(0, |found| found.len())
+    };
+    let total_bytes = files.iter().map(length).sum();
+    let (mut bytes, mut lines) = (0, 0_u64);
+    for opened in files {
+        let begin = bytes;
+        bytes += length(&opened);
+        let (name, file) = opened;
         let in_file =
             |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", name.display()));
         let file = file.map_err(in_file)?;
         let take_matching = |line: LogLine<'_>| {
+            lines += 1;
+            if lines.is_multiple_of(LINES_PER_UPDATE) {
+                // The reader shares the file's position.
+                let bytes = begin + (&file).stream_position().unwrap_or_default();
+                let is_over = take(ScanStep::Progress { bytes, total_bytes }).is_break();
+                if is_over {
+                    return Some(());
+                }
+            }
             let line = match line {
                 Ok(line) if line.starts_with(event::EVENT_PREFIX) => return None,
                 Ok(line) => line,
@@ -100,7 +136,7 @@ pub(crate) fn scan(
             if !range.contains(decision.at) || !query.matches(&decision) {
                 return None;
             }
-            take(decision, line).break_value()
+            take(ScanStep::Decision(decision, line)).break_value()
         };
         if find_line(&file, take_matching).map_err(in_file)?.is_some() {
             return Ok(damaged);
@@ -129,7 +165,7 @@ mod tests {
         let lines: [&[u8]; 6] = [&line, &too_long, event, b"{\"id\":1}", &line, b"{\"id\""];
         fs::write(&path, lines.join(&b'\n')).unwrap();
         let (range, query) = (TimeRange::default(), DecisionQuery::default());
-        let found = newest(&path, range, &query, 10).unwrap();
+        let found = newest(&path, range, &query, 10, &CancellationToken::new()).unwrap();
         assert_eq!((found.decisions.len(), found.damaged_lines), (2, 2));
     }
 
@@ -142,7 +178,7 @@ mod tests {
         fs::write(&path, &cut).unwrap();
         fs::write(dir.path().join("decisions.20260101T000000.000Z.jsonl"), &cut).unwrap();
         let (range, query) = (TimeRange::default(), DecisionQuery::default());
-        let found = newest(&path, range, &query, 10).unwrap();
+        let found = newest(&path, range, &query, 10, &CancellationToken::new()).unwrap();
         assert_eq!((found.decisions.len(), found.damaged_lines), (2, 1));
     }
 
@@ -174,7 +210,7 @@ mod tests {
         let count = |since| {
             let range = TimeRange { since: Some(since), until: None };
             let query = DecisionQuery::default();
-            newest(&path, range, &query, 10).unwrap().decisions.len()
+            newest(&path, range, &query, 10, &CancellationToken::new()).unwrap().decisions.len()
         };
         for modified_at in [SystemTime::UNIX_EPOCH, hour(1000)] {
             for file in [&first, &second, &path] {

@@ -56,6 +56,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
 
 use arc_swap::{ArcSwap, ArcSwapOption};
+use tokio::sync::Semaphore;
+use tokio_util::sync::CancellationToken;
 pub(crate) use wayleave_evidence::chain::event::ConfigRevision;
 
 pub(crate) use self::asked::{AskedUrl, AskedUrls};
@@ -65,7 +67,7 @@ pub(crate) use self::edge_tally::{EdgeCount, EdgeCountBy};
 pub(crate) use self::journal::{Journal, JournalConfig, JournalDescription};
 use self::live::LiveFeed;
 pub(crate) use self::live::{DecisionWatch, WatchedBatch};
-pub(crate) use self::log_search::{NewestDecisions, TimeRange, scan as scan_log};
+pub(crate) use self::log_search::{NewestDecisions, ScanStep, TimeRange, scan as scan_log};
 pub(crate) use self::otlp::DecisionExport;
 pub(crate) use self::query::DecisionQuery;
 use self::recent::RecentDecisions;
@@ -92,6 +94,18 @@ use crate::telemetry::metrics::Metrics;
 
 /// The most rows of a table of a report that are kept.
 const MAX_REPORTED: usize = 1000;
+/// The most searches of the files at the same time; others wait. Each reads as fast as it can.
+const MAX_SEARCHES: usize = 8;
+/// The most readers of all of the files at the same time. Each has a thread, of which there are 512 for everything that blocks.
+const MAX_STREAMS: usize = 32;
+
+/// The answer to the wish to read all of the files.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum StreamStart {
+    Started,
+    NoLog,
+    TooMany,
+}
 
 /// The record of every exchange's decision, in memory and in a file.
 pub(crate) struct DecisionLog {
@@ -109,6 +123,10 @@ pub(crate) struct DecisionLog {
     /// Sends all decisions to a collector, if there is one.
     export: Option<DecisionExport>,
     reports: ReportCache,
+    /// The turns of those who search the files.
+    searches: Arc<Semaphore>,
+    /// The turns of those who read all of the files, as fast as their clients do.
+    streams: Arc<Semaphore>,
     /// Earlier decisions are in the files only.
     started_at: SystemTime,
 }
@@ -136,6 +154,8 @@ impl DecisionLog {
             edge: Mutex::default(),
             export: None,
             reports: ReportCache::new(),
+            searches: Arc::new(Semaphore::new(MAX_SEARCHES)),
+            streams: Arc::new(Semaphore::new(MAX_STREAMS)),
             started_at: system_time(),
         })
     }
@@ -221,11 +241,12 @@ impl DecisionLog {
             return Some(recent);
         }
         let journal = self.journal.load_full()?;
-        tokio::task::spawn_blocking(move || files::find_decision(&journal.config.path, id))
-            .await
-            .ok()
-            .flatten()
-            .map(Arc::new)
+        let turn = Arc::clone(&self.searches).acquire_owned().await.ok()?;
+        let finding = tokio::task::spawn_blocking(move || {
+            let _turn = turn;
+            files::find_decision(&journal.config.path, id)
+        });
+        finding.await.ok().flatten().map(Arc::new)
     }
 
     /// Returns at most `limit` recent decisions that match `query`, the newest first.
@@ -252,8 +273,13 @@ impl DecisionLog {
         let Some(journal) = self.journal.load_full() else {
             return Ok(None);
         };
+        let turn = Arc::clone(&self.searches).acquire_owned().await.map_err(io::Error::other)?;
+        let is_given_up = CancellationToken::new();
+        let _giving_up = is_given_up.clone().drop_guard();
         let newest = tokio::task::spawn_blocking(move || {
-            log_search::newest(&journal.config.path, range, &query, limit)
+            // Held until it ends, not only until the client leaves.
+            let _turn = turn;
+            log_search::newest(&journal.config.path, range, &query, limit, &is_given_up)
         })
         .await
         .map_err(io::Error::other)??;
@@ -262,7 +288,7 @@ impl DecisionLog {
     }
 
     /// Passes the decisions of a time range that match `query`, with their lines and in the order of the log, to `take`, and
-    /// `None` after the last, or the error if the log cannot be read on. Runs on a thread that may block. Returns whether there is a log.
+    /// `None` after the last, or the error if the log cannot be read on. Runs on a thread that may block.
     pub(crate) fn stream_past(
         &self,
         range: TimeRange,
@@ -270,12 +296,19 @@ impl DecisionLog {
         mut take: impl FnMut(io::Result<Option<(&DecisionRecord, &[u8])>>) -> ControlFlow<()>
         + Send
         + 'static,
-    ) -> bool {
+    ) -> StreamStart {
         let Some(journal) = self.journal.load_full() else {
-            return false;
+            return StreamStart::NoLog;
+        };
+        let Ok(turn) = Arc::clone(&self.streams).try_acquire_owned() else {
+            return StreamStart::TooMany;
         };
         tokio::task::spawn_blocking(move || {
-            let each = |decision: DecisionRecord, line: &[u8]| take(Ok(Some((&decision, line))));
+            let _turn = turn;
+            let each = |step: ScanStep<'_>| match step {
+                ScanStep::Decision(decision, line) => take(Ok(Some((&decision, line)))),
+                ScanStep::Progress { .. } => ControlFlow::Continue(()),
+            };
             let scanned = log_search::scan(&journal.config.path, range, &query, each);
             match &scanned {
                 Ok(damaged) => warn_of_damage(*damaged),
@@ -284,7 +317,7 @@ impl DecisionLog {
             // The result only says whether more is wanted.
             let _ = take(scanned.map(|_| None));
         });
-        true
+        StreamStart::Started
     }
 
     /// Returns the `limit` most frequent hosts, crawlers, reasons or rules of the recent decisions that match `query`.

@@ -21,7 +21,7 @@ use crate::cli::crawler_names;
 use crate::cli::terminal::{counted, pretty_json, print, print_errors, unusable};
 use crate::clock::{Clock, TimeArgument};
 use crate::config::Config;
-use crate::decision_log::{DecisionQuery, TimeRange, scan_log};
+use crate::decision_log::{DecisionQuery, ScanStep, TimeRange, scan_log};
 use crate::signing::SigningKey;
 use crate::telemetry::harmless::escape_lines;
 
@@ -125,9 +125,11 @@ fn has_decision_of(crawler: &str, config: &Config) -> anyhow::Result<bool> {
     };
     let query = DecisionQuery { crawler: Some(crawler.to_owned()), ..DecisionQuery::default() };
     let mut is_there = false;
-    scan_log(&log.path, TimeRange::default(), &query, |decision, _| {
-        // A query ignores case, a hold does not.
-        is_there = decision.crawler == crawler;
+    scan_log(&log.path, TimeRange::default(), &query, |step| {
+        if let ScanStep::Decision(decision, _) = step {
+            // A query ignores case, a hold does not.
+            is_there = decision.crawler == crawler;
+        }
         if is_there { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     })?;
     Ok(is_there)

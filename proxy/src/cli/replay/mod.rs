@@ -31,17 +31,16 @@ use self::summary::ReplaySummary;
 use super::config_file::load_config;
 use super::evidence::sources::MaterialSources;
 use super::evidence::verify::settings::PastSettings;
-use super::progress::{LINES_PER_UPDATE, ProgressLine};
+use super::progress::ProgressLine;
 use super::terminal::{CommandResult, pretty_json, print, unusable};
 use crate::admin::{ReplayRequest, ReplayResult};
 use crate::clock::{Clock, TimeArgument};
 use crate::config::Config;
-use crate::decision_log::{DecisionQuery, DecisionRecord, TimeRange, scan_log};
+use crate::decision_log::{DecisionQuery, DecisionRecord, ScanStep, TimeRange, scan_log};
 
 /// The exit status if a request would be decided differently.
 const DIFFERENT: u8 = 1;
-/// The number of decisions that are handed over at once, and how many such batches may wait.
-const BATCH: usize = 512;
+/// The number of batches of decisions that may wait.
 const MAX_WAITING_BATCHES: usize = 4;
 /// The most decisions, and the longest time, of a replay by a running proxy.
 const MAX_DECISIONS: u64 = 1_000_000;
@@ -96,8 +95,12 @@ pub(super) fn run(arguments: &ReplayArguments, file: Option<&Path>) -> CommandRe
     Ok(if summary.has_differences() { ExitCode::from(DIFFERENT) } else { printed })
 }
 
-/// A decision of the log, and the configuration that made it.
-type LoggedDecision = (DecisionRecord, Option<Sha256Digest>);
+/// Decisions of the log, each with the configuration that made it.
+struct ReadBatch {
+    decisions: Vec<(DecisionRecord, Option<Sha256Digest>)>,
+    /// The bytes that have been read of the log, and all of them.
+    progress: (u64, u64),
+}
 
 fn replay(new: &Config, from: &Config, since: Option<SystemTime>) -> anyhow::Result<ReplaySummary> {
     let log =
@@ -112,31 +115,32 @@ fn replay(new: &Config, from: &Config, since: Option<SystemTime>) -> anyhow::Res
     // As it would be archived: what is not archived decides nothing that can be derived.
     let settings = PastSettings::read(new.to_string().as_bytes()).map_err(anyhow::Error::msg)?;
     let replayer = Replayer::new(settings, &sources);
-    let progress = ProgressLine::open_ended("decisions");
+    let progress = ProgressLine::of_bytes("0 decisions");
     let span = TimeRange { since, until: None };
     let scanned = (&*log.path, span, &DecisionQuery::default());
-    replay_log(scanned, replayer, |summary| {
-        if summary.decisions.is_multiple_of(LINES_PER_UPDATE) {
-            progress.set_position(summary.decisions);
-        }
+    replay_log(scanned, replayer, |summary, (bytes, total_bytes)| {
+        progress.set_bytes(bytes, total_bytes, &format!("{} decisions", summary.decisions));
         ControlFlow::Continue(())
     })
 }
 
-/// Replays the decisions of a log that match, until `goes_on` says otherwise after one.
+/// Replays the decisions of a log that match, until `goes_on` says otherwise after some of them. It is passed the bytes that have
+/// been read, and all of them.
 fn replay_log(
     (log, span, query): (&Path, TimeRange, &DecisionQuery),
     mut replayer: Replayer<'_>,
-    mut goes_on: impl FnMut(&ReplaySummary) -> ControlFlow<()>,
+    mut goes_on: impl FnMut(&ReplaySummary, (u64, u64)) -> ControlFlow<()>,
 ) -> anyhow::Result<ReplaySummary> {
     let mut summary = ReplaySummary::new(log, span.since);
     // Reading a line takes longer than deciding about it.
-    let (sender, batches) = sync_channel::<Vec<LoggedDecision>>(MAX_WAITING_BATCHES);
+    let (sender, batches) = sync_channel::<ReadBatch>(MAX_WAITING_BATCHES);
     let scanned = std::thread::scope(|scope| {
         let scanning = scope.spawn(move || scan(log, span, query, &sender));
-        for (decision, configuration) in batches.into_iter().flatten() {
-            summary.add(&decision, &replayer.replay(&decision, configuration));
-            if goes_on(&summary).is_break() {
+        for ReadBatch { decisions, progress } in batches {
+            for (decision, configuration) in decisions {
+                summary.add(&decision, &replayer.replay(&decision, configuration));
+            }
+            if goes_on(&summary, progress).is_break() {
                 break;
             }
         }
@@ -161,7 +165,7 @@ pub(super) fn for_operators(state_dir: &Path, request: &ReplayRequest) -> Replay
     let end = Instant::now() + MAX_TIME;
     let mut is_cut = false;
     let scanned = (&*request.log, request.span, &request.query);
-    let summary = replay_log(scanned, replayer, |summary| {
+    let summary = replay_log(scanned, replayer, |summary, _| {
         is_cut = summary.decisions >= MAX_DECISIONS || Instant::now() > end;
         let is_over = is_cut || request.is_cancelled.load(Ordering::Relaxed);
         if is_over { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
@@ -176,15 +180,24 @@ fn scan(
     path: &Path,
     span: TimeRange,
     query: &DecisionQuery,
-    sender: &SyncSender<Vec<LoggedDecision>>,
+    sender: &SyncSender<ReadBatch>,
 ) -> io::Result<u64> {
-    let mut batch = Vec::with_capacity(BATCH);
-    let damaged = scan_log(path, span, query, |decision, line| {
-        batch.push((decision, link::config_digest(line)));
-        let is_gone = batch.len() == BATCH && sender.send(std::mem::take(&mut batch)).is_err();
-        if is_gone { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    let mut decisions = Vec::new();
+    let mut read = (0, 0);
+    let damaged = scan_log(path, span, query, |step| {
+        match step {
+            ScanStep::Decision(decision, line) => {
+                decisions.push((decision, link::config_digest(line)));
+                return ControlFlow::Continue(());
+            }
+            ScanStep::Progress { bytes, total_bytes } => read = (bytes, total_bytes),
+        }
+        // Even one without decisions: whoever asked may have given up meanwhile.
+        let batch = ReadBatch { decisions: std::mem::take(&mut decisions), progress: read };
+        // The other side is gone if it needs no more, or failed.
+        if sender.send(batch).is_err() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     })?;
-    // Nobody waits for it only if the command is failing.
-    let _ = sender.send(batch);
+    // Nobody waits for it only if no more is needed.
+    let _ = sender.send(ReadBatch { decisions, progress: read });
     Ok(damaged)
 }
