@@ -90,6 +90,38 @@ fn a_file_is_not_read_while_it_is_being_written() {
     eventually("it is read once", || successes() == before + 1);
 }
 
+/// A script that does not wait for the writer, or a writer that found the disk full.
+#[test]
+fn a_signal_does_not_load_a_file_that_is_being_written() {
+    let origin = sites();
+    let (proxy, base) = start(&origin);
+    let refusals = || count_in_log(&proxy, "the configuration is unchanged");
+    let whole = base.clone().table(&tables("b")).to_toml();
+    // Without the rule, it is a configuration all the same.
+    let (begin, end) = whole.split_at(whole.find("[[rule]]").expect("it has one"));
+    let file = proxy.dir.path().join("config.toml");
+    let mut writing = std::fs::File::create(&file).expect("it can be written");
+    writing.write_all(begin.as_bytes()).expect("it can be written");
+    proxy.signal("HUP");
+    eventually("it is refused", || refusals() == 1);
+    assert!(proxy.log().contains("its writer has not closed it yet"), "{}", proxy.log());
+    let answer = reload(&proxy);
+    assert_eq!(answer.status, 422, "{answer:?}");
+    assert!(answer.text().contains("write to another file and rename it"), "{answer:?}");
+    assert_eq!(refused_by(&proxy), "[[rule]] 1: a");
+    // One that ends while the signal waits.
+    proxy.signal("HUP");
+    writing.write_all(end.as_bytes()).expect("it can be written");
+    drop(writing);
+    eventually("the whole file is read", || refused_by(&proxy) == "[[rule]] 1: b");
+    let before = refusals();
+    proxy.write_config("\n");
+    proxy.signal("HUP");
+    eventually("an empty file is refused", || refusals() > before);
+    assert!(proxy.log().contains("write a comment into it"), "{}", proxy.log());
+    assert_eq!(refused_by(&proxy), "[[rule]] 1: b");
+}
+
 #[test]
 fn a_file_without_rules_or_crawlers_needs_an_operator() {
     let origin = sites();

@@ -2,12 +2,13 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::fs;
-use std::io::{ErrorKind, Read as _};
+use std::io::{self, ErrorKind, Read as _};
 use std::path::{Component, Path, PathBuf};
 
 use glob::{MatchOptions, Pattern};
 use toml::de::DeTable;
 use walkdir::WalkDir;
+use wayleave_evidence::regular_file;
 
 use super::reader::ConfigMistake;
 
@@ -138,7 +139,7 @@ impl ConfigSources {
     }
 
     fn read_included(&self, path: PathBuf) -> SourceFile {
-        let content = read_file(&path);
+        let content = read_included_file(&path);
         // Named as the main file is: relative if that is.
         let below = path.strip_prefix(&self.dir).unwrap_or(&path);
         let shown_dir = Path::new(&self.main.name).parent().unwrap_or(Path::new(""));
@@ -182,6 +183,22 @@ impl ConfigSources {
         let text = self.main.content.as_deref().unwrap_or_default();
         let mut lines = text.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii);
         lines.all(|line| line.is_empty() || line.starts_with(b"#"))
+    }
+
+    /// Returns whether the main file has nothing at all, which a writer leaves that has just begun, or found the disk full.
+    pub(crate) fn is_main_blank(&self) -> bool {
+        self.main.content.as_ref().is_ok_and(|text| text.trim_ascii().is_empty())
+    }
+
+    /// Returns the name of a file that is different in `later`, which was read after this.
+    pub(crate) fn first_change(&self, later: &Self) -> Option<String> {
+        let files = |sources: &Self| {
+            let files = std::iter::once(&sources.main).chain(&sources.included);
+            files.map(|file| (file.name.clone(), file.content.clone())).collect::<BTreeMap<_, _>>()
+        };
+        let (earlier, later) = (files(self), files(later));
+        let mut names = earlier.keys().chain(later.keys());
+        names.find(|name| earlier.get(*name) != later.get(*name)).cloned()
     }
 
     /// Returns what must be watched to notice changes of included files.
@@ -284,11 +301,18 @@ fn is_dangling_link(error: &walkdir::Error) -> bool {
     is_missing && error.path().is_some_and(Path::is_symlink)
 }
 
-/// Returns the bytes of a file, or why there are none.
+/// Returns the bytes of the main file, or why there are none. It may be a pipe: the operator named it.
 fn read_file(path: &Path) -> Result<Vec<u8>, String> {
+    read_open(fs::File::open(path))
+}
+
+fn read_included_file(path: &Path) -> Result<Vec<u8>, String> {
+    read_open(regular_file::open(path))
+}
+
+fn read_open(file: io::Result<fs::File>) -> Result<Vec<u8>, String> {
     let mut bytes = Vec::new();
-    fs::File::open(path)
-        .and_then(|file| file.take(MAX_FILE_BYTES + 1).read_to_end(&mut bytes))
+    file.and_then(|file| file.take(MAX_FILE_BYTES + 1).read_to_end(&mut bytes))
         .map_err(|error| format!("cannot be read: {error}"))?;
     if bytes.len() as u64 > MAX_FILE_BYTES {
         return Err(format!("is larger than {}", bytesize::ByteSize::b(MAX_FILE_BYTES)));

@@ -35,8 +35,8 @@ pub(crate) struct IncludedFile {
     pub(crate) name: String,
     /// The number of its `[[crawler]]` tables.
     pub(crate) crawlers: usize,
-    /// The number of its `[[rule]]` tables.
-    pub(crate) rules: usize,
+    /// The lines of its `[[rule]]` tables.
+    pub(crate) rule_lines: Vec<usize>,
 }
 
 /// The tables that an included file may have.
@@ -141,13 +141,17 @@ impl<'t> ConfigReader<'t> {
     }
 
     fn report(&self, source: SourceText<'_>, at: usize, key: String, message: impl Into<String>) {
-        let line = 1 + source.text[..at.min(source.text.len())].matches('\n').count();
-        let mistake = ConfigMistake::in_line(source.file, line, key, message);
+        let mistake = ConfigMistake::in_line(source.file, source.line(at), key, message);
         self.mistakes.borrow_mut().push(mistake);
     }
 }
 
 impl SourceText<'_> {
+    /// Returns the line of an offset, counted from 1.
+    fn line(&self, at: usize) -> usize {
+        1 + self.text[..at.min(self.text.len())].matches('\n').count()
+    }
+
     /// Returns the key that an offset in invalid TOML most likely belongs to.
     fn nearest_key(&self, at: usize) -> String {
         // An error at the end of the file may point past it.
@@ -420,16 +424,15 @@ impl<'t> Section<'t> {
         let item =
             |item: &str| fault(item).map_or(Ok(()), |fault| Err(format!("{item:?} {fault}")));
         self.parse_key(key, list(checked(text, item)));
-        let count = |it: &SourceTable<'_>, key| {
-            it.table
-                .get(key)
-                .and_then(|node| node.get_ref().as_array())
-                .map_or(0, |array| array.len())
+        let lines = |it: &SourceTable<'_>, key| {
+            let tables = it.table.get(key).and_then(|node| node.get_ref().as_array());
+            let lines = tables.into_iter().flat_map(|tables| tables.iter());
+            lines.map(|node| it.source.line(node.span().start)).collect::<Vec<_>>()
         };
         let included = self.included.iter().map(|it| IncludedFile {
             name: it.source.file.to_owned(),
-            crawlers: count(it, INCLUDED_TABLES[0]),
-            rules: count(it, INCLUDED_TABLES[1]),
+            crawlers: lines(it, INCLUDED_TABLES[0]).len(),
+            rule_lines: lines(it, INCLUDED_TABLES[1]),
         });
         included.collect()
     }

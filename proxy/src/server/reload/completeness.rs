@@ -23,13 +23,13 @@ pub(super) fn find_incompleteness(
 
 /// Returns the numbers of rules and of crawlers in the main file itself.
 fn own_counts(config: &Config) -> (usize, usize) {
-    let rules: usize = config.included.iter().map(|file| file.rules).sum();
+    let rules: usize = config.included.iter().map(|file| file.rule_lines.len()).sum();
     let crawlers: usize = config.included.iter().map(|file| file.crawlers).sum();
     (config.rules.len() - rules, config.crawlers.crawlers.len() - crawlers)
 }
 
 fn find_included_loss(before: &IncludedFile, read: &[IncludedFile]) -> Option<String> {
-    let counts = |file: &IncludedFile| (file.rules, file.crawlers);
+    let counts = |file: &IncludedFile| (file.rule_lines.len(), file.crawlers);
     match read.iter().find(|file| file.name == before.name) {
         Some(now) => find_loss(&before.name, counts(before), counts(now)),
         None => find_loss(&format!("{}: a file that is gone", before.name), counts(before), (0, 0)),

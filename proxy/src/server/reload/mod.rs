@@ -9,7 +9,8 @@
 //! when they change, the configuration is reloaded.
 //!
 //! After a change on disk, the configuration is loaded only if it looks complete: the writer of each file has closed it, the file
-//! is not empty, and no file is gone or has lost all of its rules or crawlers. A reload that an operator requests, by signal or API, skips that check.
+//! is not empty, and no file is gone or has lost all of its rules or crawlers. A reload that an operator requests, by signal or
+//! API, confirms the last of these; but it waits for a moment, and is refused, if a file is still being written then.
 
 mod changed;
 mod completeness;
@@ -53,8 +54,10 @@ use crate::telemetry::logging::LogHandle;
 
 /// The operators' requests, and the changes of files, that may wait.
 const MAX_QUEUED: usize = 64;
-/// The time after which a file that is still being written is named in the log.
+/// The time after which a file that is still being written is named in the log, and an operator's reload is refused.
 const WRITING_TIME: Duration = Duration::from_secs(5);
+/// The time between two readings of the files that must be the same.
+const READ_AGAIN_DELAY: Duration = Duration::from_millis(20);
 /// The delay between a change and the reload: editors and orchestrators replace a file in several steps.
 const SETTLE_DELAY: Duration = Duration::from_millis(100);
 
@@ -339,8 +342,7 @@ impl ConfigReloader {
                     for path in self.events.writing.paths() {
                         tracing::warn!(
                             file = %path.display(),
-                            "changes of the configuration wait for a file that its writer has not closed; a reload by an \
-                             operator or by SIGHUP does not wait"
+                            "changes of the configuration wait for a file that its writer has not closed"
                         );
                     }
                 }
@@ -385,17 +387,45 @@ impl ConfigReloader {
         }
     }
 
+    /// Reads all files for somebody who says that they are complete, and who may be a script that does not wait for the writer.
+    ///
+    /// # Errors
+    ///
+    /// Returns which file is still being written.
+    async fn read_settled(&self) -> Result<ConfigSources, String> {
+        let give_up_at = Instant::now() + WRITING_TIME;
+        let mut read = self.read().await;
+        loop {
+            tokio::time::sleep(READ_AGAIN_DELAY).await;
+            let again = self.read().await;
+            let fault = match (self.events.writing.paths().first(), read.first_change(&again)) {
+                (Some(path), _) => format!("{}: its writer has not closed it yet", path.display()),
+                (None, Some(name)) => format!("{name}: it changed while it was read"),
+                (None, None) => return Ok(again),
+            };
+            if Instant::now() >= give_up_at {
+                return Err(format!("{fault}; write to another file and rename it, then reload"));
+            }
+            read = again;
+        }
+    }
+
     async fn reload(&mut self, cause: ReloadCause) -> ReloadResult {
         // Before the file is read: a link that is swapped meanwhile is then noticed.
         self.follow_links();
-        self.last_read = self.read().await;
-        self.follow_includes();
-        let prepared = self.prepare().await.and_then(|prepared| {
-            match find_incompleteness(&self.last_read, &self.running, &prepared.config) {
-                Some(reason) if cause == ReloadCause::Change => Err(vec![reason]),
-                _ => Ok(prepared),
+        let read = match cause {
+            // It was read because it has been complete for a while.
+            ReloadCause::Change => Ok(self.read().await),
+            ReloadCause::Signal | ReloadCause::Operator => self.read_settled().await,
+        };
+        let prepared = match read {
+            Ok(read) => {
+                self.last_read = read;
+                self.follow_includes();
+                self.prepare_complete(cause).await
             }
-        });
+            Err(fault) => Err(vec![fault]),
+        };
         match prepared {
             Ok(prepared) => Ok(self.apply(prepared, cause.as_str()).await),
             Err(mistakes) => {
@@ -425,6 +455,19 @@ impl ConfigReloader {
         status.last_attempt = Some(ReloadAttempt { at, cause: cause.to_owned(), mistakes });
         change(&mut status);
         self.status.store(Arc::new(status));
+    }
+
+    /// Prepares the files that were read last, if they seem to be complete.
+    async fn prepare_complete(&self, cause: ReloadCause) -> Result<PreparedReload, Vec<String>> {
+        if self.last_read.is_main_blank() {
+            let advice = "the file is empty: if all defaults are meant, write a comment into it";
+            return Err(vec![advice.to_owned()]);
+        }
+        let prepared = self.prepare().await?;
+        match find_incompleteness(&self.last_read, &self.running, &prepared.config) {
+            Some(reason) if cause == ReloadCause::Change => Err(vec![reason]),
+            _ => Ok(prepared),
+        }
     }
 
     /// Does everything that can fail, without any effect on the running proxy.
