@@ -201,6 +201,32 @@ fn commands_name_included_files() {
 }
 
 #[test]
+fn rules_of_a_team_that_decide_for_others_are_named() {
+    let dir = tempfile::tempdir().expect("a directory");
+    fs::create_dir(dir.path().join("teams")).expect("a directory");
+    let rule = "[[rule]]\naction = \"refuse\"\nhosts = [\"*\"]\n";
+    let main = format!(
+        "include = [\"teams/*.toml\"]\n{}purposes = [\"search\"]\n{rule}",
+        crawler("main", "MainBot")
+    );
+    fs::write(dir.path().join("my.toml"), main).expect("writable");
+    let named = format!("{rule}crawlers = [\"a\"]\n");
+    let purpose = format!("{rule}purposes = [\"search\"]\n");
+    let a = format!("{}{named}{rule}{purpose}", crawler("a", "aBot"));
+    fs::write(dir.path().join("teams/a.toml"), a).expect("writable");
+    fs::write(dir.path().join("teams/b.toml"), crawler("b", "bBot")).expect("writable");
+    let mut command = command();
+    command.args(["config", "check", "--config", "my.toml"]).current_dir(dir.path());
+    let checked = tools::run(&mut command, b"", Duration::from_secs(120));
+    assert_eq!(checked.status.code(), Some(0), "{checked:?}");
+    let expected = "\
+        wayleave: warning: teams/a.toml:9: [[rule]] 3 (refuse) has no crawlers, so it decides for all: also for \
+        \"main\", \"b\", requests that match no [[crawler]]\n\
+        wayleave: warning: teams/a.toml:12: [[rule]] 4 (refuse) has no crawlers, so it decides for all: also for \"main\"\n";
+    assert_eq!(String::from_utf8_lossy(&checked.stderr), expected);
+}
+
+#[test]
 fn links_that_lead_in_circles_are_followed_once() {
     let dir = tempfile::tempdir().expect("a directory");
     let teams = dir.path().join("teams");

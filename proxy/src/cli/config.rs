@@ -10,7 +10,7 @@ use super::config_file::load_config;
 use super::expired_rules;
 use super::terminal::{CommandResult, counted, pretty_json, print, print_errors};
 use crate::clock::Clock;
-use crate::config::{Config, ConfigSources, DEFAULT_FILE};
+use crate::config::{Config, ConfigSources, DEFAULT_FILE, IncludedFile};
 use crate::pacing::PaceShare;
 use crate::server::wiring::{UNCHECKED_PARENT_WARNING, UNSHARED_PARENT_WARNING};
 use crate::telemetry::harmless::escape_lines;
@@ -70,6 +70,7 @@ fn show(file: Option<&Path>) -> CommandResult {
 fn warnings(config: &Config) -> Vec<String> {
     let expired = expired_rules::find(config, Clock::start().now());
     let mut warnings: Vec<String> = expired.iter().map(ToString::to_string).collect();
+    warnings.extend(team_rule_warnings(config));
     warnings.extend(crawler_warnings(&config.crawlers.crawlers));
     if config.upstream.egress.parent.is_some() {
         warnings.push(UNCHECKED_PARENT_WARNING.to_owned());
@@ -85,6 +86,52 @@ fn warnings(config: &Config) -> Vec<String> {
         .extend(unknown.map(|team| format!("admin.tokens: no [[crawler]] has the owner {team:?}")));
     warnings.extend(exposed_key_warning(&config.https.ca_dir));
     warnings
+}
+
+/// Returns warnings about rules of included files that decide for the crawlers of others, too.
+fn team_rule_warnings(config: &Config) -> Vec<String> {
+    let crawlers = &config.crawlers.crawlers;
+    let in_files =
+        |count: fn(&IncludedFile) -> usize| config.included.iter().map(count).sum::<usize>();
+    // The tables of included files follow those of the main file, in the order of the files.
+    let mut rule = config.rules.len() - in_files(|file| file.rule_lines.len());
+    let mut crawler = crawlers.len() - in_files(|file| file.crawlers);
+    let mut warnings = Vec::new();
+    for file in &config.included {
+        let own = crawler..crawler + file.crawlers;
+        crawler = own.end;
+        let others_tables = crawlers[..own.start].iter().chain(&crawlers[own.end..]);
+        for line in &file.rule_lines {
+            rule += 1;
+            let found = &config.rules[rule - 1];
+            let is_for_all = found.purposes.is_empty();
+            let is_touched = |it: &&Crawler| {
+                is_for_all || !it.declaration.purposes.intersection(found.purposes).is_empty()
+            };
+            let others = others_tables.clone().filter(is_touched);
+            let mut others: Vec<_> = others.map(|it| format!("{:?}", it.name)).collect();
+            if is_for_all && !config.crawlers.require_crawler {
+                others.push("requests that match no [[crawler]]".to_owned());
+            }
+            if found.crawlers.is_empty() && !others.is_empty() {
+                let (name, action) = (&file.name, found.action.as_str());
+                let others = first_of(&others);
+                warnings.push(format!(
+                    "{name}:{line}: [[rule]] {rule} ({action}) has no crawlers, so it decides for all: also for {others}"
+                ));
+            }
+        }
+    }
+    warnings
+}
+
+/// Returns the first names of a list, and how many more there are.
+fn first_of(names: &[String]) -> String {
+    let shown = names.iter().take(5).map(String::as_str).collect::<Vec<_>>().join(", ");
+    match names.len().saturating_sub(5) {
+        0 => shown,
+        more => format!("{shown} and {more} more"),
+    }
 }
 
 /// Returns warnings about crawlers that are valid but hardly intended: those that can never match because of an earlier one,
