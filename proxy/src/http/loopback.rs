@@ -1,12 +1,15 @@
 //! Requests to the listeners of a running proxy, from the commands and tools that ask it.
 
 use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
 
+use anyhow::Context;
 use bytes::{Bytes, BytesMut};
 use http::{HeaderMap, Request, StatusCode};
 use http_body_util::{BodyExt, Empty};
 use hyper_util::rt::TokioIo;
 use tokio::net::{TcpSocket, TcpStream};
+use tokio::time::timeout;
 
 /// A response of which the body may be cut.
 #[derive(Debug)]
@@ -14,8 +17,10 @@ pub(crate) struct LoopbackResponse {
     pub(crate) status: StatusCode,
     pub(crate) headers: HeaderMap,
     pub(crate) body: Bytes,
-    /// Whether the body is longer than the limit.
+    /// Whether the body is longer than the limit, or had not ended in time.
     pub(crate) is_cut: bool,
+    /// Whether it had not ended in time.
+    pub(crate) is_late: bool,
 }
 
 impl LoopbackResponse {
@@ -37,47 +42,88 @@ pub(crate) async fn send(
 ) -> anyhow::Result<LoopbackResponse> {
     #[expect(clippy::disallowed_methods, reason = "a listener of a proxy, not an origin")]
     let stream = TcpStream::connect(listener).await?;
-    send_over(stream, request, limit).await
+    send_over(stream, request, limit, Duration::MAX).await
 }
 
-/// Sends a request like [`send`], from the address `source` of this machine.
+/// Sends a request like [`send`], from the address `source` of this machine. The response must begin within `time`, and of its body
+/// counts what arrives in as much time again: a page that comes slowly is not lost.
 ///
 /// # Errors
 ///
-/// Returns an error if the listener cannot be reached from there, or breaks the connection.
+/// Returns an error if the listener cannot be reached from there, does not respond in time, or breaks the connection.
 pub(crate) async fn send_from(
     source: IpAddr,
     listener: SocketAddr,
     request: Request<Empty<Bytes>>,
-    limit: usize,
+    (limit, time): (usize, Duration),
 ) -> anyhow::Result<LoopbackResponse> {
     let socket = if source.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
     socket.bind((source, 0).into())?;
     #[expect(clippy::disallowed_methods, reason = "a listener of a proxy, not an origin")]
     let stream = socket.connect(listener).await?;
-    send_over(stream, request, limit).await
+    send_over(stream, request, limit, time).await
 }
 
 async fn send_over(
     stream: TcpStream,
     request: Request<Empty<Bytes>>,
     limit: usize,
+    time: Duration,
 ) -> anyhow::Result<LoopbackResponse> {
     let (mut sender, connection) =
         hyper::client::conn::http1::handshake(TokioIo::new(stream)).await?;
     let driver = tokio::spawn(connection);
-    let (head, mut body) = sender.send_request(request).await?.into_parts();
+    let responding = timeout(time, sender.send_request(request)).await;
+    let (head, mut body) = responding.context("it does not respond")??.into_parts();
     let (mut read, mut is_cut) = (BytesMut::new(), false);
-    while let Some(frame) = body.frame().await {
-        if let Ok(data) = frame?.into_data() {
-            let room = limit - read.len();
-            read.extend_from_slice(&data[..data.len().min(room)]);
-            if data.len() > room {
-                is_cut = true;
-                break;
+    let reading = async {
+        while let Some(frame) = body.frame().await {
+            if let Ok(data) = frame?.into_data() {
+                let room = limit - read.len();
+                read.extend_from_slice(&data[..data.len().min(room)]);
+                if data.len() > room {
+                    is_cut = true;
+                    break;
+                }
             }
         }
-    }
+        anyhow::Ok(())
+    };
+    let is_late = timeout(time, reading).await.map_or(Ok(true), |read| read.map(|()| false))?;
     driver.abort();
-    Ok(LoopbackResponse { status: head.status, headers: head.headers, body: read.freeze(), is_cut })
+    let is_cut = is_cut || is_late;
+    let (status, body) = (head.status, read.freeze());
+    Ok(LoopbackResponse { status, headers: head.headers, body, is_cut, is_late })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::Ipv4Addr;
+
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::TcpListener;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_body_that_does_not_end_in_time_counts_as_far_as_it_came() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let serving = tokio::spawn(async move {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            let response = b"HTTP/1.1 200 OK\r\nContent-Length: 99\r\n\r\nthe begin";
+            stream.write_all(response).await.unwrap();
+            // Until the client has left.
+            stream.read_to_end(&mut Vec::new()).await.unwrap();
+        });
+        let request = Request::get("/").body(Empty::new()).unwrap();
+        let limits = (1000, Duration::from_secs(2));
+        let response = send_from(Ipv4Addr::LOCALHOST.into(), address, request, limits).await;
+        let response = response.unwrap();
+        assert_eq!(
+            (response.is_late, response.is_cut, &*response.body),
+            (true, true, &b"the begin"[..])
+        );
+        serving.await.unwrap();
+    }
 }

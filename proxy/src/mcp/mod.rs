@@ -31,7 +31,8 @@ const MAX_BYTES: usize = 1024 * 1024;
 /// The most bytes of an answer of the admin listener: a decision with its robots.txt.
 const MAX_ADMIN_BYTES: usize = 16 * 1024 * 1024;
 
-/// The longest time for one request: a page that has to wait for its slot takes as long as the origin's Crawl-delay.
+/// The longest time until a response begins, because a page that has to wait for its slot takes as long as the origin's
+/// Crawl-delay; and again that of its body.
 const TIMEOUT: Duration = Duration::from_secs(120);
 
 /// The field by which refusals of the proxy differ from an origin's responses.
@@ -210,6 +211,7 @@ impl McpServer {
             "content_type": response.field(CONTENT_TYPE.as_str()),
             "location": response.field(LOCATION.as_str()),
             "is_cut": response.is_cut,
+            "cut_because": cut_because(&response, limit),
         });
         let text = match str::from_utf8(&response.body) {
             Ok(text) => Cow::Borrowed(text),
@@ -236,7 +238,9 @@ impl McpServer {
             .header(HOST, authority)
             .header(USER_AGENT, agent)
             .body(Empty::<Bytes>::new())?;
-        in_time(proxy, loopback::send_from(self.client(), proxy, request, limit)).await
+        loopback::send_from(self.client(), proxy, request, (limit, TIMEOUT))
+            .await
+            .with_context(|| asking(proxy))
     }
 
     /// Describes a refusal or a failure, and what may be done instead.
@@ -289,7 +293,20 @@ async fn in_time(
     tokio::time::timeout(TIMEOUT, sending)
         .await
         .with_context(|| format!("the listener at {listener} does not respond"))?
-        .with_context(|| format!("asking the proxy at {listener} (is `wayleave serve` running?)"))
+        .with_context(|| asking(listener))
+}
+
+fn asking(listener: SocketAddr) -> String {
+    format!("asking the proxy at {listener} (is `wayleave serve` running?)")
+}
+
+/// Returns why a page is not here as a whole; none if it is.
+fn cut_because(response: &LoopbackResponse, limit: usize) -> Option<String> {
+    if response.is_late {
+        let seconds = TIMEOUT.as_secs();
+        return Some(format!("it comes slowly, and had not ended {seconds} s after it began"));
+    }
+    response.is_cut.then(|| format!("it is longer than {limit} bytes (max_bytes)"))
 }
 
 /// Returns whether a previewed request would be sent.
