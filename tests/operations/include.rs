@@ -187,7 +187,9 @@ fn commands_name_included_files() {
     let checked = run(["config", "check"]);
     let line = "my.toml: no mistakes, 1 crawler, 1 rule, 1 included file\n";
     assert_eq!(String::from_utf8_lossy(&checked.stdout), line);
-    let warned = "wayleave: warning: include: no file matches \"x/*.toml\"\n";
+    let warned = "wayleave: warning: include: no file matches \"x/*.toml\"\n\
+        wayleave: warning: teams/a.toml:5: [[rule]] 1 (refuse) has no crawlers, so it decides for all: also for requests \
+        that match no [[crawler]]\n";
     assert_eq!(String::from_utf8_lossy(&checked.stderr), warned);
     let shown = run(["config", "show"]);
     let shown = String::from_utf8_lossy(&shown.stdout);
