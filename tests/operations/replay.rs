@@ -307,6 +307,9 @@ fn damaged_lines_make_a_replay_incomplete() {
     );
 }
 
+/// The most memory that a replay may need, in KiB.
+const MAX_KIB: u64 = 120 * 1024;
+
 /// Ten million decisions: `cargo test --release --test integration -- --ignored --nocapture ten_million`, with
 /// `WAYLEAVE_REPLAYED` for another number.
 #[test]
@@ -325,23 +328,28 @@ fn ten_million_decisions_are_replayed_in_bounded_memory() {
     let mut file = std::io::BufWriter::new(std::fs::File::create(&log).expect("writable"));
     for number in 0..count {
         use std::io::Write as _;
-        // Each URL is another, as in a crawl.
+        // Each URL is another, as in a crawl, on one of three million hosts.
         let line =
-            lines[number % lines.len()].replacen(".test/", &format!(".test/x{number}/../"), 1);
+            lines[number % lines.len()].replace(".test", &format!(".n{}.test", number % 50_000));
+        let line = line.replacen(".test/", &format!(".test/x{number}/../"), 1);
         writeln!(file, "{line}").expect("there is room");
     }
     drop(file);
     let new = write_new(dir.path(), &origin, after);
-    let mut timed = std::process::Command::new("/usr/bin/time");
-    timed
-        .args(["-f", "%e s, %M KiB"])
-        .arg(crate::harness::wayleave::BINARY)
-        .args(["replay", "--config"])
-        .arg(new);
-    let output = timed.output().expect("GNU time is installed");
-    println!("{count} decisions: {}", String::from_utf8_lossy(&output.stderr));
-    println!("{}", String::from_utf8_lossy(&output.stdout).lines().next().unwrap_or_default());
-    assert_eq!(output.status.code(), Some(1));
+    for arguments in [&[][..], &["--json"]] {
+        let mut timed = std::process::Command::new("/usr/bin/time");
+        timed.args(["-f", "%e s, %U s of user time, %S s of the system's, %M KiB"]);
+        timed.arg(crate::harness::wayleave::BINARY).arg("replay").args(arguments);
+        let output = timed.arg("--config").arg(&new).output().expect("GNU time is installed");
+        let measured = String::from_utf8_lossy(&output.stderr);
+        println!("{count} decisions, {arguments:?}: {measured}");
+        let printed = String::from_utf8_lossy(&output.stdout);
+        println!("{}", printed.lines().next().unwrap_or_default());
+        assert_eq!(output.status.code(), Some(1));
+        let kib = measured.trim().strip_suffix(" KiB").and_then(|it| it.rsplit(' ').next());
+        let kib: u64 = kib.and_then(|it| it.parse().ok()).expect("a number");
+        assert!(kib <= MAX_KIB, "{kib} KiB");
+    }
 }
 
 #[test]
