@@ -30,6 +30,7 @@
 //!     fleet                            what several nodes share
 //!     traces                           decisions as OpenTelemetry spans
 //!     robots_changes                   what a changed robots.txt opens and closes
+//!     log_heads                        how long the decision logs of all nodes are, so that a lost one is noticed
 //!     decision_log                     decisions: recent ones, the log, reports
 //!     telemetry                        metrics, the program's log
 //!     signing                          crawlers' signatures, and the keys
@@ -61,6 +62,7 @@ pub mod fleet;
 mod http;
 mod identity;
 mod isolation;
+mod log_heads;
 mod mcp;
 pub mod pacing;
 mod parser_pool;

@@ -24,7 +24,7 @@ fn check(store: &str) -> (Option<i32>, String) {
 fn expect_fit(store: &str) {
     let (status, text) = check(store);
     assert_eq!(status, Some(0), "{text}");
-    assert_eq!(text.matches(" ok\n").count(), 11, "{text}");
+    assert_eq!(text.matches(" ok\n").count(), 12, "{text}");
 }
 
 /// Expects `verb` as the first operation that fails, with `message`.

@@ -45,7 +45,22 @@ pub async fn conforms(join: impl AsyncFn(&str) -> Node) {
     nodes_see_each_other(&nodes).await;
     a_budget_is_one_for_all(&nodes).await;
     a_report_counts_once(&nodes).await;
+    a_head_is_replaced_by_who_knows_it(&nodes).await;
     paces_conform(&nodes).await;
+}
+
+async fn a_head_is_replaced_by_who_knows_it([a, b, _]: &[Node; 3]) {
+    let replace = async |node: &Node, expected: &[u8], head: &[u8]| {
+        node.replace_head("log", expected, head, HOUR).await.expect("the engine responds")
+    };
+    assert_eq!(replace(a, b"", b"one\xff").await, None);
+    assert_eq!(replace(b, b"", b"two").await, Some(b"one\xff".to_vec()));
+    assert_eq!(replace(b, b"one\xff", b"two").await, None);
+    let heads = || async { a.heads().await.expect("the engine responds") };
+    assert_eq!(heads().await, [("log".to_owned(), b"two".to_vec())]);
+    assert_eq!(replace(a, b"two", b"").await, None);
+    assert_eq!(heads().await, []);
+    assert_eq!(replace(a, b"two", b"three").await, Some(Vec::new()));
 }
 
 /// Returns a report of a meter that asks for a request to an origin, with three limits.

@@ -94,10 +94,7 @@ pub fn decompressed(file: &File) -> Box<dyn BufRead + '_> {
 /// # Errors
 ///
 /// Returns an error if the log cannot be read on.
-pub(crate) fn read_lines(
-    mut lines: impl BufRead,
-    mut take: impl FnMut(&[u8]) -> bool,
-) -> io::Result<()> {
+pub fn read_lines(mut lines: impl BufRead, mut take: impl FnMut(&[u8]) -> bool) -> io::Result<()> {
     let mut line = Vec::new();
     loop {
         line.clear();

@@ -14,6 +14,7 @@
 //!  manifest      the signed list of an export's files
 //!  stand_ins     digests in place of lines that are left out
 //!  head_files    the files with the newest head of a log
+//!  log_head      a head as others keep it
 //!  holds         what must outlive every retention
 //!  files         a log's files and their names
 //!  chain         lines, links, the Merkle tree and heads
@@ -31,6 +32,7 @@ pub mod export;
 pub mod files;
 mod head_files;
 pub mod holds;
+mod log_head;
 mod manifest;
 pub mod regular_file;
 pub mod rfc3339;
@@ -42,5 +44,6 @@ pub mod warc;
 
 pub use self::digest::Sha256Digest;
 pub use self::head_files::HeadFiles;
+pub use self::log_head::LogHead;
 pub use self::manifest::{ListedFile, LogWindow, MANIFEST_PATH, Manifest};
 pub use self::signed_log::{SignedLog, SignedLogFile};

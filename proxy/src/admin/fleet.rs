@@ -7,7 +7,7 @@ use utoipa::ToSchema;
 
 use super::response::SafeJson;
 use super::state::AdminState;
-use crate::fleet::FleetState;
+use crate::fleet::{FleetState, NodeHead};
 
 #[derive(Debug, Serialize, ToSchema)]
 struct FleetStatus {
@@ -22,6 +22,8 @@ struct FleetStatus {
     node: Option<String>,
     /// All nodes, including this one, as of the last beat.
     members: Vec<FleetMember>,
+    /// The decision logs that nodes of the fleet have written, also those of nodes that are gone.
+    logs: Vec<FleetLog>,
     engine: Option<FleetEngine>,
     /// The time by which the engine's clock is ahead of this machine's, in milliseconds.
     clock_offset_ms: i64,
@@ -47,6 +49,22 @@ struct FleetMember {
 }
 
 #[derive(Debug, Serialize, ToSchema)]
+struct FleetLog {
+    /// The node that wrote it.
+    node: String,
+    /// The id of the log.
+    log: String,
+    /// The time of its newest head that this node knows.
+    head_at: String,
+    /// The decisions in it then, those in deleted files included.
+    decisions: u64,
+    /// The decisions that are missing from it, because it was cut back.
+    lost_decisions: u64,
+    /// The head: a line with a signature.
+    head: String,
+}
+
+#[derive(Debug, Serialize, ToSchema)]
 struct FleetEngine {
     /// Product and version.
     name: String,
@@ -55,6 +73,19 @@ struct FleetEngine {
     /// The memory that the engine uses, in bytes.
     memory: u64,
     maxmemory_policy: String,
+}
+
+impl From<NodeHead> for FleetLog {
+    fn from(NodeHead { node, head, .. }: NodeHead) -> Self {
+        Self {
+            node,
+            log: head.count.log.clone(),
+            head_at: humantime::format_rfc3339_micros(head.at).to_string(),
+            decisions: head.count.total(),
+            lost_decisions: head.count.lost_decisions,
+            head: head.line,
+        }
+    }
 }
 
 /// The fleet that shares robots.txt entries and delays with this node.
@@ -74,6 +105,7 @@ pub(super) async fn fleet(State(admin): State<AdminState>) -> Response {
             .map(|(message, ago)| FleetError { message, seconds_ago: ago.as_secs() }),
         node: (status.state != FleetState::Alone).then_some(status.node),
         members: members.collect(),
+        logs: admin.log_heads.list().into_iter().map(FleetLog::from).collect(),
         // Nothing is known of the engine until it has answered a beat.
         engine: (!server.name.is_empty()).then_some(FleetEngine {
             name: server.name,

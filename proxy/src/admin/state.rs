@@ -14,6 +14,7 @@ use crate::decision_log::DecisionLog;
 use crate::downstream::UntrustingClients;
 use crate::downstream::listeners::ListenAddress;
 use crate::drill::DrillStatus;
+use crate::log_heads::LogHeads;
 use crate::pacing::Pacer;
 use crate::telemetry::metrics::Metrics;
 use crate::telemetry::traffic::Traffic;
@@ -26,6 +27,8 @@ pub(crate) struct AdminState {
     pub(crate) budgets: Arc<DailyBudgets>,
     pub(crate) pacer: Arc<Pacer>,
     pub(crate) decisions: Arc<DecisionLog>,
+    /// The heads of the logs of all nodes.
+    pub(crate) log_heads: Arc<LogHeads>,
     pub(crate) traffic: Arc<Traffic>,
     /// The results of the last drill.
     pub(crate) drill: Arc<DrillStatus>,

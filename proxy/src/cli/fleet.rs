@@ -88,6 +88,15 @@ fn describe(found: &Value) -> String {
         let (node, version) = (text(&member["node"]), text(&member["version"]));
         let _ = writeln!(lines, "node       {node} {version}{this}");
     }
+    for log in found["logs"].as_array().into_iter().flatten() {
+        let (node, at) = (text(&log["node"]), text(&log["head_at"]));
+        let _ = write!(lines, "log        {node}: {} decisions at {at}", log["decisions"]);
+        if let Some(lost) = log["lost_decisions"].as_u64().filter(|lost| *lost > 0) {
+            let lost = format!("{lost} more were lost");
+            let _ = write!(lines, ", {}", Tone::Bad.paint(&lost));
+        }
+        lines.push('\n');
+    }
     lines
 }
 

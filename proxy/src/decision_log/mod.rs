@@ -58,6 +58,7 @@ use std::time::SystemTime;
 use arc_swap::{ArcSwap, ArcSwapOption};
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
+use wayleave_evidence::LogHead;
 pub(crate) use wayleave_evidence::chain::event::ConfigRevision;
 
 pub(crate) use self::asked::{AskedUrl, AskedUrls};
@@ -213,6 +214,16 @@ impl DecisionLog {
     /// Returns how many decisions were lost since the start, and when the last was; none if none was.
     pub(crate) fn losses(&self) -> Option<(u64, SystemTime)> {
         self.writer.losses()
+    }
+
+    /// Returns the newest signed head of the log; none without a log in regular files.
+    pub(crate) fn newest_head(&self) -> Option<Arc<LogHead>> {
+        self.writer.newest_head()
+    }
+
+    /// Looks for a head of this log that was published. If the log was cut back behind it, the log says so when this returns.
+    pub(crate) async fn compare_with(&self, published: LogHead) {
+        self.writer.compare_with(published).await;
     }
 
     /// Records one decision.

@@ -9,8 +9,9 @@ use std::thread::{self, JoinHandle, Thread};
 use std::time::{Duration, SystemTime};
 
 use anyhow::Context;
-use wayleave_evidence::Sha256Digest;
+use tokio::sync::oneshot;
 use wayleave_evidence::chain::event::{ConfigRevision, EventKind};
+use wayleave_evidence::{LogHead, Sha256Digest};
 
 use super::journal::{Journal, LostLines};
 use super::record::EncodedDecision;
@@ -25,14 +26,17 @@ const MAX_QUEUED_BYTES: usize = MAX_QUEUED * 1024;
 /// cost an exchange more than everything else here.
 const POLL_INTERVAL: Duration = Duration::from_millis(5);
 
-/// The journal and configuration that the thread is to use next.
-struct WriterUpdate {
-    /// The new journal, if decisions are to be written.
-    journal: Option<Journal>,
-    configuration: ConfigRevision,
+/// The next thing for the thread to do besides writing decisions.
+enum WriterUpdate {
+    /// To use another journal, if decisions are to be written, and another configuration.
+    Replace(Option<Box<Journal>>, ConfigRevision),
+    /// To look for a head that was published in the log, and to answer when that is done.
+    Compare(Box<LogHead>, oneshot::Sender<()>),
 }
 
 type PendingUpdates = Arc<Mutex<VecDeque<WriterUpdate>>>;
+/// The newest head that the thread has saved; none without a log.
+type SharedHead = Arc<Mutex<Option<Arc<LogHead>>>>;
 
 /// The sending side of the thread's queue.
 pub(super) struct DecisionWriter {
@@ -43,6 +47,7 @@ pub(super) struct DecisionWriter {
     /// Whether decisions are being lost at present.
     is_failing: Arc<AtomicBool>,
     losses: Arc<LossCount>,
+    newest_head: SharedHead,
     updates: PendingUpdates,
     closing: Arc<AtomicBool>,
     is_idle: Arc<AtomicBool>,
@@ -65,6 +70,7 @@ impl DecisionWriter {
         let is_idle = Arc::<AtomicBool>::default();
         let is_failing = Arc::<AtomicBool>::default();
         let losses = Arc::<LossCount>::default();
+        let newest_head = SharedHead::default();
         let writer = WriterThread {
             received,
             queued_bytes: Arc::clone(&queued_bytes),
@@ -77,6 +83,7 @@ impl DecisionWriter {
             metrics: Arc::clone(&metrics),
             is_failing: Arc::clone(&is_failing),
             losses: Arc::clone(&losses),
+            newest_head: Arc::clone(&newest_head),
         };
         let handle = thread::Builder::new()
             .name("decisions".to_owned())
@@ -88,6 +95,7 @@ impl DecisionWriter {
             dropped,
             is_failing,
             losses,
+            newest_head,
             updates,
             closing,
             is_idle,
@@ -127,8 +135,23 @@ impl DecisionWriter {
 
     /// Replaces the journal. Further decisions may be made by `configuration`.
     pub(super) fn replace(&self, journal: Option<Journal>, configuration: ConfigRevision) {
-        lock(&self.updates).push_back(WriterUpdate { journal, configuration });
+        let update = WriterUpdate::Replace(journal.map(Box::new), configuration);
+        lock(&self.updates).push_back(update);
         self.thread.unpark();
+    }
+
+    /// Returns the newest head of the log.
+    pub(super) fn newest_head(&self) -> Option<Arc<LogHead>> {
+        lock(&self.newest_head).clone()
+    }
+
+    /// Looks for a head that was published in the log. If the log lacks it, the log says so when this returns.
+    pub(super) async fn compare_with(&self, published: LogHead) {
+        let (answer, answered) = oneshot::channel();
+        lock(&self.updates).push_back(WriterUpdate::Compare(Box::new(published), answer));
+        self.thread.unpark();
+        // An error means that the thread has ended.
+        let _ = answered.await;
     }
 
     pub(super) fn close(&self) {
@@ -192,6 +215,7 @@ struct WriterThread {
     metrics: Arc<Metrics>,
     is_failing: Arc<AtomicBool>,
     losses: Arc<LossCount>,
+    newest_head: SharedHead,
 }
 
 impl WriterThread {
@@ -236,16 +260,34 @@ impl WriterThread {
         }
     }
 
-    /// Replaces the journal and notes the configuration.
     fn apply_update(&mut self, next: WriterUpdate) {
-        self.remember_revision(&next.configuration);
+        match next {
+            WriterUpdate::Replace(journal, configuration) => {
+                self.replace_journal(journal.map(|journal| *journal), configuration);
+            }
+            WriterUpdate::Compare(published, answer) => {
+                if let Some(journal) = &mut self.journal {
+                    journal.compare_with(&published);
+                    self.flush();
+                    self.sign_head();
+                }
+                // Nobody waits any more if the process is stopping.
+                let _ = answer.send(());
+            }
+        }
+    }
+
+    /// Replaces the journal and notes the configuration.
+    fn replace_journal(&mut self, journal: Option<Journal>, configuration: ConfigRevision) {
+        self.remember_revision(&configuration);
         // If the new journal writes to another log, this one's last lines would remain unsigned.
         self.sign_head();
-        let before = std::mem::replace(&mut self.journal, next.journal);
+        let before = std::mem::replace(&mut self.journal, journal);
         if let (Some(mut before), Some(journal)) = (before, &mut self.journal) {
             journal.continue_from(&mut before);
         }
-        self.write_event(EventKind::Reload(next.configuration));
+        *lock(&self.newest_head) = None;
+        self.write_event(EventKind::Reload(configuration));
     }
 
     fn remember_revision(&mut self, configuration: &ConfigRevision) {
@@ -265,6 +307,13 @@ impl WriterThread {
     fn sign_head(&mut self) {
         if let Some(journal) = &mut self.journal {
             journal.save_head();
+        }
+        self.share_head();
+    }
+
+    fn share_head(&mut self) {
+        if let Some(head) = self.journal.as_mut().and_then(Journal::take_saved_head) {
+            *lock(&self.newest_head) = Some(Arc::new(head));
         }
     }
 
@@ -309,6 +358,7 @@ impl WriterThread {
         let was_failing = self.is_failing.load(Ordering::Relaxed);
         let flushed = journal.flush();
         self.metrics.decision_log_altered(journal.take_altered());
+        self.share_head();
         match flushed {
             Ok(true) if was_failing => {
                 tracing::info!("the decision log is writable again");
@@ -346,6 +396,7 @@ mod tests {
             dropped: Arc::default(),
             is_failing: Arc::default(),
             losses: Arc::default(),
+            newest_head: SharedHead::default(),
             updates: PendingUpdates::default(),
             closing: Arc::default(),
             is_idle: Arc::default(),

@@ -65,6 +65,20 @@ impl SharedEngine for LoneEngine {
         Err(EngineFailure::Connection("there is no fleet".to_owned()))
     }
 
+    async fn heads(&self) -> Result<Vec<(String, Vec<u8>)>, EngineFailure> {
+        Ok(Vec::new())
+    }
+
+    async fn replace_head(
+        &self,
+        _: &str,
+        _: &[u8],
+        _: &[u8],
+        _: Duration,
+    ) -> Result<Option<Vec<u8>>, EngineFailure> {
+        Ok(None)
+    }
+
     async fn beat(&self, _: &str) -> Result<BeatAnswer, EngineFailure> {
         Ok(BeatAnswer::default())
     }

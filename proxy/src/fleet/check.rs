@@ -60,6 +60,7 @@ pub async fn check(engine: &dyn SharedEngine, is_keyed: bool) -> Vec<VerbResult>
         ("resting", engine.resting(partition).await.map(drop)),
         ("rested", engine.answered(&response(200)).await.map(drop)),
         ("forget", engine.settle(&forgotten).await.map(drop)),
+        ("heads", engine.heads().await.map(drop)),
     ]
 }
 

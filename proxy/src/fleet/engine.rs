@@ -406,6 +406,19 @@ pub trait SharedEngine: fmt::Debug + Send + Sync {
     /// Takes a turn at a server whose pace the nodes find together, and learns the pace.
     async fn take_pace_turn(&self, turn: &PaceTurn) -> Result<PaceTurnAnswer, EngineFailure>;
 
+    /// Returns the heads of the nodes' logs, as stored, each with the id of its log.
+    async fn heads(&self) -> Result<Vec<(String, Vec<u8>)>, EngineFailure>;
+
+    /// Replaces the head of a log by another if the stored one is `expected`. Returns the stored one if it is not. An empty head is
+    /// none. All heads are kept for `retention` at least.
+    async fn replace_head(
+        &self,
+        log: &str,
+        expected: &[u8],
+        head: &[u8],
+        retention: Duration,
+    ) -> Result<Option<Vec<u8>>, EngineFailure>;
+
     /// Announces that this node is alive, and reconnects if it has to.
     async fn beat(&self, version: &str) -> Result<BeatAnswer, EngineFailure>;
 

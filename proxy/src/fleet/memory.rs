@@ -52,6 +52,8 @@ struct MemoryState {
     members: BTreeMap<String, (String, Instant)>,
     /// The counts of each crawler's days.
     budgets: HashMap<(String, u64), MemoryBudget>,
+    /// The heads of the nodes' logs.
+    heads: BTreeMap<String, Vec<u8>>,
 }
 
 /// The counts of a crawler's day.
@@ -456,6 +458,30 @@ impl SharedEngine for MemoryEngine {
         let rested_at = rest.map_or(Duration::ZERO, |(until, _)| until.duration_since(started));
         let book = state.paces.entry(turn.unit.clone()).or_default();
         Ok(book.take(started.elapsed(), rested_at, turn))
+    }
+
+    async fn heads(&self) -> Result<Vec<(String, Vec<u8>)>, EngineFailure> {
+        Ok(self.access()?.heads.clone().into_iter().collect())
+    }
+
+    async fn replace_head(
+        &self,
+        log: &str,
+        expected: &[u8],
+        head: &[u8],
+        _: Duration,
+    ) -> Result<Option<Vec<u8>>, EngineFailure> {
+        let mut state = self.access()?;
+        let stored = state.heads.get(log).cloned().unwrap_or_default();
+        if stored != expected {
+            return Ok(Some(stored));
+        }
+        if head.is_empty() {
+            state.heads.remove(log);
+        } else {
+            state.heads.insert(log.to_owned(), head.to_vec());
+        }
+        Ok(None)
     }
 
     async fn beat(&self, version: &str) -> Result<BeatAnswer, EngineFailure> {

@@ -36,10 +36,10 @@ impl FleetKey {
         Self { key: hmac::Key::new(hmac::HMAC_SHA256, secret), prefix: prefix.to_owned() }
     }
 
-    fn tag(&self, origin: &str, rest: &[u8]) -> [u8; TAG_BYTES] {
+    fn tag(&self, subject: &str, rest: &[u8]) -> [u8; TAG_BYTES] {
         let mut context = hmac::Context::with_key(&self.key);
         // Each part with its length, or two different sequences of parts could have the same bytes.
-        for part in [&[FORMAT], self.prefix.as_bytes(), origin.as_bytes()] {
+        for part in [&[FORMAT], self.prefix.as_bytes(), subject.as_bytes()] {
             context.update(&part.len().to_be_bytes());
             context.update(part);
         }
@@ -56,9 +56,21 @@ impl FleetKey {
         let mut rest = record.version.to_be_bytes().to_vec();
         rest.extend(fetched_at.to_be_bytes());
         rest.extend(record.bytes);
-        let mut bytes = self.tag(origin, &rest).to_vec();
-        bytes.extend(rest);
-        SharedRecord { bytes, ..record }
+        SharedRecord { bytes: self.seal_bytes(origin, &rest), ..record }
+    }
+
+    /// Returns `bytes`, which are about `subject`, with their tag in front.
+    pub(super) fn seal_bytes(&self, subject: &str, bytes: &[u8]) -> Vec<u8> {
+        [&self.tag(subject, bytes), bytes].concat()
+    }
+
+    /// Returns the bytes if they were sealed with this key, for this subject.
+    pub(super) fn unseal_bytes<'a>(&self, subject: &str, sealed: &'a [u8]) -> Option<&'a [u8]> {
+        let (tag, bytes) = sealed.split_first_chunk::<TAG_BYTES>()?;
+        let own = self.tag(subject, bytes);
+        // In constant time, so that a forger does not learn how many bytes were right.
+        let differ = tag.iter().zip(own).fold(0, |bits, (one, other)| bits | (one ^ other));
+        (differ == 0).then_some(bytes)
     }
 
     /// Returns the record if it was sealed with this key, for this origin and version, and at about the age that the engine
@@ -69,13 +81,7 @@ impl FleetKey {
         record: &SharedRecord,
         now: Duration,
     ) -> Option<SharedRecord> {
-        let (tag, rest) = record.bytes.split_first_chunk::<TAG_BYTES>()?;
-        let own = self.tag(origin, rest);
-        // In constant time, so that a forger does not learn how many bytes were right.
-        let differ = tag.iter().zip(own).fold(0, |bits, (one, other)| bits | (one ^ other));
-        if differ != 0 {
-            return None;
-        }
+        let rest = self.unseal_bytes(origin, &record.bytes)?;
         let (version, rest) = rest.split_first_chunk::<8>()?;
         let (fetched_at, bytes) = rest.split_first_chunk::<8>()?;
         let fetched_at = Duration::from_millis(u64::from_be_bytes(*fetched_at));

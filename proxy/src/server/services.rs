@@ -17,6 +17,7 @@ use crate::clock::Clock;
 use crate::downstream::listeners::BoundListener;
 use crate::downstream::{ConnectionAcceptor, DownstreamServer};
 use crate::drill::Drill;
+use crate::log_heads::HeadExchange;
 use crate::robots_changes;
 use crate::server::announce::notify;
 use crate::server::reload::ReloadService;
@@ -149,6 +150,10 @@ impl ProcessService for OperatorService {
             Arc::clone(&self.admin.decisions),
             Arc::clone(&self.admin.metrics),
         ));
+        let fleet = self.admin.decider.robots.fleet().clone();
+        let (decisions, known) =
+            (Arc::clone(&self.admin.decisions), Arc::clone(&self.admin.log_heads));
+        tokio::spawn(HeadExchange::new(fleet, decisions, known).run());
         tokio::spawn(self.drill.run());
         let routes = admin::router(self.admin, self.guard);
         ready.notify_ready();

@@ -73,8 +73,7 @@ pub(super) async fn start(
     let metrics = Arc::new(Metrics::new()?);
     count_panics(Arc::clone(&metrics));
     // Before the listeners: once they are open, a signal must find its handler.
-    let mut signals = StopSignals::new()?;
-    let hangup = signal(SignalKind::hangup())?;
+    let (mut signals, hangup) = (StopSignals::new()?, signal(SignalKind::hangup())?);
     let (listeners, inherited_admin, timeout) = bind_listeners(config)?;
     let clock = Clock::start();
     // Before the decision log, which is opened without waiting: the process that has the store owns the state directory.
@@ -112,6 +111,7 @@ pub(super) async fn start(
         budgets: Arc::clone(&exchanges.budgets),
         pacer: Arc::clone(&exchanges.pacer),
         decisions,
+        log_heads: Arc::default(),
         started_at: clock.now(),
         certificate_pem: authority.certificate_pem().into(),
         fingerprint: authority.fingerprint().into(),

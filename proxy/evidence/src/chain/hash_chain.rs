@@ -5,7 +5,7 @@ use std::time::SystemTime;
 use ring::signature::Ed25519KeyPair;
 
 use super::event::{EventKind, LogEvent, program_version};
-use super::head::{TreeHead, public_key, sign_line};
+use super::head::{LogCount, TreeHead, public_key, sign_line};
 use super::link::{NO_PREVIOUS, link_line};
 use super::tree::MerkleTree;
 use crate::digest::Sha256Digest;
@@ -69,9 +69,11 @@ impl HashChain {
         at: SystemTime,
         bytes: u64,
         stopped: bool,
+        count: LogCount,
     ) -> Vec<u8> {
         let (bytes, peaks) = (Some(bytes), self.tree.peaks().to_vec());
-        let head = TreeHead { bytes, peaks, stopped, ..self.tree_head(key) };
+        let count = Some(count);
+        let head = TreeHead { bytes, peaks, stopped, count, ..self.tree_head(key) };
         self.sign_head(key, at, head)
     }
 
@@ -84,6 +86,7 @@ impl HashChain {
             bytes: None,
             peaks: Vec::new(),
             stopped: false,
+            count: None,
             key: public_key(key),
         }
     }
@@ -109,7 +112,8 @@ mod tests {
         let second = chain.append(br#"{"a":2}"#);
         assert_eq!(previous_digest(&first), Some(NO_PREVIOUS));
         assert_eq!(previous_digest(&second), Some(Sha256Digest::of(&first)));
-        let so_far = chain.current_head(&key, SystemTime::UNIX_EPOCH, 7, true);
+        let count = LogCount { decisions: 2, ..LogCount::new("a".to_owned()) };
+        let so_far = chain.current_head(&key, SystemTime::UNIX_EPOCH, 7, true, count.clone());
         let end = chain.final_head(&key, SystemTime::UNIX_EPOCH);
         for line in [&so_far, &end] {
             assert_eq!(previous_digest(line), Some(Sha256Digest::of(&second)));
@@ -125,6 +129,7 @@ mod tests {
             panic!("{head:?}");
         };
         assert!(head.stopped);
+        assert_eq!(head.count, Some(count));
         assert_eq!(head.tree(), Some(chain.tree));
     }
 }

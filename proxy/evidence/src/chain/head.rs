@@ -31,13 +31,69 @@ pub struct TreeHead {
     /// Whether the process shut down properly, so that it wrote nothing after these lines.
     #[serde(default, skip_serializing_if = "is_false")]
     pub stopped: bool,
+    /// The log, and the decisions in it. Only in a head that is stored next to a file; earlier versions have none.
+    #[serde(default, flatten, skip_serializing_if = "Option::is_none")]
+    pub count: Option<LogCount>,
     /// The public half of the key (RFC 8037, `x`).
     pub key: String,
+}
+
+/// A log's id, and the number of its decisions.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LogCount {
+    /// The id of the log, which it keeps for life.
+    pub log: String,
+    /// The number of decisions in the file.
+    pub decisions: u64,
+    /// The number of decisions in earlier files.
+    pub earlier_decisions: u64,
+    /// The number of decisions that are missing because the log was cut back behind a head that its node had published. Each cut
+    /// counts as one decision at least.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub lost_decisions: u64,
+}
+
+impl LogCount {
+    /// Returns the count of an empty log.
+    #[must_use]
+    pub fn new(log: String) -> Self {
+        Self { log, decisions: 0, earlier_decisions: 0, lost_decisions: 0 }
+    }
+
+    /// Returns the count at the beginning of the file.
+    #[must_use]
+    pub fn at_start_of_file(&self) -> Self {
+        Self { decisions: 0, ..self.clone() }
+    }
+
+    /// Returns the count at the beginning of the next file.
+    #[must_use]
+    pub fn at_next_file(&self) -> Self {
+        Self { decisions: 0, earlier_decisions: self.total(), ..self.clone() }
+    }
+
+    /// Returns the count with more decisions in the file.
+    #[must_use]
+    pub fn plus(&self, decisions: u64) -> Self {
+        Self { decisions: self.decisions.saturating_add(decisions), ..self.clone() }
+    }
+
+    /// Returns the number of decisions in all files, deleted ones included.
+    #[must_use]
+    pub fn total(&self) -> u64 {
+        // Saturating, because a head may come from anybody.
+        self.earlier_decisions.saturating_add(self.decisions)
+    }
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it so")]
 fn is_false(value: &bool) -> bool {
     !value
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it so")]
+fn is_zero(value: &u64) -> bool {
+    *value == 0
 }
 
 impl TreeHead {

@@ -16,5 +16,5 @@ pub mod link;
 pub mod tree;
 
 pub use self::hash_chain::HashChain;
-pub use self::head::TreeHead;
+pub use self::head::{LogCount, TreeHead};
 pub use self::tree::MerkleTree;

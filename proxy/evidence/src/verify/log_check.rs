@@ -516,6 +516,7 @@ mod tests {
             bytes: None,
             peaks: Vec::new(),
             stopped: false,
+            count: None,
             key: public_key(&key),
         };
         let head = LogEvent::new(EventKind::Head(head), AT).to_json();
@@ -538,6 +539,7 @@ mod tests {
             bytes: None,
             peaks: Vec::new(),
             stopped: false,
+            count: None,
             key: public_key(&key),
         };
         let head = LogEvent::new(EventKind::Head(head), AT).to_json();

@@ -36,5 +36,13 @@ function parts(found) {
   if (state === "alone") return [status];
   const rows = found.members.map((member) => h("tr", {},
     h("th", { scope: "row" }, member.node), h("td", {}, member.version), h("td", {}, member.node === found.node ? badge("this one") : "")));
-  return [status, panel("Nodes", table("Nodes", ["Node", "Version", "Which"], rows, "No other node is known."))];
+  const names = new Set(found.members.map((member) => member.node));
+  const logs = found.logs.map((log) => h("tr", {},
+    h("th", { scope: "row" }, log.node), h("td", { class: "number" }, count(log.decisions)), h("td", { class: "number" }, count(log.lost_decisions)),
+    h("td", {}, log.head_at), h("td", {}, names.has(log.node) ? "" : badge("not here now"))));
+  return [
+    status,
+    panel("Nodes", table("Nodes", ["Node", "Version", "Which"], rows, "No other node is known.")),
+    panel("Decision logs", table("Decision logs", ["Node", "#Decisions", "#Lost", "Last head", "Which"], logs, "No log is known yet.")),
+  ];
 }

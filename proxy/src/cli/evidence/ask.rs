@@ -25,9 +25,10 @@ pub(super) const REFUSED: u8 = 1;
 #[command(
     after_help = "Shows the last decision about the URL up to that time, and the first one after it. Reads the decision \
                   log; needs no running proxy. With --nodes it asks the proxies that you name, with the token in \
-                  WAYLEAVE_ADMIN_TOKEN, and shows the last decision of all of them; signatures are not checked then.\n\
+                  WAYLEAVE_ADMIN_TOKEN, and shows the last decision of all of them; signatures are not checked then. It names the \
+                  nodes of their fleet whose logs are gone, or shorter than they were.\n\
                   Exit status: 0 allowed, 1 not allowed, or not signed by its writer, 2 no decision up to that time, the log \
-                  cannot be read, a node did not answer, or somebody else wrote the decision into it."
+                  cannot be read, a node did not answer, decisions of a node are missing, or somebody else wrote the decision into it."
 )]
 pub(crate) struct AskArgs {
     /// An absolute URL
@@ -41,6 +42,9 @@ pub(crate) struct AskArgs {
     /// Ask the admin listeners of running proxies, such as http://10.0.0.2:3129, instead of reading the log
     #[arg(long, value_name = "URL,...", value_delimiter = ',', conflicts_with = "accept_unsigned")]
     pub(super) nodes: Vec<NodeUrl>,
+    /// Accept that other nodes have lost decisions, or are gone with their logs; they are still named
+    #[arg(long, requires = "nodes")]
+    pub(super) accept_missing: bool,
     /// Print the decisions as JSON lines
     #[arg(long)]
     pub(super) json: bool,

@@ -8,6 +8,7 @@ use url::form_urlencoded::Serializer;
 use wayleave_robots_txt::Target;
 
 use super::ask::{AskArgs, REFUSED, describe_decision, is_allowed};
+use super::node_logs::{MissingDecisions, NodeLogs};
 use super::node_url::NodeUrl;
 use crate::cli::admin_client::request_json;
 use crate::cli::terminal::{UNUSABLE, json_line, print, print_errors, unusable};
@@ -41,8 +42,10 @@ pub(super) fn run(arguments: &AskArgs) -> ExitCode {
     let at = arguments.at.end(Clock::start().now());
     let (mut before, mut after) = (None, None);
     let mut is_complete = true;
+    let mut logs = NodeLogs::default();
     for node in &arguments.nodes {
-        match ask(node, &url, at, arguments.crawler.as_deref()) {
+        let asked = ask(node, &url, at, arguments.crawler.as_deref());
+        match asked.and_then(|found| logs.ask(node).map(|()| found)) {
             Ok([last, next]) => {
                 keep_better(&mut before, last, |kept, found| found > kept);
                 keep_better(&mut after, next, |kept, found| found < kept);
@@ -53,16 +56,21 @@ pub(super) fn run(arguments: &AskArgs) -> ExitCode {
             }
         }
     }
+    let missing = logs.missing();
+    for lost in &missing {
+        print_errors(&escape_lines(&format!("wayleave: {}\n", lost.describe())));
+    }
+    is_complete &= missing.is_empty() || arguments.accept_missing;
     let Some(last) = before else {
         return unusable(&format!("no node has a request for {url} up to that time"));
     };
     let is_good = is_allowed(&last.decision);
     let found: Vec<_> = [Some(last), after].into_iter().flatten().collect();
-    let printed = print_found(&found, arguments.json);
+    let printed = print_found(&found, &missing, arguments.json);
     if printed != ExitCode::SUCCESS {
         printed
     } else if !is_complete {
-        // A node that did not answer may have decided otherwise, and later.
+        // A node that did not answer, or a log that is gone, may have decided otherwise, and later.
         ExitCode::from(UNUSABLE)
     } else if is_good {
         ExitCode::SUCCESS
@@ -71,14 +79,18 @@ pub(super) fn run(arguments: &AskArgs) -> ExitCode {
     }
 }
 
-fn print_found(found: &[NodeDecision], as_json: bool) -> ExitCode {
+fn print_found(found: &[NodeDecision], missing: &[MissingDecisions], as_json: bool) -> ExitCode {
     if as_json {
         let line = |it: &NodeDecision| {
             let decision =
                 serde_json::to_value(&it.decision).expect("strings and numbers serialise");
             json_line(&serde_json::json!({ "node": it.node, "decision": decision })) + "\n"
         };
-        return print(&found.iter().map(line).collect::<String>());
+        let lost = |it: &MissingDecisions| {
+            let missing = serde_json::to_value(it).expect("strings and numbers serialise");
+            json_line(&serde_json::json!({ "node": it.node, "missing": missing })) + "\n"
+        };
+        return print(&found.iter().map(line).chain(missing.iter().map(lost)).collect::<String>());
     }
     let text =
         |it: &NodeDecision| describe_decision(&it.decision, [("node", Some(it.node.clone()))]);

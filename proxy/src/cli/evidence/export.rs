@@ -82,6 +82,8 @@ pub(super) fn export(arguments: &ExportArgs, config: &Config) -> anyhow::Result<
     // Read first, since nothing can be exported without it, and selecting may take minutes.
     let key = SigningKey::read(&options.key).context("cannot read the key that signs exports")?;
     let selection = arguments.selection()?;
+    // Before the log is opened: all that was signed until then is in it, and its verification relies on that.
+    let made_at = system_time();
     let log = SignedLog::open(&options.path, &options.state_dir)?;
     let selected = select(&log.files, &selection)?;
     anyhow::ensure!(
@@ -92,7 +94,7 @@ pub(super) fn export(arguments: &ExportArgs, config: &Config) -> anyhow::Result<
     );
     let out = arguments.out.display();
     let mut export =
-        Export::create(&arguments.out, system_time()).with_context(|| format!("--out {out}"))?;
+        Export::create(&arguments.out, made_at).with_context(|| format!("--out {out}"))?;
     let progress = ProgressLine::open_ended("decisions");
     export.write_logs(&log, &selected, &selection, |decisions| {
         if decisions.is_multiple_of(LINES_PER_UPDATE) {

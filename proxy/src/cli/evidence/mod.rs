@@ -6,6 +6,7 @@
 //!  verify       checks an export, and derives its decisions again
 //!  ask          looks up the decision about a URL at a time
 //!    └─ ask_nodes   of several running proxies
+//!         └─ node_logs  the logs that they should have
 //!  hold         keeps decisions, and what they rest on, beyond every retention
 //!  key          prints the public key
 //! ```
@@ -15,6 +16,7 @@ mod ask_nodes;
 mod export;
 mod hold;
 mod key;
+mod node_logs;
 mod node_url;
 pub(super) mod sources;
 pub(super) mod verify;

@@ -4,6 +4,7 @@
 //!  batch      the lines of one write
 //!  resume     continues a chain that an earlier process, or a failed write, left
 //!  open_file  the file that lines are appended to
+//!  published  finds out whether a head that was published is in the log
 //!  config     location, rotation and retention
 //!  retention  deletes rotated files
 //!  compress   compresses rotated files, in a thread of its own
@@ -13,6 +14,7 @@ mod batch;
 mod compress;
 mod config;
 mod open_file;
+mod published;
 mod resume;
 mod retention;
 #[cfg(test)]
@@ -25,7 +27,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use wayleave_evidence::chain::event::{EventKind, LogEvent, STOP_PREFIX};
-use wayleave_evidence::{HeadFiles, Sha256Digest};
+use wayleave_evidence::{HeadFiles, LogHead, Sha256Digest};
 
 use self::batch::{LineBatch, LogChanges};
 use self::compress::CompressionThread;
@@ -62,6 +64,10 @@ pub(crate) struct Journal {
     open_file: Option<OpenFile>,
     /// The chain after the last line that this process knows.
     state: Option<ChainState>,
+    /// The number of decisions in the log when this process continued it, or last found it altered.
+    resumed_decisions: Option<u64>,
+    /// The last head that was saved, until it is taken.
+    saved_head: Option<Vec<u8>>,
     /// The time at which this process last saved a head for the file.
     signed_at: Option<Instant>,
     /// Whether there are lines that the saved head does not cover.
@@ -123,6 +129,8 @@ impl Journal {
             buffer: Vec::with_capacity(FLUSH_BYTES),
             open_file: Some(open),
             state: None,
+            resumed_decisions: None,
+            saved_head: None,
             signed_at: None,
             is_unsigned: false,
             events: Vec::new(),
@@ -143,6 +151,7 @@ impl Journal {
     pub(super) fn continue_from(&mut self, before: &mut Self) {
         if before.config.path == self.config.path {
             self.state = before.state.take();
+            self.resumed_decisions = before.resumed_decisions;
             self.altered += before.altered;
             self.lost = before.lost;
             self.events.splice(0..0, mem::take(&mut before.events));
@@ -211,12 +220,50 @@ impl Journal {
     /// Signs and saves a head, if there are lines that the saved one does not cover.
     pub(crate) fn save_head(&mut self) {
         if let Some(state) = self.state.as_ref().filter(|_| self.is_unsigned) {
-            for (file, error) in self.heads.save(&state.signed_head(&self.key)) {
+            let head = state.signed_head(&self.key);
+            let failures = self.heads.save(&head);
+            for (file, error) in &failures {
                 tracing::debug!(%error, file = %file.display(), "the decision log's head cannot be written");
+            }
+            // One that others know and this machine does not would look like a log that was cut back.
+            if failures.is_empty() {
+                self.saved_head = Some(head);
             }
             self.signed_at = Some(Instant::now());
             self.is_unsigned = false;
         }
+    }
+
+    /// Returns the head that was saved since the last call.
+    pub(super) fn take_saved_head(&mut self) -> Option<LogHead> {
+        LogHead::parse(str::from_utf8(&self.saved_head.take()?).ok()?)
+    }
+
+    /// Looks for a head of this log that was published, and if the log lacks it, has the log say so. The event is buffered.
+    pub(super) fn compare_with(&mut self, published: &LogHead) {
+        let Some(state) = self.state.as_mut().filter(|it| it.count.log == published.count.log)
+        else {
+            return;
+        };
+        if published::is_in_log(published, &self.config.path, state) {
+            return;
+        }
+        let there = self.resumed_decisions.unwrap_or_default();
+        let missing = published.count.total().saturating_sub(there).max(1);
+        let lost = published.count.lost_decisions.max(state.count.lost_decisions);
+        state.count.lost_decisions = lost.saturating_add(missing);
+        tracing::error!(
+            file = %self.config.path.display(),
+            decisions = missing,
+            "the decision log was cut back behind a head that the fleet knows; its next line records that"
+        );
+        self.altered += 1;
+        self.push_event(EventKind::Altered {
+            file: published.head.file,
+            lines: published.head.lines,
+            expected_sha256: published.last,
+            foreign_lines: None,
+        });
     }
 
     /// Rotates a file that is due. If that fails, the file is continued: too large is better than incomplete.
@@ -262,6 +309,7 @@ impl Journal {
         };
         *state = ChainState {
             chain: batch.chain_until(written_bytes, &state.chain),
+            count: state.count.plus(batch::count_decisions(&batch.bytes[..written_bytes])),
             bytes: open.add_bytes(written_bytes),
             latest_at: batch.at,
             is_stopped: batch.ends_in_line(STOP_PREFIX, written_bytes),
@@ -309,6 +357,9 @@ impl Journal {
                 );
             }
             self.altered += altered;
+            if altered > 0 || self.resumed_decisions.is_none() {
+                self.resumed_decisions = Some(state.count.total());
+            }
             // `resume` may have renamed the file that was open.
             open = OpenFile::new(path)?;
             self.state = Some(state);

@@ -11,10 +11,11 @@ use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom, Write};
 use std::path::Path;
 use std::time::SystemTime;
 
-use wayleave_evidence::chain::event::{EventKind, LogEvent};
+use uuid::Uuid;
+use wayleave_evidence::chain::event::{EVENT_PREFIX, EventKind, LogEvent};
 use wayleave_evidence::chain::head::is_signed_by;
 use wayleave_evidence::chain::link::previous_digest;
-use wayleave_evidence::chain::{HashChain, MerkleTree};
+use wayleave_evidence::chain::{HashChain, LogCount, MerkleTree};
 use wayleave_evidence::files::{file_number, is_compressed, rotated_files};
 use wayleave_evidence::{HeadFiles, Sha256Digest, regular_file};
 
@@ -26,6 +27,7 @@ use crate::signing::SigningKey;
 #[derive(Clone, Debug)]
 pub(super) struct ChainState {
     pub(super) chain: HashChain,
+    pub(super) count: LogCount,
     pub(super) bytes: u64,
     /// The time of the latest line.
     pub(super) latest_at: SystemTime,
@@ -39,6 +41,7 @@ impl ChainState {
     pub(super) fn new() -> Self {
         Self {
             chain: HashChain::new(),
+            count: LogCount::new(new_log_id()),
             bytes: 0,
             latest_at: SystemTime::UNIX_EPOCH,
             is_stopped: false,
@@ -46,18 +49,26 @@ impl ChainState {
         }
     }
 
-    fn start_of_file(file: u64) -> Self {
+    /// Returns the state before the first line of a file of the same log as `known`.
+    fn start_of_file(file: u64, known: Option<&Self>) -> Self {
         let chain = HashChain { file, ..HashChain::new() };
-        Self { chain, ..Self::new() }
+        let count = known.map(|known| match known.chain.file {
+            before if before < file => known.count.at_next_file(),
+            _ => known.count.at_start_of_file(),
+        });
+        let new = Self::new();
+        Self { chain, count: count.unwrap_or(new.count), ..new }
     }
 
     fn next_file(&self) -> Self {
-        Self { chain: self.chain.next_file(), bytes: 0, is_stopped: false, ..*self }
+        let (chain, count) = (self.chain.next_file(), self.count.at_next_file());
+        Self { chain, count, bytes: 0, is_stopped: false, ..*self }
     }
 
     /// Returns the signed head of a file that is still being written.
     pub(super) fn signed_head(&self, key: &SigningKey) -> Vec<u8> {
-        self.chain.current_head(key.pair(), self.latest_at, self.bytes, self.is_stopped)
+        let (at, count) = (self.latest_at, self.count.clone());
+        self.chain.current_head(key.pair(), at, self.bytes, self.is_stopped, count)
     }
 
     /// Returns the event for signed lines that are missing or changed or, with `foreign_lines`, for that many appended by
@@ -91,6 +102,11 @@ fn count_altered(events: &[EventKind]) -> u64 {
     events.iter().filter(|event| matches!(event, EventKind::Altered { .. })).count() as u64
 }
 
+/// Returns an id that no other log has.
+fn new_log_id() -> String {
+    Uuid::now_v7().simple().to_string()
+}
+
 /// Returns the state that the newest head shows, if it was signed with this key.
 fn signed_before(heads: &HeadFiles, key: &SigningKey) -> Option<ChainState> {
     let line = heads.newest_signed_by(&key.public_base64())?;
@@ -101,6 +117,7 @@ fn signed_before(heads: &HeadFiles, key: &SigningKey) -> Option<ChainState> {
     let (bytes, last, file) = (head.bytes?, previous_digest(&line)?, head.file);
     Some(ChainState {
         chain: HashChain { file, last, tree },
+        count: head.count.unwrap_or_else(|| LogCount::new(new_log_id())),
         bytes,
         latest_at: at,
         is_stopped: head.stopped,
@@ -144,7 +161,7 @@ impl ResumableLog<'_> {
             let events = tail.events(known);
             return Ok(ResumedChain::new(tail.state, events));
         }
-        let start = ChainState::start_of_file(file);
+        let start = ChainState::start_of_file(file, known.as_ref());
         let tail = FileTail::read_on(self.path, start.clone(), self.key)?;
         // A process may have ended after it began this file and before it saved the file's first head.
         let is_next = match &known {
@@ -169,7 +186,7 @@ impl ResumableLog<'_> {
         rotated.sort();
         let known = match (known, rotated.last()) {
             (Some(known), _) => known,
-            (None, Some((file, _))) => ChainState::start_of_file(*file),
+            (None, Some((file, _))) => ChainState::start_of_file(*file, None),
             (None, None) => ChainState::new(),
         };
         if known.chain.tree.lines() == 0 && (has_head || rotated.is_empty()) {
@@ -197,7 +214,7 @@ impl ResumableLog<'_> {
                 (tail, events)
             }
             None => {
-                let start = ChainState::start_of_file(known.chain.file);
+                let start = ChainState::start_of_file(known.chain.file, Some(known));
                 let tail = FileTail::read_on(path, start, self.key)?;
                 (tail, vec![known.altered_event(None)])
             }
@@ -277,6 +294,9 @@ impl FileTail {
             let bytes = complete.unwrap_or(&line);
             tail.torn = complete.is_none().then(|| Sha256Digest::of(bytes));
             tail.state.chain.push_line(bytes);
+            if complete.is_some() && !bytes.starts_with(EVENT_PREFIX) {
+                tail.state.count.decisions += 1;
+            }
             tail.state.bytes += bytes.len() as u64 + 1;
             tail.state.is_stopped = false;
             tail.lines += 1;

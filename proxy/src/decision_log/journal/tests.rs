@@ -259,6 +259,76 @@ fn chain_continues_over_processes_and_files() {
 }
 
 #[test]
+fn decisions_are_counted_over_processes_and_files() {
+    let dir = tempfile::tempdir().unwrap();
+    let ids = [5, 10].map(|total| {
+        write_log(dir.path());
+        let head = saved_head(&mut Journal::open(options(dir.path())).unwrap(), dir.path());
+        assert_eq!((head.count.total(), head.count.lost_decisions), (total, 0));
+        head.count.log
+    });
+    assert_eq!(ids[0], ids[1], "one log");
+    write_log(tempfile::tempdir().unwrap().path());
+    // A killed process has counted lines that it had not signed.
+    let mut killed = Journal::open(options(dir.path())).unwrap();
+    killed.signed_at = Some(Instant::now());
+    write_one(&mut killed);
+    let mut journal = Journal::open(options(dir.path())).unwrap();
+    write_one(&mut journal);
+    assert_eq!(saved_head(&mut journal, dir.path()).count.total(), 12);
+}
+
+/// Returns the newest head of a log.
+fn saved_head(journal: &mut Journal, dir: &Path) -> LogHead {
+    journal.save_head();
+    let head = HeadFiles::for_log(&options(dir).path, dir).newest().unwrap();
+    LogHead::parse(str::from_utf8(&head).unwrap()).unwrap()
+}
+
+#[test]
+fn log_that_lacks_a_published_head_says_so_once() {
+    for written in [1, 2, 9] {
+        let dir = tempfile::tempdir().unwrap();
+        let path = write_log(dir.path());
+        let backup = tempfile::tempdir().unwrap();
+        let copy = |from: &Path, to: &Path| {
+            let mut cp = std::process::Command::new("cp");
+            assert!(cp.arg("-a").arg(from.join(".")).arg(to).status().unwrap().success());
+        };
+        copy(dir.path(), backup.path());
+        let mut lost = Journal::open(options(dir.path())).unwrap();
+        for _ in 0..3 {
+            write_one(&mut lost);
+        }
+        let published = saved_head(&mut lost, dir.path());
+        lost.compare_with(&published);
+        assert_eq!(lost.take_altered(), 0, "it is in its own log");
+        drop(lost);
+        fs::remove_dir_all(dir.path().join("log")).unwrap();
+        copy(backup.path(), dir.path());
+        let mut journal = Journal::open(options(dir.path())).unwrap();
+        for _ in 0..written {
+            write_one(&mut journal);
+        }
+        journal.compare_with(&published);
+        journal.flush().unwrap();
+        let head = saved_head(&mut journal, dir.path());
+        assert_eq!((head.count.total(), head.count.lost_decisions), (5 + written, 3));
+        assert_eq!(journal.take_altered(), 1);
+        assert!(published.precedes(&head));
+        let altered = EventKind::Altered {
+            file: published.head.file,
+            lines: published.head.lines,
+            expected_sha256: published.last,
+            foreign_lines: None,
+        };
+        assert_eq!(check_log(&path), [altered]);
+        journal.compare_with(&head);
+        assert_eq!(journal.take_altered(), 0);
+    }
+}
+
+#[test]
 fn torn_line_is_recorded_by_its_digest() {
     let dir = tempfile::tempdir().unwrap();
     let path = write_log(dir.path());

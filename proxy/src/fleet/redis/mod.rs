@@ -421,6 +421,24 @@ impl SharedEngine for RedisEngine {
         Ok(PaceTurnAnswer { version, pace, total, wait, is_granted })
     }
 
+    async fn heads(&self) -> Result<Vec<(String, Vec<u8>)>, EngineFailure> {
+        let heads = format!("{}:{{0}}:heads", self.settings.prefix);
+        self.run(&SCRIPTS.heads, &[heads], &[]).await
+    }
+
+    async fn replace_head(
+        &self,
+        log: &str,
+        expected: &[u8],
+        head: &[u8],
+        retention: Duration,
+    ) -> Result<Option<Vec<u8>>, EngineFailure> {
+        let heads = format!("{}:{{0}}:heads", self.settings.prefix);
+        let retention = micros(retention);
+        let arguments = [log.as_bytes(), expected, head, retention.as_bytes()];
+        self.run(&SCRIPTS.head, &[heads], &arguments).await
+    }
+
     async fn beat(&self, version: &str) -> Result<BeatAnswer, EngineFailure> {
         let is_joining = !self.connection.is_open();
         if is_joining {

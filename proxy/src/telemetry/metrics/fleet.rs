@@ -92,7 +92,9 @@ impl FleetMetrics {
                 metric.with_label_values(&[value]);
             }
         }
-        for verb in ["claim", "settle", "record", "take", "leave", "answered", "spend", "pace"] {
+        for verb in
+            ["claim", "settle", "record", "take", "leave", "answered", "spend", "pace", "head"]
+        {
             metrics.calls.with_label_values(&[verb]);
         }
         for state in STATES {

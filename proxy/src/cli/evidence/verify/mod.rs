@@ -6,12 +6,14 @@
 //!       │   ├─ robots    by the robots.txt
 //!       │   ├─ documents by other documents
 //!       │   └─ compare   and compares it with the line
+//!       ├─ published   compares the log with the head that the fleet knows
 //!       └─ report      the result
 //! ```
 
 pub(crate) mod compare;
 pub(crate) mod derive;
 pub(crate) mod documents;
+mod published;
 mod report;
 pub(crate) mod robots;
 pub(crate) mod settings;
@@ -27,14 +29,18 @@ use wayleave_evidence::verify::{CheckedExport, ExportFindings};
 
 use self::derive::{DecisionDeriver, DerivedCounts};
 use self::report::VerifyReport;
+use super::node_url::NodeUrl;
 use crate::cli::progress::{LINES_PER_UPDATE, ProgressLine};
 use crate::cli::terminal::{pretty_json, print, unusable};
 use crate::decision_log::DecisionRecord;
 
 #[derive(Debug, Args)]
-#[command(after_help = "Needs no proxy, no network and no configuration.\n\
+#[command(
+    after_help = "Needs no proxy, no network and no configuration. With --nodes it also asks running \
+                  proxies how long the log was, with the token in WAYLEAVE_ADMIN_TOKEN.\n\
                   Exit status: 0 every decision was derived again, 1 one has a different result, its documents are missing, or a \
-                  process was killed before it had signed it, 2 the evidence was altered or cannot be read.")]
+                  process was killed before it had signed it, 2 the evidence was altered or cannot be read."
+)]
 pub(crate) struct VerifyArgs {
     /// The output of `evidence export`: a folder or a .warc.gz file
     path: PathBuf,
@@ -44,6 +50,9 @@ pub(crate) struct VerifyArgs {
     /// Accept lines that a killed process had not signed yet; they are still listed
     #[arg(long)]
     accept_unsigned: bool,
+    /// Ask the admin listeners of running proxies of the fleet, such as http://10.0.0.2:3129, whether the log was longer
+    #[arg(long, value_name = "URL,...", value_delimiter = ',')]
+    nodes: Vec<NodeUrl>,
     /// Print the result as JSON
     #[arg(long)]
     json: bool,
@@ -102,5 +111,8 @@ fn verify(arguments: &VerifyArgs) -> anyhow::Result<VerifiedExport> {
         let result = deriver.derive(&decision, line, &mut derived);
         Some(result.map_err(|difference| format!("decision {}: {difference}", decision.id)))
     })?;
+    if !arguments.nodes.is_empty() {
+        published::check(&export.manifest, &arguments.nodes, &mut findings)?;
+    }
     Ok(VerifiedExport { manifest: export.manifest, findings, derived, lines })
 }

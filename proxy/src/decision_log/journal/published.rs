@@ -1,0 +1,35 @@
+//! Finds out whether a head that was published is in the log. A log that was restored from a backup, or written anew, lacks it.
+
+use std::fs::File;
+use std::io;
+use std::path::Path;
+
+use wayleave_evidence::files::{decompressed, file_number, read_lines, rotated_files};
+use wayleave_evidence::{LogHead, Sha256Digest};
+
+use super::resume::ChainState;
+
+/// Returns whether the log at `path`, which has reached `state`, has the lines of a head. Retention may have deleted their file:
+/// then the log has them if it is longer.
+pub(super) fn is_in_log(published: &LogHead, path: &Path, state: &ChainState) -> bool {
+    let (file, lines) = (published.head.file, published.head.lines);
+    if (state.chain.file, state.chain.tree.lines()) < (file, lines) {
+        return false;
+    }
+    let mut files = rotated_files(path).unwrap_or_default();
+    files.push(path.to_owned());
+    let found = files.iter().rfind(|path| file_number(path) == Some(file));
+    // A file that cannot be read says nothing against the log.
+    lines == 0 || found.is_none_or(|found| has_line(found, published).unwrap_or(true))
+}
+
+/// Returns whether the last line of a head is at its place in a file.
+fn has_line(path: &Path, published: &LogHead) -> io::Result<bool> {
+    let (mut number, mut is_there) = (0, false);
+    read_lines(decompressed(&File::open(path)?), |line| {
+        number += 1;
+        is_there = number == published.head.lines && Sha256Digest::of(line) == published.last;
+        number < published.head.lines
+    })?;
+    Ok(is_there)
+}
