@@ -4,7 +4,7 @@ use std::io::{self, Read};
 
 use serde_json::Value;
 
-use super::origin::reply::pattern_byte;
+use super::origin::reply::is_pattern;
 
 /// A response.
 #[derive(Debug, Default, Clone)]
@@ -213,9 +213,7 @@ fn read_more(stream: &mut dyn Read, buffer: &mut Vec<u8>) -> io::Result<bool> {
 
 impl Counted {
     pub fn add(&mut self, bytes: &[u8]) {
-        let fits =
-            bytes.iter().zip(self.length..).all(|(byte, offset)| *byte == pattern_byte(offset));
-        self.off_pattern |= !fits;
+        self.off_pattern |= !is_pattern(bytes, self.length);
         self.length += bytes.len() as u64;
     }
 }

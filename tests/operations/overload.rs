@@ -108,6 +108,56 @@ fn a_flood_of_connections_beyond_the_limit_does_no_harm() {
     eventually("others are served again", || plain_or_refused(&mut proxy.connect()) == 200);
 }
 
+/// Sends its head slower than any real client, but is never idle.
+fn drips_its_head(proxy: &Wayleave) {
+    let mut wire = proxy.connect();
+    for byte in b"GET http://shop.test/a HTTP/1.1\r\nX: ".iter().cycle() {
+        if wire.try_send([*byte]).is_err() {
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+fn stalls_in_its_body(proxy: &Wayleave) {
+    let mut wire = proxy.connect();
+    wire.send(
+        "POST http://shop.test/up HTTP/1.1\r\nHost: shop.test\r\nContent-Length: 9\r\n\r\nhello",
+    );
+    assert!(matches!(wire.response().status, 408 | 504));
+    wire.expect_close();
+}
+
+fn is_silent_inside_a_tunnel(proxy: &Wayleave) {
+    let mut wire = proxy.connect();
+    assert_eq!(wire.connect_tunnel("shop.test:443").status, 200);
+    wire.expect_close();
+}
+
+fn stops_in_its_handshake(proxy: &Wayleave) {
+    let mut wire = proxy.connect();
+    assert_eq!(wire.connect_tunnel("shop.test:443").status, 200);
+    wire.send(b"\x16\x03\x01\x02\x00\x01");
+    wire.expect_close();
+}
+
+fn sends_no_preface(proxy: &Wayleave) {
+    let mut wire = before_preface(proxy, "shop.test:443");
+    assert!(wire.frame().is_none_or(|frame| frame.kind == SETTINGS));
+    while wire.frame().is_some() {}
+}
+
+fn sends_no_stream(proxy: &Wayleave) {
+    let mut wire = open(proxy, "shop.test:443");
+    while wire.frame().is_some() {}
+}
+
+fn stops_in_its_fields(proxy: &Wayleave) {
+    let mut wire = open(proxy, "shop.test:443");
+    wire.send(frame(HEADERS, END_STREAM, 1, &block(&get("shop.test", "/a"))));
+    while wire.frame().is_some() {}
+}
+
 #[test]
 fn slow_clients_are_disconnected() {
     let origin = Origin::start();
@@ -117,39 +167,21 @@ fn slow_clients_are_disconnected() {
             .set("proxy.idle_timeout", "\"3s\"")
             .set("upstream.response_timeout", "\"3s\"")
     });
-    let mut head_in_drops = proxy.connect();
+    // Together, because each waits for a timeout.
     std::thread::scope(|scope| {
-        scope.spawn(|| {
-            for byte in b"GET http://shop.test/a HTTP/1.1\r\nX: ".iter().cycle() {
-                if head_in_drops.try_send([*byte]).is_err() {
-                    return;
-                }
-                // Slower than any real client, but never idle.
-                std::thread::sleep(Duration::from_millis(50));
-            }
-        });
+        let proxy = &proxy;
+        for client in [
+            drips_its_head,
+            stalls_in_its_body,
+            is_silent_inside_a_tunnel,
+            stops_in_its_handshake,
+            sends_no_preface,
+            sends_no_stream,
+            stops_in_its_fields,
+        ] {
+            scope.spawn(move || client(proxy));
+        }
     });
-    let mut body = proxy.connect();
-    body.send(
-        "POST http://shop.test/up HTTP/1.1\r\nHost: shop.test\r\nContent-Length: 9\r\n\r\nhello",
-    );
-    assert!(matches!(body.response().status, 408 | 504));
-    body.expect_close();
-    let mut silent_inside = proxy.connect();
-    assert_eq!(silent_inside.connect_tunnel("shop.test:443").status, 200);
-    silent_inside.expect_close();
-    let mut half_a_handshake = proxy.connect();
-    assert_eq!(half_a_handshake.connect_tunnel("shop.test:443").status, 200);
-    half_a_handshake.send(b"\x16\x03\x01\x02\x00\x01");
-    half_a_handshake.expect_close();
-    let mut no_preface = before_preface(&proxy, "shop.test:443");
-    assert!(no_preface.frame().is_none_or(|frame| frame.kind == SETTINGS));
-    while no_preface.frame().is_some() {}
-    let mut idle = open(&proxy, "shop.test:443");
-    while idle.frame().is_some() {}
-    let mut half_a_head = open(&proxy, "shop.test:443");
-    half_a_head.send(frame(HEADERS, END_STREAM, 1, &block(&get("shop.test", "/a"))));
-    while half_a_head.frame().is_some() {}
     expect_service(&proxy);
 }
 

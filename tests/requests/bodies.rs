@@ -1,6 +1,6 @@
 //! Content over plain HTTP: complete, in chunks, endless, or absent.
 
-use crate::harness::origin::reply::{Framing, Step};
+use crate::harness::origin::reply::{Framing, Step, pattern_pieces};
 use crate::harness::{Gate, Origin, Reply, Request, Wayleave, eventually};
 
 #[test]
@@ -191,12 +191,8 @@ fn sixty_four_mebibytes_pass_in_flat_memory() {
             .header("Content-Length", &LENGTH.to_string())
             .absolute_form(),
     );
-    let mut sent = 0;
-    while sent < LENGTH {
-        let piece: Vec<u8> =
-            (sent..sent + 65_536).map(crate::harness::origin::reply::pattern_byte).collect();
-        wire.send(&piece);
-        sent += 65_536;
+    for piece in pattern_pieces(LENGTH) {
+        wire.send(piece);
     }
     assert_eq!(wire.response().status, 200);
     let arrived = origin.wait_for_target("/up").body();

@@ -4,7 +4,7 @@ use crate::harness::h2_frames::{
     DATA, END_HEADERS, END_STREAM, HEADERS, block, open, request, swollen,
 };
 use crate::harness::origin::SiteHandle;
-use crate::harness::origin::reply::{Framing, Step, pattern_byte};
+use crate::harness::origin::reply::{Framing, Step, is_pattern, pattern};
 use crate::harness::{DEADLINE, Origin, Reply, Request, Response, Wayleave, Wire, eventually};
 
 #[test]
@@ -209,11 +209,8 @@ fn sixty_four_mebibytes_pass_over_http_2_in_flat_memory() {
     let before = proxy.memory_kib("VmHWM");
     let down = client.get("/down");
     assert_eq!(down.body.len() as u64, LENGTH);
-    assert!(
-        down.body.iter().zip(0..).all(|(byte, offset)| *byte == pattern_byte(offset)),
-        "bytes were lost or mixed up"
-    );
-    let up: Vec<u8> = (0..LENGTH).map(pattern_byte).collect();
+    assert!(is_pattern(&down.body, 0), "bytes were lost or mixed up");
+    let up = pattern(LENGTH);
     assert_eq!(client.exchange(&Request::new("POST", "https://shop.test/up").body(up)).status, 200);
     let arrived = origin.wait_for_target("/up").body();
     assert_eq!((arrived.length, arrived.off_pattern), (LENGTH, false));

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 
-use super::reply::{Framing, Reply, Step, pattern_byte, pattern_pieces};
+use super::reply::{Framing, Reply, Step, pattern_pieces};
 use super::wire::{Connection, Transport};
 use super::{Body, ContentHandling, ReceivedRequest, Shared};
 
@@ -239,9 +239,8 @@ async fn send_pattern<T: Transport>(
     framing: Framing,
     length: u64,
 ) -> io::Result<()> {
-    for (from, to) in pattern_pieces(length) {
-        let piece: Vec<u8> = (from..to).map(pattern_byte).collect();
-        send_chunk(stream, framing, &piece).await?;
+    for piece in pattern_pieces(length) {
+        send_chunk(stream, framing, piece).await?;
     }
     Ok(())
 }

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use tokio::net::TcpStream;
 use tokio_rustls::server::TlsStream;
 
-use super::reply::{Framing, Reply, Step, pattern_byte, pattern_pieces};
+use super::reply::{Framing, Reply, Step, pattern_pieces};
 use super::wire::Connection;
 use super::{Body, ReceivedRequest};
 
@@ -91,9 +91,8 @@ async fn send_http2_reply(
         match step {
             Step::Bytes(bytes) => send_data(&mut stream, bytes).await?,
             Step::Pattern(length) => {
-                for (from, to) in pattern_pieces(*length) {
-                    send_data(&mut stream, &(from..to).map(pattern_byte).collect::<Vec<_>>())
-                        .await?;
+                for piece in pattern_pieces(*length) {
+                    send_data(&mut stream, piece).await?;
                 }
             }
             Step::Wait(gate) => gate.passed().await,
@@ -123,7 +122,8 @@ async fn send_data(stream: &mut h2::SendStream<Bytes>, mut bytes: &[u8]) -> Resu
         stream.reserve_capacity(bytes.len());
         let Some(granted) = std::future::poll_fn(|context| stream.poll_capacity(context)).await
         else {
-            return Ok(());
+            // The proxy has reset the stream: nothing of what remains can be sent.
+            return Err(h2::Reason::CANCEL.into());
         };
         let granted = granted?.min(bytes.len());
         stream.send_data(Bytes::copy_from_slice(&bytes[..granted]), false)?;

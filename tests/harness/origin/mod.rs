@@ -48,7 +48,7 @@ pub struct Body {
     pub length: u64,
     /// The first 64 KiB.
     pub start: Vec<u8>,
-    /// Whether any byte differs from `pattern_byte`.
+    /// Whether any byte differs from `reply::pattern`.
     pub off_pattern: bool,
     pub trailers: Vec<(String, String)>,
     pub complete: bool,
@@ -197,9 +197,7 @@ impl Shared {
     pub fn body_grew(&self, request: &ReceivedRequest, bytes: &[u8]) {
         let mut body = lock(&request.body);
         let from = body.length;
-        let fits =
-            bytes.iter().zip(from..).all(|(byte, offset)| *byte == reply::pattern_byte(offset));
-        body.off_pattern |= !fits;
+        body.off_pattern |= !reply::is_pattern(bytes, from);
         body.length += bytes.len() as u64;
         let kept = 65_536_usize.saturating_sub(body.start.len()).min(bytes.len());
         body.start.extend_from_slice(&bytes[..kept]);

@@ -1,6 +1,6 @@
 //! The script of a response: a status, fields, and a body in steps that can stall, break off or contradict the head.
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use tokio::sync::Semaphore;
 
@@ -26,7 +26,7 @@ impl Gate {
 #[derive(Clone, Debug)]
 pub enum Step {
     Bytes(Vec<u8>),
-    /// Sends this many bytes of a fixed pattern (`pattern_byte`).
+    /// Sends this many bytes of a fixed pattern (`pattern_pieces`).
     Pattern(u64),
     Wait(Gate),
     /// Sends nothing more, and closes only after the other side has.
@@ -64,15 +64,34 @@ pub struct Reply {
     pub early: bool,
 }
 
-/// Returns the byte at `offset` of a patterned body. The period is prime, so that lost or repeated buffers show.
-pub fn pattern_byte(offset: u64) -> u8 {
-    (offset % 251) as u8
+/// The period of patterned bodies. It is prime, so that lost or repeated buffers show.
+const PERIOD: usize = 251;
+/// The longest piece in which a patterned body is sent: whole periods, so that every piece begins like the first.
+const PIECE: usize = 256 * PERIOD;
+
+/// Returns up to `PIECE` bytes of a patterned body from `offset` on. They are copied and compared as a whole: byte by byte, a
+/// gibibyte takes a test ten seconds.
+fn pattern_from(offset: u64, length: usize) -> &'static [u8] {
+    static BYTES: LazyLock<Vec<u8>> =
+        LazyLock::new(|| (0..PIECE + PERIOD).map(|at| (at % PERIOD) as u8).collect());
+    let from = (offset % PERIOD as u64) as usize;
+    &BYTES[from..from + length]
 }
 
 /// Returns the pieces in which a patterned body of `length` bytes is sent.
-pub fn pattern_pieces(length: u64) -> impl Iterator<Item = (u64, u64)> {
-    const PIECE: u64 = 65_536;
-    (0..length.div_ceil(PIECE)).map(move |piece| (piece * PIECE, ((piece + 1) * PIECE).min(length)))
+pub fn pattern_pieces(length: u64) -> impl Iterator<Item = &'static [u8]> {
+    let pieces = (0..length).step_by(PIECE);
+    pieces.map(move |from| pattern_from(from, (length - from).min(PIECE as u64) as usize))
+}
+
+/// Returns a patterned body.
+pub fn pattern(length: u64) -> Vec<u8> {
+    pattern_pieces(length).flatten().copied().collect()
+}
+
+/// Whether these are the bytes of a patterned body from `offset` on.
+pub fn is_pattern(bytes: &[u8], offset: u64) -> bool {
+    bytes.chunks(PIECE).all(|piece| piece == pattern_from(offset, piece.len()))
 }
 
 impl Reply {

@@ -1,13 +1,13 @@
 //! Responses that are allowed, which pass unchanged but for the proxy's own fields.
 
 use super::{CORPUS, INDEX, PLAIN, get, site};
-use crate::harness::origin::reply::{Framing, Reply, Step, pattern_byte};
+use crate::harness::origin::reply::{Framing, Reply, Step, pattern};
 use crate::harness::{Origin, Request, Response, Wayleave};
 
 /// Returns a page of this many bytes.
 fn page(length: usize) -> (Reply, Vec<u8>) {
     let start = b"<!doctype html><title>long</title>".to_vec();
-    let more: Vec<u8> = (0..(length - start.len()) as u64).map(pattern_byte).collect();
+    let more = pattern((length - start.len()) as u64);
     let reply = Reply::html(&start).step(Step::Pattern(more.len() as u64));
     (reply, [start, more].concat())
 }
