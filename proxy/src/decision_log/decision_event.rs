@@ -2,9 +2,10 @@
 //! many fields.
 
 use std::io::{self, Write};
+use std::time::{Duration, SystemTime};
 
 use serde::Serialize;
-use wayleave_evidence::Sha256Digest;
+use wayleave_evidence::{Sha256Digest, rfc3339};
 
 use super::client_address::LoggedClient;
 use super::record::{DecisionId, DecisionRecord};
@@ -32,7 +33,8 @@ pub(super) fn log_decision(log: &LogHandle, decision: &DecisionRecord) {
 
 #[derive(Serialize)]
 struct DecisionEvent<'a> {
-    timestamp: String,
+    #[serde(serialize_with = "rfc3339::serialize")]
+    timestamp: SystemTime,
     level: &'static str,
     target: &'static str,
     decision_id: DecisionId,
@@ -58,8 +60,8 @@ struct DecisionEvent<'a> {
     rule: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     robots_sha256: Option<Sha256Digest>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    robots_fetched_at: Option<String>,
+    #[serde(serialize_with = "rfc3339::serialize_some", skip_serializing_if = "Option::is_none")]
+    robots_fetched_at: Option<SystemTime>,
     #[serde(skip_serializing_if = "Option::is_none")]
     details: Option<&'a str>,
     took_us: u64,
@@ -68,10 +70,9 @@ struct DecisionEvent<'a> {
 impl<'a> DecisionEvent<'a> {
     fn new(decision: &'a DecisionRecord) -> Self {
         let finding = decision.finding.as_ref();
-        // The event happens at the end of the exchange; `at` is its beginning.
-        let at = decision.at + std::time::Duration::from_micros(decision.took_us);
         Self {
-            timestamp: humantime::format_rfc3339_micros(at).to_string(),
+            // The event happens at the end of the exchange; `at` is its beginning.
+            timestamp: decision.at + Duration::from_micros(decision.took_us),
             level: "INFO",
             target: TARGET,
             decision_id: decision.id,
@@ -90,9 +91,7 @@ impl<'a> DecisionEvent<'a> {
             line: finding.and_then(|finding| finding.line),
             rule: finding.and_then(|finding| finding.rule.as_deref()),
             robots_sha256: finding.and_then(|finding| finding.robots_sha256),
-            robots_fetched_at: finding
-                .and_then(|finding| finding.robots_fetched_at)
-                .map(|at| humantime::format_rfc3339_micros(at).to_string()),
+            robots_fetched_at: finding.and_then(|finding| finding.robots_fetched_at),
             details: decision.details.as_deref(),
             took_us: decision.took_us,
         }
@@ -112,8 +111,8 @@ impl<'a> DecisionEvent<'a> {
     /// Writes one short line for people in tracing's text format: outcome, reason, request, crawler and client. Text that
     /// others chose is quoted as JSON. Everything else can be looked up by the id.
     fn write_text(&self, line: &mut Vec<u8>) -> io::Result<()> {
-        line.extend_from_slice(self.timestamp.as_bytes());
-        line.extend_from_slice(b"  INFO wayleave::decision:");
+        let timestamp = humantime::format_rfc3339_micros(self.timestamp);
+        write!(line, "{timestamp}  INFO wayleave::decision:")?;
         write_word(line, " ", self.outcome);
         write!(line, " {}", self.status)?;
         write_word(line, " ", self.reason);
