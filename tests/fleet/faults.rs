@@ -174,7 +174,7 @@ fn fleet_status_and_check_report_what_is_missing() {
     assert_eq!(status, Some(0), "{text}");
     assert!(text.contains("state      up") && text.contains("first 0.1.0 (this one)"), "{text}");
     let (status, text) = fleet_command(&first, &["check"]);
-    assert_eq!((status, text.matches(" ok\n").count()), (Some(0), 11), "{text}");
+    assert_eq!((status, text.matches(" ok\n").count()), (Some(0), 12), "{text}");
     server.command(&["acl", "setuser", "default", "-xadd"]);
     let (status, text) = fleet_command(&first, &["check"]);
     assert_eq!(status, Some(2), "{text}");

@@ -49,7 +49,7 @@ use clap::{Command, CommandFactory, FromArgMatches, Parser, Subcommand};
 )]
 struct CommandLine {
     /// Configuration file [default: ./config.toml if it exists, else the built-in defaults]
-    #[arg(long, global = true, value_name = "FILE")]
+    #[arg(short, long, global = true, value_name = "FILE")]
     config: Option<PathBuf>,
     /// The command to run [default: serve]
     #[command(subcommand)]

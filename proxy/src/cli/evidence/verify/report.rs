@@ -7,7 +7,7 @@ use serde::Serialize;
 use wayleave_evidence::verify::{ExportFindings, VerifyResult};
 
 use super::derive::DerivedCounts;
-use crate::cli::terminal::UNUSABLE;
+use crate::cli::terminal::{UNUSABLE, counted};
 
 /// The exit status for decisions that come out differently, or were not signed by the process that wrote them.
 const DIFFERENT: u8 = 1;
@@ -56,14 +56,14 @@ impl fmt::Display for VerifyReport<'_> {
             f,
             "{}decisions  {}: by robots.txt {robots}, by [[rule]] {rules}, by identity {identities}, by preference {preferences}; \
              nothing to derive: {others}\n\
-             chain      {} files, {} lines\n\
+             chain      {}, {}\n\
              key        {} ({trust})\n\
              exported   {} by {}\n\
              result     {result}\n",
             self.findings,
             self.decisions,
-            self.files,
-            self.lines,
+            counted(self.files, "file"),
+            counted(self.lines, "line"),
             self.key,
             self.exported_at,
             self.exported_by
