@@ -80,6 +80,19 @@ fn a_path_does_not_pass_for_the_proxys_verdict() {
 }
 
 #[test]
+fn a_file_that_cannot_be_fetched_is_mentioned_once() {
+    let output = run(&["check", "--user-agent", "Foo/1", "http://127.0.0.1:1/a"], b"");
+    let answer = stdout(&output);
+    assert!(
+        answer.ends_with(
+            "http://127.0.0.1:1 is at an internal address: see upstream.allow_private\n"
+        ),
+        "{answer}"
+    );
+    assert_eq!(String::from_utf8_lossy(&output.stderr), "");
+}
+
+#[test]
 fn strict_decides_for_every_equivalent_spelling() {
     let arguments =
         ["check", "--robots-only", "--robots", "-", "--token", "ExampleBot", "/open/../%70rivate"];

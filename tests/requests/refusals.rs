@@ -249,6 +249,8 @@ fn an_internal_address_is_refused_before_any_connection() {
             "destination_ip_prohibited",
         );
         assert!(problem["retry_after"].is_null(), "{url}: {problem}");
+        let detail = problem["detail"].as_str().expect("a sentence");
+        assert!(detail.ends_with("see upstream.allow_private"), "{url}: {problem}");
     }
     assert_eq!(internal.connections(), 0, "{:?}", internal.seen());
     assert_eq!(origin.connections(), 0, "{:?}", origin.seen());

@@ -320,7 +320,10 @@ pub(crate) fn unreachable_refusal(
     let kind = copy.error_kind();
     let cause = match kind {
         Some(FetchErrorKind::Prohibited) => {
-            let details = format!("{} is at an internal address", target.origin());
+            let details = format!(
+                "{} is at an internal address: see upstream.allow_private",
+                target.origin()
+            );
             return Refusal::new(Reason::DestinationIpProhibited, details);
         }
         Some(FetchErrorKind::NoSuchName) => {

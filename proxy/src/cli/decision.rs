@@ -180,7 +180,7 @@ fn verdict(decision: &Value) -> Option<String> {
     let text = |member: &str| text(decision, member);
     let (verdict, basis) = (text("verdict")?, text("basis").unwrap_or_default());
     let dialect = text("dialect").unwrap_or_default();
-    Some(format!("{verdict}, because of {basis}, in dialect {dialect}"))
+    Some(format!("{verdict}, by {basis} (dialect {dialect})"))
 }
 
 /// Describes the decision, with a line for each thing that is known.

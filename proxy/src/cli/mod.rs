@@ -71,7 +71,7 @@ enum CliCommand {
     /// Become the command of `run`
     #[command(name = "run-exec", hide = true)]
     RunExec(run::InsideArguments),
-    /// Show what the proxy would do with a URL, without a running proxy
+    /// Show whether the proxy would forward or refuse a URL; the proxy need not be running
     Check(check::CheckArguments),
     /// Report mistakes in a robots.txt, and where dialects read it differently
     Lint(lint::LintArguments),

@@ -38,7 +38,7 @@ pub(super) fn announce(
         let url = proxy.url();
         writeln!(
             text,
-            "In a crawler's shell, then a page whose robots.txt disallows it, which is refused:"
+            "To try it from a shell, with a page that robots.txt disallows, so that it is refused:"
         )?;
         writeln!(text, "  eval \"$({program} env --proxy {url} --ca {certificate})\"")?;
         writeln!(text, "  curl -i {REFUSED_PAGE}")?;

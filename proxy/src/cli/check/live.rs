@@ -28,8 +28,16 @@ impl FetchedFiles {
         Self { fetcher, files: HashMap::new(), progress: ProgressLine::new(origins) }
     }
 
-    /// Returns a file, fetched unless it was before.
+    /// Returns a file, fetched unless it was before, and warns of a failure.
     pub(super) fn get(&mut self, resource: &Resource) -> CheckedSnapshot {
+        self.fetched(resource, Self::warn)
+    }
+
+    fn fetched(
+        &mut self,
+        resource: &Resource,
+        warn: impl FnOnce(&Self, &str, &str),
+    ) -> CheckedSnapshot {
         if let Some(file) = self.files.get(resource) {
             return file.clone();
         }
@@ -40,7 +48,7 @@ impl FetchedFiles {
         }
         let answer = self.fetcher.fetch(resource.clone());
         if is_failure(resource.kind(), &answer) {
-            self.warn(&uri, &failure_text(&answer));
+            warn(self, &uri, &failure_text(&answer));
         }
         let file = CheckedSnapshot::from_fetch(resource, answer.outcome, answer.fetched_at);
         self.files.insert(resource.clone(), file.clone());
@@ -88,7 +96,8 @@ impl FetchedFiles {
 
 impl InputSource for FetchedFiles {
     fn robots_txt(&mut self, origin: &Origin) -> RobotsCopy {
-        RobotsCopy::Cached(self.get(&origin.into()))
+        // The verdict says why there is no file.
+        RobotsCopy::Cached(self.fetched(&origin.into(), |_, _, _| {}))
     }
 
     fn document(&mut self, resource: &Resource) -> DocumentResult {
