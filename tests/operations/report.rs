@@ -133,10 +133,10 @@ fn the_summary_comes_first_by_crawler_or_as_asked_for() {
     let (summary, details) = default.split_once("Observed only").expect("two parts");
     let rule = "Disallow: /private (http://shop.test/robots.txt:2)";
     for expected in [
-        "crawler   owner      requests  refused      %  would be refused      %  first host  first rule".to_owned(),
-        format!("news      news-team         4        0    0.0                 4  100.0  shop.test   {rule}"),
-        format!("images    -                 6        2   33.3                 0    0.0  shop.test   {rule}"),
-        "asserted  -                 1        1  100.0                 0    0.0  -           unsupported-scheme".to_owned(),
+        "crawler   owner      requests  refused      %  would be refused      %  top host   top rule".to_owned(),
+        format!("news      news-team         4        0    0.0                 4  100.0  shop.test  {rule}"),
+        format!("images    -                 6        2   33.3                 0    0.0  shop.test  {rule}"),
+        "asserted  -                 1        1  100.0                 0    0.0  -          unsupported-scheme".to_owned(),
     ] {
         assert!(summary.lines().any(|line| line.trim() == expected), "{expected} in {summary}");
     }
@@ -149,9 +149,9 @@ fn the_summary_comes_first_by_crawler_or_as_asked_for() {
     assert!(!by_host.contains("Observed only"), "{by_host}");
     let senders = text(&["--by", "token", "--crawler", "asserted"]);
     let head = senders.lines().find(|line| line.trim_start().starts_with("token")).expect("heads");
-    assert!(head.ends_with("first user-agent  first client"), "{senders}");
+    assert!(head.ends_with("top user-agent  top client"), "{senders}");
     let other = senders.lines().find(|line| line.contains("Other ")).expect("a row");
-    assert!(other.ends_with("Other/1           127.0.0.1"), "{senders}");
+    assert!(other.ends_with("Other/1         127.0.0.1"), "{senders}");
     let one = text(&["--by", "reason", "--crawler", "images"]);
     assert!(one.contains("4 forwarded, 2 refused"), "{one}");
     assert!(one.contains("rule") && !one.contains("policy-rule"), "{one}");

@@ -236,8 +236,8 @@ function crawlerTable(found, range, order, changed) {
     part("refused"),
     { key: "would", head: "Would be refused", kind: "number", value: (row) => row.would_be_refused, cell: (row) => number(row, row.would_be_refused, { outcome: "observed" }, "would-be") },
     part("would_be_refused"),
-    { key: "rule", head: "First rule", value: (row) => row.first_rule, cell: (row) => h("td", { class: "named" }, row.first_rule ? h("a", { class: "quiet clamp", title: row.first_rule, href: `#/decisions${query({ crawler: row.name, ...ruleFilter(row.first_rule), ...filter })}` }, shortRule(row.first_rule)) : "–") },
-    { key: "host", head: "First host", value: (row) => row.first_host, cell: (row) => h("td", { class: "named" }, row.first_host ? decisions(row, row.first_host, { host: row.first_host }) : "–") },
+    { key: "rule", head: "Top rule", value: (row) => row.first_rule, cell: (row) => h("td", { class: "named" }, row.first_rule ? h("a", { class: "quiet clamp", title: row.first_rule, href: `#/decisions${query({ crawler: row.name, ...ruleFilter(row.first_rule), ...filter })}` }, shortRule(row.first_rule)) : "–") },
+    { key: "host", head: "Top host", value: (row) => row.first_host, cell: (row) => h("td", { class: "named" }, row.first_host ? decisions(row, row.first_host, { host: row.first_host }) : "–") },
   ];
   // Sorted, all of them are looked at; the rest has no order.
   const others = order ? [] : rows.slice(SHOWN);

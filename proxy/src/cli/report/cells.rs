@@ -42,14 +42,20 @@ impl Cells {
         let mut is_number = vec![false; heads.len()];
         heads.extend(["requests", "refused", "%", "would be refused", "%"]);
         is_number.extend([true; 5]);
+        let has_failures = shown.iter().any(|row| row.failed > 0);
+        if has_failures {
+            heads.push("failed");
+            is_number.push(true);
+        }
         let has_costs = shown.iter().any(|row| !row.would_have_cost.is_empty());
         if has_costs {
             heads.push("would have cost");
             is_number.push(false);
         }
-        heads.extend(firsts(by).map(first_head));
+        heads.extend(firsts(by).map(top_head));
         is_number.extend([false; 2]);
-        let cells = shown.iter().map(|row| summary_cells(row, by, has_owners, has_costs)).collect();
+        let optional = OptionalColumns { has_owners, has_failures, has_costs };
+        let cells = shown.iter().map(|row| summary_cells(row, by, optional)).collect();
         Self { heads, is_number, rows: cells, more: rows.len() - shown.len() }
     }
 
@@ -76,21 +82,29 @@ impl Cells {
     }
 }
 
-/// Returns the dimensions of which a summary names the first. Rules may be long, and are last.
+/// The columns of a summary that are left out if no row needs them.
+#[derive(Clone, Copy, Debug)]
+struct OptionalColumns {
+    has_owners: bool,
+    has_failures: bool,
+    has_costs: bool,
+}
+
+/// Returns the dimensions of which a summary names the most frequent. Rules may be long, and are last.
 fn firsts(by: ReportDimension) -> [ReportDimension; 2] {
     let [one, other] = by.others();
     if one == ReportDimension::Rule { [other, one] } else { [one, other] }
 }
 
-fn first_head(of: ReportDimension) -> &'static str {
+fn top_head(of: ReportDimension) -> &'static str {
     match of {
-        ReportDimension::Crawler => "first crawler",
-        ReportDimension::Host => "first host",
-        ReportDimension::Rule => "first rule",
-        ReportDimension::Reason => "first reason",
-        ReportDimension::Token => "first token",
-        ReportDimension::UserAgent => "first user-agent",
-        ReportDimension::Client => "first client",
+        ReportDimension::Crawler => "top crawler",
+        ReportDimension::Host => "top host",
+        ReportDimension::Rule => "top rule",
+        ReportDimension::Reason => "top reason",
+        ReportDimension::Token => "top token",
+        ReportDimension::UserAgent => "top user-agent",
+        ReportDimension::Client => "top client",
     }
 }
 
@@ -100,16 +114,11 @@ pub(super) fn costs(row: &SummaryRow) -> String {
     costs.join(", ")
 }
 
-fn summary_cells(
-    row: &SummaryRow,
-    by: ReportDimension,
-    has_owners: bool,
-    has_costs: bool,
-) -> Vec<String> {
+fn summary_cells(row: &SummaryRow, by: ReportDimension, optional: OptionalColumns) -> Vec<String> {
     let percent = |share: f64| format!("{:.1}", share * 100.0);
     let or_dash = |text: &Option<String>| text.clone().unwrap_or_else(|| "-".to_owned());
     let mut cells = vec![row.name.clone()];
-    cells.extend(has_owners.then(|| or_dash(&row.owner)));
+    cells.extend(optional.has_owners.then(|| or_dash(&row.owner)));
     cells.extend([
         row.requests.to_string(),
         row.refused.to_string(),
@@ -117,7 +126,9 @@ fn summary_cells(
         row.would_be_refused.to_string(),
         percent(row.would_be_refused_share),
     ]);
-    cells.extend(has_costs.then(|| or_dash(&Some(costs(row)).filter(|costs| !costs.is_empty()))));
+    cells.extend(optional.has_failures.then(|| row.failed.to_string()));
+    let costs = Some(costs(row)).filter(|costs| !costs.is_empty());
+    cells.extend(optional.has_costs.then(|| or_dash(&costs)));
     cells.extend(firsts(by).map(|of| row.first(of).unwrap_or("-").to_owned()));
     cells
 }
@@ -171,5 +182,44 @@ pub(super) fn outcomes(report: &LogReport) -> String {
             format!("{} (from {} to {})", outcomes.join(", "), instant(first), instant(last))
         }
         None => "nothing".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn summary_row(failed: u64) -> SummaryRow {
+        SummaryRow {
+            name: "news".to_owned(),
+            owner: None,
+            requests: 8,
+            refused: 0,
+            refused_share: 0.0,
+            would_be_refused: 0,
+            would_be_refused_share: 0.0,
+            failed,
+            first_rule: None,
+            first_host: Some("shop.test".to_owned()),
+            first_crawler: None,
+            first_token: None,
+            first_user_agent: None,
+            first_client: None,
+            would_have_cost: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn failures_have_a_column_if_there_are_any() {
+        let cells =
+            |failed| Cells::of_summary(&[summary_row(failed)], ReportDimension::Crawler, 30);
+        let with = cells(3);
+        let column = with.heads.iter().position(|head| *head == "failed").expect("a column");
+        assert_eq!(with.rows[0][column], "3");
+        assert!(with.is_number[column]);
+        assert_eq!([with.rows[0].len(), with.is_number.len()], [with.heads.len(); 2]);
+        let without = cells(0);
+        assert!(!without.heads.contains(&"failed"), "{without:?}");
+        assert_eq!(without.rows[0].len(), without.heads.len());
     }
 }
