@@ -99,10 +99,19 @@ impl<'t> ConfigReader<'t> {
         // Recoverable: a line that is not TOML should not hide the mistakes in others.
         let parsed: Vec<_> =
             self.sources.iter().map(|it| DeTable::parse_recoverable(it.text)).collect();
-        for (source, (_, errors)) in self.sources.iter().zip(&parsed) {
+        for (source, (table, errors)) in self.sources.iter().zip(&parsed) {
             for error in errors {
                 let at = error.span().map_or(0, |span| span.start);
-                self.report(*source, at, source.nearest_key(at), error.message());
+                let key = source.nearest_key(at);
+                let mut message = error.message().to_owned();
+                // The parser knows where the first one is, but does not tell.
+                if message == "duplicate key"
+                    && let Some(first) = source.line_of(table.get_ref(), &key)
+                    && first < source.line(at)
+                {
+                    message += &format!("; the first one is in line {first}");
+                }
+                self.report(*source, at, key, message);
             }
         }
         let invalid = self.mistakes.borrow().len();
@@ -150,6 +159,16 @@ impl SourceText<'_> {
     /// Returns the line of an offset, counted from 1.
     fn line(&self, at: usize) -> usize {
         1 + self.text[..at.min(self.text.len())].matches('\n').count()
+    }
+
+    /// Returns the line of a key that is in tables only, such as `proxy.name`, and not in an array.
+    fn line_of(self, mut table: &DeTable<'_>, key: &str) -> Option<usize> {
+        let (parents, last) = key.rsplit_once('.').unwrap_or(("", key));
+        for name in parents.split('.').filter(|name| !name.is_empty()) {
+            table = table.get(name)?.get_ref().as_table()?;
+        }
+        let (found, _) = table.get_key_value(last)?;
+        Some(self.line(found.span().start))
     }
 
     /// Returns the key that an offset in invalid TOML most likely belongs to.
