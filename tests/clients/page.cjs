@@ -179,7 +179,7 @@ async function unnamedCrawlersAreNamed(page) {
   await unnamed.locator("tbody tr", { hasText: "127.0.0.1" }).waitFor();
   await unnamed.getByRole("button", { name: "By User-Agent" }).click();
   await unnamed.locator("tbody tr", { hasText: "StrangeBot/4 (+https://strange.example)" }).waitFor();
-  await unnamed.getByRole("button", { name: "By Product token" }).click();
+  await unnamed.getByRole("button", { name: "By product token" }).click();
   await row.getByRole("button", { name: "Name this crawler: StrangeBot" }).click();
   await unnamed.getByRole("button", { name: "Copy" }).click();
   await page.waitForFunction(async () => (await navigator.clipboard.readText()).startsWith("[[crawler]]"));

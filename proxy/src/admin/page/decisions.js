@@ -227,7 +227,7 @@ export function decisions(live, parameters) {
     empty);
   const view = h("div", { class: "view" },
     h("h1", {}, "Decisions"),
-    h("p", { class: "lead" }, "Live: the last 8,192 decisions, newest first. With a time, the list shows the decision log, of which CSV and JSON save all that matches."),
+    h("p", { class: "lead" }, "Live: the last 8,192 decisions, newest first. Choose a time range to search the decision log instead; CSV and JSON then download every match, not only those shown."),
     // On a phone they would be all of the first screen.
     h("details", { class: "fold", open: innerWidth > 640 || isFiltered() || isPast() || !isTurnedDown() }, h("summary", {}, "Filters"), h("form", { class: "bar filters", role: "search", submit: (event) => event.preventDefault() },
       field("q", "Search"), h("label", {}, "Outcome", outcomes), select("reason", "Reason", REASONS), crawlers, field("host", "Host"),

@@ -1,5 +1,6 @@
 // From a refusal to an exception: a [[rule]] to paste into the configuration, with what a person has to fill in.
 
+import { get } from "./api.js";
 import { copyButton, h } from "./dom.js";
 import { docsLink } from "./docs.js";
 
@@ -34,9 +35,17 @@ export function exception({ url, crawler, method }, { owner = "", reason = "", e
   ].join("\n");
 }
 
+/** What the lines of an exception mean that may surprise. */
+function remarks({ url, crawler }) {
+  const query = new URL(url).search ? "with its query" : "without a query";
+  return [`A path that ends in $ matches this URL only, exactly as it is, ${query}.`,
+    ...(crawler === "asserted" ? [" The crawler asserted stands for every crawler that matches no [[crawler]], not just the one that sent this request."] : [])];
+}
+
 /** A form that fills in the exception while a person types. */
 export function exceptionForm(found) {
   const filled = {};
+  let file = "the configuration";
   const lines = h("pre", { class: "snippet", tabindex: "0", "aria-label": "The exception as TOML" }, exception(found));
   const left = h("p", { class: "note", role: "status" });
   const names = { owner: "owner", reason: "reason", expires: "expiry" };
@@ -44,16 +53,20 @@ export function exceptionForm(found) {
     lines.textContent = exception(found, filled);
     const missing = Object.keys(names).filter((name) => !filled[name]).map((name) => names[name]);
     left.textContent = missing.length ? `Still to fill in: ${missing.join(", ")}. Until then the configuration is not accepted.`
-      : "Paste it into the configuration; wayleave config check says whether it is right, and the proxy reads it at once.";
+      : `Paste it into ${file} and save: the proxy reads it again by itself. If it has a mistake, the old configuration stays in effect; wayleave config check finds it.`;
   };
   const field = (name, label, attributes) => h("label", {}, label, h("input", { name, autocomplete: "off", ...attributes, input: ({ target }) => {
     filled[name] = target.value.trim();
     show();
   } }));
   show();
+  get("/v1/configuration").then((now) => {
+    file = now.file ?? file;
+    show();
+  }, () => {});
   return h("details", { class: "exception" }, h("summary", {}, "Make an exception"),
     h("p", { class: "note" }, "An exception is a rule of the configuration, which is where others can review it. It should rest on what the site's owner agreed to. ", docsLink("configuration", "docs", "Documentation of rules")),
     h("form", { class: "form", submit: (event) => event.preventDefault() },
       field("owner", "Owner", { placeholder: "data@example.com" }), field("reason", "Reason", { placeholder: "agreed by mail" }), field("expires", "Expires", { type: "date" })),
-    left, lines, h("p", { class: "actions" }, copyButton(() => lines.textContent, "Copy the rule")));
+    left, lines, h("p", { class: "note" }, remarks(found)), h("p", { class: "actions" }, copyButton(() => lines.textContent, "Copy the rule")));
 }

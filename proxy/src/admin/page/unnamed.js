@@ -5,7 +5,7 @@ import { copyButton, count, h, panel, share } from "./dom.js";
 import { showSorted } from "./sortable.js";
 
 const SHOWN = 10;
-const VIEWS = [["by_token", "Product token"], ["by_user_agent", "User-Agent"], ["by_client", "Client"]];
+const VIEWS = [["by_token", "product token"], ["by_user_agent", "User-Agent"], ["by_client", "client"]];
 
 /** The name of those that sent none. */
 const NO_NAME = "-";
@@ -50,13 +50,13 @@ export function unnamedPanel(found, total, words, chosen, filter) {
       snippet.replaceChildren();
       show();
     } }, `By ${text}`)));
-    const [by, head] = VIEWS.find(([own]) => own === chosen.by) ?? VIEWS[0];
+    const [by, what] = VIEWS.find(([own]) => own === chosen.by) ?? VIEWS[0];
     showSorted(place, {
-      caption: `Unnamed requests by ${head}`, kind: "unnamed", items: found[by], most: SHOWN,
+      caption: `Unnamed requests by ${what}`, kind: "unnamed", items: found[by], most: SHOWN,
       order: chosen.order, changed: (order) => ((chosen.order = order), show()),
       empty: `No request without a name, ${words}.`,
       columns: [
-        { key: "name", head, value: (row) => row.name, cell: (row) => h("th", { scope: "row", class: "url" }, h("a", { href: `#/decisions${query({ crawler: "asserted", q: linkText(by, row), ...filter })}` }, row.name === NO_NAME ? "none" : row.name)) },
+        { key: "name", head: what[0].toUpperCase() + what.slice(1), value: (row) => row.name, cell: (row) => h("th", { scope: "row", class: "url" }, h("a", { href: `#/decisions${query({ crawler: "asserted", q: linkText(by, row), ...filter })}` }, row.name === NO_NAME ? "none" : row.name)) },
         { key: "requests", head: "Requests", kind: "number", value: (row) => row.requests, cell: (row) => h("td", { class: "number" }, count(row.requests)) },
         { key: "refused", head: "Refused", kind: "number", value: (row) => row.refused, cell: (row) => h("td", { class: "number" }, h("span", {}, count(row.refused), " ", h("small", {}, share(row.refused, row.requests)))) },
         { head: "Name it", cell: (row) => h("td", { class: "do" }, row.name === NO_NAME ? "" : h("button", { type: "button", "aria-label": `Name this crawler: ${row.name}`, click: () => name(by, row) }, "Name this crawler")) },
@@ -65,7 +65,7 @@ export function unnamedPanel(found, total, words, chosen, filter) {
   };
   const name = (by, row) => {
     const text = tableFor(by, row);
-    snippet.replaceChildren(h("p", { class: "note below" }, "Add this to the configuration file, then reload it:"),
+    snippet.replaceChildren(h("p", { class: "note below" }, "Add this to the configuration file. Saving is enough: the proxy reads it again by itself."),
       h("pre", { class: "snippet", tabindex: "0" }, text), h("p", { class: "actions" }, copyButton(() => text)));
     snippet.scrollIntoView({ block: "nearest" });
   };
