@@ -106,7 +106,9 @@ module.exports = ({ ADMIN, CURL, FRESH, FRESH_PROXY, SNIPPET, crawl, recorded, t
     await page.getByLabel("Owner").fill("data@example.com");
     await page.getByLabel("Reason", { exact: true }).fill("agreed \"by\" mail");
     await page.getByLabel("Expires").fill("2100-01-31");
-    await page.getByText("Paste it into the configuration").waitFor();
+    await page.getByText(/Paste it into \/.+\.toml and save: the proxy reads it again by itself\./).waitFor();
+    await page.getByText(/A path that ends in \$ matches this URL only, exactly as it is, with its query\./).waitFor();
+    assert.equal(await page.getByText(/asserted stands for every crawler/).count(), 0);
     await page.getByRole("button", { name: "Copy the rule" }).click();
     const filled = await page.locator(".exception pre").textContent();
     await page.waitForFunction(async (wanted) => (await navigator.clipboard.readText()) === wanted, filled);
@@ -238,6 +240,9 @@ module.exports = ({ ADMIN, CURL, FRESH, FRESH_PROXY, SNIPPET, crawl, recorded, t
     await page.locator("main h1", { hasText: "Connect a crawler" }).waitFor();
     const result = page.getByRole("region", { name: "Test", exact: true });
     await result.getByText(/Waiting: no request has reached this proxy since/).waitFor();
+    // Browsers send requests of their own in the background, which may fail. That is no proof, and does not end the waiting.
+    await crawl("http://nowhere.invalid/", "NewsBot/2", FRESH_PROXY);
+    await result.getByText(/GET http:\/\/nowhere\.invalid\/ from 127\.0\.0\.1 reached the proxy, but failed: \S+, 50\d\./).waitFor();
     assert.equal(await distrust("https://shop.test/"), 60);
     await result.getByText("127.0.0.1 came, for https://shop.test, but does not trust the CA.").waitFor();
     await closeSilently("news.test");

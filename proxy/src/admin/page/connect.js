@@ -69,6 +69,15 @@ export function connect(parameters) {
   return { view, end };
 }
 
+const isHttps = ({ url }) => url.startsWith("https:");
+
+/** What a request says about its client's trust in the CA. */
+function trust({ method, scope, url }) {
+  if (isHttps({ url }) && scope !== "bypass") return "It trusts the CA.";
+  const why = method === "CONNECT" || scope === "bypass" ? "the proxy did not look into this connection" : "this was not HTTPS";
+  return `Whether it trusts the CA is not known yet: ${why}. Let it fetch a page over HTTPS.`;
+}
+
 /** Waits for the first request from now on, and says what is missing until then. Returns what it shows, and how to end it. */
 function firstRequest() {
   const result = h("div", { role: "region", "aria-live": "polite", "aria-label": "Test" });
@@ -98,18 +107,21 @@ function firstRequest() {
     before ??= { untrusting: status.untrusting_client?.at, id: decisions[0]?.id ?? "", connections: status.client_connections };
     // The ids sort by time.
     const arrived = decisions.filter(({ id }) => id > before.id);
-    const first = arrived.find(({ url }) => url.startsWith("https:")) ?? arrived[0];
-    if (!first) return missing(status, status.client_connections > before.connections);
-    received(first);
-    return undefined;
+    // Of what worked, HTTPS says most. A browser's own requests in the background may fail, which says nothing about others.
+    const worked = arrived.filter(({ outcome }) => outcome !== "failed");
+    const first = worked.find(isHttps) ?? worked[0];
+    if (first) received(first);
+    else if (arrived.length && (status.untrusting_client?.at === before.untrusting)) failed(arrived[0]);
+    else missing(status, status.client_connections > before.connections);
   };
   const received = (found) => {
     const who = found.identity === "known" ? `as the crawler ${found.crawler}` : `matching no [[crawler]], so it is judged by its User-Agent (${found.tokens?.join(", ") || "none"})`;
-    const trust = found.url.startsWith("https:") && found.scope !== "bypass" ? "It trusts the CA." : "Whether it trusts the CA is not known yet: this was not HTTPS. Let it fetch a page over HTTPS.";
-    say(found.id, "forwarded", h("strong", {}, `It works: ${found.method} ${found.url} came from ${found.client}, ${who}. ${trust}`), " ",
+    say(found.id, "forwarded", h("strong", {}, `It works: ${found.method} ${found.url} came from ${found.client}, ${who}. ${trust(found)}`), " ",
       badge(found.outcome), ` ${found.reason}, ${found.status}. `, h("a", { href: `#/decisions/${found.id}` }, "Why?"), " ", h("a", { href: "#/overview" }, "To the overview"));
-    if (found.url.startsWith("https:")) clearInterval(timer);
+    if (isHttps(found)) clearInterval(timer);
   };
+  const failed = (found) => say(found.id, "failed", h("strong", {}, `${found.method} ${found.url} from ${found.client} reached the proxy, but failed: ${found.reason}, ${found.status}.`),
+    " The proxy's address is right. Waiting for a request that succeeds. ", h("a", { href: `#/decisions/${found.id}` }, "Why?"));
   const poll = () => document.hidden || attempt(ask);
   poll();
   timer = setInterval(poll, POLL);
