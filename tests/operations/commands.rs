@@ -339,6 +339,8 @@ fn env_distinguishes_unreadable_and_missing_certificates() {
     assert!(text(&missing.stderr).contains("does not exist yet"), "{missing:?}");
     let fetched = "curl -sSfo ca.pem http://127.0.0.1:3129/ca.pem";
     assert!(text(&missing.stderr).contains(fetched), "{missing:?}");
+    // Evaluated, it must change nothing: with a CA that is not there, no client of the shell could use TLS.
+    assert_eq!((missing.stdout.len(), missing.status.code()), (0, Some(2)), "{missing:?}");
     run(&elsewhere, &["ca", "init", "--config", &config]);
     let ca = etc.join("wayleave-state/ca");
     std::fs::set_permissions(&ca, PermissionsExt::from_mode(0o700)).expect("ours");
@@ -360,6 +362,7 @@ fn env_distinguishes_unreadable_and_missing_certificates() {
             .expect("the iterator is endless");
         let stderr = text(&refused.stderr);
         assert!(stderr.contains("permission denied") && stderr.contains("/ca.pem"), "{refused:?}");
+        assert_eq!((refused.stdout.len(), refused.status.code()), (0, Some(2)), "{refused:?}");
         std::fs::set_permissions(&ca, PermissionsExt::from_mode(0o711)).expect("ours");
         let read = tools::run(&mut other_user, b"", LIMIT);
         assert_eq!(text(&read.stderr), "");

@@ -233,9 +233,9 @@ fn the_environment_names_the_tls_listener_if_it_is_the_only_one() {
         command.args(arguments).arg("--config").arg(&file);
         status_and_output(command.current_dir(dir.path())).1
     };
-    let only = check("\"https://0.0.0.0:3130\"", &["env"]);
+    let only = check("\"https://0.0.0.0:3130\"", &["env", "--ca", "ca.crt"]);
     assert!(only.contains("https_proxy=https://127.0.0.1:3130 "), "{only}");
-    let both = check("\"https://0.0.0.0:3130\", \"0.0.0.0:3128\"", &["env"]);
+    let both = check("\"https://0.0.0.0:3130\", \"0.0.0.0:3128\"", &["env", "--ca", "ca.crt"]);
     assert!(both.contains("https_proxy=http://127.0.0.1:3128 "), "{both}");
     let printed = check("\"https://0.0.0.0:3130\"", &["config", "show"]);
     assert!(printed.contains("listen = [\"https://0.0.0.0:3130\"]"), "{printed}");

@@ -12,7 +12,7 @@ use std::process::ExitCode;
 use clap::Args;
 
 use super::config_file::load_config;
-use super::terminal::{CommandResult, absolute_path, print, print_errors, unusable};
+use super::terminal::{CommandResult, absolute_path, print, unusable};
 use crate::config::Config;
 use crate::downstream::listeners::ListenAddress;
 use crate::environment::{KnownClient, ProxyUrl, shell_lines};
@@ -48,12 +48,9 @@ pub(super) fn run(arguments: &EnvArguments, file: Option<&Path>) -> CommandResul
         return Ok(print_lines(arguments.client, &proxy, certificate));
     }
     let certificate = absolute_path(&config.https.ca_dir).join("ca.crt");
-    // Only a warning: the lines are right for when the certificate is there.
+    // No lines: a shell that evaluated them would have clients that can use TLS no more.
     if let Err(error) = File::open(&certificate) {
-        print_errors(&format!(
-            "wayleave: {}\n",
-            explain_unreadable(&certificate, &error, config.admin.listen)
-        ));
+        return Err(unusable(&explain_unreadable(&certificate, &error, config.admin.listen)));
     }
     Ok(print_lines(arguments.client, &proxy, &certificate))
 }
@@ -81,7 +78,7 @@ fn explain_unreadable(certificate: &Path, error: &io::Error, admin: SocketAddr) 
 
 /// Returns the address that a client on this machine connects to: that of the first HTTP proxy with a known port, preferably one
 /// without TLS.
-fn address_to_dial(config: &Config) -> Option<ListenAddress> {
+pub(super) fn address_to_dial(config: &Config) -> Option<ListenAddress> {
     let known = config.proxy.listen.iter().copied().filter(|listen| listen.address.port() != 0);
     ListenAddress::for_local_clients(known)
 }
