@@ -7,7 +7,7 @@ use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::Duration;
 
-use anyhow::{Context, anyhow};
+use anyhow::anyhow;
 use futures_util::future::BoxFuture;
 use pingora_core::server::{RunArgs, Server};
 use pingora_core::services::ServiceReadyNotifier;
@@ -19,10 +19,10 @@ use crate::clock::Clock;
 use crate::config::Config;
 use crate::decider::request::DialledDestination;
 use crate::decision_log::DecisionTally;
-use crate::downstream::listeners::{self, ListenProtocol};
+use crate::downstream::listeners::{self, ListenAddress, ListenProtocol};
 use crate::downstream::{ConnectionAcceptor, DownstreamServer, Entry};
 use crate::isolation::{DnsServer, EnclosureSockets, ReservedNames};
-use crate::robots_cache::RobotsStore;
+use crate::robots_cache::{RobotsStore, StoreError};
 use crate::server::process::{server_conf, state_runtime};
 use crate::server::services::{ProcessService, Supervised, until_stopped};
 use crate::server::shutdown::{GracefulShutdown, StopSignals};
@@ -75,7 +75,7 @@ async fn build(
     let store =
         RobotsStore::open_when_free(dir, options, clock, Arc::clone(&metrics), Duration::ZERO)
             .await
-            .context("if another wayleave runs with this configuration, give --proxy")?;
+            .map_err(|error| explain_lock(error, config))?;
     let authority = start::load_authority(config, &metrics)?;
     let decisions = Arc::new(start::open_decision_log(config, &log, &metrics)?.with_tally());
     let fleet = wiring::join_fleet(config, &metrics).await?;
@@ -83,6 +83,21 @@ async fn build(
     let exchanges = Arc::new(parts.exchanges);
     let downstream = start::build_downstream(config, &exchanges, &authority)?;
     Ok((Arc::new(downstream), parts.refresh))
+}
+
+/// Says what to type if another process has the store open.
+fn explain_lock(error: StoreError, config: &Config) -> anyhow::Error {
+    let StoreError::Locked(path) = error else {
+        return error.into();
+    };
+    let known = config.proxy.listen.iter().copied().filter(|it| it.address.port() != 0);
+    let url = ListenAddress::for_local_clients(known).map(ListenAddress::url);
+    anyhow!(
+        "{} is in use by another wayleave. If that is a proxy, type `wayleave run --proxy {} -- COMMAND` to use it, too; \
+         if it is another run, wait for its end",
+        path.display(),
+        url.as_deref().unwrap_or("http://ADDRESS:PORT")
+    )
 }
 
 /// Runs the service until the command has ended.

@@ -1,11 +1,14 @@
 //! What was decided: the summary and the report, the log, the crawler.
 
+use std::path::Path;
+use std::process::Output;
+
 use serde_json::json;
 
 use super::Stage;
 use crate::harness::Wayleave;
 use crate::harness::tools::{self, both_streams};
-use crate::harness::wayleave::{command, crawler};
+use crate::harness::wayleave::{Settings, command, crawler};
 
 #[test]
 fn summary_and_report_count_what_was_decided() {
@@ -77,6 +80,68 @@ fn a_crawler_can_be_named_for_all_requests() {
     assert_eq!(fetch(&["--crawler", "news"]), "403 200 ");
     let log = std::fs::read_to_string(stage.dir.path().join("state/decisions.jsonl"));
     assert!(log.expect("written").contains("\"crawler\":\"news\""));
+}
+
+/// The proxy of a run has no listener of its own that the default address could be.
+#[test]
+fn the_running_proxy_may_have_the_default_address() {
+    let stage = Stage::new();
+    let ca = stage.dir.path().join("origins.pem");
+    let mut run = command();
+    run.args(["run", "--proxy", "http://127.0.0.1:3128", "--ca"]).arg(ca).args(["echo", "ran"]);
+    run.current_dir(stage.dir.path()).env("HOME", stage.dir.path());
+    let output = tools::run(&mut run, b"", super::LIMIT);
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "ran\n", "{output:?}");
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+}
+
+/// Returns `wayleave run` with this configuration of a proxy that runs.
+fn run_beside(running: &Wayleave, config: &Path, arguments: &[&str]) -> Output {
+    let mut run = command();
+    run.arg("run").arg("--config").arg(config).args(arguments);
+    run.current_dir(running.dir.path()).env("HOME", running.dir.path());
+    tools::run(&mut run, b"", super::LIMIT)
+}
+
+#[test]
+fn a_proxy_that_runs_with_the_configuration_is_used() {
+    let stage = Stage::new();
+    let running = Wayleave::start(&stage.origin);
+    let config = running.config_with_ports();
+    let curl = ["curl", "-q", "-sS", "-w", "%{http_code}"];
+    for (url, expected) in [("https://shop.test/open", "200"), ("http://shop.test/private", "403")]
+    {
+        let output = run_beside(&running, &config, &[&curl[..], &[url]].concat());
+        let printed = String::from_utf8_lossy(&output.stdout);
+        assert!(printed.ends_with(expected), "{output:?}");
+        let used = format!("http://{}, which runs with this configuration", running.proxy);
+        assert!(String::from_utf8_lossy(&output.stderr).contains(&used), "{output:?}");
+    }
+    // Its pace is everybody's, because it makes all requests.
+    for outcome in ["forwarded", "refused"] {
+        let labels = [("outcome", outcome)];
+        assert_eq!(running.metric("wayleave_requests_total", &labels), 1.0, "{outcome}");
+    }
+}
+
+#[test]
+fn a_proxy_that_runs_and_cannot_be_used_is_explained() {
+    let stage = Stage::new();
+    let crawling = |settings: Settings| settings.crawler("news", "NewsBot");
+    let running = Wayleave::start_with(&stage.origin, crawling);
+    let explained = |config: &Path, arguments: &[&str], expected: &str| {
+        let output = run_beside(&running, config, &[arguments, &["touch", "was-run"]].concat());
+        let printed = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(printed.contains(expected), "{printed}");
+        assert!(!printed.contains("state.dir"), "{printed}");
+        assert!(!output.status.success() && !running.dir.path().join("was-run").exists());
+    };
+    // A password says who a crawler is there, not an option.
+    let named = format!("--proxy http://news:PASSWORD@{} -- ", running.proxy);
+    explained(&running.config_with_ports(), &["--crawler", "news"], &named);
+    // The ports of this file are those that the system chose.
+    let file = running.dir.path().join("config.toml");
+    explained(&file, &[], "wayleave run --proxy http://ADDRESS:PORT -- ");
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! `wayleave run`: runs a command that can reach nothing but wayleave, whatever it knows of proxies.
 
+mod running;
 mod settings;
 mod summary;
 mod trust;
@@ -81,7 +82,7 @@ fn parse_port(text: &str) -> Result<u16, String> {
 pub(super) fn run(arguments: &RunArguments, file: Option<&Path>) -> CommandResult {
     let settings = match &arguments.proxy {
         Some(proxy) => settings::load_for_running(proxy, arguments.ca.as_deref(), file)?,
-        None => settings::load(file, arguments.crawler.as_deref())?,
+        None => load_settings(arguments, file)?,
     };
     // Before the command runs: a summary that cannot be written would be noticed too late.
     let report = match arguments.report.as_ref().map(File::create).transpose() {
@@ -89,6 +90,25 @@ pub(super) fn run(arguments: &RunArguments, file: Option<&Path>) -> CommandResul
         Err(error) => return Err(unusable(&format!("the report cannot be written: {error}"))),
     };
     run_with_proxy(arguments, &settings, report).map(ExitCode::from).map_err(|error| failed(&error))
+}
+
+/// Returns the settings without `--proxy`: those of the proxy that runs with the configuration, or of one of our own.
+fn load_settings(arguments: &RunArguments, file: Option<&Path>) -> Result<RunSettings, ExitCode> {
+    let crawler = arguments.crawler.as_deref();
+    match (running::find(file)?, crawler) {
+        (None, _) => settings::load(file, crawler),
+        (Some(proxy), None) => {
+            let url = proxy.url();
+            print_errors(&format!("wayleave: using {url}, which runs with this configuration\n"));
+            settings::load_for_running(&proxy, None, file)
+        }
+        (Some(proxy), Some(name)) => Err(unusable(&format!(
+            "{url} runs with this configuration, and --crawler cannot be given to it: type \
+             `wayleave run --proxy http://{name}:PASSWORD@{authority} -- COMMAND`",
+            url = proxy.url(),
+            authority = proxy.authority(),
+        ))),
+    }
 }
 
 /// Runs the command with a proxy of its own. Returns the command's exit status.

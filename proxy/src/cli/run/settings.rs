@@ -91,6 +91,8 @@ pub(super) fn load_for_running(
     let mut config = Config::load_changed(None, |table| {
         set(table, "state", "dir", dir.path().display().to_string());
         set(table, "upstream", "proxy", proxy.url().to_owned());
+        // Connections come from the command alone; the default address may be that of the running proxy.
+        set(table, "proxy", "listen", vec!["127.0.0.1:0"]);
         // Otherwise the running proxy would find its own name in Via, and take our connections for a loop.
         set(table, "proxy", "name", format!("wayleave-run-{}", std::process::id()));
         // The running proxy has the log.
@@ -106,10 +108,10 @@ pub(super) fn load_for_running(
 }
 
 /// Sets `section.key` of a configuration.
-fn set(table: &mut Table, section: &str, key: &str, value: String) {
+fn set(table: &mut Table, section: &str, key: &str, value: impl Into<Value>) {
     let section = table.entry(section).or_insert_with(|| Value::Table(Table::new()));
     if let Some(section) = section.as_table_mut() {
-        section.insert(key.to_owned(), Value::String(value));
+        section.insert(key.to_owned(), value.into());
     }
 }
 
