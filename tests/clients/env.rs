@@ -68,6 +68,44 @@ fn curl_works_after_env() {
     check_client("", "curl -q -sS -i $URL");
 }
 
+/// The program itself is no client of the proxy: it trusts the system's roots, and reaches origins and the admin listener directly.
+#[test]
+fn wayleave_itself_works_after_env() {
+    let origin = Origin::start();
+    let robots = "User-agent: *\nDisallow: /private\n";
+    origin.site("shop.test").robots(robots).page("/open", Reply::text("a page of the origin"));
+    let proxy = Wayleave::start(&origin);
+    let scratch = tempfile::tempdir().expect("a directory");
+    // The origin's authority is one of the system's, and no root of the configuration.
+    let text = std::fs::read_to_string(proxy.config_with_ports()).expect("just written");
+    let keys = text.lines().filter(|line| !line.starts_with("upstream.extra_roots"));
+    let keys: Vec<_> = keys.filter(|line| !line.starts_with("state.dir")).collect();
+    std::fs::write(scratch.path().join("config.toml"), keys.join("\n")).expect("writable");
+    let system = |commands: &str| {
+        let roots = proxy.dir.path().join("origins.pem");
+        let bind = format!("mount --bind '{}' /etc/ssl/certs/ca-certificates.crt", roots.display());
+        let line =
+            format!("cd \"$SCRATCH\"; unshare --mount sh -c '{bind}; {commands}' '{BINARY}'");
+        after_env(&proxy, "", &line, scratch.path())
+    };
+    let url = "https://shop.test/open";
+    let checked = system(&format!("\"$0\" check --user-agent ExampleBot/1.0 {url}"));
+    assert!(checked.starts_with(&format!("forward {url}")), "{checked}");
+    assert!(!checked.contains("WARN"), "{checked}");
+    let fetched = system(&format!("\"$0\" run -- curl -q -sS {url}"));
+    assert!(fetched.contains("a page of the origin"), "{fetched}");
+    let health =
+        after_env(&proxy, "", &format!("'{BINARY}' health --config ports.toml"), scratch.path());
+    assert_eq!(health, "ready\n");
+    // Roots that somebody chose are the only ones.
+    let chosen = format!("SSL_CERT_FILE=/dev/null \"$0\" check --user-agent ExampleBot/1.0 {url}");
+    let refused = system(&chosen);
+    assert!(refused.starts_with(&format!("refuse {url}")), "{refused}");
+    let outcomes = ["forwarded", "refused", "failed"];
+    let counted = outcomes.map(|it| proxy.metric("wayleave_requests_total", &[("outcome", it)]));
+    assert_eq!(counted[1..], [0.0, 0.0]);
+}
+
 #[test]
 fn curl_prints_line_and_rule() {
     let origin = Origin::start();

@@ -128,12 +128,7 @@ fn build_upstream(config: &OutboundConfig, metrics: &Arc<Metrics>) -> anyhow::Re
 /// Returns an error if a root cannot be trusted.
 pub(crate) fn upstream_tls_config(extra_roots: &[PemFile]) -> anyhow::Result<ClientConfig> {
     let mut roots = RootCertStore::empty();
-    let system = rustls_native_certs::load_native_certs();
-    // One unreadable root must not keep the proxy from starting: only its origins fail to verify.
-    for error in &system.errors {
-        tracing::warn!(%error, "a system root certificate could not be read");
-    }
-    let (added, _) = roots.add_parsable_certificates(system.certs);
+    let (added, _) = roots.add_parsable_certificates(tls::roots::system_roots());
     // Not fatal: a proxy that serves only plain HTTP, or only origins of `extra_roots`, needs none.
     if added == 0 {
         tracing::warn!("the system has no root certificates (Debian: install ca-certificates)");

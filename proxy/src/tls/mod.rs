@@ -2,6 +2,7 @@
 
 pub(crate) mod intercept;
 pub(crate) mod pem_file;
+pub(crate) mod roots;
 pub(crate) mod server;
 
 use std::io;

@@ -11,19 +11,8 @@ use rustls::pki_types::pem::PemObject;
 
 use crate::environment::{PROXY_VARIABLES, trust_variables};
 use crate::isolation::MountPlan;
+use crate::tls::roots::BUNDLES;
 
-/// The system's certificates in one file.
-const BUNDLES: [&str; 5] = [
-    // Debian, Arch, Gentoo
-    "/etc/ssl/certs/ca-certificates.crt",
-    // Fedora
-    "/etc/pki/tls/certs/ca-bundle.crt",
-    "/etc/pki/ca-trust/extracted/pem/tls-ca-bundle.pem",
-    // openSUSE
-    "/etc/ssl/ca-bundle.pem",
-    // Alpine
-    "/etc/ssl/cert.pem",
-];
 /// The system's certificates for Java.
 const JAVA_STORES: [&str; 2] = ["/etc/ssl/certs/java/cacerts", "/etc/pki/java/cacerts"];
 /// The name of the file with the system's certificates and the CA's.

@@ -21,6 +21,7 @@ use super::failure;
 use super::scripts::LuaScript;
 use crate::fleet::engine::EngineFailure;
 use crate::tls;
+use crate::tls::roots::system_roots;
 
 /// The time to connect, log in and, for a cluster, read its map of hash slots.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
@@ -224,7 +225,7 @@ fn build_client(address: &RedisAddress) -> RedisResult<RedisClient> {
 /// Returns these certificates and the system's roots as PEM: redis-rs trusts nothing else once it is given any.
 fn with_system_roots(ca: &[u8]) -> Vec<u8> {
     let mut all = ca.to_vec();
-    for certificate in rustls_native_certs::load_native_certs().certs {
+    for certificate in system_roots() {
         let text = base64::engine::general_purpose::STANDARD.encode(certificate);
         all.extend_from_slice(b"\n-----BEGIN CERTIFICATE-----\n");
         for line in text.as_bytes().chunks(64) {

@@ -23,6 +23,8 @@ use x509_parser::time::ASN1Time;
 use crate::clock::system_time;
 
 const CERTIFICATE_FILE: &str = "ca.crt";
+/// The organization of every CA that wayleave makes.
+const ORGANIZATION: &str = "wayleave";
 const KEY_FILE: &str = "ca.key";
 
 /// The users of crawlers may read the certificate, whose name they know, but not list the directory.
@@ -227,6 +229,16 @@ fn fingerprint(certificate: &CertificateDer<'_>) -> String {
     pairs.join(":")
 }
 
+/// Returns whether wayleave made this CA, here or elsewhere.
+pub(crate) fn is_wayleaves(certificate: &[u8]) -> bool {
+    let Ok((_, parsed)) = x509_parser::parse_x509_certificate(certificate) else {
+        return false;
+    };
+    let mut organizations = parsed.subject().iter_organization();
+    let is_ours = organizations.any(|name| name.as_str().is_ok_and(|name| name == ORGANIZATION));
+    is_ours && parsed.is_ca()
+}
+
 fn read(path: &Path) -> anyhow::Result<String> {
     regular_file::read_to_string(path).with_context(|| format!("reading {}", path.display()))
 }
@@ -239,7 +251,7 @@ fn create(dir: &Path, certificate: &Path, key_path: &Path) -> anyhow::Result<()>
     let digest = ring::digest::digest(&ring::digest::SHA256, key.public_key_raw());
     let mark: String = digest.as_ref()[..4].iter().map(|byte| format!("{byte:02x}")).collect();
     params.distinguished_name.push(DnType::CommonName, format!("wayleave CA {mark}"));
-    params.distinguished_name.push(DnType::OrganizationName, "wayleave");
+    params.distinguished_name.push(DnType::OrganizationName, ORGANIZATION);
     params.serial_number = Some(serial_number());
     // No further authorities below this one.
     params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));

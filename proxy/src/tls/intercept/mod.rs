@@ -16,7 +16,7 @@ use rustls::sign::{CertifiedKey, SigningKey, SingleCertAndKey};
 use rustls::{AlertDescription, ServerConfig};
 
 use self::ca::LEAF_LIFETIME;
-pub(crate) use self::ca::{CertificateAuthority, exposed_key_warning};
+pub(crate) use self::ca::{CertificateAuthority, exposed_key_warning, is_wayleaves};
 use crate::tls;
 
 /// The most hosts whose leaf is cached, at about 2 KiB each. The least used are evicted.

@@ -1,0 +1,88 @@
+//! The system's root certificates.
+
+use std::path::Path;
+
+use rustls::pki_types::CertificateDer;
+use rustls_native_certs::{CertificateResult, load_certs_from_paths, load_native_certs};
+
+use super::intercept::is_wayleaves;
+
+/// The system's certificates in one file, where distributions have it.
+pub(crate) const BUNDLES: [&str; 5] = [
+    // Debian, Arch, Gentoo
+    "/etc/ssl/certs/ca-certificates.crt",
+    // Fedora
+    "/etc/pki/tls/certs/ca-bundle.crt",
+    "/etc/pki/ca-trust/extracted/pem/tls-ca-bundle.pem",
+    // openSUSE
+    "/etc/ssl/ca-bundle.pem",
+    // Alpine
+    "/etc/ssl/cert.pem",
+];
+
+/// Returns the system's roots, or those that `SSL_CERT_FILE` and `SSL_CERT_DIR` name instead.
+pub(crate) fn system_roots() -> Vec<CertificateDer<'static>> {
+    let found = with_system_roots(load_native_certs(), || {
+        let bundle = BUNDLES.iter().map(Path::new).find(|path| path.exists());
+        load_certs_from_paths(bundle, None)
+    });
+    // One unreadable root must not keep the proxy from starting: only its origins fail to verify.
+    for error in &found.errors {
+        tracing::warn!(%error, "a system root certificate could not be read");
+    }
+    found.certs
+}
+
+/// Adds the roots of the `system` to the `named` ones if these are nothing but CAs of wayleave.
+fn with_system_roots(
+    mut named: CertificateResult,
+    system: impl FnOnce() -> CertificateResult,
+) -> CertificateResult {
+    let mut certificates = named.certs.iter();
+    // In a shell with `wayleave env`, the variable is meant for clients of the proxy, which see no other certificates. The named
+    // ones stay: another wayleave may be our parent proxy.
+    if !named.certs.is_empty() && certificates.all(|certificate| is_wayleaves(certificate)) {
+        let system = system();
+        named.certs.extend(system.certs);
+        named.errors.extend(system.errors);
+    }
+    named
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tls::intercept::CertificateAuthority;
+
+    fn made_by_wayleave() -> CertificateDer<'static> {
+        use rustls::pki_types::pem::PemObject;
+        let dir = tempfile::tempdir().unwrap();
+        let made = CertificateAuthority::load_or_create(dir.path()).unwrap();
+        CertificateDer::from_pem_slice(made.certificate_pem().as_bytes()).unwrap()
+    }
+
+    fn other() -> CertificateDer<'static> {
+        let key = rcgen::KeyPair::generate().unwrap();
+        rcgen::CertificateParams::default().self_signed(&key).unwrap().der().clone()
+    }
+
+    fn roots(named: &[CertificateDer<'static>], system: &CertificateDer<'static>) -> usize {
+        let result = |certs: &[CertificateDer<'static>]| {
+            let mut result = CertificateResult::default();
+            result.certs = certs.to_vec();
+            result
+        };
+        let found = with_system_roots(result(named), || result(std::slice::from_ref(system)));
+        found.certs.len()
+    }
+
+    #[test]
+    fn only_the_cas_of_wayleave_do_not_stand_for_the_system() {
+        let (ours, other, system) = (made_by_wayleave(), other(), other());
+        assert_eq!(roots(&[ours.clone()], &system), 2);
+        assert_eq!(roots(&[ours.clone(), made_by_wayleave()], &system), 3);
+        assert_eq!(roots(&[ours, other.clone()], &system), 2);
+        assert_eq!(roots(&[other], &system), 1);
+        assert_eq!(roots(&[], &system), 0);
+    }
+}
