@@ -117,7 +117,7 @@ pub struct FileBegin {
 }
 
 impl FileBegin {
-    /// Reads the first line of a file; `None` if it is not a file of a chain. The position in the file stays where it is.
+    /// Reads the first line of a file; `None` if it is not a file of a chain. The position in the file does not change.
     pub fn read(file: &File) -> Option<Self> {
         // The first line of a chain is short; the bound keeps foreign files without line feeds from being read whole.
         let mut begin = [0; 4096];

@@ -169,7 +169,7 @@ fn chunks(receiver: mpsc::Receiver<DownloadPart>) -> impl Stream<Item = io::Resu
 struct DownloadWriter {
     format: DownloadFormat,
     sender: mpsc::Sender<DownloadPart>,
-    /// The runtime, whose clock tells when a client does not read.
+    /// The runtime, whose clock shows that a client has stopped reading.
     runtime: Handle,
     chunk: Vec<u8>,
     is_first: bool,

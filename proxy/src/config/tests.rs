@@ -541,7 +541,7 @@ fn extra_roots_are_read_with_the_file() {
     assert_mistakes(&text, &[&expected]);
 }
 
-/// Writes the `[[file]]` tables of `cases` to a directory, and returns what is said of the configuration, without the directory.
+/// Writes the `[[file]]` tables of `cases` to a directory, and returns the mistakes in the configuration, without the directory.
 fn included_mistakes(cases: &toml::Table) -> Vec<String> {
     let dir = TempDir::new().expect("there is room");
     fs::create_dir(dir.path().join("teams")).expect("there is room");

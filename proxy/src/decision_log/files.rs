@@ -78,7 +78,7 @@ pub(super) fn open_log_files(path: &Path) -> Vec<LogFile> {
     files
 }
 
-/// Returns for each file whether all of its decisions are surely older than `since`. Times of modification do not tell: files
+/// Returns for each file whether all of its decisions are surely older than `since`. Times of modification prove nothing: files
 /// are copied, restored and touched. But a file of the chain ended before the next one began, which says when that was.
 pub(super) fn are_older(files: &[LogFile], since: SystemTime) -> Vec<bool> {
     let begins: Vec<_> =

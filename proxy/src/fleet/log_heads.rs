@@ -48,7 +48,7 @@ impl Fleet {
         NodeHead { node: record.node, kept_until, head: head.clone(), stored }
     }
 
-    /// Returns a stored head of a log if a node of this fleet wrote it, as far as a key can tell, and its log's key signed it.
+    /// Returns a stored head of a log if a node of this fleet wrote it, as far as a key can show, and its log's key signed it.
     pub(crate) fn verified_head(&self, log: &str, stored: &[u8]) -> Option<NodeHead> {
         let bytes = match &self.inner.settings.key {
             Some(key) => key.unseal_bytes(&subject(log), stored)?,

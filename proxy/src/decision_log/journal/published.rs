@@ -1,4 +1,4 @@
-//! Finds out whether a head that was published is in the log. A log that was restored from a backup, or written anew, lacks it.
+//! Finds out whether a head that was published is in the log. A log that was restored from a backup, or begun again, lacks it.
 
 use std::fs::File;
 use std::io;

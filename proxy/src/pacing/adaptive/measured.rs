@@ -14,7 +14,7 @@ const MEASURED_REQUESTS: f64 = 8.0;
 const RISE: f64 = 1.25;
 /// The usual deviations by which the response time may rise beyond that: where answers differ anyway, a longer queue does not show.
 /// With two, simulated servers whose times vary exponentially would be used to 88 % instead of 82 %, but the queue before a single
-/// worker would stay: it makes answers differ, and so hides itself.
+/// worker would remain: it makes answers differ, and so hides itself.
 const TOLERATED_DEVIATIONS: f64 = 0.5;
 
 /// The pace of requests, or of answers, of late.
