@@ -60,7 +60,7 @@ struct CommandLine {
 enum CliCommand {
     /// Run the proxy in the foreground until SIGTERM or SIGINT
     Serve,
-    /// Run a command that can reach nothing but a proxy of its own, whatever the command knows of proxies
+    /// Run a command that can reach nothing but wayleave, whatever the command knows of proxies
     Run(run::RunArguments),
     /// Make the namespaces of `run`
     #[command(name = "run-entry", hide = true)]

@@ -171,6 +171,10 @@ fn a_running_proxy_can_decide_instead() {
     run.current_dir(stage.dir.path()).env("HOME", stage.dir.path());
     let printed = both_streams(&tools::run(&mut run, b"", super::LIMIT));
     assert!(printed.contains("at 198.18."), "{printed}");
+    assert!(
+        printed.contains("wayleave: 2 connections, whose requests the running proxy"),
+        "{printed}"
+    );
     assert!(!printed.contains("a secret") && !printed.contains("\n200"), "{printed}");
     let seen = stage.origin.seen();
     assert!(!seen.iter().any(|line| line.contains("other.test")), "{seen:?}");

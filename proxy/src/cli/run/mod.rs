@@ -104,7 +104,8 @@ fn load_settings(arguments: &RunArguments, file: Option<&Path>) -> Result<RunSet
         }
         (Some(proxy), Some(name)) => Err(unusable(&format!(
             "{url} runs with this configuration, and --crawler cannot be given to it: type \
-             `wayleave run --proxy http://{name}:PASSWORD@{authority} -- COMMAND`",
+             `wayleave run --proxy http://{name}:PASSWORD@{authority} -- COMMAND`, with the user name and password of its \
+             `match`; or, if it has none, leave --crawler out",
             url = proxy.url(),
             authority = proxy.authority(),
         ))),
@@ -143,7 +144,10 @@ fn run_with_proxy(
     let log = open_log(&config.state.dir)?;
     let run = move || enclosure.run(&plan, &signals);
     let (status, tally) = server::run_for_command(config, sockets, log, run)?;
-    print_errors(&summary::text(&tally));
+    // Only a running proxy's certificate is among the settings.
+    let is_own = settings.certificate.is_none();
+    let summary = if is_own { summary::text } else { summary::text_beside_running };
+    print_errors(&summary(&tally));
     if let Some(mut report) = report {
         // The status remains the command's, which has done its work.
         if let Err(error) = report.write_all(pretty_json(&tally).as_bytes()) {

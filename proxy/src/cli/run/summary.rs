@@ -9,7 +9,7 @@ use crate::decision_log::DecisionTally;
 /// The most hosts that the summary names; the report has all.
 const MAX_HOSTS: usize = 5;
 
-/// Returns the summary as text: one line, then one for the reasons and one for the hosts if there are any.
+/// Returns the summary as text: one line, and its details.
 pub(super) fn text(tally: &DecisionTally) -> String {
     let DecisionTally { requests, forwarded, observed, refused, failed, tunnelled, .. } = tally;
     let requests = counted(*requests, "request");
@@ -21,6 +21,19 @@ pub(super) fn text(tally: &DecisionTally) -> String {
         }
     }
     let _ = writeln!(text, "; {:.1} s waited", tally.waited.as_secs_f64());
+    text + &details(tally)
+}
+
+/// Returns the summary if a running proxy decided: only connections are known here.
+pub(super) fn text_beside_running(tally: &DecisionTally) -> String {
+    let connections = counted(tally.requests, "connection");
+    let decided = "whose requests the running proxy decided: `wayleave report` has them";
+    format!("wayleave: {connections}, {decided}\n{}", details(tally))
+}
+
+/// Returns one line for the reasons and one for the hosts, if there are any.
+fn details(tally: &DecisionTally) -> String {
+    let mut text = String::new();
     for (title, counts) in [("reasons", &tally.by_reason), ("hosts", &tally.by_host)] {
         if !counts.is_empty() {
             let _ = writeln!(text, "  {title}: {}", most_frequent(counts));
