@@ -483,6 +483,13 @@ fn health_is_that_of_the_running_proxy() {
     };
     let output = health(&proxy.config_with_ports());
     assert_eq!((text(&output.stdout).as_str(), output.status.code()), ("ready\n", Some(0)));
+    // It goes on with the configuration that it has; a container must not be restarted with this one.
+    let with_mistake = proxy.dir.path().join("with-mistake.toml");
+    let whole = std::fs::read_to_string(proxy.config_with_ports()).expect("readable");
+    std::fs::write(&with_mistake, format!("log.colour = 1\n{whole}")).expect("writable");
+    let output = health(&with_mistake);
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    assert!(text(&output.stderr).contains("log.colour: unknown key"), "{output:?}");
     let no_listener = proxy.dir.path().join("no-listener.toml");
     std::fs::write(&no_listener, "[admin]\nlisten = \"127.0.0.1:1\"\n").expect("writable");
     let output = health(&no_listener);

@@ -109,11 +109,20 @@ fn a_signal_does_not_load_a_file_that_is_being_written() {
     assert_eq!(answer.status, 422, "{answer:?}");
     assert!(answer.text().contains("write to another file and rename it"), "{answer:?}");
     assert_eq!(refused_by(&proxy), "[[rule]] 1: a");
+    let is_refused = || proxy.metric("wayleave_config_last_reload_successful", &[]) == 0.0;
+    assert!(is_refused());
     // One that ends while the signal waits.
     proxy.signal("HUP");
     writing.write_all(end.as_bytes()).expect("it can be written");
     drop(writing);
     eventually("the whole file is read", || refused_by(&proxy) == "[[rule]] 1: b");
+    // A file that ends as it was.
+    let mut writing = std::fs::File::create(&file).expect("it can be written");
+    writing.write_all(whole.as_bytes()).expect("it can be written");
+    assert_eq!(reload(&proxy).status, 422);
+    assert!(is_refused());
+    drop(writing);
+    eventually("the refusal is over", || !is_refused());
     let before = refusals();
     proxy.write_config("\n");
     proxy.signal("HUP");
@@ -372,6 +381,8 @@ fn a_reload_applies_to_the_decision_log() {
 fn a_thousand_reloads_lose_no_request_and_mix_no_configurations() {
     let origin = sites();
     let (proxy, base) = start(&origin);
+    // One file, however many requests a slow machine has time for.
+    let base = base.set("log.decisions_max_size", "\"1GiB\"");
     let texts = [("b", "google", "1h"), ("a", "rfc9309", "24h")].map(|(word, dialect, age)| {
         let base = base.clone().set("robots.dialect", &format!("{dialect:?}"));
         let base = base.set("robots.max_age", &format!("{age:?}"));

@@ -104,6 +104,8 @@ struct ConfigReloader {
     file: PathBuf,
     /// The files as they were last read, in effect or not.
     last_read: ConfigSources,
+    /// Whether the last reload was refused because a file was being written, whatever is in it now.
+    is_unsettled: bool,
     started_with: Config,
     /// The configuration in effect.
     running: Config,
@@ -213,14 +215,14 @@ impl FileEvents {
 
     fn watch(&self, file: &Path) -> Option<FileWatch> {
         let events = self.clone();
-        FileWatch::start(file, self.writing.clone(), move || events.report())
+        FileWatch::start(file, &self.writing, move || events.report())
             .inspect_err(warn_unwatched)
             .ok()
     }
 
     fn watch_included(&self, sources: &ConfigSources) -> Option<IncludeWatch> {
         let events = self.clone();
-        IncludeWatch::start(sources, self.writing.clone(), move || events.report())
+        IncludeWatch::start(sources, &self.writing, move || events.report())
             .inspect_err(warn_unwatched)
             .ok()
     }
@@ -297,6 +299,7 @@ impl ConfigReloader {
             watch,
             include_watch: events.watch_included(&last_read),
             last_read,
+            is_unsettled: false,
             file: file.to_owned(),
             started_with: config.clone(),
             running: config.clone(),
@@ -352,7 +355,10 @@ impl ConfigReloader {
                     // Not short-circuited below: the digests must be up to date whatever the reason for the reload.
                     let have_referenced_changed = self.referenced_files.have_changed();
                     // Events are hints: a file that is rewritten with the same text is not reloaded.
-                    if have_referenced_changed || self.read().await != self.last_read {
+                    if have_referenced_changed
+                        || self.is_unsettled
+                        || self.read().await != self.last_read
+                    {
                         // The mistakes are in the log.
                         let _ = self.reload(ReloadCause::Change).await;
                     }
@@ -418,6 +424,7 @@ impl ConfigReloader {
             ReloadCause::Change => Ok(self.read().await),
             ReloadCause::Signal | ReloadCause::Operator => self.read_settled().await,
         };
+        self.is_unsettled = read.is_err();
         let prepared = match read {
             Ok(read) => {
                 self.last_read = read;

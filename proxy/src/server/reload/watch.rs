@@ -3,7 +3,7 @@
 
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use anyhow::Context;
 use notify::event::{AccessKind, AccessMode, CreateKind, ModifyKind, RenameMode};
@@ -22,26 +22,47 @@ enum FileChange {
 
 /// The files that are being written, of all that are watched.
 #[derive(Clone, Debug, Default)]
-pub(super) struct WritingFiles(Arc<Mutex<HashSet<PathBuf>>>);
+pub(super) struct WritingFiles(Arc<Mutex<Vec<Weak<WritingOfWatch>>>>);
 
 impl WritingFiles {
     /// Returns whether none is.
     pub(super) fn is_empty(&self) -> bool {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).is_empty()
+        self.paths().is_empty()
     }
 
     pub(super) fn paths(&self) -> Vec<PathBuf> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).iter().cloned().collect()
+        let watches = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let watches = watches.iter().filter_map(Weak::upgrade);
+        watches.flat_map(|watch| watch.lock().iter().cloned().collect::<Vec<_>>()).collect()
     }
 
+    /// Adds a watch, whose files count until it is dropped.
+    fn add_watch(&self) -> Arc<WritingOfWatch> {
+        let mut watches = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        watches.retain(|watch| watch.strong_count() > 0);
+        let watch = Arc::new(WritingOfWatch::default());
+        watches.push(Arc::downgrade(&watch));
+        watch
+    }
+}
+
+/// The files of one watch that are being written. They are forgotten with it: it will not see that their writers close them.
+#[derive(Debug, Default)]
+struct WritingOfWatch(Mutex<HashSet<PathBuf>>);
+
+impl WritingOfWatch {
     fn note(&self, event: &Event, change: FileChange) {
-        let mut writing = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut writing = self.lock();
         for path in &event.paths {
             match change {
                 FileChange::Writing => writing.insert(path.clone()),
                 FileChange::Complete => writing.remove(path),
             };
         }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashSet<PathBuf>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -51,6 +72,7 @@ pub(super) struct FileWatch {
     file: PathBuf,
     dir: PathBuf,
     linked_dir: Option<PathBuf>,
+    writing: Arc<WritingOfWatch>,
     watcher: RecommendedWatcher,
 }
 
@@ -62,9 +84,11 @@ impl FileWatch {
     /// Returns an error if a directory cannot be watched.
     pub(super) fn start(
         file: &Path,
-        writing: WritingFiles,
+        writing: &WritingFiles,
         report: impl Fn() + Send + 'static,
     ) -> anyhow::Result<Self> {
+        let writing = writing.add_watch();
+        let noted = Arc::downgrade(&writing);
         let file = std::path::absolute(file)?;
         let dir = file.parent().context("the file is in no directory")?;
         let mut watched = WatchedPath::new(file.clone());
@@ -72,12 +96,12 @@ impl FileWatch {
             let Ok(event) = event else {
                 return;
             };
-            if let Some(change) = watched.classify(&event) {
+            if let (Some(change), Some(writing)) = (watched.classify(&event), noted.upgrade()) {
                 writing.note(&event, change);
                 report();
             }
         })?;
-        let mut watch = Self { dir: dir.to_owned(), linked_dir: None, file, watcher };
+        let mut watch = Self { dir: dir.to_owned(), linked_dir: None, file, writing, watcher };
         watch.watcher.watch(&watch.dir, RecursiveMode::NonRecursive)?;
         watch.follow_links()?;
         Ok(watch)
@@ -100,6 +124,7 @@ impl FileWatch {
         if let Some(dir) = self.linked_dir.take() {
             // It may be gone, and its watch with it.
             let _ = self.watcher.unwatch(&dir);
+            self.writing.lock().retain(|path| path.parent() != Some(&dir));
         }
         if let Some(dir) = &linked_dir {
             self.watcher.watch(dir, RecursiveMode::NonRecursive)?;
@@ -112,6 +137,7 @@ impl FileWatch {
 /// A watch on the directories in which included files are or may appear.
 pub(super) struct IncludeWatch {
     list: WatchList,
+    _writing: Arc<WritingOfWatch>,
     /// Watches until it is dropped.
     _watcher: RecommendedWatcher,
 }
@@ -124,16 +150,19 @@ impl IncludeWatch {
     /// Returns an error if a directory cannot be watched.
     pub(super) fn start(
         sources: &ConfigSources,
-        writing: WritingFiles,
+        writing: &WritingFiles,
         report: impl Fn() + Send + 'static,
     ) -> anyhow::Result<Self> {
+        let writing = writing.add_watch();
+        let noted = Arc::downgrade(&writing);
         let list = sources.watch_list();
         let watched = list.clone();
         let each = move |event: notify::Result<Event>| {
             let Ok(event) = event else {
                 return;
             };
-            if let Some(change) = classify_included(&watched, &event) {
+            let change = classify_included(&watched, &event);
+            if let (Some(change), Some(writing)) = (change, noted.upgrade()) {
                 writing.note(&event, change);
                 report();
             }
@@ -146,7 +175,7 @@ impl IncludeWatch {
                 if *is_deep { RecursiveMode::Recursive } else { RecursiveMode::NonRecursive };
             watcher.watch(dir, mode)?;
         }
-        Ok(Self { list, _watcher: watcher })
+        Ok(Self { list, _writing: writing, _watcher: watcher })
     }
 
     /// Returns whether it watches for all that `sources` may include.
@@ -233,6 +262,22 @@ mod tests {
     use std::os::unix::fs::symlink;
 
     use super::*;
+
+    /// A watch that is replaced does not see that the writer closes the file.
+    #[test]
+    fn files_that_are_being_written_are_forgotten_with_their_watch() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("config.toml");
+        let files = WritingFiles::default();
+        let (reported, events) = std::sync::mpsc::channel();
+        let watch = FileWatch::start(&file, &files, move || drop(reported.send(()))).unwrap();
+        let mut writing = fs::File::create(&file).unwrap();
+        std::io::Write::write_all(&mut writing, b"half").unwrap();
+        events.recv().unwrap();
+        assert_eq!(files.paths(), [file]);
+        drop(watch);
+        assert!(files.is_empty());
+    }
 
     /// The event of our own read may arrive after a link was swapped.
     #[test]
