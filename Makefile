@@ -10,9 +10,9 @@ NPM = target/npm
 
 all: lint doc deny test
 
-# Every test, with the real clients that they run. Twice as many at once as there are processors: half of their time is waiting.
+# Every test, with the real clients that they run.
 test: clients
-	RUST_TEST_THREADS=$${RUST_TEST_THREADS:-$$((2 * $$(nproc)))} cargo test --workspace --locked
+	cargo test --workspace --locked
 
 # Debian packages (with sudo unless root), and a Python environment and npm packages below target/.
 clients: $(VENV)/.installed $(WARCPROX)/.installed $(NPM)/.installed

@@ -56,8 +56,9 @@ impl ExchangeShutdown {
     ) -> Option<T> {
         tokio::select! {
             biased;
-            done = work => Some(done),
+            // First: another exchange that is cancelled gives its slot back, for which this one may wait.
             () = self.cancelled() => None,
+            done = work => Some(done),
         }
     }
 
