@@ -280,6 +280,8 @@ mod tests {
         events.recv().unwrap();
         assert_eq!(files.paths(), [file]);
         drop(watch);
+        // Until its thread has ended, which may be noting another event.
+        while events.recv().is_ok() {}
         assert!(files.is_empty());
     }
 
