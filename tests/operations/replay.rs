@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
+use crate::harness::origin::SiteHandle;
 use crate::harness::tools;
 use crate::harness::wayleave::{Settings, command, crawler};
 use crate::harness::{Origin, Reply, Request, Wayleave, decisions, eventually};
@@ -44,23 +45,25 @@ fn after(settings: Settings) -> Settings {
     )
 }
 
-/// Returns the robots.txt of the host with this number, of several kinds.
 fn add_sites(origin: &Origin) {
     for host in 0..HOSTS {
-        let site = origin.site(&format!("h{host}.test"));
-        match host % 6 {
-            0 => site.robots("User-agent: *\nDisallow: /private\n"),
-            1 => site.robots("User-agent: NewsBot\nDisallow: /page\n\nUser-agent: *\nAllow: /\n"),
-            2 => site.robots(
-                "User-agent: PictureBot\nDisallow: /\n\nUser-agent: ImageBot\nDisallow: /rule\n",
-            ),
-            3 => site,
-            // The dialects differ about paths with a query, and about groups that share rules.
-            4 => site.robots(
-                "User-agent: OtherBot\nCrawl-delay: 0\nUser-agent: NewsBot\nDisallow: /*?\n",
-            ),
-            _ => site.robots_reply(Reply::new(403)),
-        };
+        with_robots(origin.site(&format!("h{host}.test")), host % 6);
+    }
+}
+
+/// Gives a site a robots.txt, of six kinds.
+pub(super) fn with_robots(site: SiteHandle<'_>, kind: usize) -> SiteHandle<'_> {
+    match kind {
+        0 => site.robots("User-agent: *\nDisallow: /private\n"),
+        1 => site.robots("User-agent: NewsBot\nDisallow: /page\n\nUser-agent: *\nAllow: /\n"),
+        2 => site.robots(
+            "User-agent: PictureBot\nDisallow: /\n\nUser-agent: ImageBot\nDisallow: /rule\n",
+        ),
+        3 => site,
+        // The dialects differ about paths with a query, and about groups that share rules.
+        4 => site
+            .robots("User-agent: OtherBot\nCrawl-delay: 0\nUser-agent: NewsBot\nDisallow: /*?\n"),
+        _ => site.robots_reply(Reply::new(403)),
     }
 }
 

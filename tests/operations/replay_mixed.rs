@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
+use super::replay::with_robots;
 use crate::harness::tools;
 use crate::harness::wayleave::{Settings, command, crawler};
 use crate::harness::{Origin, Reply, Request, Wayleave, Wire, decisions};
@@ -71,17 +72,7 @@ fn add_sites(origin: &Origin) {
     for host in 0..HOSTS {
         let site = origin.site(&format!("m{host}.test")).page("/usage", usage.clone());
         match host % 10 {
-            0 => site.robots("User-agent: *\nDisallow: /private\n"),
-            1 => site.robots("User-agent: NewsBot\nDisallow: /page\n\nUser-agent: *\nAllow: /\n"),
-            2 => site.robots(
-                "User-agent: PictureBot\nDisallow: /\n\nUser-agent: ImageBot\nDisallow: /rule\n",
-            ),
-            3 => site,
-            // The dialects differ about paths with a query, and about groups that share rules.
-            4 => site.robots(
-                "User-agent: OtherBot\nCrawl-delay: 0\nUser-agent: NewsBot\nDisallow: /*?\n",
-            ),
-            5 => site.robots_reply(Reply::new(403)),
+            kind @ 0..=5 => with_robots(site, kind),
             6 => site.robots_reply(Reply::redirect(301, "http://m0.test/robots.txt")),
             UNREACHABLE => site.robots_reply(Reply::new(500)),
             8 => site.robots("User-agent: *\nContent-Usage: train-ai=n\nAllow: /\n"),

@@ -10,7 +10,7 @@ use super::config_file::load_config;
 use super::expired_rules;
 use super::terminal::{CommandResult, counted, pretty_json, print, print_errors};
 use crate::clock::Clock;
-use crate::config::{Config, ConfigSources, DEFAULT_FILE, IncludedFile};
+use crate::config::{Config, ConfigSources, DEFAULT_FILE};
 use crate::pacing::PaceShare;
 use crate::server::wiring::{UNCHECKED_PARENT_WARNING, UNSHARED_PARENT_WARNING};
 use crate::telemetry::harmless::escape_lines;
@@ -91,11 +91,7 @@ fn warnings(config: &Config) -> Vec<String> {
 /// Returns warnings about rules of included files that decide for the crawlers of others, too.
 fn team_rule_warnings(config: &Config) -> Vec<String> {
     let crawlers = &config.crawlers.crawlers;
-    let in_files =
-        |count: fn(&IncludedFile) -> usize| config.included.iter().map(count).sum::<usize>();
-    // The tables of included files follow those of the main file, in the order of the files.
-    let mut rule = config.rules.len() - in_files(|file| file.rule_lines.len());
-    let mut crawler = crawlers.len() - in_files(|file| file.crawlers);
+    let (mut rule, mut crawler) = config.main_file_counts();
     let mut warnings = Vec::new();
     for file in &config.included {
         let own = crawler..crawler + file.crawlers;

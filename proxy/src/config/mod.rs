@@ -259,6 +259,14 @@ impl Config {
         self.proxy.tls.as_ref().map_or_else(Vec::new, |tls| tls.files())
     }
 
+    /// Returns the numbers of rules and of crawlers in the main file itself. Those of included files follow them, in the order of
+    /// the files.
+    pub(crate) fn main_file_counts(&self) -> (usize, usize) {
+        let rules: usize = self.included.iter().map(|file| file.rule_lines.len()).sum();
+        let crawlers: usize = self.included.iter().map(|file| file.crawlers).sum();
+        (self.rules.len() - rules, self.crawlers.crawlers.len() - crawlers)
+    }
+
     /// Returns the configuration as TOML, without secrets. Keys that need a restart have the values that the process
     /// `started_with`.
     pub(crate) fn public_toml(&self, started_with: &Self) -> String {

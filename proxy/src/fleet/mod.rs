@@ -10,8 +10,8 @@ pub mod check;
 pub mod engine;
 mod handle;
 mod held_slots;
-mod log_heads;
 pub mod memory;
+mod node_heads;
 pub mod pace_turn;
 mod records;
 pub mod redis;
@@ -27,7 +27,7 @@ mod watch;
 
 pub(crate) use self::handle::FleetEvent;
 pub use self::handle::{Fleet, FleetSettings, OnLoss};
-pub(crate) use self::log_heads::NodeHead;
+pub(crate) use self::node_heads::NodeHead;
 pub(crate) use self::records::ClaimOutcome;
 pub use self::seal::FleetKey;
 pub use self::slots::FleetSlot;

@@ -14,11 +14,11 @@ use crate::cli::admin_client::{request_bytes, request_json};
 struct FleetAnswer {
     node: Option<String>,
     #[serde(default)]
-    logs: Vec<FleetLog>,
+    logs: Vec<KnownLog>,
 }
 
 #[derive(Deserialize)]
-struct FleetLog {
+struct KnownLog {
     node: String,
     head: String,
 }
@@ -81,7 +81,7 @@ impl NodeLogs {
         let own: Option<EvidenceAnswer> =
             own.map(|own| serde_json::from_slice(&own)).transpose().context("/v1/evidence")?;
         self.answered.extend(known.node);
-        for FleetLog { node, head } in known.logs {
+        for KnownLog { node, head } in known.logs {
             // A head that its log's key has not signed says nothing.
             if let Some(head) = LogHead::parse(&head) {
                 self.add_published(node, head);

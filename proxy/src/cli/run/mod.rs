@@ -146,7 +146,7 @@ fn run_with_proxy(
     let (status, tally) = server::run_for_command(config, sockets, log, run)?;
     // Only a running proxy's certificate is among the settings.
     let is_own = settings.certificate.is_none();
-    let summary = if is_own { summary::text } else { summary::text_beside_running };
+    let summary = if is_own { summary::text } else { summary::text_of_connections };
     print_errors(&summary(&tally));
     if let Some(mut report) = report {
         // The status remains the command's, which has done its work.

@@ -24,8 +24,8 @@ pub(super) fn text(tally: &DecisionTally) -> String {
     text + &details(tally)
 }
 
-/// Returns the summary if a running proxy decided: only connections are known here.
-pub(super) fn text_beside_running(tally: &DecisionTally) -> String {
+/// Returns the summary of a run whose requests a running proxy decided: only the connections to it are known here.
+pub(super) fn text_of_connections(tally: &DecisionTally) -> String {
     let connections = counted(tally.requests, "connection");
     let decided = "whose requests the running proxy decided: `wayleave report` has them";
     format!("wayleave: {connections}, {decided}\n{}", details(tally))

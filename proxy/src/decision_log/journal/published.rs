@@ -1,11 +1,10 @@
 //! Finds out whether a head that was published is in the log. A log that was restored from a backup, or begun again, lacks it.
 
-use std::fs::File;
 use std::io;
 use std::path::Path;
 
 use wayleave_evidence::files::{decompressed, file_number, read_lines, rotated_files};
-use wayleave_evidence::{LogHead, Sha256Digest};
+use wayleave_evidence::{LogHead, Sha256Digest, regular_file};
 
 use super::resume::ChainState;
 
@@ -26,7 +25,7 @@ pub(super) fn is_in_log(published: &LogHead, path: &Path, state: &ChainState) ->
 /// Returns whether the last line of a head is at its place in a file.
 fn has_line(path: &Path, published: &LogHead) -> io::Result<bool> {
     let (mut number, mut is_there) = (0, false);
-    read_lines(decompressed(&File::open(path)?), |line| {
+    read_lines(decompressed(&regular_file::open(path)?), |line| {
         number += 1;
         is_there = number == published.head.lines && Sha256Digest::of(line) == published.last;
         number < published.head.lines

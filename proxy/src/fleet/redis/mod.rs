@@ -116,6 +116,11 @@ impl RedisEngine {
         format!("{}:{{{partition}}}:{kind}", self.settings.prefix)
     }
 
+    /// Returns the key of what the fleet has once, in its first partition.
+    fn fleet_key(&self, name: &str) -> String {
+        format!("{}:{{0}}:{name}", self.settings.prefix)
+    }
+
     /// Returns the keys of a partition's log and of its server's identity.
     fn log_keys(&self, partition: usize) -> [String; 2] {
         ["l", "born"].map(|name| format!("{}:{{{partition}}}:{name}", self.settings.prefix))
@@ -191,10 +196,9 @@ impl RedisEngine {
         version: &str,
         is_joining: bool,
     ) -> Result<Vec<Value>, EngineFailure> {
-        let RedisSettings { prefix, node, .. } = &self.settings;
+        let node = &self.settings.node;
         let twin = format!("twin:{node}");
-        let keys =
-            ["nodes", "processes", "settings", &twin].map(|name| format!("{prefix}:{{0}}:{name}"));
+        let keys = ["nodes", "processes", "settings", &twin].map(|name| self.fleet_key(name));
         // Only a joining node compares the settings: a running one could not do anything about them.
         let joins = if is_joining { "1" } else { "0" };
         let mut other_beat_at = "0".to_owned();
@@ -422,8 +426,7 @@ impl SharedEngine for RedisEngine {
     }
 
     async fn heads(&self) -> Result<Vec<(String, Vec<u8>)>, EngineFailure> {
-        let heads = format!("{}:{{0}}:heads", self.settings.prefix);
-        self.run(&SCRIPTS.heads, &[heads], &[]).await
+        self.run(&SCRIPTS.heads, &[self.fleet_key("heads")], &[]).await
     }
 
     async fn replace_head(
@@ -433,10 +436,9 @@ impl SharedEngine for RedisEngine {
         head: &[u8],
         retention: Duration,
     ) -> Result<Option<Vec<u8>>, EngineFailure> {
-        let heads = format!("{}:{{0}}:heads", self.settings.prefix);
         let retention = micros(retention);
         let arguments = [log.as_bytes(), expected, head, retention.as_bytes()];
-        self.run(&SCRIPTS.head, &[heads], &arguments).await
+        self.run(&SCRIPTS.head, &[self.fleet_key("heads")], &arguments).await
     }
 
     async fn beat(&self, version: &str) -> Result<BeatAnswer, EngineFailure> {
@@ -456,9 +458,8 @@ impl SharedEngine for RedisEngine {
     }
 
     async fn leave_fleet(&self) -> Result<(), EngineFailure> {
-        let RedisSettings { prefix, node, .. } = &self.settings;
-        let keys = ["nodes", "processes", "settings"].map(|name| format!("{prefix}:{{0}}:{name}"));
-        let arguments = [node, &self.process].map(String::as_bytes);
+        let keys = ["nodes", "processes", "settings"].map(|name| self.fleet_key(name));
+        let arguments = [&self.settings.node, &self.process].map(String::as_bytes);
         self.run::<u8>(&SCRIPTS.part, &keys, &arguments).await?;
         Ok(())
     }

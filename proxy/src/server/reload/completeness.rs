@@ -15,17 +15,10 @@ pub(super) fn find_incompleteness(
     if sources.is_main_empty() {
         return Some(format!("the file is empty: {CONFIRM_HINT}"));
     }
-    find_loss("the file", own_counts(running), own_counts(read)).or_else(|| {
+    find_loss("the file", running.main_file_counts(), read.main_file_counts()).or_else(|| {
         let files = running.included.iter();
         files.map(|file| find_included_loss(file, &read.included)).find_map(|loss| loss)
     })
-}
-
-/// Returns the numbers of rules and of crawlers in the main file itself.
-fn own_counts(config: &Config) -> (usize, usize) {
-    let rules: usize = config.included.iter().map(|file| file.rule_lines.len()).sum();
-    let crawlers: usize = config.included.iter().map(|file| file.crawlers).sum();
-    (config.rules.len() - rules, config.crawlers.crawlers.len() - crawlers)
 }
 
 fn find_included_loss(before: &IncludedFile, read: &[IncludedFile]) -> Option<String> {
