@@ -89,6 +89,17 @@ impl PatternBuffer {
         }
     }
 
+    /// Appends a value that every dialect reads as a plain prefix.
+    pub(super) fn push_plain(&mut self, value: &[u8]) -> PatternRange {
+        let (start, stars) = (to_u32(self.literals.len()), to_u32(self.stars.len()));
+        self.literals.extend_from_slice(value);
+        PatternRange {
+            literals: (start, to_u32(self.literals.len())),
+            stars: (stars, stars),
+            anchored: false,
+        }
+    }
+
     pub(super) fn get(&self, range: PatternRange) -> RulePattern<'_> {
         let (first, last) = range.stars;
         RulePattern {

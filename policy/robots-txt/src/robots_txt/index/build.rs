@@ -6,7 +6,8 @@ use super::super::budget::MatchBudget;
 use super::super::byte_pairs::BytePairs;
 use super::super::groups::semantics::DialectSemantics;
 use super::super::head::head;
-use super::super::pattern::{PatternBuffer, RuleValue};
+use super::super::matched_rule::MatchedRule;
+use super::super::pattern::{PatternBuffer, PatternRange, RuleValue};
 use super::super::statements::stored::ParsedFile;
 use super::super::statements::{FileStatement, StatementKind};
 use super::{IndexPrefix, IndexedRule, RuleIndex};
@@ -21,8 +22,11 @@ pub(crate) fn build_index(
     start: usize,
     budget: &mut MatchBudget,
 ) -> Option<RuleIndex> {
-    let mut builder =
-        IndexBuilder { semantics, patterns: PatternBuffer::default(), rules: Vec::new() };
+    let mut builder = IndexBuilder {
+        semantics,
+        patterns: PatternBuffer::default(),
+        rules: Vec::with_capacity(64),
+    };
     let mut end = start;
     for statement in &file.statements[start..] {
         if semantics.begins_group(statement) {
@@ -45,7 +49,8 @@ pub(crate) fn build_index(
 struct IndexBuilder<'a> {
     semantics: &'a DialectSemantics,
     patterns: PatternBuffer,
-    rules: Vec<IndexedRule>,
+    /// Each with the head of its prefix, which decides most comparisons.
+    rules: Vec<(u64, IndexedRule)>,
 }
 
 impl IndexBuilder<'_> {
@@ -55,23 +60,31 @@ impl IndexBuilder<'_> {
         if value.is_empty() && semantics.dialect != Dialect::Google {
             return;
         }
+        if statement.kind() == StatementKind::PlainRule {
+            let range = self.patterns.push_plain(value);
+            return self.push_rule(semantics.weigh(value.len(), statement, at), range);
+        }
         for value in RuleValue::all_meanings(value, statement.is_allow(), semantics) {
             let length = value.specificity(semantics.dialect);
-            let pattern = self.patterns.push(value, semantics);
-            self.rules.push(IndexedRule {
-                rule: semantics.weigh(length, statement, at),
-                pattern,
-                required_pairs: BytePairs::of_all(self.patterns.get(pattern).parts()),
-            });
+            let range = self.patterns.push(value, semantics);
+            self.push_rule(semantics.weigh(length, statement, at), range);
         }
+    }
+
+    fn push_rule(&mut self, rule: MatchedRule, range: PatternRange) {
+        let pattern = self.patterns.get(range);
+        // A path that starts with the prefix has its pairs.
+        let required_pairs = BytePairs::of_all(pattern.parts().skip(1));
+        let rule = IndexedRule { rule, pattern: range, required_pairs };
+        self.rules.push((head(pattern.prefix()).swap_bytes(), rule));
     }
 
     /// Sorts rules by prefix, then by which decides first.
     fn sort(&mut self) {
         let Self { patterns, rules, .. } = self;
         let prefix = |rule: &IndexedRule| patterns.get(rule.pattern).prefix();
-        rules.sort_unstable_by(|one, other| {
-            let by_prefix = prefix(one).cmp(prefix(other));
+        rules.sort_unstable_by(|(head, one), (other_head, other)| {
+            let by_prefix = head.cmp(other_head).then_with(|| prefix(one).cmp(prefix(other)));
             // Within a prefix the rule that decides first comes first, so a search can stop at the first match.
             by_prefix.then_with(|| Reverse(one.rule).cmp(&Reverse(other.rule)))
         });
@@ -81,36 +94,36 @@ impl IndexBuilder<'_> {
     fn index(mut self, end: usize) -> RuleIndex {
         // Indexes are kept for as long as the file.
         self.patterns.shrink_to_fit();
-        let text = |rule: usize| self.patterns.get(self.rules[rule].pattern).prefix();
         let small =
             |number: usize| u32::try_from(number).expect("far less than the limit of a file");
-        let mut prefixes: Vec<IndexPrefix> = Vec::new();
-        for rule in 0..self.rules.len() {
-            let first = |prefix: &IndexPrefix| text(prefix.rules.0 as usize);
-            if let Some(last) = prefixes.last_mut().filter(|it| first(it) == text(rule)) {
-                last.rules.1 = small(rule + 1);
+        let mut prefixes: Vec<IndexPrefix> = Vec::with_capacity(self.rules.len());
+        for (at, &(head, rule)) in self.rules.iter().enumerate() {
+            let text = self.patterns.get(rule.pattern).prefix();
+            let known = |prefix: &IndexPrefix| self.patterns.literals(prefix.text);
+            if let Some(last) =
+                prefixes.last_mut().filter(|it| it.head == head && known(it) == text)
+            {
+                last.rules.1 = small(at + 1);
                 continue;
             }
             // In sorted order, any prefix that this one starts with is the previous one or one of its ancestors.
             let mut parent = prefixes.len().checked_sub(1);
-            while let Some(above) =
-                parent.filter(|it| !text(rule).starts_with(first(&prefixes[*it])))
-            {
+            while let Some(above) = parent.filter(|it| !text.starts_with(known(&prefixes[*it]))) {
                 parent = prefixes[above].parent.map(|parent| parent as usize);
             }
-            let (start, _) = self.rules[rule].pattern.literals;
+            let (start, _) = rule.pattern.literals;
             prefixes.push(IndexPrefix {
-                head: head(text(rule)).swap_bytes(),
-                text: (start, start + small(text(rule).len())),
+                head,
+                text: (start, start + small(text.len())),
                 parent: parent.map(small),
-                rules: (small(rule), small(rule + 1)),
+                rules: (small(at), small(at + 1)),
             });
         }
         RuleIndex {
             end,
             patterns: self.patterns,
             prefixes: prefixes.into(),
-            rules: self.rules.into(),
+            rules: self.rules.into_iter().map(|(_, rule)| rule).collect(),
         }
     }
 }
