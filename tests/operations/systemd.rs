@@ -11,7 +11,7 @@ use tempfile::TempDir;
 use crate::harness::ports::free_address;
 use crate::harness::tools::{clean, program, project, run};
 use crate::harness::wayleave::{BINARY, command};
-use crate::harness::{DEADLINE, Wire, eventually};
+use crate::harness::{DEADLINE, Origin, Wayleave, Wire, eventually};
 
 const LIMIT: Duration = Duration::from_secs(60);
 
@@ -38,6 +38,17 @@ fn the_units_are_valid() {
     );
     let stderr = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success() && !stderr.contains("wayleave."), "{stderr}");
+}
+
+/// As in a chroot, or in a container that hides it.
+#[test]
+fn it_serves_where_proc_is_not_mounted() {
+    let origin = Origin::start();
+    origin.site("shop.test").robots("User-agent: *\nDisallow: /private\n");
+    let hide = "mount -t tmpfs none /proc && exec \"$0\" \"$@\"";
+    let unshare = format!("exec unshare --map-root-user --mount sh -c '{hide}' \"$0\" \"$@\"");
+    let proxy = Wayleave::start_after(&origin, &unshare);
+    assert_eq!(proxy.get("http://shop.test/private").status, 403);
 }
 
 #[test]

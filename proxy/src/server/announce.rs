@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::io::Write as _;
 use std::net::SocketAddr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use crate::downstream::listeners::{BoundListener, ListenAddress};
 use crate::environment::shell_quoted;
@@ -33,8 +33,7 @@ pub(super) fn announce(
     writeln!(text, "\nEvery decision, in a browser: {admin_url}/")?;
     writeln!(text, "Other machines and clients:   {admin_url}/#/connect")?;
     if let Some(proxy) = local_client_address(listeners) {
-        let program = std::env::current_exe()?.display().to_string();
-        let [program, certificate] = [&program, &certificate].map(|path| shell_quoted(path));
+        let [program, certificate] = [program(), certificate].map(|path| shell_quoted(&path));
         let url = proxy.url();
         writeln!(
             text,
@@ -47,6 +46,13 @@ pub(super) fn announce(
     let mut output = std::io::stdout().lock();
     let _ = output.write_all(text.as_bytes()).and_then(|()| output.flush());
     Ok(())
+}
+
+/// Returns the path of this program, or, where /proc is not mounted, the name by which it was started.
+fn program() -> String {
+    let path = std::env::current_exe().ok();
+    let name = || std::env::args_os().next().map(PathBuf::from);
+    path.or_else(name).unwrap_or_else(|| "wayleave".into()).display().to_string()
 }
 
 /// Returns the address at which clients on this machine reach the HTTP proxy, if there is one.
