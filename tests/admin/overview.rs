@@ -106,6 +106,29 @@ fn counts_of_a_range_are_the_same_from_memory_and_from_the_log() {
 }
 
 #[test]
+fn names_that_belong_to_others_have_an_owner() {
+    let origin = Origin::start();
+    origin.site("news.test").robots("User-agent: *\nDisallow:\n");
+    let proxy = Wayleave::start(&origin);
+    let google = "Mozilla/5.0 (compatible; Googlebot/2.1; +http://www.google.com/bot.html)";
+    for (agent, status) in [(google, 403), (google, 403), ("gptbot/1", 403), (VISITOR, 200)] {
+        assert_eq!(proxy.get_as(agent, "http://news.test/").status, status, "{agent}");
+    }
+    eventually("all are counted", || overview(&proxy, "?since=1h")["requests"] == 4);
+    let unnamed = &overview(&proxy, "?since=1h")["unnamed"];
+    for (by, name, owner) in [
+        ("by_token", "Googlebot", json!("Google")),
+        ("by_token", "gptbot", json!("OpenAI")),
+        ("by_token", "VisitorBot", Value::Null),
+        ("by_user_agent", google, json!("Google")),
+        ("by_user_agent", VISITOR, Value::Null),
+        ("by_client", "127.0.0.1", json!("Google")),
+    ] {
+        assert_eq!(row(&unnamed[by], name)["foreign_owner"], owner, "{by} {name}");
+    }
+}
+
+#[test]
 fn crawlers_and_rankings_are_counted_in_a_range() {
     let origin = Origin::start();
     let proxy = start(&origin);

@@ -126,7 +126,7 @@ fn every_function_of_the_page_works() {
     let steps: Vec<_> = output.lines().collect();
     assert_eq!(steps.last(), Some(&"noComplaints"), "{output}");
     if std::env::var_os("STEPS").is_none() {
-        assert_eq!(steps.len(), 51, "{output}");
+        assert_eq!(steps.len(), 52, "{output}");
     }
     if snippet.exists() {
         expect_exception(&proxy, &snippet);

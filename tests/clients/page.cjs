@@ -196,6 +196,22 @@ async function unnamedCrawlersAreNamed(page) {
   assert.equal((await fetch(`${ADMIN}/v1/reload`, { method: "POST" })).status, 200);
 }
 
+async function namesOfOthersAreNotOffered(page) {
+  for (let times = 0; times < 3; times += 1) assert.equal(await crawl("http://news.test/foreign", "Mozilla/5.0 (compatible; Googlebot/2.1)"), 403);
+  await visit(page, "overview?since=1h");
+  const unnamed = page.getByRole("region", { name: "Unnamed requests" });
+  const row = unnamed.locator("tbody tr", { hasText: "Googlebot" });
+  await row.getByText("A client of yours sends Google's name: find it under \"By client\", and give it a User-Agent of your own.").waitFor();
+  assert.equal(await row.getByRole("button").count(), 0);
+  await unnamed.locator("tbody tr", { hasText: "Other" }).getByRole("button", { name: /^Name this crawler/ }).waitFor();
+  await recorded("http://news.test/foreign");
+  await visit(page, "decisions?q=news.test/foreign");
+  await rows(page).first().waitFor();
+  // One word for them everywhere.
+  assert.doesNotMatch(await page.locator("main").innerText(), /asserted/);
+  assert.match(await page.locator(".stream tbody td:nth-child(3)").first().innerText(), /^unnamed \(by User-Agent\)/);
+}
+
 async function enforcementIsKnownToBeSafe(page) {
   const crawler = "[[crawler]]\nname = \"seo-audit\"\ntokens = [\"SeoBot\"]\nmatch = { user_agent = \"SeoBot\" }\nmode = \"observe\"\n";
   const sound = fs.readFileSync(CONFIG, "utf8");
@@ -945,7 +961,7 @@ async function picturesAndAccessibility(browser) {
     aMissingDecisionIsReported, originsAreFoundRefreshedAndForgotten, aUrlIsTriedInEveryDialect, theConfigurationIsShownAndReloaded, aConfigurationIsReplayed,
     theKeyboardReachesEverything, theTokenIsRequested, theDecidingLineIsInView, everyCrawlerIsCounted, everyCrawlerIsListed, observedIsShown, reasonsLeadToDecisions,
     theListIsStableUnderThePointer, theListIsFetchedOnceTheStreamIsOpen, longUrlsAreClamped, aPartOfTheChartIsShown, aLostConnectionIsSeen, aCrawlerIsConnected, theFleetIsShown, theValueUnderThePointerRemains, foreignTextIsEscaped, changesOfRobotsTxtAreShown,
-    enforcementIsKnownToBeSafe, unnamedCrawlersAreNamed, problemsAreShownOnEveryView, decisionsReachBack, theBasisOfADecisionIsShown, documentsAreListedBelowRobotsTxt,
+    enforcementIsKnownToBeSafe, unnamedCrawlersAreNamed, namesOfOthersAreNotOffered, problemsAreShownOnEveryView, decisionsReachBack, theBasisOfADecisionIsShown, documentsAreListedBelowRobotsTxt,
     ...require("./page_views.cjs")({ ADMIN, CURL, FRESH, FRESH_PROXY, SNIPPET, crawl, recorded, text, visit }),
   ];
   for (const step of steps.filter(({ name }) => !STEPS || STEPS.split(",").includes(name))) {

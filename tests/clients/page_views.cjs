@@ -108,7 +108,7 @@ module.exports = ({ ADMIN, CURL, FRESH, FRESH_PROXY, SNIPPET, crawl, recorded, t
     await page.getByLabel("Expires").fill("2100-01-31");
     await page.getByText(/Paste it into \/.+\.toml and save: the proxy reads it again by itself\./).waitFor();
     await page.getByText(/A path that ends in \$ matches this URL only, exactly as it is, with its query\./).waitFor();
-    assert.equal(await page.getByText(/asserted stands for every crawler/).count(), 0);
+    assert.equal(await page.getByText(/"asserted" stands for every unnamed crawler/).count(), 0);
     await page.getByRole("button", { name: "Copy the rule" }).click();
     const filled = await page.locator(".exception pre").textContent();
     await page.waitForFunction(async (wanted) => (await navigator.clipboard.readText()) === wanted, filled);

@@ -9,7 +9,7 @@ use axum::http::header::RETRY_AFTER;
 use axum::response::{IntoResponse, Response};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
-use wayleave_decision::{ASSERTED, Crawlers};
+use wayleave_decision::{ASSERTED, ClaimedNames, Crawlers};
 
 use super::access::TeamScope;
 use super::parameters::{QueryParameters, check_limit, parse_time};
@@ -122,9 +122,18 @@ struct CrawlerCounts<'a> {
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = Unnamed)]
 struct UnnamedCounts<'a> {
-    by_token: &'a [SummaryRow],
-    by_user_agent: &'a [SummaryRow],
-    by_client: &'a [SummaryRow],
+    by_token: Vec<SenderCounts<'a>>,
+    by_user_agent: Vec<SenderCounts<'a>>,
+    by_client: Vec<SenderCounts<'a>>,
+}
+
+/// The requests with one token, with one User-Agent or of one client.
+#[derive(Debug, Serialize, ToSchema)]
+struct SenderCounts<'a> {
+    #[serde(flatten)]
+    counts: &'a SummaryRow,
+    /// The owner of the well-known crawler whose name these requests have, or most of a client's; null: of none.
+    foreign_owner: Option<&'static str>,
 }
 
 /// Counts of a time range, by crawler, host, rule and reason: from the recent decisions in memory or, if they do not reach back
@@ -191,9 +200,9 @@ impl<'a> OverviewCounts<'a> {
             by_reason: first_of(report, ReportDimension::Reason, limit),
             observed: observed.take(limit).collect(),
             unnamed: UnnamedCounts {
-                by_token: first_of(report, ReportDimension::Token, limit),
-                by_user_agent: first_of(report, ReportDimension::UserAgent, limit),
-                by_client: first_of(report, ReportDimension::Client, limit),
+                by_token: senders(report, ReportDimension::Token, limit),
+                by_user_agent: senders(report, ReportDimension::UserAgent, limit),
+                by_client: senders(report, ReportDimension::Client, limit),
             },
             left_out: report.left_out,
         })
@@ -203,6 +212,20 @@ impl<'a> OverviewCounts<'a> {
 fn first_of(report: &LogReport, by: ReportDimension, limit: usize) -> &[SummaryRow] {
     let rows = report.summary(by);
     &rows[..rows.len().min(limit)]
+}
+
+/// Returns the first senders, with the owners of the names that are not theirs to send.
+fn senders(report: &LogReport, by: ReportDimension, limit: usize) -> Vec<SenderCounts<'_>> {
+    let of_row = |counts| SenderCounts { counts, foreign_owner: foreign_owner(by, counts) };
+    first_of(report, by, limit).iter().map(of_row).collect()
+}
+
+fn foreign_owner(by: ReportDimension, row: &SummaryRow) -> Option<&'static str> {
+    let sent = match by {
+        ReportDimension::Client => row.first_user_agent.as_deref()?,
+        _ => &row.name,
+    };
+    ClaimedNames::parse(sent.as_bytes()).foreign_owner(None)
 }
 
 fn is_complete(counted: &CountedReport) -> bool {

@@ -61,7 +61,7 @@ export function facts(pairs) {
   return h("dl", { class: "facts" }, known.map(([name, value]) => h("div", {}, h("dt", {}, name), h("dd", {}, value))));
 }
 
-/** The crawler's name; `asserted` stands for all that match no [[crawler]]. */
+/** The crawler's name; for people, `asserted`, which stands for all that match no [[crawler]], is "unnamed". */
 export const crawlerName = (name) => (name === "asserted" ? "unnamed (by User-Agent)" : name);
 
 /** The crawler's name, with an explanation if no [[crawler]] has it. */

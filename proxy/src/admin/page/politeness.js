@@ -1,7 +1,7 @@
 // Politeness: the servers that requests are slowed down for, what origins turn away, and what is left of daily budgets.
 
 import { get, query } from "./api.js";
-import { attempt, bytes, count, h, newest, panel, rate, share, table, time } from "./dom.js";
+import { attempt, bytes, count, crawlerName, h, newest, panel, rate, share, table, time } from "./dom.js";
 import { docsLink } from "./docs.js";
 
 const REFRESH = 5_000;
@@ -63,7 +63,7 @@ function paceTable({ paces, total }) {
 
 function edgeTable(counts, by) {
   const rows = counts.map((one) => h("tr", {},
-    h("th", { scope: "row", class: "url" }, h("a", { href: `#/decisions${query({ [by]: one.name })}` }, one.name)),
+    h("th", { scope: "row", class: "url" }, h("a", { href: `#/decisions${query({ [by]: one.name })}` }, by === "crawler" ? crawlerName(one.name) : one.name)),
     h("td", { class: "number" }, count(one.count)),
     KINDS.map((kind) => h("td", { class: "number" }, count(one[kind]))),
     h("td", { class: "number" }, count(one.signed)),

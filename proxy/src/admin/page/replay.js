@@ -1,7 +1,7 @@
 // Replay: what another configuration would have decided about the requests of the decision log.
 
 import { query, send } from "./api.js";
-import { attempt, count, h, panel, table } from "./dom.js";
+import { attempt, count, crawlerName, h, panel, table } from "./dom.js";
 
 const SPANS = [["1h", "the last hour"], ["24h", "the last 24 hours"], ["7d", "the last 7 days"], ["30d", "the last 30 days"]];
 const KINDS = [["newly_refused", "Newly refused", "Rule"], ["newly_forwarded", "Newly forwarded", "Refused by"], ["undecidable", "Not known", "Why"]];
@@ -63,7 +63,7 @@ function result(found) {
 function groups(name, { groups: found, groups_left_out: more }, rule) {
   const rows = found.map((group) => h("tr", {},
     h("td", { class: "number" }, count(group.count)),
-    h("td", {}, group.crawler),
+    h("td", {}, crawlerName(group.crawler)),
     h("td", {}, group.host || "–"),
     h("td", {}, group.rule || "–"),
     h("td", { class: "url" }, h("details", {}, h("summary", {}, group.samples[0] ?? "–"), group.samples.slice(1).map((url) => h("div", {}, url))))));

@@ -39,7 +39,7 @@ export function exception({ url, crawler, method }, { owner = "", reason = "", e
 function remarks({ url, crawler }) {
   const query = new URL(url).search ? "with its query" : "without a query";
   return [`A path that ends in $ matches this URL only, exactly as it is, ${query}.`,
-    ...(crawler === "asserted" ? [" The crawler asserted stands for every crawler that matches no [[crawler]], not just the one that sent this request."] : [])];
+    ...(crawler === "asserted" ? [' In a rule, "asserted" stands for every unnamed crawler, which is one that matches no [[crawler]], not just for the one that sent this request.'] : [])];
 }
 
 /** A form that fills in the exception while a person types. */

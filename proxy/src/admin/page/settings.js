@@ -1,7 +1,7 @@
 // Configuration: the one in use, the last reload, and the organisation's rules.
 
 import { get, post } from "./api.js";
-import { attempt, badge, day, facts, h, panel, table, time } from "./dom.js";
+import { attempt, badge, crawlerName, day, facts, h, panel, table, time } from "./dom.js";
 import { ownerLink } from "./owner.js";
 
 export function settings() {
@@ -53,7 +53,7 @@ function ruleTable(rules) {
     h("td", { class: "number" }, rule.number),
     h("td", {}, badge(rule.action === "allow" ? "exception" : "refusal"), rule.legal && h("span", {}, " 451")),
     h("td", { class: "url" }, rule.hosts.join(", "), h("br"), h("small", {}, rule.paths.join(", ") || "all paths")),
-    h("td", {}, rule.crawlers.join(", ") || "all", rule.purposes.length ? ` for ${rule.purposes.join(", ")}` : "", rule.methods.length ? ` (${rule.methods.join(", ")})` : ""),
+    h("td", {}, rule.crawlers.map(crawlerName).join(", ") || "all", rule.purposes.length ? ` for ${rule.purposes.join(", ")}` : "", rule.methods.length ? ` (${rule.methods.join(", ")})` : ""),
     h("td", {}, rule.owner ? ownerLink(rule.owner, `[[rule]] ${rule.number}`, rule.hosts.join(", ")) : "–", h("br"), h("small", {}, rule.reason ?? "")),
     h("td", { class: rule.has_expired ? "bad" : null }, rule.expires_at ? [rule.has_expired ? "expired " : "", day(rule.expires_at)].flat() : "never")));
   return table("Rules", ["#Rule", "Action", "Hosts and paths", "Crawlers", "Owner and reason", "Expires"], rows, "There are no rules. Add [[rule]] to the configuration.", "rules");

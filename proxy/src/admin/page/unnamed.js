@@ -39,6 +39,14 @@ export function tableFor(by, row) {
   ].join("\n");
 }
 
+/** What there is to do about a row: to name its crawler, but not if the name that it sends is somebody else's. */
+function remedy(by, row, name) {
+  if (row.name === NO_NAME) return "";
+  if (!row.foreign_owner) return h("button", { type: "button", "aria-label": `Name this crawler: ${row.name}`, click: () => name(by, row) }, "Name this crawler");
+  return h("small", {}, by === "by_client" ? `It sends ${row.foreign_owner}'s name: give it a User-Agent of your own.`
+    : `A client of yours sends ${row.foreign_owner}'s name: find it under "By client", and give it a User-Agent of your own.`);
+}
+
 /** The panel about requests without a name. `chosen` outlives the view. */
 export function unnamedPanel(found, total, words, chosen, filter) {
   const place = h("div", {});
@@ -59,7 +67,7 @@ export function unnamedPanel(found, total, words, chosen, filter) {
         { key: "name", head: what[0].toUpperCase() + what.slice(1), value: (row) => row.name, cell: (row) => h("th", { scope: "row", class: "url" }, h("a", { href: `#/decisions${query({ crawler: "asserted", q: linkText(by, row), ...filter })}` }, row.name === NO_NAME ? "none" : row.name)) },
         { key: "requests", head: "Requests", kind: "number", value: (row) => row.requests, cell: (row) => h("td", { class: "number" }, count(row.requests)) },
         { key: "refused", head: "Refused", kind: "number", value: (row) => row.refused, cell: (row) => h("td", { class: "number" }, h("span", {}, count(row.refused), " ", h("small", {}, share(row.refused, row.requests)))) },
-        { head: "Name it", cell: (row) => h("td", { class: "do" }, row.name === NO_NAME ? "" : h("button", { type: "button", "aria-label": `Name this crawler: ${row.name}`, click: () => name(by, row) }, "Name this crawler")) },
+        { head: "What to do", cell: (row) => h("td", { class: "do" }, remedy(by, row, name)) },
       ],
     });
   };
