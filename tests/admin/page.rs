@@ -203,3 +203,31 @@ fn the_page_needs_no_other_host() {
     assert_eq!(proxy.admin_get("/assets/nothing.js").status, 404);
     assert_eq!(proxy.admin_get("/assets/..%2Fmod.rs").status, 404);
 }
+
+#[test]
+fn every_document_is_listed_with_its_title() {
+    let origin = Origin::start();
+    let proxy = Wayleave::start(&origin);
+    let list = proxy.admin_get("/docs/");
+    assert_eq!(list.header("content-type"), Some("text/html; charset=utf-8"));
+    let list = list.text();
+    let readme = include_str!("../../docs/README.md");
+    let mut documents = 0;
+    for file in std::fs::read_dir(project().join("docs")).expect("a directory") {
+        let path = file.expect("an entry").path();
+        let name = path.file_name().and_then(|name| name.to_str()).expect("a name");
+        // README.md is itself a list of the others.
+        if path.extension().is_none_or(|extension| extension != "md") || name == "README.md" {
+            continue;
+        }
+        let text = std::fs::read_to_string(&path).expect("text");
+        let title = text.lines().next().and_then(|line| line.strip_prefix("# ")).expect("a title");
+        let link = format!("<a href=\"/docs/{name}\">{title}</a>");
+        assert!(list.contains(&link), "{link} in {list}");
+        assert_eq!(proxy.admin_get(&format!("/docs/{name}")).text(), text, "{name}");
+        assert!(readme.contains(&format!("]({name})")), "docs/README.md lists {name}");
+        documents += 1;
+    }
+    assert_eq!(list.matches("<li>").count(), documents);
+    assert_eq!(proxy.admin_get("/docs/README.md").status, 404);
+}

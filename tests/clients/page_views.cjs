@@ -151,11 +151,19 @@ module.exports = ({ ADMIN, CURL, FRESH, FRESH_PROXY, SNIPPET, crawl, recorded, t
     }
     await visit(page, "decisions?reason=crawl-delay");
     assert.equal(await page.getByTitle("Documentation of crawl-delay").getAttribute("href"), "/docs/politeness.md");
+    const all = page.getByRole("link", { name: "Documentation", exact: true });
+    assert.equal(await all.getAttribute("href"), "/docs/");
+    const list = await page.context().newPage();
+    await list.goto(`${ADMIN}/docs/`);
+    await list.getByRole("link", { name: "What a refusal means" }).click();
+    await list.getByText("# What a refusal means").waitFor();
+    await list.close();
     // This proxy has a copy of the documentation elsewhere.
     await page.goto(`${FRESH}/#/decisions?reason=rule`);
     const elsewhere = page.getByTitle("Documentation of rule");
     await elsewhere.waitFor();
     assert.equal(await elsewhere.getAttribute("href"), "https://wiki.example/wayleave/docs/refusals.md");
+    assert.equal(await all.getAttribute("href"), "https://wiki.example/wayleave/docs/");
   }
 
   async function aHostCanBeTried(page) {
@@ -181,7 +189,7 @@ module.exports = ({ ADMIN, CURL, FRESH, FRESH_PROXY, SNIPPET, crawl, recorded, t
     await edge.getByRole("link", { name: "edge.test" }).waitFor();
     assert.deepEqual((await text(edge.locator("tbody tr").first().locator("th, td"))).slice(0, 4), ["edge.test", "1", "0", "1"]);
     await page.locator("select[name=by]").selectOption("crawler");
-    await edge.getByRole("link", { name: "asserted" }).waitFor();
+    await edge.getByRole("link", { name: "unnamed (by User-Agent)" }).waitFor();
     assert.match(page.url(), /by=crawler$/);
     const budget = page.getByRole("group", { name: "Today's budgets" }).locator("tbody tr");
     assert.deepEqual((await text(budget.locator("th, td"))).filter((_, at) => at !== 2 && at !== 4), ["guest", "requests", "5,000"]);

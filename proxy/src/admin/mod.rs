@@ -91,6 +91,7 @@ pub(crate) fn router(admin: AdminState, guard: Arc<ArcSwap<AdminGuard>>) -> Rout
         )
         .route("/", routing::get(page::index))
         .route("/assets/{name}", routing::get(page::asset))
+        .route("/docs/", routing::get(page::documents))
         .route("/docs/{name}", routing::get(page::document))
         .route(
             "/v1/openapi.json",

@@ -8,6 +8,7 @@ use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
 
 use super::response::error_response;
+use crate::telemetry::harmless::escape_html;
 
 const JAVASCRIPT: &str = "text/javascript; charset=utf-8";
 const CSS: &str = "text/css; charset=utf-8";
@@ -48,18 +49,42 @@ const ASSETS: [(&str, &str, &str); 31] = [
 ];
 
 macro_rules! documents {
-    ($($name:literal)+) => { [$(($name, include_str!(concat!("../../../docs/", $name)))),+] };
+    ($($name:literal)+) => { &[$(($name, include_str!(concat!("../../../docs/", $name)))),+] };
 }
 
-/// The files below `/docs/`, to which the page links, as they are, for operators without a copy.
-const DOCUMENTS: [(&str, &str); 9] = documents!(
-    "clients.md" "configuration.md" "edge.md" "https.md" "metrics.md" "politeness.md" "preferences.md" "refusals.md"
+/// The files below `/docs/`, to which the page links, as they are, for operators without a copy; [`documents`] lists them.
+const DOCUMENTS: &[(&str, &str)] = documents!(
+    "check.md" "clients.md" "closing.md" "comparison.md" "configuration.md" "costs.md" "design.md" "edge.md"
+    "evidence.md" "fleet.md" "handling.md" "https.md" "kubernetes.md" "legal.md" "mcp.md" "metrics.md" "operating.md"
+    "politeness.md" "preferences.md" "refusals.md" "replay.md" "run.md" "runbook.md" "security.md" "standards.md"
     "troubleshooting.md"
 );
 
+const HTML: &str = "text/html; charset=utf-8";
+
 pub(super) async fn index() -> Response {
     let html = include_str!("page/index.html");
-    ([(CONTENT_TYPE, "text/html; charset=utf-8")], html).into_response()
+    ([(CONTENT_TYPE, HTML)], html).into_response()
+}
+
+/// Lists the documents with their titles.
+pub(super) async fn documents() -> Response {
+    let entries: String = DOCUMENTS.iter().map(|(name, text)| entry(name, text)).collect();
+    let html = format!(
+        "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
+         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
+         <meta name=\"color-scheme\" content=\"light dark\">\n<title>Documentation · wayleave</title>\n\
+         <link rel=\"icon\" href=\"/assets/icon.svg\" type=\"image/svg+xml\">\n\
+         <link rel=\"stylesheet\" href=\"/assets/page.css\">\n</head>\n<body>\n<main>\n\
+         <h1>Documentation</h1>\n<ul>\n{entries}</ul>\n</main>\n</body>\n</html>\n"
+    );
+    ([(CONTENT_TYPE, HTML)], html).into_response()
+}
+
+/// Returns the line of the list for a document, whose title is its first line.
+fn entry(name: &str, text: &str) -> String {
+    let title = text.lines().next().unwrap_or_default().trim_start_matches("# ");
+    format!("<li><a href=\"/docs/{name}\">{}</a></li>\n", escape_html(title))
 }
 
 pub(super) async fn document(Path(name): Path<String>) -> Response {

@@ -6,7 +6,9 @@ let base = "/docs";
 
 /** Uses the copy at a URL, if there is one. */
 export function useDocs(url) {
-  if (url) base = url;
+  if (!url) return;
+  base = url;
+  document.getElementById("docs").href = `${url}/`;
 }
 
 /** The documents about reasons; for all others, refusals.md or metrics.md. */
