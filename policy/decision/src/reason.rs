@@ -286,7 +286,7 @@ reasons! {
         [Failed] "the response is not HTTP"
     }
     ClientClosed = "client-closed", 499 "Client closed request" "connection_terminated" {
-        [Failed] "the client left before the response was complete"
+        [Failed] "the client left or stopped reading before the response was complete; the origin did not fail"
     }
     Shutdown = "shutdown", 503 "Proxy shutting down" "connection_terminated" {
         [Failed] "the proxy ended before the response was complete: `proxy.shutdown_grace` was over, or a second signal to stop arrived"

@@ -69,7 +69,7 @@ const MEANINGS = [
   ["http_response_timeout", "failed", "the response did not arrive in time"],
   ["http_response_header_section_size", "failed", "the response's head is too large"],
   ["http_protocol_error", "failed", "the response is not HTTP"],
-  ["client-closed", "failed", "the client left before the response was complete"],
+  ["client-closed", "failed", "the client left or stopped reading before the response was complete; the origin did not fail"],
   ["shutdown", "failed", "the proxy ended before the response was complete: proxy.shutdown_grace was over, or a second signal to stop arrived"],
 ].map(([reasons, outcomes, words]) => ({ reasons: reasons.split(", "), outcomes: outcomes.split(", "), words }));
 
