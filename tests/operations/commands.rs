@@ -497,6 +497,58 @@ fn health_is_that_of_the_running_proxy() {
     assert!(text(&output.stderr).contains("is `wayleave serve` running?"), "{output:?}");
 }
 
+/// The proxy goes on with the configuration that it has, and what it wrote is where it was.
+#[test]
+fn a_mistake_elsewhere_stops_nobody_who_reads_the_state() {
+    let origin = Origin::start();
+    origin.site("one.test").robots("User-agent: *\nDisallow: /\n");
+    let proxy = Wayleave::start(&origin);
+    let refused = proxy.get("http://one.test/").json();
+    let id = refused["decision_id"].as_str().expect("text");
+    let whole = std::fs::read_to_string(proxy.config_with_ports()).expect("readable");
+    let with = |mistake: &str, arguments: &[&str]| {
+        let file = proxy.dir.path().join("wrong.toml");
+        std::fs::write(file, mistake.replace("WHOLE", &whole)).expect("writable");
+        run(proxy.dir.path(), &[&["--config", "wrong.toml"], arguments].concat())
+    };
+    let elsewhere = "WHOLE\n[[crawler]]\nname = \"a b\"\n[[rule]\n";
+    for arguments in [
+        &["report"][..],
+        &["decision", id],
+        &["robots", "list"],
+        &["fleet", "status"],
+        &["evidence", "key"],
+        &["evidence", "hold", "list"],
+        &["env"],
+        &["ca", "show"],
+        &["health"],
+    ] {
+        let output = with(elsewhere, arguments);
+        assert_eq!(output.status.code(), Some(0), "{arguments:?}: {output:?}");
+        let warning = text(&output.stderr);
+        let line = 2 + whole.lines().count();
+        let first = format!("wayleave: warning: this does not matter here: wrong.toml:{line}: ");
+        assert!(warning.starts_with(&first), "{arguments:?}: {warning}");
+        assert!(warning.ends_with(" more mistakes in the file)\n"), "{arguments:?}: {warning}");
+        assert_eq!(warning.lines().count(), 1, "{arguments:?}: {warning}");
+    }
+    std::fs::write(proxy.dir.path().join("team.toml"), b"\xff").expect("writable");
+    let output = with("include = [\"team.toml\"]\nWHOLE", &["evidence", "key"]);
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    assert!(text(&output.stderr).contains(": team.toml:1: is not UTF-8"), "{output:?}");
+    for (mistake, arguments) in [
+        (elsewhere, &["check", "--user-agent", "A/1", "http://one.test/"][..]),
+        (elsewhere, &["config", "show"]),
+        ("state.dri = \"x\"\nWHOLE", &["report"]),
+        ("stat.dir = \"x\"\nWHOLE", &["evidence", "key"]),
+        ("log.decisions = 1\nWHOLE", &["decision", id]),
+        ("[admin\nlisten = \"127.0.0.1:1\"\n", &["health"]),
+    ] {
+        let output = with(mistake, arguments);
+        assert_eq!(output.status.code(), Some(2), "{mistake} {arguments:?}: {output:?}");
+    }
+}
+
 /// Whoever opened a pipe would wait, for ever, for somebody to write.
 #[test]
 fn pipes_in_the_place_of_files_stop_nothing() {

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use clap::Subcommand;
 
-use super::config_file::load_config;
+use super::config_file::load_keys;
 use super::terminal::{CommandResult, absolute_path, print, unusable};
 use crate::tls::intercept::CertificateAuthority;
 
@@ -17,7 +17,7 @@ pub(super) enum CaCommand {
 }
 
 pub(super) fn run(command: CaCommand, file: Option<&Path>) -> CommandResult {
-    let (config, _) = load_config(file)?;
+    let (config, _) = load_keys(file, &["state.dir", "https.ca_dir"])?;
     let dir = config.https.ca_dir;
     let text = match command {
         CaCommand::Init => CertificateAuthority::load_or_create(&dir).map(|ca| {

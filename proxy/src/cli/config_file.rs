@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use anyhow::Context;
 
-use super::terminal::{UNUSABLE, print_errors};
+use super::terminal::{UNUSABLE, counted, print_errors};
 use crate::config::{Config, ConfigMistake, parent_dir};
 
 /// The file that is used without `--config`, if it exists in the working directory.
@@ -26,6 +26,41 @@ pub(super) fn load_config(file: Option<&Path>) -> Result<(Config, Option<&Path>)
         Ok(config) => Ok((config, Some(file))),
         Err(mistakes) => Err(print_mistakes(&mistakes)),
     }
+}
+
+/// The keys of the decision log, of what its lines rest on, and of the proxy that has these open.
+pub(super) const EVIDENCE_KEYS: [&str; 4] =
+    ["state.dir", "log.decisions", "evidence.key", "admin.listen"];
+
+/// Loads the configuration for a command that needs no more of it than `keys`. As a proxy goes on with an earlier version of the
+/// file, so does the command in spite of mistakes elsewhere: they are a warning, of one line.
+///
+/// # Errors
+///
+/// As [`load_config`], if a mistake may concern one of these keys.
+pub(super) fn load_keys<'f>(
+    file: Option<&'f Path>,
+    keys: &[&str],
+) -> Result<(Config, Option<&'f Path>), ExitCode> {
+    let Some(file) = found_file(file) else {
+        return Ok((Config::built_in(), None));
+    };
+    let (config, mistakes) =
+        Config::load_with_mistakes(file).map_err(|mistake| print_mistakes(&[mistake]))?;
+    let name = file.display().to_string();
+    // Included files have crawlers and rules only.
+    let mut in_main = mistakes.iter().filter(|mistake| mistake.file() == name);
+    if in_main.any(|mistake| keys.iter().any(|key| mistake.may_concern(key))) {
+        return Err(print_mistakes(&mistakes));
+    }
+    if let [first, others @ ..] = &mistakes[..] {
+        let more = match others.len() {
+            0 => String::new(),
+            count => format!(" (and {} in the file)", counted(count, "more mistake")),
+        };
+        print_errors(&format!("wayleave: warning: this does not matter here: {first}{more}\n"));
+    }
+    Ok((config, Some(file)))
 }
 
 /// Returns the file that is used: the one of `--config`, or the one in the working directory.

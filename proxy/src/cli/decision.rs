@@ -9,7 +9,7 @@ use serde_json::Value;
 use wayleave_robots_txt::numbered_lines;
 
 use super::admin_client::request_json;
-use super::config_file::load_config;
+use super::config_file::{EVIDENCE_KEYS, load_keys};
 use super::paint::Tone;
 use super::terminal::{CommandResult, pretty_json, print, print_painted, unusable};
 use crate::telemetry::harmless::escape_controls;
@@ -30,7 +30,7 @@ pub(super) struct DecisionArguments {
 }
 
 pub(super) fn run(arguments: &DecisionArguments, file: Option<&Path>) -> CommandResult {
-    let (config, _) = load_config(file)?;
+    let (config, _) = load_keys(file, &EVIDENCE_KEYS)?;
     // It becomes a part of a path, so nothing in it may need escaping.
     let is_plain = |c: char| c.is_ascii_alphanumeric() || c == '-';
     if !arguments.id.chars().all(is_plain) {

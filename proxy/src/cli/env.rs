@@ -11,7 +11,7 @@ use std::process::ExitCode;
 
 use clap::Args;
 
-use super::config_file::load_config;
+use super::config_file::load_keys;
 use super::terminal::{CommandResult, absolute_path, print, unusable};
 use crate::config::Config;
 use crate::downstream::listeners::ListenAddress;
@@ -35,7 +35,7 @@ pub(super) fn run(arguments: &EnvArguments, file: Option<&Path>) -> CommandResul
     if let (Some(proxy), Some(certificate)) = (&arguments.proxy, &arguments.ca) {
         return Ok(print_lines(arguments.client, proxy, certificate));
     }
-    let (config, _) = load_config(file)?;
+    let (config, _) = load_keys(file, &["proxy.listen", "state.dir", "https.ca_dir"])?;
     let Some(proxy) =
         arguments.proxy.clone().or_else(|| address_to_dial(&config).map(ProxyUrl::from))
     else {

@@ -9,7 +9,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::admin_client::request_json;
-use super::config_file::load_config;
+use super::config_file::{load_config, load_keys};
 use super::paint::Tone;
 use super::terminal::{CommandResult, failed, pretty_json, print, print_painted, unusable};
 use crate::config::{Config, StoreConfig};
@@ -36,10 +36,11 @@ pub(super) struct FleetArguments {
 }
 
 pub(super) fn run(command: &FleetCommand, file: Option<&Path>) -> CommandResult {
-    let (config, _) = load_config(file)?;
     match command {
-        FleetCommand::Status(arguments) => status(arguments, &config),
-        FleetCommand::Check(arguments) => check_fleet(arguments, &config),
+        FleetCommand::Status(arguments) => {
+            status(arguments, &load_keys(file, &["admin.listen"])?.0)
+        }
+        FleetCommand::Check(arguments) => check_fleet(arguments, &load_config(file)?.0),
     }
 }
 

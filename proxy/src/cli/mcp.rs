@@ -10,7 +10,7 @@ use rmcp::ServiceExt;
 use rmcp::transport::stdio;
 
 use super::admin_client::TOKEN;
-use super::config_file::load_config;
+use super::config_file::load_keys;
 use super::terminal::{CommandResult, failed};
 use crate::downstream::listeners::{ListenAddress, ListenProtocol};
 use crate::mcp::McpServer;
@@ -23,7 +23,7 @@ pub(super) struct McpArguments {
 }
 
 pub(super) fn run(arguments: McpArguments, file: Option<&Path>) -> CommandResult {
-    let (config, _) = load_config(file)?;
+    let (config, _) = load_keys(file, &["proxy.listen", "admin.listen"])?;
     let mut listeners = config.proxy.listen.iter();
     let proxy = listeners.find(|it| it.protocol == ListenProtocol::Http);
     let authorization = std::env::var(TOKEN).ok().map(|token| format!("Bearer {token}"));

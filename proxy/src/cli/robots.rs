@@ -10,7 +10,7 @@ use serde_json::Value;
 use wayleave_robots_txt::Origin;
 
 use super::admin_client::request_json;
-use super::config_file::load_config;
+use super::config_file::load_keys;
 use super::paint::Tone;
 use super::terminal::{
     CommandResult, pretty_json, print, print_errors, print_painted, table_heads, unusable,
@@ -95,7 +95,7 @@ pub(super) struct RobotsForgetArguments {
 }
 
 pub(super) fn run(command: &RobotsCommand, file: Option<&Path>) -> CommandResult {
-    let (config, _) = load_config(file)?;
+    let (config, _) = load_keys(file, &["admin.listen"])?;
     let admin = config.admin.listen;
     let output = match command {
         RobotsCommand::List(arguments) => list(arguments, admin),

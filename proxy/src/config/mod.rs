@@ -167,6 +167,17 @@ impl Config {
     }
 
     /// Reads a configuration file, or the defaults without one, with what `change` makes of it. Relative paths without a file are
+    /// Reads a configuration file as far as it can be read, and returns every mistake in it, too. What is wrong has its default.
+    ///
+    /// # Errors
+    ///
+    /// Returns the mistake if the file cannot be read at all.
+    pub(crate) fn load_with_mistakes(
+        path: &Path,
+    ) -> Result<(Self, Vec<ConfigMistake>), ConfigMistake> {
+        Self::read_sources(&ConfigSources::read(path), None)
+    }
+
     /// relative to the working directory.
     ///
     /// # Errors
@@ -236,14 +247,26 @@ impl Config {
         sources: &ConfigSources,
         started_with: Option<&Self>,
     ) -> Result<Self, Vec<ConfigMistake>> {
-        let (name, text) = sources.main().map_err(|mistake| vec![mistake])?;
+        match Self::read_sources(sources, started_with) {
+            Ok((config, mistakes)) if mistakes.is_empty() => Ok(config),
+            Ok((_, mistakes)) => Err(mistakes),
+            Err(mistake) => Err(vec![mistake]),
+        }
+    }
+
+    fn read_sources(
+        sources: &ConfigSources,
+        started_with: Option<&Self>,
+    ) -> Result<(Self, Vec<ConfigMistake>), ConfigMistake> {
+        let (name, text) = sources.main()?;
         let mut reader = ConfigReader::new(name, text);
         for (name, text) in sources.included() {
             reader.include(name, text);
         }
-        let (mut config, keys) = reader.read(|root| read_config(root, sources, started_with))?;
+        let (mut config, keys, mistakes) =
+            reader.read(|root| read_config(root, sources, started_with));
         config.keys = keys;
-        Ok(config)
+        Ok((config, mistakes))
     }
 
     /// Returns the JSON Schema of the file.

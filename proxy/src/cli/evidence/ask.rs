@@ -11,7 +11,7 @@ use wayleave_evidence::select::{Selection, UnsignedLines, select};
 use wayleave_robots_txt::Target;
 
 use super::node_url::NodeUrl;
-use crate::cli::config_file::load_config;
+use crate::cli::config_file::{EVIDENCE_KEYS, load_keys};
 use crate::cli::terminal::{UNUSABLE, json_line, print, print_errors, unusable};
 use crate::clock::{Clock, TimeArgument};
 use crate::config::Config;
@@ -54,7 +54,7 @@ pub(crate) struct AskArgs {
 }
 
 pub(super) fn run(arguments: &AskArgs, file: Option<&Path>) -> ExitCode {
-    let config = match load_config(file) {
+    let config = match load_keys(file, &EVIDENCE_KEYS) {
         Ok((config, _)) => config,
         Err(status) => return status,
     };

@@ -11,7 +11,7 @@ use wayleave_evidence::export::{Export, check_output_path};
 use wayleave_evidence::select::{SelectedLines, Selection, select, unexplained_gap};
 
 use super::sources::MaterialSources;
-use crate::cli::config_file::load_config;
+use crate::cli::config_file::{EVIDENCE_KEYS, load_keys};
 use crate::cli::progress::{LINES_PER_UPDATE, ProgressLine};
 use crate::cli::terminal::{counted, print, print_errors, unusable};
 use crate::clock::{Clock, TimeArgument, system_time};
@@ -47,7 +47,7 @@ pub(crate) struct ExportArgs {
 }
 
 pub(super) fn run(arguments: &ExportArgs, file: Option<&Path>) -> ExitCode {
-    let config = match load_config(file) {
+    let config = match load_keys(file, &EVIDENCE_KEYS) {
         Ok((config, _)) => config,
         Err(status) => return status,
     };

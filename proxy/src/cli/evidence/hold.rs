@@ -16,7 +16,7 @@ use wayleave_evidence::holds::{HeldEvidence, Hold, HoldFolder};
 use wayleave_robots_txt::HostPattern;
 
 use super::sources::MaterialSources;
-use crate::cli::config_file::load_config;
+use crate::cli::config_file::{EVIDENCE_KEYS, load_keys};
 use crate::cli::crawler_names;
 use crate::cli::terminal::{counted, pretty_json, print, print_errors, unusable};
 use crate::clock::{Clock, TimeArgument};
@@ -76,7 +76,7 @@ pub(crate) struct ReleaseArgs {
 }
 
 pub(super) fn run(command: &HoldCommand, file: Option<&Path>) -> ExitCode {
-    let config = match load_config(file) {
+    let config = match load_keys(file, &EVIDENCE_KEYS) {
         Ok((config, _)) => config,
         Err(status) => return status,
     };

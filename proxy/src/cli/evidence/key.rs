@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use clap::Args;
 
-use crate::cli::config_file::load_config;
+use crate::cli::config_file::{EVIDENCE_KEYS, load_keys};
 use crate::cli::terminal::{pretty_json, print, unusable};
 use crate::signing::SigningKey;
 
@@ -19,7 +19,7 @@ pub(crate) struct KeyArgs {
 }
 
 pub(super) fn run(arguments: &KeyArgs, file: Option<&Path>) -> ExitCode {
-    let config = match load_config(file) {
+    let config = match load_keys(file, &EVIDENCE_KEYS) {
         Ok((config, _)) => config,
         Err(status) => return status,
     };

@@ -14,7 +14,7 @@ use serde::Serialize;
 
 use self::cells::RowLimits;
 use self::document::DocumentForm;
-use super::config_file::load_config;
+use super::config_file::{EVIDENCE_KEYS, load_keys};
 use super::crawler_names;
 use super::expired_rules::{self, ExpiredRule};
 use super::progress::ProgressLine;
@@ -86,7 +86,7 @@ struct ReportJson<'a> {
 }
 
 pub(super) fn run(arguments: &ReportArguments, file: Option<&Path>) -> CommandResult {
-    let (config, read_from) = load_config(file)?;
+    let (config, read_from) = load_keys(file, &EVIDENCE_KEYS)?;
     let Some(log) = &config.log.decisions else {
         return Err(unusable("log.decisions is empty: there is no decision log"));
     };

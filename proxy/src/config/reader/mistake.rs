@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::value::credentials_range;
+use super::value::{credentials_range, nearest};
 
 /// The first characters of a password hash.
 const HASH_PREFIX: &str = "$argon2";
@@ -20,6 +20,7 @@ pub struct ConfigMistake {
     line: Option<usize>,
     key: String,
     message: String,
+    is_value_readable: bool,
 }
 
 impl ConfigMistake {
@@ -30,6 +31,7 @@ impl ConfigMistake {
             line: None,
             key: String::new(),
             message: redact_quoted(&message.into()),
+            is_value_readable: false,
         }
     }
 
@@ -45,11 +47,27 @@ impl ConfigMistake {
             line: Some(line),
             key: redact_quoted(&key.into()),
             message: redact_quoted(&message.into()),
+            is_value_readable: false,
         }
     }
 
+    /// Says that the value of the key is what its author wrote, and only contradicts something else.
+    pub(super) fn of_readable_value(self) -> Self {
+        Self { is_value_readable: true, ..self }
+    }
+
+    /// Returns whether `key`, such as `state.dir`, may have another value than its author meant: the mistake is in it, in its
+    /// table, or in a name that may be a misspelling of one of them.
+    pub(crate) fn may_concern(&self, key: &str) -> bool {
+        let bare = |name: &str| name.split([']', '[', ' ']).next().unwrap_or_default().to_owned();
+        let names = self.key.trim_start_matches('[').split('.').map(bare);
+        let is_near =
+            names.zip(key.split('.')).all(|(name, wanted)| nearest(&name, [wanted]).is_some());
+        !self.is_value_readable && (self.key.is_empty() || is_near)
+    }
+
     /// Returns the file, as it was named.
-    pub(super) fn file(&self) -> &str {
+    pub(crate) fn file(&self) -> &str {
         &self.file
     }
 
@@ -167,6 +185,21 @@ mod tests {
         let hash = "$argon2id$v=19$m=8,t=1,p=1$c2FsdHNhbHQ$LuxT";
         let misplaced = shown("a.b", format!("{hash:?} is no name"));
         assert_eq!(misplaced, "t.toml:1: a.b: \"(not shown)\" is no name");
+    }
+
+    #[test]
+    fn mistakes_concern_what_may_have_been_meant() {
+        let concerns = |key: &str| {
+            let mistake = ConfigMistake::in_line("t.toml", 1, key, "is wrong");
+            assert!(!mistake.clone().of_readable_value().may_concern("log.decisions"), "{key}");
+            mistake.may_concern("log.decisions")
+        };
+        for key in ["", "log", "lgo", "log.decisions", "log.decisons", "log.decisions.x"] {
+            assert!(concerns(key), "{key}");
+        }
+        for key in ["log.format", "log.decisions_keep", "[[crawler]] 1.name", "state.decisions"] {
+            assert!(!concerns(key), "{key}");
+        }
     }
 
     #[test]

@@ -87,15 +87,12 @@ impl<'t> ConfigReader<'t> {
         reader.schema.map_or_else(serde_json::Value::default, |it| it.into_inner().finish())
     }
 
-    /// Parses the texts, passes the root table to `read`, and returns the result together with all keys.
-    ///
-    /// # Errors
-    ///
-    /// Every mistake, in the order of files and lines, if there is any.
+    /// Parses the texts, passes the root table to `read`, and returns the result together with all keys, and with every mistake in
+    /// the order of files and lines. A key with a mistake has its default.
     pub(crate) fn read<T>(
         self,
         read: impl FnOnce(&mut Section<'_>) -> T,
-    ) -> Result<(T, EffectiveKeys), Vec<ConfigMistake>> {
+    ) -> (T, EffectiveKeys, Vec<ConfigMistake>) {
         // Recoverable: a line that is not TOML should not hide the mistakes in others.
         let parsed: Vec<_> =
             self.sources.iter().map(|it| DeTable::parse_recoverable(it.text)).collect();
@@ -134,7 +131,7 @@ impl<'t> ConfigReader<'t> {
         mistakes.retain(|mistake| invalid_lines.insert(place(mistake)));
         mistakes.extend(in_values.into_iter().filter(|it| !invalid_lines.contains(&place(it))));
         mistakes.sort_by_key(place);
-        if mistakes.is_empty() { Ok((value, self.keys.into_inner())) } else { Err(mistakes) }
+        (value, self.keys.into_inner(), mistakes)
     }
 
     /// Reports what included files hold besides the tables that they may hold.
@@ -532,7 +529,7 @@ impl<'t> Section<'t> {
         };
         let Some(table) = node.get_ref().as_table() else {
             let message = format!("expected a table, found {}", kind_name(node));
-            self.report(key, message);
+            self.reader.report(self.source, node.span().start, path, message);
             return Vec::new();
         };
         let mut values = Vec::new();
@@ -578,7 +575,9 @@ impl<'t> Section<'t> {
             .table
             .and_then(|table| table.get_key_value(key))
             .map_or(self.location.span.start, |(key, _)| key.span().start);
-        self.reader.report(self.source, at, self.full_key(key), message);
+        let line = self.source.line(at);
+        let mistake = ConfigMistake::in_line(self.source.file, line, self.full_key(key), message);
+        self.reader.mistakes.borrow_mut().push(mistake.of_readable_value());
     }
 
     /// Reports a mistake in this table as a whole.
