@@ -66,6 +66,19 @@ fn a_changed_file_a_signal_and_an_operator_reload() {
 }
 
 #[test]
+fn a_crawler_that_is_gone_is_named() {
+    let origin = sites();
+    let (proxy, base) = start(&origin);
+    let whole = tables("a");
+    let from = whole.rfind("[[crawler]]").expect("the second of two");
+    let to = whole.find("[[rule]]").expect("it has one");
+    let without = [&whole[..from], &whole[to..]].concat();
+    proxy.write_config(&base.table(&without).to_toml());
+    eventually("it is named", || proxy.log().contains("names=\"images-a\""));
+    assert_eq!(reload(&proxy).json()["removed_crawlers"], serde_json::json!([]));
+}
+
+#[test]
 fn a_file_is_not_read_while_it_is_being_written() {
     let origin = sites();
     let (proxy, base) = start(&origin);

@@ -15,6 +15,8 @@ pub(crate) struct Reloaded {
     pub(crate) configuration: u64,
     /// Sections and keys that were changed and take effect only after a restart.
     pub(crate) needs_restart: Vec<String>,
+    /// The names of the crawlers that the configuration had before, and has no longer.
+    pub(crate) removed_crawlers: Vec<String>,
 }
 
 /// The result of a reload, or every mistake in the file.

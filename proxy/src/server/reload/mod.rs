@@ -553,14 +553,29 @@ impl ConfigReloader {
             status.changed_toml = prepared.changed_toml;
         });
         tracing::info!(cause, configuration, "the configuration was reloaded");
+        let removed_crawlers = removed_crawlers(&self.running, &config);
+        if !removed_crawlers.is_empty() {
+            let names = removed_crawlers.join(", ");
+            tracing::warn!(
+                names,
+                "the new configuration has these crawlers no longer: what they send is decided as for any other client"
+            );
+        }
         self.referenced_files.update(&config);
         self.running = config;
         if !prepared.needs_restart.is_empty() {
             let keys = prepared.needs_restart.join(", ");
             tracing::warn!(keys, "these changes take effect only after a restart");
         }
-        Reloaded { configuration, needs_restart: prepared.needs_restart }
+        Reloaded { configuration, needs_restart: prepared.needs_restart, removed_crawlers }
     }
+}
+
+/// Returns the names of the crawlers that the configuration had before, and has no longer.
+fn removed_crawlers(before: &Config, now: &Config) -> Vec<String> {
+    let is_there = |name: &str| now.crawlers.crawlers.iter().any(|it| it.name == name);
+    let names = before.crawlers.crawlers.iter().map(|crawler| &*crawler.name);
+    names.filter(|name| !is_there(name)).map(str::to_owned).collect()
 }
 
 fn to_messages(mistakes: &[ConfigMistake]) -> Vec<String> {

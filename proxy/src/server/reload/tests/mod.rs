@@ -105,6 +105,20 @@ impl ReloadableProxy {
     }
 }
 
+#[tokio::test]
+async fn crawlers_that_are_gone_are_named() {
+    let crawler = |name: &str| {
+        format!(
+            "[[crawler]]\nname = \"{name}\"\ntokens = [\"A\"]\nmatch = {{ user_agent = \"{name}\" }}\n"
+        )
+    };
+    let mut running = ReloadableProxy::start(&(crawler("a") + &crawler("b")));
+    fs::write(&running.reloader.file, crawler("b") + &crawler("c")).expect("it can be written");
+    let reloaded = running.reloader.reload(ReloadCause::Operator).await;
+    assert_eq!(reloaded.expect("nothing is wrong with it").removed_crawlers, ["a"]);
+    running.stop().await;
+}
+
 /// Returns all settings but their number.
 fn shown(settings: &Settings) -> String {
     let Settings {
