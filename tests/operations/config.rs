@@ -69,6 +69,17 @@ fn a_crawler_that_an_earlier_one_hides_is_named() {
 }
 
 #[test]
+fn a_crawler_that_takes_every_request_is_named() {
+    let news = "match = { user_agent = \"AcmeNews\" }\ntokens = [\"AcmeNews\"]";
+    let printed = warnings(&[("news", news), ("images", "tokens = [\"AcmeImages\"]")]);
+    let expected = "wayleave: warning: [[crawler]] 2 \"images\" has no match: it takes every request that no earlier [[crawler]] \
+                    matches, whoever sends it; if that is not meant, add one such as match = { user_agent = \"AcmeImages\" }";
+    assert_eq!(printed, [expected]);
+    let printed = warnings(&[("images", "tokens = [\"AcmeImages\"]")]);
+    assert!(printed[0].contains("it takes every request, whoever sends it"), "{printed:?}");
+}
+
+#[test]
 fn a_name_that_googles_dialect_does_not_find_is_named() {
     let keys = |tokens: &str, dialect: &str| {
         format!(

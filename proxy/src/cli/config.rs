@@ -10,7 +10,7 @@ use super::config_file::load_config;
 use super::expired_rules;
 use super::terminal::{CommandResult, counted, pretty_json, print, print_errors};
 use crate::clock::Clock;
-use crate::config::{Config, ConfigSources, DEFAULT_FILE};
+use crate::config::{Config, ConfigSources, DEFAULT_FILE, matches_all};
 use crate::pacing::PaceShare;
 use crate::server::wiring::{UNCHECKED_PARENT_WARNING, UNSHARED_PARENT_WARNING};
 use crate::telemetry::harmless::escape_lines;
@@ -131,7 +131,7 @@ fn first_of(names: &[String]) -> String {
 }
 
 /// Returns warnings about crawlers that are valid but hardly intended: those that can never match because of an earlier one,
-/// and those with tokens that their dialect cannot find in any robots.txt.
+/// those that take every request, and those with tokens that their dialect cannot find in any robots.txt.
 fn crawler_warnings(crawlers: &[Crawler]) -> Vec<String> {
     let mut warnings = Vec::new();
     for (index, crawler) in crawlers.iter().enumerate() {
@@ -141,6 +141,14 @@ fn crawler_warnings(crawlers: &[Crawler]) -> Vec<String> {
             warnings.push(format!(
                 "[[crawler]] {number} {name:?} can never match: {:?}, which comes first, matches all the same requests; put {name:?} first",
                 earlier.name
+            ));
+        }
+        if matches_all(crawler) {
+            let others = if index == 0 { "" } else { " that no earlier [[crawler]] matches" };
+            warnings.push(format!(
+                "[[crawler]] {number} {name:?} has no match: it takes every request{others}, whoever sends it; \
+                 if that is not meant, add one such as match = {{ user_agent = \"{}\" }}",
+                crawler.tokens.first().map_or("ExampleBot", ProductToken::as_str)
             ));
         }
         let is_lost = |token: &&ProductToken| {

@@ -90,7 +90,8 @@ pub(super) fn read(
     (config, keys)
 }
 
-fn matches_all(crawler: &Crawler) -> bool {
+/// Returns whether a crawler has no criteria, so that every request matches it.
+pub(crate) fn matches_all(crawler: &Crawler) -> bool {
     crawler.user_agent.is_none()
         && crawler.addresses.is_empty()
         && crawler.account.is_none()

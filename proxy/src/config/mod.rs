@@ -42,6 +42,7 @@ use std::time::Duration;
 
 use wayleave_decision::{CrawlersConfig, PolicyRule};
 
+pub(crate) use self::crawlers::matches_all;
 pub(crate) use self::log::LogConfig;
 pub use self::reader::ConfigMistake;
 pub(crate) use self::reader::IncludedFile;
@@ -166,7 +167,6 @@ impl Config {
         Self::from_sources(&ConfigSources::read(path), None)
     }
 
-    /// Reads a configuration file, or the defaults without one, with what `change` makes of it. Relative paths without a file are
     /// Reads a configuration file as far as it can be read, and returns every mistake in it, too. What is wrong has its default.
     ///
     /// # Errors
@@ -178,6 +178,7 @@ impl Config {
         Self::read_sources(&ConfigSources::read(path), None)
     }
 
+    /// Reads a configuration file, or the defaults without one, with what `change` makes of it. Relative paths without a file are
     /// relative to the working directory.
     ///
     /// # Errors
