@@ -162,7 +162,13 @@ fn serve_ends_with_1_and_names_a_port_in_use() {
     .expect("writable");
     let output = run(dir.path(), &["serve"]);
     assert_eq!(output.status.code(), Some(1), "{output:?}");
-    assert!(text(&output.stderr).contains(&address), "{output:?}");
+    let expected =
+        format!("wayleave: proxy.listen: listening on {address} (is another wayleave running?");
+    assert!(text(&output.stderr).contains(&expected), "{output:?}");
+    let admin = format!("proxy.listen = [\"127.0.0.1:0\"]\nadmin.listen = \"{address}\"\n");
+    std::fs::write(dir.path().join("config.toml"), admin).expect("writable");
+    let output = run(dir.path(), &["serve"]);
+    assert!(text(&output.stderr).contains(&expected.replace("proxy.", "admin.")), "{output:?}");
 }
 
 #[test]

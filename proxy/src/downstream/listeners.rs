@@ -202,7 +202,7 @@ impl InheritedSockets {
             None => bind(address),
         };
         let bound = listener.and_then(|listener| BoundListener::new(listener, protocol));
-        bound.with_context(|| format!("listening on {address}"))
+        bound.map_err(|error| explain("proxy.listen", address, error))
     }
 
     /// Takes the inherited listener for `address`, if there is one.
@@ -259,8 +259,9 @@ fn accept_foreign_destinations(listener: &TcpListener, address: SocketAddr) -> i
 ///
 /// # Errors
 ///
-/// Returns an error if the address cannot be bound in that time.
+/// Returns an error, which names the `key` of the address, if it cannot be bound in that time.
 pub(crate) async fn bind_when_free(
+    key: &str,
     address: SocketAddr,
     timeout: Duration,
 ) -> anyhow::Result<TcpListener> {
@@ -270,9 +271,20 @@ pub(crate) async fn bind_when_free(
             Err(error) if error.kind() == ErrorKind::AddrInUse && Instant::now() < until => {
                 tokio::time::sleep(BIND_RETRY_INTERVAL).await;
             }
-            bound => return bound.with_context(|| format!("listening on {address}")),
+            bound => return bound.map_err(|error| explain(key, address, error)),
         }
     }
+}
+
+/// Adds the key of the address that cannot be listened on, and what to do if another program has it.
+fn explain(key: &str, address: SocketAddr, error: io::Error) -> anyhow::Error {
+    let advice = match error.kind() {
+        ErrorKind::AddrInUse => {
+            " (is another wayleave running? stop what listens there, or choose another port)"
+        }
+        _ => "",
+    };
+    anyhow::Error::new(error).context(format!("{key}: listening on {address}{advice}"))
 }
 
 /// Accepts the next connection, and logs an error as long as that fails. Cancelling it loses no connection.

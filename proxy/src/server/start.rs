@@ -184,7 +184,7 @@ async fn take_over(
 ) -> anyhow::Result<(TcpListener, RobotsStore)> {
     let listener = match inherited_admin {
         Some(listener) => listener,
-        None => bind_when_free(config.admin.listen, timeout).await?,
+        None => bind_when_free("admin.listen", config.admin.listen, timeout).await?,
     };
     let (dir, options) = (&config.state.dir, config.robots_store);
     let store =
