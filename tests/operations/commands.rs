@@ -433,6 +433,11 @@ fn every_command_has_a_man_page() {
             assert!(text.contains(&format!(".SH {section}")), "{page}: {section}");
         }
     }
+    let mut dated = command();
+    dated.args(["man", "."]).current_dir(dir.path()).env("SOURCE_DATE_EPOCH", "1000000000");
+    assert!(tools::run(&mut dated, b"", LIMIT).status.success());
+    let text = std::fs::read_to_string(dir.path().join("wayleave.1")).expect("a page");
+    assert!(text.contains(".TH WAYLEAVE 1 2001-09-09 "), "{text}");
 }
 
 const COMPLETE: &str = r#"

@@ -3,7 +3,8 @@
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::{fs, io};
+use std::time::{Duration, SystemTime};
+use std::{env, fs, io};
 
 use clap::{Args, Command};
 use clap_complete::Shell;
@@ -25,6 +26,15 @@ pub(super) struct ManArguments {
     /// An existing directory, to which one page per command is written
     #[arg(value_name = "DIR")]
     directory: PathBuf,
+}
+
+/// Returns the date of the pages: that of the build that writes them, by the variable `SOURCE_DATE_EPOCH`, so that building
+/// again gives the same pages.
+fn date() -> Option<String> {
+    // With less than 64 bits, no time is too late to be shown.
+    let seconds: u32 = env::var("SOURCE_DATE_EPOCH").ok()?.parse().ok()?;
+    let at = SystemTime::UNIX_EPOCH + Duration::from_secs(seconds.into());
+    humantime::format_rfc3339_seconds(at).to_string().get(..10).map(str::to_owned)
 }
 
 pub(super) fn completions(arguments: &CompletionsArguments, mut command: Command) -> ExitCode {
@@ -49,7 +59,7 @@ fn write_pages(command: &Command, path: &str, directory: &Path) -> io::Result<()
     // The examples and the exit status have sections of their own.
     let source = concat!("wayleave ", env!("CARGO_PKG_VERSION"));
     let man = Man::new(command.clone().after_help("")).title(title).source(source);
-    let man = man.manual("wayleave");
+    let man = man.manual("wayleave").date(date().unwrap_or_default());
     let mut page = Vec::new();
     man.render_title(&mut page)?;
     man.render_name_section(&mut page)?;
