@@ -236,7 +236,7 @@ fn wrong_holds_are_refused() {
     assert!(hold(&["add", "--host", "a.test", "--reason", ""]).contains("--reason"));
     let of_nobody = ["add", "--host", "a.test", "--reason", "x", "--crawler", "Asserted"];
     assert!(hold(&of_nobody).contains("no [[crawler]] has this name, and the log has none"));
-    assert!(hold(&of_nobody).contains("; there are asserted"));
+    assert!(hold(&of_nobody).contains("; there are unnamed"));
     let turned = [
         "add",
         "--host",

@@ -109,7 +109,7 @@ fn the_report_is_also_a_table_and_csv() {
     for expected in [
         "Observed only: enforcement would refuse these: 4",
         "3  news     shop.test  403 Disallow: /private (http://shop.test/robots.txt:2)",
-        "2  images    shop.test  403 Disallow: /private (http://shop.test/robots.txt:2)",
+        "2  images   shop.test  403 Disallow: /private (http://shop.test/robots.txt:2)",
         "[[rule]] 2 (allow) since 2020-01-01T00:00:00Z: an old exception (owner data@example.com)",
     ] {
         assert!(lines.contains(&expected), "{expected} in {table}");
@@ -133,10 +133,10 @@ fn the_summary_comes_first_by_crawler_or_as_asked_for() {
     let (summary, details) = default.split_once("Observed only").expect("two parts");
     let rule = "Disallow: /private (http://shop.test/robots.txt:2)";
     for expected in [
-        "crawler   owner      requests  refused      %  would be refused      %  top host   top rule".to_owned(),
-        format!("news      news-team         4        0    0.0                 4  100.0  shop.test  {rule}"),
-        format!("images    -                 6        2   33.3                 0    0.0  shop.test  {rule}"),
-        "asserted  -                 1        1  100.0                 0    0.0  -          unsupported-scheme".to_owned(),
+        "crawler  owner      requests  refused      %  would be refused      %  top host   top rule".to_owned(),
+        format!("news     news-team         4        0    0.0                 4  100.0  shop.test  {rule}"),
+        format!("images   -                 6        2   33.3                 0    0.0  shop.test  {rule}"),
+        "unnamed  -                 1        1  100.0                 0    0.0  -          unsupported-scheme".to_owned(),
     ] {
         assert!(summary.lines().any(|line| line.trim() == expected), "{expected} in {summary}");
     }
@@ -147,7 +147,10 @@ fn the_summary_comes_first_by_crawler_or_as_asked_for() {
     let shop = by_host.lines().find(|line| line.contains("shop.test  ")).expect("a row");
     assert!(shop.contains("news") && shop.ends_with(rule), "{shop}");
     assert!(!by_host.contains("Observed only"), "{by_host}");
-    let senders = text(&["--by", "token", "--crawler", "asserted"]);
+    let senders = text(&["--by", "token", "--crawler", "unnamed"]);
+    let by_field = text(&["--by", "token", "--crawler", "asserted"]);
+    let rows = |text: &str| text.split_once("By token").map(|(_, rows)| rows.to_owned());
+    assert_eq!(rows(&senders), rows(&by_field), "the name in the log is accepted, too");
     let head = senders.lines().find(|line| line.trim_start().starts_with("token")).expect("heads");
     assert!(head.ends_with("top user-agent  top client"), "{senders}");
     let other = senders.lines().find(|line| line.contains("Other ")).expect("a row");

@@ -3,15 +3,22 @@
 use wayleave_decision::ASSERTED;
 
 use crate::config::Config;
+use crate::decision_log::UNNAMED;
+
+/// Returns the name in the log of the crawler that somebody named.
+pub(super) fn in_log<'n>(name: &'n str, config: &Config) -> &'n str {
+    let is_configured = config.crawlers.crawlers.iter().any(|it| it.name == name);
+    if name == UNNAMED && !is_configured { ASSERTED } else { name }
+}
 
 /// Returns what to say if no `[[crawler]]` has this name, which is then probably misspelt, unless the decision log has requests of
 /// a crawler that is configured no longer.
 pub(super) fn find_unknown(name: &str, config: &Config) -> Option<String> {
     let mut known: Vec<_> = config.crawlers.crawlers.iter().map(|it| &*it.name).collect();
-    known.push(ASSERTED);
-    if known.contains(&name) {
+    if name == ASSERTED || known.contains(&name) {
         return None;
     }
+    known.push(UNNAMED);
     Some(format!(
         "--crawler {name:?}: no [[crawler]] has this name, and the log has none of its requests; there are {}",
         known.join(", ")

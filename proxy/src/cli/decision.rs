@@ -12,6 +12,7 @@ use super::admin_client::request_json;
 use super::config_file::{EVIDENCE_KEYS, load_keys};
 use super::paint::Tone;
 use super::terminal::{CommandResult, pretty_json, print, print_painted, unusable};
+use crate::decision_log::crawler_in_words;
 use crate::telemetry::harmless::escape_controls;
 
 /// The number of lines of a long robots.txt that are shown before and after the one that decided.
@@ -169,7 +170,9 @@ fn crawler(decision: &Value) -> Option<String> {
     let proof = text("certificate").map(|name| format!("certificate {name}"));
     let proof = proof.or_else(|| text("proven_by"));
     Some(match (text("identity").as_deref(), text("crawler")?, proof) {
-        (Some("asserted"), name, _) => format!("{name}: no [[crawler]] matches the request"),
+        (Some("asserted"), name, _) => {
+            format!("{}: no [[crawler]] matches the request", crawler_in_words(&name))
+        }
         (_, name, Some(proof)) => format!("{name} known by {proof}"),
         (_, name, None) => format!("{name} known by its User-Agent"),
     })

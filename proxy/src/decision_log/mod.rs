@@ -75,7 +75,7 @@ use self::recent::RecentDecisions;
 use self::record::EncodedDecision;
 pub(crate) use self::record::{
     DecisionId, DecisionRecord, FindingRecord, LogWord, MAX_USER_AGENT_BYTES, PaymentRecord,
-    RuleRecord, SubresourceRecord,
+    RuleRecord, SubresourceRecord, UNNAMED, crawler_in_words,
 };
 pub(crate) use self::recorded_request::WAYLEAVE;
 use self::report::ProgressSink;

@@ -9,7 +9,7 @@ use std::time::SystemTime;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 use uuid::Uuid;
-use wayleave_decision::AccessFinding;
+use wayleave_decision::{ASSERTED, AccessFinding};
 use wayleave_evidence::{Sha256Digest, rfc3339};
 
 use super::client_address::LoggedClient;
@@ -18,6 +18,14 @@ use crate::telemetry::harmless::escape_json;
 
 /// The longest `User-Agent` that is recorded. Real ones are shorter.
 pub(crate) const MAX_USER_AGENT_BYTES: usize = 512;
+
+/// The word for people for requests that match no `[[crawler]]`. The log, the API and metrics call them [`ASSERTED`].
+pub(crate) const UNNAMED: &str = "unnamed";
+
+/// Returns a crawler's name as people read it.
+pub(crate) fn crawler_in_words(name: &str) -> &str {
+    if name == ASSERTED { UNNAMED } else { name }
+}
 
 /// A word: a constant of this program, or a string read from a log.
 pub(crate) type LogWord = Cow<'static, str>;

@@ -1,6 +1,7 @@
 //! A refusal as a page, for browsers.
 
 use super::problem::ProblemDetails;
+use crate::decision_log::crawler_in_words;
 use crate::telemetry::harmless::{escape_controls, escape_html};
 
 /// The policy of the page: no scripts, and nothing from elsewhere, whatever got past the escaping.
@@ -39,7 +40,7 @@ fn rows(problem: &ProblemDetails<'_>) -> Vec<(&'static str, String)> {
         ("robots.txt", owned(problem.robots_url)),
         ("Rule", rule),
         ("Group", problem.group.map(|group| format!("User-agent: {group}"))),
-        ("Crawler", owned(problem.crawler)),
+        ("Crawler", owned(problem.crawler.map(crawler_in_words))),
         ("Product tokens", (!tokens.is_empty()).then_some(tokens)),
         ("Ask", owned(problem.owner)),
         ("Try again", wait),

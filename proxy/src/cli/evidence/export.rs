@@ -12,6 +12,7 @@ use wayleave_evidence::select::{SelectedLines, Selection, select, unexplained_ga
 
 use super::sources::MaterialSources;
 use crate::cli::config_file::{EVIDENCE_KEYS, load_keys};
+use crate::cli::crawler_names::in_log;
 use crate::cli::progress::{LINES_PER_UPDATE, ProgressLine};
 use crate::cli::terminal::{counted, print, print_errors, unusable};
 use crate::clock::{Clock, TimeArgument, system_time};
@@ -58,9 +59,9 @@ pub(super) fn run(arguments: &ExportArgs, file: Option<&Path>) -> ExitCode {
 }
 
 impl ExportArgs {
-    fn selection(&self) -> anyhow::Result<Selection> {
+    fn selection(&self, config: &Config) -> anyhow::Result<Selection> {
         let now = Clock::start().now();
-        let crawler = self.crawler.clone();
+        let crawler = self.crawler.as_deref().map(|name| in_log(name, config).to_owned());
         Ok(match (&self.id, &self.url, self.since) {
             (Some(id), ..) => Selection::Id(id.replace('-', "")),
             (_, Some(url), _) => Selection::Url {
@@ -81,7 +82,7 @@ pub(super) fn export(arguments: &ExportArgs, config: &Config) -> anyhow::Result<
         .context("log.decisions is empty: there is no decision log")?;
     // Read first, since nothing can be exported without it, and selecting may take minutes.
     let key = SigningKey::read(&options.key).context("cannot read the key that signs exports")?;
-    let selection = arguments.selection()?;
+    let selection = arguments.selection(config)?;
     // Before the log is opened: all that was signed until then is in it, and its verification relies on that.
     let made_at = system_time();
     let log = SignedLog::open(&options.path, &options.state_dir)?;

@@ -21,7 +21,7 @@ use crate::cli::crawler_names;
 use crate::cli::terminal::{counted, pretty_json, print, print_errors, unusable};
 use crate::clock::{Clock, TimeArgument};
 use crate::config::Config;
-use crate::decision_log::{DecisionQuery, ScanStep, TimeRange, scan_log};
+use crate::decision_log::{DecisionQuery, ScanStep, TimeRange, crawler_in_words, scan_log};
 use crate::signing::SigningKey;
 use crate::telemetry::harmless::escape_lines;
 
@@ -96,7 +96,8 @@ fn add(arguments: &AddArgs, config: &Config, folder: &HoldFolder) -> anyhow::Res
     if let Some((since, until)) = since.zip(until) {
         anyhow::ensure!(since <= until, "--since is after --until");
     }
-    if let Some(name) = &arguments.crawler
+    let crawler = arguments.crawler.as_deref().map(|name| crawler_names::in_log(name, config));
+    if let Some(name) = crawler
         && let Some(mistake) = crawler_names::find_unknown(name, config)
         && !has_decision_of(name, config)?
     {
@@ -106,7 +107,7 @@ fn add(arguments: &AddArgs, config: &Config, folder: &HoldFolder) -> anyhow::Res
     let hold = folder.add(&Hold {
         id: 0,
         host: arguments.host.to_string(),
-        crawler: arguments.crawler.clone(),
+        crawler: crawler.map(str::to_owned),
         since,
         until,
         reason: arguments.reason.clone(),
@@ -275,7 +276,7 @@ fn describe(listed: &ListedHold) -> String {
     let time = |at| humantime::format_rfc3339_seconds(at).to_string();
     let mut text = format!("{}  {}", hold.id, hold.host);
     let parts = [
-        hold.crawler.as_ref().map(|crawler| format!("crawler {crawler}")),
+        hold.crawler.as_deref().map(|name| format!("crawler {}", crawler_in_words(name))),
         hold.since.map(|since| format!("since {}", time(since))),
         hold.until.map(|until| format!("until {}", time(until))),
         Some(counted(listed.decisions, "decision")),

@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use super::summary::{ChangeSummary, GroupRow, ReplaySummary};
 use super::unknown::NOT_REPLAYED;
 use crate::cli::terminal::counted;
+use crate::decision_log::crawler_in_words;
 use crate::telemetry::harmless::escape_lines;
 
 /// The most groups of one kind that are shown.
@@ -40,6 +41,7 @@ pub(super) fn text(summary: &ReplaySummary) -> String {
         write!(text, "\n{name}:\n").expect("writing to a String cannot fail");
         for row in rows.iter().take(MAX_ROWS) {
             let GroupRow { crawler, host, rule, count, samples } = row;
+            let crawler = crawler_in_words(crawler);
             writeln!(text, "{count:>9}  {crawler}  {host}  {rule}")
                 .expect("writing to a String cannot fail");
             for sample in *samples {
@@ -68,7 +70,8 @@ pub(super) fn markdown(summary: &ReplaySummary) -> String {
         text += "| ---: | --- | --- | --- | --- |\n";
         for row in rows.iter().take(MAX_ROWS) {
             let samples: Vec<_> = row.samples.iter().map(|sample| cell(sample)).collect();
-            let [crawler, host, rule] = [row.crawler, row.host, row.rule].map(cell);
+            let [crawler, host, rule] =
+                [crawler_in_words(row.crawler), row.host, row.rule].map(cell);
             writeln!(
                 text,
                 "| {} | {crawler} | {host} | {rule} | {} |",

@@ -2,7 +2,9 @@
 
 use std::time::SystemTime;
 
-use crate::decision_log::{LogReport, PaymentRow, ReportDimension, ReportRow, SummaryRow};
+use crate::decision_log::{
+    LogReport, PaymentRow, ReportDimension, ReportRow, SummaryRow, crawler_in_words,
+};
 
 /// The most rows of the tables of a report.
 #[derive(Clone, Copy, Debug)]
@@ -117,7 +119,11 @@ pub(super) fn costs(row: &SummaryRow) -> String {
 fn summary_cells(row: &SummaryRow, by: ReportDimension, optional: OptionalColumns) -> Vec<String> {
     let percent = |share: f64| format!("{:.1}", share * 100.0);
     let or_dash = |text: &Option<String>| text.clone().unwrap_or_else(|| "-".to_owned());
-    let mut cells = vec![row.name.clone()];
+    let shown = |of: ReportDimension, name: &str| match of {
+        ReportDimension::Crawler => crawler_in_words(name).to_owned(),
+        _ => name.to_owned(),
+    };
+    let mut cells = vec![shown(by, &row.name)];
     cells.extend(optional.has_owners.then(|| or_dash(&row.owner)));
     cells.extend([
         row.requests.to_string(),
@@ -129,7 +135,7 @@ fn summary_cells(row: &SummaryRow, by: ReportDimension, optional: OptionalColumn
     cells.extend(optional.has_failures.then(|| row.failed.to_string()));
     let costs = Some(costs(row)).filter(|costs| !costs.is_empty());
     cells.extend(optional.has_costs.then(|| or_dash(&costs)));
-    cells.extend(firsts(by).map(|of| row.first(of).unwrap_or("-").to_owned()));
+    cells.extend(firsts(by).map(|of| row.first(of).map_or("-".to_owned(), |it| shown(of, it))));
     cells
 }
 
@@ -137,7 +143,7 @@ fn detail_cells(row: &ReportRow) -> Vec<String> {
     let rule = row.rule.as_deref().unwrap_or(&row.reason);
     vec![
         row.count.to_string(),
-        row.crawler.clone(),
+        crawler_in_words(&row.crawler).to_owned(),
         row.host.clone().unwrap_or_else(|| "-".to_owned()),
         format!("{} {rule}", row.status),
     ]
@@ -156,7 +162,7 @@ fn payment_cells(row: &PaymentRow) -> Vec<String> {
     };
     vec![
         row.count.to_string(),
-        row.crawler.clone(),
+        crawler_in_words(&row.crawler).to_owned(),
         row.host.clone().unwrap_or_else(|| "-".to_owned()),
         format!("{cost} ({scheme})"),
     ]

@@ -37,7 +37,7 @@ pub(super) struct ReportArguments {
     /// Summarise by this instead of by crawler with all rules
     #[arg(long, value_enum)]
     by: Option<ReportDimension>,
-    /// Count the requests of this crawler only, by its configured name
+    /// Count the requests of this crawler only, by its configured name; `unnamed`: those that match no [[crawler]]
     #[arg(long, value_name = "NAME")]
     crawler: Option<String>,
     /// Form of the report
@@ -91,10 +91,11 @@ pub(super) fn run(arguments: &ReportArguments, file: Option<&Path>) -> CommandRe
         return Err(unusable("log.decisions is empty: there is no decision log"));
     };
     let now = Clock::start().now();
+    let crawler = arguments.crawler.as_deref().map(|name| crawler_names::in_log(name, &config));
     let query = ReportQuery {
         since: arguments.since.start(now),
         until: arguments.until.map_or(now, |until| until.end(now)),
-        requests: DecisionQuery { crawler: arguments.crawler.clone(), ..DecisionQuery::default() },
+        requests: DecisionQuery { crawler: crawler.map(str::to_owned), ..DecisionQuery::default() },
         contents: ReportContents::Summary(arguments.by.unwrap_or(ReportDimension::Crawler)),
     };
     if arguments.until.is_some() && query.until < query.since {
@@ -113,8 +114,7 @@ pub(super) fn run(arguments: &ReportArguments, file: Option<&Path>) -> CommandRe
             failures => format!("the decision log cannot be read: {}", failures.join("; ")),
         }));
     }
-    let unknown =
-        arguments.crawler.as_deref().and_then(|it| crawler_names::find_unknown(it, &config));
+    let unknown = crawler.and_then(|name| crawler_names::find_unknown(name, &config));
     if let Some(mistake) = unknown.filter(|_| report.by_crawler.is_empty()) {
         return Err(unusable(&mistake));
     }
