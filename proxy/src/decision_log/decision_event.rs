@@ -4,13 +4,14 @@
 use std::io::{self, Write};
 use std::time::{Duration, SystemTime};
 
+use anstyle::AnsiColor;
 use serde::Serialize;
 use wayleave_evidence::{Sha256Digest, rfc3339};
 
 use super::client_address::LoggedClient;
-use super::record::{DecisionId, DecisionRecord};
-use crate::telemetry::harmless::escape_json;
-use crate::telemetry::logging::{LogFormat, LogHandle};
+use super::record::{DecisionId, DecisionRecord, crawler_in_words};
+use crate::telemetry::harmless::{escape_controls, escape_json};
+use crate::telemetry::logging::{LineForm, LogHandle, time_of_day};
 
 /// The target of these events, by which `RUST_LOG` can filter them.
 const TARGET: &str = "wayleave::decision";
@@ -23,7 +24,7 @@ pub(super) fn log_decision(log: &LogHandle, decision: &DecisionRecord) {
     if !log.has_decisions() || !tracing::enabled!(target: TARGET, tracing::Level::INFO) {
         return;
     }
-    let line = DecisionEvent::new(decision).to_line(log.format());
+    let line = DecisionEvent::new(decision).to_line(log.form());
     // Formatted before the buffer is locked, so that exchanges do not wait for each other's formatting.
     log.lines.append(|buffer| {
         buffer.extend_from_slice(&line);
@@ -98,14 +99,35 @@ impl<'a> DecisionEvent<'a> {
     }
 
     /// Returns the line without a line feed.
-    fn to_line(&self, format: LogFormat) -> Vec<u8> {
+    fn to_line(&self, form: LineForm) -> Vec<u8> {
         let mut line = Vec::with_capacity(TYPICAL_LINE_BYTES);
-        let written = match format {
-            LogFormat::Text => self.write_text(&mut line),
-            LogFormat::Json => serde_json::to_writer(&mut line, self).map_err(Into::into),
+        let written = match form {
+            LineForm::Text => self.write_text(&mut line),
+            LineForm::Terminal => return self.terminal_line().into_bytes(),
+            LineForm::Json => serde_json::to_writer(&mut line, self).map_err(Into::into),
         };
         written.expect("writing to memory does not fail, and every field can be written");
         escape_json(line)
+    }
+
+    /// Returns what a person at a terminal reads: the time of day, the outcome in colour, the request, and why.
+    fn terminal_line(&self) -> String {
+        let colour = match self.outcome {
+            "refused" | "failed" => AnsiColor::Red,
+            "observed" => AnsiColor::Yellow,
+            _ => AnsiColor::Green,
+        };
+        let style = colour.on_default();
+        let timestamp = humantime::format_rfc3339_seconds(self.timestamp).to_string();
+        let crawler = crawler_in_words(self.crawler);
+        let (method, url, id) = (self.method, self.url, self.decision_id);
+        let mut rest = format!("{} {} {method} {url} {crawler}", self.status, self.reason);
+        if let Some(details) = self.details {
+            rest += &format!(" ({details})");
+        }
+        // Coloured last: the escape sequences of colours must remain.
+        let (at, outcome, rest) = (time_of_day(&timestamp), self.outcome, escape_controls(&rest));
+        format!("{at} {style}{outcome:<9}{style:#} {rest} {id}")
     }
 
     /// Writes one short line for people in tracing's text format: outcome, reason, request, crawler and client. Text that
@@ -154,7 +176,7 @@ mod tests {
     fn text_event_is_one_line() {
         let mut decision = decision();
         decision.url = "http://shop.test/a\n\"b\"".to_owned();
-        let line = DecisionEvent::new(&decision).to_line(LogFormat::Text);
+        let line = DecisionEvent::new(&decision).to_line(LineForm::Text);
         let line = String::from_utf8(line).unwrap();
         assert!(!line.contains('\n'), "{line}");
         for expected in [
@@ -172,8 +194,8 @@ mod tests {
         let rule = "Disallow: /\u{9b}31m\u{202e}\u{2028}\u{1b}";
         decision.details = Some(rule.to_owned());
         decision.finding.as_mut().unwrap().rule = Some(rule.to_owned());
-        for format in [LogFormat::Text, LogFormat::Json] {
-            let line = String::from_utf8(DecisionEvent::new(&decision).to_line(format)).unwrap();
+        for form in [LineForm::Text, LineForm::Json] {
+            let line = String::from_utf8(DecisionEvent::new(&decision).to_line(form)).unwrap();
             let expected = "Disallow: /\\u009b31m\\u202e\\u2028\\u001b";
             assert!(line.contains(expected), "{line}");
             assert!(line.is_ascii(), "{line}");
@@ -182,6 +204,20 @@ mod tests {
         assert!(recorded.line.is_ascii());
         let read: DecisionRecord = serde_json::from_slice(&recorded.line).unwrap();
         assert_eq!(read.finding.unwrap().rule.unwrap(), rule);
+    }
+
+    #[test]
+    fn line_for_a_terminal_is_short_and_coloured() {
+        let mut decision = decision();
+        decision.url = "http://shop.test/a\u{1b}[2J\u{202e}".to_owned();
+        decision.details = Some("Disallow: /a (line 2)".to_owned());
+        let line = String::from_utf8(DecisionEvent::new(&decision).to_line(LineForm::Terminal));
+        let expected = format!(
+            "08:00:00 \u{1b}[31mrefused  \u{1b}[0m 403 rule GET http://shop.test/a\\u{{1b}}[2J\\u{{202e}} news \
+             (Disallow: /a (line 2)) {}",
+            decision.id
+        );
+        assert_eq!(line.unwrap(), expected);
     }
 
     #[test]

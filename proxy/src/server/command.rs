@@ -46,7 +46,7 @@ pub(crate) fn run_for_command<T: Send + 'static>(
     command: impl FnOnce() -> io::Result<T> + Send + 'static,
 ) -> anyhow::Result<(T, DecisionTally)> {
     let state = state_runtime()?;
-    let (log, _writing) = logging::start(log, config.log.format);
+    let (log, _writing) = logging::start(log, config.log.format, false);
     let (downstream, refresh) = state.block_on(build(config, log))?;
     let decisions = Arc::clone(&downstream.exchanges.decisions);
     let ended = CancellationToken::new();

@@ -35,7 +35,8 @@ pub(crate) fn run(
     // process_max_fds shows it.
     let _limit = rlimit::increase_nofile_limit(u64::MAX);
     let state = state_runtime()?;
-    let (log, _writing) = logging::start(io::stderr(), config.log.format);
+    let (log, _writing) =
+        logging::start(io::stderr(), config.log.format, logging::is_stderr_terminal());
     match state.block_on(start::start(config, file, log, replay))? {
         Some(startup) => serve(startup),
         None => Ok(()),

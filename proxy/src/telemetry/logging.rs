@@ -1,9 +1,11 @@
 //! The program's log: tracing events, as text or JSON, on standard error or wherever the command says.
 
-use std::io::{self, Write};
+use std::io::{self, IsTerminal as _, Write};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use anstream::{AutoStream, ColorChoice};
+use anstyle::{AnsiColor, Style};
 use tracing_subscriber::fmt::MakeWriter;
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
@@ -12,7 +14,7 @@ use tracing_subscriber::{EnvFilter, Layer, Registry, reload};
 use crate::telemetry::harmless::{escape_controls, escape_json};
 use crate::telemetry::line_writer::{LineWriter, LineWriterGuard};
 
-/// The form of a log event.
+/// The form of a log event in files and pipes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) enum LogFormat {
     /// One readable line.
@@ -20,6 +22,26 @@ pub(crate) enum LogFormat {
     Text,
     /// One JSON object on one line.
     Json,
+}
+
+/// The form of a line.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum LineForm {
+    /// Text, with everything in it.
+    Text,
+    /// Text for a person at a terminal: short, with colours.
+    Terminal,
+    Json,
+}
+
+impl LogFormat {
+    fn on(self, is_terminal: bool) -> LineForm {
+        match self {
+            Self::Json => LineForm::Json,
+            Self::Text if is_terminal => LineForm::Terminal,
+            Self::Text => LineForm::Text,
+        }
+    }
 }
 
 /// The filter unless `RUST_LOG` is set. Libraries report problems through the errors they return, which wayleave logs itself.
@@ -31,17 +53,20 @@ type AnyLayer = Box<dyn Layer<Registry> + Send + Sync>;
 #[derive(Clone)]
 pub(crate) struct LogHandle {
     pub(crate) lines: LineWriter,
+    is_terminal: bool,
     is_json: Arc<AtomicBool>,
     has_decisions: Arc<AtomicBool>,
     events: reload::Handle<AnyLayer, Registry>,
 }
 
-/// Starts logging to `output`. Events are written until the returned guard is dropped.
+/// Starts logging to `output`, which may be a terminal that takes colours. Events are written until the returned guard is
+/// dropped.
 pub(crate) fn start(
     output: impl Write + Send + 'static,
     format: LogFormat,
+    is_terminal: bool,
 ) -> (LogHandle, LineWriterGuard) {
-    let (log, writing, layer) = log_to(output, format);
+    let (log, writing, layer) = log_to(output, format, is_terminal);
     let filter = EnvFilter::try_from_default_env()
         .unwrap_or_else(|_| EnvFilter::new(DEFAULT_FILTER))
         // It logs passwords at level trace.
@@ -54,34 +79,66 @@ pub(crate) fn start(
 /// Returns a log whose output is discarded and that takes no events.
 #[cfg(test)]
 pub(crate) fn start_discarding(format: LogFormat) -> (LogHandle, LineWriterGuard) {
-    let (log, writing, _) = log_to(io::sink(), format);
+    let (log, writing, _) = log_to(io::sink(), format, false);
     (log, writing)
 }
 
 fn log_to(
     output: impl Write + Send + 'static,
     format: LogFormat,
+    is_terminal: bool,
 ) -> (LogHandle, LineWriterGuard, reload::Layer<AnyLayer, Registry>) {
     let (lines, writing) = LineWriter::spawn(output);
-    let (layer, events) = reload::Layer::new(layer(format, &lines));
+    let (layer, events) = reload::Layer::new(layer(format.on(is_terminal), &lines));
     let is_json = Arc::new(AtomicBool::new(format == LogFormat::Json));
-    let log = LogHandle { lines, is_json, has_decisions: Arc::new(AtomicBool::new(true)), events };
-    (log, writing, layer)
+    let has_decisions = Arc::new(AtomicBool::new(true));
+    (LogHandle { lines, is_terminal, is_json, has_decisions, events }, writing, layer)
 }
 
-fn layer(format: LogFormat, lines: &LineWriter) -> AnyLayer {
+fn layer(form: LineForm, lines: &LineWriter) -> AnyLayer {
     let layer = tracing_subscriber::fmt::layer()
-        .with_writer(EventWriters(EventWriter { lines: lines.clone(), format }));
-    match format {
+        .with_writer(EventWriters(EventWriter { lines: lines.clone(), form }));
+    match form {
         // Without colours: their escape sequences would be escaped like those of strangers.
-        LogFormat::Text => layer.with_ansi(false).boxed(),
-        LogFormat::Json => layer.json().flatten_event(true).boxed(),
+        LineForm::Text => layer.with_ansi(false).boxed(),
+        LineForm::Terminal => layer.with_ansi(false).with_target(false).boxed(),
+        LineForm::Json => layer.json().flatten_event(true).boxed(),
     }
 }
 
+/// Returns whether people see what is written to standard error, with the colours that they want (`NO_COLOR`, `TERM`).
+pub(crate) fn is_stderr_terminal() -> bool {
+    let colours = AutoStream::choice(&io::stderr());
+    io::stderr().is_terminal() && colours != ColorChoice::Never
+}
+
+/// Returns the time of day within a timestamp such as `2026-11-21T08:45:10.174312Z`.
+pub(crate) fn time_of_day(timestamp: &str) -> &str {
+    timestamp.get(11..19).unwrap_or(timestamp)
+}
+
+/// Shortens a line such as `2026-11-21T08:45:10.174312Z  INFO it was reloaded cause="SIGHUP"`, and colours its level.
+fn terminal_line(line: &str) -> String {
+    let mut words = line.splitn(2, ' ').map(str::trim_start);
+    let (timestamp, rest) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
+    let (level, message) = rest.split_once(' ').unwrap_or((rest, ""));
+    let style = match level {
+        "ERROR" => AnsiColor::Red.on_default().bold(),
+        "WARN" => AnsiColor::Yellow.on_default(),
+        "INFO" => AnsiColor::Green.on_default(),
+        _ => Style::new().dimmed(),
+    };
+    format!("{} {style}{level:<5}{style:#} {message}", time_of_day(timestamp))
+}
+
 impl LogHandle {
-    pub(crate) fn format(&self) -> LogFormat {
+    fn format(&self) -> LogFormat {
         if self.is_json.load(Ordering::Relaxed) { LogFormat::Json } else { LogFormat::Text }
+    }
+
+    /// Returns the form of lines that are written directly.
+    pub(crate) fn form(&self) -> LineForm {
+        self.format().on(self.is_terminal)
     }
 
     /// Returns whether decisions are logged as events, too.
@@ -100,7 +157,7 @@ impl LogHandle {
         let is_json = format == LogFormat::Json;
         if self.is_json.swap(is_json, Ordering::Relaxed) != is_json {
             // Fails only if the subscriber is gone, which happens at the end of the process.
-            let _ = self.events.reload(layer(format, &self.lines));
+            let _ = self.events.reload(layer(format.on(self.is_terminal), &self.lines));
         }
     }
 }
@@ -121,17 +178,18 @@ impl<'a> MakeWriter<'a> for EventWriters {
 #[derive(Clone)]
 struct EventWriter {
     lines: LineWriter,
-    format: LogFormat,
+    form: LineForm,
 }
 
 impl Write for EventWriter {
     fn write(&mut self, event: &[u8]) -> io::Result<usize> {
         let text = event.strip_suffix(b"\n").unwrap_or(event);
-        let line = match self.format {
-            LogFormat::Text => {
-                escape_controls(&String::from_utf8_lossy(text)).into_owned().into_bytes()
-            }
-            LogFormat::Json => escape_json(text.to_vec()),
+        let harmless = |text| escape_controls(&String::from_utf8_lossy(text)).into_owned();
+        let line = match self.form {
+            LineForm::Text => harmless(text).into_bytes(),
+            // Coloured last: the escape sequences of colours must remain.
+            LineForm::Terminal => terminal_line(&harmless(text)).into_bytes(),
+            LineForm::Json => escape_json(text.to_vec()),
         };
         self.lines.append(|buffer| {
             buffer.extend_from_slice(&line);
@@ -153,11 +211,12 @@ mod tests {
     fn event_is_one_escaped_line() {
         let mut written = tempfile::NamedTempFile::new().unwrap();
         let (lines, writing) = LineWriter::spawn(written.reopen().unwrap());
-        for (format, event) in [
-            (LogFormat::Text, "INFO a\u{1b}[2J\nb\u{9b}\u{202e}\u{2028}\n"),
-            (LogFormat::Json, "{\"a\":\"\u{9b}\u{202e}\u{2028}\"}\n"),
+        for (form, event) in [
+            (LineForm::Text, "INFO a\u{1b}[2J\nb\u{9b}\u{202e}\u{2028}\n"),
+            (LineForm::Json, "{\"a\":\"\u{9b}\u{202e}\u{2028}\"}\n"),
+            (LineForm::Terminal, "2026-11-21T08:45:10.174312Z  WARN a\u{1b}[2J n=1\n"),
         ] {
-            let mut events = EventWriter { lines: lines.clone(), format };
+            let mut events = EventWriter { lines: lines.clone(), form };
             events.write_all(event.as_bytes()).unwrap();
         }
         drop(writing);
@@ -165,7 +224,8 @@ mod tests {
         io::Read::read_to_string(&mut written, &mut text).unwrap();
         assert_eq!(
             text,
-            "INFO a\\u{1b}[2J\\nb\\u{9b}\\u{202e}\\u{2028}\n{\"a\":\"\\u009b\\u202e\\u2028\"}\n"
+            "INFO a\\u{1b}[2J\\nb\\u{9b}\\u{202e}\\u{2028}\n{\"a\":\"\\u009b\\u202e\\u2028\"}\n\
+             08:45:10 \u{1b}[33mWARN \u{1b}[0m a\\u{1b}[2J n=1\n"
         );
     }
 }

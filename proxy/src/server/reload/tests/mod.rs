@@ -86,7 +86,7 @@ impl ReloadableProxy {
         let journal = decisions.journal().map(|journal| journal.config.clone());
         let client = decisions.mask_client(std::net::IpAddr::from([192, 0, 2, 7]));
         let client = std::mem::discriminant(&client);
-        let log = (parts.log.format(), parts.log.has_decisions());
+        let log = (parts.log.form(), parts.log.has_decisions());
         let robots = decider.robots.settings_in_effect().await;
         let guard = parts.guard.load();
         let all = format!(
