@@ -163,6 +163,30 @@ fn the_summary_comes_first_by_crawler_or_as_asked_for() {
 }
 
 #[test]
+fn failures_are_named_by_host_and_reason() {
+    let origin = Origin::start();
+    let proxy = Wayleave::start(&origin);
+    for _ in 0..2 {
+        proxy.get("http://gone.example/");
+    }
+    let dir = proxy.stop().0;
+    let text =
+        |format: &str| String::from_utf8(report(&dir, &["--format", format]).stdout).expect("text");
+    let shown = text("text");
+    let (_, failed) = shown.split_once("\nFailed: 2\n").expect("a section");
+    let row = failed.lines().nth(1).expect("a row").split_whitespace().collect::<Vec<_>>();
+    assert_eq!(row, ["2", "unnamed", "gone.example", "502", "dns_error"]);
+    assert!(text("md").contains("Failed\n"), "{}", text("md"));
+    assert!(text("html").contains("<h2>Failed</h2>"), "{}", text("html"));
+    let json = as_json(&dir, &[]);
+    let row = &json["failed"][0];
+    assert_eq!((&row["count"], &row["reason"]), (&json!(2), &json!("dns_error")), "{json:#}");
+    let dir = run_and_stop();
+    let without = String::from_utf8(report(&dir, &[]).stdout).expect("text");
+    assert!(!without.contains("Failed"), "{without}");
+}
+
+#[test]
 fn the_report_is_also_a_document() {
     let dir = run_and_stop();
     let text = |arguments: &[&str]| {

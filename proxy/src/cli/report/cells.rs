@@ -61,11 +61,11 @@ impl Cells {
         Self { heads, is_number, rows: cells, more: rows.len() - shown.len() }
     }
 
-    /// Returns the first of the refusals.
-    pub(super) fn of_details(rows: &[&ReportRow], limit: usize) -> Self {
+    /// Returns the first of the refusals or failures; `why` is the head of what they are due to.
+    pub(super) fn of_details(rows: &[&ReportRow], why: &'static str, limit: usize) -> Self {
         let shown = &rows[..rows.len().min(limit)];
         Self {
-            heads: vec!["count", "crawler", "host", "rule"],
+            heads: vec!["count", "crawler", "host", why],
             is_number: vec![true, false, false, false],
             rows: shown.iter().map(|row| detail_cells(row)).collect(),
             more: rows.len() - shown.len(),

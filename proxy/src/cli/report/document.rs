@@ -43,8 +43,10 @@ pub(super) fn write(
     if by.is_none() {
         for (title, outcome) in [("Enforcement would refuse", "observed"), ("Refused", "refused")] {
             let rows: Vec<_> = report.rows.iter().filter(|row| row.outcome == outcome).collect();
-            text += &form.table(title, &Cells::of_details(&rows, limits.details));
+            text += &form.table(title, &Cells::of_details(&rows, "rule", limits.details));
         }
+        let failed: Vec<_> = report.failed.iter().collect();
+        text += &form.table("Failed", &Cells::of_details(&failed, "reason", limits.details));
         let payments = Cells::of_payments(&report.payments, limits.details);
         text += &form.table("Asked for payment, which was not made", &payments);
     }

@@ -30,8 +30,13 @@ pub(super) fn full_report(
             [("Observed only: enforcement would refuse these", observed), ("Refused", refused)]
         {
             let total = total(report, &rows);
-            text +=
-                &section(&format!("{title}: {total}"), &Cells::of_details(&rows, limits.details));
+            let cells = Cells::of_details(&rows, "rule", limits.details);
+            text += &section(&format!("{title}: {total}"), &cells);
+        }
+        let failed: Vec<_> = report.failed.iter().collect();
+        if !failed.is_empty() {
+            let cells = Cells::of_details(&failed, "reason", limits.details);
+            text += &section(&format!("Failed: {}", total(report, &failed)), &cells);
         }
         if !report.payments.is_empty() {
             let total: u64 = report.payments.iter().map(|row| row.count).sum();

@@ -23,6 +23,7 @@ pub(super) struct ReportCounts {
     since: String,
     needs_rules: bool,
     pub(super) rows: RowCounts,
+    pub(super) failures: RowCounts,
     pub(super) payments: PaymentCounts,
     pub(super) summaries: Vec<Summary>,
     /// Those of requests that match no `[[crawler]]` only.
@@ -42,6 +43,7 @@ impl ReportCounts {
             since: humantime::format_rfc3339_micros(query.since).to_string(),
             needs_rules: dimensions.contains(&ReportDimension::Rule),
             rows: RowCounts::new(bounds.rows),
+            failures: RowCounts::new(bounds.names_of_few),
             payments: PaymentCounts::new(),
             summaries: dimensions.into_iter().map(|by| Summary::new(by, bounds)).collect(),
             unnamed: unnamed.map(|by| Summary::new(by, bounds)).collect(),
@@ -79,6 +81,8 @@ impl ReportCounts {
         }
         if entry.is_refusal() {
             self.rows.count(entry, rule, at);
+        } else if entry.outcome == "failed" {
+            self.failures.count(entry, None, at);
         }
         if entry.asks_for_payment() {
             self.payments.count(entry);

@@ -109,6 +109,8 @@ pub(crate) struct LogReport {
     pub(crate) timeline: Option<Timeline>,
     /// The requests that were refused, or would have been: first those only observed, then by frequency.
     pub(crate) rows: Vec<ReportRow>,
+    /// The requests that failed, by frequency.
+    pub(crate) failed: Vec<ReportRow>,
     /// The demands for payment, none of which was met, by frequency.
     pub(crate) payments: Vec<PaymentRow>,
     /// The number of rows, and of names in summaries, that were left out because they are rare and there are too many.
@@ -194,6 +196,7 @@ impl LogReport {
             by_client: None,
             timeline: None,
             rows: Vec::new(),
+            failed: Vec::new(),
             payments: Vec::new(),
             left_out: 0,
         }
@@ -304,7 +307,9 @@ impl LogReport {
     fn finish(mut self, counts: ReportCounts) -> Self {
         let (left_out_payments, payments) = counts.payments.into_rows();
         (self.left_out, self.rows) = counts.rows.into_rows();
-        self.left_out += left_out_payments;
+        let (left_out_failures, failed) = counts.failures.into_rows();
+        self.left_out += left_out_payments + left_out_failures;
+        self.failed = failed;
         self.payments = payments;
         self.timeline = counts.timeline;
         for summary in counts.summaries.into_iter().chain(counts.unnamed) {
@@ -339,8 +344,10 @@ impl LogReport {
             summary.truncate(rows);
             summary.shrink_to_fit();
         }
-        self.rows.truncate(rows);
-        self.rows.shrink_to_fit();
+        for rows_of_all in [&mut self.rows, &mut self.failed] {
+            rows_of_all.truncate(rows);
+            rows_of_all.shrink_to_fit();
+        }
     }
 
     /// Returns the number of requests with this outcome.

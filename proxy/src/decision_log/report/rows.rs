@@ -1,4 +1,4 @@
-//! The refusals of a log, one row for each crawler, host, reason and rule.
+//! The refusals and the failures of a log, one row for each crawler, host, reason and rule.
 
 use std::time::SystemTime;
 
@@ -9,11 +9,11 @@ use wayleave_evidence::rfc3339;
 use super::entry::ReportEntry;
 use crate::decision_log::bounded_map::BoundedMap;
 
-/// Requests of one crawler to one host that were refused for one reason, or would have been.
+/// Requests of one crawler to one host that were refused for one reason, or would have been, or that failed for it.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 #[schema(as = Refusals)]
 pub(crate) struct ReportRow {
-    /// `observed` or `refused`.
+    /// `observed`, `refused` or `failed`.
     pub(crate) outcome: String,
     pub(crate) crawler: String,
     /// The host, unless the request's target could not be parsed.
@@ -37,7 +37,7 @@ pub(crate) struct ReportRow {
 
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct RowKey {
-    is_observed: bool,
+    outcome: &'static str,
     crawler: String,
     host: Option<String>,
     reason: String,
@@ -62,10 +62,14 @@ impl RowCounts {
         Self(BoundedMap::new(max_rows, |row| (row.count, 0)))
     }
 
-    /// Counts a request that was refused, or would have been.
+    /// Counts a request that was refused, or would have been, or that failed.
     pub(super) fn count(&mut self, entry: &ReportEntry<'_>, rule: Option<String>, at: SystemTime) {
         let key = RowKey {
-            is_observed: entry.outcome == "observed",
+            outcome: match &*entry.outcome {
+                "observed" => "observed",
+                "failed" => "failed",
+                _ => "refused",
+            },
             crawler: entry.crawler.clone().into_owned(),
             host: entry.host().map(str::to_owned),
             reason: entry.reason.clone().into_owned(),
@@ -91,7 +95,7 @@ impl RowCounts {
     pub(super) fn into_rows(self) -> (u64, Vec<ReportRow>) {
         let left_out = self.0.forgotten();
         let rows = self.0.into_entries().map(|(key, row)| ReportRow {
-            outcome: if key.is_observed { "observed" } else { "refused" }.to_owned(),
+            outcome: key.outcome.to_owned(),
             crawler: key.crawler,
             host: key.host,
             reason: key.reason,

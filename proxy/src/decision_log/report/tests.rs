@@ -67,6 +67,27 @@ fn requests_are_counted_by_outcome_crawler_host_and_rule() {
 }
 
 #[test]
+fn failures_are_counted_by_host_and_reason() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("decisions.jsonl");
+    let failed = |reason: &'static str, status| {
+        let mut failed = decision();
+        (failed.outcome, failed.reason, failed.status) = ("failed".into(), reason.into(), status);
+        failed
+    };
+    let unresolved = || failed("dns_error", 502);
+    write(&path, &[decision(), failed("connection_timeout", 504), unresolved(), unresolved()]);
+    let report = read(&path, &since(SystemTime::UNIX_EPOCH));
+    let rows = report.failed.iter().map(|row| {
+        assert_eq!((row.outcome.as_str(), row.host.as_deref()), ("failed", Some("[::1]")));
+        (row.reason.as_str(), row.status, row.count, row.rule.as_deref())
+    });
+    let expected = [("dns_error", 502, 2, None), ("connection_timeout", 504, 1, None)];
+    assert_eq!(rows.collect::<Vec<_>>(), expected);
+    assert_eq!(report.rows.len(), 1, "they are no refusals");
+}
+
+#[test]
 fn unreadable_lines_are_listed() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("decisions.jsonl");
