@@ -563,6 +563,32 @@ fn a_mistake_elsewhere_stops_nobody_who_reads_the_state() {
 /// Whoever opened a pipe would wait, for ever, for somebody to write.
 #[test]
 fn pipes_in_the_place_of_files_stop_nothing() {
+#[test]
+fn without_a_proxy_a_decision_is_in_the_log() {
+    let origin = Origin::start();
+    origin.site("one.test").robots("User-agent: *\nDisallow: /private\n");
+    let proxy = Wayleave::start(&origin);
+    let refused = proxy.get("http://one.test/private").json();
+    let id = refused["decision_id"].as_str().expect("text");
+    let file = proxy.config_with_ports();
+    let file = file.to_str().expect("text");
+    let running = run(proxy.dir.path(), &["decision", id, "--config", file]);
+    assert!(text(&running.stdout).contains("crawler     unnamed: no [[crawler]]"), "{running:?}");
+    let (dir, _) = proxy.stop();
+    let stopped = run(dir.path(), &["decision", id, "--config", file]);
+    assert_eq!(stopped.status.code(), Some(0), "{stopped:?}");
+    assert_eq!(text(&stopped.stdout), text(&running.stdout));
+    assert!(text(&stopped.stdout).contains("<- decides: disallow"), "{stopped:?}");
+    assert!(text(&stopped.stderr).contains("; this is from "), "{stopped:?}");
+    let json = run(dir.path(), &["decision", id, "--json", "--config", file]);
+    let json: serde_json::Value = serde_json::from_slice(&json.stdout).expect("JSON");
+    assert_eq!(json["robots_txt"]["body"], "User-agent: *\nDisallow: /private\n");
+    let other = id.chars().rev().collect::<String>();
+    let output = run(dir.path(), &["decision", &other, "--config", file]);
+    assert_eq!(output.status.code(), Some(2), "{output:?}");
+    assert!(text(&output.stderr).contains("; nor is it in "), "{output:?}");
+}
+
     let origin = Origin::start();
     origin.site("one.test");
     let proxy = Wayleave::start(&origin);

@@ -28,6 +28,14 @@ pub(super) struct MatchedLine<'a> {
     pub(super) verdict: &'a str,
 }
 
+/// Returns the lines that count for a decision, as far as the log says which they are.
+pub(crate) fn decision_marks(decision: &DecisionRecord) -> impl Serialize {
+    let finding = decision.finding.as_ref();
+    let matched = finding
+        .and_then(|finding| Some(MatchedLine { line: finding.line?, verdict: &finding.verdict }));
+    marked_lines(decision, matched, None)
+}
+
 /// Returns the lines that count for a decision, in the file's order. `matched`: the rule that matches, if one does; `delay`:
 /// the line that asks for the longest delay.
 pub(super) fn marked_lines(

@@ -3,16 +3,20 @@
 use std::fmt::Write as _;
 use std::path::Path;
 
+use anyhow::anyhow;
 use base64::prelude::{BASE64_STANDARD, Engine as _};
 use clap::Args;
-use serde_json::Value;
+use serde_json::{Value, json};
 use wayleave_robots_txt::numbered_lines;
 
 use super::admin_client::request_json;
 use super::config_file::{EVIDENCE_KEYS, load_keys};
+use super::evidence::sources::MaterialSources;
 use super::paint::Tone;
-use super::terminal::{CommandResult, pretty_json, print, print_painted, unusable};
-use crate::decision_log::crawler_in_words;
+use super::terminal::{CommandResult, pretty_json, print, print_errors, print_painted, unusable};
+use crate::admin::decision_marks;
+use crate::config::Config;
+use crate::decision_log::{DecisionId, crawler_in_words, find_decision};
 use crate::telemetry::harmless::escape_controls;
 
 /// The number of lines of a long robots.txt that are shown before and after the one that decided.
@@ -37,17 +41,67 @@ pub(super) fn run(arguments: &DecisionArguments, file: Option<&Path>) -> Command
     if !arguments.id.chars().all(is_plain) {
         return Err(unusable(&format!("{:?} is not a decision id", arguments.id)));
     }
-    let path = format!("/v1/decisions/{}", arguments.id);
-    let decision = request_json(config.admin.listen, "GET", &path)
+    let found = find(&arguments.id, &config)
         .map_err(|error| unusable(&format!("decision {}: {error:#}", arguments.id)))?;
     if arguments.json {
-        return Ok(print(&pretty_json(&decision)));
+        return Ok(print(&pretty_json(&found.decision)));
     }
-    // It says which lines count. There is none for a decision that is not about robots.txt.
-    let basis = request_json(config.admin.listen, "GET", &format!("{path}/robots"));
-    let basis = basis.unwrap_or_default();
     let around = if arguments.whole { usize::MAX } else { CONTEXT_LINES };
-    Ok(print_painted(&(describe(&decision) + &robots_txt(&basis, around))))
+    Ok(print_painted(&(describe(&found.decision) + &robots_txt(&found.basis, around))))
+}
+
+/// A decision as the API shows it, with the robots.txt that it is based on.
+struct FoundDecision {
+    decision: Value,
+    /// The lines that count, and the file. Null for a decision that is not about robots.txt.
+    basis: Value,
+}
+
+/// Asks the running proxy, which also has what it has not written yet, or else reads the decision log.
+///
+/// # Errors
+///
+/// Returns the proxy's error if the log does not have the decision either.
+fn find(id: &str, config: &Config) -> anyhow::Result<FoundDecision> {
+    let (admin, path) = (config.admin.listen, format!("/v1/decisions/{id}"));
+    let unanswered = match request_json(admin, "GET", &path) {
+        Ok(decision) => {
+            let basis = request_json(admin, "GET", &format!("{path}/robots")).unwrap_or_default();
+            return Ok(FoundDecision { decision, basis });
+        }
+        Err(error) => error,
+    };
+    let Some(log) = &config.log.decisions else {
+        return Err(unanswered);
+    };
+    let log = &log.path;
+    match find_in_log(id, log, config)? {
+        Some(found) => {
+            let log = log.display();
+            print_errors(&format!("wayleave: warning: {unanswered:#}; this is from {log}\n"));
+            Ok(found)
+        }
+        None => Err(anyhow!("{unanswered:#}; nor is it in {}", log.display())),
+    }
+}
+
+fn find_in_log(id: &str, log: &Path, config: &Config) -> anyhow::Result<Option<FoundDecision>> {
+    let Some(found) = id.parse::<DecisionId>().ok().and_then(|id| find_decision(log, id)) else {
+        return Ok(None);
+    };
+    let mut decision = serde_json::to_value(&found)?;
+    let Some(digest) = found.finding.as_ref().and_then(|finding| finding.robots_sha256) else {
+        return Ok(Some(FoundDecision { decision, basis: Value::Null }));
+    };
+    let body = MaterialSources::open(config)?.body(digest)?;
+    let text = body.as_deref().map(String::from_utf8_lossy);
+    let mut file = json!({ "sha256": digest.to_string(), "body": text });
+    if let Some(bytes) = body.as_deref().filter(|bytes| str::from_utf8(bytes).is_err()) {
+        file["body_base64"] = BASE64_STANDARD.encode(bytes).into();
+    }
+    decision["robots_txt"] = file.clone();
+    let basis = json!({ "said": file, "marks": decision_marks(&found) });
+    Ok(Some(FoundDecision { decision, basis }))
 }
 
 /// A line that counts for the decision.
@@ -181,8 +235,11 @@ fn crawler(decision: &Value) -> Option<String> {
 /// Describes what robots.txt says.
 fn verdict(decision: &Value) -> Option<String> {
     let text = |member: &str| text(decision, member);
-    let (verdict, basis) = (text("verdict")?, text("basis").unwrap_or_default());
-    let dialect = text("dialect").unwrap_or_default();
+    let (verdict, dialect) = (text("verdict")?, text("dialect").unwrap_or_default());
+    let basis = match text("line").zip(text("rule")) {
+        Some((line, rule)) => format!("line {line}: {rule}"),
+        None => text("basis").unwrap_or_default(),
+    };
     Some(format!("{verdict}, by {basis} (dialect {dialect})"))
 }
 
@@ -193,7 +250,6 @@ fn describe(decision: &Value) -> String {
         let known: Vec<_> = members.iter().filter_map(|member| text(member)).collect();
         (!known.is_empty()).then(|| known.join(" "))
     };
-    let rule = text("line").zip(text("rule")).map(|(line, rule)| format!("line {line}: {rule}"));
     let list = |member: &str| {
         let words: Vec<_> = decision[member].as_array()?.iter().filter_map(Value::as_str).collect();
         Some(words.join(", "))
@@ -218,7 +274,6 @@ fn describe(decision: &Value) -> String {
         ("page", text_of(&decision["subresource"]["page"])),
         ("robots.txt", copy(decision)),
         ("verdict", verdict(decision)),
-        ("rule", rule),
     ];
     let mut described = String::new();
     for (name, value) in lines {

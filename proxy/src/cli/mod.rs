@@ -88,7 +88,7 @@ enum CliCommand {
     Publish(publish::PublishArguments),
     /// List the duties of those who run crawlers, and which of them the configuration fulfils
     Comply(comply::ComplyArguments),
-    /// Explain why a request was refused or forwarded (asks the running proxy)
+    /// Explain why a request was refused or forwarded (asks the running proxy, or reads the decision log)
     Decision(decision::DecisionArguments),
     /// Summarise the decision log: what was refused, and what enforcement would refuse
     Report(report::ReportArguments),

@@ -137,7 +137,7 @@ pub(super) fn find_line<T>(
 }
 
 /// Finds the decision with this id in the log at `path`. Lines that cannot be read are skipped.
-pub(super) fn find_decision(path: &Path, id: DecisionId) -> Option<DecisionRecord> {
+pub(crate) fn find_decision(path: &Path, id: DecisionId) -> Option<DecisionRecord> {
     // A search for the text is many times faster than parsing each line. Ids are compared after parsing, since the text may also
     // occur in a URL.
     let member = format!("\"id\":\"{id}\"");

@@ -65,6 +65,7 @@ pub(crate) use self::asked::{AskedUrl, AskedUrls};
 pub(crate) use self::client_address::{ClientForm, ClientMask, LoggedClient};
 use self::edge_tally::EdgeTally;
 pub(crate) use self::edge_tally::{EdgeCount, EdgeCountBy};
+pub(crate) use self::files::find_decision;
 pub(crate) use self::journal::{Journal, JournalConfig, JournalDescription};
 use self::live::LiveFeed;
 pub(crate) use self::live::{DecisionWatch, WatchedBatch};
@@ -255,7 +256,7 @@ impl DecisionLog {
         let turn = Arc::clone(&self.searches).acquire_owned().await.ok()?;
         let finding = tokio::task::spawn_blocking(move || {
             let _turn = turn;
-            files::find_decision(&journal.config.path, id)
+            find_decision(&journal.config.path, id)
         });
         finding.await.ok().flatten().map(Arc::new)
     }
