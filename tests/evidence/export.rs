@@ -298,8 +298,14 @@ fn ask_reports_what_was_allowed_at_a_time() {
     {
         assert!(printed.contains(words), "{words} in {printed}");
     }
-    let printed = expect(&ask("asserted"), 0);
-    for words in ["allowed     yes: no-matching-rule", "fetched     yes, answered with 200"] {
+    let asked = format!("Asked: was {url} allowed when it was last requested by news, up to 20");
+    assert!(printed.starts_with(&asked), "{printed}");
+    assert!(printed.contains("\nLooked at: the decision log "), "{printed}");
+    assert!(printed.contains("\nAnswer: No. The decision was made at 20"), "{printed}");
+    let printed = expect(&ask("unnamed"), 0);
+    for words in
+        ["Answer: Yes.", "allowed     yes: no-matching-rule", "fetched     yes, answered with 200"]
+    {
         assert!(printed.contains(words), "{words} in {printed}");
     }
     expect(&ask("nobody"), 2);

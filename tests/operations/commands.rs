@@ -460,6 +460,9 @@ fn comply_ends_with_1_if_a_duty_is_missing() {
     assert_eq!(defaults.status.code(), Some(1), "{defaults:?}");
     let lines = text(&defaults.stdout);
     assert_eq!(lines.lines().count(), 8, "{lines}");
+    let answer = text(&defaults.stderr);
+    assert!(answer.starts_with("Asked: which of the 8 duties of "), "{answer}");
+    assert!(answer.contains("Looked at: the built-in defaults.\nAnswer: "), "{answer}");
     assert!(lines.starts_with("ok       1  robots.txt is obeyed: proxy.mode: "), "{lines}");
     assert!(lines.contains("\nmissing  2  "), "{lines}");
     std::fs::write(dir.path().join("config.toml"), COMPLETE).expect("writable");
@@ -560,9 +563,6 @@ fn a_mistake_elsewhere_stops_nobody_who_reads_the_state() {
     }
 }
 
-/// Whoever opened a pipe would wait, for ever, for somebody to write.
-#[test]
-fn pipes_in_the_place_of_files_stop_nothing() {
 #[test]
 fn without_a_proxy_a_decision_is_in_the_log() {
     let origin = Origin::start();
@@ -589,6 +589,9 @@ fn without_a_proxy_a_decision_is_in_the_log() {
     assert!(text(&output.stderr).contains("; nor is it in "), "{output:?}");
 }
 
+/// Whoever opened a pipe would wait, for ever, for somebody to write.
+#[test]
+fn pipes_in_the_place_of_files_stop_nothing() {
     let origin = Origin::start();
     origin.site("one.test");
     let proxy = Wayleave::start(&origin);

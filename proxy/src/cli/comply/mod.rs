@@ -10,7 +10,7 @@ use clap::Args;
 use self::duties::{Duty, DutyFinding, DutyStatus};
 use super::config_file::load_config;
 use super::paint::Tone;
-use super::terminal::{CommandResult, pretty_json, print, print_painted, unusable};
+use super::terminal::{CommandResult, pretty_json, print, print_errors, print_painted, unusable};
 use crate::telemetry::harmless::escape_controls;
 
 #[derive(Debug, Args)]
@@ -27,7 +27,7 @@ pub(super) struct ComplyArguments {
 }
 
 pub(super) fn run(arguments: &ComplyArguments, file: Option<&Path>) -> CommandResult {
-    let (config, _) = load_config(file)?;
+    let (config, read_from) = load_config(file)?;
     let published = arguments.published.as_deref();
     if let Some(dir) = published.filter(|dir| !dir.is_dir()) {
         return Err(unusable(&format!("{}: is not a folder", dir.display())));
@@ -39,11 +39,36 @@ pub(super) fn run(arguments: &ComplyArguments, file: Option<&Path>) -> CommandRe
     } else {
         print_painted(&duties.iter().map(format_duty).collect::<String>())
     };
+    if !arguments.json {
+        print_errors(&summary(&duties, read_from, published));
+    }
     // The status of a failed print must not be hidden by that of a duty.
     if printed == ExitCode::SUCCESS && duties.iter().any(is_missing) {
         return Err(ExitCode::from(1));
     }
     Ok(printed)
+}
+
+/// Says what was asked, what was looked at, and what follows.
+fn summary(duties: &[Duty], read_from: Option<&Path>, published: Option<&Path>) -> String {
+    let [ok, missing, unknown] = [DutyStatus::Ok, DutyStatus::Missing, DutyStatus::Unknown]
+        .map(|status| duties.iter().filter(|duty| duty.finding.status == status).count());
+    let config = read_from.map_or("the built-in defaults".into(), Path::to_string_lossy);
+    let compared = published.map(|dir| format!(", and what is published in {}", dir.display()));
+    let mut text = format!(
+        "Asked: which of the {} duties of those who run crawlers (docs/legal.md) are fulfilled?\n\
+         Looked at: {config}{}.\n\
+         Answer: {ok} fulfilled, {missing} missing, {unknown} unknown.",
+        duties.len(),
+        compared.unwrap_or_default(),
+    );
+    if missing > 0 {
+        text += " For a missing one, change the key in its line.";
+    }
+    if unknown > 0 {
+        text += " An unknown one is not decided by the configuration: look for yourself.";
+    }
+    text + "\n"
 }
 
 /// Formats a duty as `missing  3  it keeps a pace: politeness.min_delay: there is no delay ...`.

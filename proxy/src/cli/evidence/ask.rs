@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 use std::path::Path;
 use std::process::ExitCode;
+use std::time::SystemTime;
 
 use anyhow::Context;
 use clap::Args;
@@ -12,10 +13,11 @@ use wayleave_robots_txt::Target;
 
 use super::node_url::NodeUrl;
 use crate::cli::config_file::{EVIDENCE_KEYS, load_keys};
-use crate::cli::terminal::{UNUSABLE, json_line, print, print_errors, unusable};
+use crate::cli::crawler_names::in_log;
+use crate::cli::terminal::{UNUSABLE, counted, json_line, print, print_errors, unusable};
 use crate::clock::{Clock, TimeArgument};
 use crate::config::Config;
-use crate::decision_log::{DecisionRecord, FindingRecord};
+use crate::decision_log::{DecisionRecord, FindingRecord, crawler_in_words};
 use crate::telemetry::harmless::escape_lines;
 
 /// The exit status if the request was not allowed, or its decision is not signed by its writer.
@@ -59,7 +61,7 @@ pub(super) fn run(arguments: &AskArgs, file: Option<&Path>) -> ExitCode {
         Err(status) => return status,
     };
     match ask(arguments, &config) {
-        Ok(found) => print_decisions(&found, arguments),
+        Ok((found, sentences)) => print_decisions(&found, &sentences, arguments),
         Err(error) => unusable(&format!("{error:#}")),
     }
 }
@@ -71,13 +73,15 @@ struct FoundDecision {
     unsigned: Option<UnsignedLines>,
 }
 
-/// Finds the last decision about the URL up to the time and, if there is one, the first after it.
-fn ask(arguments: &AskArgs, config: &Config) -> anyhow::Result<Vec<FoundDecision>> {
+/// Finds the last decision about the URL up to the time and, if there is one, the first after it. Returns the answer in
+/// sentences, too.
+fn ask(arguments: &AskArgs, config: &Config) -> anyhow::Result<(Vec<FoundDecision>, String)> {
     let options = (config.log.decisions.as_ref())
         .context("log.decisions is empty: there is no decision log")?;
     let url = Target::parse(&arguments.url).with_context(|| format!("{:?}", arguments.url))?;
     let at = arguments.at.end(Clock::start().now());
-    let wanted = Selection::Url { url: url.clone(), at, crawler: arguments.crawler.clone() };
+    let crawler = arguments.crawler.as_deref().map(|name| in_log(name, config).to_owned());
+    let wanted = Selection::Url { url: url.clone(), at, crawler };
     let log = SignedLog::open(&options.path, &options.state_dir)?;
     if log.unsigned_lines > 0 {
         print_errors(&format!(
@@ -108,14 +112,49 @@ fn ask(arguments: &AskArgs, config: &Config) -> anyhow::Result<Vec<FoundDecision
         humantime::format_rfc3339_micros(first.at),
         first.id
     );
-    Ok(found)
+    let files = counted(log.files.len(), "file");
+    let looked_at = format!("the decision log {} ({files})", options.path.display());
+    let mut sentences = answer(arguments, at, &looked_at, first, found.len() > 1);
+    if let Some(lines) = found.first().and_then(|first| first.unsigned.as_ref()) {
+        sentences += &format!("Signed: {}.\n", describe_unsigned(lines));
+    }
+    Ok((found, sentences + "\n"))
 }
 
-fn print_decisions(found: &[FoundDecision], arguments: &AskArgs) -> ExitCode {
+/// Says what was asked, what was looked at, and what follows from the last decision up to the time.
+pub(super) fn answer(
+    arguments: &AskArgs,
+    at: SystemTime,
+    looked_at: &str,
+    last: &DecisionRecord,
+    has_later: bool,
+) -> String {
+    let url = &arguments.url;
+    let time = |at| humantime::format_rfc3339_seconds(at);
+    let crawler = arguments.crawler.as_ref().map(|name| format!(" by {name}"));
+    let verdict = match &*last.outcome {
+        "observed" => "No, but it was sent, because refusals were only observed",
+        _ if is_allowed(last) => "Yes",
+        "failed" => "No, and nothing was sent: the name could not be resolved",
+        _ => "No",
+    };
+    let later = if has_later { " The first decision after that time follows it." } else { "" };
+    format!(
+        "Asked: was {url} allowed when it was last requested{}, up to {}?\n\
+         Looked at: {looked_at}.\n\
+         Answer: {verdict}. The decision was made at {}.{later}\n",
+        crawler.unwrap_or_default(),
+        time(at),
+        time(last.at),
+    )
+}
+
+fn print_decisions(found: &[FoundDecision], sentences: &str, arguments: &AskArgs) -> ExitCode {
     let text: String = if arguments.json {
         found.iter().map(|it| json_line(&it.decision) + "\n").collect()
     } else {
-        escape_lines(&found.iter().map(describe).collect::<Vec<_>>().join("\n"))
+        let described = found.iter().map(describe).collect::<Vec<_>>().join("\n");
+        escape_lines(&(sentences.to_owned() + &described))
     };
     let printed = print(&text);
     let unsigned_ranges = || found.iter().filter_map(|it| it.unsigned.as_ref());
@@ -194,6 +233,12 @@ pub(super) fn describe_decision(
         _ if is_allowed(decision) => "yes",
         _ => "no",
     };
+    let crawler = match &*decision.identity {
+        "asserted" => {
+            format!("{}: no [[crawler]] matches the request", crawler_in_words(&decision.crawler))
+        }
+        _ => decision.crawler.to_string(),
+    };
     let robots = decision.finding.as_ref().map(describe_finding);
     let rule = decision.policy.as_ref().map(|rule| {
         let reason = rule.reason.as_deref().unwrap_or_default();
@@ -202,7 +247,7 @@ pub(super) fn describe_decision(
     let lines = [
         ("at", Some(humantime::format_rfc3339_micros(decision.at).to_string())),
         ("request", Some(format!("{} {}", decision.method, decision.url))),
-        ("crawler", Some(format!("{} {}", decision.crawler, decision.identity))),
+        ("crawler", Some(crawler)),
         ("allowed", Some(format!("{allowed}: {}", decision.reason))),
         ("robots.txt", robots),
         ("rule", rule),

@@ -7,11 +7,11 @@ use serde::Deserialize;
 use url::form_urlencoded::Serializer;
 use wayleave_robots_txt::Target;
 
-use super::ask::{AskArgs, REFUSED, describe_decision, is_allowed};
+use super::ask::{AskArgs, REFUSED, answer, describe_decision, is_allowed};
 use super::node_logs::{MissingDecisions, NodeLogs};
 use super::node_url::NodeUrl;
 use crate::cli::admin_client::request_json;
-use crate::cli::terminal::{UNUSABLE, json_line, print, print_errors, unusable};
+use crate::cli::terminal::{UNUSABLE, counted, json_line, print, print_errors, unusable};
 use crate::clock::Clock;
 use crate::decision_log::DecisionRecord;
 use crate::telemetry::harmless::escape_lines;
@@ -65,8 +65,11 @@ pub(super) fn run(arguments: &AskArgs) -> ExitCode {
         return unusable(&format!("no node has a request for {url} up to that time"));
     };
     let is_good = is_allowed(&last.decision);
+    let nodes = counted(arguments.nodes.len(), "node");
+    let looked_at = format!("the logs of {nodes}, whose signatures were not checked");
+    let sentences = answer(arguments, at, &looked_at, &last.decision, after.is_some());
     let found: Vec<_> = [Some(last), after].into_iter().flatten().collect();
-    let printed = print_found(&found, &missing, arguments.json);
+    let printed = print_found(&found, &missing, &sentences, arguments.json);
     if printed != ExitCode::SUCCESS {
         printed
     } else if !is_complete {
@@ -79,7 +82,12 @@ pub(super) fn run(arguments: &AskArgs) -> ExitCode {
     }
 }
 
-fn print_found(found: &[NodeDecision], missing: &[MissingDecisions], as_json: bool) -> ExitCode {
+fn print_found(
+    found: &[NodeDecision],
+    missing: &[MissingDecisions],
+    sentences: &str,
+    as_json: bool,
+) -> ExitCode {
     if as_json {
         let line = |it: &NodeDecision| {
             let decision =
@@ -94,7 +102,8 @@ fn print_found(found: &[NodeDecision], missing: &[MissingDecisions], as_json: bo
     }
     let text =
         |it: &NodeDecision| describe_decision(&it.decision, [("node", Some(it.node.clone()))]);
-    print(&escape_lines(&found.iter().map(text).collect::<Vec<_>>().join("\n")))
+    let described = found.iter().map(text).collect::<Vec<_>>().join("\n");
+    print(&escape_lines(&format!("{sentences}\n{described}")))
 }
 
 fn keep_better(
