@@ -102,6 +102,11 @@ fn the_grace_is_bounded() {
     proxy.signal("TERM");
     assert_eq!(proxy.wait().code(), Some(0));
     assert!(wire.counted_body(&mut head).is_err(), "the cut response is detectable");
+    let log = std::fs::read_to_string(proxy.dir.path().join("state/decisions.jsonl"));
+    let log = log.expect("it is there");
+    let line = decisions(&log).find(|line| line.contains("http://shop.test/slow")).expect("a line");
+    // The client got the origin's status, not that of the shutdown.
+    assert!(line.contains("\"reason\":\"shutdown\"") && line.contains("\"status\":200"), "{line}");
 }
 
 #[test]

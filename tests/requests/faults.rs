@@ -1,8 +1,15 @@
 //! Allowed requests whose origin fails. Each fault has its own error, and a truncated response never looks complete.
 
+use std::io::Write;
+use std::net::TcpStream;
+
+use serde_json::{Value, json};
+
+use crate::harness::client::reset_when_dropped;
 use crate::harness::dns::{Answer, NameServer};
 use crate::harness::origin::reply::{Framing, Step};
-use crate::harness::{Certificate, Origin, Reply, Request, Wayleave, eventually};
+use crate::harness::program::Program;
+use crate::harness::{Certificate, Gate, Origin, Reply, Request, Wayleave, eventually, tools};
 
 /// Has robots.txt of `url`'s origin fetched, so that what follows is a fault of the request itself.
 #[track_caller]
@@ -23,11 +30,7 @@ fn a_refused_connection_is_named() {
     assert_eq!(proxy.get("http://shop.test/private").status, 403);
     origin.stop_listening();
     let problem = proxy.get("http://shop.test/a").expect_refusal(502, None, "connection_refused");
-    assert_eq!(
-        problem["robots_url"],
-        serde_json::Value::Null,
-        "robots.txt is not to blame: {problem}"
-    );
+    assert_eq!(problem["robots_url"], Value::Null, "robots.txt is not to blame: {problem}");
 }
 
 #[test]
@@ -253,6 +256,99 @@ fn a_truncated_body_never_looks_complete() {
     eventually("each is counted", || {
         proxy.metric("wayleave_requests_total", &[("outcome", "failed")]) >= 5.0
     });
+}
+
+/// Returns the only decision about a URL once it is recorded: outcome, status, reason and details.
+fn recorded(proxy: &Wayleave, url: &str) -> [Value; 4] {
+    let found = || proxy.admin_get(&format!("/v1/decisions?q={url}")).json()["decisions"].clone();
+    eventually("it is recorded", || found()[0].is_object());
+    let decision = &found()[0];
+    ["outcome", "status", "reason", "details"].map(|member| decision[member].clone())
+}
+
+/// Expects a cut response to be recorded with the status that its client got.
+#[track_caller]
+fn expect_cut(proxy: &Wayleave, url: &str, status: u16, reasons: &[&str]) {
+    let [outcome, recorded, reason, details] = recorded(proxy, url);
+    assert_eq!((&outcome, &recorded), (&json!("failed"), &json!(status)), "{url}: {details}");
+    assert!(reasons.iter().any(|known| reason == *known), "{url}: {reason}");
+    assert!(details.as_str().is_some_and(|details| !details.is_empty()), "{url}: {details}");
+}
+
+#[test]
+fn a_cut_response_is_recorded_with_the_status_that_its_client_got() {
+    let origin = Origin::start();
+    let gate = Gate::closed();
+    let half =
+        Reply::new(203).claims_length(1000).body("first half,").step(Step::Wait(gate.clone()));
+    origin
+        .site("shop.test")
+        .page("/closes", half.clone().step(Step::Close))
+        .page("/resets", half.step(Step::Reset))
+        .page("/early", Reply::nothing(Step::Close));
+    let program = Program::start(&tools::python(), "dies.py");
+    let proxy = Wayleave::start_with(&origin, |settings| {
+        settings.resolve("dies.test:80", program.address())
+    });
+    let begin = |url: &'static str| {
+        let (mut wire, request) = if url.starts_with("https") {
+            (proxy.tunnel("shop.test:443"), Request::get(url).origin_form())
+        } else {
+            (proxy.connect(), Request::get(url).absolute_form())
+        };
+        wire.send(request);
+        let head = wire.response_head();
+        assert_eq!(head.status, 203, "{url}");
+        (url, wire, head)
+    };
+    let urls = ["http://shop.test/closes", "http://shop.test/resets", "https://shop.test/closes"];
+    let mut begun: Vec<_> = urls.into_iter().chain(["http://dies.test/cut"]).map(begin).collect();
+    gate.open();
+    TcpStream::connect(program.address())
+        .and_then(|mut killer| killer.write_all(b"GET /die HTTP/1.1\r\nHost: dies.test\r\n\r\n"))
+        .expect("it still listens");
+    for (url, wire, head) in &mut begun {
+        assert!(wire.counted_body(head).is_err(), "{url} looks complete");
+        expect_cut(&proxy, url, 203, TERMINATED);
+    }
+    // Before its head, the failure is the response.
+    assert_eq!(proxy.get("http://shop.test/early").status, 502);
+    expect_cut(&proxy, "http://shop.test/early", 502, TERMINATED);
+}
+
+#[test]
+fn a_client_that_gives_up_its_response_is_named() {
+    let origin = Origin::start();
+    origin
+        .site("shop.test")
+        .page("/left", Reply::new(203).step(Step::Pattern(64 << 20)))
+        .page("/unread", Reply::new(203).step(Step::Pattern(64 << 20)))
+        .page("/waits", Reply::nothing(Step::Hang));
+    let proxy =
+        Wayleave::start_with(&origin, |settings| settings.set("proxy.idle_timeout", "\"2s\""));
+    let begin = |path: &str| {
+        let mut wire = proxy.connect();
+        wire.send_get(&format!("http://shop.test{path}"));
+        wire
+    };
+    let (mut left, mut unread) = (begin("/left"), begin("/unread"));
+    assert_eq!((left.response_head().status, unread.response_head().status), (203, 203));
+    drop(left);
+    let waiting = begin("/waits");
+    origin.wait_for_target("/waits");
+    reset_when_dropped(&waiting.tcp);
+    drop(waiting);
+    for (path, status, how) in [
+        ("/left", 203, "left"),
+        ("/unread", 203, "stopped reading"),
+        // It never had a status.
+        ("/waits", 499, "left"),
+    ] {
+        expect_cut(&proxy, &format!("http://shop.test{path}"), status, &["client-closed"]);
+        let details = format!("the client {how} before the response was complete");
+        assert_eq!(recorded(&proxy, &format!("http://shop.test{path}"))[3], json!(details));
+    }
+    drop(unread);
 }
 
 #[test]

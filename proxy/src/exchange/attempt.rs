@@ -50,6 +50,8 @@ pub(super) struct UpstreamAttempt<'a> {
     pub(super) upgraded: Notify,
     /// Whether a request was sent, so that the origin may have answered.
     pub(super) is_head_sent: AtomicBool,
+    /// The status of the response whose head the client got, however the exchange ends.
+    pub(super) relayed_status: OnceLock<u16>,
     /// Counts the bytes of the body that the client got, however the exchange ends.
     pub(super) relayed_bytes: AtomicU64,
     /// The refusal of a response that is only observed.
@@ -143,7 +145,10 @@ impl UpstreamAttempt<'_> {
                 check_parent_status(&target_form, head)?;
                 self.inspect_head(head, request, signature.is_some())
             },
-            accept: &|head: &UpstreamHead| exchange.remember_page(self.permit, head),
+            accept: &|head: &UpstreamHead| {
+                let _ = self.relayed_status.set(head.status());
+                exchange.remember_page(self.permit, head);
+            },
             labeller: self.labeller.as_ref(),
             slot: self.slot,
             notes: &self.notes,

@@ -12,7 +12,7 @@ use super::ConnectionReuse;
 use super::error_response::{self, AnswerSource};
 use super::outcome::CopyReply;
 use crate::clock::system_time;
-use crate::http::downstream::{ClientGone, Downstream, ResponseField, response_field};
+use crate::http::downstream::{Downstream, ResponseField, response_field};
 
 /// The longest time until an `Expires`.
 const MAX_EXPIRY: Duration = Duration::from_hours(24 * 365);
@@ -53,7 +53,7 @@ pub(super) async fn answer(
     let is_head = received.method() == "HEAD";
     match error_response::send(client, head, fields, body, is_head).await {
         Ok(()) => ConnectionReuse::Whole,
-        Err(ClientGone) => ConnectionReuse::CutOff,
+        Err(_) => ConnectionReuse::CutOff,
     }
 }
 

@@ -82,7 +82,7 @@ pub(super) async fn answer(
         // Where its next request would begin is uncertain.
         Ok(()) if refusal.closes => ConnectionReuse::Closed,
         Ok(()) => ConnectionReuse::Whole,
-        Err(ClientGone) => ConnectionReuse::CutOff,
+        Err(_) => ConnectionReuse::CutOff,
     }
 }
 

@@ -23,7 +23,7 @@ use super::{ConnectionReuse, Exchange};
 use crate::decider::documents::DocumentSource;
 use crate::decider::refusal;
 use crate::decider::settings::Settings;
-use crate::http::downstream::{Downstream, ResponseField};
+use crate::http::downstream::{ClientGone, Downstream, ResponseField};
 use crate::pacing::PacingSlot;
 
 impl Exchange<'_, '_> {
@@ -67,6 +67,7 @@ impl Exchange<'_, '_> {
                 ReplyKind::Given(ConnectionReuse::CutOff),
             ),
         };
+        let outcome = outcome.after_head(attempt.relayed_status.into_inner());
         let is_signed = attempt.is_signed.into_inner();
         let turned_away = attempt.notes.into_turned_away();
         let observed = attempt.observed.into_inner();
@@ -99,6 +100,7 @@ impl Exchange<'_, '_> {
             own_fields: self.own_fields(permit),
             upgraded: Notify::new(),
             is_head_sent: AtomicBool::new(false),
+            relayed_status: OnceLock::new(),
             relayed_bytes: AtomicU64::new(0),
             observed: OnceLock::new(),
             is_signed: AtomicBool::new(false),
@@ -255,8 +257,9 @@ fn outcome_of_error(error: RelayError, origin: &Origin) -> (ExchangeOutcome, Rep
         RelayError::Refused(refusal) => (ExchangeOutcome::Withhold(*refusal), false),
         // As if answered: a client that is gone reads no answer, and the shutdown does not wait for one to be read.
         RelayError::ShutDown => (ExchangeOutcome::Fail(shut_down()), true),
-        RelayError::ClientGone | RelayError::SignatureRequested | RelayError::SettingsChanged => {
-            (ExchangeOutcome::Fail(client_closed()), true)
+        RelayError::ClientGone(gone) => (ExchangeOutcome::Fail(client_closed(gone)), true),
+        RelayError::SignatureRequested | RelayError::SettingsChanged => {
+            (ExchangeOutcome::Fail(client_closed(ClientGone::Left)), true)
         }
     };
     let reply =

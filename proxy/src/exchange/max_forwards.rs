@@ -23,7 +23,7 @@ pub(super) async fn answer(
 ) -> ConnectionReuse {
     match respond(received, client, name).await {
         Ok(()) => ConnectionReuse::Whole,
-        Err(ClientGone) => ConnectionReuse::CutOff,
+        Err(_) => ConnectionReuse::CutOff,
     }
 }
 

@@ -6,6 +6,8 @@ use std::time::Duration;
 use wayleave_decision::{Permit, Reason, Refusal, RequestOutcome};
 use wayleave_lifecycle::FinishedFetch;
 
+use crate::http::downstream::ClientGone;
+
 /// The outcome of a request.
 #[derive(Clone, Debug)]
 pub(crate) enum ExchangeOutcome {
@@ -22,6 +24,8 @@ pub(crate) enum ExchangeOutcome {
     /// The request was allowed, but the origin or the path to it failed; or the origin's name could not be resolved to fetch its
     /// robots.txt; or the client left.
     Fail(Refusal),
+    /// The response was cut after its client had the head, with this status.
+    Cut { status: u16, failure: Refusal },
 }
 
 impl ExchangeOutcome {
@@ -32,7 +36,7 @@ impl ExchangeOutcome {
             Self::Observe { .. } => RequestOutcome::Observed,
             Self::Tunnel { .. } => RequestOutcome::Tunnelled,
             Self::Refuse(_) | Self::Withhold(_) => RequestOutcome::Refused,
-            Self::Fail(_) => RequestOutcome::Failed,
+            Self::Fail(_) | Self::Cut { .. } => RequestOutcome::Failed,
         }
     }
 
@@ -43,7 +47,8 @@ impl ExchangeOutcome {
             Self::Observe { refusal, .. }
             | Self::Refuse(refusal)
             | Self::Withhold(refusal)
-            | Self::Fail(refusal) => refusal.reason,
+            | Self::Fail(refusal)
+            | Self::Cut { failure: refusal, .. } => refusal.reason,
         }
     }
 
@@ -54,7 +59,8 @@ impl ExchangeOutcome {
             Self::Observe { refusal, .. }
             | Self::Refuse(refusal)
             | Self::Withhold(refusal)
-            | Self::Fail(refusal) => Some(refusal),
+            | Self::Fail(refusal)
+            | Self::Cut { failure: refusal, .. } => Some(refusal),
         }
     }
 
@@ -66,11 +72,24 @@ impl ExchangeOutcome {
         }
     }
 
+    /// Returns the status that the client got, or would have got if it had waited.
     pub(crate) fn status(&self) -> u16 {
         match self {
-            Self::Forward { status, .. } | Self::Observe { status, .. } => *status,
+            Self::Forward { status, .. }
+            | Self::Observe { status, .. }
+            | Self::Cut { status, .. } => *status,
             Self::Tunnel { .. } => 200,
             Self::Refuse(refusal) | Self::Withhold(refusal) | Self::Fail(refusal) => refusal.status,
+        }
+    }
+}
+
+impl ExchangeOutcome {
+    /// Returns the outcome if the client has a response's head with this status: what failed then cut the response.
+    pub(super) fn after_head(self, status: Option<u16>) -> Self {
+        match (self, status) {
+            (Self::Fail(failure), Some(status)) => Self::Cut { status, failure },
+            (outcome, _) => outcome,
         }
     }
 }
@@ -151,7 +170,7 @@ impl NotSent {
         match self {
             Self::Refused(refusal) => (refusal.into(), ReplyKind::Refusal),
             Self::FromCopy(answered) => (answered.0, ReplyKind::Copy(answered.1)),
-            Self::ClientLeft => (ExchangeOutcome::Fail(client_closed()), nothing),
+            Self::ClientLeft => (ExchangeOutcome::Fail(client_closed(ClientGone::Left)), nothing),
             Self::ShutDown => (ExchangeOutcome::Fail(shut_down()), nothing),
         }
     }
@@ -173,8 +192,11 @@ pub(super) fn shut_down() -> Refusal {
     Refusal::new(Reason::Shutdown, details)
 }
 
-/// Returns the failure of a request whose client left.
-pub(super) fn client_closed() -> Refusal {
-    let details = "the client left before the response was complete";
+/// Returns the failure of a request whose client left, or stopped reading.
+pub(super) fn client_closed(gone: ClientGone) -> Refusal {
+    let details = match gone {
+        ClientGone::Left => "the client left before the response was complete",
+        ClientGone::StoppedReading => "the client stopped reading before the response was complete",
+    };
     Refusal::new(Reason::ClientClosed, details)
 }

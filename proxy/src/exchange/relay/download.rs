@@ -94,7 +94,7 @@ async fn unless_gone<T>(
     tokio::select! {
         biased;
         judged = judging => judged.map_err(RelayError::Refused),
-        () = client.wait_until_reset() => Err(RelayError::ClientGone),
+        () = client.wait_until_reset() => Err(ClientGone::Left.into()),
     }
 }
 
@@ -193,7 +193,7 @@ impl ResponseRelay<'_> {
                 trailers.retain(|(field, _)| !headers::is_own_field(field));
                 Ok(trailers)
             }
-            () = client.wait_until_reset() => Err(RelayError::ClientGone),
+            () = client.wait_until_reset() => Err(ClientGone::Left.into()),
         }
     }
 
@@ -209,7 +209,7 @@ impl ResponseRelay<'_> {
                 None => tokio::select! {
                     biased;
                     head = self.head() => head?,
-                    () = client.wait_until_reset() => return Err(RelayError::ClientGone),
+                    () = client.wait_until_reset() => return Err(ClientGone::Left.into()),
                 },
             };
             if head.status() == SWITCHING_PROTOCOLS {
@@ -361,7 +361,7 @@ impl ResponseRelay<'_> {
         let has_ended = tokio::select! {
             biased;
             read = tokio::time::timeout(limit, reading) => read.unwrap_or_else(|_| Err(too_slow()))?,
-            () = client.wait_until_reset() => return Err(RelayError::ClientGone),
+            () = client.wait_until_reset() => return Err(ClientGone::Left.into()),
         };
         Ok((page, has_ended))
     }
@@ -399,7 +399,7 @@ impl ResponseRelay<'_> {
                     return client.flush().await;
                 }
                 client.wait_until_reset().await;
-                Err(ClientGone)
+                Err(ClientGone::Left)
             };
             let chunk = tokio::select! {
                 biased;

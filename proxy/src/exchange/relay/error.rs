@@ -24,8 +24,8 @@ pub(crate) enum RelayError {
     SettingsChanged,
     /// The proxy shuts down.
     ShutDown,
-    /// The client left.
-    ClientGone,
+    /// The client left, or stopped reading.
+    ClientGone(ClientGone),
     /// The response is not for the client: it asks for a signature.
     SignatureRequested,
 }
@@ -49,7 +49,7 @@ impl From<UpstreamError> for RelayError {
 }
 
 impl From<ClientGone> for RelayError {
-    fn from(_: ClientGone) -> Self {
-        Self::ClientGone
+    fn from(gone: ClientGone) -> Self {
+        Self::ClientGone(gone)
     }
 }

@@ -10,7 +10,7 @@ use wayleave_http_wire::http1::BodyError;
 
 use super::error::RelayError;
 use super::progress::RelayProgress;
-use crate::http::downstream::DownstreamReader;
+use crate::http::downstream::{ClientGone, DownstreamReader};
 use crate::pacing::PacingSlot;
 use crate::upstream::UpstreamWriter;
 
@@ -47,7 +47,7 @@ impl RequestRelay<'_> {
         }
         // A client that only ended its side still reads the response.
         self.body.wait_until_broken().await;
-        RelayError::ClientGone
+        ClientGone::Left.into()
     }
 
     async fn send_body(&mut self) -> Result<(), RelayError> {
@@ -128,7 +128,7 @@ fn body_broke(error: &BodyError, progress: &RelayProgress) -> RelayError {
             RelayError::Body { details: "the request body is cut short", answered }
         }
         BodyError::Timeout => RelayError::BodyTimeout { answered },
-        BodyError::Io(_) => RelayError::ClientGone,
+        BodyError::Io(_) => ClientGone::Left.into(),
     }
 }
 

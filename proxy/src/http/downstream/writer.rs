@@ -12,6 +12,7 @@ use h2::SendStream;
 use h2::server::SendResponse;
 use http::{HeaderName, HeaderValue, Response};
 use pingora_core::protocols::http::v2::write_body;
+use pingora_error::ErrorType;
 use pingora_timeout::timeout;
 use tokio::io::{AsyncWriteExt, WriteHalf};
 use wayleave_http_wire::field_pairs::to_header_map;
@@ -46,9 +47,13 @@ pub(crate) struct DownstreamResponse<'a> {
     pub(crate) fields: Vec<ResponseField<'a>>,
 }
 
-/// The error for a client that left, or stopped reading.
-#[derive(Debug)]
-pub(crate) struct ClientGone;
+/// The error for a client that gets no more of the response.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum ClientGone {
+    Left,
+    /// It is still connected, but took nothing for the time of `proxy.idle_timeout`.
+    StoppedReading,
+}
 
 /// A writer of the response, by HTTP version.
 pub(crate) enum DownstreamWriter {
@@ -104,11 +109,11 @@ impl DownstreamWriter {
                 writer.flush().await
             }
             Self::Http2 { respond, flushes, .. } => {
-                respond.send_informational(http2_head(response)).map_err(|_| ClientGone)?;
+                respond.send_informational(http2_head(response)).map_err(|_| ClientGone::Left)?;
                 tokio::select! {
                     () = flushes.wait_for_next() => Ok(()),
                     // A connection that breaks is never flushed again.
-                    _ = poll_fn(|cx| respond.poll_reset(cx)) => Err(ClientGone),
+                    _ = poll_fn(|cx| respond.poll_reset(cx)) => Err(ClientGone::Left),
                 }
             }
         }
@@ -124,8 +129,9 @@ impl DownstreamWriter {
             Self::Http2 { respond, stream, .. } => {
                 // END_STREAM in the head saves an empty DATA frame.
                 let is_last = response.framing == BodyFraming::Length(0);
-                let body =
-                    respond.send_response(http2_head(response), is_last).map_err(|_| ClientGone)?;
+                let body = respond
+                    .send_response(http2_head(response), is_last)
+                    .map_err(|_| ClientGone::Left)?;
                 *stream = (!is_last).then_some(body);
                 Ok(())
             }
@@ -145,13 +151,16 @@ impl DownstreamWriter {
                 within(writer.timeout, sending).await
             }
             Self::Http2 { stream, write_timeout, .. } => {
-                let sending = stream.as_mut().ok_or(ClientGone)?;
+                let sending = stream.as_mut().ok_or(ClientGone::Left)?;
                 // END_STREAM in the same frame saves both sides another frame.
                 let sent = write_body(sending, chunk, is_last, Some(*write_timeout)).await;
                 if is_last {
                     *stream = None;
                 }
-                sent.map_err(|_| ClientGone)
+                sent.map_err(|error| match error.etype() {
+                    ErrorType::WriteTimedout => ClientGone::StoppedReading,
+                    _ => ClientGone::Left,
+                })
             }
         }
     }
@@ -176,10 +185,10 @@ impl DownstreamWriter {
                 within(writer.timeout, writer.body.finish(&mut writer.stream, trailers)).await
             }
             Self::Http2 { stream: Some(stream), .. } if !trailers.is_empty() => {
-                stream.send_trailers(to_header_map(trailers)).map_err(|_| ClientGone)
+                stream.send_trailers(to_header_map(trailers)).map_err(|_| ClientGone::Left)
             }
             Self::Http2 { stream: Some(stream), .. } => {
-                stream.send_data(Bytes::new(), true).map_err(|_| ClientGone)
+                stream.send_data(Bytes::new(), true).map_err(|_| ClientGone::Left)
             }
             Self::Http2 { stream: None, .. } => Ok(()),
         }
@@ -220,10 +229,9 @@ async fn within(
     write_timeout: Duration,
     sending: impl Future<Output = io::Result<()>>,
 ) -> Result<(), ClientGone> {
-    // Broken or stalled, the client gets no more of the response.
     match timeout(write_timeout, sending).await {
-        Ok(Ok(())) => Ok(()),
-        Ok(Err(_)) | Err(_) => Err(ClientGone),
+        Ok(sent) => sent.map_err(|_| ClientGone::Left),
+        Err(_) => Err(ClientGone::StoppedReading),
     }
 }
 
