@@ -24,7 +24,7 @@ fn blocks(file: &str, language: &str) -> Vec<String> {
 
 /// Returns the only block that contains a text.
 #[track_caller]
-fn block(file: &str, language: &str, contained: &str) -> String {
+pub fn block(file: &str, language: &str, contained: &str) -> String {
     let mut found = blocks(file, language);
     found.retain(|block| block.contains(contained));
     assert_eq!(found.len(), 1, "{file}: {contained}");
@@ -80,7 +80,7 @@ fn every_configuration_in_the_documents_is_valid() {
             count += 1;
         }
     }
-    assert_eq!(count, 10, "configurations in the documents");
+    assert_eq!(count, 11, "configurations in the documents");
 }
 
 #[test]

@@ -6,6 +6,7 @@ pub mod env;
 mod handling;
 mod mcp;
 mod mcp_fetch;
+mod passwords;
 mod recipes;
 mod run;
 pub mod snippets;

@@ -1,5 +1,5 @@
-//! The snippets of README.md, docs/clients.md and docs/handling.md, unchanged but for the ports. Each fetches from https://example.com/, which is
-//! on loopback here.
+//! The snippets of README.md and of documents, unchanged but for the ports. Each fetches from https://example.com/, which is on
+//! loopback here.
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
@@ -13,7 +13,7 @@ use crate::harness::tools::{both_streams, clean, node_modules, program, project,
 use crate::harness::wayleave::{BINARY, Settings};
 use crate::harness::{Origin, Reply, Wayleave};
 
-const LIMIT: Duration = Duration::from_secs(540);
+pub const LIMIT: Duration = Duration::from_secs(540);
 
 /// A fenced block after `<!-- snippet: NAME -->`.
 pub struct Snippet {
@@ -23,7 +23,8 @@ pub struct Snippet {
 }
 
 /// The files that have snippets, below the top of the project.
-const FILES: [&str; 3] = ["README.md", "docs/clients.md", "docs/handling.md"];
+const FILES: [&str; 4] =
+    ["README.md", "docs/clients.md", "docs/configuration.md", "docs/handling.md"];
 
 fn snippets() -> Vec<Snippet> {
     FILES.into_iter().flat_map(snippets_in).collect()
@@ -221,6 +222,10 @@ fn every_snippet_has_a_test() {
         "handle-node",
         "handle-go",
         "handle-java",
+        "password-hash",
+        "password-environment",
+        "password-curl",
+        "password-requests",
     ];
     for name in &names {
         assert!(known.contains(&name.as_str()), "no test runs the snippet `{name}`");
