@@ -5,6 +5,7 @@ use std::net::TcpStream;
 
 use serde_json::{Value, json};
 
+use crate::evidence::export::{evidence, expect};
 use crate::harness::client::reset_when_dropped;
 use crate::harness::dns::{Answer, NameServer};
 use crate::harness::origin::reply::{Framing, Step};
@@ -314,6 +315,14 @@ fn a_cut_response_is_recorded_with_the_status_that_its_client_got() {
     // Before its head, the failure is the response.
     assert_eq!(proxy.get("http://shop.test/early").status, 502);
     expect_cut(&proxy, "http://shop.test/early", 502, TERMINATED);
+    let (dir, _) = proxy.stop();
+    for (url, fetched) in [
+        ("http://shop.test/closes", "in part, answered with 203, and cut after 11 bytes ("),
+        ("http://shop.test/early", "no, the request failed ("),
+    ] {
+        let printed = expect(&evidence(dir.path(), &["ask", url, "--at", "0s"]), 0);
+        assert!(printed.contains(&format!("fetched     {fetched}")), "{printed}");
+    }
 }
 
 #[test]

@@ -222,6 +222,11 @@ pub(super) fn describe_decision(
         "failed" if decision.failed_before_sending() => {
             format!("no, the name could not be resolved ({})", decision.reason)
         }
+        // It has a body once the client has got the head.
+        "failed" if let Some(bytes) = decision.body_bytes => {
+            let (status, reason) = (decision.status, &decision.reason);
+            format!("in part, answered with {status}, and cut after {bytes} bytes ({reason})")
+        }
         "failed" => format!("no, the request failed ({})", decision.reason),
         _ if decision.reached_origin == Some(true) => {
             "yes, but the response was withheld".to_owned()
