@@ -3,9 +3,11 @@
 
 use std::borrow::Cow;
 use std::io;
+use std::mem::MaybeUninit;
 use std::ops::Range;
 
 use bytes::{Buf, Bytes, BytesMut};
+use httparse::ParserConfig;
 use memchr::memchr;
 use tokio::io::{AsyncRead, AsyncReadExt};
 
@@ -23,6 +25,9 @@ pub const SWITCHING_PROTOCOLS: u16 = 101;
 /// The number of bytes read at a time. Whatever part of a body arrives in the same read as its head can leave with
 /// the head in one write, as long as both are small enough to be gathered.
 const READ_BYTES: usize = 8 * 1024;
+/// Room for httparse to put the fields of a head in. Writing 3 KiB of empty fields for each head would take as long as parsing it.
+const UNUSED_SLOTS: [MaybeUninit<httparse::Header<'_>>; MAX_FIELDS] =
+    [const { MaybeUninit::uninit() }; MAX_FIELDS];
 
 /// A reason why a head could not be read.
 #[derive(Debug)]
@@ -82,9 +87,9 @@ impl RequestHead {
     /// Parses a head that is complete.
     fn parse(bytes: &Bytes) -> Result<Self, HeadError> {
         let line = check_request_line(bytes)?;
-        let mut slots = [httparse::EMPTY_HEADER; MAX_FIELDS];
-        let mut request = httparse::Request::new(&mut slots);
-        require_complete(request.parse(bytes), bytes)?;
+        let mut slots = UNUSED_SLOTS;
+        let mut request = httparse::Request::new(&mut []);
+        require_complete(request.parse_with_uninit_headers(bytes, &mut slots), bytes)?;
         let method = range_within(bytes, request.method.unwrap_or_default().as_bytes());
         let target = range_within(bytes, request.path.unwrap_or_default().as_bytes());
         let is_http_1_0 = request.version == Some(0);
@@ -154,9 +159,14 @@ impl ResponseHead {
     ) -> Result<Self, HeadError> {
         let bytes = read_head(stream, buffered, LineEndings::CrlfOrLf).await?;
         let (bytes, mut oddities) = repair(bytes, SectionStart::StartLine)?;
-        let mut slots = [httparse::EMPTY_HEADER; MAX_FIELDS];
-        let mut response = httparse::Response::new(&mut slots);
-        require_complete(response.parse(&bytes), &bytes)?;
+        let mut slots = UNUSED_SLOTS;
+        let mut response = httparse::Response::new(&mut []);
+        let parsed = ParserConfig::default().parse_response_with_uninit_headers(
+            &mut response,
+            &bytes,
+            &mut slots,
+        );
+        require_complete(parsed, &bytes)?;
         let status = response.code.unwrap_or_default();
         match status {
             100..=599 => {}
