@@ -90,11 +90,13 @@ fn find_oddities(section: &[u8], fields: usize) -> Oddities {
     found
 }
 
-/// Returns the lines without their endings.
+/// Returns the lines without their endings. The last line has one, too.
 fn split_lines(section: &[u8]) -> impl Iterator<Item = &[u8]> {
-    section.split_inclusive(|&byte| byte == b'\n').map(|line| {
-        let without_lf = line.strip_suffix(b"\n").unwrap_or(line);
-        without_lf.strip_suffix(b"\r").unwrap_or(without_lf)
+    let mut begin = 0;
+    memchr_iter(b'\n', section).map(move |end| {
+        let line = &section[begin..end];
+        begin = end + 1;
+        line.strip_suffix(b"\r").unwrap_or(line)
     })
 }
 
