@@ -1,6 +1,7 @@
 //! The clock, from which all other code reads the time.
 
 mod time_argument;
+mod timeout;
 
 use std::fmt;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -9,6 +10,7 @@ use std::time::{Duration, SystemTime};
 use tokio::time::Instant;
 
 pub(crate) use self::time_argument::TimeArgument;
+pub(crate) use self::timeout::timeout;
 
 /// The difference from the system time that is not corrected. Smaller corrections do not change lifetimes, and a machine
 /// that synchronizes its clock makes larger ones only when it starts or wakes up.

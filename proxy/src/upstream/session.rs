@@ -2,6 +2,7 @@
 //! the same time.
 
 use std::io;
+use std::pin::{Pin, pin};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
@@ -17,6 +18,7 @@ use wayleave_http_wire::http1::{
 };
 
 use super::http2::{self, Http2Head, Http2Stream};
+use crate::clock;
 use crate::http::transport::BoxedStream;
 use crate::upstream::describe;
 use crate::upstream::error::{STOPPED_READING, UpstreamError};
@@ -44,7 +46,7 @@ impl UpstreamWriter {
                     body.write(stream, &chunk).await?;
                     stream.flush().await
                 };
-                within(timeout, sending).await
+                within(timeout, pin!(sending)).await
             }
             Self::Http2(stream) => Ok(write_body(stream, chunk, false, Some(timeout)).await?),
         }
@@ -57,7 +59,9 @@ impl UpstreamWriter {
         timeout: Duration,
     ) -> Result<(), UpstreamError> {
         match self {
-            Self::Http1 { stream, body } => within(timeout, body.finish(stream, trailers)).await,
+            Self::Http1 { stream, body } => {
+                within(timeout, pin!(body.finish(stream, trailers))).await
+            }
             Self::Http2(stream) if trailers.is_empty() => {
                 Ok(write_body(stream, Bytes::new(), true, Some(timeout)).await?)
             }
@@ -225,7 +229,7 @@ pub(crate) async fn start_http1(
         stream.write_all(head).await?;
         stream.flush().await
     };
-    within(timeout, sending).await?;
+    within(timeout, pin!(sending)).await?;
     let (read_half, write_half) = tokio::io::split(stream);
     let writer = UpstreamWriter::Http1 { stream: write_half, body: BodyWriter::new(framing) };
     let reader = UpstreamReader::Http1 {
@@ -247,17 +251,16 @@ pub(crate) async fn start_http2(
     timeout: Duration,
 ) -> Result<(UpstreamWriter, UpstreamReader), UpstreamError> {
     let sending = stream.send_head(head, framing == BodyFraming::Length(0));
-    let writer = pingora_timeout::timeout(timeout, sending)
-        .await
-        .unwrap_or_else(|_| Err(write_timed_out()))?;
+    let writer =
+        clock::timeout(timeout, pin!(sending)).await.unwrap_or_else(|_| Err(write_timed_out()))?;
     Ok((UpstreamWriter::Http2(writer), UpstreamReader::Http2(stream)))
 }
 
 async fn within(
     timeout: Duration,
-    sending: impl Future<Output = io::Result<()>>,
+    sending: Pin<&mut impl Future<Output = io::Result<()>>>,
 ) -> Result<(), UpstreamError> {
-    match pingora_timeout::timeout(timeout, sending).await {
+    match clock::timeout(timeout, sending).await {
         Ok(Ok(())) => Ok(()),
         // A kept connection may have been closed by its origin meanwhile.
         Ok(Err(error)) => Err(UpstreamError::stale(

@@ -6,7 +6,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
-use pingora_timeout::timeout;
 use wayleave_decision::{Reason, Refusal, begins_as_document};
 use wayleave_http_wire::http1::{BodyFraming, SWITCHING_PROTOCOLS, Trailers};
 use wayleave_http_wire::page::PageBuffer;
@@ -16,6 +15,7 @@ use super::error::RelayError;
 use super::interim::{FINAL_RESPONSE_DELAY, InterimResponses, is_interim};
 use super::progress::RelayProgress;
 use crate::budget::ByteMeter;
+use crate::clock::timeout;
 use crate::exchange::headers;
 use crate::exchange::response_notes::ResponseNotes;
 use crate::exchange::response_policy::{LabelStep, ResponseLabeller};
@@ -180,9 +180,10 @@ impl ResponseRelay<'_> {
 
     /// Relays the trailers. An HTTP/2 stream may remain open after its last octet.
     async fn trailers(&mut self, client: &mut DownstreamWriter) -> Result<Trailers, RelayError> {
+        let reading = pin!(self.reader.trailers());
         tokio::select! {
             biased;
-            read = timeout(self.context.timeout, self.reader.trailers()) => {
+            read = timeout(self.context.timeout, reading) => {
                 let mut trailers = read
                     .unwrap_or_else(|_| {
                         let details = "the origin did not finish its response".to_owned();
@@ -303,7 +304,7 @@ impl ResponseRelay<'_> {
         // The timeout starts again for as long as the upload makes progress.
         loop {
             let sent = self.progress.sent_chunks();
-            match timeout(self.context.timeout, self.reader.next_head(method)).await {
+            match timeout(self.context.timeout, pin!(self.reader.next_head(method))).await {
                 Ok(head) => return head.map_err(|fault| self.progress.upstream_error(fault)),
                 Err(_) => self.progress.check_upload_progress(sent)?,
             }
@@ -313,7 +314,7 @@ impl ResponseRelay<'_> {
     async fn next_chunk(&mut self) -> Result<Option<Bytes>, RelayError> {
         loop {
             let sent = self.progress.sent_chunks();
-            match timeout(self.context.timeout, self.reader.next_chunk()).await {
+            match timeout(self.context.timeout, pin!(self.reader.next_chunk())).await {
                 Ok(chunk) => {
                     if let (Some(meter), Ok(Some(bytes))) = (self.context.byte_meter, &chunk) {
                         meter.add(bytes.len());

@@ -1,15 +1,16 @@
 //! The reading half of a downstream exchange: the request's body, and pipelined bytes after it.
 
 use std::io;
+use std::pin::pin;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use h2::RecvStream;
-use pingora_timeout::timeout;
 use tokio::io::{AsyncReadExt, ReadHalf};
 use wayleave_http_wire::field_pairs::to_trailers;
 use wayleave_http_wire::http1::{BodyError, BodyFraming, BodyReader, MAX_FIELDS, Trailers};
 
+use crate::clock::timeout;
 use crate::http::transport::BoxedStream;
 
 /// The most bytes of following requests that are read while one is served.
@@ -44,13 +45,13 @@ impl DownstreamReader {
     pub(crate) async fn next_chunk(&mut self) -> Result<Option<Bytes>, BodyError> {
         match self {
             Self::Http1 { stream, buffered, body, read_timeout } => {
-                match timeout(*read_timeout, body.next_chunk(stream, buffered)).await {
+                match timeout(*read_timeout, pin!(body.next_chunk(stream, buffered))).await {
                     Ok(chunk) => chunk,
                     Err(_) => Err(BodyError::Timeout),
                 }
             }
             Self::Http2 { stream, read_timeout } => loop {
-                let received = timeout(*read_timeout, stream.data()).await;
+                let received = timeout(*read_timeout, pin!(stream.data())).await;
                 let Some(data) = received.map_err(|_| BodyError::Timeout)? else {
                     return Ok(None);
                 };
@@ -77,7 +78,7 @@ impl DownstreamReader {
         match self {
             Self::Http1 { body, .. } => Ok(body.take_trailers()),
             Self::Http2 { stream, read_timeout } => {
-                let received = timeout(*read_timeout, stream.trailers())
+                let received = timeout(*read_timeout, pin!(stream.trailers()))
                     .await
                     .map_err(|_| BodyError::Timeout)?;
                 match received.map_err(io::Error::other)? {

@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::fmt::Write;
 use std::future::poll_fn;
 use std::io;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,13 +14,13 @@ use h2::server::SendResponse;
 use http::{HeaderName, HeaderValue, Response};
 use pingora_core::protocols::http::v2::write_body;
 use pingora_error::ErrorType;
-use pingora_timeout::timeout;
 use tokio::io::{AsyncWriteExt, WriteHalf};
 use wayleave_http_wire::field_pairs::to_header_map;
 use wayleave_http_wire::http1::{
     BodyFraming, BodyWriter, SWITCHING_PROTOCOLS, Trailers, write_fields,
 };
 
+use crate::clock::timeout;
 use crate::http::flush_signal::FlushSignal;
 use crate::http::transport::BoxedStream;
 
@@ -148,7 +149,7 @@ impl DownstreamWriter {
             Self::Http1(writer) => {
                 let sending = writer.body.write(&mut writer.stream, &chunk);
                 writer.has_unflushed = true;
-                within(writer.timeout, sending).await
+                within(writer.timeout, pin!(sending)).await
             }
             Self::Http2 { stream, write_timeout, .. } => {
                 let sending = stream.as_mut().ok_or(ClientGone::Left)?;
@@ -182,7 +183,7 @@ impl DownstreamWriter {
         match self {
             Self::Http1(writer) => {
                 writer.has_unflushed = false;
-                within(writer.timeout, writer.body.finish(&mut writer.stream, trailers)).await
+                within(writer.timeout, pin!(writer.body.finish(&mut writer.stream, trailers))).await
             }
             Self::Http2 { stream: Some(stream), .. } if !trailers.is_empty() => {
                 stream.send_trailers(to_header_map(trailers)).map_err(|_| ClientGone::Left)
@@ -216,18 +217,18 @@ impl Http1Writer {
 
     async fn write(&mut self, bytes: &[u8]) -> Result<(), ClientGone> {
         self.has_unflushed = true;
-        within(self.timeout, self.stream.write_all(bytes)).await
+        within(self.timeout, pin!(self.stream.write_all(bytes))).await
     }
 
     async fn flush(&mut self) -> Result<(), ClientGone> {
         self.has_unflushed = false;
-        within(self.timeout, self.stream.flush()).await
+        within(self.timeout, pin!(self.stream.flush())).await
     }
 }
 
 async fn within(
     write_timeout: Duration,
-    sending: impl Future<Output = io::Result<()>>,
+    sending: Pin<&mut impl Future<Output = io::Result<()>>>,
 ) -> Result<(), ClientGone> {
     match timeout(write_timeout, sending).await {
         Ok(sent) => sent.map_err(|_| ClientGone::Left),
