@@ -277,7 +277,7 @@ fn apply_response_to_pacing(
     // Retry-After takes precedence (draft-ietf-httpapi-ratelimit-headers, section 7).
     if config.rate_limit_fields
         && retry_after.is_none()
-        && let Some(limit) = read_service_limit(fields, system_time())
+        && let Some(limit) = read_service_limit(fields, system_time)
         && let Some(reset) = limit.reset
     {
         if limit.remaining == 0 {
