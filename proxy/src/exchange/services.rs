@@ -1,8 +1,10 @@
 //! The services that the steps of an exchange use.
 
 use std::fmt;
-use std::pin::Pin;
+use std::future::poll_fn;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
+use std::task::Poll;
 
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -52,14 +54,21 @@ impl ExchangeShutdown {
     /// Awaits `work` unless it is cancelled.
     pub(super) async fn unless_cancelled<T>(
         &self,
-        work: Pin<&mut impl Future<Output = T>>,
+        mut work: Pin<&mut impl Future<Output = T>>,
     ) -> Option<T> {
-        tokio::select! {
-            biased;
+        let mut cancelled = pin!(self.cancelled());
+        poll_fn(|context| {
             // First: another exchange that is cancelled gives its slot back, for which this one may wait.
-            () = self.cancelled() => None,
-            done = work => Some(done),
-        }
+            if self.cancelled.is_cancelled() {
+                return Poll::Ready(None);
+            }
+            if let Poll::Ready(done) = work.as_mut().poll(context) {
+                return Poll::Ready(Some(done));
+            }
+            // Only now: most work is done at the first poll, and never has to be woken.
+            cancelled.as_mut().poll(context).map(|()| None)
+        })
+        .await
     }
 
     /// Cancels all exchanges, and waits until each is recorded.
