@@ -49,12 +49,14 @@ pub(super) async fn serve<'a>(
     connection: &ClientConnection,
 ) -> Http1Outcome<'a> {
     let mut is_first = true;
+    // One for all requests: to wait for the stop takes a lock that all connections share.
+    let mut stopped = pin!(late_requests_over(server));
     loop {
         let head = tokio::select! {
             // A head that has arrived is served even if the stop comes at the same moment.
             biased;
             head = read_head(server, &mut incoming) => head,
-            () = late_requests_over(server) => return Http1Outcome::Closed,
+            () = &mut stopped => return Http1Outcome::Closed,
         };
         let received = match head {
             Ok(head) => ReceivedHead::Http1(head),
