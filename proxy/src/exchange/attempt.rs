@@ -6,7 +6,6 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use tokio::sync::Notify;
 use wayleave_decision::{Permit, Reason, Refusal, ResolvedTarget};
 use wayleave_http_wire::field_pairs::{FieldPair, first};
 use wayleave_http_wire::ftp_path;
@@ -46,8 +45,8 @@ pub(super) struct UpstreamAttempt<'a> {
     pub(super) labeller: Option<ResponseLabeller<'a>>,
     /// The proxy's own fields, which replace any of the same name in the response.
     pub(super) own_fields: Vec<ResponseField<'static>>,
-    /// Notified when the exchange becomes a connection of another protocol.
-    pub(super) upgraded: Notify,
+    /// Whether the exchange has become a connection of another protocol.
+    pub(super) is_upgraded: AtomicBool,
     /// Whether a request was sent, so that the origin may have answered.
     pub(super) is_head_sent: AtomicBool,
     /// The status of the response whose head the client got, however the exchange ends.
@@ -231,7 +230,7 @@ impl UpstreamAttempt<'_> {
             }
         }
         if status == SWITCHING_PROTOCOLS {
-            self.upgraded.notify_one();
+            self.is_upgraded.store(true, Ordering::Relaxed);
         }
         self.notes.take_head(status, &fields);
         Ok(InspectedHead { own_fields: added, content: self.content_of_subresource(head)? })

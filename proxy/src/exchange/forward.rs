@@ -1,10 +1,11 @@
 //! The permitted request: sent upstream, its response relayed to the client, and the outcome.
 
+use std::future::poll_fn;
 use std::pin::pin;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::task::Poll;
 
-use tokio::sync::Notify;
 use wayleave_decision::{
     Crawler, EnforcementMode, Identity, Permit, PreferenceFinding, Reason, Refusal,
 };
@@ -37,7 +38,9 @@ impl Exchange<'_, '_> {
     ) -> Option<(ExchangeOutcome, ReplyKind)> {
         let attempt = self.attempt(permit, slot);
         let upgrade_revoked = async {
-            attempt.upgraded.notified().await;
+            // It happens while `relaying` is polled, and this is polled right after that: nobody has to be woken.
+            let is_upgraded = || attempt.is_upgraded.load(Ordering::Relaxed);
+            poll_fn(|_| if is_upgraded() { Poll::Ready(()) } else { Poll::Pending }).await;
             // Boxed because it is rare, like everything in this module that is: a busy connection's future remains small.
             Box::pin(self.until_upgrade_revoked(permit)).await;
         };
@@ -98,7 +101,7 @@ impl Exchange<'_, '_> {
             signer: self.signer(permit),
             labeller: self.labeller(permit),
             own_fields: self.own_fields(permit),
-            upgraded: Notify::new(),
+            is_upgraded: AtomicBool::new(false),
             is_head_sent: AtomicBool::new(false),
             relayed_status: OnceLock::new(),
             relayed_bytes: AtomicU64::new(0),
