@@ -140,9 +140,9 @@ impl UpstreamAttempt<'_> {
             received: exchange.received,
             name: &exchange.settings.options.name,
             timeout: upstream.response_timeout(),
-            inspect_head: &|head: &UpstreamHead| {
+            inspect_head: &|head: &UpstreamHead, fields: &[FieldPair<'_>]| {
                 check_parent_status(&target_form, head)?;
-                self.inspect_head(head, request, signature.is_some())
+                self.inspect_head((head, fields), request, signature.is_some())
             },
             accept: &|head: &UpstreamHead| {
                 let _ = self.relayed_status.set(head.status());
@@ -208,10 +208,10 @@ impl UpstreamAttempt<'_> {
         Ok(started)
     }
 
-    /// Inspects the head of a response. Returns the fields to add if the client is to get it.
+    /// Inspects the head of a response with these fields. Returns the fields to add if the client is to get it.
     fn inspect_head(
         &self,
-        head: &UpstreamHead,
+        (head, fields): (&UpstreamHead, &[FieldPair<'_>]),
         request: &UpstreamRequest<'_>,
         was_signed: bool,
     ) -> Result<InspectedHead, RelayError> {
@@ -220,19 +220,19 @@ impl UpstreamAttempt<'_> {
         {
             return Err(RelayError::SignatureRequested);
         }
-        let (status, fields) = (head.status(), head.fields());
+        let status = head.status();
         let mut added = self.own_fields.clone();
         if let Some(slot) = self.slot {
             let (settings, target) = (&self.exchange.settings, &self.resolved().target);
-            apply_response_to_pacing(slot, target, (status, &fields), &settings.pacing);
+            apply_response_to_pacing(slot, target, (status, fields), &settings.pacing);
             if settings.pacing.rate_limit_fields {
-                added.extend(pace_fields(slot, target, &fields, &settings.options.name));
+                added.extend(pace_fields(slot, target, fields, &settings.options.name));
             }
         }
         if status == SWITCHING_PROTOCOLS {
             self.is_upgraded.store(true, Ordering::Relaxed);
         }
-        self.notes.take_head(status, &fields);
+        self.notes.take_head(status, fields);
         Ok(InspectedHead { own_fields: added, content: self.content_of_subresource(head)? })
     }
 

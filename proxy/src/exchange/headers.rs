@@ -188,14 +188,14 @@ impl<'a> UpstreamRequest<'a> {
     }
 }
 
-/// Returns the origin's response to `received` as the client gets it. An HTTP/1.1 client gets a body of unknown length in
-/// chunks, an HTTP/1.0 client until the connection closes.
+/// Returns the origin's response to `received`, with the fields `all`, as the client gets it. An HTTP/1.1 client gets a body of
+/// unknown length in chunks, an HTTP/1.0 client until the connection closes.
 pub(super) fn response<'a>(
     head: &'a UpstreamHead,
+    all: &[FieldPair<'a>],
     received: &ReceivedHead,
     name: &str,
 ) -> DownstreamResponse<'a> {
-    let all = head.fields();
     let length = head.content_length();
     let is_upgrade = head.status() == SWITCHING_PROTOCOLS;
     // Decided again: the origin's framing is for another hop, and HTTP/1.0 knows no chunks.
@@ -206,14 +206,14 @@ pub(super) fn response<'a>(
         None if received.version() == HttpVersion::Http10 => BodyFraming::UntilClose,
         None => BodyFraming::Chunked,
     };
-    let mut fields = response_fields(&all, length.filter(|_| is_length_field(head.status())));
+    let mut fields = response_fields(all, length.filter(|_| is_length_field(head.status())));
     // Via names the version in which the message was received (RFC 9110 section 7.6.3).
     let version = match head {
         UpstreamHead::Http1(head) if head.is_http_1_0() => HttpVersion::Http10,
         UpstreamHead::Http1(_) => HttpVersion::Http11,
         UpstreamHead::Http2(_) => HttpVersion::Http2,
     };
-    if first(&all, "date").is_none() {
+    if first(all, "date").is_none() {
         // When it was received (RFC 9110 section 6.6.1).
         fields.push(response_field("Date", httpdate::fmt_http_date(system_time())));
     }
@@ -293,15 +293,18 @@ fn response_fields<'a>(all: &[FieldPair<'a>], length: Option<u64>) -> Vec<Respon
 }
 
 /// Returns whether this exchange authenticates its client for everything that follows on the upstream connection, as NTLM and
-/// Negotiate do (RFC 4559 section 6). That connection must not serve another client.
-pub(crate) fn authenticates_connection(received: &ReceivedHead, head: &UpstreamHead) -> bool {
+/// Negotiate do (RFC 4559 section 6). That connection must not serve another client. `response` are the response's fields.
+pub(crate) fn authenticates_connection(
+    received: &ReceivedHead,
+    response: &[FieldPair<'_>],
+) -> bool {
     let names_scheme = |value: &[u8]| {
         let scheme = value.split(|&byte| byte == b' ').next().unwrap_or_default();
         scheme.eq_ignore_ascii_case(b"ntlm") || scheme.eq_ignore_ascii_case(b"negotiate")
     };
     let any = |fields: &[FieldPair<'_>], name: &str| values(fields, name).any(names_scheme);
     let asks = received.field("authorization").is_some();
-    asks && any(&received.fields(), "authorization") || any(&head.fields(), "www-authenticate")
+    asks && any(&received.fields(), "authorization") || any(response, "www-authenticate")
 }
 
 fn is_of_signature(field: &[u8]) -> bool {
@@ -392,7 +395,7 @@ mod tests {
     async fn connection_cannot_take_away_what_a_response_needs() {
         let head = answer("Connection: content-length, X\r\nX: y\r\nContent-Length: 7\r\n").await;
         let received = received("").await;
-        let relayed = response(&head, &received, "wayleave");
+        let relayed = response(&head, &head.fields(), &received, "wayleave");
         let names: Vec<_> = relayed.fields.iter().map(|(name, _)| &**name).collect();
         assert_eq!(names, [&b"Content-Length"[..], b"Date", b"Via"]);
     }
@@ -434,7 +437,7 @@ mod tests {
     async fn a_response_keeps_its_date_or_gets_one() {
         let received = received("").await;
         let dates = |head: &UpstreamHead| -> Vec<Vec<u8>> {
-            let fields = response(head, &received, "wayleave").fields;
+            let fields = response(head, &head.fields(), &received, "wayleave").fields;
             let dates = fields.iter().filter(|(name, _)| is_named(name, "date"));
             dates.map(|(_, value)| value.to_vec()).collect()
         };
@@ -470,7 +473,7 @@ mod tests {
     async fn a_body_of_unknown_length_comes_in_chunks() {
         let head = answer("Keep-Alive: timeout=5\r\nAlt-Svc: h3\r\nX: y\r\n").await;
         let received = received("").await;
-        let relayed = response(&head, &received, "wayleave");
+        let relayed = response(&head, &head.fields(), &received, "wayleave");
         assert_eq!(relayed.framing, BodyFraming::Chunked);
         let names: Vec<_> = relayed.fields.iter().map(|(name, _)| &**name).collect();
         assert_eq!(names, [&b"X"[..], b"Date", b"Via"]);
@@ -480,7 +483,7 @@ mod tests {
     async fn a_body_of_known_length_keeps_it() {
         let head = answer("Content-Length: 7\r\n").await;
         let received = received("").await;
-        let relayed = response(&head, &received, "wayleave");
+        let relayed = response(&head, &head.fields(), &received, "wayleave");
         assert_eq!(relayed.framing, BodyFraming::Length(7));
     }
 }

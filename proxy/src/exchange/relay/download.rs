@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use wayleave_decision::{Reason, Refusal, begins_as_document};
+use wayleave_http_wire::field_pairs::FieldPair;
 use wayleave_http_wire::http1::{BodyFraming, SWITCHING_PROTOCOLS, Trailers};
 use wayleave_http_wire::page::PageBuffer;
 use wayleave_http_wire::received::{HttpVersion, ReceivedHead};
@@ -25,9 +26,9 @@ use crate::pacing::PacingSlot;
 use crate::upstream::error::UpstreamError;
 use crate::upstream::{UpstreamHead, UpstreamReader};
 
-/// Inspects a response's head as soon as it arrives. Returns an error that withholds the response.
+/// Inspects a response's head, with its fields, as soon as it arrives. Returns an error that withholds the response.
 pub(crate) type InspectHead<'a> =
-    dyn Fn(&UpstreamHead) -> Result<InspectedHead, RelayError> + Send + Sync + 'a;
+    dyn Fn(&UpstreamHead, &[FieldPair<'_>]) -> Result<InspectedHead, RelayError> + Send + Sync + 'a;
 
 /// A response's head that the client may get.
 pub(crate) struct InspectedHead {
@@ -108,9 +109,10 @@ pub(super) struct ResponseRelay<'a> {
 impl ResponseRelay<'_> {
     pub(super) async fn run(mut self, client: &mut DownstreamWriter) -> Result<u16, RelayError> {
         let head = self.final_head(client).await?;
-        let status = head.status();
+        // Listed once for all who look for one.
+        let (status, fields) = (head.status(), head.fields());
         // Before the client gets anything: an error here withholds the response.
-        let InspectedHead { own_fields, content } = (self.context.inspect_head)(&head)?;
+        let InspectedHead { own_fields, content } = (self.context.inspect_head)(&head, &fields)?;
         let (labels, mut start) = match self.context.labeller {
             // Few crawlers have purposes: in a box it takes no room in every exchange.
             Some(labeller) => Box::pin(self.label(labeller, &head, client)).await?,
@@ -120,13 +122,14 @@ impl ResponseRelay<'_> {
             start = Box::pin(self.refuse_document(refusal, &head, start, client)).await?;
         }
         (self.context.accept)(&head);
-        let mut response = headers::response(&head, self.context.received, self.context.name);
+        let mut response =
+            headers::response(&head, &fields, self.context.received, self.context.name);
         if matches!(content, ContentTreatment::Omit) {
             headers::omit_content(&mut response);
             self.progress.is_body_omitted.store(true, Ordering::Relaxed);
         }
         response.fields.extend(labels.into_iter().chain(own_fields));
-        if headers::authenticates_connection(self.context.received, &head) {
+        if headers::authenticates_connection(self.context.received, &fields) {
             self.progress.is_connection_authenticated.store(true, Ordering::Relaxed);
         }
         let has_body = response.framing != BodyFraming::Length(0);
@@ -471,7 +474,7 @@ mod tests {
                 received: &ReceivedHead::Http1(received.unwrap()),
                 name: "wayleave",
                 timeout,
-                inspect_head: &|_| {
+                inspect_head: &|_, _| {
                     let content = ContentTreatment::Relay;
                     Ok(InspectedHead { own_fields: Vec::new(), content })
                 },
