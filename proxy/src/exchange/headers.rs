@@ -53,10 +53,12 @@ impl<'a> UpstreamRequest<'a> {
             (Cow::Borrowed(field), value)
         };
         // Host is written again from the target, which was judged; cookies are joined below.
-        let mut fields: Vec<_> = end_to_end(&all)
-            .filter(|(field, _)| !is_named(field, "host") && !is_named(field, "cookie"))
-            .map(upstream_field)
-            .collect();
+        let mut fields = Vec::with_capacity(all.len() + 1);
+        fields.extend(
+            end_to_end(&all)
+                .filter(|(field, _)| !is_named(field, "host") && !is_named(field, "cookie"))
+                .map(upstream_field),
+        );
         if let Some(cookies) = one_cookie_field(&all) {
             fields.push((Cow::Borrowed(b"Cookie"), cookies));
         }
@@ -280,7 +282,9 @@ fn response_fields<'a>(all: &[FieldPair<'a>], length: Option<u64>) -> Vec<Respon
     // An origin's other endpoints are not the proxy's (RFC 7838 section 2.4).
     let kept =
         end_to_end(all).filter(|(field, _)| !is_named(field, "alt-svc") && !is_own_field(field));
-    kept.filter_map(|(field, value)| {
+    // With room for those that the proxy adds.
+    let mut fields = Vec::with_capacity(all.len() + 2);
+    fields.extend(kept.filter_map(|(field, value)| {
         // `take`: repeated lengths collapse to one.
         let value = if is_named(field, "content-length") {
             Cow::Owned(length.take()?.to_string().into_bytes())
@@ -288,8 +292,8 @@ fn response_fields<'a>(all: &[FieldPair<'a>], length: Option<u64>) -> Vec<Respon
             Cow::Borrowed(value)
         };
         Some((Cow::Borrowed(field), value))
-    })
-    .collect()
+    }));
+    fields
 }
 
 /// Returns whether this exchange authenticates its client for everything that follows on the upstream connection, as NTLM and
