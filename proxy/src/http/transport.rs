@@ -42,6 +42,9 @@ impl From<BoxedStream> for BufferedStream {
 /// The most bytes that are held back to be sent in one write: as many as a TLS record holds.
 const MAX_GATHERED_BYTES: usize = 16 * 1024;
 
+/// The room for a body behind a head, which then need not be copied to more room.
+const SHORT_BODY_BYTES: usize = 2048;
+
 /// The time after which a connection breaks if its peer acknowledges nothing. The timeouts of an exchange do not cover
 /// everything: HTTP/2 acknowledges pings, for example, outside any request.
 pub(crate) const UNACKNOWLEDGED_TIMEOUT: Duration = Duration::from_secs(60);
@@ -148,6 +151,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Transport<S> {
         let is_first_write = std::mem::replace(&mut self.is_next_write_first, false);
         // Most likely a head, followed by its body or by a flush.
         if self.gathers && is_first_write && bytes.len() < MAX_GATHERED_BYTES {
+            self.gathered.reserve(bytes.len() + SHORT_BODY_BYTES);
             self.gathered.extend_from_slice(bytes);
             return Poll::Ready(Ok(bytes.len()));
         }
