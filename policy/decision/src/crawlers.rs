@@ -154,7 +154,11 @@ impl Crawlers {
             let details = "no [[crawler]] matches this request";
             return Some(Refusal::by_policy(Reason::Unidentified, details));
         }
-        if let Some(owner) = self.claim(user_agent).foreign_owner(crawler) {
+        let claim = match identity {
+            Identity::Known(_) => &self.claim(user_agent),
+            Identity::Asserted { claim, .. } => claim,
+        };
+        if let Some(owner) = claim.foreign_owner(crawler) {
             let details = format!(
                 "User-Agent names a crawler of {owner}, and no [[crawler]] here has that token"
             );
