@@ -1,5 +1,6 @@
 //! The canonical spelling of hosts, as the WHATWG URL standard writes it.
 
+use std::borrow::Cow;
 use std::fmt::Write as _;
 use std::net::{Ipv4Addr, Ipv6Addr};
 
@@ -35,7 +36,10 @@ pub(crate) fn canonical_host(host: &str) -> Option<String> {
     Some(name.to_owned())
 }
 
-fn percent_decoded(host: &str) -> Vec<u8> {
+fn percent_decoded(host: &str) -> Cow<'_, [u8]> {
+    if !host.contains('%') {
+        return Cow::Borrowed(host.as_bytes());
+    }
     let mut decoded = Vec::with_capacity(host.len());
     let mut rest = host.as_bytes();
     while let Some((&byte, tail)) = rest.split_first() {
@@ -44,7 +48,7 @@ fn percent_decoded(host: &str) -> Vec<u8> {
         decoded.push(escaped.unwrap_or(byte));
         rest = if escaped.is_some() { &tail[2..] } else { tail };
     }
-    decoded
+    Cow::Owned(decoded)
 }
 
 /// Writes an IPv6 address with its first longest run of zeros compressed; an embedded IPv4 address is
