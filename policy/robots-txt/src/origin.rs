@@ -151,7 +151,10 @@ impl Origin {
 
 impl fmt::Display for Origin {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}://{}", self.scheme, self.host)?;
+        // By parts, because `write!` interprets its format: every request is logged with this text.
+        for part in [self.scheme.as_str(), "://", &self.host] {
+            f.write_str(part)?;
+        }
         if self.port != self.scheme.default_port() {
             write!(f, ":{}", self.port)?;
         }

@@ -92,7 +92,8 @@ impl Target {
 
 impl fmt::Display for Target {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}{}", self.origin, self.path)
+        self.origin.fmt(f)?;
+        f.write_str(self.path.as_str())
     }
 }
 
