@@ -21,6 +21,9 @@ pub(crate) fn escape_lines(text: &str) -> String {
 
 /// Escapes JSON without changing its meaning: such characters occur only in strings, where `\u` escapes are equivalent.
 pub(crate) fn escape_json(json: Vec<u8>) -> Vec<u8> {
+    if is_plain(&json) {
+        return json;
+    }
     let text = match str::from_utf8(&json) {
         // Between tokens these are whitespace; inside strings the serialiser has escaped them already.
         Ok(text) => escape_with(text, |c| matches!(c, '\t' | '\n' | '\r'), push_json_escape),
@@ -51,10 +54,7 @@ fn escape_with(
     is_kept: fn(char) -> bool,
     push_escape: fn(char, &mut String),
 ) -> Cow<'_, str> {
-    // Nearly all text is printable ASCII. A loop without an early exit is faster than one that stops at the first other byte,
-    // because the compiler can vectorise it.
-    let is_plain = |all, byte| all & matches!(byte, b' '..=b'~');
-    if text.bytes().fold(true, is_plain) {
+    if is_plain(text.as_bytes()) {
         return Cow::Borrowed(text);
     }
     let is_harmful = |c: char| is_control_or_format(c) && !is_kept(c);
@@ -71,6 +71,12 @@ fn escape_with(
         }
     }
     Cow::Owned(escaped)
+}
+
+/// Returns whether text is printable ASCII, as nearly all of it is.
+fn is_plain(text: &[u8]) -> bool {
+    // Without an early exit, so that the compiler vectorises the loop: it is faster than one that stops at the first other byte.
+    text.iter().fold(true, |all, byte| all & matches!(byte, b' '..=b'~'))
 }
 
 /// Returns whether `c` is in one of Unicode's categories Cc, Cf, Zl and Zp, as of version 17.
