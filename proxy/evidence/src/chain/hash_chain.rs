@@ -6,7 +6,7 @@ use ring::signature::Ed25519KeyPair;
 
 use super::event::{EventKind, LogEvent, program_version};
 use super::head::{LogCount, TreeHead, public_key, sign_line};
-use super::link::{NO_PREVIOUS, link_line};
+use super::link::{NO_PREVIOUS, link_line, push_linked};
 use super::tree::MerkleTree;
 use crate::digest::Sha256Digest;
 
@@ -45,9 +45,16 @@ impl HashChain {
 
     /// Appends an object and returns it as a line, without the line feed.
     pub fn append(&mut self, object: &[u8]) -> Vec<u8> {
-        let line = link_line(object, self.last);
-        self.push_line(&line);
+        let mut line = Vec::new();
+        self.append_to(&mut line, object);
         line
+    }
+
+    /// Appends an object, and its line, without the line feed, to `lines`.
+    pub fn append_to(&mut self, lines: &mut Vec<u8>, object: &[u8]) {
+        let begin = lines.len();
+        push_linked(lines, object, self.last);
+        self.push_line(&lines[begin..]);
     }
 
     /// Appends a line that is already in the file, whatever it contains.

@@ -20,7 +20,16 @@ pub fn append_members(object: &[u8], members: &str) -> Vec<u8> {
 
 /// Returns the object as a line that follows the line with the digest `previous`.
 pub fn link_line(object: &[u8], previous: Sha256Digest) -> Vec<u8> {
-    [without_brace(object), PREVIOUS_MEMBER.as_bytes(), &previous.hex(), MEMBER_END].concat()
+    let mut line = Vec::new();
+    push_linked(&mut line, object, previous);
+    line
+}
+
+/// Appends the object to `lines` as a line that follows the line with the digest `previous`.
+pub fn push_linked(lines: &mut Vec<u8>, object: &[u8], previous: Sha256Digest) {
+    for part in [without_brace(object), PREVIOUS_MEMBER.as_bytes(), &previous.hex(), MEMBER_END] {
+        lines.extend_from_slice(part);
+    }
 }
 
 /// Returns the object without its closing brace.

@@ -73,7 +73,7 @@ impl LineBatch {
     }
 
     fn append_object(&mut self, object: &[u8]) {
-        self.bytes.extend_from_slice(&self.chain.append(object));
+        self.chain.append_to(&mut self.bytes, object);
         self.bytes.push(b'\n');
     }
 
