@@ -21,8 +21,7 @@ use anyhow::Context;
 use prometheus::core::Collector;
 use prometheus::proto::MetricFamily;
 use prometheus::{
-    Encoder, Histogram, HistogramVec, IntCounter, IntCounterVec, IntGauge, Opts, Registry,
-    TextEncoder,
+    Encoder, Histogram, IntCounter, IntCounterVec, IntGauge, Opts, Registry, TextEncoder,
 };
 use wayleave_decision::{ASSERTED, Reason, RequestOutcome};
 use wayleave_http_wire::edge_refusal::EdgeRefusal;
@@ -48,7 +47,8 @@ const DECISION_SECONDS: &[f64] =
 pub struct Metrics {
     registry: Registry,
     requests: IntCounterVec,
-    request_duration: HistogramVec,
+    /// The histograms in the order of [`RequestOutcome::ALL`], resolved once because every request is in one.
+    request_durations: Vec<Histogram>,
     decision_duration: Histogram,
     robots: RobotsMetrics,
     fleet: FleetMetrics,
@@ -76,6 +76,14 @@ impl Metrics {
     /// Returns an error if two metrics have the same name, which is a bug.
     pub fn new() -> anyhow::Result<Self> {
         let registry = Registry::new();
+        let durations = histograms(
+            &registry,
+            "request_duration_seconds",
+            REQUEST_DURATION,
+            "outcome",
+            REQUEST_SECONDS,
+        )?;
+        let duration = |outcome: &RequestOutcome| durations.with_label_values(&[outcome.as_str()]);
         let metrics = Self {
             requests: counters(
                 &registry,
@@ -83,13 +91,7 @@ impl Metrics {
                 REQUESTS,
                 &["crawler", "outcome", "reason"],
             )?,
-            request_duration: histograms(
-                &registry,
-                "request_duration_seconds",
-                REQUEST_DURATION,
-                "outcome",
-                REQUEST_SECONDS,
-            )?,
+            request_durations: RequestOutcome::ALL.iter().map(duration).collect(),
             decision_duration: histogram(
                 &registry,
                 "decision_duration_seconds",
@@ -146,9 +148,6 @@ impl Metrics {
         for result in ["signed", "asked", "unanswerable", "foreign", "tunnel"] {
             self.signatures.with_label_values(&[result]);
         }
-        for outcome in RequestOutcome::ALL {
-            self.request_duration.with_label_values(&[outcome.as_str()]);
-        }
         // What only a [[crawler]] is asked for.
         let is_of_crawlers =
             |reason: &Reason| matches!(reason, Reason::TokenMissing | Reason::Preference);
@@ -185,7 +184,7 @@ impl Metrics {
             "{outcome:?}, {reason}: its series would not exist from the start"
         );
         self.requests.with_label_values(&[crawler, outcome.as_str(), reason.as_str()]).inc();
-        self.request_duration.with_label_values(&[outcome.as_str()]).observe(took.as_secs_f64());
+        self.request_durations[outcome as usize].observe(took.as_secs_f64());
     }
 
     /// Counts a response that turns away a request that robots.txt allows.
