@@ -63,7 +63,8 @@ pub(super) enum PooledConnection {
 struct PoolEntries {
     /// Keyed by a number that only grows, so the first was idle longest.
     by_age: BTreeMap<u64, PoolEntry>,
-    ages: HashMap<PoolKey, Vec<u64>>,
+    /// A key is a hash already, so a fast second one does.
+    ages: HashMap<PoolKey, Vec<u64>, foldhash::fast::RandomState>,
     next_age: u64,
 }
 
