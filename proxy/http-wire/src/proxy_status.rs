@@ -18,18 +18,25 @@ fn push_parameter(value: &mut String, key: &str, text: &str) {
     for part in ["; ", key, "=\""] {
         value.push_str(part);
     }
-    for character in text.chars() {
-        match character {
-            '"' | '\\' => {
-                value.push('\\');
-                value.push(character);
-            }
-            ' '..='~' => value.push(character),
-            '\u{2026}' => value.push_str("..."),
-            _ => value.push('?'),
-        }
+    let is_plain = |byte| matches!(byte, b' '..=b'~') && !matches!(byte, b'"' | b'\\');
+    if text.bytes().all(is_plain) {
+        value.push_str(text);
+    } else {
+        text.chars().for_each(|character| push_escaped(value, character));
     }
     value.push('"');
+}
+
+fn push_escaped(value: &mut String, character: char) {
+    match character {
+        '"' | '\\' => {
+            value.push('\\');
+            value.push(character);
+        }
+        ' '..='~' => value.push(character),
+        '\u{2026}' => value.push_str("..."),
+        _ => value.push('?'),
+    }
 }
 
 #[cfg(test)]
