@@ -9,15 +9,15 @@ pub fn prefers_html(values: &[&[u8]]) -> bool {
             continue;
         };
         let mut parts = range.split(';').map(str::trim);
-        let kind = parts.next().unwrap_or_default().to_ascii_lowercase();
+        let kind = parts.next().unwrap_or_default();
         let weight = weight(parts);
-        match &*kind {
-            "text/html" => html = html.max(weight),
-            "application/problem+json" | "application/json" => {
-                json = Some(json.unwrap_or_default().max(weight));
-            }
-            "*/*" | "application/*" => any = any.max(weight),
-            _ => {}
+        let is_any_of = |kinds: &[&str]| kinds.iter().any(|it| kind.eq_ignore_ascii_case(it));
+        if is_any_of(&["text/html"]) {
+            html = html.max(weight);
+        } else if is_any_of(&["application/problem+json", "application/json"]) {
+            json = Some(json.unwrap_or_default().max(weight));
+        } else if is_any_of(&["*/*", "application/*"]) {
+            any = any.max(weight);
         }
     }
     match json {
