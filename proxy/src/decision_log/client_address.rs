@@ -132,7 +132,11 @@ impl FromStr for LoggedClient {
 
 impl Serialize for LoggedClient {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(self)
+        match self {
+            // The same text, for which serde does not need a formatter.
+            Self::Address(address) => address.serialize(serializer),
+            Self::Network(_) | Self::Keyed(_) => serializer.collect_str(self),
+        }
     }
 }
 
