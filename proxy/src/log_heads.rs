@@ -92,7 +92,7 @@ impl HeadExchange {
         self.published.take_if(|before| before.head.count.log != *id);
         if let Some(before) = &self.published {
             // The head of an idle log is renewed, so that it is kept as long as the log.
-            if before.head == *newest && self.fleet.time_left(before) > retention / 2 {
+            if before.head == newest && self.fleet.time_left(before) > retention / 2 {
                 return;
             }
             let published = before.head.clone();

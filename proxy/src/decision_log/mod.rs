@@ -218,7 +218,7 @@ impl DecisionLog {
     }
 
     /// Returns the newest signed head of the log; none without a log in regular files.
-    pub(crate) fn newest_head(&self) -> Option<Arc<LogHead>> {
+    pub(crate) fn newest_head(&self) -> Option<LogHead> {
         self.writer.newest_head()
     }
 

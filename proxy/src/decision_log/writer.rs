@@ -35,8 +35,8 @@ enum WriterUpdate {
 }
 
 type PendingUpdates = Arc<Mutex<VecDeque<WriterUpdate>>>;
-/// The newest head that the thread has saved; none without a log.
-type SharedHead = Arc<Mutex<Option<Arc<LogHead>>>>;
+/// The newest head that the thread has saved, as its line; none without a log.
+type SharedHead = Arc<Mutex<Option<Vec<u8>>>>;
 
 /// The sending side of the thread's queue.
 pub(super) struct DecisionWriter {
@@ -141,8 +141,9 @@ impl DecisionWriter {
     }
 
     /// Returns the newest head of the log.
-    pub(super) fn newest_head(&self) -> Option<Arc<LogHead>> {
-        lock(&self.newest_head).clone()
+    pub(super) fn newest_head(&self) -> Option<LogHead> {
+        // Parsed here, because that checks the signature, which takes twice as long as to sign: hardly any head is asked for.
+        LogHead::parse(str::from_utf8(lock(&self.newest_head).as_deref()?).ok()?)
     }
 
     /// Looks for a head that was published in the log. If the log lacks it, the log says so when this returns.
@@ -313,7 +314,7 @@ impl WriterThread {
 
     fn share_head(&mut self) {
         if let Some(head) = self.journal.as_mut().and_then(Journal::take_saved_head) {
-            *lock(&self.newest_head) = Some(Arc::new(head));
+            *lock(&self.newest_head) = Some(head);
         }
     }
 

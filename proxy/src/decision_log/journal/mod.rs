@@ -235,8 +235,8 @@ impl Journal {
     }
 
     /// Returns the head that was saved since the last call.
-    pub(super) fn take_saved_head(&mut self) -> Option<LogHead> {
-        LogHead::parse(str::from_utf8(&self.saved_head.take()?).ok()?)
+    pub(super) fn take_saved_head(&mut self) -> Option<Vec<u8>> {
+        self.saved_head.take()
     }
 
     /// Looks for a head of this log that was published, and if the log lacks it, has the log say so. The event is buffered.
