@@ -140,6 +140,7 @@ pub(crate) struct RequestView<'a> {
 impl<'a> RequestView<'a> {
     /// Reads a request head. `name` is the proxy's pseudonym.
     pub(crate) fn from_received(received: &'a ReceivedHead, name: &str) -> Self {
+        let overrides = received.overrides();
         Self {
             method: received.method(),
             target: received.target(),
@@ -148,13 +149,13 @@ impl<'a> RequestView<'a> {
             user_agent: received.field("user-agent").unwrap_or_default(),
             credentials: received.field("proxy-authorization"),
             only_reads: received.is_plain_read(),
-            other_paths: other_paths(received),
+            other_paths: paths_of(&overrides),
             // Listing the fields allocates, and few requests have one.
             via: received
                 .field("via")
                 .and_then(|_| field_pairs::combined_via(&received.fields()))
                 .map(Arc::from),
-            objection: objection(received, name).map(Box::new),
+            objection: objection(received, &overrides, name).map(Box::new),
         }
     }
 
@@ -175,32 +176,30 @@ impl<'a> RequestView<'a> {
     }
 }
 
-fn other_paths(received: &ReceivedHead) -> Vec<&[u8]> {
-    received
-        .overrides()
-        .into_iter()
-        .filter(|(kind, _)| *kind == RequestOverride::Path)
-        .map(|(_, path)| path)
-        .collect()
+/// Returns the paths in fields that override the request's.
+fn paths_of<'a>(overrides: &[(RequestOverride, &'a [u8])]) -> Vec<&'a [u8]> {
+    let paths = overrides.iter().filter(|(kind, _)| *kind == RequestOverride::Path);
+    paths.map(|(_, path)| *path).collect()
 }
 
 /// Returns whether a field asks servers to use another method than the request's.
-fn has_other_method(received: &ReceivedHead) -> bool {
-    let method = received.method().as_bytes();
-    received
-        .overrides()
-        .into_iter()
-        .any(|(kind, value)| kind == RequestOverride::Method && !value.eq_ignore_ascii_case(method))
+fn has_other_method(method: &str, overrides: &[(RequestOverride, &[u8])]) -> bool {
+    let is_other = |value: &[u8]| !value.eq_ignore_ascii_case(method.as_bytes());
+    overrides.iter().any(|(kind, value)| *kind == RequestOverride::Method && is_other(value))
 }
 
-fn objection(received: &ReceivedHead, name: &str) -> Option<Refusal> {
+fn objection(
+    received: &ReceivedHead,
+    overrides: &[(RequestOverride, &[u8])],
+    name: &str,
+) -> Option<Refusal> {
     if let Some(refusal) = received.validate().err().and_then(head_refusal) {
         // Unlike a head that could not be read, it says who sent it.
         let reason = Reason::MalformedRequest;
         return Some(Refusal { reason, ..refusal });
     }
     // Otherwise a rule against POST would not stop a GET that servers take for a POST.
-    if has_other_method(received) {
+    if has_other_method(received.method(), overrides) {
         let details = "a field that overrides the method differs from the request's";
         return Some(Refusal::malformed(details));
     }

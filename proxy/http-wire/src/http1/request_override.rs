@@ -17,11 +17,10 @@ const METHOD_OVERRIDES: [&[u8]; 3] =
 /// 4.1.18).
 pub fn from_field_name(name: &[u8]) -> Option<RequestOverride> {
     let is_named = |known: &&[u8]| {
-        let mut both = name.iter().zip(*known);
         let is_same = |(found, known): (&u8, &u8)| {
             found.eq_ignore_ascii_case(known) || (*found == b'_' && *known == b'-')
         };
-        name.len() == known.len() && both.all(is_same)
+        name.len() == known.len() && name.iter().zip(*known).all(is_same)
     };
     if PATH_OVERRIDES.iter().any(is_named) {
         Some(RequestOverride::Path)
