@@ -79,7 +79,7 @@ pub(super) async fn serve<'a>(
         if received.method() == "CONNECT" && connection.dialled.is_none() {
             return Box::pin(connect(server, incoming, connection, &received)).await;
         }
-        // An exchange's future is kilobytes, and most connections are idle most of the time: only busy ones hold that memory.
+        // Most connections are idle most of the time: only busy ones hold the memory of an exchange.
         match Box::pin(exchange(server, incoming, connection, &received)).await {
             Some(next) => incoming = next,
             None => return Http1Outcome::Closed,
