@@ -35,7 +35,8 @@ static PROCESS_SEED: LazyLock<u64> = LazyLock::new(|| RandomState::new().hash_on
 /// The number of the configuration that a process starts with.
 pub(crate) const FIRST_CONFIGURATION: u64 = 1;
 
-/// The TLS sessions with origins that are kept for resumption.
+/// The most tickets that are kept to resume TLS with origins. rustls keeps up to eight for a host, so these are for 1,250
+/// hosts; each takes 2 to 5 KiB, and its certificates.
 const MAX_TLS_SESSIONS: usize = 10_000;
 
 /// The warning about a pace by address through a parent proxy.
