@@ -222,8 +222,7 @@ pub(super) fn describe_decision(
         "failed" if decision.failed_before_sending() => {
             format!("no, the name could not be resolved ({})", decision.reason)
         }
-        // It has a body once the client has got the head.
-        "failed" if let Some(bytes) = decision.body_bytes => {
+        "failed" if let Some(bytes) = decision.body_bytes.filter(|&bytes| bytes > 0) => {
             let (status, reason) = (decision.status, &decision.reason);
             format!("in part, answered with {status}, and cut after {bytes} bytes ({reason})")
         }
