@@ -20,7 +20,7 @@ use line::{LineField, ParsedLine, is_directive_name};
 use lines::Line;
 
 /// Groups with more rules, or with more wildcard rules, get an index when they are first searched.
-const FEW_RULES: u32 = 32;
+const FEW_RULES: u32 = 48;
 const FEW_WILD_RULES: u32 = 4;
 
 pub(crate) fn parse(body: &[u8]) -> ParsedFile {
