@@ -221,7 +221,7 @@ fn no_response_tells_one_team_of_another() {
         }
         told += usize::from(text.contains("crawler-a"));
         // Traffic is sampled: the next sample has what came after the last.
-        eventually("a token without a team is told of all", || {
+        eventually(&format!("a token without a team is told of all by {path}"), || {
             let all = send(&proxy, &method, &path, "read").text();
             !text.contains("crawler-a")
                 || all.contains("crawler-b")

@@ -7,6 +7,8 @@ use crate::clients::snippets::{LIMIT, Stage, snippet};
 use crate::harness::tools::{both_streams, clean, output_of};
 use crate::harness::{Reply, eventually};
 
+const REQUESTS: [&str; 3] = ["password-environment", "password-curl", "password-requests"];
+
 /// Starts a proxy with the documented crawler, whose hash is that of the password in a file beside its configuration.
 fn stage() -> Stage {
     let dir = tempfile::tempdir().expect("a directory");
@@ -29,7 +31,7 @@ fn stage() -> Stage {
 #[test]
 fn a_documented_password_proves_its_crawler() {
     let stage = stage();
-    for name in ["password-environment", "password-curl", "password-requests"] {
+    for name in REQUESTS {
         let output = stage.run(&snippet(name));
         let printed = both_streams(&output);
         let is_shown = printed.contains("200") || printed.contains("Example Domain");
@@ -45,7 +47,7 @@ fn a_documented_password_proves_its_crawler() {
     assert!(proofs.all(|proof| proof == "password"), "{found}");
 
     fs::write(stage.proxy.dir.path().join("news.password"), "wrong\n").expect("writable");
-    for name in ["password-environment", "password-curl", "password-requests"] {
+    for name in REQUESTS {
         let printed = both_streams(&stage.run(&snippet(name)));
         assert!(printed.contains("407"), "{name}: {printed}");
     }

@@ -142,7 +142,7 @@ fn with_deletions(origin: &Origin) -> (tempfile::TempDir, Settings, String) {
     (dir, settings, earlier)
 }
 
-/// Lets retention delete more, and returns the result of verifying an export, and the log of the program.
+/// Lets retention delete more until the program has `printed` this, and returns the result of verifying an export.
 fn after_more(
     dir: tempfile::TempDir,
     settings: Settings,

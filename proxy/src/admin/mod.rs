@@ -67,6 +67,7 @@ pub(crate) use self::reload_handle::{
     ConfigStatus, ReloadAttempt, ReloadHandle, ReloadReply, ReloadResult, Reloaded,
 };
 pub(crate) use self::replay_engine::{ReplayEngine, ReplayRequest, ReplayResult};
+pub(crate) use self::robots_view::BodyText;
 pub(crate) use self::serve::serve;
 pub(crate) use self::state::AdminState;
 use crate::downstream::listeners::{ListenAddress, ListenProtocol};

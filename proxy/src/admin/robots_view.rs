@@ -278,7 +278,7 @@ impl VersionView {
 /// The content of a file, if it is still kept.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = Text)]
-pub(super) struct BodyText {
+pub(crate) struct BodyText {
     /// The content as text; bytes that are not UTF-8 are replaced.
     body: Option<String>,
     /// The content as bytes, if it is not UTF-8.
@@ -287,7 +287,7 @@ pub(super) struct BodyText {
 }
 
 impl BodyText {
-    pub(super) fn new(bytes: Option<&[u8]>) -> Self {
+    pub(crate) fn new(bytes: Option<&[u8]>) -> Self {
         // JSON strings are Unicode: without these bytes nobody could check the digest.
         let not_utf8 = bytes.filter(|bytes| str::from_utf8(bytes).is_err());
         Self {

@@ -5,10 +5,11 @@ use wayleave_decision::ASSERTED;
 use crate::config::Config;
 use crate::decision_log::UNNAMED;
 
-/// Returns the name in the log of the crawler that somebody named.
-pub(super) fn in_log<'n>(name: &'n str, config: &Config) -> &'n str {
-    let is_configured = config.crawlers.crawlers.iter().any(|it| it.name == name);
-    if name == UNNAMED && !is_configured { ASSERTED } else { name }
+/// Returns the name that the log has for the crawler chosen by `--crawler`, if one is.
+pub(super) fn name_in_log(chosen: Option<&str>, config: &Config) -> Option<String> {
+    let is_configured = |name: &str| config.crawlers.crawlers.iter().any(|it| it.name == name);
+    let name = chosen?;
+    Some(if name == UNNAMED && !is_configured(name) { ASSERTED } else { name }.to_owned())
 }
 
 /// Returns what to say if no `[[crawler]]` has this name, which is then probably misspelt, unless the decision log has requests of

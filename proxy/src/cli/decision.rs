@@ -14,7 +14,7 @@ use super::config_file::{EVIDENCE_KEYS, load_keys};
 use super::evidence::sources::MaterialSources;
 use super::paint::Tone;
 use super::terminal::{CommandResult, pretty_json, print, print_errors, print_painted, unusable};
-use crate::admin::decision_marks;
+use crate::admin::{BodyText, decision_marks};
 use crate::config::Config;
 use crate::decision_log::{DecisionId, crawler_in_words, find_decision};
 use crate::telemetry::harmless::escape_controls;
@@ -94,11 +94,8 @@ fn find_in_log(id: &str, log: &Path, config: &Config) -> anyhow::Result<Option<F
         return Ok(Some(FoundDecision { decision, basis: Value::Null }));
     };
     let body = MaterialSources::open(config)?.body(digest)?;
-    let text = body.as_deref().map(String::from_utf8_lossy);
-    let mut file = json!({ "sha256": digest.to_string(), "body": text });
-    if let Some(bytes) = body.as_deref().filter(|bytes| str::from_utf8(bytes).is_err()) {
-        file["body_base64"] = BASE64_STANDARD.encode(bytes).into();
-    }
+    let mut file = serde_json::to_value(BodyText::new(body.as_deref()))?;
+    file["sha256"] = digest.to_string().into();
     decision["robots_txt"] = file.clone();
     let basis = json!({ "said": file, "marks": decision_marks(&found) });
     Ok(Some(FoundDecision { decision, basis }))

@@ -142,8 +142,10 @@ impl DecisionWriter {
 
     /// Returns the newest head of the log.
     pub(super) fn newest_head(&self) -> Option<LogHead> {
-        // Parsed here, because that checks the signature, which takes twice as long as to sign: hardly any head is asked for.
-        LogHead::parse(str::from_utf8(lock(&self.newest_head).as_deref()?).ok()?)
+        // Parsed here, because that checks the signature, which takes twice as long as to sign: hardly any head is asked for. The
+        // thread that writes does not wait for it.
+        let line = lock(&self.newest_head).clone()?;
+        LogHead::parse(str::from_utf8(&line).ok()?)
     }
 
     /// Looks for a head that was published in the log. If the log lacks it, the log says so when this returns.

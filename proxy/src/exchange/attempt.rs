@@ -48,7 +48,7 @@ pub(super) struct UpstreamAttempt<'a> {
     /// Whether the exchange has become a connection of another protocol.
     pub(super) is_upgraded: AtomicBool,
     /// Whether a request was sent, so that the origin may have answered.
-    pub(super) is_head_sent: AtomicBool,
+    pub(super) is_request_sent: AtomicBool,
     /// The status of the response whose head the client got, however the exchange ends.
     pub(super) relayed_status: OnceLock<u16>,
     /// Counts the bytes of the body that the client got, however the exchange ends.
@@ -142,7 +142,7 @@ impl UpstreamAttempt<'_> {
             timeout: upstream.response_timeout(),
             inspect_head: &|head: &UpstreamHead, fields: &[FieldPair<'_>]| {
                 check_parent_status(&target_form, head)?;
-                self.inspect_head((head, fields), request, signature.is_some())
+                self.inspect_head(head, fields, request, signature.is_some())
             },
             accept: &|head: &UpstreamHead| {
                 let _ = self.relayed_status.set(head.status());
@@ -201,7 +201,7 @@ impl UpstreamAttempt<'_> {
             }
         };
         let started = started?;
-        self.is_head_sent.store(true, Ordering::Relaxed);
+        self.is_request_sent.store(true, Ordering::Relaxed);
         if let Some(slot) = self.slot {
             slot.record_sent(request.framing() != BodyFraming::Length(0));
         }
@@ -211,7 +211,8 @@ impl UpstreamAttempt<'_> {
     /// Inspects the head of a response with these fields. Returns the fields to add if the client is to get it.
     fn inspect_head(
         &self,
-        (head, fields): (&UpstreamHead, &[FieldPair<'_>]),
+        head: &UpstreamHead,
+        fields: &[FieldPair<'_>],
         request: &UpstreamRequest<'_>,
         was_signed: bool,
     ) -> Result<InspectedHead, RelayError> {

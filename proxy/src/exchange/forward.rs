@@ -82,7 +82,8 @@ impl Exchange<'_, '_> {
             None => outcome_of_response(outcome, preferences.as_ref(), permit),
         };
         // After an upgrade there is no body: what passed was the other protocol's.
-        let has_body = attempt.is_head_sent.into_inner() && outcome.status() != SWITCHING_PROTOCOLS;
+        let has_body =
+            attempt.is_request_sent.into_inner() && outcome.status() != SWITCHING_PROTOCOLS;
         self.record.body_bytes = has_body.then_some(attempt.relayed_bytes.into_inner());
         self.record_response(response, is_signed, preferences);
         self.record_turned_away(turned_away, is_signed);
@@ -102,7 +103,7 @@ impl Exchange<'_, '_> {
             labeller: self.labeller(permit),
             own_fields: self.own_fields(permit),
             is_upgraded: AtomicBool::new(false),
-            is_head_sent: AtomicBool::new(false),
+            is_request_sent: AtomicBool::new(false),
             relayed_status: OnceLock::new(),
             relayed_bytes: AtomicU64::new(0),
             observed: OnceLock::new(),

@@ -82,9 +82,7 @@ impl ExchangeOutcome {
             Self::Refuse(refusal) | Self::Withhold(refusal) | Self::Fail(refusal) => refusal.status,
         }
     }
-}
 
-impl ExchangeOutcome {
     /// Returns the outcome if the client has a response's head with this status: what failed then cut the response.
     pub(super) fn after_head(self, status: Option<u16>) -> Self {
         match (self, status) {

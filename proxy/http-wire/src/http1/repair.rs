@@ -90,7 +90,7 @@ fn find_oddities(section: &[u8], fields: usize) -> Oddities {
     found
 }
 
-/// Returns the lines without their endings. The last line has one, too.
+/// Returns the lines without their endings, which all of them have.
 fn split_lines(section: &[u8]) -> impl Iterator<Item = &[u8]> {
     let mut begin = 0;
     memchr_iter(b'\n', section).map(move |end| {

@@ -13,7 +13,7 @@ use wayleave_robots_txt::Target;
 
 use super::node_url::NodeUrl;
 use crate::cli::config_file::{EVIDENCE_KEYS, load_keys};
-use crate::cli::crawler_names::in_log;
+use crate::cli::crawler_names::name_in_log;
 use crate::cli::terminal::{UNUSABLE, counted, json_line, print, print_errors, unusable};
 use crate::clock::{Clock, TimeArgument};
 use crate::config::Config;
@@ -80,7 +80,7 @@ fn ask(arguments: &AskArgs, config: &Config) -> anyhow::Result<(Vec<FoundDecisio
         .context("log.decisions is empty: there is no decision log")?;
     let url = Target::parse(&arguments.url).with_context(|| format!("{:?}", arguments.url))?;
     let at = arguments.at.end(Clock::start().now());
-    let crawler = arguments.crawler.as_deref().map(|name| in_log(name, config).to_owned());
+    let crawler = name_in_log(arguments.crawler.as_deref(), config);
     let wanted = Selection::Url { url: url.clone(), at, crawler };
     let log = SignedLog::open(&options.path, &options.state_dir)?;
     if log.unsigned_lines > 0 {

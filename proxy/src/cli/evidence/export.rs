@@ -12,7 +12,7 @@ use wayleave_evidence::select::{SelectedLines, Selection, select, unexplained_ga
 
 use super::sources::MaterialSources;
 use crate::cli::config_file::{EVIDENCE_KEYS, load_keys};
-use crate::cli::crawler_names::in_log;
+use crate::cli::crawler_names::name_in_log;
 use crate::cli::progress::{LINES_PER_UPDATE, ProgressLine};
 use crate::cli::terminal::{counted, print, print_errors, unusable};
 use crate::clock::{Clock, TimeArgument, system_time};
@@ -61,7 +61,7 @@ pub(super) fn run(arguments: &ExportArgs, file: Option<&Path>) -> ExitCode {
 impl ExportArgs {
     fn selection(&self, config: &Config) -> anyhow::Result<Selection> {
         let now = Clock::start().now();
-        let crawler = self.crawler.as_deref().map(|name| in_log(name, config).to_owned());
+        let crawler = name_in_log(self.crawler.as_deref(), config);
         Ok(match (&self.id, &self.url, self.since) {
             (Some(id), ..) => Selection::Id(id.replace('-', "")),
             (_, Some(url), _) => Selection::Url {

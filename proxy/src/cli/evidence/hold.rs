@@ -96,8 +96,8 @@ fn add(arguments: &AddArgs, config: &Config, folder: &HoldFolder) -> anyhow::Res
     if let Some((since, until)) = since.zip(until) {
         anyhow::ensure!(since <= until, "--since is after --until");
     }
-    let crawler = arguments.crawler.as_deref().map(|name| crawler_names::in_log(name, config));
-    if let Some(name) = crawler
+    let crawler = crawler_names::name_in_log(arguments.crawler.as_deref(), config);
+    if let Some(name) = &crawler
         && let Some(mistake) = crawler_names::find_unknown(name, config)
         && !has_decision_of(name, config)?
     {
@@ -107,7 +107,7 @@ fn add(arguments: &AddArgs, config: &Config, folder: &HoldFolder) -> anyhow::Res
     let hold = folder.add(&Hold {
         id: 0,
         host: arguments.host.to_string(),
-        crawler: crawler.map(str::to_owned),
+        crawler,
         since,
         until,
         reason: arguments.reason.clone(),

@@ -91,11 +91,11 @@ pub(super) fn run(arguments: &ReportArguments, file: Option<&Path>) -> CommandRe
         return Err(unusable("log.decisions is empty: there is no decision log"));
     };
     let now = Clock::start().now();
-    let crawler = arguments.crawler.as_deref().map(|name| crawler_names::in_log(name, &config));
+    let crawler = crawler_names::name_in_log(arguments.crawler.as_deref(), &config);
     let query = ReportQuery {
         since: arguments.since.start(now),
         until: arguments.until.map_or(now, |until| until.end(now)),
-        requests: DecisionQuery { crawler: crawler.map(str::to_owned), ..DecisionQuery::default() },
+        requests: DecisionQuery { crawler: crawler.clone(), ..DecisionQuery::default() },
         contents: ReportContents::Summary(arguments.by.unwrap_or(ReportDimension::Crawler)),
     };
     if arguments.until.is_some() && query.until < query.since {
@@ -114,7 +114,7 @@ pub(super) fn run(arguments: &ReportArguments, file: Option<&Path>) -> CommandRe
             failures => format!("the decision log cannot be read: {}", failures.join("; ")),
         }));
     }
-    let unknown = crawler.and_then(|name| crawler_names::find_unknown(name, &config));
+    let unknown = crawler.as_deref().and_then(|name| crawler_names::find_unknown(name, &config));
     if let Some(mistake) = unknown.filter(|_| report.by_crawler.is_empty()) {
         return Err(unusable(&mistake));
     }

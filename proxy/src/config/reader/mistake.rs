@@ -20,6 +20,7 @@ pub struct ConfigMistake {
     line: Option<usize>,
     key: String,
     message: String,
+    /// Whether the key has the value that its author wrote, so that it only contradicts something else.
     is_value_readable: bool,
 }
 
@@ -51,7 +52,7 @@ impl ConfigMistake {
         }
     }
 
-    /// Says that the value of the key is what its author wrote, and only contradicts something else.
+    /// Returns the mistake as one of a key whose value could be read.
     pub(super) fn of_readable_value(self) -> Self {
         Self { is_value_readable: true, ..self }
     }

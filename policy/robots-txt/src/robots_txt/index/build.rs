@@ -25,6 +25,7 @@ pub(crate) fn build_index(
     let mut builder = IndexBuilder {
         semantics,
         patterns: PatternBuffer::default(),
+        // A group that gets an index has dozens of rules.
         rules: Vec::with_capacity(64),
     };
     let mut end = start;
