@@ -183,6 +183,8 @@ fn recent_decisions_are_listed_filtered_and_ranked() {
         urls.map(str::to_owned).collect::<Vec<_>>()
     };
     eventually("four decisions", || urls("").len() == 4);
+    // A range is read from the log, which is written a little later.
+    eventually("four lines", || log(&proxy).len() == 4);
     assert_eq!(urls("crawler=news&limit=1"), ["http://shop.test/private/b"]);
     assert_eq!(urls("crawler=images&outcome=refused"), ["http://shop.test/images/a"]);
     assert_eq!(urls("outcome=refused&outcome=failed").len(), 3);
