@@ -19,15 +19,17 @@ use super::original_destination::original_destination;
 use super::proxy_protocol::ProxyHeaderError;
 use super::server::DownstreamServer;
 use super::tls_termination::{NegotiatedConnection, TlsRefusal};
+use super::worker_threads::WorkerThreads;
 use super::{http1, listeners, proxied_http2, proxy_protocol, socks5, tls_termination, tunnel};
 use crate::decider::refusal;
 use crate::decider::request::{ClientConnection, DialledDestination};
 use crate::http::transport::{self, BufferedStream, Transport, UNACKNOWLEDGED_TIMEOUT};
 
-/// The accept loop; each connection is served in its own task.
+/// The accept loop; each connection is served in its own task, on one of the threads.
 #[derive(Debug)]
 pub(crate) struct ConnectionAcceptor {
     pub(crate) server: Arc<DownstreamServer>,
+    pub(crate) threads: WorkerThreads,
 }
 
 /// An accepted connection, the bytes read from it so far, and its client.
@@ -100,7 +102,7 @@ impl ConnectionAcceptor {
 
     /// Serves a connection of `peer` in a task of its own, or refuses it.
     pub(crate) fn admit(self: &Arc<Self>, tcp: TcpStream, peer: SocketAddr, entry: Entry) {
-        let (acceptor, server) = (Arc::clone(self), Arc::clone(&self.server));
+        let (acceptor, server) = (Arc::clone(self), &self.server);
         let open = server.exchanges.metrics.client_connection();
         let settings = server.settings();
         let client = peer.ip().to_canonical();
@@ -112,33 +114,40 @@ impl ConnectionAcceptor {
             &tcp,
             settings.options.idle_timeout.max(UNACKNOWLEDGED_TIMEOUT),
         );
-        let accepted = AcceptedConnection::new(tcp, peer);
         let permit = if has_proxy_header {
             // All clients of a load balancer would share its address: they are counted once the PROXY header names them.
             server.limits.acquire_for_unknown_client()
         } else {
             server.limits.acquire(client)
         };
-        match permit {
-            Ok(permit) if has_proxy_header => self.server.spawn(async move {
-                // A load balancer sends its header in front of everything, TLS included. This runs once per connection. Boxed, it
-                // does not enlarge the future of every idle connection.
-                let reading = Box::pin(acceptor.read_proxy_header(accepted, permit));
-                if let Some((accepted, permit)) = reading.await {
+        // This thread watches the socket no more, the other one will.
+        let tcp = tcp.into_std();
+        server.spawn_on(self.threads.least_busy(), async move {
+            let accepted = match tcp.and_then(TcpStream::from_std) {
+                Ok(tcp) => AcceptedConnection::new(tcp, peer),
+                Err(error) => {
+                    tracing::error!(%error, "a connection could not be served");
+                    return;
+                }
+            };
+            match permit {
+                Ok(permit) if has_proxy_header => {
+                    // A load balancer sends its header in front of everything, TLS included. This runs once per connection.
+                    // Boxed, it does not enlarge the future of every idle connection.
+                    let reading = Box::pin(acceptor.read_proxy_header(accepted, permit));
+                    if let Some((accepted, permit)) = reading.await {
+                        acceptor.serve(accepted, entry).await;
+                        drop(permit);
+                    }
+                }
+                Ok(permit) => {
                     acceptor.serve(accepted, entry).await;
                     drop(permit);
                 }
-                drop(open);
-            }),
-            Ok(permit) => self.server.spawn(async move {
-                acceptor.serve(accepted, entry).await;
-                drop((permit, open));
-            }),
-            Err(limit) => self.server.spawn(async move {
-                acceptor.reject(accepted, limit).await;
-                drop(open);
-            }),
-        };
+                Err(limit) => Box::pin(acceptor.reject(accepted, limit)).await,
+            }
+            drop(open);
+        });
     }
 
     /// Serves a connection whose client is known, until it ends.

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //!  accept ── listeners, limits                    sockets, and how many connections they may hold
+//!     │  ├─── worker_threads                      the threads that serve them
 //!     │  ├─── proxy_protocol, tls_termination     the client behind a load balancer; TLS to the proxy itself
 //!     │  └─── socks5, original_destination        the destination of a client that knows no HTTP proxy
 //!     │
@@ -33,8 +34,10 @@ mod socks5;
 mod tls_termination;
 mod tunnel;
 mod untrusting_clients;
+mod worker_threads;
 
 pub(crate) use self::accept::{ConnectionAcceptor, Entry};
 pub(crate) use self::limits::ConnectionLimits;
 pub(crate) use self::server::DownstreamServer;
 pub(crate) use self::untrusting_clients::UntrustingClients;
+pub(crate) use self::worker_threads::WorkerThreads;

@@ -3,6 +3,7 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use wayleave_robots_txt::Origin;
@@ -31,10 +32,19 @@ pub(crate) struct DownstreamServer {
 }
 
 impl DownstreamServer {
-    /// Spawns `task`, which runs until it is done or the server is terminated.
+    /// Spawns `task` on the current thread. It runs until it is done or the server is terminated.
     pub(super) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
+        self.spawn_on(&Handle::current(), task);
+    }
+
+    /// Does the same as [`spawn`](Self::spawn) on the thread of `runtime`.
+    pub(super) fn spawn_on(
+        &self,
+        runtime: &Handle,
+        task: impl Future<Output = ()> + Send + 'static,
+    ) {
         let ended = self.terminated.clone();
-        self.tasks.spawn(ended.run_until_cancelled_owned(task));
+        self.tasks.spawn_on(ended.run_until_cancelled_owned(task), runtime);
     }
 
     /// Keeps that a client does not trust the CA, or that it seems not to, because it left without a request.

@@ -20,11 +20,11 @@ use crate::config::Config;
 use crate::decider::request::DialledDestination;
 use crate::decision_log::DecisionTally;
 use crate::downstream::listeners::{self, ListenAddress, ListenProtocol};
-use crate::downstream::{ConnectionAcceptor, DownstreamServer, Entry};
+use crate::downstream::{ConnectionAcceptor, DownstreamServer, Entry, WorkerThreads};
 use crate::isolation::{DnsServer, EnclosureSockets, ReservedNames};
 use crate::robots_cache::{RobotsStore, StoreError};
 use crate::server::process::{server_conf, state_runtime};
-use crate::server::services::{ProcessService, Supervised, until_stopped};
+use crate::server::services::{ProcessService, Supervised, until_stopped, worker_threads};
 use crate::server::shutdown::{GracefulShutdown, StopSignals};
 use crate::server::{start, wiring};
 use crate::telemetry::logging::{self, LogHandle};
@@ -136,7 +136,9 @@ impl ProcessService for CommandService {
         for listener in self.sockets.dns_tcp {
             tokio::spawn(serve_dns(dns.clone(), TcpListener::from_std(listener)?));
         }
-        let acceptor = Arc::new(ConnectionAcceptor { server: Arc::clone(&self.downstream) });
+        let threads = WorkerThreads::of_service(worker_threads());
+        let acceptor =
+            Arc::new(ConnectionAcceptor { server: Arc::clone(&self.downstream), threads });
         let mut accepting = Vec::new();
         for listener in self.sockets.captured {
             let listener = TcpListener::from_std(listener)?;

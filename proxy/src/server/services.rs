@@ -1,7 +1,9 @@
 //! The services of the process, each of which pingora runs on its own runtime.
 
 use std::net::TcpListener;
+use std::num::NonZero;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::available_parallelism;
 
 use anyhow::{Context, anyhow};
 use arc_swap::ArcSwap;
@@ -15,7 +17,7 @@ use tokio::task::JoinHandle;
 use crate::admin::{self, AdminGuard, AdminState};
 use crate::clock::Clock;
 use crate::downstream::listeners::BoundListener;
-use crate::downstream::{ConnectionAcceptor, DownstreamServer};
+use crate::downstream::{ConnectionAcceptor, DownstreamServer, WorkerThreads};
 use crate::drill::Drill;
 use crate::log_heads::HeadExchange;
 use crate::robots_changes;
@@ -26,7 +28,7 @@ use crate::server::reload::ReloadService;
 pub(super) trait ProcessService: Send + 'static {
     /// The name of the service and of its threads; Linux keeps 15 bytes of it.
     const NAME: &'static str;
-    /// The threads of its runtime; `None`: one per processor.
+    /// The number of its threads; `None`: [`worker_threads`].
     const THREADS: Option<usize>;
 
     /// Runs the service until the proxy stops. Signals `ready` once services that depend on it may start.
@@ -35,6 +37,11 @@ pub(super) trait ProcessService: Send + 'static {
     ///
     /// Returns an error if the service cannot go on, which ends the process.
     fn run(self, ready: ServiceReadyNotifier) -> impl Future<Output = anyhow::Result<()>> + Send;
+}
+
+/// Returns the number of threads of a service that does not choose it: one per processor.
+pub(super) fn worker_threads() -> usize {
+    available_parallelism().map_or(1, NonZero::get)
 }
 
 /// A service in the form that pingora runs. It reports its failure, because pingora itself ignores how a service ends, even by
@@ -88,7 +95,7 @@ pub(super) struct CrawlerService {
     pub(super) downstream: Arc<DownstreamServer>,
     pub(super) listeners: Vec<BoundListener>,
     /// The task of the robots.txt cache. It runs here because the requests that waited for a fetch reuse its connection: on
-    /// another runtime, each of their reads would wake two threads.
+    /// threads of another service, each of their reads would wake two threads.
     pub(super) refresh: BoxFuture<'static, ()>,
 }
 
@@ -98,7 +105,9 @@ impl ProcessService for CrawlerService {
 
     async fn run(self, ready: ServiceReadyNotifier) -> anyhow::Result<()> {
         let refreshing = tokio::spawn(self.refresh);
-        let acceptor = Arc::new(ConnectionAcceptor { server: Arc::clone(&self.downstream) });
+        let threads = WorkerThreads::of_service(worker_threads());
+        let acceptor =
+            Arc::new(ConnectionAcceptor { server: Arc::clone(&self.downstream), threads });
         let mut accepting = Vec::with_capacity(self.listeners.len());
         for listener in self.listeners {
             accepting.push(acceptor.start(listener)?);

@@ -138,8 +138,7 @@ impl Upstream {
         destination: Destination<'_>,
         protocol: PooledProtocol,
     ) -> Option<UpstreamSession> {
-        let key = self.pool.key(destination, protocol);
-        let stream = self.pool.take(key)?;
+        let (key, stream) = self.pool.take(self.pool.key(destination, protocol))?;
         let form = match protocol {
             // Inside the tunnel, the origin itself gets the request.
             PooledProtocol::Http1ThroughTunnel => TargetForm::Origin,

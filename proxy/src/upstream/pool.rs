@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use futures_util::FutureExt;
 use tokio::io::AsyncReadExt;
+use tokio::runtime::{self, Handle};
 use tokio::time::Instant;
 
 use super::destination::Destination;
@@ -47,9 +48,15 @@ pub(super) enum PooledProtocol {
     Http2,
 }
 
-/// A hash of an origin, the source address of the connection, the network that was dialled first, and the protocol.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) struct PoolKey(u64);
+/// What connections are kept by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct PoolKey {
+    /// A hash of an origin, the source address of the connection, the network that was dialled first, and the protocol.
+    hash: u64,
+    /// The runtime of the thread that opened the connection, or looks for one. It learns first when the connection is ready, so
+    /// for other threads each read takes longer.
+    runtime: runtime::Id,
+}
 
 /// A connection in the pool.
 pub(super) enum PooledConnection {
@@ -63,8 +70,8 @@ pub(super) enum PooledConnection {
 struct PoolEntries {
     /// Keyed by a number that only grows, so the first was idle longest.
     by_age: BTreeMap<u64, PoolEntry>,
-    /// A key is a hash already, so a fast second one does.
-    ages: HashMap<PoolKey, Vec<u64>, foldhash::fast::RandomState>,
+    /// By the hash of a key, so a fast second hash does.
+    ages: HashMap<u64, Vec<(u64, runtime::Id)>, foldhash::fast::RandomState>,
     next_age: u64,
 }
 
@@ -93,10 +100,11 @@ impl ConnectionPool {
         pool
     }
 
-    /// Returns the key of connections to `destination`.
+    /// Returns the key of connections from the current thread to `destination`.
     pub(super) fn key(&self, destination: Destination<'_>, protocol: PooledProtocol) -> PoolKey {
         let Destination { origin, source, network, .. } = destination;
-        PoolKey(self.hasher.hash_one((origin, source, network, protocol)))
+        let hash = self.hasher.hash_one((origin, source, network, protocol));
+        PoolKey { hash, runtime: Handle::current().id() }
     }
 
     /// Keeps a connection for the next request with this key. If the pool is full, the connection idle longest is
@@ -109,14 +117,15 @@ impl ConnectionPool {
         drop(entries);
     }
 
-    /// Takes the HTTP/1 connection kept last for `key` that is still open and received nothing while idle.
-    pub(super) fn take(&self, key: PoolKey) -> Option<BoxedStream> {
+    /// Takes the HTTP/1 connection kept last for `key` that is still open and received nothing while idle, and the key to keep
+    /// it by; another thread's only if this thread has none.
+    pub(super) fn take(&self, key: PoolKey) -> Option<(PoolKey, BoxedStream)> {
         loop {
-            let connection = self.lock().take_newest(key)?;
+            let PoolEntry { key, connection, .. } = self.lock().take_newest(key)?;
             if let PooledConnection::Http1(mut stream) = connection
                 && is_idle(&mut stream)
             {
-                return Some(stream);
+                return Some((key, stream));
             }
         }
     }
@@ -132,7 +141,7 @@ impl ConnectionPool {
         let is_unusable = |_: &u64, entry: &mut PoolEntry| !entry.is_usable();
         let closed: BTreeMap<u64, PoolEntry> = entries.by_age.extract_if(.., is_unusable).collect();
         for (age, entry) in &closed {
-            entries.unindex(entry.key, *age);
+            entries.unindex(entry.key.hash, *age);
         }
         // Closing takes system calls, so it happens without the lock.
         drop(entries);
@@ -148,40 +157,46 @@ impl PoolEntries {
     fn keep(&mut self, key: PoolKey, connection: PooledConnection) {
         let age = self.next_age;
         self.next_age += 1;
-        self.ages.entry(key).or_default().push(age);
+        self.ages.entry(key.hash).or_default().push((age, key.runtime));
         self.by_age.insert(age, PoolEntry { key, unused_since: Instant::now(), connection });
     }
 
-    fn take_newest(&mut self, key: PoolKey) -> Option<PooledConnection> {
-        let age = *self.ages.get(&key)?.last()?;
-        self.take(key, age)
+    fn take_newest(&mut self, key: PoolKey) -> Option<PoolEntry> {
+        let ages = self.ages.get(&key.hash)?;
+        let own = ages.iter().rev().find(|(_, runtime)| *runtime == key.runtime);
+        let (age, _) = *own.or(ages.last())?;
+        self.take(key.hash, age)
     }
 
-    fn take_oldest(&mut self) -> Option<PooledConnection> {
+    fn take_oldest(&mut self) -> Option<PoolEntry> {
         let (&age, entry) = self.by_age.first_key_value()?;
-        self.take(entry.key, age)
+        self.take(entry.key.hash, age)
     }
 
     fn share(&mut self, key: PoolKey) -> Option<Http2Stream> {
-        let shared = |age: &u64| match &self.by_age.get(age)?.connection {
-            PooledConnection::Http2(connection) => Some((*age, connection.open_stream()?)),
+        let shared = |age: u64| match &self.by_age.get(&age)?.connection {
+            PooledConnection::Http2(connection) => Some((age, connection.open_stream()?)),
             PooledConnection::Http1(_) => None,
         };
-        let (age, stream) = self.ages.get(&key)?.iter().find_map(shared)?;
+        let ages = self.ages.get(&key.hash)?;
+        let is_own = |(_, runtime): &&(u64, runtime::Id)| *runtime == key.runtime;
+        let others = ages.iter().filter(|it| !is_own(it));
+        let own_first = ages.iter().filter(is_own).chain(others);
+        let (age, stream) = own_first.copied().find_map(|(age, _)| shared(age))?;
         // Used last, so evicted last.
-        let connection = self.take(key, age)?;
+        let PoolEntry { key, connection, .. } = self.take(key.hash, age)?;
         self.keep(key, connection);
         Some(stream)
     }
 
-    fn take(&mut self, key: PoolKey, age: u64) -> Option<PooledConnection> {
-        self.unindex(key, age);
-        self.by_age.remove(&age).map(|entry| entry.connection)
+    fn take(&mut self, hash: u64, age: u64) -> Option<PoolEntry> {
+        self.unindex(hash, age);
+        self.by_age.remove(&age)
     }
 
-    fn unindex(&mut self, key: PoolKey, age: u64) {
-        if let Entry::Occupied(mut ages) = self.ages.entry(key) {
-            ages.get_mut().retain(|other| *other != age);
+    fn unindex(&mut self, hash: u64, age: u64) {
+        if let Entry::Occupied(mut ages) = self.ages.entry(hash) {
+            ages.get_mut().retain(|(other, _)| *other != age);
             // An empty list would remain for each origin that was ever visited.
             if ages.get().is_empty() {
                 ages.remove();
@@ -225,6 +240,7 @@ impl fmt::Debug for ConnectionPool {
 mod tests {
     use bytes::Bytes;
     use tokio::io::{AsyncWriteExt, DuplexStream};
+    use tokio::runtime::{Builder, Runtime};
 
     use super::super::http2::FlowWindow;
     use super::*;
@@ -234,7 +250,11 @@ mod tests {
         (Box::new(near), far)
     }
 
-    const KEYS: [PoolKey; 3] = [PoolKey(7), PoolKey(8), PoolKey(9)];
+    const HASHES: [u64; 3] = [7, 8, 9];
+
+    fn key(hash: u64) -> PoolKey {
+        PoolKey { hash, runtime: Handle::current().id() }
+    }
 
     fn keep(pool: &ConnectionPool, key: PoolKey, stream: BoxedStream) {
         pool.keep(key, PooledConnection::Http1(stream));
@@ -242,7 +262,7 @@ mod tests {
 
     /// Takes a connection, and returns which of the origins' sides in `far` it leads to.
     async fn take(pool: &ConnectionPool, key: PoolKey, far: &mut [DuplexStream]) -> Option<usize> {
-        let mut near = pool.take(key)?;
+        let (_, mut near) = pool.take(key)?;
         near.write_all(b"x").await.unwrap();
         far.iter_mut().position(|end| {
             let read = end.read(&mut [0; 1]).now_or_never();
@@ -255,52 +275,69 @@ mod tests {
         let pool = ConnectionPool::new(10);
         let ((one, far_one), (two, far_two)) = (connection(), connection());
         let mut far = [far_one, far_two];
-        keep(&pool, KEYS[0], one);
-        keep(&pool, KEYS[0], two);
-        assert_eq!(take(&pool, KEYS[1], &mut far).await, None);
-        assert_eq!(take(&pool, KEYS[0], &mut far).await, Some(1));
-        assert_eq!(take(&pool, KEYS[0], &mut far).await, Some(0));
-        assert!(pool.take(KEYS[0]).is_none());
+        keep(&pool, key(HASHES[0]), one);
+        keep(&pool, key(HASHES[0]), two);
+        assert_eq!(take(&pool, key(HASHES[1]), &mut far).await, None);
+        assert_eq!(take(&pool, key(HASHES[0]), &mut far).await, Some(1));
+        assert_eq!(take(&pool, key(HASHES[0]), &mut far).await, Some(0));
+        assert!(pool.take(key(HASHES[0])).is_none());
+    }
+
+    #[test]
+    fn a_thread_takes_its_own_connections_first() {
+        let [one, two] = [(); 2].map(|()| Builder::new_current_thread().enable_all().build());
+        let (one, two) = (one.unwrap(), two.unwrap());
+        let _entered = one.enter();
+        let pool = ConnectionPool::new(10);
+        let on = |runtime: &Runtime| PoolKey { hash: HASHES[0], runtime: runtime.handle().id() };
+        let (own, other) = (connection(), connection());
+        keep(&pool, on(&one), own.0);
+        keep(&pool, on(&two), other.0);
+        let mut far = [own.1, other.1];
+        assert_eq!(one.block_on(take(&pool, on(&one), &mut far)), Some(0), "not the newest");
+        keep(&pool, on(&two), connection().0);
+        let (key, _) = pool.take(on(&one)).expect("rather than a new one");
+        assert_eq!(key, on(&two), "it goes back to its own thread");
     }
 
     #[tokio::test(start_paused = true)]
     async fn connection_idle_longest_is_evicted() {
         let pool = ConnectionPool::new(2);
         let mut far = Vec::new();
-        for key in KEYS {
+        for key in HASHES.map(key) {
             let (near, end) = connection();
             far.push(end);
             keep(&pool, key, near);
         }
         assert_eq!(far[0].read(&mut [0; 1]).await.unwrap(), 0, "closed");
-        assert!(pool.take(KEYS[0]).is_none());
-        assert_eq!(take(&pool, KEYS[1], &mut far).await, Some(1));
-        assert_eq!(take(&pool, KEYS[2], &mut far).await, Some(2));
+        assert!(pool.take(key(HASHES[0])).is_none());
+        assert_eq!(take(&pool, key(HASHES[1]), &mut far).await, Some(1));
+        assert_eq!(take(&pool, key(HASHES[2]), &mut far).await, Some(2));
     }
 
     #[tokio::test(start_paused = true)]
     async fn closed_or_chatty_connections_are_not_reused() {
         let pool = ConnectionPool::new(10);
         let ((closed, far_closed), (chatty, mut far_chatty)) = (connection(), connection());
-        keep(&pool, KEYS[0], closed);
-        keep(&pool, KEYS[0], chatty);
+        keep(&pool, key(HASHES[0]), closed);
+        keep(&pool, key(HASHES[0]), chatty);
         drop(far_closed);
         far_chatty.write_all(b"unrequested").await.unwrap();
-        assert!(pool.take(KEYS[0]).is_none());
+        assert!(pool.take(key(HASHES[0])).is_none());
     }
 
     #[tokio::test(start_paused = true)]
     async fn idle_connections_expire() {
         let pool = ConnectionPool::new(10);
         let ((old, mut far_old), (new, far_new)) = (connection(), connection());
-        keep(&pool, KEYS[0], old);
+        keep(&pool, key(HASHES[0]), old);
         tokio::time::advance(IDLE_TIMEOUT / 2).await;
-        keep(&pool, KEYS[1], new);
+        keep(&pool, key(HASHES[1]), new);
         tokio::time::advance(IDLE_TIMEOUT / 2).await;
         pool.sweep();
         assert_eq!(far_old.read(&mut [0; 1]).await.unwrap(), 0, "closed");
-        assert!(pool.take(KEYS[0]).is_none());
-        assert_eq!(take(&pool, KEYS[1], &mut [far_new]).await, Some(0));
+        assert!(pool.take(key(HASHES[0])).is_none());
+        assert_eq!(take(&pool, key(HASHES[1]), &mut [far_new]).await, Some(0));
     }
 
     /// Opens an HTTP/2 connection, and returns it with the origin's side.
@@ -315,16 +352,16 @@ mod tests {
     async fn http_2_connection_is_shared_and_kept_while_used() {
         let pool = ConnectionPool::new(10);
         let (connection, mut origin) = http2().await;
-        pool.keep(KEYS[0], PooledConnection::Http2(connection));
-        let first = pool.share(KEYS[0]).expect("kept");
-        assert!(pool.share(KEYS[0]).is_some());
-        assert!(pool.share(KEYS[1]).is_none());
+        pool.keep(key(HASHES[0]), PooledConnection::Http2(connection));
+        let first = pool.share(key(HASHES[0])).expect("kept");
+        assert!(pool.share(key(HASHES[0])).is_some());
+        assert!(pool.share(key(HASHES[1])).is_none());
         let served = tokio::spawn(async move { origin.accept().await.is_none() });
         tokio::time::sleep(2 * IDLE_TIMEOUT).await;
-        assert!(pool.share(KEYS[0]).is_some());
+        assert!(pool.share(key(HASHES[0])).is_some());
         drop(first);
         tokio::time::sleep(IDLE_TIMEOUT + 2 * SWEEP_INTERVAL).await;
-        assert!(pool.share(KEYS[0]).is_none());
+        assert!(pool.share(key(HASHES[0])).is_none());
         assert!(served.await.unwrap(), "it is closed with a GOAWAY");
     }
 
@@ -332,11 +369,11 @@ mod tests {
     async fn an_http_2_connection_that_is_going_away_is_not_shared() {
         let pool = ConnectionPool::new(10);
         let (connection, mut origin) = http2().await;
-        pool.keep(KEYS[0], PooledConnection::Http2(connection));
-        let stream = pool.share(KEYS[0]).expect("kept");
+        pool.keep(key(HASHES[0]), PooledConnection::Http2(connection));
+        let stream = pool.share(key(HASHES[0])).expect("kept");
         origin.graceful_shutdown();
         tokio::spawn(async move { while origin.accept().await.is_some() {} });
-        while pool.share(KEYS[0]).is_some() {
+        while pool.share(key(HASHES[0])).is_some() {
             tokio::task::yield_now().await;
         }
         drop(stream);

@@ -75,7 +75,7 @@ impl<F: DocumentFetcher> FetchTasks<F> {
         identity.is_refetch &= !answer.is_some_and(|answer| answer.outcome.asks_for_signature());
         let (fetcher, clock) = (self.fetcher.clone(), self.clock);
         let (metrics, fleet_entries) = (self.metrics.clone(), self.fleet_entries.clone());
-        let task = self.tasks.spawn(async move {
+        let fetching = async move {
             let (purpose, limits) = ((purpose, &identity), (&lifetimes, timeout));
             let lease = match fleet_entries.claim(&resource, own, purpose, limits).await {
                 ClaimDecision::Fetch(lease) => lease,
@@ -99,7 +99,9 @@ impl<F: DocumentFetcher> FetchTasks<F> {
                 version: lease.token,
                 lease: Some(lease),
             }
-        });
+        };
+        // On any thread of the service: handshakes with many new origins at once would keep one of them busy.
+        let task = self.tasks.spawn_on(fetching, &pingora_runtime::current_handle());
         // Outside the task, so that a panic does not lose it.
         self.jobs.insert(task.id(), job);
     }
