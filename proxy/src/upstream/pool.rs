@@ -365,6 +365,24 @@ mod tests {
         assert!(served.await.unwrap(), "it is closed with a GOAWAY");
     }
 
+    #[tokio::test]
+    async fn a_thread_shares_its_own_http_2_connections_first() {
+        let pool = ConnectionPool::new(10);
+        let other = Builder::new_current_thread().build().unwrap();
+        let others = PoolKey { runtime: other.handle().id(), ..key(HASHES[0]) };
+        other.shutdown_background();
+        let used_last = || pool.lock().by_age.last_key_value().map(|(_, entry)| entry.key);
+        let (connection, _origin) = http2().await;
+        pool.keep(others, PooledConnection::Http2(connection));
+        assert!(pool.share(key(HASHES[0])).is_some(), "rather than a new one");
+        let (connection, _origin) = http2().await;
+        pool.keep(key(HASHES[0]), PooledConnection::Http2(connection));
+        for own in [key(HASHES[0]), others, key(HASHES[0])] {
+            assert!(pool.share(own).is_some());
+            assert_eq!(used_last(), Some(own));
+        }
+    }
+
     #[tokio::test(start_paused = true)]
     async fn an_http_2_connection_that_is_going_away_is_not_shared() {
         let pool = ConnectionPool::new(10);
