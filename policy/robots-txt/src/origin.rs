@@ -135,30 +135,31 @@ impl Origin {
     /// Returns the value for a `Host` field, without the port if it is the scheme's default.
     #[must_use]
     pub fn authority(&self) -> String {
-        if self.port == self.scheme.default_port() {
-            self.host.to_string()
-        } else {
-            format!("{}:{}", self.host, self.port)
+        let mut authority = String::with_capacity(self.host.len() + ":65535".len());
+        authority.push_str(&self.host);
+        if self.port != self.scheme.default_port() {
+            authority.push(':');
+            authority.push_str(&self.port.to_string());
         }
+        authority
+    }
+
+    /// Returns the URI of a path on this origin; of the origin itself if the path is empty.
+    #[must_use]
+    pub fn uri(&self, path: &str) -> String {
+        [self.scheme.as_str(), "://", &self.authority(), path].concat()
     }
 
     /// Returns the URI of this origin's robots.txt (RFC 9309 §2.3).
     #[must_use]
     pub fn robots_txt_uri(&self) -> String {
-        format!("{self}/robots.txt")
+        self.uri("/robots.txt")
     }
 }
 
 impl fmt::Display for Origin {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // By parts, because `write!` interprets its format: every request is logged with this text.
-        for part in [self.scheme.as_str(), "://", &self.host] {
-            f.write_str(part)?;
-        }
-        if self.port != self.scheme.default_port() {
-            write!(f, ":{}", self.port)?;
-        }
-        Ok(())
+        f.write_str(&self.uri(""))
     }
 }
 

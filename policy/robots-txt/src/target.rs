@@ -59,6 +59,12 @@ impl Target {
         Ok(Self { origin, path })
     }
 
+    /// Returns it as a URI.
+    #[must_use]
+    pub fn uri(&self) -> String {
+        self.origin.uri(self.path.as_str())
+    }
+
     /// Returns the origin.
     #[must_use]
     pub fn origin(&self) -> &Origin {
@@ -92,8 +98,7 @@ impl Target {
 
 impl fmt::Display for Target {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.origin.fmt(f)?;
-        f.write_str(self.path.as_str())
+        f.write_str(&self.uri())
     }
 }
 

@@ -105,7 +105,7 @@ impl Exchange<'_, '_> {
         match (&self.blind, resolved) {
             (_, None) => request_target::without_credentials(&request.target),
             (Some((origin, _)), _) => format!("{}:{}", origin.host(), origin.port()),
-            (None, Some(resolved)) => resolved.target.to_string(),
+            (None, Some(resolved)) => resolved.target.uri(),
         }
     }
 

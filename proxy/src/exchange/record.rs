@@ -196,7 +196,7 @@ impl ExchangeRecord {
             peer: self.peer,
             method: self.method,
             url: self.url,
-            origin: facts.origin.map(|origin| origin.to_string()),
+            origin: facts.origin.map(|origin| origin.uri("")),
             scope: facts.scope.and_then(TargetScope::log_name).map(LogWord::Borrowed),
             username: self.username.map(|name| name.as_ref().to_owned()),
             robots_delay_us: facts.delay.map(micros),
