@@ -199,7 +199,8 @@ async fn exchange(
         ConnectionReuse::Whole if client.is_reusable() => client.into_connection(),
         // A close with unread bytes of the client would be a reset, which destroys the response on its way.
         ConnectionReuse::Whole | ConnectionReuse::Closed => {
-            error_response::close_gracefully(client.into_stream()?).await;
+            // Boxed, like all that happens at most once in a connection: it has kilobytes of buffer.
+            Box::pin(error_response::close_gracefully(client.into_stream()?)).await;
             None
         }
         ConnectionReuse::CutOff => None,

@@ -108,8 +108,10 @@ impl ExchangeServices {
         client: &mut Downstream,
     ) -> ConnectionReuse {
         let _in_progress = self.shutdown.track();
-        // Kilobytes, which each caller on the way would copy twice to await them: boxed where they begin.
-        Box::pin(Exchange::begin(self, connection, received).run(client)).await
+        // Kilobytes, which each caller on the way would copy twice to await them: boxed where they begin. What is known of the request
+        // has a box of its own, because a future that owns what it is called on has it twice.
+        let exchange = Box::new(Exchange::begin(self, connection, received));
+        Box::pin(exchange.run(client)).await
     }
 }
 
@@ -141,7 +143,7 @@ impl<'s, 'r> Exchange<'s, 'r> {
         RequestView::from_received(self.received, &self.settings.options.name)
     }
 
-    async fn run(mut self, client: &mut Downstream) -> ConnectionReuse {
+    async fn run(mut self: Box<Self>, client: &mut Downstream) -> ConnectionReuse {
         let (outcome, reply) = self.decide_and_forward(client).await;
         let decision = self.record.named_decision(&outcome);
         let limit = self.client_limit(&outcome);
