@@ -14,7 +14,7 @@ use wayleave_evidence::{Sha256Digest, rfc3339};
 
 use super::client_address::LoggedClient;
 use super::use_preference::{DocumentRecord, UsePreference};
-use crate::telemetry::harmless::escape_json;
+use crate::telemetry::json_object::JsonObject;
 
 /// The longest `User-Agent` that is recorded. Real ones are shorter.
 pub(crate) const MAX_USER_AGENT_BYTES: usize = 512;
@@ -219,9 +219,7 @@ pub(super) struct EncodedDecision {
 impl EncodedDecision {
     pub(super) fn new(decision: &DecisionRecord) -> Self {
         let mut line = Vec::with_capacity(TYPICAL_LINE_BYTES);
-        serde_json::to_writer(&mut line, decision).expect("strings and numbers serialise");
-        // Escaped before it is hashed, because the line is shown as it is: by `cat`, by the page, in exports.
-        let mut line = escape_json(line);
+        decision.write_json(&mut line);
         line.push(b'\n');
         Self { id: decision.id, configuration: decision.configuration, line }
     }
@@ -318,6 +316,22 @@ pub(crate) struct FindingRecord {
     pub(crate) robots_fetched_at: Option<SystemTime>,
 }
 
+impl FindingRecord {
+    fn write_members(&self, object: &mut JsonObject<'_>) {
+        let fetched_at = self.robots_fetched_at.map(humantime::format_rfc3339_micros);
+        object.text("verdict", Some(&self.verdict));
+        object.text("basis", Some(&self.basis));
+        object.text("dialect", Some(&self.dialect));
+        object.plain("line", self.line);
+        object.text("rule", self.rule.as_deref());
+        object.text("robots_access", self.robots_access.as_deref());
+        object.plain("robots_status", self.robots_status);
+        object.plain("robots_cut", self.robots_cut.then_some(true));
+        object.shown("robots_sha256", self.robots_sha256);
+        object.shown("robots_fetched_at", fetched_at);
+    }
+}
+
 impl From<AccessFinding> for FindingRecord {
     fn from(finding: AccessFinding) -> Self {
         Self {
@@ -336,6 +350,55 @@ impl From<AccessFinding> for FindingRecord {
 }
 
 impl DecisionRecord {
+    /// Appends the line without a line feed: the members that serde would write, in the same order.
+    fn write_json(&self, line: &mut Vec<u8>) {
+        let mut object = JsonObject::begin(line);
+        object.shown("id", Some(self.id));
+        object.shown("at", Some(humantime::format_rfc3339_micros(self.at)));
+        object.text("outcome", Some(&self.outcome));
+        object.text("reason", Some(&self.reason));
+        object.plain("status", Some(self.status));
+        object.text("crawler", Some(&self.crawler));
+        object.text("identity", Some(&self.identity));
+        object.text("owner", self.owner.as_deref());
+        object.text("proven_by", self.proven_by.as_deref());
+        object.text("certificate", self.certificate.as_deref());
+        object.texts("tokens", &self.tokens);
+        object.text("user_agent", self.user_agent.as_deref());
+        object.plain("user_agent_cut", self.user_agent_cut.then_some(true));
+        object.plain("client", Some(self.client));
+        object.plain("peer", self.peer);
+        object.text("method", Some(&self.method));
+        object.text("url", Some(&self.url));
+        object.text("origin", self.origin.as_deref());
+        object.text("scope", self.scope.as_deref());
+        object.text("username", self.username.as_deref());
+        object.plain("robots_delay_us", self.robots_delay_us);
+        object.text("trace_id", self.trace_id.as_deref());
+        object.value("policy", self.policy.as_ref());
+        if let Some(finding) = &self.finding {
+            finding.write_members(&mut object);
+        }
+        object.value("preferences", some_unless_empty(&self.preferences));
+        object.value("documents", some_unless_empty(&self.documents));
+        object.value("subresource", self.subresource.as_ref());
+        object.plain("reached_origin", self.reached_origin);
+        object.text("from", self.from.as_deref());
+        object.text("edge", self.edge.as_deref());
+        object.members(self.payment.as_ref());
+        object.plain("would_be", self.would_be);
+        object.plain("body_bytes", self.body_bytes);
+        object.texts("oddities", &self.oddities);
+        object.text("signature", self.signature.as_deref());
+        object.text("mode", Some(&self.mode));
+        object.plain("configuration", Some(self.configuration));
+        object.text("details", self.details.as_deref());
+        object.plain("decided_us", Some(self.decided_us));
+        object.plain("waited_us", Some(self.waited_us));
+        object.plain("took_us", Some(self.took_us));
+        object.end();
+    }
+
     /// Returns whether the request failed before anything was sent, because the origin's name could not be resolved and so its
     /// robots.txt could not be fetched.
     pub(crate) fn failed_before_sending(&self) -> bool {
@@ -360,4 +423,8 @@ pub(super) fn host(origin: &str) -> Option<&str> {
     let after_literal = authority.find(']').map_or(0, |end| end + 1);
     let port = authority[after_literal..].find(':');
     Some(port.map_or(authority, |at| &authority[..after_literal + at]))
+}
+
+fn some_unless_empty<T>(list: &[T]) -> Option<&[T]> {
+    (!list.is_empty()).then_some(list)
 }

@@ -4,6 +4,7 @@ pub(crate) mod collector;
 pub(crate) mod csv;
 pub(crate) mod export_queue;
 pub(crate) mod harmless;
+pub(crate) mod json_object;
 pub(crate) mod line_writer;
 pub(crate) mod logging;
 pub mod metrics;
