@@ -420,6 +420,19 @@ fn a_response_names_its_decision_if_configured() {
     eventually("it is an event", || plain.log().contains("wayleave::decision: forwarded 200 "));
 }
 
+#[test]
+fn rust_log_can_leave_out_decisions() {
+    let origin = Origin::start();
+    origin.site("shop.test");
+    let proxy = Wayleave::start_after(&origin, "export RUST_LOG=info,wayleave::decision=off");
+    assert_eq!(proxy.get("http://shop.test/a").status, 200);
+    line(&proxy, "http://shop.test/a");
+    // Written on after the decision, in the same order.
+    proxy.signal("HUP");
+    eventually("it is reloaded", || proxy.log().contains("configuration was reloaded"));
+    assert!(!proxy.log().contains("wayleave::decision"), "no event");
+}
+
 /// Waits for the only line of the log with this URL.
 fn line(proxy: &Wayleave, url: &str) -> Value {
     let found = || log(proxy).into_values().find(|line| line["url"] == url);

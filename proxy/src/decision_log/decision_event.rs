@@ -5,26 +5,21 @@ use std::io::{self, Write};
 use std::time::{Duration, SystemTime};
 
 use anstyle::AnsiColor;
-use serde::Serialize;
-use wayleave_evidence::{Sha256Digest, rfc3339};
 
-use super::client_address::LoggedClient;
-use super::record::{DecisionId, DecisionRecord, crawler_in_words};
+use super::record::{DecisionRecord, crawler_in_words};
 use crate::telemetry::harmless::{escape_controls, escape_json};
-use crate::telemetry::logging::{LineForm, LogHandle, time_of_day};
-
-/// The target of these events, by which `RUST_LOG` can filter them.
-const TARGET: &str = "wayleave::decision";
+use crate::telemetry::json_object::{JsonObject, push_json_text};
+use crate::telemetry::logging::{DECISION_TARGET, LineForm, LogHandle, time_of_day};
 
 /// The initial capacity for a line, which most lines fit.
 const TYPICAL_LINE_BYTES: usize = 768;
 
 /// Logs a decision, unless the configuration or `RUST_LOG` says not to.
 pub(super) fn log_decision(log: &LogHandle, decision: &DecisionRecord) {
-    if !log.has_decisions() || !tracing::enabled!(target: TARGET, tracing::Level::INFO) {
+    if !log.has_decisions() {
         return;
     }
-    let line = DecisionEvent::new(decision).to_line(log.form());
+    let line = event_line(decision, log.form());
     // Formatted before the buffer is locked, so that exchanges do not wait for each other's formatting.
     log.lines.append(|buffer| {
         buffer.extend_from_slice(&line);
@@ -32,151 +27,124 @@ pub(super) fn log_decision(log: &LogHandle, decision: &DecisionRecord) {
     });
 }
 
-#[derive(Serialize)]
-struct DecisionEvent<'a> {
-    #[serde(serialize_with = "rfc3339::serialize")]
-    timestamp: SystemTime,
-    level: &'static str,
-    target: &'static str,
-    decision_id: DecisionId,
-    outcome: &'a str,
-    reason: &'a str,
-    status: u16,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    would_be: Option<u16>,
-    crawler: &'a str,
-    identity: &'a str,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    proven_by: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    token: Option<&'a str>,
-    client: LoggedClient,
-    method: &'a str,
-    url: &'a str,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    dialect: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    line: Option<u32>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    rule: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    robots_sha256: Option<Sha256Digest>,
-    #[serde(serialize_with = "rfc3339::serialize_some", skip_serializing_if = "Option::is_none")]
-    robots_fetched_at: Option<SystemTime>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    details: Option<&'a str>,
-    took_us: u64,
-}
-
-impl<'a> DecisionEvent<'a> {
-    fn new(decision: &'a DecisionRecord) -> Self {
-        let finding = decision.finding.as_ref();
-        Self {
-            // The event happens at the end of the exchange; `at` is its beginning.
-            timestamp: decision.at + Duration::from_micros(decision.took_us),
-            level: "INFO",
-            target: TARGET,
-            decision_id: decision.id,
-            outcome: &decision.outcome,
-            reason: &decision.reason,
-            status: decision.status,
-            would_be: decision.would_be,
-            crawler: &decision.crawler,
-            identity: &decision.identity,
-            proven_by: decision.proven_by.as_deref(),
-            token: decision.tokens.first().map(String::as_str),
-            client: decision.client,
-            method: &decision.method,
-            url: &decision.url,
-            dialect: finding.map(|finding| &*finding.dialect),
-            line: finding.and_then(|finding| finding.line),
-            rule: finding.and_then(|finding| finding.rule.as_deref()),
-            robots_sha256: finding.and_then(|finding| finding.robots_sha256),
-            robots_fetched_at: finding.and_then(|finding| finding.robots_fetched_at),
-            details: decision.details.as_deref(),
-            took_us: decision.took_us,
+/// Returns the line without a line feed.
+fn event_line(decision: &DecisionRecord, form: LineForm) -> Vec<u8> {
+    let mut line = Vec::with_capacity(TYPICAL_LINE_BYTES);
+    match form {
+        LineForm::Text => {
+            write_text(decision, &mut line).expect("writing to memory does not fail");
+            escape_json(line)
         }
-    }
-
-    /// Returns the line without a line feed.
-    fn to_line(&self, form: LineForm) -> Vec<u8> {
-        let mut line = Vec::with_capacity(TYPICAL_LINE_BYTES);
-        let written = match form {
-            LineForm::Text => self.write_text(&mut line),
-            LineForm::Terminal => return self.terminal_line().into_bytes(),
-            LineForm::Json => serde_json::to_writer(&mut line, self).map_err(Into::into),
-        };
-        written.expect("writing to memory does not fail, and every field can be written");
-        escape_json(line)
-    }
-
-    /// Returns what a person at a terminal reads: the time of day, the outcome in colour, the request, and why.
-    fn terminal_line(&self) -> String {
-        let colour = match self.outcome {
-            "refused" | "failed" => AnsiColor::Red,
-            "observed" => AnsiColor::Yellow,
-            _ => AnsiColor::Green,
-        };
-        let style = colour.on_default();
-        let timestamp = humantime::format_rfc3339_seconds(self.timestamp).to_string();
-        let crawler = crawler_in_words(self.crawler);
-        let (method, url, id) = (self.method, self.url, self.decision_id);
-        let mut rest = format!("{} {} {method} {url} {crawler}", self.status, self.reason);
-        if let Some(details) = self.details {
-            rest += &format!(" ({details})");
+        LineForm::Terminal => terminal_line(decision).into_bytes(),
+        LineForm::Json => {
+            write_json(decision, &mut line);
+            line
         }
-        // Coloured last: the escape sequences of colours must remain.
-        let (at, outcome, rest) = (time_of_day(&timestamp), self.outcome, escape_controls(&rest));
-        format!("{at} {style}{outcome:<9}{style:#} {rest} {id}")
-    }
-
-    /// Writes one short line for people in tracing's text format: outcome, reason, request, crawler and client. Text that
-    /// others chose is quoted as JSON. Everything else can be looked up by the id.
-    fn write_text(&self, line: &mut Vec<u8>) -> io::Result<()> {
-        let timestamp = humantime::format_rfc3339_micros(self.timestamp);
-        write!(line, "{timestamp}  INFO wayleave::decision:")?;
-        write_word(line, " ", self.outcome);
-        write!(line, " {}", self.status)?;
-        write_word(line, " ", self.reason);
-        if let Some(would_be) = self.would_be {
-            write!(line, " would_be={would_be}")?;
-        }
-        write_quoted(line, " ", self.method)?;
-        write_quoted(line, " ", self.url)?;
-        write_word(line, " crawler=", self.crawler);
-        write!(line, " client={}", self.client)?;
-        if let Some(details) = self.details {
-            write_quoted(line, " details=", details)?;
-        }
-        if let Some(digest) = self.robots_sha256 {
-            write!(line, " robots_sha256={digest}")?;
-        }
-        write!(line, " took_us={}", self.took_us)?;
-        write!(line, " decision_id={}", self.decision_id)
     }
 }
 
-fn write_word(line: &mut Vec<u8>, key: &str, value: &str) {
+/// Returns the time of the event: the end of the exchange, of which `at` is the beginning.
+fn ended_at(decision: &DecisionRecord) -> SystemTime {
+    decision.at + Duration::from_micros(decision.took_us)
+}
+
+fn write_json(decision: &DecisionRecord, line: &mut Vec<u8>) {
+    let finding = decision.finding.as_ref();
+    let fetched_at = finding.and_then(|finding| finding.robots_fetched_at);
+    let mut object = JsonObject::begin(line);
+    object.shown("timestamp", Some(humantime::format_rfc3339_micros(ended_at(decision))));
+    object.text("level", Some("INFO"));
+    object.text("target", Some(DECISION_TARGET));
+    object.shown("decision_id", Some(decision.id));
+    object.text("outcome", Some(&decision.outcome));
+    object.text("reason", Some(&decision.reason));
+    object.plain("status", Some(decision.status));
+    object.plain("would_be", decision.would_be);
+    object.text("crawler", Some(&decision.crawler));
+    object.text("identity", Some(&decision.identity));
+    object.text("proven_by", decision.proven_by.as_deref());
+    object.text("token", decision.tokens.first().map(String::as_str));
+    object.plain("client", Some(decision.client));
+    object.text("method", Some(&decision.method));
+    object.text("url", Some(&decision.url));
+    object.text("dialect", finding.map(|finding| &*finding.dialect));
+    object.plain("line", finding.and_then(|finding| finding.line));
+    object.text("rule", finding.and_then(|finding| finding.rule.as_deref()));
+    object.shown("robots_sha256", finding.and_then(|finding| finding.robots_sha256));
+    object.shown("robots_fetched_at", fetched_at.map(humantime::format_rfc3339_micros));
+    object.text("details", decision.details.as_deref());
+    object.plain("took_us", Some(decision.took_us));
+    object.end();
+}
+
+/// Returns what a person at a terminal reads: the time of day, the outcome in colour, the request, and why.
+fn terminal_line(decision: &DecisionRecord) -> String {
+    let colour = match &*decision.outcome {
+        "refused" | "failed" => AnsiColor::Red,
+        "observed" => AnsiColor::Yellow,
+        _ => AnsiColor::Green,
+    };
+    let style = colour.on_default();
+    let timestamp = humantime::format_rfc3339_seconds(ended_at(decision)).to_string();
+    let crawler = crawler_in_words(&decision.crawler);
+    let DecisionRecord { id, outcome, status, reason, method, url, .. } = decision;
+    let mut rest = format!("{status} {reason} {method} {url} {crawler}");
+    if let Some(details) = &decision.details {
+        rest += &format!(" ({details})");
+    }
+    // Coloured last: the escape sequences of colours must remain.
+    let (at, rest) = (time_of_day(&timestamp), escape_controls(&rest));
+    format!("{at} {style}{outcome:<9}{style:#} {rest} {id}")
+}
+
+/// Writes one short line for people in tracing's text format: outcome, reason, request, crawler and client. Text that
+/// others chose is quoted as JSON. Everything else can be looked up by the id.
+fn write_text(decision: &DecisionRecord, line: &mut Vec<u8>) -> io::Result<()> {
+    let timestamp = humantime::format_rfc3339_micros(ended_at(decision));
+    write!(line, "{timestamp}  INFO wayleave::decision:")?;
+    push_word(line, " ", &decision.outcome);
+    write!(line, " {}", decision.status)?;
+    push_word(line, " ", &decision.reason);
+    if let Some(would_be) = decision.would_be {
+        write!(line, " would_be={would_be}")?;
+    }
+    push_quoted(line, " ", &decision.method);
+    push_quoted(line, " ", &decision.url);
+    push_word(line, " crawler=", &decision.crawler);
+    write!(line, " client={}", decision.client)?;
+    if let Some(details) = &decision.details {
+        push_quoted(line, " details=", details);
+    }
+    if let Some(digest) = decision.finding.as_ref().and_then(|finding| finding.robots_sha256) {
+        write!(line, " robots_sha256={digest}")?;
+    }
+    write!(line, " took_us={} decision_id={}", decision.took_us, decision.id)
+}
+
+fn push_word(line: &mut Vec<u8>, key: &str, value: &str) {
     line.extend_from_slice(key.as_bytes());
     line.extend_from_slice(value.as_bytes());
 }
 
-fn write_quoted(line: &mut Vec<u8>, key: &str, value: &str) -> io::Result<()> {
+fn push_quoted(line: &mut Vec<u8>, key: &str, value: &str) {
     line.extend_from_slice(key.as_bytes());
-    serde_json::to_writer(line, value).map_err(Into::into)
+    push_json_text(line, value);
 }
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::{prop_assert_eq, proptest};
+    use serde_json::Value;
+
     use super::super::record::EncodedDecision;
-    use super::super::tests::decision;
+    use super::super::tests::{any_decision, decision, draws};
     use super::*;
 
     #[test]
     fn text_event_is_one_line() {
         let mut decision = decision();
         decision.url = "http://shop.test/a\n\"b\"".to_owned();
-        let line = DecisionEvent::new(&decision).to_line(LineForm::Text);
+        let line = event_line(&decision, LineForm::Text);
         let line = String::from_utf8(line).unwrap();
         assert!(!line.contains('\n'), "{line}");
         for expected in [
@@ -195,7 +163,7 @@ mod tests {
         decision.details = Some(rule.to_owned());
         decision.finding.as_mut().unwrap().rule = Some(rule.to_owned());
         for form in [LineForm::Text, LineForm::Json] {
-            let line = String::from_utf8(DecisionEvent::new(&decision).to_line(form)).unwrap();
+            let line = String::from_utf8(event_line(&decision, form)).unwrap();
             let expected = "Disallow: /\\u009b31m\\u202e\\u2028\\u001b";
             assert!(line.contains(expected), "{line}");
             assert!(line.is_ascii(), "{line}");
@@ -211,7 +179,7 @@ mod tests {
         let mut decision = decision();
         decision.url = "http://shop.test/a\u{1b}[2J\u{202e}".to_owned();
         decision.details = Some("Disallow: /a (line 2)".to_owned());
-        let line = String::from_utf8(DecisionEvent::new(&decision).to_line(LineForm::Terminal));
+        let line = String::from_utf8(event_line(&decision, LineForm::Terminal));
         let expected = format!(
             "08:00:00 \u{1b}[31mrefused  \u{1b}[0m 403 rule GET http://shop.test/a\\u{{1b}}[2J\\u{{202e}} news \
              (Disallow: /a (line 2)) {}",
@@ -221,12 +189,36 @@ mod tests {
     }
 
     #[test]
-    fn json_event_has_same_members() {
-        let decision = decision();
-        let event = serde_json::to_value(DecisionEvent::new(&decision)).unwrap();
-        assert_eq!(event["level"], "INFO");
-        assert_eq!(event["decision_id"], decision.id.to_string());
-        assert_eq!(event["rule"], "Disallow: /a");
-        assert_eq!(event.get("details"), None);
+    fn json_event_is_one_line_of_the_record_s_members() {
+        let mut decision = decision();
+        decision.details = Some("by \"rule\"".to_owned());
+        let line = String::from_utf8(event_line(&decision, LineForm::Json)).unwrap();
+        let expected = concat!(
+            r#"{"timestamp":"2027-01-15T08:00:00.000003Z","level":"INFO","target":"wayleave::decision","decision_id":"ID","#,
+            r#""outcome":"refused","reason":"rule","status":403,"crawler":"news","identity":"known","token":"ExampleBot","#,
+            r#""client":"127.0.0.1","method":"GET","url":"https://[::1]:8443/a","dialect":"rfc9309","line":2,"#,
+            r#""rule":"Disallow: /a","robots_sha256":"ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad","#,
+            r#""robots_fetched_at":"1970-01-01T00:00:00.000000Z","details":"by \"rule\"","took_us":2}"#,
+        );
+        assert_eq!(line, expected.replace("ID", &decision.id.to_string()));
+    }
+
+    proptest! {
+        #[test]
+        fn json_event_says_what_the_record_says(draws in draws()) {
+            let decision = any_decision(draws);
+            let line = event_line(&decision, LineForm::Json);
+            let event: serde_json::Map<String, Value> = serde_json::from_slice(&line).unwrap();
+            let record = serde_json::to_value(&decision).unwrap();
+            for (name, value) in &event {
+                let recorded = match name.as_str() {
+                    "level" | "target" | "timestamp" => continue,
+                    "decision_id" => &record["id"],
+                    "token" => &record["tokens"][0],
+                    name => &record[name],
+                };
+                prop_assert_eq!(value, recorded, "{}", name);
+            }
+        }
     }
 }

@@ -44,6 +44,9 @@ impl LogFormat {
     }
 }
 
+/// The target of decisions as events, by which `RUST_LOG` can filter them.
+pub(crate) const DECISION_TARGET: &str = "wayleave::decision";
+
 /// The filter unless `RUST_LOG` is set. Libraries report problems through the errors they return, which wayleave logs itself.
 const DEFAULT_FILTER: &str = "info,pingora_core=off,hickory_resolver=off,hickory_net=off,h2=off";
 
@@ -56,6 +59,8 @@ pub(crate) struct LogHandle {
     is_terminal: bool,
     is_json: Arc<AtomicBool>,
     has_decisions: Arc<AtomicBool>,
+    /// Whether `RUST_LOG` lets decisions pass. Asked once, because it does not change.
+    passes_decisions: bool,
     events: reload::Handle<AnyLayer, Registry>,
 }
 
@@ -66,13 +71,14 @@ pub(crate) fn start(
     format: LogFormat,
     is_terminal: bool,
 ) -> (LogHandle, LineWriterGuard) {
-    let (log, writing, layer) = log_to(output, format, is_terminal);
+    let (mut log, writing, layer) = log_to(output, format, is_terminal);
     let filter = EnvFilter::try_from_default_env()
         .unwrap_or_else(|_| EnvFilter::new(DEFAULT_FILTER))
         // It logs passwords at level trace.
         .add_directive("suppaftp=off".parse().expect("a directive"));
     // Fails in tests that run two servers in one process: both use the first log.
     let _ = tracing_subscriber::registry().with(layer).with(filter).try_init();
+    log.passes_decisions = tracing::enabled!(target: DECISION_TARGET, tracing::Level::INFO);
     (log, writing)
 }
 
@@ -92,7 +98,9 @@ fn log_to(
     let (layer, events) = reload::Layer::new(layer(format.on(is_terminal), &lines));
     let is_json = Arc::new(AtomicBool::new(format == LogFormat::Json));
     let has_decisions = Arc::new(AtomicBool::new(true));
-    (LogHandle { lines, is_terminal, is_json, has_decisions, events }, writing, layer)
+    let passes_decisions = true;
+    let log = LogHandle { lines, is_terminal, is_json, has_decisions, passes_decisions, events };
+    (log, writing, layer)
 }
 
 fn layer(form: LineForm, lines: &LineWriter) -> AnyLayer {
@@ -143,7 +151,7 @@ impl LogHandle {
 
     /// Returns whether decisions are logged as events, too.
     pub(crate) fn has_decisions(&self) -> bool {
-        self.has_decisions.load(Ordering::Relaxed)
+        self.passes_decisions && self.has_decisions.load(Ordering::Relaxed)
     }
 
     /// Sets whether decisions are logged as events from now on.
