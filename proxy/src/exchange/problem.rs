@@ -2,48 +2,36 @@
 
 use std::time::Duration;
 
-use serde::Serialize;
 use wayleave_decision::{Identity, Refusal, RefusalBasis};
 use wayleave_robots_txt::ProductToken;
 
 use super::record::NamedDecision;
 use crate::decision_log::{DecisionId, UsePreference};
-use crate::telemetry::harmless::escape_json;
+use crate::telemetry::json_object::JsonObject;
 
 /// The initial capacity of the problem details in bytes.
 const USUAL_PROBLEM_BYTES: usize = 768;
 
 /// Problem details with wayleave's members. Those that do not apply are left out.
-#[derive(Debug, Serialize)]
+#[derive(Debug)]
 pub(super) struct ProblemDetails<'a> {
-    r#type: String,
     pub(super) title: &'a str,
     pub(super) status: u16,
     pub(super) detail: &'a str,
     pub(super) decision_id: DecisionId,
     pub(super) reason: &'a str,
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) url: Option<&'a str>,
     /// The crawler's configured name, or `asserted`.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) crawler: Option<&'a str>,
     /// The product tokens that robots.txt is searched for, in this order.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(super) tokens: Vec<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) owner: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) robots_url: Option<&'a str>,
     /// The name in the `User-agent` line by which the rule's group is the crawler's.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) group: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) line: Option<u32>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) rule: Option<&'a str>,
-    #[serde(flatten)]
     preference: Option<UsePreference>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) retry_after: Option<u64>,
 }
 
@@ -58,7 +46,6 @@ impl<'a> ProblemDetails<'a> {
         let identity = decision.identity.as_ref();
         let tokens = identity.map(Identity::tokens).unwrap_or_default();
         Self {
-            r#type: format!("urn:wayleave:problem:{}", refusal.reason),
             title: refusal.title,
             status: refusal.status,
             detail: &refusal.details,
@@ -80,9 +67,24 @@ impl<'a> ProblemDetails<'a> {
     /// Returns the body for programs.
     pub(super) fn to_json(&self) -> Vec<u8> {
         let mut body = Vec::with_capacity(USUAL_PROBLEM_BYTES);
-        serde_json::to_writer(&mut body, self).expect("strings and numbers serialise");
-        // URLs and rules are in it as strangers wrote them, and people read it in terminals.
-        let mut body = escape_json(body);
+        let mut object = JsonObject::begin(&mut body);
+        object.shown("type", Some(format_args!("urn:wayleave:problem:{}", self.reason)));
+        object.text("title", Some(self.title));
+        object.plain("status", Some(self.status));
+        object.text("detail", Some(self.detail));
+        object.shown("decision_id", Some(self.decision_id));
+        object.text("reason", Some(self.reason));
+        object.text("url", self.url);
+        object.text("crawler", self.crawler);
+        object.texts("tokens", &self.tokens);
+        object.text("owner", self.owner);
+        object.text("robots_url", self.robots_url);
+        object.text("group", self.group);
+        object.plain("line", self.line);
+        object.text("rule", self.rule);
+        object.members(self.preference.as_ref());
+        object.plain("retry_after", self.retry_after);
+        object.end();
         body.push(b'\n');
         body
     }
@@ -91,4 +93,45 @@ impl<'a> ProblemDetails<'a> {
 /// Returns `Retry-After` in whole seconds (RFC 9110 section 10.2.3), rounded up.
 pub(super) fn whole_seconds(duration: Duration) -> u64 {
     (duration.as_secs() + u64::from(duration.subsec_nanos() > 0)).max(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use wayleave_decision::Reason;
+
+    use super::*;
+
+    #[test]
+    fn problem_has_its_members_in_order() {
+        let url = Some("http://shop.test/\"\u{202e}".to_owned());
+        let decision = NamedDecision { id: DecisionId::new(), identity: None, url };
+        let refusal = Refusal::new(Reason::Rule, "no\n");
+        let least = ProblemDetails::new(&decision, &refusal);
+        let start = concat!(
+            r#"{"type":"urn:wayleave:problem:rule","title":"Disallowed by robots.txt","status":403,"#,
+            r#""detail":"no\n","decision_id":"ID","reason":"rule","url":"http://shop.test/\"\u202e""#,
+        )
+        .replace("ID", &decision.id.to_string());
+        assert_eq!(String::from_utf8(least.to_json()).unwrap(), format!("{start}}}\n"));
+        let preference =
+            serde_json::json!({ "purpose": "tdm", "preference": "refuse", "policy": "\u{9b}" });
+        let most = ProblemDetails {
+            crawler: Some("news"),
+            tokens: vec!["One", "Two"],
+            owner: Some("Ann"),
+            robots_url: Some("http://shop.test/robots.txt"),
+            group: Some("*"),
+            line: Some(2),
+            rule: Some("Disallow: /\u{1b}"),
+            preference: Some(serde_json::from_value(preference).unwrap()),
+            retry_after: Some(3),
+            ..least
+        };
+        let rest = concat!(
+            r#","crawler":"news","tokens":["One","Two"],"owner":"Ann","robots_url":"http://shop.test/robots.txt","#,
+            r#""group":"*","line":2,"rule":"Disallow: /\u001b","purpose":"tdm","preference":"refuse","policy":"\u009b","#,
+            r#""retry_after":3}"#,
+        );
+        assert_eq!(String::from_utf8(most.to_json()).unwrap(), format!("{start}{rest}\n"));
+    }
 }
