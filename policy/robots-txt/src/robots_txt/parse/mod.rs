@@ -82,11 +82,11 @@ impl StatementParser {
     fn finish(mut self) -> ParsedFile {
         self.end_group();
         let mut file = ParsedFile::new(
-            self.statements,
-            self.agents,
-            self.tags,
-            self.texts,
-            self.line_pages,
+            &self.statements,
+            &self.agents,
+            &self.tags,
+            &self.texts,
+            &self.line_pages,
             &self.large_groups,
         );
         file.topics = self.topics;

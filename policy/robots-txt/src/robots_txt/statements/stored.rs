@@ -47,24 +47,24 @@ pub(crate) struct ParsedFile {
 }
 
 impl ParsedFile {
+    /// Creates a file from copies of its parts. An allocator may shrink a vector in place: the file would keep much of
+    /// the room that the parser had.
     pub(crate) fn new(
-        statements: Vec<FileStatement>,
-        agents: Vec<UserAgentLine>,
-        tags: Vec<u8>,
-        mut texts: Vec<u8>,
-        line_pages: Vec<u32>,
+        statements: &[FileStatement],
+        agents: &[UserAgentLine],
+        tags: &[u8],
+        texts: &[u8],
+        line_pages: &[u32],
         large_groups: &[u32],
     ) -> Self {
         // A file without statements, such as a page, has no text to search and should take no memory.
-        if !statements.is_empty() {
-            texts.extend([0; HEAD_BYTES]);
-        }
+        let padding: &[u8] = if statements.is_empty() { &[] } else { &[0; HEAD_BYTES] };
         let to_group = |&first_agent| LargeGroup { first_agent, indexes: OnceLock::new() };
         Self {
             statements: statements.into(),
             agents: agents.into(),
             tags: tags.into(),
-            texts: texts.into(),
+            texts: [texts, padding].concat().into(),
             line_pages: line_pages.into(),
             large_groups: large_groups.iter().map(to_group).collect(),
             ..Self::default()
