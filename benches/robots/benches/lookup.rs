@@ -1,6 +1,6 @@
 //! Finding a known origin's robots.txt among a million and deciding by it, alone and while a thousand snapshots a
 //! second are swapped. Prints what an origin costs in memory first, and what this machine takes for one load from as
-//! much memory: a look-up of an origin that was not used lately takes three or four of those.
+//! much memory: finding an origin that was not used lately takes three of those, and deciding two more.
 
 use std::hint::black_box;
 use std::sync::Arc;
