@@ -1,10 +1,11 @@
 //! Units that share one pace: an origin, all origins of a registrable domain, or all of a network.
 
 use std::fmt;
-use std::net::IpAddr;
 
 use ipnet::IpNet;
 use wayleave_robots_txt::Origin;
+
+use crate::registrable_domain::registrable_domain;
 
 /// The setting of who shares one pace.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -46,13 +47,7 @@ impl PaceUnit {
     /// Returns the registrable domain of an origin, by the public suffix list. An address, and a name without one, is a unit of
     /// its own.
     pub(crate) fn of_domain(origin: &Origin) -> Self {
-        let host = origin.host();
-        let address = host.trim_start_matches('[').trim_end_matches(']');
-        let domain = match address.parse::<IpAddr>() {
-            Ok(_) => host,
-            Err(_) => psl::domain_str(host).unwrap_or(host),
-        };
-        Self::Domain(domain.into())
+        Self::Domain(registrable_domain(origin.host()).into())
     }
 
     /// Returns whether several origins may share the pace.

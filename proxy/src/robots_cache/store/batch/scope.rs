@@ -1,6 +1,6 @@
 //! The scopes in which a document is counted, and the cost of its rows.
 
-use std::net::IpAddr;
+use crate::registrable_domain::registrable_domain;
 
 /// The scope of all origins.
 pub(super) const ALL: &str = "";
@@ -22,10 +22,7 @@ pub(super) fn domain(key: &str) -> &str {
         Some(rest) => rest.split(']').next().unwrap_or(rest),
         None => authority.split([':', '/']).next().unwrap_or(authority),
     };
-    match host.parse::<IpAddr>() {
-        Ok(_) => host,
-        Err(_) => psl::domain_str(host).unwrap_or(host),
-    }
+    registrable_domain(host)
 }
 
 /// Returns the cost of a row: B-tree pages are half to two thirds full.

@@ -1,0 +1,36 @@
+//! The part of a host's name that somebody registered.
+
+use std::net::IpAddr;
+
+/// Returns the registrable domain of a host, by the public suffix list; the whole host if it has none or is an address, which may
+/// be in brackets.
+///
+/// The list is code, which takes as long to compile as a large crate each time it is called: only here.
+pub(crate) fn registrable_domain(host: &str) -> &str {
+    let address = host.trim_start_matches('[').trim_end_matches(']');
+    match address.parse::<IpAddr>() {
+        Ok(_) => host,
+        Err(_) => psl::domain_str(host).unwrap_or(host),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_and_public_suffixes_are_whole() {
+        for (host, domain) in [
+            ("www.shop.example", "shop.example"),
+            ("a.b.shop.co.uk", "shop.co.uk"),
+            ("alice.github.io", "alice.github.io"),
+            ("co.uk", "co.uk"),
+            ("localhost", "localhost"),
+            ("192.0.2.1", "192.0.2.1"),
+            ("2001:db8::1", "2001:db8::1"),
+            ("[2001:db8::1]", "[2001:db8::1]"),
+        ] {
+            assert_eq!(registrable_domain(host), domain, "{host}");
+        }
+    }
+}
