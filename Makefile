@@ -10,9 +10,9 @@ NPM = target/npm
 
 all: lint doc deny test
 
-# Every test, with the real clients that they run.
+# Every test, with the real clients that they run. Twice as many at a time as there are processors: most of them wait.
 test: clients
-	cargo test --workspace --locked
+	RUST_TEST_THREADS=$${RUST_TEST_THREADS:-$$((2 * $$(nproc)))} cargo test --workspace --locked
 
 # Debian packages (with sudo unless root), and a Python environment and npm packages below target/.
 clients: $(VENV)/.installed $(WARCPROX)/.installed $(NPM)/.installed
