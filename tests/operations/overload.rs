@@ -21,6 +21,39 @@ fn expect_service(proxy: &Wayleave) {
     eventually("others are served", || proxy.get("http://shop.test/a").status == 200);
 }
 
+/// Returns how often each thread that serves clients has waited for something to do.
+fn waits_of_threads(proxy: &Wayleave) -> Vec<u64> {
+    let threads = std::fs::read_dir(format!("/proc/{}/task", proxy.pid())).expect("Linux has it");
+    let waits = threads.filter_map(|thread| {
+        let status =
+            std::fs::read_to_string(thread.expect("an entry").path().join("status")).ok()?;
+        let value =
+            |key: &str| status.lines().find_map(|line| line.strip_prefix(key)).map(str::trim);
+        (value("Name:")? == "crawlers").then(|| value("voluntary_ctxt_switches:"))?
+    });
+    // Threads keep their order.
+    waits.map(|waits| waits.parse().expect("a number")).collect()
+}
+
+#[test]
+fn every_thread_serves_connections() {
+    let origin = Origin::start();
+    let proxy = Wayleave::start(&origin);
+    expect_service(&proxy);
+    let before = waits_of_threads(&proxy);
+    let threads = std::thread::available_parallelism().expect("Linux tells").get();
+    assert_eq!(before.len(), threads);
+    let mut wires: Vec<_> = (0..2 * threads).map(|_| Wire::connect(proxy.proxy)).collect();
+    for _ in 0..30 {
+        for wire in &mut wires {
+            assert_eq!(plain(wire), 200);
+        }
+    }
+    for (before, after) in before.iter().zip(waits_of_threads(&proxy)) {
+        assert!(after - before > 30, "it has waited {before} times, and then {after} times");
+    }
+}
+
 #[test]
 fn one_client_cannot_use_all_connections() {
     let origin = Origin::start();
