@@ -24,15 +24,19 @@ fn expect_service(proxy: &Wayleave) {
 /// Returns how often each thread that serves clients has waited for something to do.
 fn waits_of_threads(proxy: &Wayleave) -> Vec<u64> {
     let threads = std::fs::read_dir(format!("/proc/{}/task", proxy.pid())).expect("Linux has it");
-    let waits = threads.filter_map(|thread| {
-        let status =
-            std::fs::read_to_string(thread.expect("an entry").path().join("status")).ok()?;
-        let value =
-            |key: &str| status.lines().find_map(|line| line.strip_prefix(key)).map(str::trim);
-        (value("Name:")? == "crawlers").then(|| value("voluntary_ctxt_switches:"))?
+    // They are listed in the order in which they started.
+    let statuses = threads.filter_map(|thread| {
+        // A thread may end meanwhile, but not one that serves clients.
+        std::fs::read_to_string(thread.expect("an entry").path().join("status")).ok()
     });
-    // Threads keep their order.
-    waits.map(|waits| waits.parse().expect("a number")).collect()
+    statuses
+        .filter(|status| status.starts_with("Name:\tcrawlers\n"))
+        .map(|status| {
+            let waits =
+                status.lines().find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"));
+            waits.expect("Linux counts them").trim().parse().expect("a number")
+        })
+        .collect()
 }
 
 #[test]

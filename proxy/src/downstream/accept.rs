@@ -122,7 +122,8 @@ impl ConnectionAcceptor {
         };
         // This thread watches the socket no more, the other one will.
         let tcp = tcp.into_std();
-        server.spawn_on(self.threads.least_busy(), async move {
+        let thread = self.threads.least_busy();
+        server.spawn_on(&thread.runtime.clone(), async move {
             let accepted = match tcp.and_then(TcpStream::from_std) {
                 Ok(tcp) => AcceptedConnection::new(tcp, peer),
                 Err(error) => {
@@ -146,7 +147,7 @@ impl ConnectionAcceptor {
                 }
                 Err(limit) => Box::pin(acceptor.reject(accepted, limit)).await,
             }
-            drop(open);
+            drop((open, thread));
         });
     }
 

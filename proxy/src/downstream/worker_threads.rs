@@ -1,12 +1,20 @@
 //! The threads that serve connections. A connection stays on its thread, so that nothing else has to be woken for it.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use tokio::runtime::{Handle, Id};
 
-/// The runtimes of the threads of a service, one each.
+/// The threads of a service.
 #[derive(Debug)]
-pub(crate) struct WorkerThreads(Vec<Handle>);
+pub(crate) struct WorkerThreads(Vec<WorkerThread>);
+
+/// A thread. Each connection that it serves holds a clone, by which it is counted.
+#[derive(Clone, Debug)]
+pub(super) struct WorkerThread {
+    pub(super) runtime: Handle,
+    clones: Arc<()>,
+}
 
 impl WorkerThreads {
     /// Finds the `count` threads of the pingora service that this runs in.
@@ -15,13 +23,14 @@ impl WorkerThreads {
         let draws = 64 * count;
         let drawn = (0..draws).map(|_| pingora_runtime::current_handle());
         let by_id: HashMap<Id, Handle> = drawn.map(|runtime| (runtime.id(), runtime)).collect();
-        Self(by_id.into_values().collect())
+        let with_none = |runtime| WorkerThread { runtime, clones: Arc::default() };
+        Self(by_id.into_values().map(with_none).collect())
     }
 
-    /// Returns the thread with the fewest tasks, so the fewest connections.
-    pub(super) fn least_busy(&self) -> &Handle {
-        let tasks = |runtime: &&Handle| runtime.metrics().num_alive_tasks();
-        self.0.iter().min_by_key(tasks).expect("a service has threads")
+    /// Returns the thread that serves the fewest connections.
+    pub(super) fn least_busy(&self) -> WorkerThread {
+        let connections = |thread: &&WorkerThread| Arc::strong_count(&thread.clones);
+        self.0.iter().min_by_key(connections).expect("a service has threads").clone()
     }
 }
 
@@ -38,13 +47,18 @@ mod tests {
         let runtime = Runtime::new_no_steal(3, "test");
         let finding = runtime.get_handle().spawn(async { WorkerThreads::of_service(3) });
         let threads = runtime.get_handle().block_on(finding).expect("it does not panic");
-        let mut tasks = HashMap::<Id, usize>::new();
-        for _ in 0..12 {
-            let least_busy = threads.least_busy();
-            least_busy.spawn(pending::<()>());
-            *tasks.entry(least_busy.id()).or_default() += 1;
+        // Whatever else runs on it does not count.
+        threads.0[0].runtime.spawn(pending::<()>());
+        let mut connections: Vec<_> = (0..12).map(|_| threads.least_busy()).collect();
+        let mut of_threads = HashMap::<Id, usize>::new();
+        for connection in &connections {
+            *of_threads.entry(connection.runtime.id()).or_default() += 1;
         }
-        assert_eq!(tasks.into_values().collect::<Vec<_>>(), [4, 4, 4]);
+        assert_eq!(of_threads.into_values().collect::<Vec<_>>(), [4, 4, 4]);
+        let ended = connections.remove(5);
+        let id = ended.runtime.id();
+        drop(ended);
+        assert_eq!(threads.least_busy().runtime.id(), id);
         runtime.shutdown_timeout(std::time::Duration::ZERO);
     }
 }
