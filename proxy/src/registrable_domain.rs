@@ -5,7 +5,8 @@ use std::net::IpAddr;
 /// Returns the registrable domain of a host, by the public suffix list; the whole host if it has none or is an address, which may
 /// be in brackets.
 ///
-/// The list is code, which takes as long to compile as a large crate each time it is called: only here.
+/// Nothing else should call `psl`: its list is code, which is compiled again for each module that does, and takes as long as a large
+/// crate.
 pub(crate) fn registrable_domain(host: &str) -> &str {
     let address = host.trim_start_matches('[').trim_end_matches(']');
     match address.parse::<IpAddr>() {

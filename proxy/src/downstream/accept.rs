@@ -29,7 +29,7 @@ use crate::http::transport::{self, BufferedStream, Transport, UNACKNOWLEDGED_TIM
 #[derive(Debug)]
 pub(crate) struct ConnectionAcceptor {
     pub(crate) server: Arc<DownstreamServer>,
-    pub(crate) threads: WorkerThreads,
+    threads: WorkerThreads,
 }
 
 /// An accepted connection, the bytes read from it so far, and its client.
@@ -73,6 +73,11 @@ impl Entry {
 }
 
 impl ConnectionAcceptor {
+    /// Creates the accept loop of the service that this runs in, which has `thread_count` threads.
+    pub(crate) fn in_service(server: Arc<DownstreamServer>, thread_count: usize) -> Arc<Self> {
+        Arc::new(Self { server, threads: WorkerThreads::of_service(thread_count) })
+    }
+
     /// Starts to accept connections on the current runtime, until the server stops. Connections that are open by then continue
     /// in their own tasks.
     ///
@@ -120,7 +125,7 @@ impl ConnectionAcceptor {
         } else {
             server.limits.acquire(client)
         };
-        // This thread watches the socket no more, the other one will.
+        // The runtime of the thread that serves the connection is the one that has to watch its socket.
         let tcp = tcp.into_std();
         let thread = self.threads.least_busy();
         server.spawn_on(&thread.runtime.clone(), async move {

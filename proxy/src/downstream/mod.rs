@@ -40,4 +40,3 @@ pub(crate) use self::accept::{ConnectionAcceptor, Entry};
 pub(crate) use self::limits::ConnectionLimits;
 pub(crate) use self::server::DownstreamServer;
 pub(crate) use self::untrusting_clients::UntrustingClients;
-pub(crate) use self::worker_threads::WorkerThreads;

@@ -1,4 +1,4 @@
-//! The threads that serve connections. A connection stays on its thread, so that nothing else has to be woken for it.
+//! The threads that serve connections. One of them serves a connection to its end, so that no other is woken for it.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use tokio::runtime::{Handle, Id};
 
 /// The threads of a service.
 #[derive(Debug)]
-pub(crate) struct WorkerThreads(Vec<WorkerThread>);
+pub(super) struct WorkerThreads(Vec<WorkerThread>);
 
 /// A thread. Each connection that it serves holds a clone, by which it is counted.
 #[derive(Clone, Debug)]
@@ -18,7 +18,7 @@ pub(super) struct WorkerThread {
 
 impl WorkerThreads {
     /// Finds the `count` threads of the pingora service that this runs in.
-    pub(crate) fn of_service(count: usize) -> Self {
+    pub(super) fn of_service(count: usize) -> Self {
         // pingora only returns one at random. After so many draws the chance that one was never drawn is less than 10^-25.
         let draws = 64 * count;
         let drawn = (0..draws).map(|_| pingora_runtime::current_handle());

@@ -109,7 +109,7 @@ impl ExchangeServices {
     ) -> ConnectionReuse {
         let _in_progress = self.shutdown.track();
         // Kilobytes, which each caller on the way would copy twice to await them: boxed where they begin. What is known of the request
-        // has a box of its own, because a future that owns what it is called on has it twice.
+        // has a box of its own: the future of a method that takes `self` by value has it twice.
         let exchange = Box::new(Exchange::begin(self, connection, received));
         Box::pin(exchange.run(client)).await
     }

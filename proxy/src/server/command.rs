@@ -20,7 +20,7 @@ use crate::config::Config;
 use crate::decider::request::DialledDestination;
 use crate::decision_log::DecisionTally;
 use crate::downstream::listeners::{self, ListenAddress, ListenProtocol};
-use crate::downstream::{ConnectionAcceptor, DownstreamServer, Entry, WorkerThreads};
+use crate::downstream::{ConnectionAcceptor, DownstreamServer, Entry};
 use crate::isolation::{DnsServer, EnclosureSockets, ReservedNames};
 use crate::robots_cache::{RobotsStore, StoreError};
 use crate::server::process::{server_conf, state_runtime};
@@ -136,9 +136,8 @@ impl ProcessService for CommandService {
         for listener in self.sockets.dns_tcp {
             tokio::spawn(serve_dns(dns.clone(), TcpListener::from_std(listener)?));
         }
-        let threads = WorkerThreads::of_service(worker_threads());
         let acceptor =
-            Arc::new(ConnectionAcceptor { server: Arc::clone(&self.downstream), threads });
+            ConnectionAcceptor::in_service(Arc::clone(&self.downstream), worker_threads());
         let mut accepting = Vec::new();
         for listener in self.sockets.captured {
             let listener = TcpListener::from_std(listener)?;

@@ -17,7 +17,7 @@ use tokio::task::JoinHandle;
 use crate::admin::{self, AdminGuard, AdminState};
 use crate::clock::Clock;
 use crate::downstream::listeners::BoundListener;
-use crate::downstream::{ConnectionAcceptor, DownstreamServer, WorkerThreads};
+use crate::downstream::{ConnectionAcceptor, DownstreamServer};
 use crate::drill::Drill;
 use crate::log_heads::HeadExchange;
 use crate::robots_changes;
@@ -105,9 +105,8 @@ impl ProcessService for CrawlerService {
 
     async fn run(self, ready: ServiceReadyNotifier) -> anyhow::Result<()> {
         let refreshing = tokio::spawn(self.refresh);
-        let threads = WorkerThreads::of_service(worker_threads());
         let acceptor =
-            Arc::new(ConnectionAcceptor { server: Arc::clone(&self.downstream), threads });
+            ConnectionAcceptor::in_service(Arc::clone(&self.downstream), worker_threads());
         let mut accepting = Vec::with_capacity(self.listeners.len());
         for listener in self.listeners {
             accepting.push(acceptor.start(listener)?);

@@ -74,7 +74,7 @@ fn escape_with(
 }
 
 /// Returns whether text is printable ASCII, as nearly all of it is.
-fn is_plain(text: &[u8]) -> bool {
+pub(super) fn is_plain(text: &[u8]) -> bool {
     // Without an early exit, so that the compiler vectorises the loop: it is faster than one that stops at the first other byte.
     text.iter().fold(true, |all, byte| all & matches!(byte, b' '..=b'~'))
 }

@@ -6,9 +6,10 @@
 use std::fmt::Display;
 use std::io::Write;
 
+use memchr::memchr2;
 use serde::Serialize;
 
-use super::harmless::escape_json;
+use super::harmless::{escape_json, is_plain};
 
 /// An object that is being written. Members that are `None` are left out.
 pub(crate) struct JsonObject<'b> {
@@ -60,16 +61,14 @@ impl<'b> JsonObject<'b> {
     /// Adds any other value.
     pub(crate) fn value(&mut self, name: &str, value: Option<&(impl Serialize + ?Sized)>) {
         if let Some(value) = value {
-            let json = serde_json::to_vec(value).expect("strings and numbers serialise");
-            self.name(name).extend_from_slice(&escape_json(json));
+            self.name(name).extend_from_slice(&escaped_json(value));
         }
     }
 
     /// Adds the members of another object.
     pub(crate) fn members(&mut self, other: Option<&impl Serialize>) {
         if let Some(other) = other {
-            let json =
-                escape_json(serde_json::to_vec(other).expect("strings and numbers serialise"));
+            let json = escaped_json(other);
             let members = json.strip_prefix(b"{").and_then(|json| json.strip_suffix(b"}"));
             self.separate();
             self.buffer.extend_from_slice(members.expect("an object with members"));
@@ -99,9 +98,8 @@ impl<'b> JsonObject<'b> {
 
 /// Appends a text in quotes.
 pub(crate) fn push_json_text(buffer: &mut Vec<u8>, text: &str) {
-    if needs_escapes(text) {
-        let json = serde_json::to_vec(text).expect("strings serialise");
-        buffer.extend_from_slice(&escape_json(json));
+    if !is_plain(text.as_bytes()) || memchr2(b'"', b'\\', text.as_bytes()).is_some() {
+        buffer.extend_from_slice(&escaped_json(text));
         return;
     }
     buffer.push(b'"');
@@ -109,11 +107,8 @@ pub(crate) fn push_json_text(buffer: &mut Vec<u8>, text: &str) {
     buffer.push(b'"');
 }
 
-/// Returns whether a text may have a character that JSON, or [`escape_json`], escapes.
-fn needs_escapes(text: &str) -> bool {
-    // Without an early exit, so that the compiler vectorises the loop.
-    text.bytes()
-        .fold(false, |any, byte| any | !matches!(byte, b' '..=b'~') | matches!(byte, b'"' | b'\\'))
+fn escaped_json(value: &(impl Serialize + ?Sized)) -> Vec<u8> {
+    escape_json(serde_json::to_vec(value).expect("strings and numbers serialise"))
 }
 
 #[cfg(test)]

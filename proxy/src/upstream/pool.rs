@@ -250,8 +250,6 @@ mod tests {
         (Box::new(near), far)
     }
 
-    const HASHES: [u64; 3] = [7, 8, 9];
-
     fn key(hash: u64) -> PoolKey {
         PoolKey { hash, runtime: Handle::current().id() }
     }
@@ -275,12 +273,12 @@ mod tests {
         let pool = ConnectionPool::new(10);
         let ((one, far_one), (two, far_two)) = (connection(), connection());
         let mut far = [far_one, far_two];
-        keep(&pool, key(HASHES[0]), one);
-        keep(&pool, key(HASHES[0]), two);
-        assert_eq!(take(&pool, key(HASHES[1]), &mut far).await, None);
-        assert_eq!(take(&pool, key(HASHES[0]), &mut far).await, Some(1));
-        assert_eq!(take(&pool, key(HASHES[0]), &mut far).await, Some(0));
-        assert!(pool.take(key(HASHES[0])).is_none());
+        keep(&pool, key(7), one);
+        keep(&pool, key(7), two);
+        assert_eq!(take(&pool, key(8), &mut far).await, None);
+        assert_eq!(take(&pool, key(7), &mut far).await, Some(1));
+        assert_eq!(take(&pool, key(7), &mut far).await, Some(0));
+        assert!(pool.take(key(7)).is_none());
     }
 
     #[test]
@@ -289,7 +287,7 @@ mod tests {
         let (one, two) = (one.unwrap(), two.unwrap());
         let _entered = one.enter();
         let pool = ConnectionPool::new(10);
-        let on = |runtime: &Runtime| PoolKey { hash: HASHES[0], runtime: runtime.handle().id() };
+        let on = |runtime: &Runtime| PoolKey { hash: 7, runtime: runtime.handle().id() };
         let (own, other) = (connection(), connection());
         keep(&pool, on(&one), own.0);
         keep(&pool, on(&two), other.0);
@@ -304,40 +302,40 @@ mod tests {
     async fn connection_idle_longest_is_evicted() {
         let pool = ConnectionPool::new(2);
         let mut far = Vec::new();
-        for key in HASHES.map(key) {
+        for key in [7, 8, 9].map(key) {
             let (near, end) = connection();
             far.push(end);
             keep(&pool, key, near);
         }
         assert_eq!(far[0].read(&mut [0; 1]).await.unwrap(), 0, "closed");
-        assert!(pool.take(key(HASHES[0])).is_none());
-        assert_eq!(take(&pool, key(HASHES[1]), &mut far).await, Some(1));
-        assert_eq!(take(&pool, key(HASHES[2]), &mut far).await, Some(2));
+        assert!(pool.take(key(7)).is_none());
+        assert_eq!(take(&pool, key(8), &mut far).await, Some(1));
+        assert_eq!(take(&pool, key(9), &mut far).await, Some(2));
     }
 
     #[tokio::test(start_paused = true)]
     async fn closed_or_chatty_connections_are_not_reused() {
         let pool = ConnectionPool::new(10);
         let ((closed, far_closed), (chatty, mut far_chatty)) = (connection(), connection());
-        keep(&pool, key(HASHES[0]), closed);
-        keep(&pool, key(HASHES[0]), chatty);
+        keep(&pool, key(7), closed);
+        keep(&pool, key(7), chatty);
         drop(far_closed);
         far_chatty.write_all(b"unrequested").await.unwrap();
-        assert!(pool.take(key(HASHES[0])).is_none());
+        assert!(pool.take(key(7)).is_none());
     }
 
     #[tokio::test(start_paused = true)]
     async fn idle_connections_expire() {
         let pool = ConnectionPool::new(10);
         let ((old, mut far_old), (new, far_new)) = (connection(), connection());
-        keep(&pool, key(HASHES[0]), old);
+        keep(&pool, key(7), old);
         tokio::time::advance(IDLE_TIMEOUT / 2).await;
-        keep(&pool, key(HASHES[1]), new);
+        keep(&pool, key(8), new);
         tokio::time::advance(IDLE_TIMEOUT / 2).await;
         pool.sweep();
         assert_eq!(far_old.read(&mut [0; 1]).await.unwrap(), 0, "closed");
-        assert!(pool.take(key(HASHES[0])).is_none());
-        assert_eq!(take(&pool, key(HASHES[1]), &mut [far_new]).await, Some(0));
+        assert!(pool.take(key(7)).is_none());
+        assert_eq!(take(&pool, key(8), &mut [far_new]).await, Some(0));
     }
 
     /// Opens an HTTP/2 connection, and returns it with the origin's side.
@@ -352,16 +350,16 @@ mod tests {
     async fn http_2_connection_is_shared_and_kept_while_used() {
         let pool = ConnectionPool::new(10);
         let (connection, mut origin) = http2().await;
-        pool.keep(key(HASHES[0]), PooledConnection::Http2(connection));
-        let first = pool.share(key(HASHES[0])).expect("kept");
-        assert!(pool.share(key(HASHES[0])).is_some());
-        assert!(pool.share(key(HASHES[1])).is_none());
+        pool.keep(key(7), PooledConnection::Http2(connection));
+        let first = pool.share(key(7)).expect("kept");
+        assert!(pool.share(key(7)).is_some());
+        assert!(pool.share(key(8)).is_none());
         let served = tokio::spawn(async move { origin.accept().await.is_none() });
         tokio::time::sleep(2 * IDLE_TIMEOUT).await;
-        assert!(pool.share(key(HASHES[0])).is_some());
+        assert!(pool.share(key(7)).is_some());
         drop(first);
         tokio::time::sleep(IDLE_TIMEOUT + 2 * SWEEP_INTERVAL).await;
-        assert!(pool.share(key(HASHES[0])).is_none());
+        assert!(pool.share(key(7)).is_none());
         assert!(served.await.unwrap(), "it is closed with a GOAWAY");
     }
 
@@ -369,15 +367,15 @@ mod tests {
     async fn a_thread_shares_its_own_http_2_connections_first() {
         let pool = ConnectionPool::new(10);
         let other = Builder::new_current_thread().build().unwrap();
-        let others = PoolKey { runtime: other.handle().id(), ..key(HASHES[0]) };
+        let others = PoolKey { runtime: other.handle().id(), ..key(7) };
         other.shutdown_background();
         let used_last = || pool.lock().by_age.last_key_value().map(|(_, entry)| entry.key);
         let (connection, _origin) = http2().await;
         pool.keep(others, PooledConnection::Http2(connection));
-        assert!(pool.share(key(HASHES[0])).is_some(), "rather than a new one");
+        assert!(pool.share(key(7)).is_some(), "rather than a new one");
         let (connection, _origin) = http2().await;
-        pool.keep(key(HASHES[0]), PooledConnection::Http2(connection));
-        for own in [key(HASHES[0]), others, key(HASHES[0])] {
+        pool.keep(key(7), PooledConnection::Http2(connection));
+        for own in [key(7), others, key(7)] {
             assert!(pool.share(own).is_some());
             assert_eq!(used_last(), Some(own));
         }
@@ -387,11 +385,11 @@ mod tests {
     async fn an_http_2_connection_that_is_going_away_is_not_shared() {
         let pool = ConnectionPool::new(10);
         let (connection, mut origin) = http2().await;
-        pool.keep(key(HASHES[0]), PooledConnection::Http2(connection));
-        let stream = pool.share(key(HASHES[0])).expect("kept");
+        pool.keep(key(7), PooledConnection::Http2(connection));
+        let stream = pool.share(key(7)).expect("kept");
         origin.graceful_shutdown();
         tokio::spawn(async move { while origin.accept().await.is_some() {} });
-        while pool.share(key(HASHES[0])).is_some() {
+        while pool.share(key(7)).is_some() {
             tokio::task::yield_now().await;
         }
         drop(stream);

@@ -77,30 +77,35 @@ pub(super) fn repair(
 
 fn find_oddities(section: &[u8], fields: usize) -> Oddities {
     let mut found = Oddities::default();
-    let mut begin = 0;
-    for end in memchr_iter(b'\n', section) {
-        let line = &section[begin..end];
-        if !line.ends_with(b"\r") {
+    let ends_in_bare_lf = |line: &[u8]| !line.ends_with(b"\r");
+    if split_at_lf(&section[..fields]).any(ends_in_bare_lf) {
+        found.insert(Oddity::BareLf);
+    }
+    for line in split_at_lf(&section[fields..]) {
+        if ends_in_bare_lf(line) {
             found.insert(Oddity::BareLf);
         }
-        let is_field = begin >= fields;
-        if is_field && is_continuation(line) {
+        if is_continuation(line) {
             found.insert(Oddity::FoldedField);
-        } else if is_field && has_space_before_colon(line) {
+        } else if has_space_before_colon(line) {
             found.insert(Oddity::SpaceBeforeColon);
         }
-        begin = end + 1;
     }
     found
 }
 
 /// Returns the lines without their endings, which all of them have.
 fn split_lines(section: &[u8]) -> impl Iterator<Item = &[u8]> {
+    split_at_lf(section).map(|line| line.strip_suffix(b"\r").unwrap_or(line))
+}
+
+/// Returns the lines without their LF, but with the CR before it.
+fn split_at_lf(section: &[u8]) -> impl Iterator<Item = &[u8]> {
     let mut begin = 0;
     memchr_iter(b'\n', section).map(move |end| {
         let line = &section[begin..end];
         begin = end + 1;
-        line.strip_suffix(b"\r").unwrap_or(line)
+        line
     })
 }
 
