@@ -130,34 +130,35 @@ impl ConnectionAcceptor {
         let thread = self.threads.least_busy();
         server.spawn_on(&thread.runtime.clone(), async move {
             let accepted = match tcp.and_then(TcpStream::from_std) {
-                Ok(tcp) => AcceptedConnection::new(tcp, peer),
+                // Boxed, because the future of each async function that takes it keeps room for it.
+                Ok(tcp) => Box::new(AcceptedConnection::new(tcp, peer)),
                 Err(error) => {
                     tracing::error!(%error, "a connection could not be served");
                     return;
                 }
             };
-            match permit {
+            let admitted = match permit {
+                // A load balancer sends its header in front of everything, TLS included. This runs once per connection.
+                // Boxed, it does not enlarge the future of every idle connection.
                 Ok(permit) if has_proxy_header => {
-                    // A load balancer sends its header in front of everything, TLS included. This runs once per connection.
-                    // Boxed, it does not enlarge the future of every idle connection.
-                    let reading = Box::pin(acceptor.read_proxy_header(accepted, permit));
-                    if let Some((accepted, permit)) = reading.await {
-                        acceptor.serve(accepted, entry).await;
-                        drop(permit);
-                    }
+                    Box::pin(acceptor.read_proxy_header(accepted, permit)).await
                 }
-                Ok(permit) => {
-                    acceptor.serve(accepted, entry).await;
-                    drop(permit);
+                Ok(permit) => Some((accepted, permit)),
+                Err(limit) => {
+                    Box::pin(acceptor.reject(accepted, limit)).await;
+                    None
                 }
-                Err(limit) => Box::pin(acceptor.reject(accepted, limit)).await,
+            };
+            if let Some((accepted, permit)) = admitted {
+                acceptor.serve(accepted, entry).await;
+                drop(permit);
             }
             drop((open, thread));
         });
     }
 
     /// Serves a connection whose client is known, until it ends.
-    async fn serve(&self, accepted: AcceptedConnection, entry: Entry) {
+    async fn serve(&self, accepted: Box<AcceptedConnection>, entry: Entry) {
         let server = &self.server;
         match entry {
             Entry::Http => serve_http(server, accepted.into_plain_http()).await,
@@ -185,8 +186,11 @@ impl ConnectionAcceptor {
     }
 
     /// Terminates TLS to the proxy itself. A client that sends plain text is answered with a refusal.
-    async fn terminate_tls(&self, accepted: AcceptedConnection) -> Option<NegotiatedConnection> {
-        let AcceptedConnection { tcp, buffered, connection, peer } = accepted;
+    async fn terminate_tls(
+        &self,
+        accepted: Box<AcceptedConnection>,
+    ) -> Option<NegotiatedConnection> {
+        let AcceptedConnection { tcp, buffered, connection, peer } = *accepted;
         match tls_termination::terminate_tls(&self.server, tcp, buffered, connection.client).await {
             Ok(tls) => Some(NegotiatedConnection {
                 incoming: tls.stream.into(),
@@ -197,7 +201,7 @@ impl ConnectionAcceptor {
             Err(TlsRefusal::PlainText(tcp)) => {
                 let buffered = BytesMut::new();
                 let accepted = AcceptedConnection { tcp, buffered, connection, peer };
-                self.refuse(accepted, refusal::tls_required()).await;
+                self.refuse(Box::new(accepted), refusal::tls_required()).await;
                 None
             }
         }
@@ -206,9 +210,9 @@ impl ConnectionAcceptor {
     /// Reads the client's address from the load balancer's PROXY header. Returns `None` if the connection is not to be served.
     async fn read_proxy_header(
         &self,
-        mut accepted: AcceptedConnection,
+        mut accepted: Box<AcceptedConnection>,
         permit: ConnectionPermit,
-    ) -> Option<(AcceptedConnection, ConnectionPermit)> {
+    ) -> Option<(Box<AcceptedConnection>, ConnectionPermit)> {
         let settings = self.server.settings();
         let peer = accepted.connection.client;
         let reading = proxy_protocol::read_client(&mut accepted.tcp, &mut accepted.buffered);
@@ -231,10 +235,10 @@ impl ConnectionAcceptor {
     /// Counts the connection for `client`, or refuses it if the client has all it may have.
     async fn count_for_client(
         &self,
-        accepted: AcceptedConnection,
+        accepted: Box<AcceptedConnection>,
         permit: ConnectionPermit,
         client: IpAddr,
-    ) -> Option<(AcceptedConnection, ConnectionPermit)> {
+    ) -> Option<(Box<AcceptedConnection>, ConnectionPermit)> {
         match self.server.limits.assign_client(permit, client) {
             Ok(permit) => Some((accepted, permit)),
             Err(limit) => {
@@ -245,15 +249,15 @@ impl ConnectionAcceptor {
     }
 
     /// Answers a connection beyond the limits, unless too many are being answered already.
-    async fn reject(&self, accepted: AcceptedConnection, limit: LimitReached) {
+    async fn reject(&self, accepted: Box<AcceptedConnection>, limit: LimitReached) {
         if let Some(permit) = self.server.limits.acquire_rejection() {
             self.refuse(accepted, limit.refusal()).await;
             drop(permit);
         }
     }
 
-    async fn refuse(&self, accepted: AcceptedConnection, refusal: Refusal) {
-        let AcceptedConnection { tcp, connection, .. } = accepted;
+    async fn refuse(&self, accepted: Box<AcceptedConnection>, refusal: Refusal) {
+        let AcceptedConnection { tcp, connection, .. } = *accepted;
         self.server.exchanges.refuse_connection(Box::new(tcp), &connection, refusal).await;
     }
 }

@@ -145,8 +145,7 @@ impl Http2Streams {
 /// Spawns the task that serves a request.
 pub(super) fn exchange(server: &Arc<DownstreamServer>, stream: Http2Request) {
     let (spawner, server) = (server, Arc::clone(server));
-    // An exchange's future is kilobytes: boxed, it is not copied when the runtime moves its task.
-    spawner.spawn(Box::pin(async move {
+    spawner.spawn(async move {
         let Http2Request { request, respond, connection, flushes, exchange_permit } = stream;
         let (head, body) = request.into_parts();
         let has_body = !body.is_end_stream();
@@ -160,7 +159,7 @@ pub(super) fn exchange(server: &Arc<DownstreamServer>, stream: Http2Request) {
         // If the response is not complete, dropping the client resets its stream.
         server.exchanges.exchange(&connection, &received, &mut client).await;
         drop(exchange_permit);
-    }));
+    });
 }
 
 fn http2_options(is_to_origin: bool) -> http2::H2Options {

@@ -28,7 +28,7 @@ fn spawn_stream(server: &Arc<DownstreamServer>, stream: Http2Request) {
         return http2::exchange(server, stream);
     }
     let serving = Arc::clone(server);
-    server.spawn(Box::pin(async move { serve_tunnel(&serving, stream).await }));
+    server.spawn(async move { serve_tunnel(&serving, stream).await });
 }
 
 /// Decides a CONNECT, and serves the protocol inside the tunnel.
@@ -45,12 +45,13 @@ async fn serve_tunnel(server: &Arc<DownstreamServer>, stream: Http2Request) {
         Ok(permit) => permit,
         Err(limit) => {
             let refusal = limit.refusal();
-            return exchanges.refuse_tunnel(client, &connection, &received, refusal).await;
+            let refusing = exchanges.refuse_tunnel(client, &connection, &received, refusal);
+            return Box::pin(refusing).await;
         }
     };
-    let Some((permit, client)) = exchanges.connect(&connection, &received, client).await else {
-        return;
-    };
+    // Boxed, like all that happens once, to keep an idle tunnel's future small.
+    let connecting = Box::pin(exchanges.connect(&connection, &received, client));
+    let Some((permit, client)) = connecting.await else { return };
     let incoming = open_tunnel(client).map(BufferedStream::from);
     tunnel::serve(server, incoming, ClientConnection::clone(&connection), permit).await;
     drop((connection_permit, exchange_permit));

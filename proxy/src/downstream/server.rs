@@ -4,6 +4,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use tokio::runtime::Handle;
+use tokio_util::future::FutureExt;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use wayleave_robots_txt::Origin;
@@ -43,8 +44,9 @@ impl DownstreamServer {
         runtime: &Handle,
         task: impl Future<Output = ()> + Send + 'static,
     ) {
-        let ended = self.terminated.clone();
-        self.tasks.spawn_on(ended.run_until_cancelled_owned(task), runtime);
+        // `run_until_cancelled_owned` is an async function, whose future would hold the task three times.
+        let task = task.with_cancellation_token_owned(self.terminated.clone());
+        self.tasks.spawn_on(task, runtime);
     }
 
     /// Keeps that a client does not trust the CA, or that it seems not to, because it left without a request.

@@ -32,10 +32,10 @@ pub(super) async fn serve(
     permit: TunnelPermit<'_>,
 ) {
     let outside = ClientConnection { proof: permit.proof.clone(), ..outside };
-    // This runs once per connection. Boxed, it does not enlarge the future of every idle connection.
+    // Boxed, neither enlarges the future of every idle connection, most of which are no tunnels.
     let negotiating = Box::pin(negotiate(server, incoming, &outside, permit));
     if let Some(http) = negotiating.await {
-        serve_requests(server, http).await;
+        Box::pin(serve_requests(server, http)).await;
     }
 }
 
