@@ -50,6 +50,9 @@ pub(crate) struct Options {
     /// Requests before the measurement, on each connection.
     #[arg(long, default_value_t = 20)]
     pub(crate) warm_up: usize,
+    /// The most connections that are opened and warmed up at the same time; 0: no limit.
+    #[arg(long, default_value_t = 0)]
+    pub(crate) opening: usize,
     /// The most requests in the measurement; 0: only the time counts.
     #[arg(long, default_value_t = 0)]
     pub(crate) requests: usize,
@@ -63,6 +66,11 @@ pub(crate) struct Options {
 impl Options {
     pub(crate) fn duration(&self) -> Duration {
         Duration::from_secs_f64(self.seconds)
+    }
+
+    /// Returns how many connections may be opened at the same time.
+    pub(crate) fn opening(&self) -> usize {
+        if self.opening > 0 { self.opening } else { self.connections }
     }
 
     /// Returns the pause between two requests of one connection at a fixed rate.

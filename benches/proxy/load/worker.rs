@@ -22,6 +22,8 @@ const MAX_FAILURES: usize = 20;
 /// The barrier for workers until all are warm, and the limits of the measurement.
 pub(crate) struct Gate {
     workers: usize,
+    /// A permit for each connection that may be opened now.
+    opening: Semaphore,
     warm: Semaphore,
     opened: Semaphore,
     started: OnceLock<Instant>,
@@ -35,6 +37,7 @@ impl Gate {
     pub(crate) fn new(options: &Options) -> Self {
         Self {
             workers: options.connections,
+            opening: Semaphore::new(options.opening()),
             warm: Semaphore::new(0),
             opened: Semaphore::new(0),
             started: OnceLock::new(),
@@ -80,11 +83,14 @@ impl Worker {
     }
 
     pub(crate) async fn run(mut self) -> Tally {
+        let gate = Arc::clone(&self.gate);
+        let opening = gate.opening.acquire().await;
         for _ in 0..self.options.warm_up {
             if !self.ask(Instant::now()).await {
                 break;
             }
         }
+        drop(opening);
         let warm_up = std::mem::take(&mut self.tally);
         self.tally.first_error = warm_up.first_error;
         let started = self.gate.pass().await;
