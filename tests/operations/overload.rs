@@ -48,14 +48,20 @@ fn every_thread_serves_connections() {
     let threads = std::thread::available_parallelism().expect("Linux tells").get();
     assert_eq!(before.len(), threads);
     let mut wires: Vec<_> = (0..2 * threads).map(|_| Wire::connect(proxy.proxy)).collect();
-    for _ in 0..30 {
+    let served = || {
+        let waits = waits_of_threads(&proxy);
+        before.iter().zip(waits).all(|(before, after)| after - before > 30)
+    };
+    // A thread that finds the next request there does not wait, so a busy machine needs more rounds.
+    for _ in 0..100 {
         for wire in &mut wires {
             assert_eq!(plain(wire), 200);
         }
+        if served() {
+            return;
+        }
     }
-    for (before, after) in before.iter().zip(waits_of_threads(&proxy)) {
-        assert!(after - before > 30, "it has waited {before} times, and then {after} times");
-    }
+    panic!("threads have waited {before:?} times, and then {:?} times", waits_of_threads(&proxy));
 }
 
 #[test]
