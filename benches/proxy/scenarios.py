@@ -60,7 +60,7 @@ def fresh(count):
 
 
 # Few at a time: memory for requests in progress is not that of idle connections.
-IDLE = {"connections": 5000, "seconds": 0, "warm_up": 1, "opening": 8}
+IDLE = {"connections": 5000, "seconds": 0, "warm_up": 1, "warming": 8}
 
 ALL = [
     *plain("1 KiB"),

@@ -50,9 +50,9 @@ pub(crate) struct Options {
     /// Requests before the measurement, on each connection.
     #[arg(long, default_value_t = 20)]
     pub(crate) warm_up: usize,
-    /// The most connections that are opened and warmed up at the same time; 0: no limit.
+    /// The most connections that are opened and warm up at the same time; 0: no limit.
     #[arg(long, default_value_t = 0)]
-    pub(crate) opening: usize,
+    pub(crate) warming: usize,
     /// The most requests in the measurement; 0: only the time counts.
     #[arg(long, default_value_t = 0)]
     pub(crate) requests: usize,
@@ -68,9 +68,9 @@ impl Options {
         Duration::from_secs_f64(self.seconds)
     }
 
-    /// Returns how many connections may be opened at the same time.
-    pub(crate) fn opening(&self) -> usize {
-        if self.opening > 0 { self.opening } else { self.connections }
+    /// Returns how many connections may warm up at the same time.
+    pub(crate) fn warming(&self) -> usize {
+        if self.warming > 0 { self.warming } else { self.connections }
     }
 
     /// Returns the pause between two requests of one connection at a fixed rate.

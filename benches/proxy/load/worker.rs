@@ -22,8 +22,8 @@ const MAX_FAILURES: usize = 20;
 /// The barrier for workers until all are warm, and the limits of the measurement.
 pub(crate) struct Gate {
     workers: usize,
-    /// A permit for each connection that may be opened now.
-    opening: Semaphore,
+    /// A permit for each connection that may warm up now.
+    warming: Semaphore,
     warm: Semaphore,
     opened: Semaphore,
     started: OnceLock<Instant>,
@@ -37,7 +37,7 @@ impl Gate {
     pub(crate) fn new(options: &Options) -> Self {
         Self {
             workers: options.connections,
-            opening: Semaphore::new(options.opening()),
+            warming: Semaphore::new(options.warming()),
             warm: Semaphore::new(0),
             opened: Semaphore::new(0),
             started: OnceLock::new(),
@@ -84,13 +84,13 @@ impl Worker {
 
     pub(crate) async fn run(mut self) -> Tally {
         let gate = Arc::clone(&self.gate);
-        let opening = gate.opening.acquire().await;
+        let warming = gate.warming.acquire().await;
         for _ in 0..self.options.warm_up {
             if !self.ask(Instant::now()).await {
                 break;
             }
         }
-        drop(opening);
+        drop(warming);
         let warm_up = std::mem::take(&mut self.tally);
         self.tally.first_error = warm_up.first_error;
         let started = self.gate.pass().await;
