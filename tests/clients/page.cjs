@@ -353,6 +353,37 @@ async function decisionsAreFilteredAndSearched(page) {
   await page.getByText("No recent decision matches.").waitFor();
 }
 
+/** Resolves with the next request to a path, which waits until it is continued. */
+function nextRequest(page, path) {
+  let held = null;
+  return new Promise((resolve) => {
+    page.route((url) => url.pathname === path, (route) => (held ? route.continue() : resolve((held = route))));
+  });
+}
+
+/** On a slow machine the answer about an earlier choice arrives after the next choice. */
+async function onlyTheLastChoiceIsListed(page) {
+  await visit(page, "decisions");
+  await rows(page).first().waitFor();
+  const isList = (request) => new URL(request.url()).pathname === "/v1/decisions";
+  const choose = (outcome) => page.locator("select[name=outcome]").selectOption(outcome);
+  const listed = nextRequest(page, "/v1/decisions");
+  await choose("forwarded");
+  const list = await listed;
+  const ended = Promise.race(["requestfinished", "requestfailed"].map((event) => page.waitForEvent(event, isList)));
+  const streamed = nextRequest(page, "/v1/decisions/stream");
+  await choose("observed");
+  const stream = await streamed;
+  // The page may have given it up.
+  await list.continue().catch(() => {});
+  await ended;
+  await stream.continue();
+  await page.waitForFunction(() => {
+    const badges = [...document.querySelectorAll(".stream tbody .badge")].map((badge) => badge.textContent);
+    return badges.length > 0 && badges.every((badge) => badge === "observed");
+  });
+}
+
 /** Whether the element is visible in its scrolling box. */
 const isInView = (locator) => locator.evaluate((element) => {
   const box = element.closest(".robots").getBoundingClientRect();
@@ -757,6 +788,25 @@ async function aUrlIsTriedInEveryDialect(page) {
   await page.locator("#alert").waitFor();
 }
 
+async function onlyTheLastUrlIsTried(page) {
+  await visit(page, "try");
+  const ask = async (url) => {
+    await page.getByRole("textbox", { name: "URL" }).fill(url);
+    await page.getByRole("button", { name: "Try it" }).click();
+  };
+  const asked = nextRequest(page, "/v1/decision");
+  await ask("http://shop.test/internal/first");
+  const first = await asked;
+  await ask("http://news.test/second");
+  await page.locator(".verdict.forwarded").waitFor();
+  // The page asks for the text of robots.txt once it has the decision.
+  const text = page.waitForResponse((response) => response.url().endsWith(`/v1/robots/${encodeURIComponent("http://shop.test")}`));
+  await first.continue();
+  await (await text).finished();
+  await page.evaluate(() => new Promise(requestAnimationFrame));
+  assert.deepEqual(await page.locator(".verdict").evaluateAll((found) => found.map(({ className }) => className)), ["verdict forwarded"]);
+}
+
 async function theConfigurationIsShownAndReloaded(page) {
   await visit(page, "configuration");
   await page.locator("pre").waitFor();
@@ -957,8 +1007,8 @@ async function picturesAndAccessibility(browser) {
   const browser = await chromium.launch({ executablePath: process.env.CHROMIUM, args: ["--no-sandbox", "--disable-gpu", "--no-first-run"] });
   await sendTraffic(120);
   const steps = [
-    overview, oneRangeHoldsForEveryView, aClickOnAHeadSorts, theNavigationIsNeverCut, theChartMoves, refusalsAreListedFirst, decisionsAreFilteredAndSearched, decisionsStream, markupIsShownAsText, aDecisionIsExplained,
-    aMissingDecisionIsReported, originsAreFoundRefreshedAndForgotten, aUrlIsTriedInEveryDialect, theConfigurationIsShownAndReloaded, aConfigurationIsReplayed,
+    overview, oneRangeHoldsForEveryView, aClickOnAHeadSorts, theNavigationIsNeverCut, theChartMoves, refusalsAreListedFirst, decisionsAreFilteredAndSearched, onlyTheLastChoiceIsListed, decisionsStream, markupIsShownAsText, aDecisionIsExplained,
+    aMissingDecisionIsReported, originsAreFoundRefreshedAndForgotten, aUrlIsTriedInEveryDialect, onlyTheLastUrlIsTried, theConfigurationIsShownAndReloaded, aConfigurationIsReplayed,
     theKeyboardReachesEverything, theTokenIsRequested, theDecidingLineIsInView, everyCrawlerIsCounted, everyCrawlerIsListed, observedIsShown, reasonsLeadToDecisions,
     theListIsStableUnderThePointer, theListIsFetchedOnceTheStreamIsOpen, longUrlsAreClamped, aPartOfTheChartIsShown, aLostConnectionIsSeen, aCrawlerIsConnected, theFleetIsShown, theValueUnderThePointerRemains, foreignTextIsEscaped, changesOfRobotsTxtAreShown,
     enforcementIsKnownToBeSafe, unnamedCrawlersAreNamed, namesOfOthersAreNotOffered, problemsAreShownOnEveryView, decisionsReachBack, theBasisOfADecisionIsShown, documentsAreListedBelowRobotsTxt,

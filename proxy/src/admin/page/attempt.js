@@ -1,7 +1,7 @@
 // Try a URL: shows what the proxy would decide, and the verdict of each dialect.
 
 import { get, query } from "./api.js";
-import { attempt, badge, crawlerInWords, facts, h, panel } from "./dom.js";
+import { attempt, badge, crawlerInWords, facts, h, newest, panel } from "./dom.js";
 import { reasonDocs } from "./docs.js";
 import { listing } from "./robots.js";
 import { exceptionForm, mayHaveException } from "./rule.js";
@@ -22,18 +22,18 @@ export function trial(parameters) {
     h("label", {}, "User-Agent", input("user_agent", "text", { placeholder: "ExampleBot/1.0" })),
     h("label", {}, "Dialect", dialect),
     h("p", { class: "actions" }, h("button", { type: "submit", class: "primary" }, "Try it")));
+  const latest = newest();
   const ask = async () => {
     const asked = Object.fromEntries(new FormData(form));
     asked.url = completed(asked.url.trim());
     form.elements.url.value = asked.url;
     history.replaceState(null, "", `#/try${query(asked)}`);
     inside.replaceChildren(h("p", { class: "empty" }, "Loading …"));
-    const found = await attempt(async () => {
+    await latest(attempt(async () => {
       const preview = await get(`/v1/decision${query(asked)}`);
       const known = preview.origin ? await get(`/v1/robots/${encodeURIComponent(preview.origin)}`).catch(() => null) : null;
       return answer(preview, known?.answer?.body);
-    });
-    inside.replaceChildren(...(found ? [found] : []));
+    }), (found) => inside.replaceChildren(...(found ? [found] : [])));
   };
   form.addEventListener("submit", (event) => {
     event.preventDefault();

@@ -1,6 +1,6 @@
 // Decisions: a live list.
 
-import { download, get, query } from "./api.js";
+import { download, get, getUnlessGivenUp, query } from "./api.js";
 import { attempt, badge, count, crawlerName, h, newest, outcomeName, time } from "./dom.js";
 import { reasonDocs } from "./docs.js";
 import { carry, isSpan, rangeControl } from "./range.js";
@@ -116,14 +116,19 @@ export function decisions(live, parameters) {
   const latest = newest();
   /** Whether the list has loaded, and the decisions that arrived before that. */
   let [isLoaded, early] = [false, []];
-  const recent = () => get(`/v1/decisions${query({ ...wanted, limit: SHOWN })}`);
-  const fill = () => attempt(() => latest(recent(), ({ decisions: found, is_cut: cut }) => {
-    [isLoaded, isCut] = [true, Boolean(cut)];
+  /** What was asked for with an earlier filter is given up: its answer must not be listed. */
+  let asking = new AbortController();
+  const recent = () => getUnlessGivenUp(`/v1/decisions${query({ ...wanted, limit: SHOWN })}`, asking);
+  const fill = () => attempt(() => latest(recent(), (answer) => {
+    if (!answer) return;
+    [isLoaded, isCut] = [true, Boolean(answer.is_cut)];
     body.replaceChildren();
-    add(found.reverse());
+    add(answer.decisions.reverse());
     early.splice(0).forEach((decision) => live.onDecision?.(decision));
   }));
   const load = () => {
+    asking.abort();
+    asking = new AbortController();
     [isLoaded, early] = [false, []];
     live.follow(isPast() ? null : wanted);
     if (isPast() || live.isConnected) fill();
@@ -133,7 +138,7 @@ export function decisions(live, parameters) {
   live.onConnection = (isLive) => {
     if (isPast()) return;
     if (!isLoaded) fill();
-    else if (isLive) attempt(async () => (await recent()).decisions.reverse().forEach((decision) => live.onDecision?.(decision)));
+    else if (isLive) attempt(async () => (await recent())?.decisions.reverse().forEach((decision) => live.onDecision?.(decision)));
   };
   live.onDecision = (decision) => {
     if (!isLoaded) {
@@ -234,7 +239,7 @@ export function decisions(live, parameters) {
       ranges, h("span", { class: "span" }, from, until), h("span", { class: "span" }, pause, save("csv"), save("json")))),
     only, means, note, fresh, list);
   showNotes();
-  return { view, end: () => (clearTimeout(typing), live.follow(null), (live.onDecision = live.onSkipped = live.onConnection = null)) };
+  return { view, end: () => (clearTimeout(typing), asking.abort(), live.follow(null), (live.onDecision = live.onSkipped = live.onConnection = null)) };
 }
 
 /** Formats a time for a `datetime-local` field. */

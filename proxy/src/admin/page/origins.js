@@ -163,10 +163,11 @@ export function origin(name, parameters) {
     }
     const body = known.answer?.body;
     const changed = h("div", {});
-    const showChange = async (at) => {
-      changed.replaceChildren(await change(name, known.history[at - 1], known.history[at]));
+    const latest = newest();
+    const showChange = (at) => latest(change(name, known.history[at - 1], known.history[at]), (shown) => {
+      changed.replaceChildren(shown);
       changed.querySelector("[tabindex]")?.focus();
-    };
+    });
     // A version is in force until the next one is seen; `last_seen_at` only says when it was last confirmed.
     const until = (at) => (at + 1 < known.history.length ? time(known.history[at + 1].first_seen_at) : "now");
     const history = known.history.map((version, at) => h("tr", {}, h("td", {}, time(version.first_seen_at)),
