@@ -424,7 +424,6 @@ impl StoreWriter {
     }
 
     fn record_fault(&self, operation: &'static str, what: &str) {
-        self.metrics.store_error(operation);
         let fault = format!("{operation}: {what}");
         let mut state = self.state();
         // Logged once: with a failing disk, every attempt would repeat it.
@@ -432,6 +431,8 @@ impl StoreWriter {
             tracing::error!(operation, what, "the store has failed: continuing in memory");
             state.fault = Some(fault);
         }
+        drop(state);
+        self.metrics.store_error(operation);
     }
 }
 
