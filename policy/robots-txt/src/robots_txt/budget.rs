@@ -13,7 +13,6 @@ const BLOCK: usize = 64;
 pub struct MatchBudget {
     /// The steps left. One takes as long as searching one block of a path: one or two nanoseconds.
     steps: usize,
-    rules_to_index: usize,
 }
 
 impl MatchBudget {
@@ -21,17 +20,11 @@ impl MatchBudget {
     /// do questions about the same paths lengthened to 16 KiB.
     const STEPS: usize = 1 << 20;
 
-    /// About 2 ms. The largest group of 3,000 real files has 3,129 rules.
-    const RULES_TO_INDEX: usize = 10 * 1024;
-
     /// The steps to begin a search, or to compare at one position.
     const COMPARISON_STEPS: usize = 4;
 
     /// The steps to encode a byte of a rule and to measure its specificity.
     const ENCODE_BYTE_STEPS: usize = 6;
-
-    /// The bytes of a rule that take as long to index as a second short rule.
-    const BYTES_PER_INDEXED_RULE: usize = 64;
 
     /// The steps to store and look up what a rule matches, for the rule and for each of its bytes.
     const KEEP_RULE_STEPS: usize = 200;
@@ -78,17 +71,6 @@ impl MatchBudget {
         self.spend(Self::KEEP_RULE_STEPS + Self::KEEP_BYTE_STEPS * bytes)
     }
 
-    /// Spends the cost of indexing a rule; one that is not plain is compiled first, which takes twice as long. Returns
-    /// whether the budget covered it.
-    pub(super) fn spend_on_index(&mut self, bytes: usize, is_plain: bool) -> bool {
-        let weight = if is_plain { 1 } else { 3 };
-        let rules = (1 + bytes / Self::BYTES_PER_INDEXED_RULE) * weight;
-        let left = self.rules_to_index.checked_sub(rules);
-        // Once one group does not fit, no other is tried: a search without an index costs less than many attempts.
-        self.rules_to_index = left.unwrap_or(0);
-        left.is_some()
-    }
-
     /// Returns whether nothing is left, so that the rule found may not be the one that decides.
     pub(crate) fn is_spent(&self) -> bool {
         self.steps == 0
@@ -97,7 +79,7 @@ impl MatchBudget {
 
 impl Default for MatchBudget {
     fn default() -> Self {
-        Self { steps: Self::STEPS, rules_to_index: Self::RULES_TO_INDEX }
+        Self { steps: Self::STEPS }
     }
 }
 
@@ -210,17 +192,5 @@ mod tests {
         assert_eq!(took(|it| it.spend_on_comparing(1_000)), 19);
         assert_eq!(took(|it| it.spend_on_encoding(1_000)), 6_004);
         assert_eq!(took(|it| it.spend_on_keeping(1_000)), 2_200);
-        let rules = |bytes, is_plain| {
-            let mut budget = MatchBudget::default();
-            assert!(budget.spend_on_index(bytes, is_plain));
-            MatchBudget::RULES_TO_INDEX - budget.rules_to_index
-        };
-        assert_eq!([rules(10, true), rules(640, true), rules(10, false)], [1, 11, 3]);
-        let mut budget = MatchBudget::default();
-        assert!(!budget.spend_on_index(
-            MatchBudget::RULES_TO_INDEX * MatchBudget::BYTES_PER_INDEXED_RULE,
-            true
-        ));
-        assert!(!budget.spend_on_index(1, true));
     }
 }

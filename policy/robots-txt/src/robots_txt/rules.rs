@@ -5,7 +5,6 @@ use super::groups::agent::UserAgentLine;
 use super::groups::choice::group_choices;
 use super::groups::semantics::DialectSemantics;
 use super::head::heads_match;
-use super::index::build::build_index;
 use super::matched_rule::{MatchOutcome, MatchedRule};
 use super::path_form::PathForm;
 use super::pattern::{PatternBuffer, RuleValue, parts_match};
@@ -172,10 +171,8 @@ impl ParsedFile {
         best: Option<MatchedRule>,
     ) -> (Option<MatchedRule>, usize) {
         let start = agent.statement as usize + 1;
-        let budget = &mut search.budget;
         if self.statements[agent.statement as usize].has_mark(LARGE_GROUP)
-            && let Some(index) =
-                self.index(semantics, agent, || build_index(self, semantics, start, &mut *budget))
+            && let Some(index) = self.index(semantics, agent)
         {
             return (best.max(index.find(path, &mut search.budget)), index.end);
         }

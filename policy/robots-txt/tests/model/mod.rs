@@ -3,6 +3,7 @@
 //! It takes nothing from the engine but the names of the dialects, so that the two can be compared
 //! on files that nobody wrote.
 
+pub mod questions;
 mod spellings;
 
 use wayleave_robots_txt::Dialect;
@@ -56,6 +57,17 @@ fn forms(dialect: Dialect) -> &'static [ModelForm] {
 #[allow(dead_code, reason = "not all who share this ask")]
 pub fn judge(body: &[u8], dialect: Dialect, names: &[&str], path: &str) -> Verdict {
     judge_in(forms(dialect)[0], body, dialect, names, path)
+}
+
+/// Judges a path in a dialect or, for `strictest`, in the first of the four that disallows it.
+#[allow(dead_code, reason = "not all who share this ask")]
+pub fn judge_in_any(body: &[u8], dialect: Dialect, names: &[&str], path: &str) -> Verdict {
+    let mut verdicts = dialect.each().iter().map(|one| judge(body, *one, names, path));
+    let standard = verdicts.next().expect("a dialect");
+    if !standard.0 {
+        return standard;
+    }
+    verdicts.find(|verdict| !verdict.0).unwrap_or(standard)
 }
 
 fn judge_in(form: ModelForm, body: &[u8], dialect: Dialect, names: &[&str], path: &str) -> Verdict {

@@ -19,7 +19,7 @@ pub(crate) struct DialectSemantics {
     /// The mark of the statements that the dialect sees.
     visible_mark: u8,
     /// The mark of the statements at which a new group begins for it.
-    group_mark: u8,
+    pub(crate) group_mark: u8,
     /// Whether the first matching rule decides, within the one record that applies to the crawler.
     pub(crate) first_match_wins: bool,
 }

@@ -1,8 +1,8 @@
 //! Builds an index: compiles and sorts the rules of a group.
 
 use std::cmp::Reverse;
+use std::ops::Range;
 
-use super::super::budget::MatchBudget;
 use super::super::byte_pairs::BytePairs;
 use super::super::groups::semantics::DialectSemantics;
 use super::super::head::head;
@@ -13,38 +13,28 @@ use super::super::statements::{FileStatement, StatementKind};
 use super::{IndexPrefix, IndexedRule, RuleIndex};
 use crate::Dialect;
 
-/// Builds an index of the rules from a statement to the end of its group; `None` if the budget does not cover it.
+/// Builds an index of the rules of a group, given the range of its statements.
 // Rarely called: inlined, its variables would slow down every search.
 #[inline(never)]
 pub(crate) fn build_index(
     file: &ParsedFile,
     semantics: &DialectSemantics,
-    start: usize,
-    budget: &mut MatchBudget,
-) -> Option<RuleIndex> {
+    group: Range<usize>,
+) -> RuleIndex {
     let mut builder = IndexBuilder {
         semantics,
         patterns: PatternBuffer::default(),
         // A group that gets an index has dozens of rules.
         rules: Vec::with_capacity(64),
     };
-    let mut end = start;
-    for statement in &file.statements[start..] {
-        if semantics.begins_group(statement) {
-            break;
-        }
+    for at in group.clone() {
+        let statement = &file.statements[at];
         if semantics.sees_rule(statement) {
-            let value = file.text(end);
-            // This decision searches the group without an index; a later one may afford it.
-            if !budget.spend_on_index(value.len(), statement.kind() == StatementKind::PlainRule) {
-                return None;
-            }
-            builder.push(statement, value, end);
+            builder.push(statement, file.text(at), at);
         }
-        end += 1;
     }
     builder.sort();
-    Some(builder.index(end))
+    builder.index(group.end)
 }
 
 struct IndexBuilder<'a> {

@@ -9,19 +9,16 @@ use super::directive_topic::{DirectiveTopic, TopicSet};
 use super::groups::agent::UserAgentLine;
 use super::head::HEAD_BYTES;
 use super::pattern::index_directory;
+use super::statements::large_groups::{LargeGroups, is_large};
 use super::statements::stored::ParsedFile;
 use super::statements::{
-    ALLOW, EXACT, EXACT_GROUP, FileStatement, GOOGLE, GOOGLE_GROUP, IN_RECORD, LARGE_GROUP, RECORD,
-    SITEMAP, StatementKind,
+    ALLOW, EXACT, EXACT_GROUP, FileStatement, GOOGLE, GOOGLE_GROUP, IN_RECORD, RECORD, SITEMAP,
+    StatementKind,
 };
 use crate::percent_encoding::plain::{self, is_plain};
 use crate::{name_tag, percent_encoding};
 use line::{LineField, ParsedLine, is_directive_name};
 use lines::Line;
-
-/// Groups with more rules, or with more wildcard rules, get an index when they are first searched.
-const FEW_RULES: u32 = 48;
-const FEW_WILD_RULES: u32 = 4;
 
 pub(crate) fn parse(body: &[u8]) -> ParsedFile {
     const BOM: &[u8] = b"\xEF\xBB\xBF";
@@ -58,13 +55,9 @@ struct StatementParser {
     record_open: bool,
     /// Whether no user-agent line or rule has followed the last blank line.
     blank: bool,
-    /// The current group: its first user-agent line, its rules, and those that are not plain.
-    group_agents: usize,
-    group_rules: u32,
-    group_wild_rules: u32,
-    /// The first user-agent line of each of its runs, and of each run of the large groups before it.
-    group_runs: Vec<u32>,
-    large_groups: Vec<u32>,
+    /// The rules of the file, and those among them that are not plain.
+    rules: u32,
+    wild_rules: u32,
 }
 
 impl StatementParser {
@@ -80,14 +73,19 @@ impl StatementParser {
     }
 
     fn finish(mut self) -> ParsedFile {
-        self.end_group();
+        // Few files have a large group, and those that cannot have one are not searched for it.
+        let large_groups = if is_large(self.rules, self.wild_rules) {
+            LargeGroups::mark_in(&mut self.statements, self.texts.len())
+        } else {
+            LargeGroups::default()
+        };
         let mut file = ParsedFile::new(
             &self.statements,
             &self.agents,
             &self.tags,
             &self.texts,
             &self.line_pages,
-            &self.large_groups,
+            large_groups,
         );
         file.topics = self.topics;
         file.has_respelt_rules = self.has_respelt_rules;
@@ -179,7 +177,6 @@ impl StatementParser {
         let mut marks = if begins_run { self.begin_run() } else { 0 };
         marks |= self.begin_groups(seen_by);
         let statement = to_u32(self.statements.len());
-        self.group_runs.extend(begins_run.then_some(statement));
         self.agents.push(UserAgentLine { statement });
         self.tags.push(name_tag::tag(value));
         self.push_statement(StatementKind::Agent, seen_by, 0);
@@ -195,7 +192,6 @@ impl StatementParser {
             // Only a rule ends a run of user-agent lines (RFC 9309 §2.2).
             if self.exact_rules {
                 marks |= EXACT_GROUP;
-                self.end_group();
             }
             if self.record_rules {
                 marks |= RECORD;
@@ -223,8 +219,8 @@ impl StatementParser {
             let text = value.strip_suffix(b"$").unwrap_or(value);
             self.has_respelt_rules = !percent_encoding::is_same_in_all_forms(text);
         }
-        self.group_rules += 1;
-        self.group_wild_rules += u32::from(kind != StatementKind::PlainRule);
+        self.rules += 1;
+        self.wild_rules += u32::from(kind != StatementKind::PlainRule);
         self.push_statement(kind, seen_by | marks, certain_bytes);
         self.texts.extend_from_slice(value);
         self.run_has_rules = true;
@@ -260,21 +256,6 @@ impl StatementParser {
         self.blank = true;
         self.record_open = false;
         self.record_rules = false;
-    }
-
-    /// Notes whether the group just read is large.
-    fn end_group(&mut self) {
-        // Wildcards cost more to match, so fewer of them pay for an index.
-        if self.group_rules > FEW_RULES || self.group_wild_rules > FEW_WILD_RULES {
-            for agent in &self.agents[self.group_agents..] {
-                self.statements[agent.statement as usize].marks |= LARGE_GROUP;
-            }
-            self.large_groups.append(&mut self.group_runs);
-        }
-        self.group_runs.clear();
-        self.group_agents = self.agents.len();
-        self.group_rules = 0;
-        self.group_wild_rules = 0;
     }
 }
 

@@ -1,5 +1,6 @@
 //! Stored statements: a short record for each, with their texts concatenated elsewhere.
 
+pub(crate) mod large_groups;
 pub(crate) mod stored;
 
 use super::head::HEAD_BYTES;
@@ -39,7 +40,7 @@ pub(crate) const RECORD: u8 = 16;
 pub(crate) const IN_RECORD: u8 = 32;
 /// Marks a rule that allows.
 pub(crate) const ALLOW: u8 = 64;
-/// Marks a [`StatementKind::Agent`] whose group has so many rules that an index pays.
+/// Marks a [`StatementKind::Agent`] whose group has, for some readers, so many rules that an index pays.
 pub(crate) const LARGE_GROUP: u8 = 128;
 
 /// A statement without its text. Rules are scanned in sequence and files are kept by the million, so it takes seven

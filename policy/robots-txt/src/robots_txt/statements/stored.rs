@@ -1,27 +1,15 @@
 //! The stored form of a file.
 
 use std::hint::black_box;
-use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::super::directive_topic::TopicSet;
 use super::super::groups::agent::UserAgentLine;
 use super::super::groups::semantics::DialectSemantics;
 use super::super::head::{HEAD_BYTES, head};
 use super::super::index::RuleIndex;
+use super::super::index::build::build_index;
+use super::large_groups::LargeGroups;
 use super::{FileStatement, SITEMAP, StatementKind};
-
-/// The indexes of a large group, one for each form, built on first use.
-type GroupIndexes = [OnceLock<RuleIndex>; DialectSemantics::COUNT];
-
-/// A run of user-agent lines of a large group. Some dialects merge runs into one group, others do not, so each has its
-/// own indexes.
-#[derive(Debug)]
-struct LargeGroup {
-    /// The statement of the first user-agent line.
-    first_agent: u32,
-    indexes: OnceLock<Box<GroupIndexes>>,
-}
 
 /// The statements of a file, in its order, with the user-agent lines apart.
 #[derive(Debug, Default)]
@@ -37,9 +25,7 @@ pub(crate) struct ParsedFile {
     /// For each multiple of 256 lines, the index of the first statement at or behind it. A statement holds only the
     /// lowest byte of its line's number.
     line_pages: Box<[u32]>,
-    large_groups: Box<[LargeGroup]>,
-    /// The number of bytes in the indexes built so far.
-    index_bytes: AtomicU32,
+    large_groups: LargeGroups,
     /// The topics of its directives.
     pub(crate) topics: TopicSet,
     /// Whether a rule differs between the forms in which all spellings are judged.
@@ -55,18 +41,17 @@ impl ParsedFile {
         tags: &[u8],
         texts: &[u8],
         line_pages: &[u32],
-        large_groups: &[u32],
+        large_groups: LargeGroups,
     ) -> Self {
         // A file without statements, such as a page, has no text to search and should take no memory.
         let padding: &[u8] = if statements.is_empty() { &[] } else { &[0; HEAD_BYTES] };
-        let to_group = |&first_agent| LargeGroup { first_agent, indexes: OnceLock::new() };
         Self {
             statements: statements.into(),
             agents: agents.into(),
             tags: tags.into(),
             texts: [texts, padding].concat().into(),
             line_pages: line_pages.into(),
-            large_groups: large_groups.iter().map(to_group).collect(),
+            large_groups,
             ..Self::default()
         }
     }
@@ -115,40 +100,16 @@ impl ParsedFile {
         (&text[..colon], &text[colon + 1..])
     }
 
-    /// Returns the index of a user-agent line's group, which is large; builds it if it is missing and affordable.
+    /// Returns the index of a user-agent line's group, if it is large for the readers in question.
     pub(crate) fn index(
         &self,
         semantics: &DialectSemantics,
         agent: UserAgentLine,
-        build: impl FnOnce() -> Option<RuleIndex>,
     ) -> Option<&RuleIndex> {
-        let groups = &self.large_groups;
-        let after = groups.partition_point(|it| it.first_agent <= agent.statement);
-        let group = &groups[after.checked_sub(1)?].indexes;
-        let number = semantics.number();
-        if let Some(index) = group.get().and_then(|slots| slots[number].get()) {
-            return Some(index);
-        }
-        // Concurrent decisions may build the same index; only the first one is kept and counted.
-        let index = build()?;
-        let count = |bytes: usize| {
-            let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
-            // Saturating: only files of hundreds of megabytes have indexes of more than 4 GiB.
-            let add = |sum: u32| Some(sum.saturating_add(bytes));
-            let _ = self.index_bytes.fetch_update(Ordering::Relaxed, Ordering::Relaxed, add);
-        };
-        // Most files are never searched with an index, so the slots are allocated on first use.
-        let slots = group.get_or_init(|| {
-            count(size_of::<GroupIndexes>());
-            Box::default()
-        });
-        Some(slots[number].get_or_init(|| {
-            count(index.heap_bytes());
-            index
-        }))
+        self.large_groups.index(semantics, agent, |group| build_index(self, semantics, group))
     }
 
-    /// Returns the bytes that it takes with all of its parts. Called often, so the sizes of indexes are kept as a sum.
+    /// Returns the bytes that it takes with all of its parts.
     pub(crate) fn heap_bytes(&self) -> usize {
         // The reference counts of the `Arc` are next to it.
         2 * size_of::<usize>()
@@ -158,28 +119,13 @@ impl ParsedFile {
             + self.tags.len()
             + self.texts.len()
             + size_of_val(&*self.line_pages)
-            + size_of_val(&*self.large_groups)
-            + self.index_bytes.load(Ordering::Relaxed) as usize
+            + self.large_groups.heap_bytes()
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::GroupIndexes;
     use crate::{AccessResult, Dialect, ProductToken, RobotsTxt, UrlPath, decide};
-
-    #[test]
-    fn the_first_index_counts_the_slots_of_all() {
-        let rules: String = (0..100).map(|n| format!("Disallow: /{n}\n")).collect();
-        let robots = RobotsTxt::parse(format!("User-agent: *\n{rules}").as_bytes());
-        let access = AccessResult::from(robots.clone());
-        let [first, second] = [Dialect::Rfc9309, Dialect::Google].map(|dialect| {
-            let before = robots.heap_bytes();
-            let _ = decide(&access, dialect, &[], &UrlPath::ROOT);
-            robots.heap_bytes() - before
-        });
-        assert_eq!(first, second + size_of::<GroupIndexes>());
-    }
 
     #[test]
     fn every_line_of_a_large_group_is_reported() {
