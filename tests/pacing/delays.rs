@@ -100,6 +100,34 @@ fn eight_clients_together_obey_the_delay() {
 }
 
 #[test]
+fn answers_to_requests_under_way_do_not_end_a_rest() {
+    let origin = sites();
+    let gate = Gate::closed();
+    let answer = Step::Bytes(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n".to_vec());
+    let held = Reply::raw("", Step::Wait(gate.clone())).step(answer).step(Step::Close);
+    let later = Reply::new(429).header("Retry-After", "120");
+    origin.site("busy.test").page("/held", held).page("/limited", later);
+    let proxy = start(&origin, "reject");
+    std::thread::scope(|scope| {
+        let under_way: Vec<_> =
+            (0..7).map(|_| scope.spawn(|| proxy.get("http://busy.test/held").status)).collect();
+        origin.wait_for("seven requests are under way", |arrived| {
+            arrived.requests.iter().filter(|request| request.target == "/held").count() == 7
+        });
+        assert_eq!(proxy.get("http://busy.test/limited").status, 429);
+        gate.open();
+        for request in under_way {
+            assert_eq!(request.join().expect("no panic"), 200);
+        }
+    });
+    for _ in 0..20 {
+        let retry_after = expect_429(&proxy.get("http://busy.test/held"), "origin-rests");
+        assert!((100..=120).contains(&retry_after), "{retry_after}");
+    }
+    assert_eq!(arrivals(&origin, "busy.test").len(), 8);
+}
+
+#[test]
 fn requests_before_the_delay_has_passed_get_a_retry_after() {
     let origin = sites();
     let proxy = start(&origin, "reject");

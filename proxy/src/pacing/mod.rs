@@ -43,7 +43,7 @@ pub(crate) use self::client_limit::ClientLimit;
 use self::queue::{ConcurrencySlot, ConcurrencySlots, PaceQueues, QueuePlace, QueueRequest};
 pub(crate) use self::rate_limit::{is_absent_or_list, read_service_limit};
 use self::rest_scope::RestScope;
-use self::rests::RestingOrigins;
+use self::rests::{AnsweredRequest, RestingOrigins};
 pub(crate) use self::too_soon::{TooSoon, TooSoonCause};
 pub use self::unit::PaceShare;
 pub(crate) use self::unit::PaceUnit;
@@ -266,9 +266,11 @@ impl Pacer {
             } else {
                 None
             };
+            // Counted before the check, or the answer to this request could end a rest that begins between the two.
+            let rests_before = self.resting_origins.begun();
             // Another request's answer may have asked for a rest while this one waited for its slot.
             if !honours_rests || self.rested_at(request).is_none() {
-                let slot = self.slot(options, request, slot);
+                let slot = self.slot(options, request, rests_before, slot);
                 return Ok(PacingSlot { queue_place: place, turn, ..slot });
             }
         }
@@ -285,8 +287,9 @@ impl Pacer {
             || request.unit.is_some()
             || options.max_concurrent_per_origin > 0
             || options.adaptive;
+        let rests_before = self.resting_origins.begun();
         let rests = || options.honours_rests() && self.rested_at(request).is_some();
-        (!has_pace && !rests()).then(|| self.slot(options, request, None))
+        (!has_pace && !rests()).then(|| self.slot(options, request, rests_before, None))
     }
 
     /// Waits for a concurrency slot only: for robots.txt, which may always be fetched. Its answer may still start a
@@ -302,7 +305,7 @@ impl Pacer {
     ) -> Result<PacingSlot<'_>, TooSoon> {
         let (queued, slots) = (options.queue_request(request), options.max_concurrent_per_origin);
         let slot = self.concurrency_slots.acquire(queued, slots, &self.fleet).await?;
-        Ok(self.slot(options, request, slot))
+        Ok(self.slot(options, request, self.resting_origins.begun(), slot))
     }
 
     /// Returns a slot without a place in the queue.
@@ -310,6 +313,7 @@ impl Pacer {
         &self,
         options: &PacingConfig,
         request: PacedRequest<'_>,
+        rests_before: u64,
         concurrency_slot: Option<ConcurrencySlot>,
     ) -> PacingSlot<'_> {
         PacingSlot {
@@ -320,6 +324,7 @@ impl Pacer {
             turn: None,
             pacer: options.honours_rests().then_some(self),
             max_rest: options.max_delay,
+            rests_before,
             is_timed: AtomicBool::new(false),
         }
     }
@@ -367,6 +372,8 @@ pub(crate) struct PacingSlot<'a> {
     /// The pacer that records a rest the origin asks for; `None` if that is ignored.
     pacer: Option<&'a Pacer>,
     max_rest: Duration,
+    /// The number of rests that had begun, anywhere, when the slot was granted.
+    rests_before: u64,
     /// Whether nothing but the origin delays its answer.
     is_timed: AtomicBool,
 }
@@ -445,7 +452,7 @@ impl PacingSlot<'_> {
         retry_after: Option<Duration>,
     ) {
         // First, because the next request in the queue must know of a rest.
-        self.record_rest(target, (status, retry_after));
+        self.record_rest(target, status, retry_after);
         if let Some(turn) = &self.turn {
             let rest = match (status, self.pacer) {
                 (429 | 503, Some(pacer)) => {
@@ -485,13 +492,17 @@ impl PacingSlot<'_> {
         }
     }
 
-    fn record_rest(&self, target: &Target, answer: (u16, Option<Duration>)) {
+    fn record_rest(&self, target: &Target, status: u16, retry_after: Option<Duration>) {
         let Some(Pacer { resting_origins, fleet, .. }) = self.pacer else {
             return;
         };
-        let (status, retry_after) = answer;
-        let answered = (target, self.unit.as_deref(), self.client);
-        for scope in resting_origins.record_answer(answered, answer, self.max_rest) {
+        let answered = AnsweredRequest {
+            target,
+            unit: self.unit.as_deref(),
+            client: self.client,
+            rests_before: self.rests_before,
+        };
+        for scope in resting_origins.record_answer(answered, status, retry_after, self.max_rest) {
             let unit = self.pace_unit(target);
             let response = PacingResponse {
                 origin: scope.name(&unit),
@@ -761,6 +772,41 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
+    async fn answers_to_earlier_requests_do_not_end_a_rest() {
+        let pacer = Pacer::default();
+        let reject = options(CrawlDelayMode::Reject);
+        let shop = target();
+        let slot = async || {
+            pacer.wait_for_slot(&reject, request(&shop, "a"), Duration::ZERO).await.unwrap()
+        };
+        let robots_txt = async || {
+            let slot = pacer.wait_for_concurrency_slot(&reject, request(&shop, "a")).await;
+            slot.unwrap()
+        };
+        let rest = async || {
+            let soon = pacer.wait_for_slot(&reject, request(&shop, "a"), Duration::ZERO).await;
+            soon.err().map(|soon| soon.retry_after)
+        };
+        let minutes = Duration::from_mins;
+        let under_way = [slot().await, slot().await, slot().await, slot().await];
+        slot().await.record_answer(&shop, 429, Some(minutes(4)));
+        under_way[0].record_answer(&shop, 200, None);
+        assert_eq!(rest().await, Some(minutes(4)), "sent before the rest began");
+        under_way[1].record_answer(&shop, 429, Some(minutes(1)));
+        under_way[2].record_answer(&shop, 429, None);
+        assert_eq!(rest().await, Some(minutes(4)), "refused before the rest began");
+        let later = robots_txt().await;
+        later.record_answer(&shop, 200, None);
+        assert_eq!(rest().await, None, "sent during the rest");
+        later.record_answer(&shop, 429, Some(minutes(2)));
+        tokio::time::advance(minutes(2)).await;
+        under_way[3].record_answer(&shop, 200, None);
+        slot().await.record_answer(&shop, 429, None);
+        let doubled = rest().await;
+        assert!(doubled > Some(Duration::from_secs(1)), "{doubled:?}: refusals still count");
+    }
+
+    #[tokio::test(start_paused = true)]
     async fn an_exhausted_quota_outlasts_answers_under_way_fleet_wide() {
         let memory = MemoryEngine::new("");
         let joined = async |name| Pacer::in_fleet(&memory.join(name).await, metrics());
@@ -842,11 +888,9 @@ mod tests {
         under_way.record_answer(&shop, 503, rest(4));
         drop(under_way);
         tokio::time::advance(Duration::from_secs(1)).await;
-        pacer.resting_origins.record_answer(
-            (&shop, None, [192, 0, 2, 1].into()),
-            (429, rest(8)),
-            one.max_delay,
-        );
+        let client = [192, 0, 2, 1].into();
+        let answered = AnsweredRequest { target: &shop, unit: None, client, rests_before: 0 };
+        pacer.resting_origins.record_answer(answered, 429, rest(8), one.max_delay);
         for other in others {
             assert_eq!(other.await.unwrap().map_err(|soon| soon.cause), Ok(10));
         }

@@ -4,11 +4,14 @@
 //! A 429 is about the rate of our requests, so the whole origin gets a rest. A 503 may concern one page only: then just
 //! that page rests, and a client that gets a 503 for a second page rests too. The whole origin rests once another
 //! client gets a 503 for another page, or anyone gets one for robots.txt. Origins that share a pace rest as one origin.
+//!
+//! Requests under way when a rest begins are answered during it, and say nothing about it: only the answer to a request
+//! that got its slot after the rest began may end it, or shorten it.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -32,6 +35,19 @@ pub(super) struct RestingOrigins {
     by_unit: Mutex<HashMap<PaceUnit, OriginRestPeriods>>,
     /// The number of units. It is zero most of the time, and then a request needs no lock.
     count: AtomicUsize,
+    /// The number of rests that have begun. Read without a lock or a clock, it tells a slot granted before a rest from
+    /// one granted after it.
+    begun: AtomicU64,
+}
+
+/// A request that is answered, as far as rests depend on it.
+#[derive(Clone, Copy)]
+pub(super) struct AnsweredRequest<'a> {
+    pub(super) target: &'a Target,
+    pub(super) unit: Option<&'a PaceUnit>,
+    pub(super) client: IpAddr,
+    /// The number of rests that had begun when it got its slot.
+    pub(super) rests_before: u64,
 }
 
 /// The rests of one origin, or of those that share its pace.
@@ -46,8 +62,10 @@ struct OriginRestPeriods {
 /// A time without requests.
 #[derive(Clone, Copy)]
 struct RestPeriod {
+    /// Its place among all rests that have begun, the first being one.
+    number: u64,
     until: Instant,
-    /// An answer to a request that was sent earlier does not end it: another node got the answer, or the quota is used up.
+    /// Whether no answer ends it before its time: another node got the answer, or the quota is used up.
     outlasts_answers: bool,
     /// The number of such answers in a row.
     refusals: u32,
@@ -58,9 +76,19 @@ impl RestPeriod {
         now < self.until + REMEMBERED_FOR
     }
 
-    /// Returns whether a later answer with another status ends the rest.
-    fn ends_with_answer(&self, is_shared: bool, now: Instant) -> bool {
-        !(self.outlasts_answers || is_shared) || self.until <= now
+    /// Returns whether an answer with another status, to a request that got its slot after `rests_before` rests, ends the rest.
+    fn ends_with_answer(&self, rests_before: u64, is_shared: bool, now: Instant) -> bool {
+        self.number <= rests_before && (!(self.outlasts_answers || is_shared) || self.until <= now)
+    }
+
+    /// Returns this rest, which follows another one: an answer to a request from before that one does not shorten it.
+    fn after(self, known: Option<Self>, rests_before: u64) -> Self {
+        match known {
+            Some(known) if known.number > rests_before => {
+                Self { until: self.until.max(known.until), ..self }
+            }
+            _ => self,
+        }
     }
 }
 
@@ -85,31 +113,27 @@ impl OriginRestPeriods {
         }
     }
 
-    /// Lets the whole origin rest after such an answer.
-    fn begin_whole(&mut self, answer: (u16, Option<Duration>), least: u32, longest: Duration) {
+    /// Lets the whole origin rest after a refusal, which counts as one of at least `least` in a row.
+    fn begin_whole(&mut self, refusal: &RefusalToCount, least: u32) {
         let before = self.whole.map_or(least, |rest| rest.refusals.max(least));
-        if let Some(rest) = rest_after(answer, before, longest) {
-            self.whole = Some(rest);
+        if let Some(rest) = refusal.rest_after(before) {
+            self.whole = Some(rest.after(self.whole, refusal.rests_before));
         }
     }
 
     /// Lets a page rest after a 503.
-    fn begin_part(
-        &mut self,
-        part: PageAndClient,
-        retry_after: Option<Duration>,
-        longest: Duration,
-    ) {
+    fn begin_part(&mut self, part: PageAndClient, refusal: &RefusalToCount) {
         // Refusals of other pages count as well, because one page's fault does not explain them.
         let others = self
             .parts
             .iter()
-            .filter(|(it, _)| it.client == part.client && it.path != part.path)
+            .filter(|(other, _)| other.client == part.client && other.path != part.path)
             .count();
-        let of_page = self.find_part(part).map_or(0, |rest| rest.refusals);
+        let known = self.find_part(part);
+        let of_page = known.map_or(0, |rest| rest.refusals);
         let before = of_page.saturating_add(u32::try_from(others).unwrap_or(u32::MAX));
-        if let Some(rest) = rest_after((503, retry_after), before, longest) {
-            self.insert_part(part, rest);
+        if let Some(rest) = refusal.rest_after(before) {
+            self.insert_part(part, rest.after(known, refusal.rests_before));
         }
     }
 
@@ -132,17 +156,24 @@ impl OriginRestPeriods {
     }
 
     /// Removes the rests that an answer with another status ends, and returns them.
-    fn end_answered(&mut self, part: PageAndClient, now: Instant) -> Vec<RestScope> {
-        let (mut ended, is_shared) = (Vec::new(), self.is_shared);
+    fn end_answered(
+        &mut self,
+        part: PageAndClient,
+        rests_before: u64,
+        now: Instant,
+    ) -> Vec<RestScope> {
+        let mut ended = Vec::new();
+        let is_shared = self.is_shared;
         // The answer for any page shows that the origin accepts requests again.
-        if self.whole.is_some_and(|rest| rest.ends_with_answer(is_shared, now)) {
+        if self.whole.is_some_and(|rest| rest.ends_with_answer(rests_before, is_shared, now)) {
             self.whole = None;
             ended.push(RestScope::Whole);
         }
-        self.parts.retain(|(it, rest)| {
-            let ends = it.path == part.path && rest.ends_with_answer(is_shared, now);
+        self.parts.retain(|(resting, rest)| {
+            let ends =
+                resting.path == part.path && rest.ends_with_answer(rests_before, is_shared, now);
             if ends {
-                ended.push(RestScope::Part(*it));
+                ended.push(RestScope::Part(*resting));
             }
             !ends
         });
@@ -176,40 +207,50 @@ impl RestingOrigins {
         until.filter(|until| *until > now)
     }
 
+    /// Returns the number of rests that have begun.
+    pub(super) fn begun(&self) -> u64 {
+        self.begun.load(Ordering::Relaxed)
+    }
+
     /// Records an answer. Returns each scope whose rest began or ended. [`requested_rest`] says how long a rest is.
     pub(super) fn record_answer(
         &self,
-        (target, unit, client): (&Target, Option<&PaceUnit>, IpAddr),
-        (status, retry_after): (u16, Option<Duration>),
+        answered: AnsweredRequest<'_>,
+        status: u16,
+        retry_after: Option<Duration>,
         longest: Duration,
     ) -> Vec<RestScope> {
+        let AnsweredRequest { target, unit, client, rests_before } = answered;
         let is_refusal = matches!(status, 429 | 503);
         if !is_refusal && self.count.load(Ordering::Relaxed) == 0 {
             return Vec::new();
         }
-        let (part, now) = (PageAndClient::of(target, client, unit), Instant::now());
+        let part = PageAndClient::of(target, client, unit);
+        let now = Instant::now();
         let unit = unit.map_or_else(|| PaceUnit::Origin(target.origin().clone()), PaceUnit::clone);
         let mut by_unit = lock(&self.by_unit);
         drop_expired(&mut by_unit, now);
         let changed = match status {
             429 | 503 => {
+                let number = self.begun.fetch_add(1, Ordering::Relaxed) + 1;
+                let refusal = RefusalToCount { status, retry_after, longest, number, rests_before };
                 let of_origin = entry(&mut by_unit, &unit);
                 of_origin.drop_expired(now);
                 // 429 is about our rate, and a robots.txt that is refused concerns every page.
                 if status == 429 || target.path().as_str() == "/robots.txt" {
-                    of_origin.begin_whole((status, retry_after), 0, longest);
+                    of_origin.begin_whole(&refusal, 0);
                     vec![RestScope::Whole]
                 } else if of_origin.is_refused_elsewhere(part) {
-                    of_origin.begin_part(part, retry_after, longest);
-                    of_origin.begin_whole((status, retry_after), 1, longest);
+                    of_origin.begin_part(part, &refusal);
+                    of_origin.begin_whole(&refusal, 1);
                     vec![RestScope::Part(part), RestScope::Whole]
                 } else {
-                    of_origin.begin_part(part, retry_after, longest);
+                    of_origin.begin_part(part, &refusal);
                     vec![RestScope::Part(part)]
                 }
             }
             _ => match by_unit.get_mut(&unit) {
-                Some(of_origin) => of_origin.end_answered(part, now),
+                Some(of_origin) => of_origin.end_answered(part, rests_before, now),
                 None => Vec::new(),
             },
         };
@@ -233,6 +274,7 @@ impl RestingOrigins {
         };
         let until = now + rest;
         let rest = RestPeriod {
+            number: self.begun.fetch_add(1, Ordering::Relaxed) + 1,
             // Several nodes may report the same rest: the longest applies.
             until: known.map_or(until, |known| known.until.max(until)),
             outlasts_answers: true,
@@ -271,18 +313,29 @@ fn entry<'a>(
         .or_insert_with(|| OriginRestPeriods { is_shared, ..OriginRestPeriods::default() })
 }
 
-/// Returns the rest that an answer asks for after this many refusals in a row.
-fn rest_after(
-    (status, retry_after): (u16, Option<Duration>),
-    before: u32,
+/// A 429 or 503 that a rest follows.
+struct RefusalToCount {
+    status: u16,
+    retry_after: Option<Duration>,
+    /// The longest rest that is honoured.
     longest: Duration,
-) -> Option<RestPeriod> {
-    let rest = requested_rest((status, retry_after, before), longest)?;
-    Some(RestPeriod {
-        until: Instant::now() + rest,
-        outlasts_answers: false,
-        refusals: before.saturating_add(1),
-    })
+    /// The place of the rest among all that have begun.
+    number: u64,
+    /// The number of rests that had begun when the request got its slot.
+    rests_before: u64,
+}
+
+impl RefusalToCount {
+    /// Returns the rest that it asks for after this many refusals in a row.
+    fn rest_after(&self, before: u32) -> Option<RestPeriod> {
+        let rest = requested_rest((self.status, self.retry_after, before), self.longest)?;
+        Some(RestPeriod {
+            number: self.number,
+            until: Instant::now() + rest,
+            outlasts_answers: false,
+            refusals: before.saturating_add(1),
+        })
+    }
 }
 
 fn drop_expired(by_unit: &mut HashMap<PaceUnit, OriginRestPeriods>, now: Instant) {
@@ -304,7 +357,7 @@ mod tests {
     async fn late_answers_do_not_end_rests_from_other_nodes() {
         let shop = Target::parse("http://shop.test/a").unwrap();
         let client = IpAddr::from([192, 0, 2, 1]);
-        let request = (&shop, None, client);
+        let mut request = AnsweredRequest { target: &shop, unit: None, client, rests_before: 0 };
         let part = PageAndClient::of(&shop, client, None);
         let unit = PaceUnit::Origin(shop.origin().clone());
         let until = |rests: &RestingOrigins| rests.until(&shop, None, client);
@@ -313,20 +366,22 @@ mod tests {
                 let rests = RestingOrigins::default();
                 let status = if scope == RestScope::Whole { 429 } else { 503 };
                 if was_refused_too {
-                    assert_eq!(rests.record_answer(request, (status, None), MINUTE), [scope]);
+                    assert_eq!(rests.record_answer(request, status, None, MINUTE), [scope]);
                 }
                 rests.begin(&unit, scope, MINUTE);
                 let before = until(&rests);
                 assert!(before.is_some());
-                assert_eq!(rests.record_answer(request, (200, None), MINUTE), [], "sent before");
+                request.rests_before = rests.begun();
+                assert_eq!(rests.record_answer(request, 200, None, MINUTE), [], "too early");
                 assert_eq!(until(&rests), before);
                 tokio::time::advance(MINUTE).await;
-                assert_eq!(rests.record_answer(request, (200, None), MINUTE), [scope]);
+                assert_eq!(rests.record_answer(request, 200, None, MINUTE), [scope]);
             }
             // A rest that was requested of this node alone ends with the first answer that requests none.
             let rests = RestingOrigins::default();
-            rests.record_answer(request, (429, Some(MINUTE)), MINUTE);
-            assert_eq!(rests.record_answer(request, (200, None), MINUTE), [RestScope::Whole]);
+            rests.record_answer(request, 429, Some(MINUTE), MINUTE);
+            request.rests_before = rests.begun();
+            assert_eq!(rests.record_answer(request, 200, None, MINUTE), [RestScope::Whole]);
             assert_eq!(until(&rests), None);
         }
     }
