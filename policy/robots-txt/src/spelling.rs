@@ -4,6 +4,7 @@
 //! segments. Servers go further: many treat `//a`, `/%2Fa`, `/\a` or `/;x/a` as `/a`. Dialects compare the path that
 //! they are given; a proxy, which cannot know the server, has to judge every spelling.
 
+use std::collections::HashSet;
 use std::iter;
 
 use crate::percent_encoding;
@@ -25,9 +26,9 @@ const REWRITINGS: [SpellingRewrite; 7] = [
     without_empty_segments,
 ];
 
-/// The most bytes that all spellings of a path may take: 64 spellings of 8 KiB, each as received and in normal
-/// encoding. Paths beyond that are not judged by their spellings.
-const MAX_BYTES: usize = 2 * 64 * 8 * 1024;
+/// The most bytes that all other spellings of a path may take: 256 spellings, the most that a path can have, of 256
+/// bytes. Each is written and judged, and whoever sends the path chooses how many there are.
+const MAX_BYTES: usize = 64 * 1024;
 
 /// The error for a path with more, or longer, spellings than are judged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,6 +44,8 @@ pub(crate) fn other_spellings(path: &str) -> Result<Vec<String>, TooManySpelling
 #[cold]
 fn all_rewritings(path: &str) -> Result<Vec<String>, TooManySpellings> {
     let mut others: Vec<String> = Vec::new();
+    // Comparing each spelling with all others would take quadratic time.
+    let mut known = HashSet::from([path.to_owned()]);
     let mut bytes = 0;
     // Servers that look for a file drop a trailing slash that only a rewriting produced; a trailing slash that was sent
     // has a meaning.
@@ -53,7 +56,7 @@ fn all_rewritings(path: &str) -> Result<Vec<String>, TooManySpellings> {
         let spellings = iter::once(path).chain(others.iter().map(String::as_str));
         let new: Vec<_> = spellings.filter_map(rewrite).collect();
         for spelling in new {
-            if spelling != path && !others.contains(&spelling) {
+            if known.insert(spelling.clone()) {
                 bytes += spelling.len();
                 if bytes > MAX_BYTES {
                     return Err(TooManySpellings);

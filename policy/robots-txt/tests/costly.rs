@@ -135,11 +135,26 @@ fn slow_groups_of_others_cost_a_crawler_nothing() {
     }
     let access = AccessResult::Successful(RobotsTxt::parse(body.as_bytes()));
     let tokens = [ProductToken::new("foobot").expect("a name")];
-    let path = format!("{}//;x/%61/./\\", path_of_ab(16 * 1024));
+    let path = format!("{}//;x/%61/./\\", path_of_ab(256));
     let reason =
         decide_all_spellings(&access, Dialect::Strictest, &tokens, &UrlPath::parse(&path).unwrap())
             .reason();
     assert_eq!(reason, AccessReason::NoMatchingRule);
+}
+
+#[test]
+fn spellings_of_more_than_64_kib_are_too_costly() {
+    let access = file(1, |_| "Disallow: /private".to_owned());
+    for (repetitions, is_judged) in [(1, true), (10, true), (1_000, false)] {
+        let path = "/%2F\\;x//./%7e".repeat(repetitions);
+        let path = UrlPath::parse(&path).unwrap();
+        let decision = decide_all_spellings(&access, Dialect::Rfc9309, &[], &path);
+        if is_judged {
+            assert_eq!(decision.verdict(), AccessVerdict::Allow, "{repetitions}");
+        } else {
+            expect_too_costly(&decision);
+        }
+    }
 }
 
 #[test]
