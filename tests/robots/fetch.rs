@@ -15,6 +15,30 @@ fn robots_fetches(origin: &Origin) -> usize {
 }
 
 #[test]
+fn a_verdict_does_not_depend_on_who_asked_first() {
+    let rules = |field: &str| ('a'..='h').map(|c| format!("{field}: /{c}*x\n")).collect::<String>();
+    // Google's parser takes the line without a colon for a user-agent line; the other readers skip it.
+    let robots = format!(
+        "User-agent: alpha\n{}User-agent: *\nDisallow: /z*y\nUser-agent gamma\nUser-agent: delta\n{}Disallow: /\n",
+        rules("Disallow"),
+        rules("Allow"),
+    );
+    let origin = Origin::start();
+    let proxy = Wayleave::start(&origin);
+    for (host, agents) in [
+        ("one.test", ["delta/1", "alpha/1", "delta/1"]),
+        ("two.test", ["alpha/1", "delta/1", "alpha/1"]),
+    ] {
+        origin.site(host).robots(&robots);
+        for agent in agents {
+            let expected = if agent == "alpha/1" { 200 } else { 403 };
+            let status = proxy.get_as(agent, &format!("http://{host}/q")).status;
+            assert_eq!(status, expected, "{agent} at {host}");
+        }
+    }
+}
+
+#[test]
 fn two_hundred_first_requests_cause_one_fetch() {
     let origin = Origin::start();
     let gate = Gate::closed();
