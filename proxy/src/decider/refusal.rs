@@ -120,9 +120,10 @@ pub(crate) fn too_soon(
     origin: &Origin,
 ) -> Refusal {
     let reason = match too_soon.cause {
-        TooSoonCause::CrawlDelay | TooSoonCause::FleetLost | TooSoonCause::SlotLost => {
-            Reason::CrawlDelay
-        }
+        TooSoonCause::CrawlDelay
+        | TooSoonCause::FleetLost
+        | TooSoonCause::SlotLost
+        | TooSoonCause::ShareFull => Reason::CrawlDelay,
         TooSoonCause::OriginRests | TooSoonCause::Slowed => Reason::OriginRests,
         TooSoonCause::Concurrency => Reason::Concurrency,
     };
@@ -175,6 +176,9 @@ fn too_soon_at_origin(cause: TooSoonCause, robots_delay: Option<Duration>) -> St
         TooSoonCause::Concurrency => {
             "politeness.max_concurrent_per_origin requests of this crawler to the origin are in progress"
         }
+        TooSoonCause::ShareFull => {
+            "this client keeps so many origins waiting or resting that the delay of another could not be remembered"
+        }
     };
     details.to_owned()
 }
@@ -191,6 +195,9 @@ fn too_soon_in_shared_pace(cause: TooSoonCause, unit: &PaceUnit) -> Option<Strin
         TooSoonCause::Concurrency => Some(format!(
             "politeness.max_concurrent_per_origin requests to {unit} (politeness.share) are in progress"
         )),
-        TooSoonCause::FleetLost | TooSoonCause::SlotLost | TooSoonCause::Slowed => None,
+        TooSoonCause::FleetLost
+        | TooSoonCause::SlotLost
+        | TooSoonCause::Slowed
+        | TooSoonCause::ShareFull => None,
     }
 }

@@ -93,20 +93,18 @@ impl AdaptivePaces {
         self.started.elapsed()
     }
 
-    /// Waits for the request's turn at `unit`. Returns `None` if there is no room for another pace: the server is then not
-    /// slowed down, but rests as any other.
+    /// Waits for the request's turn at `unit`.
     pub(super) async fn wait_for_turn(
         self: &Arc<Self>,
         unit: PaceUnit,
         request: QueueRequest<'_>,
         fleet: &Fleet,
-    ) -> Result<Option<AdaptiveTurn>, TooSoon> {
+    ) -> Result<AdaptiveTurn, TooSoon> {
         let now = self.now();
         let is_idle = |queue: &AdaptiveQueue| lock(&queue.pace).is_idle(now);
-        let queue = lock(&self.queues).get_or_insert(unit.clone(), AdaptiveQueue::new, is_idle);
-        let Some(queue) = queue else {
-            return Ok(None);
-        };
+        let key = unit.clone();
+        let queue =
+            lock(&self.queues).get_or_insert(request.client, key, AdaptiveQueue::new, is_idle)?;
         let deadline = request.deadline.max(Instant::now() + SHORT_WAIT);
         let holder = request.turn_holder_among_origins();
         let ahead = u32::try_from(queue.turnstile.ahead_of(holder)).unwrap_or(u32::MAX);
@@ -128,12 +126,12 @@ impl AdaptivePaces {
         self.pass(&queue, (fleet, &unit, request.obeys_rest), deadline).await.map_err(slowed)?;
         drop(permit);
         let sent_at = AtomicU64::new(nanoseconds(self.now()));
-        Ok(Some(AdaptiveTurn {
+        Ok(AdaptiveTurn {
             paces: Arc::clone(self),
             queue,
             sent_at,
             fleet: fleet.is_shared().then(|| Box::new((fleet.clone(), unit))),
-        }))
+        })
     }
 
     /// Waits until the pace, which the nodes of a fleet keep together, permits a request.

@@ -240,6 +240,10 @@ impl Pacer {
         request: PacedRequest<'_>,
         delay: Duration,
     ) -> Result<PacingSlot<'_>, TooSoon> {
+        // One that makes so many origins rest gets no further slot, or some of those rests would have to be forgotten.
+        if options.honours_rests() && self.resting_origins.is_share_full(request.client) {
+            return Err(queue::SHARE_FULL);
+        }
         if let Some(slot) = self.free_slot(options, request, delay) {
             return Ok(slot);
         }
@@ -262,7 +266,7 @@ impl Pacer {
                 let unit = pace_unit(request.target, request.unit);
                 // Also that of an origin which shares its pace with no other.
                 let queued = QueueRequest { obeys_rest: honours_rests, ..queued };
-                Box::pin(self.adaptive.wait_for_turn(unit, queued, &self.fleet)).await?
+                Some(Box::pin(self.adaptive.wait_for_turn(unit, queued, &self.fleet)).await?)
             } else {
                 None
             };
@@ -955,5 +959,53 @@ mod tests {
                 "{number}"
             );
         }
+    }
+
+    /// As many origins as one client may make wait, or rest.
+    const SHARE: usize = 125_000;
+
+    fn request_of<'a>(client: [u8; 4], target: &'a Target) -> PacedRequest<'a> {
+        PacedRequest { client: client.into(), ..request(target, "NewsBot") }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn one_client_cannot_fill_the_queues_of_others() {
+        let pacer = Pacer::default();
+        let options = options(CrawlDelayMode::Reject);
+        let slot = async |client: [u8; 4], number: usize| {
+            let origin = numbered(number);
+            let slot = pacer.wait_for_slot(&options, request_of(client, &origin), 100 * DELAY);
+            slot.await.map(drop).map_err(|soon| soon.cause)
+        };
+        for number in 0..SHARE {
+            slot([192, 0, 2, 1], number).await.unwrap();
+        }
+        assert_eq!(slot([192, 0, 2, 1], SHARE).await, Err(TooSoonCause::ShareFull));
+        for number in 0..1_000 {
+            assert_eq!(slot([192, 0, 2, 2], SHARE + number).await, Ok(()), "another client");
+        }
+        assert_eq!(slot([192, 0, 2, 2], 0).await, Err(TooSoonCause::CrawlDelay), "kept");
+        tokio::time::advance(100 * DELAY).await;
+        assert_eq!(slot([192, 0, 2, 1], SHARE).await, Ok(()), "the delays are over");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_client_may_not_make_more_than_its_share_rest() {
+        let pacer = Pacer::default();
+        let options = options(CrawlDelayMode::Reject);
+        let slot = async |client: [u8; 4], number: usize| {
+            let origin = numbered(number);
+            let slot =
+                pacer.wait_for_slot(&options, request_of(client, &origin), Duration::ZERO).await;
+            let granted = slot.map_err(|soon| soon.cause)?;
+            granted.record_answer(&origin, 429, Some(100 * DELAY));
+            Ok(())
+        };
+        for number in 0..SHARE {
+            slot([192, 0, 2, 1], number).await.unwrap();
+        }
+        assert_eq!(slot([192, 0, 2, 1], SHARE).await, Err(TooSoonCause::ShareFull));
+        assert_eq!(slot([192, 0, 2, 2], SHARE).await, Ok(()), "another client");
+        assert_eq!(slot([192, 0, 2, 2], 0).await, Err(TooSoonCause::OriginRests), "kept");
     }
 }

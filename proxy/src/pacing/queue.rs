@@ -1,6 +1,5 @@
 //! Queues for Crawl-delay and slots for concurrency, one of each per origin and pace, or for all that share one.
 
-use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher as _};
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -8,6 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tokio::time::{Instant, timeout_at};
+use wayleave_fairness::{Holder, NoRoom, SharedMap};
 use wayleave_robots_txt::Origin;
 
 use super::too_soon::{TooSoon, TooSoonCause};
@@ -15,66 +15,52 @@ use super::turnstile::{TurnHolder, Turnstile, TurnstilePermit, lock};
 use super::unit::PaceUnit;
 use crate::fleet::{self, Fleet, FleetSlot, NoSlot, SlotTerms};
 
-/// The number of values at which idle ones are removed for the first time; then again whenever it has doubled.
-const SWEEP_THRESHOLD: usize = 1024;
-/// The maximum number of values, some 100 MB. A request for another one comes too soon; none in use is ever dropped.
+/// The maximum number of values, some 100 MB; one client's fill at most half of them.
 const MAX_ENTRIES: usize = 250_000;
-/// The minimum time between two sweeps of a full map.
-const SWEEP_INTERVAL: Duration = Duration::from_secs(1);
 /// The `Retry-After` while the fleet's engine is unreachable: about the interval of reconnection attempts.
 pub(super) const ENGINE_RETRY: Duration = Duration::from_secs(2);
+/// The error for a request beyond its client's share of queues, slots or rests. When one of them ends is unknown.
+pub(super) const SHARE_FULL: TooSoon =
+    TooSoon { cause: TooSoonCause::ShareFull, retry_after: Duration::from_secs(10) };
 
-/// Shared values by key; idle ones are removed.
-pub(super) struct SharedValues<K, V> {
-    values: HashMap<K, Arc<V>>,
-    sweep_at: usize,
-    swept_at: Option<Instant>,
-}
+/// Shared values by key. Idle ones are removed, and none in use is ever dropped: forgotten, a delay would not be kept.
+pub(super) struct SharedValues<K, V>(SharedMap<K, Arc<V>>);
 
-impl<K: Hash + Eq, V> SharedValues<K, V> {
+impl<K: Clone + Hash + Eq, V> SharedValues<K, V> {
     /// Returns the value of `key`, if there is one.
     pub(super) fn get(&self, key: &K) -> Option<Arc<V>> {
-        self.values.get(key).cloned()
+        self.0.get(key).cloned()
     }
 
     /// Returns all values with their keys.
-    pub(super) fn to_vec(&self) -> Vec<(K, Arc<V>)>
-    where
-        K: Clone,
-    {
-        self.values.iter().map(|(key, value)| (key.clone(), Arc::clone(value))).collect()
+    pub(super) fn to_vec(&self) -> Vec<(K, Arc<V>)> {
+        self.0.iter().map(|(key, value)| (key.clone(), Arc::clone(value))).collect()
     }
 
-    /// Returns the value of `key`, or `None` if the map is full.
+    /// Returns the value of `key`, created for a client that comes first.
+    ///
+    /// # Errors
+    ///
+    /// If this client's share is full of values in use.
     pub(super) fn get_or_insert(
         &mut self,
+        client: IpAddr,
         key: K,
         new: impl FnOnce() -> V,
         is_idle: impl Fn(&V) -> bool,
-    ) -> Option<Arc<V>> {
-        if let Some(value) = self.values.get(&key) {
-            return Some(Arc::clone(value));
-        }
-        // A sweep reads all values, so the map has to double before the next one.
-        if self.values.len() >= self.sweep_at && self.may_sweep() {
-            self.values.retain(|_, value| Arc::strong_count(value) > 1 || !is_idle(value));
-            self.sweep_at = (2 * self.values.len()).clamp(SWEEP_THRESHOLD, MAX_ENTRIES);
-            self.swept_at = Some(Instant::now());
-        }
-        (self.values.len() < MAX_ENTRIES)
-            .then(|| Arc::clone(self.values.entry(key).or_insert_with(|| Arc::new(new()))))
-    }
-
-    fn may_sweep(&self) -> bool {
-        // A full map would otherwise be swept by every request, though all of its values are in use.
-        self.values.len() < MAX_ENTRIES
-            || self.swept_at.is_none_or(|at| at.elapsed() >= SWEEP_INTERVAL)
+    ) -> Result<Arc<V>, TooSoon> {
+        let is_over = |value: &Arc<V>| Arc::strong_count(value) == 1 && is_idle(value);
+        let holder = Holder::of_client(client);
+        self.0
+            .get_or_try_insert(holder, key, || Arc::new(new()), is_over)
+            .map(|value| Arc::clone(value))
+            .map_err(|NoRoom| SHARE_FULL)
     }
 }
 
-impl<K, V> Default for SharedValues<K, V> {
+impl<K: Clone + Hash + Eq, V> Default for SharedValues<K, V> {
     fn default() -> Self {
-        Self { values: HashMap::new(), sweep_at: SWEEP_THRESHOLD, swept_at: None }
+        Self(SharedMap::new(MAX_ENTRIES))
     }
 }
 
@@ -280,9 +266,11 @@ impl PaceQueues {
         delay: Duration,
         fleet: &Fleet,
     ) -> Result<Option<QueuePlace>, TooSoon> {
-        let Some(queue) = self.queue(request) else {
+        let queue = match self.queue(request) {
+            Ok(queue) => queue,
             // Nothing is known of a queue for which there is no room, so nothing pends there.
-            return if delay.is_zero() { Ok(None) } else { Err(delayed(delay)) };
+            Err(_) if delay.is_zero() => return Ok(None),
+            Err(share_full) => return Err(share_full),
         };
         // The local queue comes first, so that one node has at most one request per queue waiting in the fleet.
         let QueueHead { permit, inside } = queue.wait_for_head(request, delay).await?;
@@ -313,19 +301,20 @@ impl PaceQueues {
         Ok((!delay.is_zero()).then_some(place))
     }
 
-    /// Returns the request's queue, or `None` if there is no room for another.
-    fn queue(&self, request: QueueRequest<'_>) -> Option<Arc<PaceQueue>> {
+    /// Returns the request's queue, if it exists or the client's share has room for another.
+    fn queue(&self, request: QueueRequest<'_>) -> Result<Arc<PaceQueue>, TooSoon> {
         let now = Instant::now();
         // A queue with a pending delay is not idle: forgotten, it would let the next request go at once.
         let is_idle = |queue: &PaceQueue| lock(&queue.last).is_none_or(|last| last.is_over(now));
         let mut queues = lock(&self.0);
-        let queue = queues.get_or_insert(request.queue_key(), PaceQueue::new, is_idle)?;
+        let key = request.queue_key();
+        let queue = queues.get_or_insert(request.client, key, PaceQueue::new, is_idle)?;
         if request.unit.is_some()
-            && let Some(before_reload) = queues.values.get(&request.own_queue_key())
+            && let Some(before_reload) = queues.get(&request.own_queue_key())
         {
-            queue.keep_delay_of(before_reload);
+            queue.keep_delay_of(&before_reload);
         }
-        Some(queue)
+        Ok(queue)
     }
 }
 
@@ -427,8 +416,8 @@ impl ConcurrencySlots {
         // Each permit in use holds a reference.
         let is_idle = |slots: &Arc<Turnstile>| Arc::strong_count(slots) == 1;
         let key = (request.queue_key(), count);
-        let slots =
-            lock(&self.0).get_or_insert(key, || Turnstile::new(count), is_idle).ok_or(too_soon)?;
+        let new = || Turnstile::new(count);
+        let slots = lock(&self.0).get_or_insert(request.client, key, new, is_idle)?;
         let permit = timeout_at(request.deadline, slots.acquire(request.turn_holder()))
             .await
             .map_err(|_| too_soon)?;

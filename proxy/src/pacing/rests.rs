@@ -8,13 +8,13 @@
 //! Requests under way when a rest begins are answered during it, and say nothing about it: only the answer to a request
 //! that got its slot after the rest began may end it, or shorten it.
 
-use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use tokio::time::Instant;
+use wayleave_fairness::{Holder, SharedMap};
 use wayleave_robots_txt::Target;
 
 use super::rest_scope::{PageAndClient, RestScope};
@@ -22,17 +22,16 @@ use super::turnstile::lock;
 use super::unit::PaceUnit;
 use crate::fleet::rest::requested_rest;
 
-/// The number of origins at which those whose rest is over are removed.
-const SWEEP_THRESHOLD: usize = 4096;
+/// The most origins that rest, some 60 MB. A client that makes half of them rest gets no further slot.
+const MAX_RESTING: usize = 250_000;
 /// The time after a rest during which the next 503 still counts as a repetition.
 const REMEMBERED_FOR: Duration = Duration::from_secs(60);
 /// The maximum number of 503 answers remembered per origin. Beyond it, those whose rest ends first are forgotten.
 const MAX_PARTS: usize = 32;
 
 /// All rests under way.
-#[derive(Default)]
 pub(super) struct RestingOrigins {
-    by_unit: Mutex<HashMap<PaceUnit, OriginRestPeriods>>,
+    by_unit: Mutex<SharedMap<PaceUnit, OriginRestPeriods>>,
     /// The number of units. It is zero most of the time, and then a request needs no lock.
     count: AtomicUsize,
     /// The number of rests that have begun. Read without a lock or a clock, it tells a slot granted before a rest from
@@ -183,9 +182,32 @@ impl OriginRestPeriods {
     fn drop_expired(&mut self, now: Instant) {
         self.parts.retain(|(_, rest)| rest.is_remembered(now));
     }
+
+    fn is_over(&self, now: Instant) -> bool {
+        self.whole.is_none_or(|rest| rest.until <= now)
+            && !self.parts.iter().any(|(_, rest)| rest.is_remembered(now))
+    }
+}
+
+impl Default for RestingOrigins {
+    fn default() -> Self {
+        Self {
+            by_unit: Mutex::new(SharedMap::new(MAX_RESTING)),
+            count: AtomicUsize::new(0),
+            begun: AtomicU64::new(0),
+        }
+    }
 }
 
 impl RestingOrigins {
+    /// Returns whether a client made so many origins rest that it may not cause another rest.
+    pub(super) fn is_share_full(&self, client: IpAddr) -> bool {
+        const MOST: usize = MAX_RESTING / 2;
+        // Nearly always decided without the lock.
+        self.count.load(Ordering::Relaxed) >= MOST
+            && lock(&self.by_unit).count_of(Holder::of_client(client)) >= MOST
+    }
+
     /// Returns until when `client` must leave `target` alone, whose pace `unit` shares.
     pub(super) fn until(
         &self,
@@ -229,12 +251,11 @@ impl RestingOrigins {
         let now = Instant::now();
         let unit = unit.map_or_else(|| PaceUnit::Origin(target.origin().clone()), PaceUnit::clone);
         let mut by_unit = lock(&self.by_unit);
-        drop_expired(&mut by_unit, now);
         let changed = match status {
             429 | 503 => {
                 let number = self.begun.fetch_add(1, Ordering::Relaxed) + 1;
                 let refusal = RefusalToCount { status, retry_after, longest, number, rests_before };
-                let of_origin = entry(&mut by_unit, &unit);
+                let of_origin = entry(&mut by_unit, &unit, Holder::of_client(client), now);
                 of_origin.drop_expired(now);
                 // 429 is about our rate, and a robots.txt that is refused concerns every page.
                 if status == 429 || target.path().as_str() == "/robots.txt" {
@@ -266,8 +287,7 @@ impl RestingOrigins {
     pub(super) fn begin(&self, unit: &PaceUnit, scope: RestScope, rest: Duration) {
         let now = Instant::now();
         let mut by_unit = lock(&self.by_unit);
-        drop_expired(&mut by_unit, now);
-        let of_origin = entry(&mut by_unit, unit);
+        let of_origin = entry(&mut by_unit, unit, Holder::OWN, now);
         let known = match scope {
             RestScope::Whole => of_origin.whole,
             RestScope::Part(part) => of_origin.find_part(part),
@@ -303,14 +323,19 @@ impl RestingOrigins {
     }
 }
 
+/// Returns the rests of a unit, created for the one that caused the first of them.
 fn entry<'a>(
-    by_unit: &'a mut HashMap<PaceUnit, OriginRestPeriods>,
+    by_unit: &'a mut SharedMap<PaceUnit, OriginRestPeriods>,
     unit: &PaceUnit,
+    holder: Holder,
+    now: Instant,
 ) -> &'a mut OriginRestPeriods {
-    let is_shared = unit.is_shared();
-    by_unit
-        .entry(unit.clone())
-        .or_insert_with(|| OriginRestPeriods { is_shared, ..OriginRestPeriods::default() })
+    if by_unit.get(unit).is_none() {
+        let new = OriginRestPeriods { is_shared: unit.is_shared(), ..Default::default() };
+        // A rest must begin: where there is no room, the oldest one of the client with the most is forgotten.
+        by_unit.insert(holder, unit.clone(), new, |rests| rests.is_over(now));
+    }
+    by_unit.get_mut(unit).expect("inserted if it was not there")
 }
 
 /// A 429 or 503 that a rest follows.
@@ -335,15 +360,6 @@ impl RefusalToCount {
             outlasts_answers: false,
             refusals: before.saturating_add(1),
         })
-    }
-}
-
-fn drop_expired(by_unit: &mut HashMap<PaceUnit, OriginRestPeriods>, now: Instant) {
-    if by_unit.len() >= SWEEP_THRESHOLD {
-        by_unit.retain(|_, of_origin| {
-            of_origin.drop_expired(now);
-            !of_origin.parts.is_empty() || of_origin.whole.is_some_and(|rest| rest.until > now)
-        });
     }
 }
 

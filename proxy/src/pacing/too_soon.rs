@@ -26,4 +26,6 @@ pub(crate) enum TooSoonCause {
     Slowed,
     /// The limit of concurrent requests to the origin is reached.
     Concurrency,
+    /// The client keeps as many origins waiting or resting as one client may.
+    ShareFull,
 }
