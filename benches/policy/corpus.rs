@@ -40,10 +40,10 @@ fn questions(line: &str) -> Vec<Question> {
     let row: serde_json::Value = serde_json::from_str(line).expect("a row of verdicts");
     let text = |value: &serde_json::Value| value.as_str().expect("text").to_owned();
     let queries = row["queries"].as_array().expect("queries");
-    let question = |query: &serde_json::Value| Question {
-        file: text(&row["file"]),
-        agent: text(&row["agent"]),
-        path: UrlPath::of_url(&text(&query[0])).to_string(),
+    let question = |query: &serde_json::Value| {
+        let path = UrlPath::of_url(query[0].as_str().expect("text")).ok()?.to_string();
+        Some(Question { file: text(&row["file"]), agent: text(&row["agent"]), path })
     };
-    queries.iter().map(question).collect()
+    // Some of the questions are about texts that are not URLs.
+    queries.iter().filter_map(question).collect()
 }

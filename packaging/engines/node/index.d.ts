@@ -28,9 +28,12 @@ export interface Decision {
 /** The rules of one robots.txt for one crawler. */
 export declare class CrawlerRules {
   private constructor();
-  /** Returns whether the crawler may fetch a URL, of which only path and query count. */
+  /**
+   * Returns whether the crawler may fetch a URL, of which only path and query count. A path alone will do. Throws for
+   * what is not a URL, such as `mailto:a@example.com`.
+   */
   allows(url: string): boolean;
-  /** Returns the decision about a URL with its reason. */
+  /** Returns the decision about a URL with its reason. Throws for what is not a URL. */
   decide(url: string): Decision;
   /** The seconds to wait between two requests. */
   get crawlDelay(): number | null;

@@ -6,7 +6,10 @@ use libfuzzer_sys::fuzz_target;
 use wayleave_robots_txt::{Origin, UrlScheme, Target, UrlPath};
 
 fuzz_target!(|text: &str| {
-    assert!(UrlPath::of_url(text).as_str().starts_with('/'));
+    if let Ok(path) = UrlPath::of_url(text) {
+        assert!(path.as_str().starts_with('/'));
+        assert!(text.starts_with('/') || Target::parse(&text.replace(' ', "%20")).is_ok());
+    }
     assert_eq!(UrlPath::parse(text).is_ok(), text == "*" || text.starts_with('/'));
     if let Ok(origin) = Origin::from_authority(UrlScheme::Https, text) {
         assert_eq!(Origin::parse(&origin.to_string()).as_ref(), Ok(&origin));
@@ -20,5 +23,5 @@ fuzz_target!(|text: &str| {
     assert!(given.ends_with(sent) || given.ends_with(&sent[1..]), "{sent:?} of {text:?}");
     assert!(!sent.contains(['\r', '\n', ' ', '\0']));
     let whole = target.to_string();
-    assert_eq!(UrlPath::of_url(&whole).as_str(), sent);
+    assert_eq!(UrlPath::of_url(&whole).expect("a URL").as_str(), sent);
 });

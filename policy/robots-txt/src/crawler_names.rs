@@ -14,15 +14,15 @@ use crate::{InvalidProductToken, ProductToken};
 /// use wayleave_robots_txt::RobotsTxt;
 ///
 /// let robots = RobotsTxt::parse(b"User-agent: ExampleBot\nDisallow: /\n");
-/// assert!(!robots.for_crawler("ExampleBot")?.allows("/"));
-/// assert!(!robots.for_crawler(["ExampleBot-News", "ExampleBot"])?.allows("/"));
+/// assert!(!robots.for_crawler("ExampleBot")?.allows("/")?);
+/// assert!(!robots.for_crawler(["ExampleBot-News", "ExampleBot"])?.allows("/")?);
 ///
 /// let configured: Vec<String> = vec!["OtherBot".to_owned()];
-/// assert!(robots.for_crawler(&configured)?.allows("/"));
+/// assert!(robots.for_crawler(&configured)?.allows("/")?);
 ///
 /// let error = robots.for_crawler("ExampleBot/1.0").unwrap_err();
 /// assert_eq!(error.to_string(), r#""ExampleBot/1.0" contains a version: write "ExampleBot""#);
-/// # Ok::<(), wayleave_robots_txt::InvalidProductToken>(())
+/// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub trait CrawlerNames {
     /// Returns the names as product tokens.

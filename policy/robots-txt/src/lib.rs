@@ -5,9 +5,9 @@
 //!
 //! let robots = RobotsTxt::parse(b"User-agent: ExampleBot\nDisallow: /private\n");
 //! let crawler = robots.for_crawler(["ExampleBot-News", "ExampleBot"])?;
-//! assert!(crawler.allows("https://example.com/page"));
-//! assert!(!crawler.allows("https://example.com/private/diary"));
-//! # Ok::<(), wayleave_robots_txt::InvalidProductToken>(())
+//! assert!(crawler.allows("https://example.com/page")?);
+//! assert!(!crawler.allows("https://example.com/private/diary")?);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
 //! - [`RobotsTxt`] is a parsed file, for any crawler and in any dialect: rules, sitemaps, other directives.

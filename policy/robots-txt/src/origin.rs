@@ -196,7 +196,11 @@ pub(crate) fn is_scheme(text: &str) -> bool {
 
 fn split_port(authority: &str) -> Result<(&str, Option<u16>), InvalidUrl> {
     // A colon inside an IPv6 literal does not begin a port.
-    let after_literal = authority.find(']').map_or(0, |end| end + 1);
+    let after_literal = match authority.find(']') {
+        Some(end) => end + 1,
+        None if authority.starts_with('[') => return Err(InvalidUrl::Host(authority.to_owned())),
+        None => 0,
+    };
     let Some(colon) = authority[after_literal..].find(':') else {
         return Ok((authority, None));
     };

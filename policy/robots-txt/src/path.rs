@@ -5,6 +5,9 @@ use std::fmt;
 
 use memchr::memchr;
 
+use crate::InvalidUrl;
+use crate::target::split_target;
+
 /// The path and query of a request, byte for byte as sent, so that decisions are about exactly what is fetched.
 ///
 /// Always starts with `/`. A whole URL is not a path; [`Target::parse`](crate::Target::parse) splits one.
@@ -39,21 +42,27 @@ impl<'a> UrlPath<'a> {
         }
     }
 
-    /// Returns the path of a URL, or of a bare path.
+    /// Returns the path of an absolute URL, as [`Target::parse`](crate::Target::parse) reads it, or of a path alone.
     ///
-    /// Unlike [`parse`](Self::parse) and [`Target::parse`](crate::Target::parse) this never fails: an odd URL can be
-    /// judged as well. It splits URLs as Google's parser does: the path starts at the first `/`, `?` or `;`
-    /// after scheme and authority and ends at the fragment; `//h/x` is a reference without a scheme (RFC 3986 §4.2), so
-    /// its path is `/x`; a URL without a path has the path `/`.
-    #[must_use]
+    /// Unlike a request, the path may contain spaces, as in URLs that people paste.
+    ///
+    /// # Errors
+    ///
+    /// If the text is neither: there is no path to judge in `mailto:a@example.com`, `http://[::1` or an empty text. One
+    /// that begins with `//` is refused as well, since it may mean a host (RFC 3986 §4.2) or a path.
     #[inline]
-    pub fn of_url(url: &'a str) -> Self {
-        let path = path_and_query(url);
-        // `?query` and `;parameters` directly after the authority have an implied root.
-        if path.starts_with('/') {
-            Self(Cow::Borrowed(path))
-        } else {
-            Self(Cow::Owned(format!("/{path}")))
+    pub fn of_url(url: &'a str) -> Result<Self, InvalidUrl> {
+        let path = match url.as_bytes() {
+            [b'/', b'/', ..] => return Err(InvalidUrl::NotAbsolute),
+            [b'/', ..] => url,
+            _ => split_target(url)?.1,
+        };
+        let path = without_fragment(path);
+        match path.chars().find(char::is_ascii_control) {
+            Some(c) => Err(InvalidUrl::Character(c)),
+            None if path.starts_with('/') => Ok(Self(Cow::Borrowed(path))),
+            // A query directly after the authority has an implied root (RFC 9110 §4.2.3).
+            None => Ok(Self(Cow::Owned(format!("/{path}")))),
         }
     }
 
@@ -78,26 +87,6 @@ impl fmt::Display for UrlPath<'_> {
 
 fn without_fragment(text: &str) -> &str {
     &text[..memchr(b'#', text.as_bytes()).unwrap_or(text.len())]
-}
-
-fn path_and_query(url: &str) -> &str {
-    let url = without_fragment(url);
-    // Nearly all URLs begin so: this branch saves the search for a scheme.
-    if let Some(rest) = url.strip_prefix("https://").or(url.strip_prefix("http://")) {
-        return split_at_path(rest).1;
-    }
-    let (before, path) = split_at_path(url.strip_prefix("//").unwrap_or(url));
-    // A scheme ends in "://", and no delimiter of paths can come before that.
-    match path.strip_prefix("//") {
-        Some(rest) if before.ends_with(':') => split_at_path(rest).1,
-        _ => path,
-    }
-}
-
-fn split_at_path(rest: &str) -> (&str, &str) {
-    // By bytes: the delimiters are ASCII, and decoding characters would take most of the time.
-    let start = rest.bytes().position(|byte| matches!(byte, b'/' | b'?' | b';'));
-    rest.split_at(start.unwrap_or(rest.len()))
 }
 
 /// The error for a text that is not a path because it does not start with `/`.
@@ -140,24 +129,41 @@ mod tests {
         for (url, path) in [
             ("http://h?x", "/?x"),
             ("http://h", "/"),
-            ("http://h;p", "/;p"),
             ("http://h//x", "//x"),
-            ("//h/x", "/x"),
-            ("//http://h/x", "/x"),
-            ("https://h:1/x?y;z", "/x?y;z"),
+            ("http://u:p@h/x", "/x"),
+            ("HTTPS://h:1/x?y;z", "/x?y;z"),
             ("https://h#/x", "/"),
             ("ftp://h/x#y", "/x"),
-            ("ftp://", "/"),
-            ("h://h", "/"),
-            ("h//x", "//x"),
-            ("h:80//x", "//x"),
+            ("http://[::1]/x y", "/x y"),
             ("/a?u=http://z", "/a?u=http://z"),
-            ("a/b", "/b"),
             ("/a#b", "/a"),
-            ("h#/a", "/"),
-            ("", "/"),
         ] {
-            assert_eq!(UrlPath::of_url(url).as_str(), path, "{url}");
+            assert_eq!(UrlPath::of_url(url).unwrap().as_str(), path, "{url}");
+        }
+    }
+
+    #[test]
+    fn a_text_that_is_no_url_has_no_path() {
+        for (text, error) in [
+            ("", "no scheme: expected http:// or https://"),
+            ("example.com/a", "no scheme: expected http:// or https://"),
+            ("//h/x", "no scheme: expected http:// or https://"),
+            ("///", "no scheme: expected http:// or https://"),
+            ("*", "no scheme: expected http:// or https://"),
+            ("?x", "no scheme: expected http:// or https://"),
+            ("mailto:a@example.com", "unsupported scheme \"mailto\""),
+            ("gopher://h/x", "unsupported scheme \"gopher\""),
+            ("http:", "no host"),
+            ("http:/x", "no host"),
+            ("http:///x", "no host"),
+            ("http://[::1", "invalid host \"[::1\""),
+            ("http://h;p/x", "invalid host \"h;p\""),
+            ("http://[::1]:99999/x", "invalid port \"99999\""),
+            ("http://exa mple.com/", "invalid character ' '"),
+            ("http://h/a\nb", "invalid character '\\n'"),
+            ("/a\0", "invalid character '\\0'"),
+        ] {
+            assert_eq!(UrlPath::of_url(text).unwrap_err().to_string(), error, "{text:?}");
         }
     }
 }

@@ -25,18 +25,8 @@ impl Target {
     /// For other schemes than `http`, `https` and `ftp`, an impossible host or port, more than one
     /// `@` before the path, and characters that no request line may hold.
     pub fn parse(uri: &str) -> Result<Self, InvalidUrl> {
-        let (scheme, rest) = split_scheme(uri)?;
-        let (authority, path) = split_authority(rest);
-        let host = match authority.split_once('@') {
-            // Implementations disagree about which `@` ends the userinfo, which has been used to reach other hosts.
-            Some((_, host)) if host.contains('@') => return Err(InvalidUrl::UserInfo),
-            Some((_, host)) => host,
-            None => authority,
-        };
-        if let Some(c) = authority.chars().find(|&c| c == '\\' || is_unsendable(c)) {
-            return Err(InvalidUrl::Character(c));
-        }
-        Self::new(Origin::from_authority(scheme, host)?, path)
+        let (origin, path) = split_target(uri)?;
+        Self::new(origin, path)
     }
 
     /// Joins an origin and a request target in origin form, as sent inside a tunnel.
@@ -102,8 +92,20 @@ impl fmt::Display for Target {
     }
 }
 
-fn split_authority(rest: &str) -> (&str, &str) {
-    rest.split_at(rest.find(['/', '?', '#']).unwrap_or(rest.len()))
+/// Splits an absolute URI after its authority.
+pub(crate) fn split_target(uri: &str) -> Result<(Origin, &str), InvalidUrl> {
+    let (scheme, rest) = split_scheme(uri)?;
+    let (authority, path) = rest.split_at(rest.find(['/', '?', '#']).unwrap_or(rest.len()));
+    let host = match authority.split_once('@') {
+        // Implementations disagree about which `@` ends the userinfo, which has been used to reach other hosts.
+        Some((_, host)) if host.contains('@') => return Err(InvalidUrl::UserInfo),
+        Some((_, host)) => host,
+        None => authority,
+    };
+    if let Some(c) = authority.chars().find(|&c| c == '\\' || is_unsendable(c)) {
+        return Err(InvalidUrl::Character(c));
+    }
+    Ok((Origin::from_authority(scheme, host)?, path))
 }
 
 fn is_unsendable(c: char) -> bool {

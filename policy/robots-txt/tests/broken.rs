@@ -60,7 +60,7 @@ fn a_cut_escape_matches_nothing_else() {
 fn the_more_specific_rule_decides_about_a_cut_escape() {
     let robots = RobotsTxt::parse(b"User-agent: *\nDisallow: /a\nAllow: /a%4\n");
     let path = UrlPath::parse("/a%4/b").unwrap();
-    assert!(robots.for_crawler("foobot").unwrap().allows("/a%4/b"));
+    assert_eq!(robots.for_crawler("foobot").unwrap().allows("/a%4/b"), Ok(true));
     // In normal percent-encoding it is `/a%254/b`, which the `Allow` is not about.
     let access = AccessResult::from(robots);
     let strictly = decide_all_spellings(&access, Dialect::Rfc9309, &[], &path);

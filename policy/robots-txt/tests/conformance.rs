@@ -4,13 +4,13 @@
 //! clause and the reason; an exception whose case holds after all is an error too.
 
 mod cases;
+mod google_path;
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use cases::{Case, Exception, Judged, exceptions, read_cases};
-use wayleave_robots_txt::{
-    AccessVerdict, DailyHours, Dialect, RobotsTxt, TimeOfDay, UrlPath, decide,
-};
+use google_path::google_path;
+use wayleave_robots_txt::{AccessVerdict, DailyHours, Dialect, RobotsTxt, TimeOfDay, decide};
 
 /// The files that hold verdicts or statements; `disagreements.jsonl` lists what no dialect gives.
 const FILES: [&str; 16] = [
@@ -66,7 +66,7 @@ fn verdicts(case: &Case) -> impl Iterator<Item = Judged> {
     let tokens = case.tokens();
     let access = case.access();
     case.expectations().into_iter().map(move |(dialect, allow)| {
-        let path = UrlPath::of_url(case.url.as_deref().unwrap_or("/"));
+        let path = google_path(case.url.as_deref().unwrap_or("/"));
         let decision = decide(&access, dialect, &tokens, &path);
         let holds = (decision.verdict() == AccessVerdict::Allow) == allow;
         (dialect.to_string(), (!holds).then(|| format!("{decision:?}")))

@@ -34,13 +34,23 @@ fn a_crawler_asks_about_urls_and_paths() {
         ("https://example.com/page", true),
         ("https://example.com/private/diary", false),
         ("http://example.com:8080/private?x#y", false),
-        ("//example.com/private", false),
         ("/private", false),
         ("/open", true),
         ("https://example.com", true),
         ("https://example.com/robots.txt", true),
     ] {
-        assert_eq!(crawler.allows(url), allowed, "{url}");
+        assert_eq!(crawler.allows(url), Ok(allowed), "{url}");
+    }
+}
+
+#[test]
+fn a_text_that_is_no_url_gets_no_answer() {
+    for access in [AccessResult::from(RobotsTxt::parse(b"")), AccessResult::Unreachable] {
+        let crawler = access.for_crawler("ExampleBot").unwrap();
+        for text in ["", "example.com", "mailto:a@b", "http://[::1", "http://a b/", "//h/x"] {
+            assert!(crawler.allows(text).is_err(), "{text}");
+            assert!(crawler.clone().all_spellings().decide(text).is_err(), "{text}");
+        }
     }
 }
 
@@ -58,7 +68,7 @@ fn names_come_as_one_text_or_as_several() {
         robots.for_crawler(&several),
         robots.for_crawler(&["ExampleBot-News", "ExampleBot"][1..]),
     ] {
-        assert!(!crawler.unwrap().allows("/"));
+        assert_eq!(crawler.unwrap().allows("/"), Ok(false));
     }
 }
 
@@ -75,7 +85,7 @@ fn the_first_name_that_has_a_group_counts() {
         (&[], "/"),
     ] {
         let crawler = robots.for_crawler(names).unwrap();
-        let decision = crawler.decide(disallowed);
+        let decision = crawler.decide(disallowed).unwrap();
         assert_eq!(decision.rule(), Some(format!("Disallow: {disallowed}")), "{names:?}");
     }
 }
@@ -105,9 +115,9 @@ fn crawler_rules_decide_as_the_functions_do() {
                 let path = UrlPath::parse(text).unwrap();
                 let url = format!("https://example.com{text}");
                 let expected = decide(&access, dialect, &tokens, &path).details();
-                assert_eq!(crawler.decide(&url).details(), expected, "{url} {dialect}");
+                assert_eq!(crawler.decide(&url).unwrap().details(), expected, "{url} {dialect}");
                 let expected = decide_all_spellings(&access, dialect, &tokens, &path).details();
-                assert_eq!(strict.decide(&url).details(), expected, "{url} {dialect}");
+                assert_eq!(strict.decide(&url).unwrap().details(), expected, "{url} {dialect}");
             }
         }
     }
@@ -134,7 +144,7 @@ fn no_matching_group_differs_from_no_matching_rule() {
             [("a", AccessReason::NoMatchingRule), ("c", AccessReason::NoMatchingGroup)]
         {
             let crawler = robots.for_crawler(name).unwrap().dialect(dialect);
-            assert_eq!(crawler.decide("/open").reason(), reason, "{name} {dialect}");
+            assert_eq!(crawler.decide("/open").unwrap().reason(), reason, "{name} {dialect}");
         }
     }
 }

@@ -98,7 +98,7 @@ impl Case {
             all_spellings: strict,
             now: SystemTime::UNIX_EPOCH + Duration::from_secs(NOW),
         };
-        let path = UrlPath::of_url(&self.url);
+        let path = UrlPath::of_url(&self.url).unwrap();
         let mut state = PreferenceState::new(query, &self.url, path.as_str());
         if let Some(rule) = &self.config.rule {
             state.add_rule(rule == "allow");

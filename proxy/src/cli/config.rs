@@ -4,7 +4,7 @@ use std::path::Path;
 
 use clap::Subcommand;
 use wayleave_decision::Crawler;
-use wayleave_robots_txt::{CrawlerRules, Dialect, ProductToken, RobotsTxt};
+use wayleave_robots_txt::{Dialect, ProductToken, RobotsTxt, UrlPath, decide};
 
 use super::config_file::load_config;
 use super::expired_rules;
@@ -170,6 +170,6 @@ fn finds_own_group(token: &ProductToken, dialect: Dialect) -> bool {
     // A file that disallows everything in that group alone: the dialect itself decides, not a second copy of its rules.
     let file = format!("User-agent: {}\nDisallow: /\n", token.as_str());
     let robots = RobotsTxt::parse(file.as_bytes());
-    let crawler = CrawlerRules::new(robots.into(), vec![token.clone()]).dialect(dialect);
-    !crawler.allows("/")
+    let tokens = std::slice::from_ref(token);
+    !decide(&robots.into(), dialect, tokens, &UrlPath::ROOT).verdict().is_allow()
 }

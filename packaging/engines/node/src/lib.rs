@@ -3,7 +3,7 @@
 use napi::bindgen_prelude::{Buffer, Either};
 use napi::{Error, Result, Status};
 use napi_derive::napi;
-use wayleave_robots_txt::{AccessResult, CrawlerRules, Dialect, ProductToken};
+use wayleave_robots_txt::{AccessResult, CrawlerRules, Dialect, InvalidUrl, ProductToken};
 
 /// A parsed robots.txt.
 #[napi]
@@ -98,6 +98,10 @@ fn parse_dialect(name: &str) -> Result<Dialect> {
     })
 }
 
+fn not_a_url(text: &str, error: &InvalidUrl) -> Error {
+    invalid(format!("{text:?} is not a URL: {error}"))
+}
+
 /// The rules of one robots.txt for one crawler.
 #[napi(js_name = "CrawlerRules")]
 pub struct Rules(CrawlerRules);
@@ -117,22 +121,22 @@ pub struct Decision {
 impl Rules {
     /// Returns whether the crawler may fetch a URL, of which only path and query count.
     #[napi]
-    pub fn allows(&self, url: String) -> bool {
-        self.0.allows(&url)
+    pub fn allows(&self, url: String) -> Result<bool> {
+        self.0.allows(&url).map_err(|error| not_a_url(&url, &error))
     }
 
     /// Returns the decision about a URL with its reason.
     #[napi]
-    pub fn decide(&self, url: String) -> Decision {
-        let decision = self.0.decide(&url);
-        Decision {
+    pub fn decide(&self, url: String) -> Result<Decision> {
+        let decision = self.0.decide(&url).map_err(|error| not_a_url(&url, &error))?;
+        Ok(Decision {
             allowed: decision.verdict().is_allow(),
             reason: decision.reason().to_string(),
             rule: decision.rule(),
             line: decision.line(),
             group: decision.group(),
             dialect: decision.dialect().to_string(),
-        }
+        })
     }
 
     /// The seconds to wait between two requests.

@@ -37,6 +37,14 @@ test("dialects and spellings are options", () => {
   assert.equal(robots.forCrawler("x", { allSpellings: true }).allows("https://example.com//a"), false);
 });
 
+test("what is not a URL gets no answer", () => {
+  const rules = new RobotsTxt(PRIVATE).forCrawler("ExampleBot");
+  for (const text of ["", "example.com", "mailto:a@example.com", "http://[::1", "//example.com/x"]) {
+    assert.throws(() => rules.allows(text), /is not a URL/);
+    assert.throws(() => rules.decide(text), /is not a URL/);
+  }
+});
+
 test("the outcome of the fetch decides", () => {
   for (const [status, allowed] of [[404, true], [410, true], [206, false], [429, false], [500, false]]) {
     const robots = RobotsTxt.fromStatus(status, "User-agent: *\nDisallow:\n");

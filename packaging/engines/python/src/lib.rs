@@ -3,7 +3,7 @@
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::pybacked::{PyBackedBytes, PyBackedStr};
-use wayleave_robots_txt::{AccessResult, CrawlerRules, Dialect, ProductToken, RobotsTxt};
+use wayleave_robots_txt::{AccessResult, CrawlerRules, Dialect, InvalidUrl, ProductToken, RobotsTxt};
 
 #[pymodule]
 mod _engine {
@@ -108,25 +108,26 @@ struct PyCrawlerRules(CrawlerRules);
 
 #[pymethods]
 impl PyCrawlerRules {
-    fn allows(&self, url: &str) -> bool {
-        self.0.allows(url)
+    fn allows(&self, url: &str) -> PyResult<bool> {
+        self.0.allows(url).map_err(|error| not_a_url(url, &error))
     }
 
     /// Decides about many URLs without holding the interpreter's lock.
-    fn allows_all(&self, py: Python<'_>, urls: Vec<PyBackedStr>) -> Vec<bool> {
-        py.detach(|| urls.iter().map(|url| self.0.allows(url)).collect())
+    fn allows_all(&self, py: Python<'_>, urls: Vec<PyBackedStr>) -> Vec<Option<bool>> {
+        // One text that is no URL does not lose the answers about the others.
+        py.detach(|| urls.iter().map(|url| self.0.allows(url).ok()).collect())
     }
 
-    fn decide(&self, url: &str) -> PyDecision {
-        let decision = self.0.decide(url);
-        PyDecision {
+    fn decide(&self, url: &str) -> PyResult<PyDecision> {
+        let decision = self.0.decide(url).map_err(|error| not_a_url(url, &error))?;
+        Ok(PyDecision {
             allowed: decision.verdict().is_allow(),
             reason: decision.reason().as_str(),
             rule: decision.rule(),
             line: decision.line(),
             group: decision.group(),
             dialect: decision.dialect().to_string(),
-        }
+        })
     }
 
     /// Seconds between two requests.
@@ -134,6 +135,10 @@ impl PyCrawlerRules {
     fn crawl_delay(&self) -> Option<f64> {
         self.0.crawl_delay().map(|delay| delay.as_secs_f64())
     }
+}
+
+fn not_a_url(text: &str, error: &InvalidUrl) -> PyErr {
+    PyValueError::new_err(format!("{text:?} is not a URL: {error}"))
 }
 
 /// A decision with its reason.

@@ -30,7 +30,8 @@ def questions(files):
     for number in range(QUESTIONS):
         path = chosen.choice(paths)
         url = chosen.choice(beginnings[path]).replace("*", "star") + chosen.choice(SUFFIXES)
-        host = chosen.choice(["", "https://example.com"])
+        # Two slashes may name a host, so only a whole URL with them is answered.
+        host = "https://example.com" if url.startswith("//") else chosen.choice(["", "https://example.com"])
         yield number, path, chosen.choice(NAMES), chosen.choice(DIALECTS), host + url
 
 

@@ -29,12 +29,20 @@ class EngineTest(unittest.TestCase):
         self.assertFalse(self.robots.for_crawler("OtherBot").allows("/page"))
 
     def test_spellings_and_dialects_are_options(self):
-        self.assertTrue(self.robots.for_crawler("ExampleBot").allows("//example.com//private"))
+        self.assertTrue(self.robots.for_crawler("ExampleBot").allows("https://example.com//private"))
         strict = self.robots.for_crawler("ExampleBot", all_spellings=True)
         self.assertFalse(strict.allows("https://example.com//private"))
         first = RobotsTxt("User-agent: *\nDisallow: /a\nAllow: /a/b\n")
         for dialect, allowed in [("rfc9309", True), ("google", True), ("koster1996", False), ("strictest", False)]:
             self.assertEqual(first.for_crawler("x", dialect=dialect).allows("/a/b"), allowed, dialect)
+
+    def test_what_is_not_a_url_gets_no_answer(self):
+        rules = self.robots.for_crawler("ExampleBot")
+        for text in ["", "example.com", "mailto:a@example.com", "http://[::1", "//example.com/x"]:
+            for ask in (rules.allows, rules.decide):
+                with self.assertRaisesRegex(ValueError, "is not a URL"):
+                    ask(text)
+        self.assertEqual(rules.allows_all(["/private", "mailto:a@example.com", "/"]), [False, None, True])
 
     def test_the_outcome_of_the_fetch_decides(self):
         for status, allowed in [(404, True), (410, True), (206, False), (429, False), (500, False), (503, False)]:

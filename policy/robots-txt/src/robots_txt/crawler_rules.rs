@@ -6,7 +6,7 @@ use super::access_result::AccessResult;
 use super::decide::{decide, decide_all_spellings};
 use super::decision::AccessDecision;
 use super::file::RobotsTxt;
-use crate::{CrawlerNames, Dialect, InvalidProductToken, ProductToken, UrlPath};
+use crate::{CrawlerNames, Dialect, InvalidProductToken, InvalidUrl, ProductToken, UrlPath};
 
 impl RobotsTxt {
     /// Returns the rules for a crawler, given its names in order of preference. They are those of RFC 9309 and about URLs
@@ -23,9 +23,9 @@ impl RobotsTxt {
     ///
     /// let robots = RobotsTxt::parse(b"User-agent: *\nDisallow: /private\n");
     /// let crawler = robots.for_crawler("ExampleBot")?;
-    /// assert!(crawler.allows("https://example.com/open"));
-    /// assert!(!crawler.allows("https://example.com/private/diary"));
-    /// # Ok::<(), wayleave_robots_txt::InvalidProductToken>(())
+    /// assert!(crawler.allows("https://example.com/open")?);
+    /// assert!(!crawler.allows("https://example.com/private/diary")?);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn for_crawler(
         &self,
@@ -48,10 +48,10 @@ impl AccessResult {
     /// use wayleave_robots_txt::AccessResult;
     ///
     /// let missing = AccessResult::Unavailable { status: 404 }.for_crawler("ExampleBot")?;
-    /// assert!(missing.allows("https://example.com/page"));
+    /// assert!(missing.allows("https://example.com/page")?);
     /// let down = AccessResult::Unreachable.for_crawler("ExampleBot")?;
-    /// assert!(!down.allows("https://example.com/page"));
-    /// # Ok::<(), wayleave_robots_txt::InvalidProductToken>(())
+    /// assert!(!down.allows("https://example.com/page")?);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn for_crawler(
         &self,
@@ -100,9 +100,9 @@ impl CrawlerRules {
     ///
     /// let robots = RobotsTxt::parse(b"User-agent: *\nDisallow: /private\n");
     /// let crawler = robots.for_crawler("ExampleBot")?;
-    /// assert!(crawler.allows("https://example.com//private"));
-    /// assert!(!crawler.all_spellings().allows("https://example.com//private"));
-    /// # Ok::<(), wayleave_robots_txt::InvalidProductToken>(())
+    /// assert!(crawler.allows("https://example.com//private")?);
+    /// assert!(!crawler.all_spellings().allows("https://example.com//private")?);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     #[must_use]
     pub fn all_spellings(self) -> Self {
@@ -112,14 +112,20 @@ impl CrawlerRules {
     /// Returns whether the crawler may fetch a URL.
     ///
     /// Only its path and query count: which file applies to it follows from its [`Origin`](crate::Origin). A path alone,
-    /// such as `/page`, is judged as it is, unless it begins with `//`, which names a host. [`UrlPath::of_url`] describes
-    /// how other texts are split.
-    #[must_use]
-    pub fn allows(&self, url: &str) -> bool {
-        self.decide(url).verdict().is_allow()
+    /// such as `/page`, is judged as it is.
+    ///
+    /// # Errors
+    ///
+    /// If [`UrlPath::of_url`] finds no URL in the text: nothing can be said about `mailto:a@example.com`.
+    pub fn allows(&self, url: &str) -> Result<bool, InvalidUrl> {
+        Ok(self.decide(url)?.verdict().is_allow())
     }
 
     /// Returns the decision about a URL, like [`allows`](Self::allows) but with its reason.
+    ///
+    /// # Errors
+    ///
+    /// If the text is not a URL.
     ///
     /// # Examples
     ///
@@ -128,22 +134,21 @@ impl CrawlerRules {
     ///
     /// let robots = RobotsTxt::parse(b"User-agent: *\nDisallow: /a\nAllow: /a/b\n");
     /// let crawler = robots.for_crawler("ExampleBot")?;
-    /// let decision = crawler.decide("https://example.com/a/b");
+    /// let decision = crawler.decide("https://example.com/a/b")?;
     /// assert!(decision.verdict().is_allow());
     /// assert_eq!(decision.reason(), AccessReason::Rule);
     /// assert_eq!(decision.line(), Some(3));
     ///
     /// // To the draft of 1996 the first rule that matches decides.
     /// let crawler = crawler.dialect(Dialect::Koster1996);
-    /// let decision = crawler.decide("https://example.com/a/b");
+    /// let decision = crawler.decide("https://example.com/a/b")?;
     /// assert_eq!(decision.rule().as_deref(), Some("Disallow: /a"));
     /// assert_eq!(decision.group(), ["*"]);
-    /// # Ok::<(), wayleave_robots_txt::InvalidProductToken>(())
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    #[must_use]
-    pub fn decide(&self, url: &str) -> AccessDecision<'_> {
+    pub fn decide(&self, url: &str) -> Result<AccessDecision<'_>, InvalidUrl> {
         let judge = if self.all_spellings { decide_all_spellings } else { decide };
-        judge(&self.access, self.dialect, &self.tokens, &UrlPath::of_url(url))
+        Ok(judge(&self.access, self.dialect, &self.tokens, &UrlPath::of_url(url)?))
     }
 
     /// Returns the time that the crawler should wait between requests (`Crawl-delay`); of the four dialects that

@@ -232,7 +232,13 @@ impl BatchRun<'_> {
             Ok(parsed) => parsed,
             Err(error) => return self.fail(&BatchFailure { id, error }, output),
         };
-        let path = UrlPath::of_url(&url);
+        let path = match UrlPath::of_url(&url) {
+            Ok(path) => path,
+            Err(error) => {
+                let error = format!("url {url:?}: {error}");
+                return self.fail(&BatchFailure { id, error }, output);
+            }
+        };
         let judge = if self.strict { decide_all_spellings } else { decide };
         let decision = judge(&file.access, dialect, &tokens, &path);
         let subject = UseSubject {

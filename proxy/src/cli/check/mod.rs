@@ -200,7 +200,9 @@ fn given_ending(arguments: &CheckArguments, body: Vec<u8>) -> FetchEnding {
 /// Returns the path of an argument. One that starts with `/` is a path even if it starts with two, where a reference would
 /// name a host (RFC 3986 section 4.2).
 fn path_of(url: &str) -> UrlPath<'_> {
-    UrlPath::parse(url).unwrap_or_else(|_| UrlPath::of_url(url))
+    UrlPath::parse(url)
+        .or_else(|_| UrlPath::of_url(url))
+        .expect("what is neither has been refused before")
 }
 
 /// Decides by the files that the origins serve now.

@@ -41,13 +41,19 @@ class CrawlerRules:
     """The rules of one robots.txt for one crawler."""
 
     def allows(self, url: str) -> bool:
-        """Returns whether the crawler may fetch a URL, of which only path and query count."""
+        """Returns whether the crawler may fetch a URL, of which only path and query count. A path alone will do.
 
-    def allows_all(self, urls: Sequence[str]) -> list[bool]:
-        """Decides about many URLs, without holding the interpreter's lock."""
+        Raises ValueError for what is not a URL, such as `mailto:a@example.com`.
+        """
+
+    def allows_all(self, urls: Sequence[str]) -> list[bool | None]:
+        """Decides about many URLs, without holding the interpreter's lock. None stands for what is not a URL."""
 
     def decide(self, url: str) -> Decision:
-        """Returns the decision about a URL with its reason."""
+        """Returns the decision about a URL with its reason.
+
+        Raises ValueError for what is not a URL.
+        """
 
     @property
     def crawl_delay(self) -> float | None:
