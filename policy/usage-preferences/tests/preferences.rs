@@ -214,7 +214,7 @@ fn quotations_are_bounded() {
         "User-agent: *\nUser-agent: {long}\nDisallow: /{long}\nContent-Usage: train-ai=n;{long}\n"
     );
     let crawler = RobotsTxt::parse(robots.as_bytes()).for_crawler("foobot").unwrap();
-    let details = crawler.decide(&format!("/{long}")).details();
+    let details = crawler.decide(&format!("/{long}")).unwrap().details();
     let rule = details.rule.unwrap();
     assert!(rule.starts_with("Disallow: /xx") && rule.ends_with("x\u{2026}"));
     assert_eq!(rule.len(), 200);

@@ -116,7 +116,7 @@ fn disallows(dialect: Dialect, path: &str, pattern: &str) -> bool {
 
 /// A path and a pattern made of the same bytes, each spelt in its own way.
 fn path_and_pattern() -> impl Strategy<Value = (String, String)> {
-    let bytes = "/aB!+=&;:@,'()~.\\?%2fFé".chars().collect::<Vec<_>>();
+    let bytes = "/aB!$*+=&;:@,'()~.\\?%2fFé".chars().collect::<Vec<_>>();
     let unit = (select(bytes), 0..4u8, 0..4u8);
     let spelt = |c: char, how: u8| match (how, c) {
         (0, _) | (_, 'é') => c.to_string(),
@@ -124,7 +124,7 @@ fn path_and_pattern() -> impl Strategy<Value = (String, String)> {
         (2, _) => format!("%{:02X}", u32::from(c)),
         _ => c.to_string(),
     };
-    let end = select(vec!["", "", "", "*", "$", "*b", "/", "%", "%2"]);
+    let end = select(vec!["", "", "", "*", "$", "*b", "*4", "/", "%", "%2", "*%", "*%2"]);
     (prop::collection::vec(unit, 0..8), 0..3usize, end, any::<bool>()).prop_map(
         move |(units, cut, end, starred)| {
             let (mut path, mut pattern) = ("/".to_owned(), "/".to_owned());
@@ -163,6 +163,28 @@ fn use_is_judged_in_the_same_spellings_as_disallow() {
         assert!(disallows(Dialect::Rfc9309, path, pattern), "{pattern}");
         for (family, preference) in each_family(Dialect::Rfc9309, path, pattern) {
             assert_eq!(preference, Preference::Refuse, "{family}: {path} {pattern}");
+        }
+    }
+}
+
+#[test]
+fn an_escape_begun_by_a_pattern_matches_no_literal_wildcard() {
+    for (path, pattern, is_matched) in [
+        ("/a$b", "/*%", false),
+        ("/a*b", "/*%2", false),
+        ("/a$b", "/*4b", false),
+        ("/a$b", "/a%2", false),
+        ("/a%24b", "/*%", true),
+        ("/a%2Ab", "/*%2", true),
+        ("/a%24b", "/*4b", true),
+        ("/a$b%20", "/a%24b*%", true),
+        ("/a$b%24", "/a%24b*%2", true),
+        ("/a%24b$", "/a$b%24", true),
+    ] {
+        assert_eq!(disallows(Dialect::Rfc9309, path, pattern), is_matched, "{path} {pattern}");
+        for (family, preference) in each_family(Dialect::Rfc9309, path, pattern) {
+            let is_refused = preference == Preference::Refuse;
+            assert_eq!(is_refused, is_matched, "{family}: {path} {pattern}");
         }
     }
 }

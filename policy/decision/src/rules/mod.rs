@@ -282,6 +282,7 @@ pub(crate) mod tests {
             rule(RuleAction::Refuse, &[".shop.test"], &[]),
             rule(RuleAction::Refuse, &["shop.*"], &["/y$"]),
             rule(RuleAction::Refuse, &["*bank*"], &["/*secret"]),
+            rule(RuleAction::Refuse, &["price.test"], &["/*%"]),
         ]);
         for (url, number) in [
             ("http://a.shop.test/x", Some(1)),
@@ -294,6 +295,9 @@ pub(crate) mod tests {
             ("http://other.test/", None),
             ("http://shop.test/robots.txt", Some(3)),
             ("http://shop.example/robots.txt", None),
+            // A literal `$` is not an escape, whose beginning the path names.
+            ("http://price.test/a$b", None),
+            ("http://price.test/a%24b", Some(6)),
         ] {
             assert_eq!(found(&rules, url), number, "{url}");
         }

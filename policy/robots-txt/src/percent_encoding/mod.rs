@@ -8,7 +8,7 @@ pub(crate) mod plain;
 mod tests;
 pub(crate) mod usual;
 
-use memchr::{memchr, memchr2};
+use memchr::{memchr, memchr_iter, memchr2};
 
 use escape::{EncodedUnit, EncodedUnits};
 pub(crate) use escape::{has_lone_percent, hex_pair};
@@ -47,23 +47,38 @@ pub(crate) struct EncodingForm {
     keeps_begun_escapes: bool,
     /// The form of the query, if it differs.
     query_form: Option<&'static Self>,
+    /// The form that differs from this one only in that it keeps the escapes of `*` and `$`, if they are decoded here.
+    escaped_wildcards: Option<&'static Self>,
 }
 
 /// The normalised form of RFC 9309 §2.2.2: unreserved bytes raw, escapes in upper case, and every byte that may not be
 /// raw escaped, including a `%` that does not begin an escape.
 pub(crate) static NORMALISED: EncodingForm = EncodingForm::new(FormKind::Normalised);
 
-/// [`NORMALISED`] with `*` and `$` escaped too: the form in which literal bytes compare, so that `%2A` and `%24` in a
-/// pattern mean the byte (RFC 9309 §2.2.3).
-pub(crate) static LITERAL: EncodingForm = EncodingForm::new(FormKind::Literal);
+/// [`NORMALISED`] with the escapes of `*` and `$` decoded: the form in which literal bytes compare, so that `%2A` and
+/// `%24` in a pattern mean the byte (RFC 9309 §2.2.3). Stars and anchors are taken out of patterns before.
+pub(crate) static LITERAL: EncodingForm =
+    EncodingForm { escaped_wildcards: Some(&NORMALISED), ..EncodingForm::new(FormKind::Literal) };
 
 /// The form that servers decode a text to before they look up its resource: like [`LITERAL`], but with reserved bytes
 /// raw too, except those that would then delimit: `/`, `?` and `#`, and in a query `&`, `=`, `+` and `;` as well (RFC
 /// 3986 §2.2). A pattern may reach the query after any star.
-pub(crate) static SERVED: EncodingForm =
-    EncodingForm { query_form: Some(&SERVED_QUERY), ..EncodingForm::new(FormKind::Served) };
+pub(crate) static SERVED: EncodingForm = EncodingForm {
+    query_form: Some(&SERVED_QUERY),
+    escaped_wildcards: Some(&SERVED_BUT_WILDCARDS),
+    ..EncodingForm::new(FormKind::Served)
+};
 
 static SERVED_QUERY: EncodingForm = EncodingForm::new(FormKind::ServedQuery);
+
+/// [`SERVED`] with the escapes of `*` and `$` kept.
+static SERVED_BUT_WILDCARDS: EncodingForm = EncodingForm {
+    query_form: Some(&SERVED_QUERY_BUT_WILDCARDS),
+    ..EncodingForm::new(FormKind::ServedButWildcards)
+};
+
+static SERVED_QUERY_BUT_WILDCARDS: EncodingForm =
+    EncodingForm::new(FormKind::ServedQueryButWildcards);
 
 /// The form of patterns in Google's parser: escapes in upper case, bytes outside ASCII escaped, nothing else.
 pub(crate) static GOOGLE: EncodingForm = EncodingForm::new(FormKind::Google);
@@ -77,6 +92,8 @@ enum FormKind {
     Literal,
     Served,
     ServedQuery,
+    ServedButWildcards,
+    ServedQueryButWildcards,
     Google,
     Decoded,
 }
@@ -101,7 +118,14 @@ impl EncodingForm {
             escaped,
             keeps_begun_escapes: !matches!(kind, FormKind::Google | FormKind::Decoded),
             query_form: None,
+            escaped_wildcards: None,
         }
+    }
+
+    /// Returns the form in which a path keeps the escapes of `*` and `$`, if it has any and this form decodes them.
+    pub(crate) fn for_escaped_wildcards(&self, path: &[u8]) -> Option<&'static Self> {
+        let is_wildcard = |at: usize| hex_pair(&path[at + 1..]).is_some_and(is_wildcard_byte);
+        self.escaped_wildcards.filter(|_| memchr_iter(b'%', path).any(is_wildcard))
     }
 
     /// Appends `text` in this form. Returns whether it contains a `%` that does not begin an escape but might with more
@@ -290,8 +314,8 @@ pub(crate) fn is_same_in_all_forms(value: &[u8]) -> bool {
     let is_same = |text, served: &EncodingForm| {
         EncodedUnits(text).all(|unit| {
             let written = GOOGLE.encoded(unit);
-            // The other forms write a path's `*` as `%2A`, which Google's parser does not.
-            let is_special = matches!(unit, EncodedUnit::Escaped(value) if is_wildcard_byte(value));
+            // The other forms compare a literal `*` or `$` as one byte, escaped or not, unlike Google's parser.
+            let is_special = matches!(unit, EncodedUnit::Raw(value) | EncodedUnit::Escaped(value) if is_wildcard_byte(value));
             let others = [&LITERAL, served].map(|form| form.encoded(unit));
             unit == EncodedUnit::Raw(b'*') || !is_special && others == [written; 2]
         })
@@ -319,10 +343,7 @@ const fn encode_byte(kind: FormKind, value: u8, escaped: bool) -> EncodedByte {
         FormKind::Decoded => !escaped || value != b'/',
         _ => match classify(value) {
             OctetClass::Unreserved => true,
-            OctetClass::Reserved if escaped => decodes_reserved(kind, value),
-            OctetClass::Reserved => {
-                matches!(kind, FormKind::Normalised) || !is_wildcard_byte(value)
-            }
+            OctetClass::Reserved => !escaped || decodes_reserved(kind, value),
             OctetClass::Other => false,
         },
     };
@@ -336,15 +357,20 @@ const fn encode_byte(kind: FormKind, value: u8, escaped: bool) -> EncodedByte {
 
 /// Returns whether a form decodes the escape of a reserved byte.
 const fn decodes_reserved(kind: FormKind, value: u8) -> bool {
-    let delimits = match kind {
-        FormKind::Served => matches!(value, b'/' | b'?' | b'#'),
-        FormKind::ServedQuery => matches!(value, b'/' | b'?' | b'#' | b'&' | b'=' | b'+' | b';'),
-        _ => true,
-    };
-    !(delimits || is_wildcard_byte(value))
+    use FormKind::{Literal, Served, ServedButWildcards, ServedQuery, ServedQueryButWildcards};
+    if is_wildcard_byte(value) {
+        return matches!(kind, Literal | Served | ServedQuery);
+    }
+    match kind {
+        Served | ServedButWildcards => !matches!(value, b'/' | b'?' | b'#'),
+        ServedQuery | ServedQueryButWildcards => {
+            !matches!(value, b'/' | b'?' | b'#' | b'&' | b'=' | b'+' | b';')
+        }
+        _ => false,
+    }
 }
 
 /// Returns whether a byte has a special meaning in a pattern.
-const fn is_wildcard_byte(value: u8) -> bool {
+pub(crate) const fn is_wildcard_byte(value: u8) -> bool {
     matches!(value, b'*' | b'$')
 }

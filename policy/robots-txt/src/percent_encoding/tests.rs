@@ -24,7 +24,7 @@ fn each_form_writes_octets_its_way() {
         assert_eq!(normalised, expected, "{value}");
     }
     let literal = text(|form| LITERAL.push(form, b"/a*b%2Ac$%24"));
-    assert_eq!(literal, "/a%2Ab%2Ac%24%24");
+    assert_eq!(literal, "/a*b*c$$");
     assert_eq!(text(|form| DECODED.push(form, b"/a%2fb%2Fc%41%zz")), "/a%2Fb%2FcA%zz");
     let google = text(|form| GOOGLE.push(form, "/%7e%2fa\u{e9}*%".as_bytes()));
     assert_eq!(google, "/%7E%2Fa%C3%A9*%");

@@ -137,7 +137,12 @@ impl RobotsTxt {
         path: &PathForm<'_>,
         search: &mut RuleSearch,
     ) -> MatchOutcome {
-        let outcome = self.0.find_rule(semantics, tokens, path, search);
+        let mut outcome = self.0.find_rule(semantics, tokens, path, search);
+        if let Some(path) = path.escaped_wildcards(semantics.form) {
+            let budget = &mut search.budget;
+            outcome =
+                outcome.max(self.0.find_with_escaped_wildcards(semantics, tokens, &path, budget));
+        }
         // A rule may end in the same cut escape, which the encoded path no longer shows.
         if path.has_lone_percent() {
             return outcome.max(self.0.find_with_cut_escapes(semantics, tokens, path, search));

@@ -2,6 +2,7 @@
 //!
 //! - [`parse`]: from bytes to statements; [`statements`]: how they are stored.
 //! - [`groups`]: whose rules count; [`rules`]: which of them decides; [`pattern`]: what one matches.
+//! - [`escaped_wildcards`]: the same for the few paths with an escaped `*` or `$`.
 //! - [`index`]: the same for large groups; [`budget`]: how much work one decision may do.
 //! - [`matched_rule`]: what is left of a rule that matches: a number by which matches compare.
 //! - [`match_context`]: what all decisions about one request share, those about preferences included.
@@ -18,6 +19,7 @@ mod decision;
 mod directive_topic;
 mod directive_values;
 mod directives;
+mod escaped_wildcards;
 mod file;
 mod groups;
 mod head;

@@ -6,6 +6,7 @@ use std::cell::OnceCell;
 use memchr::memchr;
 
 use super::byte_pairs::BytePairs;
+use super::escaped_wildcards::EscapedWildcards;
 use super::groups::semantics::DialectSemantics;
 use super::head::head;
 use crate::Dialect;
@@ -23,6 +24,7 @@ pub(crate) struct PathForm<'a> {
     /// The path as received.
     received: &'a [u8],
     has_lone_percent: bool,
+    has_escaped_wildcards: bool,
     byte_pairs: OnceCell<BytePairs>,
 }
 
@@ -42,7 +44,37 @@ impl<'a> PathForm<'a> {
             _ if plain::all_plain(received) => (Cow::Borrowed(received), false),
             _ => encoded(received, semantics.form),
         };
-        Self { head: head(&bytes), bytes, received, has_lone_percent, byte_pairs: OnceCell::new() }
+        // Only an encoded path is not borrowed, and only then it may contain an escape.
+        let has_escaped_wildcards = matches!(bytes, Cow::Owned(_))
+            && semantics.form.for_escaped_wildcards(received).is_some();
+        Self {
+            head: head(&bytes),
+            bytes,
+            received,
+            has_lone_percent,
+            has_escaped_wildcards,
+            byte_pairs: OnceCell::new(),
+        }
+    }
+
+    /// Returns the path with its escaped `*` and `$` as they are, if it has any that compare as raw ones.
+    #[inline]
+    pub(super) fn escaped_wildcards(&self, form: &EncodingForm) -> Option<EscapedWildcards> {
+        if self.has_escaped_wildcards { self.with_escaped_wildcards(form) } else { None }
+    }
+
+    #[cold]
+    fn with_escaped_wildcards(&self, form: &EncodingForm) -> Option<EscapedWildcards> {
+        let form = form.for_escaped_wildcards(self.received)?;
+        let with_cut_escapes = || {
+            let mut bytes = Vec::new();
+            form.push_with_cut_escapes(&mut bytes, self.received);
+            bytes
+        };
+        Some(EscapedWildcards {
+            path: encoded(self.received, form).0.into_owned(),
+            with_cut_escapes: self.has_lone_percent.then(with_cut_escapes),
+        })
     }
 
     /// Returns the path with its cut escapes (`%A`) as received. A rule that ends in `%A` matches these, and the escapes
@@ -56,6 +88,7 @@ impl<'a> PathForm<'a> {
             bytes: Cow::Owned(bytes),
             received: self.received,
             has_lone_percent: true,
+            has_escaped_wildcards: self.has_escaped_wildcards,
             byte_pairs: OnceCell::new(),
         }
     }
@@ -65,11 +98,12 @@ impl<'a> PathForm<'a> {
         self.has_lone_percent
     }
 
-    /// Returns whether two paths in one form are the same. A path with a `%` that does not begin an escape equals only
-    /// itself: rules that end in a cut escape distinguish it from its other spellings.
+    /// Returns whether two paths in one form are the same. A path with a `%` that does not begin an escape, or with an
+    /// escaped wildcard, equals only itself: rules with a part of an escape distinguish it from its other spellings.
     pub(super) fn is_same_as(&self, other: &Self) -> bool {
-        let has_cut = self.has_lone_percent || other.has_lone_percent;
-        self.bytes == other.bytes && (!has_cut || self.received == other.received)
+        let is_unique = |path: &Self| path.has_lone_percent || path.has_escaped_wildcards;
+        self.bytes == other.bytes
+            && (self.received == other.received || !is_unique(self) && !is_unique(other))
     }
 
     pub(super) fn bytes(&self) -> &[u8] {

@@ -5,6 +5,7 @@ use std::sync::{Arc, OnceLock};
 use std::{iter, mem};
 
 use super::budget::MatchBudget;
+use super::escaped_wildcards::EscapedWildcards;
 use super::groups::semantics::DialectSemantics;
 use super::match_context::MatchContext;
 use super::path_form::PathForm;
@@ -49,6 +50,8 @@ struct OwnedPathForm {
     bytes: Vec<u8>,
     /// The path with its cut escapes as they were received, if it has any.
     with_cut_escapes: Option<Vec<u8>>,
+    /// The path with its escaped `*` and `$` as they were received, if it has any.
+    escaped_wildcards: Option<EscapedWildcards>,
 }
 
 /// A preference whose pattern matches.
@@ -216,6 +219,7 @@ impl FormSpellings {
             let path = OwnedPathForm {
                 bytes: form.bytes().to_vec(),
                 with_cut_escapes: cut.map(|it| it.bytes().to_vec()),
+                escaped_wildcards: form.escaped_wildcards(semantics.form),
             };
             if !paths.contains(&path) {
                 paths.push(path);
@@ -347,13 +351,18 @@ impl<'a> DialectPattern<'a> {
         if pattern.matches(&path.bytes, budget) {
             return true;
         }
+        let mut other_patterns = PatternBuffer::default();
+        if let Some(path) = &path.escaped_wildcards
+            && path.is_matched_by(value, semantics, &mut other_patterns, budget)
+        {
+            return true;
+        }
         let Some(cut) = path.with_cut_escapes.as_ref().filter(|_| has_lone_percent) else {
             return false;
         };
         budget.spend_on_encoding(value.text.len());
         // The pattern may keep its own cut escape, and then matches the same text in the path.
-        let mut cut_pattern = PatternBuffer::default();
         pattern.matches(cut, budget)
-            || cut_pattern.compile_with_cut_escapes(value, semantics).matches(cut, budget)
+            || other_patterns.compile_with_cut_escapes(value, semantics).matches(cut, budget)
     }
 }

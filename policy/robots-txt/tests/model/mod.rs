@@ -361,7 +361,7 @@ fn matches(value: &[u8], dialect: Dialect, form: ModelForm, path: &[u8], as_is: 
                 ModelForm::Decoded => decoded(part),
                 _ if as_is => part_with_cut_escapes(part, form, was_in_query, open),
                 ModelForm::Normal => upper_case_begun(normal_form(part, true, open)),
-                ModelForm::Served => upper_case_begun(served_part(part, was_in_query, open)),
+                ModelForm::Served => upper_case_begun(served_part(part, true, was_in_query, open)),
             }
         })
         .collect();
@@ -375,8 +375,8 @@ fn matches(value: &[u8], dialect: Dialect, form: ModelForm, path: &[u8], as_is: 
         }
         let mut next = vec![false; path.len() + 1];
         for (start, _) in ends.iter().enumerate().filter(|(_, end)| **end) {
-            if path[start..].starts_with(part) {
-                next[start + part.len()] = true;
+            if let Some(end) = end_of_part(part, form, path, start) {
+                next[end] = true;
             }
         }
         if !next.contains(&true) {
@@ -385,6 +385,29 @@ fn matches(value: &[u8], dialect: Dialect, form: ModelForm, path: &[u8], as_is: 
         ends = next;
     }
     !anchored || ends[path.len()]
+}
+
+/// Where a part ends that matches at a place of a path. Its `%2A` and `%24` mean the octets, however the path spells
+/// them (RFC 9309 §2.2.3).
+fn end_of_part(part: &[u8], form: ModelForm, path: &[u8], start: usize) -> Option<usize> {
+    let has_literal = matches!(form, ModelForm::Normal | ModelForm::Served);
+    let (mut part, mut at) = (part, start);
+    while !part.is_empty() {
+        let raw = match part {
+            [b'%', b'2', b'A', ..] => Some(b'*'),
+            [b'%', b'2', b'4', ..] => Some(b'$'),
+            _ => None,
+        };
+        if has_literal && raw.is_some() && path.get(at) == raw.as_ref() {
+            part = &part[3..];
+        } else if path.get(at) == part.first() {
+            part = &part[1..];
+        } else {
+            return None;
+        }
+        at += 1;
+    }
+    Some(at)
 }
 
 /// The forms in which a path is compared. There are two for a path with an escape that has one digit only: a rule that ends
@@ -398,23 +421,19 @@ fn path_forms(path: &str, dialect: Dialect, form: ModelForm) -> Vec<Vec<u8>> {
         }
         ModelForm::Decoded => vec![decoded(octets)],
         ModelForm::Normal => vec![
-            normal_form(octets, true, false),
-            with_cut_escapes(octets, |octet, _| normal_form(octet, true, false)),
+            normal_form(octets, false, false),
+            with_cut_escapes(octets, |octet, _| normal_form(octet, false, false)),
         ],
         ModelForm::Served => vec![
-            served_form(octets, false),
-            with_cut_escapes(octets, |octet, in_query| served_part(octet, in_query, false)),
+            served_part(octets, false, false, false),
+            with_cut_escapes(octets, |octet, in_query| served_part(octet, false, in_query, false)),
         ],
     }
 }
 
 /// A text as servers read it: its path, then from the first `?` on its query.
-fn served_form(text: &[u8], open: bool) -> Vec<u8> {
-    served_part(text, false, open)
-}
-
-fn served_part(part: &[u8], in_query: bool, open: bool) -> Vec<u8> {
-    let normal = normal_form(part, true, open);
+fn served_part(part: &[u8], literal: bool, in_query: bool, open: bool) -> Vec<u8> {
+    let normal = normal_form(part, literal, open);
     let mut in_query = in_query;
     let mut form = Vec::new();
     let mut at = 0;
@@ -448,7 +467,7 @@ fn part_with_cut_escapes(part: &[u8], form: ModelForm, in_query: bool, open: boo
         _ => (part, &b""[..]),
     };
     let write = |octet: &[u8], after_query| match form {
-        ModelForm::Served => served_part(octet, in_query || after_query, false),
+        ModelForm::Served => served_part(octet, true, in_query || after_query, false),
         _ => normal_form(octet, true, false),
     };
     [&*with_cut_escapes(body, write), end].concat()
@@ -522,7 +541,7 @@ fn decoded(text: &[u8]) -> Vec<u8> {
     octets(text).into_iter().flat_map(form).collect()
 }
 
-/// RFC 9309 §2.2.2; with `literal` also `*` and `$` escaped, as in paths and between stars. If the
+/// RFC 9309 §2.2.2; with `literal` also `*` and `$` escaped, as between the stars of a rule. If the
 /// text is open, more may follow it, so an escape begun at its end stays as it is.
 fn normal_form(text: &[u8], literal: bool, open: bool) -> Vec<u8> {
     let octets = octets(text);

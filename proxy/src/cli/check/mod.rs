@@ -128,7 +128,8 @@ fn find_wrong_url(arguments: &CheckArguments) -> Option<String> {
         let error = if accepts_paths && url.starts_with('/') {
             InvalidUrl::Character(url.chars().find(char::is_ascii_control)?)
         } else {
-            Target::parse(&url.replace(' ', "%20")).err()?
+            let parsed = Target::parse(&url.replace(' ', "%20"));
+            parsed.err().or_else(|| UrlPath::of_url(url).err())?
         };
         let hint = match (&error, accepts_paths) {
             (InvalidUrl::NotAbsolute, true) => ", or a path that starts with /",
