@@ -58,8 +58,8 @@ impl ProductToken {
         Self::from_checked("")
     }
 
-    /// Extracts the name from a `User-Agent` field: its first product or, for clients that call themselves Mozilla, the
-    /// one that follows `compatible;` or otherwise looks like a crawler.
+    /// Extracts the name from a `User-Agent` field: its first product or, where that is a browser, a device or a library,
+    /// the name that follows `compatible;`, looks like a crawler's, or else is neither of these.
     ///
     /// `None` if the field does not name a product at all.
     #[must_use]
