@@ -32,12 +32,12 @@ pub(crate) fn crawler_name(field: &[u8]) -> Option<String> {
     } else if is_library(first) {
         after_compatible(field)
             .or_else(|| last_crawler_like_part(field))
-            .or_else(|| part_of_comment(field, |part| part.contains('/')))
+            .or_else(|| part_of_comment(field, true))
     } else {
         after_compatible(field)
             .or_else(|| last_crawler_like_part(field).filter(|name| !is_generic(name)))
             .or_else(|| last_product(field))
-            .or_else(|| part_of_comment(field, |_| true))
+            .or_else(|| part_of_comment(field, false))
             .or_else(|| last_crawler_like_part(field))
     };
     Some(name.unwrap_or(first).to_owned())
@@ -108,19 +108,25 @@ fn last_product(field: &str) -> Option<&str> {
     name
 }
 
-/// Returns the first own name in a comment, among the parts that `is_wanted` accepts. Comments about mobile devices name
-/// their models, which cannot be told from crawlers.
-fn part_of_comment(field: &str, is_wanted: impl Fn(&str) -> bool) -> Option<&str> {
+/// Returns the first own name in a comment. In comments about mobile devices, and after a library, only a name with a
+/// version counts: models of devices cannot be told from crawlers otherwise.
+fn part_of_comment(field: &str, is_after_library: bool) -> Option<&str> {
     let comments = field.split('(').skip(1).filter_map(|text| text.split(')').next());
     comments
-        .filter(|comment| {
+        .flat_map(|comment| {
             let folded = comment.to_ascii_lowercase();
-            !["android", "iphone", "ipad", "mobile", "phone"].iter().any(|it| folded.contains(it))
+            let devices = ["android", "iphone", "ipad", "mobile", "phone"];
+            let needs_version = is_after_library || devices.iter().any(|it| folded.contains(it));
+            comment.split([';', ',']).map(move |part| (trim_part(part), needs_version))
         })
-        .flat_map(|comment| comment.split([';', ',']))
-        .filter(|part| is_wanted(part))
-        .filter_map(|part| own_name(trim_part(part)).filter(|name| !is_library(name)))
-        .next()
+        .filter(|(part, needs_version)| !needs_version || has_version(part))
+        .find_map(|(part, _)| own_name(part).filter(|name| !is_library(name)))
+}
+
+/// Returns whether a part begins with a name and its version.
+fn has_version(part: &str) -> bool {
+    let rest = leading_name(part).and_then(|name| part.strip_prefix(name)?.strip_prefix('/'));
+    rest.is_some_and(|version| version.starts_with(|c: char| c.is_ascii_digit() || c == 'v'))
 }
 
 /// Returns the name that a part begins with, unless it belongs to a browser, a device or a platform.

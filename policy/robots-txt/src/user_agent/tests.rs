@@ -90,6 +90,11 @@ const FIELDS: &[(&str, &str)] = &[
     ("Mozilla/5.0 (Linux; Android 9; SM-G960F) Chrome/80 Mobile Safari/537.36", "Mozilla"),
     ("Mozilla/5.0 (Windows NT 10.0; Win64; x64; rv:109.0) Gecko/20100101 Firefox/115.0", "Mozilla"),
     ("Mozilla/5.0 (compatible) Crawler/1.0", "Crawler"),
+    (
+        "Mozilla/5.0 (Linux; Android 11; Pixel 2; DuplexWeb-Google/1.0) Chrome/86 Mobile Safari/537.36",
+        "DuplexWeb-Google",
+    ),
+    ("Mozilla/5.0 (Linux; Android 6.0.1; Nexus 5X Build/MMB29P) Chrome/126 Mobile", "Mozilla"),
 ];
 
 #[test]
