@@ -27,22 +27,26 @@ impl ForeignElements {
             }
             return false;
         }
-        // In foreign content only a return to HTML matters, in HTML only the start of foreign content.
-        let changes: &[&'static [u8]] =
-            if was_foreign { &HOLDING_HTML } else { &[b"svg", b"math"] };
-        let change = changes.iter().find(|it| **it == name);
+        // In foreign content a return to HTML matters, and a template, which is not one there; in HTML the start of
+        // foreign content.
+        let in_foreign = HOLDING_HTML.iter().chain(&[b"template" as &[u8]]);
+        let change = if was_foreign {
+            in_foreign.copied().find(|it| *it == name)
+        } else {
+            [b"svg" as &[u8], b"math"].into_iter().find(|it| *it == name)
+        };
         if let Some(change) = change.filter(|_| !is_closed && self.0.len() < DEPTH) {
             self.0.push(change);
         }
         was_foreign || change.is_some()
     }
 
-    /// Closes an element.
-    pub(super) fn close(&mut self, name: &[u8]) {
+    /// Closes an element, and returns whether it was one of those that are tracked.
+    pub(super) fn close(&mut self, name: &[u8]) -> bool {
         // Elements left open inside are closed with it, and an end tag without a start tag is ignored.
-        if let Some(at) = self.0.iter().rposition(|it| *it == name) {
-            self.0.truncate(at);
-        }
+        let open = self.0.iter().rposition(|it| *it == name);
+        self.0.truncate(open.unwrap_or(self.0.len()));
+        open.is_some()
     }
 
     fn is_inside(&self) -> bool {

@@ -50,8 +50,8 @@ fn read_up_to(page: &str, is_xhtml: bool, last: usize) -> PageMetadata {
                     tokenizer.set_state(state);
                 }
                 match name {
-                    // Templates are inert, and may be nested.
-                    b"template" if !is_closed => templates += 1,
+                    // Templates are inert, and may be nested. In SVG and MathML there are none (HTML, 4.12.3).
+                    b"template" if !is_closed && !is_foreign => templates += 1,
                     _ if templates == 0 => metadata.add_element(name, &tag),
                     _ => {}
                 }
@@ -59,8 +59,7 @@ fn read_up_to(page: &str, is_xhtml: bool, last: usize) -> PageMetadata {
             Token::EndTag(tag) => {
                 is_document = false;
                 let name = local_name(&tag.name, is_xhtml);
-                foreign.close(name);
-                if name == b"template" {
+                if !foreign.close(name) && name == b"template" {
                     templates = templates.saturating_sub(1);
                 }
             }
@@ -201,6 +200,23 @@ mod tests {
         ] {
             let metadata = read(&format!("{page}{meta}"), is_xhtml);
             assert_eq!(metadata.metas.len(), usize::from(counts), "{page}");
+        }
+    }
+
+    #[test]
+    fn a_template_in_svg_or_mathml_hides_nothing() {
+        let meta = "<meta name=robots content=noindex>";
+        for (page, counts) in [
+            ("<svg><template></svg>", true),
+            ("<svg><template>", true),
+            ("<math><template></template></math>", true),
+            ("<svg><desc><template>", false),
+            ("<svg><foreignObject><template></template>", true),
+            ("<template><svg><template></template></svg>", false),
+            ("<template><svg></svg></template>", true),
+            ("<svg><template></svg><template>", false),
+        ] {
+            assert_eq!(metas(&format!("{page}{meta}")).len(), usize::from(counts), "{page}");
         }
     }
 

@@ -123,14 +123,15 @@ impl TdmrepEntry {
                 // JSON has several spellings of one number.
                 Some(Value::Number(number)) if number.as_f64() == Some(1.0) => Some("1".to_owned()),
                 Some(Value::Number(number)) => Some(number.to_string()),
-                // Evidently meant as a number, and accepting it can only restrict.
-                Some(Value::String(text)) if text == "1" => Some(text),
+                // Evidently meant as the number, and accepting it can only restrict.
+                Some(Value::Bool(true)) => Some("true".to_owned()),
+                Some(Value::String(text)) if is_reservation(&text) => Some(text),
                 _ => None,
             };
         let location = member("location").filter(|it| it.starts_with('"'))?;
         let Ok(location) = serde_json::from_str::<String>(location) else {
             // An entry that does not reserve refuses nothing, whatever its paths.
-            let reserves = reservation.as_deref() == Some("1");
+            let reserves = reservation.as_deref().is_some_and(is_reservation);
             return reserves.then(|| Self::unreadable(number));
         };
         let policy = member("tdm-policy").and_then(|it| serde_json::from_str(it).ok());
@@ -179,7 +180,7 @@ fn too_costly() -> PreferenceStatement {
     PreferenceStatement::too_costly(PreferenceSource::Tdmrep, StatementCarrier::Tdmrep { entry: 0 })
 }
 
-/// Returns the statement of `tdm-reservation` in a field or an element: 1 reserves, 0 does not, and other values are
+/// Returns the statement of `tdm-reservation` in a field or an element: `1` and `true` reserve, `0` does not, and other values are
 /// ignored. Of values joined by a proxy, as RFC 9110 section 5.3 allows, one that reserves counts.
 pub(super) fn statement(
     value: &str,
@@ -187,7 +188,7 @@ pub(super) fn statement(
     stage: PreferenceStage,
 ) -> Option<PreferenceStatement> {
     // Several field lines may arrive joined by commas.
-    let reserves = value.split(',').any(|it| it.trim() == "1");
+    let reserves = value.split(',').any(is_reservation);
     if !reserves && value.trim() != "0" {
         return None;
     }
@@ -199,6 +200,12 @@ pub(super) fn statement(
     let meaning = StatementMeaning::new(PURPOSES, !reserves, CLAUSE);
     let statement = PreferenceStatement::new(PreferenceSource::Tdmrep, carrier, text, meaning);
     Some(PreferenceStatement { stage, ..statement })
+}
+
+/// Returns whether a value reserves: `1`, or `true`, which the text does not define but which can only mean that.
+fn is_reservation(value: &str) -> bool {
+    let value = value.trim();
+    value == "1" || value.eq_ignore_ascii_case("true")
 }
 
 /// Keeps only the reservations that count: file, field and page supersede each other in this order, and within one
@@ -253,6 +260,32 @@ mod tests {
                 assert!(reserves(file.as_bytes(), "/a"), "{file}");
                 assert!(!reserves(file.as_bytes(), "/b"), "{file}");
             }
+        }
+    }
+
+    #[test]
+    fn a_reservation_may_be_a_number_a_text_or_true() {
+        for (value, expected) in [
+            ("1", true),
+            ("1.0", true),
+            (r#""1""#, true),
+            (r#"" 1 ""#, true),
+            ("true", true),
+            (r#""true""#, true),
+            ("0", false),
+            ("2", false),
+            ("false", false),
+            (r#""yes""#, false),
+            ("[1]", false),
+            ("null", false),
+        ] {
+            let file = format!(r#"[{{"location":"/a","tdm-reservation":{value}}}]"#);
+            assert_eq!(reserves(file.as_bytes(), "/a"), expected, "{file}");
+        }
+        for (value, expected) in [("true", true), ("TRUE", true), ("0, true", true), ("yes", false)]
+        {
+            let statement = statement(value, String::new(), PreferenceStage::Head);
+            assert_eq!(statement.is_some_and(|it| !it.refuses.is_empty()), expected, "{value}");
         }
     }
 

@@ -39,6 +39,54 @@ struct Case {
     because: String,
 }
 
+/// A case after a public report or a real site, about the preference alone.
+#[derive(Deserialize)]
+struct PublicCase {
+    id: String,
+    user_agent: String,
+    url: String,
+    robots: String,
+    question: PublicQuestion,
+    right: String,
+    why: String,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct PublicQuestion {
+    purpose: OneOrMany,
+    tdmrep: Option<String>,
+    #[serde(default)]
+    rsl: BTreeMap<String, String>,
+    headers: Option<Vec<(String, String)>>,
+    html: Option<String>,
+    #[serde(default)]
+    config: Config,
+}
+
+impl PublicCase {
+    fn into_case(self) -> Case {
+        let PublicQuestion { purpose, tdmrep, rsl, headers, html, config } = self.question;
+        Case {
+            id: self.id,
+            token: self.user_agent,
+            url: self.url,
+            purpose,
+            robots: Some(self.robots),
+            tdmrep,
+            rsl,
+            ai_txt: None,
+            status: None,
+            headers,
+            html,
+            config,
+            stage: String::new(),
+            expect: self.right,
+            because: self.why,
+        }
+    }
+}
+
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum OneOrMany {
@@ -151,6 +199,24 @@ fn every_case_has_the_result_of_its_clause() {
             }
         }
     }
+    assert!(failed.is_empty(), "{}: {failed:#?}", failed.len());
+}
+
+#[test]
+fn every_public_case_about_use_is_right() {
+    let mut failed = Vec::new();
+    let lines = include_str!("cases/public.jsonl").lines();
+    for line in lines.clone() {
+        let case = serde_json::from_str::<PublicCase>(line).unwrap().into_case();
+        for strict in [false, true] {
+            let (preference, _) = case.judged(strict);
+            if preference != case.expect {
+                let Case { id, expect, because, .. } = &case;
+                failed.push(format!("{id}: {preference}, not {expect}: {because}"));
+            }
+        }
+    }
+    assert_eq!(lines.count(), 81);
     assert!(failed.is_empty(), "{}: {failed:#?}", failed.len());
 }
 
