@@ -180,8 +180,8 @@ fn too_costly() -> PreferenceStatement {
     PreferenceStatement::too_costly(PreferenceSource::Tdmrep, StatementCarrier::Tdmrep { entry: 0 })
 }
 
-/// Returns the statement of `tdm-reservation` in a field or an element: `1` and `true` reserve, `0` does not, and other values are
-/// ignored. Of values joined by a proxy, as RFC 9110 section 5.3 allows, one that reserves counts.
+/// Returns the statement of `tdm-reservation` in a field or an element: `1` and `true` reserve, `0` does not, and other
+/// values are ignored. Of values joined by a proxy, as RFC 9110 section 5.3 allows, one that reserves counts.
 pub(super) fn statement(
     value: &str,
     text: String,

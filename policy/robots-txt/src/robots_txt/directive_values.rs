@@ -111,13 +111,33 @@ impl TimeOfDay {
 /// The longest time that is represented: 136 years.
 const MAX_DURATION: Duration = Duration::from_secs(u32::MAX as u64);
 
-/// Parses a number of seconds, whole or decimal, with an exponent or infinite, capped at 136 years. `None` for a
-/// negative number.
+/// Parses a time: a number of seconds, whole or decimal, with an exponent or infinite, capped at 136 years. Brackets and
+/// quotes around it do not count, and a unit may follow. `None` for a negative number.
 pub(crate) fn parse_seconds(value: &str) -> Option<Duration> {
-    let seconds: f64 = value.parse().ok()?;
+    let value = value.trim_matches(['[', ']', '(', ')', '"', '\'']).trim();
+    let seconds: f64 = match value.parse() {
+        Ok(seconds) => seconds,
+        Err(_) => {
+            let number = value.trim_end_matches(|c: char| c.is_ascii_alphabetic() || c == '.');
+            seconds_in_unit(&value[number.len()..])? * number.trim_end().parse::<f64>().ok()?
+        }
+    };
     // Checked in the text, because `-0` is not less than zero.
     let is_time = !value.starts_with('-') && !seconds.is_nan();
     is_time.then(|| Duration::from_secs_f64(seconds.min(MAX_DURATION.as_secs_f64())))
+}
+
+/// Returns how many seconds a unit of time has.
+fn seconds_in_unit(unit: &str) -> Option<f64> {
+    let unit = unit.trim_end_matches('.').to_ascii_lowercase();
+    Some(match unit.as_str() {
+        "s" | "sec" | "secs" | "second" | "seconds" => 1.0,
+        "ms" | "msec" | "millisecond" | "milliseconds" => 0.001,
+        "m" | "min" | "mins" | "minute" | "minutes" => 60.0,
+        "h" | "hr" | "hrs" | "hour" | "hours" => 3_600.0,
+        "d" | "day" | "days" => 86_400.0,
+        _ => return None,
+    })
 }
 
 /// Parses digits as a number, capped at the largest.

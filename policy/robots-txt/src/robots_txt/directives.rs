@@ -1,6 +1,6 @@
 //! Directives: the statements of a file other than rules and user-agent lines.
 
-use std::borrow::Cow;
+use std::cmp::Reverse;
 use std::collections::HashSet;
 use std::time::Duration;
 
@@ -8,6 +8,7 @@ use super::directive_topic::DirectiveTopic;
 use super::directive_values::{CleanParam, DailyHours, RequestRate, is_host, parse_seconds};
 use super::file::RobotsTxt;
 use super::groups::semantics::DialectSemantics;
+use super::statements::StatementKind;
 use crate::origin::is_scheme;
 use crate::{Dialect, Origin, ProductToken};
 
@@ -78,43 +79,43 @@ impl RobotsTxt {
             .filter_map(|directive| CleanParam::read(&directive.value))
     }
 
-    /// Returns the time that a crawler should wait between requests: the first `Crawl-delay` of its group that is a
-    /// number of seconds, possibly fractional.
+    /// Returns the time that a crawler should wait between requests: the longest `Crawl-delay` of its group. A value is a
+    /// number of seconds, possibly fractional, with a unit after it (`10 sec`, `1m`) or in brackets.
     #[must_use]
     pub fn crawl_delay(&self, dialect: Dialect, tokens: &[ProductToken]) -> Option<Duration> {
-        self.timing_values(DirectiveTopic::CrawlDelay, dialect, tokens)
-            .find_map(|(_, value)| parse_seconds(&value))
+        let delays = self.timing_values(DirectiveTopic::CrawlDelay, dialect, tokens, parse_seconds);
+        delays.map(|(_, delay)| delay).max()
     }
 
     /// Returns the longest time between requests that the crawler's group asks for, and the number of the line that does:
-    /// its `Crawl-delay` as [`crawl_delay`](Self::crawl_delay) reads it, or a `Request-rate` kept evenly, at all hours.
+    /// a `Crawl-delay` as [`crawl_delay`](Self::crawl_delay) reads it, or a `Request-rate` kept evenly, at all hours.
     #[must_use]
     pub fn longest_delay(
         &self,
         dialect: Dialect,
         tokens: &[ProductToken],
     ) -> Option<(Duration, u32)> {
-        let rates = self.timing_values(DirectiveTopic::RequestRate, dialect, tokens);
-        let rates = rates.filter_map(|(at, value)| Some((RequestRate::read(&value)?.pause(), at)));
-        let mut delays = self.timing_values(DirectiveTopic::CrawlDelay, dialect, tokens);
-        let delay = delays.find_map(|(at, value)| Some((parse_seconds(&value)?, at)));
-        let longest = rates.chain(delay).max_by_key(|(delay, _)| *delay);
-        longest.map(|(delay, at)| (delay, self.parsed().line(at)))
+        let pause = |value: &str| Some(RequestRate::read(value)?.pause());
+        let rates = self.timing_values(DirectiveTopic::RequestRate, dialect, tokens, pause);
+        let delays = self.timing_values(DirectiveTopic::CrawlDelay, dialect, tokens, parse_seconds);
+        // The first line that asks for the longest is named.
+        let longest = rates.chain(delays).min_by_key(|(at, delay)| (Reverse(*delay), *at));
+        longest.map(|(at, delay)| (delay, self.parsed().line(at)))
     }
 
     /// Returns the rates at which a crawler may make requests, with their hours (`Request-rate`).
     #[must_use]
     pub fn request_rates(&self, dialect: Dialect, tokens: &[ProductToken]) -> Vec<RequestRate> {
-        self.timing_values(DirectiveTopic::RequestRate, dialect, tokens)
-            .filter_map(|(_, value)| RequestRate::read(&value))
+        self.timing_values(DirectiveTopic::RequestRate, dialect, tokens, RequestRate::read)
+            .map(|(_, rate)| rate)
             .collect()
     }
 
     /// Returns the times of day, UTC, at which a crawler may visit (`Visit-time`).
     #[must_use]
     pub fn visit_times(&self, dialect: Dialect, tokens: &[ProductToken]) -> Vec<DailyHours> {
-        self.timing_values(DirectiveTopic::VisitTime, dialect, tokens)
-            .filter_map(|(_, value)| DailyHours::read(&value))
+        self.timing_values(DirectiveTopic::VisitTime, dialect, tokens, DailyHours::read)
+            .map(|(_, hours)| hours)
             .collect()
     }
 
@@ -135,22 +136,54 @@ impl RobotsTxt {
         self.group_directive_indices(dialect, tokens).map(|at| self.directive(at))
     }
 
-    /// Returns the values of a timing directive in the groups chosen for a crawler, with the indices of its statements.
-    fn timing_values<'a>(
+    /// Returns the readable values of a timing directive in the groups chosen for a crawler, with the indices of its
+    /// statements.
+    ///
+    /// Many files have groups of such directives alone, which RFC 9309 §2.2.1 joins with the next one, since only rules
+    /// end a group. So of a name, those count that come before the next name, if there are any.
+    fn timing_values<'a, T>(
         &'a self,
         topic: DirectiveTopic,
         dialect: Dialect,
         tokens: &'a [ProductToken],
-    ) -> impl Iterator<Item = (usize, Cow<'a, str>)> + 'a {
+        read: impl Fn(&str) -> Option<T> + 'a,
+    ) -> impl Iterator<Item = (usize, T)> + 'a {
+        let semantics = DialectSemantics::for_dialect(dialect);
         // This is called for every forwarded request, so a file without such a directive is not searched.
-        let indices =
-            self.has_directives_on(topic).then(|| self.group_directive_indices(dialect, tokens));
-        indices
+        let choice = self
+            .has_directives_on(topic)
+            .then(|| self.parsed().choose_group(semantics, tokens))
+            .flatten();
+        let mut agents = choice
             .into_iter()
-            .flatten()
-            .map(|at| (at, self.parsed().name_and_value(at)))
-            .filter(move |(_, (name, _))| DirectiveTopic::of_name(name) == Some(topic))
-            .map(|(at, (_, value))| (at, String::from_utf8_lossy(value)))
+            .flat_map(move |choice| self.parsed().chosen_agents(semantics, choice))
+            .map(|agent| agent.statement as usize)
+            .peekable();
+        let mut is_own = true;
+        let mut has_value = false;
+        let statements = choice
+            .into_iter()
+            .flat_map(move |choice| self.parsed().chosen_statements(semantics, choice));
+        statements.filter_map(move |(at, statement)| {
+            // A line that names the crawler begins its own directives, be it the one before this statement.
+            if agents.next_if(|agent| *agent <= at).is_some() {
+                while agents.next_if(|agent| *agent <= at).is_some() {}
+                is_own = true;
+                has_value = false;
+            } else if statement.kind() == StatementKind::Agent && semantics.sees(statement) {
+                is_own &= !has_value;
+            }
+            if !is_own || !statement.is_directive() || !semantics.is_in_group(statement) {
+                return None;
+            }
+            let (name, value) = self.parsed().name_and_value(at);
+            if DirectiveTopic::of_name(name) != Some(topic) {
+                return None;
+            }
+            let value = read(&String::from_utf8_lossy(value))?;
+            has_value = true;
+            Some((at, value))
+        })
     }
 
     /// Returns the indices of the directives of the groups chosen for a crawler.

@@ -1,6 +1,7 @@
 //! The answer of `wayleave check` about one URL, as text and as JSON.
 
 use serde::Serialize;
+use wayleave_decision::stated_delay;
 use wayleave_robots_txt::{
     AccessReason, AccessResult, AccessVerdict, DecisionDetails, Dialect, Origin, ProductToken,
     UrlPath, decide, decide_all_spellings,
@@ -60,7 +61,7 @@ impl<'a> CheckAnswer<'a> {
         let decision = judge(access, dialect, tokens, path);
         let (crawl_delay, sitemaps) = match access {
             AccessResult::Successful(robots) => (
-                robots.crawl_delay(dialect, tokens).map(|delay| delay.as_secs_f64()),
+                stated_delay(access, dialect, tokens).map(|(delay, _)| delay.as_secs_f64()),
                 robots.sitemaps().collect(),
             ),
             _ => (None, Vec::new()),
