@@ -34,6 +34,8 @@ struct UsageStatement {
     /// The path as written; `/` if there is none, because the statement is then about every path.
     path: String,
     meanings: Vec<StatementMeaning>,
+    /// Whether it follows a rule after blank lines or comments, as if it did not belong to the group.
+    is_apart: bool,
 }
 
 /// A run of user-agent lines, and the lines up to the next run.
@@ -57,7 +59,10 @@ pub fn lint(body: &[u8], dialects: &[Dialect]) -> Vec<Finding> {
 
 fn check_statements(statements: &[(u32, ParsedLine<'_>)], findings: &mut FindingList) {
     let mut groups = vec![UsageGroup::default()];
+    let mut last_line = 0;
     for (line, parsed) in statements {
+        let follows_gap = *line > last_line + 1;
+        last_line = *line;
         let group = groups.last_mut().expect("the first stands for the lines before all groups");
         match parsed.field {
             LineField::UserAgent => {
@@ -76,8 +81,11 @@ fn check_statements(statements: &[(u32, ParsedLine<'_>)], findings: &mut Finding
             }
             LineField::Other => {
                 let value = String::from_utf8_lossy(parsed.value);
-                if let Some(statement) = read_statement(*line, parsed.name, &value, findings) {
+                if let Some(mut statement) = read_statement(*line, parsed.name, &value, findings) {
                     check_position(&statement, group, findings);
+                    // What follows a statement that stands apart stands apart with it.
+                    let follows_apart = group.statements.last().is_some_and(|it| it.is_apart);
+                    statement.is_apart = group.has_rules && (follows_gap || follows_apart);
                     group.statements.push(statement);
                 }
             }
@@ -87,6 +95,26 @@ fn check_statements(statements: &[(u32, ParsedLine<'_>)], findings: &mut Finding
         check_group(group, findings);
     }
     check_own_groups(&groups, findings);
+    check_last_group(&groups, findings);
+}
+
+/// Reports a signal that stands apart at the end of the file, where it belongs to the last group only.
+fn check_last_group(groups: &[UsageGroup<'_>], findings: &mut FindingList) {
+    let Some(last) = groups.last() else {
+        return;
+    };
+    let is_everybody = last.agents.iter().any(|(_, name)| *name == b"*");
+    let Some((_, name)) = last.agents.first().filter(|_| !is_everybody) else {
+        return;
+    };
+    for statement in last.statements.iter().filter(|it| it.is_apart) {
+        let message = format!(
+            "this belongs to the group of {} only, the last above it: put it into the group of \"*\", and into each other \
+             group that it is meant for",
+            quoted(name)
+        );
+        findings.warning(statement.line, message);
+    }
 }
 
 /// Parses a line, if it is about use, and reports what is wrong with it alone.
@@ -120,7 +148,7 @@ fn read_statement(
         return None;
     };
     let path = if path.is_empty() { "/" } else { path }.to_owned();
-    Some(UsageStatement { line, family, path, meanings })
+    Some(UsageStatement { line, family, path, meanings, is_apart: false })
 }
 
 fn check_usage(line: u32, value: &str, dictionary: &str, findings: &mut FindingList) {
@@ -155,9 +183,19 @@ fn check_usage(line: u32, value: &str, dictionary: &str, findings: &mut FindingL
                     line,
                     format!("{name:?} is not a label; did you mean {:?}?", LABELS[at]),
                 ),
-                None => findings.note(line, format!("{name:?} is not a known label")),
+                None => check_label(line, &name, findings),
             },
         }
+    }
+}
+
+fn check_label(line: u32, name: &str, findings: &mut FindingList) {
+    match LABELS.iter().chain(&SIGNALS).position(|it| is_meant(name, it)) {
+        Some(at) => {
+            let meant = LABELS[at % LABELS.len()];
+            findings.error(line, format!("{name:?} is not a label; did you mean {meant:?}?"));
+        }
+        None => findings.note(line, format!("{name:?} is not a known label")),
     }
 }
 
@@ -182,10 +220,19 @@ fn check_signal(line: u32, list: &str, findings: &mut FindingList) {
         } else if let Some(at) = LABELS.iter().position(is) {
             let message = format!("{name:?} is not a signal; did you mean {:?}?", SIGNALS[at]);
             findings.error(line, message);
+        } else if let Some(at) = SIGNALS.iter().chain(&LABELS).position(|it| is_meant(name, it)) {
+            let meant = SIGNALS[at % SIGNALS.len()];
+            findings.error(line, format!("{name:?} is not a signal; did you mean {meant:?}?"));
         } else if !pair.is_empty() {
             findings.note(line, format!("{name:?} is not a known signal"));
         }
     }
+}
+
+/// Returns whether a name differs from a known one only in its separator.
+fn is_meant(name: &str, known: &str) -> bool {
+    let letters = |text: &str| text.to_ascii_lowercase().replace(['-', '_', ' ', '.'], "");
+    letters(name) == letters(known)
 }
 
 fn check_path(line: u32, path: &str, findings: &mut FindingList) {

@@ -90,3 +90,40 @@ fn a_misplaced_statement_is_reported() {
     let findings = found(own, true);
     assert!(findings[0].starts_with("5: note: \"A\" has its own group"), "{findings:?}");
 }
+
+#[test]
+fn a_signal_with_another_separator_is_an_error() {
+    for (line, part) in [
+        ("Content-Signal: ai_train=no", "did you mean \"ai-train\"?"),
+        ("Content-Signal: search=yes, AI_Input=no", "did you mean \"ai-input\"?"),
+        ("Content-Signal: train_ai=no", "did you mean \"ai-train\"?"),
+        ("Content-Usage: train_ai=n", "did you mean \"train-ai\"?"),
+        ("Content-Usage: ai_train=n", "did you mean \"train-ai\"?"),
+    ] {
+        let finding = one(line);
+        assert!(finding.starts_with("3: error: ") && finding.contains(part), "{line}: {finding}");
+    }
+}
+
+#[test]
+fn a_signal_that_falls_to_the_last_group_is_reported() {
+    let file = |last: &str, gap: &str, line: &str| {
+        found(
+            &format!("User-agent: *\nAllow: /\n\nUser-agent: {last}\nDisallow: /\n{gap}{line}\n"),
+            false,
+        )
+    };
+    let signal = "Content-Signal: ai-train=no";
+    for (gap, line) in [
+        ("\n", signal),
+        ("\n# For all\n", signal),
+        ("\n", "DisallowAITraining: /"),
+        ("\n", "Content-Usage: train-ai=n\nContent-Signal: ai-train=no"),
+    ] {
+        let findings = file("A", gap, line);
+        assert!(findings[0].contains("belongs to the group of \"A\" only"), "{findings:?}");
+    }
+    assert_eq!(file("A", "", signal), [""; 0]);
+    assert_eq!(file("A", "Allow: /x\n", signal), [""; 0]);
+    assert_eq!(found(&format!("User-agent: *\nDisallow: /x\n\n{signal}\n"), false), [""; 0]);
+}

@@ -129,11 +129,7 @@ fn examples(lines: &[LintLine<'_>]) -> Vec<RuleExample> {
                 let Some(name) = name.as_ref().filter(|it| is_portable_name(it.as_bytes())) else {
                     continue;
                 };
-                // A path that the pattern matches: any text in place of a star.
-                let text = String::from_utf8_lossy(statement.value).replace('*', "x");
-                let path = text.strip_suffix('$').unwrap_or(&text);
-                let slash = if path.starts_with('/') { "" } else { "/" };
-                examples.push((line.number, name.clone(), format!("{slash}{path}")));
+                examples.push((line.number, name.clone(), example_path(statement.value)));
             }
             _ => {}
         }
@@ -141,9 +137,34 @@ fn examples(lines: &[LintLine<'_>]) -> Vec<RuleExample> {
     examples
 }
 
+/// Returns a path that a pattern matches, as crawlers send it: with any text in place of a star, and with letters outside
+/// ASCII and spaces escaped (RFC 3986 §2.1).
+fn example_path(value: &[u8]) -> String {
+    let pattern = value.strip_suffix(b"$").unwrap_or(value);
+    let mut path = String::from(if pattern.starts_with(b"/") { "" } else { "/" });
+    for &byte in pattern {
+        match byte {
+            b'*' => path.push('x'),
+            b'!'..=b'~' => path.push(char::from(byte)),
+            _ => path += &format!("%{byte:02X}"),
+        }
+    }
+    path
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn letters_outside_ascii_are_asked_about_as_they_are_sent() {
+        let body =
+            "User-agent: *\nDisallow: /caf\u{e9}\nDisallow: /\u{30C4}*\nAllow: /\u{30C4}/x$\n";
+        let found = crate::lint(body.as_bytes(), &[Dialect::Google]);
+        assert_eq!(found, []);
+        assert_eq!(example_path("*/\u{e9} b$".as_bytes()), "/x/%C3%A9%20b");
+        assert_eq!(example_path(b"/\xff"), "/%FF");
+    }
 
     fn example(line: u32, name: &str, path: String) -> RuleExample {
         (line, name.to_owned(), path)

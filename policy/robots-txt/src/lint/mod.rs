@@ -5,6 +5,7 @@ mod file;
 mod finding;
 mod rule;
 mod statement;
+mod unusual;
 
 pub use finding::{Finding, Severity};
 #[doc(hidden)]

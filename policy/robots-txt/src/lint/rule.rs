@@ -5,6 +5,7 @@ use std::collections::HashMap;
 
 use super::finding::{FindingList, quoted};
 use super::statement::LintLine;
+use super::unusual;
 use crate::robots_txt::LineField;
 
 /// The group being read.
@@ -66,6 +67,10 @@ fn check_value(line: &LintLine<'_>, value: &[u8], findings: &mut FindingList) {
         findings.error(number, message);
     } else if !value.is_empty() && !matches!(value[0], b'/' | b'*') {
         findings.error(number, format!("{shown} does not start with \"/\", so it never matches"));
+    }
+    if unusual::has_invisible(value) {
+        let message = format!("{shown} contains an invisible character, which no path has");
+        findings.error(number, message);
     }
     // Only a final `$` is an anchor.
     if value.strip_suffix(b"$").unwrap_or(value).contains(&b'$') {

@@ -1,7 +1,10 @@
 //! Findings about single statements: unknown names, misspellings, misplaced values.
 
 use super::finding::{FindingList, quoted};
-use crate::robots_txt::{LineField, ParsedLine, exact_statement, google_statement, numbered_lines};
+use super::unusual;
+use crate::robots_txt::{
+    LineField, ParsedLine, exact_statement, google_statement, numbered_lines, parse_seconds,
+};
 
 /// Directives in use besides rules, in lower case.
 const KNOWN_DIRECTIVES: [&str; 23] = [
@@ -29,6 +32,23 @@ const KNOWN_DIRECTIVES: [&str; 23] = [
     "embargo-allow",
     "license",
 ];
+
+/// The names of lines that decide about paths.
+const RULES: [&str; 3] = ["User-agent", "Allow", "Disallow"];
+
+/// The directives about the use of pages: one that is misspelt loses its author's refusal.
+const STATEMENTS_ABOUT_USE: [&str; 7] = [
+    "content-signal",
+    "content-usage",
+    "disallowaitraining",
+    "allowaitraining",
+    "archive-embargo",
+    "embargo-allow",
+    "license",
+];
+
+/// Directives that few readers ever obeyed: Google stopped in September 2019.
+const META_DIRECTIVES: [&str; 3] = ["noindex", "nofollow", "noarchive"];
 
 /// A line as each kind of reader parses it.
 pub(super) struct LintLine<'a> {
@@ -78,6 +98,15 @@ fn check_no_statement(
         return;
     }
     let shown = quoted(statement);
+    // A full-width colon, which ends no name.
+    if let Some(plain) = unusual::plain(statement)
+        && let Some(meant) = exact_statement(plain.as_bytes())
+        && let Some(name) = known_name(meant.name)
+    {
+        let message =
+            format!("{shown} is not a statement: {}; did you mean {name:?}?", unusual::EXPLANATION);
+        return findings.error(number, message);
+    }
     match google.map(|statement| statement.field) {
         Some(LineField::Allow | LineField::Disallow | LineField::UserAgent) => {
             let message = format!("{shown} has no colon; only Google's parser reads it as a rule");
@@ -117,10 +146,17 @@ fn check_unknown(
     google: Option<&ParsedLine<'_>>,
     findings: &mut FindingList,
 ) {
+    if let Some(meant) = unusual::plain(name).and_then(|plain| known_name(plain.as_bytes())) {
+        let shown = quoted(name);
+        let message = format!(
+            "{shown} is not {meant:?}: {}, so the line has no effect",
+            unusual::EXPLANATION
+        );
+        return findings.error(number, message);
+    }
     // First, so that a name near to both is taken for a rule: a lost rule does the most harm.
-    let rules = ["User-agent", "Allow", "Disallow"];
     let meant =
-        rules.into_iter().chain(KNOWN_DIRECTIVES).find(|known| is_near(name, known.as_bytes()));
+        RULES.into_iter().chain(KNOWN_DIRECTIVES).find(|known| is_near(name, known.as_bytes()));
     // Google's parser knows common misspellings, so such a line works for one crawler only.
     let rule = google.map(|statement| statement.field).filter(|field| *field != LineField::Other);
     let mut message = format!("{} is not a known directive", quoted(name));
@@ -130,7 +166,8 @@ fn check_unknown(
     if rule.is_some() {
         message += " (Google's parser reads it as that, others do not)";
     }
-    if meant.is_some_and(|meant| rules.contains(&meant)) || rule.is_some() {
+    let loses = |meant: &str| RULES.contains(&meant) || STATEMENTS_ABOUT_USE.contains(&meant);
+    if meant.is_some_and(loses) || rule.is_some() {
         findings.error(number, message);
     } else {
         findings.note(number, message);
@@ -164,13 +201,27 @@ pub(super) fn is_portable_name(value: &[u8]) -> bool {
 fn check_value(number: u32, name: &[u8], value: &[u8], findings: &mut FindingList) {
     let is = |known: &str| name.eq_ignore_ascii_case(known.as_bytes());
     let text = String::from_utf8_lossy(value);
-    if is("crawl-delay") && crate::robots_txt::parse_seconds(&text).is_none() {
+    // Other readers ignore a value with a unit.
+    if is("crawl-delay") && (text.parse::<f64>().is_err() || parse_seconds(&text).is_none()) {
         findings.warning(number, format!("{} is not a number of seconds", quoted(value)));
+    }
+    if let Some(rule) = META_DIRECTIVES.into_iter().find(|known| is(known)) {
+        let message = format!(
+            "hardly any crawler obeys {} in robots.txt (Google stopped in 2019): send \"X-Robots-Tag: {rule}\"",
+            quoted(name)
+        );
+        findings.warning(number, message);
     }
     if is("sitemap") && !text.to_ascii_lowercase().starts_with("http") {
         let message = format!("the sitemap {} is not an absolute URL", quoted(value));
         findings.warning(number, message);
     }
+}
+
+/// Returns the name of a rule or a directive as it is usually written.
+fn known_name(name: &[u8]) -> Option<&'static str> {
+    let mut known = RULES.into_iter().chain(KNOWN_DIRECTIVES);
+    known.find(|known| name.eq_ignore_ascii_case(known.as_bytes()))
 }
 
 /// Returns whether a name differs from a known one in at most two bytes changed, added or omitted.
