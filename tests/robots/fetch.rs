@@ -432,6 +432,27 @@ fn a_robots_txt_in_zstd_is_read_unless_it_is_cut() {
 }
 
 #[test]
+fn a_plain_robots_txt_counts_whatever_coding_is_claimed() {
+    let origin = Origin::start();
+    let labels = ["utf-8", "none", "text/plain", "binary", "7bit", "aws-chunked", "gzip", "zstd"];
+    for (number, label) in labels.into_iter().enumerate() {
+        let plain = Reply::text(KEEP_OUT).header("Content-Encoding", label);
+        origin.site(&format!("plain{number}.test")).robots_reply(plain);
+    }
+    // Its rules cannot be known.
+    let gzip = include_bytes!("../data/keep-out.gz");
+    origin.site("coded.test").robots_reply(Reply::text(gzip).header("Content-Encoding", "utf-8"));
+    let proxy = Wayleave::start(&origin);
+    for (number, label) in labels.into_iter().enumerate() {
+        let site = format!("http://plain{number}.test");
+        assert_eq!(proxy.get(&format!("{site}/a")).status, 200, "{label}");
+        let answer = proxy.get(&format!("{site}/private"));
+        answer.expect_disallowed(&format!("{site}/robots.txt"), 2, "Disallow: /private");
+    }
+    proxy.get("http://coded.test/a").expect_unreachable("http://coded.test/robots.txt");
+}
+
+#[test]
 fn a_compressed_robots_txt_in_several_members_is_read_whole() {
     let origin = Origin::start();
     // Each line is its own member.

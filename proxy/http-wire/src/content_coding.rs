@@ -28,6 +28,47 @@ pub enum ContentCoding {
     Zstd,
 }
 
+/// The content codings that the fields of a message name.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ContentCodings {
+    /// The known ones, in the order in which they were applied.
+    pub known: Vec<ContentCoding>,
+    /// Whether the list also has labels that are no known coding, such as `utf-8` or `none`. Clients ignore them.
+    pub has_unknown: bool,
+}
+
+impl ContentCodings {
+    /// Parses the values of `Content-Encoding`. A label that is no known coding is read as `identity`.
+    ///
+    /// # Errors
+    ///
+    /// If more than two codings are listed.
+    pub fn parse<'v>(values: impl Iterator<Item = &'v str>) -> Result<Self, String> {
+        let mut codings = Self::default();
+        for name in values.flat_map(|value| value.split(',')).map(str::trim) {
+            // RFC 9110 section 5.6.1 allows empty list elements; `identity` changes nothing (section 12.5.3).
+            if name.is_empty() || name.eq_ignore_ascii_case("identity") {
+                continue;
+            }
+            match ContentCoding::from_name(name) {
+                Some(_) if codings.known.len() == MAX_CODINGS => {
+                    return Err(format!("more than {MAX_CODINGS} content codings"));
+                }
+                Some(coding) => codings.known.push(coding),
+                None => codings.has_unknown = true,
+            }
+        }
+        Ok(codings)
+    }
+}
+
+/// Returns whether content can be text: it has no control characters but white space. Coded content has others, and so has
+/// UTF-16.
+pub fn is_plain_text(content: &[u8]) -> bool {
+    let is_text = |byte: &u8| !byte.is_ascii_control() || matches!(byte, b'\t'..=b'\r');
+    content.iter().all(is_text)
+}
+
 impl ContentCoding {
     /// Returns the coding with this name, if it is known.
     fn from_name(name: &str) -> Option<Self> {
@@ -41,25 +82,22 @@ impl ContentCoding {
         })
     }
 
-    /// Returns the codings that the values of `Content-Encoding` list, in the order in which they were applied.
-    ///
-    /// # Errors
-    ///
-    /// If one of them is unknown, or there are more than two. The error names what cannot be decoded.
-    pub fn parse_list<'v>(values: impl Iterator<Item = &'v str>) -> Result<Vec<Self>, String> {
-        let mut codings = Vec::new();
-        for name in values.flat_map(|value| value.split(',')).map(str::trim) {
-            // RFC 9110 section 5.6.1 allows empty list elements; `identity` changes nothing (section 12.5.3).
-            if name.is_empty() || name.eq_ignore_ascii_case("identity") {
-                continue;
-            }
-            let coding = Self::from_name(name).ok_or_else(|| format!("content coding {name}"))?;
-            if codings.len() == MAX_CODINGS {
-                return Err(format!("more than {MAX_CODINGS} content codings"));
-            }
-            codings.push(coding);
+    /// Returns whether content that begins with these bytes can be of this coding; `None` if more bytes must tell. Only gzip
+    /// and zstd begin with a fixed number.
+    fn is_begun_by(self, bytes: &[u8]) -> Option<bool> {
+        const SKIPPABLE: &[u8] = b"\x2a\x4d\x18";
+        let (rest, number) = match (self, bytes) {
+            (_, []) => return None,
+            (Self::Deflate | Self::Brotli, _) => return Some(true),
+            (Self::Gzip, _) => (bytes, &b"\x1f\x8b"[..]),
+            // RFC 8878 section 3.1.2: the first byte of a skippable frame is one of sixteen.
+            (Self::Zstd, [0x50..=0x5f, rest @ ..]) => (rest, SKIPPABLE),
+            (Self::Zstd, _) => (bytes, &b"\x28\xb5\x2f\xfd"[..]),
+        };
+        if rest.starts_with(number) {
+            return Some(true);
         }
-        Ok(codings)
+        (!number.starts_with(rest)).then_some(false)
     }
 
     /// Returns the longest window that a decoder of this coding may hold, in bytes.
@@ -81,20 +119,19 @@ pub struct ContentDecoder {
 impl ContentDecoder {
     /// Creates a decoder for `codings`, listed in the order in which they were applied. The decoded message has at most
     /// `limit` bytes, and the input of every inner coding at most `coded_limit`.
-    ///
-    /// # Errors
-    ///
-    /// If there is no memory for a decoder.
-    pub fn new(codings: &[ContentCoding], limit: usize, coded_limit: usize) -> io::Result<Self> {
+    pub fn new(codings: &[ContentCoding], limit: usize, coded_limit: usize) -> Self {
         // The coding applied first is undone last, so its output is the message.
         let limits = [limit].into_iter().chain(std::iter::repeat(coded_limit));
-        let mut stages = codings
-            .iter()
-            .zip(limits)
-            .map(|(coding, limit)| CodingDecoder::new(*coding, limit))
-            .collect::<io::Result<Vec<_>>>()?;
+        let stages = codings.iter().zip(limits);
+        let mut stages: Vec<_> =
+            stages.map(|(coding, limit)| CodingDecoder::new(*coding, limit)).collect();
         stages.reverse();
-        Ok(Self { stages })
+        Self { stages }
+    }
+
+    /// Returns whether content was read as it is because it does not begin as its coding does. Browsers read it so.
+    pub fn found_identity(&self) -> bool {
+        self.stages.iter().any(|stage| matches!(stage, CodingDecoder::Identity(_)))
     }
 
     /// Returns the decoded form of `bytes`. With an error nothing more can be decoded.
@@ -150,21 +187,36 @@ impl Write for BoundedBuffer {
 
 /// A decoder of one coding. Its memory is bounded by its window.
 enum CodingDecoder {
+    /// One that has not seen yet how the content begins.
+    Undecided {
+        coding: ContentCoding,
+        begin: Vec<u8>,
+        decoded: BoundedBuffer,
+    },
+    /// The content does not begin as its coding does.
+    Identity(BoundedBuffer),
     Gzip(MultiGzDecoder<BoundedBuffer>),
-    /// `deflate` is one of two formats; the first byte shows which.
-    Deflate(Option<BoundedBuffer>),
-    Inflate(DeflateDecoder),
+    Deflate(DeflateDecoder),
     Brotli(Box<DecompressorWriter<BoundedBuffer>>),
     Zstd(zio::Writer<BoundedBuffer, raw::Decoder<'static>>),
 }
 
 impl CodingDecoder {
     /// Creates a decoder that returns at most `limit` bytes.
-    fn new(coding: ContentCoding, limit: usize) -> io::Result<Self> {
+    fn new(coding: ContentCoding, limit: usize) -> Self {
         let decoded = BoundedBuffer { bytes: Vec::new(), left: limit };
+        Self::Undecided { coding, begin: Vec::new(), decoded }
+    }
+
+    /// Creates the decoder of content that begins with the byte `first`, as the coding may.
+    ///
+    /// # Errors
+    ///
+    /// If there is no memory for it.
+    fn begun(coding: ContentCoding, first: u8, decoded: BoundedBuffer) -> io::Result<Self> {
         Ok(match coding {
             ContentCoding::Gzip => Self::Gzip(MultiGzDecoder::new(decoded)),
-            ContentCoding::Deflate => Self::Deflate(Some(decoded)),
+            ContentCoding::Deflate => Self::Deflate(DeflateDecoder::new(first, decoded)),
             ContentCoding::Brotli => {
                 let mut decoder = DecompressorWriter::new(decoded, BROTLI_BUFFER_BYTES);
                 // Windows of up to 1 GiB are not part of the coding (RFC 7932 section 9.1).
@@ -181,28 +233,46 @@ impl CodingDecoder {
     }
 
     fn decode(&mut self, bytes: &[u8]) -> (Vec<u8>, io::Result<()>) {
-        if let (Self::Deflate(decoded), Some(&first)) = (&mut *self, bytes.first())
-            && let Some(decoded) = decoded.take()
-        {
-            *self = Self::Inflate(DeflateDecoder::new(first, decoded));
+        let Self::Undecided { coding, begin, decoded } = self else {
+            return self.decode_begun(bytes);
+        };
+        begin.extend_from_slice(bytes);
+        let Some(is_begun) = coding.is_begun_by(begin) else {
+            return (Vec::new(), Ok(()));
+        };
+        let bytes = std::mem::take(begin);
+        let decoded = BoundedBuffer { bytes: Vec::new(), left: decoded.left };
+        let begun = match bytes.first() {
+            Some(&first) if is_begun => Self::begun(*coding, first, decoded),
+            _ => Ok(Self::Identity(decoded)),
+        };
+        match begun {
+            Ok(begun) => *self = begun,
+            Err(error) => return (Vec::new(), Err(error)),
         }
+        self.decode_begun(&bytes)
+    }
+
+    fn decode_begun(&mut self, bytes: &[u8]) -> (Vec<u8>, io::Result<()>) {
         let (written, decoded) = match self {
+            Self::Undecided { .. } => return (Vec::new(), Ok(())),
+            Self::Identity(decoded) => (decoded.write_all(bytes), decoded),
             Self::Gzip(decoder) => (write_flushed(decoder, bytes), decoder.get_mut()),
-            Self::Inflate(decoder) => (decoder.inflate(bytes), &mut decoder.decoded),
+            Self::Deflate(decoder) => (decoder.inflate(bytes), &mut decoder.decoded),
             Self::Brotli(decoder) => (write_flushed(&mut **decoder, bytes), decoder.get_mut()),
             Self::Zstd(decoder) => (write_flushed(decoder, bytes), decoder.writer_mut()),
-            Self::Deflate(_) => return (Vec::new(), Ok(())),
         };
         (std::mem::take(&mut decoded.bytes), written)
     }
 
     fn finish(&mut self) -> io::Result<()> {
         match self {
+            Self::Undecided { .. } => Err(io::ErrorKind::UnexpectedEof.into()),
+            Self::Identity(_) => Ok(()),
             Self::Gzip(decoder) => decoder.try_finish(),
-            Self::Inflate(decoder) => decoder.finish(),
+            Self::Deflate(decoder) => decoder.finish(),
             Self::Brotli(decoder) => decoder.close(),
             Self::Zstd(decoder) => decoder.finish(),
-            Self::Deflate(_) => Err(io::ErrorKind::UnexpectedEof.into()),
         }
     }
 }

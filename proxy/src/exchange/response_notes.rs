@@ -59,7 +59,7 @@ impl ResponseNotes {
     pub(super) fn into_turned_away(self) -> Option<TurnedAway> {
         let mut noted = *self.noted.into_inner().unwrap_or_else(PoisonError::into_inner)?;
         if let (Some(payment), Some(body)) = (&mut noted.payment, noted.body.take()) {
-            payment.add_body(&body.text());
+            body.texts().for_each(|text| payment.add_body(&text));
         }
         Some(noted)
     }

@@ -117,9 +117,12 @@ impl<'a> ResponseLabeller<'a> {
             .unwrap_or_else(PoisonError::into_inner)
             .take()
             .unwrap_or_else(|| self.preferences_before.clone());
-        let (text, reading) = (page.text().into_owned(), self.config().reading.clone());
-        let bytes = text.len();
-        let with_page = move || by_head.with_page(&reading, &text);
+        // What the page states in any of its readings counts.
+        let texts: Vec<String> = page.texts().map(Cow::into_owned).collect();
+        let reading = self.config().reading.clone();
+        let bytes = texts.iter().map(String::len).sum();
+        let with_page =
+            move || texts.iter().fold(by_head, |finding, text| finding.with_page(&reading, text));
         let parser = self.documents.robots.parser();
         // In a box it takes no room in every exchange.
         let by_page = Box::pin(parser.parse(bytes, with_page)).await;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use http::{HeaderMap, header};
 use wayleave_evidence::Sha256Digest;
-use wayleave_http_wire::content_coding::{ContentCoding, ContentDecoder};
+use wayleave_http_wire::content_coding::{ContentCodings, ContentDecoder, is_plain_text};
 use wayleave_http_wire::http1::oddities::Oddity;
 use wayleave_lifecycle::{FetchError, FetchErrorKind, FetchedBody};
 
@@ -20,14 +20,14 @@ const MAX_CODED_FACTOR: usize = 8;
 const DECODE_STEP: usize = 64;
 
 /// Returns the content codings of a body with these fields. Only gzip was asked for, but some servers always use one
-/// coding.
+/// coding, and some label plain text as coded.
 ///
 /// # Errors
 ///
-/// If a coding cannot be decoded.
-pub(super) fn codings(headers: &HeaderMap) -> Result<Vec<ContentCoding>, FetchError> {
+/// If there are too many codings.
+pub(super) fn codings(headers: &HeaderMap) -> Result<ContentCodings, FetchError> {
     let values = headers.get_all(header::CONTENT_ENCODING).iter();
-    ContentCoding::parse_list(values.map(|value| value.to_str().unwrap_or("?"))).map_err(failure)
+    ContentCodings::parse(values.map(|value| value.to_str().unwrap_or("?"))).map_err(failure)
 }
 
 /// Reads at most `limit` bytes of the decoded body, and marks it as cut if there were more. Never holds more than that
@@ -38,20 +38,20 @@ pub(super) fn codings(headers: &HeaderMap) -> Result<Vec<ContentCoding>, FetchEr
 ///
 /// # Errors
 ///
-/// If the body breaks off or cannot be decoded before the limit is reached, or if data follows the end of the coding.
+/// If the body breaks off or cannot be decoded before the limit is reached, if data follows the end of the coding, or if it is
+/// labelled as something that it is not, and is no text either: then its rules are unknown.
 pub(super) async fn read(
     reader: &mut UpstreamReader,
-    codings: &[ContentCoding],
+    codings: &ContentCodings,
     limit: usize,
     memory: &FetchMemory,
 ) -> Result<(FetchedBody, Option<MemoryReservation>), FetchError> {
     let coded_limit = limit.saturating_mul(MAX_CODED_FACTOR);
     // One byte beyond the limit tells a longer body from one that just fits.
-    let decoders = (!codings.is_empty())
-        .then(|| ContentDecoder::new(codings, limit.saturating_add(1), coded_limit))
-        .transpose();
+    let decoders = (!codings.known.is_empty())
+        .then(|| ContentDecoder::new(&codings.known, limit.saturating_add(1), coded_limit));
     let mut incoming = IncomingBody {
-        decoders: decoders.map_err(|error| failure(error.to_string()))?,
+        decoders,
         chunk: Bytes::new(),
         remaining: coded_limit,
         bytes: Vec::new(),
@@ -61,7 +61,14 @@ pub(super) async fn read(
     let reservation = read_all(&mut incoming, codings, memory)
         .await
         .map_err(|error| failure(error.to_string()))?;
-    let IncomingBody { mut bytes, .. } = incoming;
+    let IncomingBody { mut bytes, decoders, .. } = incoming;
+    let is_identity = decoders.as_ref().is_none_or(ContentDecoder::found_identity);
+    let is_mislabelled = codings.has_unknown || is_identity && decoders.is_some();
+    if is_mislabelled && !is_plain_text(&bytes) {
+        return Err(failure(
+            "its Content-Encoding is not known or not true, and it is no text".to_owned(),
+        ));
+    }
     let is_cut = bytes.len() > limit;
     bytes.truncate(limit);
     let body = FetchedBody {
@@ -72,7 +79,7 @@ pub(super) async fn read(
     let is_incomplete = reader.oddities().iter().any(|oddity| oddity == Oddity::IncompleteClose);
     let has_partial_line = !body.bytes.ends_with(b"\n") && !body.bytes.ends_with(b"\r");
     // A content coding marks its own end, so a truncated body has failed to decode already.
-    if is_incomplete && has_partial_line && codings.is_empty() {
+    if is_incomplete && has_partial_line && is_identity {
         return Err(failure("the connection ended in the middle of a line".to_owned()));
     }
     Ok((body, reservation))
@@ -81,17 +88,17 @@ pub(super) async fn read(
 /// Reads up to one byte more than the limit, with a reservation if the body is long.
 async fn read_all(
     incoming: &mut IncomingBody<'_>,
-    codings: &[ContentCoding],
+    codings: &ContentCodings,
     memory: &FetchMemory,
 ) -> io::Result<Option<MemoryReservation>> {
     let (limit, one_more) = (incoming.limit, incoming.limit.saturating_add(1));
     // A long file's bytes, and about as much again for what is parsed of it.
     let mut needed = limit.saturating_mul(2);
-    let windows: usize = codings.iter().map(|it| it.window_bytes()).sum();
-    if codings.len() > 1 || windows > UNRESERVED_BYTES {
+    let windows: usize = codings.known.iter().map(|coding| coding.window_bytes()).sum();
+    if codings.known.len() > 1 || windows > UNRESERVED_BYTES {
         // Windows this large are allocated with the first byte, so the reservation comes before it.
         needed = needed.saturating_add(windows);
-        if codings.len() > 1 {
+        if codings.known.len() > 1 {
             // With chained codings, the output of one is buffered as the input of the next.
             needed = needed.saturating_add(incoming.remaining);
         }

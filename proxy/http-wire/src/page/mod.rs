@@ -38,13 +38,13 @@ impl PageBuffer {
 
     /// Returns whether the next chunk is to be buffered as well.
     pub fn wants_more(&self) -> bool {
-        self.buffered.len() < self.limit
-            && self.decoding.as_ref().is_none_or(PageDecoder::may_decode_more)
+        self.buffered.len() < self.limit && self.decoding.as_ref().is_none_or(PageDecoder::has_room)
     }
 
-    /// Returns whether it has a content coding that is not known, so that nothing of it can be read.
-    pub fn has_unknown_coding(&self) -> bool {
-        self.decoding.as_ref().is_some_and(PageDecoder::is_unsupported)
+    /// Returns whether clients may read something else than [`Self::texts`]: a coding is not known, or the content cannot be
+    /// decoded.
+    pub fn is_doubtful(&self) -> bool {
+        self.decoding.as_ref().is_some_and(PageDecoder::is_doubtful)
     }
 
     /// Buffers a chunk.
@@ -55,12 +55,15 @@ impl PageBuffer {
         self.buffered.extend_from_slice(chunk);
     }
 
-    /// Returns the text decoded so far.
-    pub fn text(&self) -> Cow<'_, str> {
+    /// Returns the text read so far: as decoded, and also as received if it cannot be decoded, because some clients then read
+    /// it so.
+    pub fn texts(&self) -> impl Iterator<Item = Cow<'_, str>> {
         // The last chunk may have exceeded the limit.
-        let uncoded = || &self.buffered[..self.buffered.len().min(self.limit)];
-        let bytes = self.decoding.as_ref().map_or_else(uncoded, PageDecoder::bytes);
-        charset::text(bytes, &self.content_type)
+        let received = &self.buffered[..self.buffered.len().min(self.limit)];
+        let decoded = self.decoding.as_ref().map(PageDecoder::bytes);
+        let is_read_as_received = self.decoding.as_ref().is_none_or(PageDecoder::is_undecodable);
+        let readings = decoded.into_iter().chain(is_read_as_received.then_some(received));
+        readings.map(|bytes| charset::text(bytes, &self.content_type))
     }
 
     /// Returns the buffered bytes as received.
@@ -88,7 +91,7 @@ mod tests {
         for part in parts {
             page.take(part);
         }
-        let text = page.text().into_owned();
+        let text = page.texts().collect();
         (text, page.into_buffered())
     }
 
@@ -144,17 +147,51 @@ mod tests {
         assert!(page.wants_more());
         page.take(&long[LIMIT - 1..]);
         assert!(!page.wants_more());
-        assert_eq!(page.text().len(), LIMIT);
+        assert_eq!(page.texts().map(|text| text.len()).sum::<usize>(), LIMIT);
         assert_eq!(page.into_buffered(), long);
     }
 
-    #[test]
-    fn an_unknown_coding_waits_for_nothing() {
-        let fields: [FieldPair<'_>; 1] = [(b"Content-Encoding", b"compress")];
-        let page = PageBuffer::new(&fields, LIMIT);
-        assert!(!page.wants_more() && page.has_unknown_coding());
-        let fields: [FieldPair<'_>; 1] = [(b"Content-Encoding", b"gzip")];
-        assert!(!PageBuffer::new(&fields, LIMIT).has_unknown_coding());
+    #[tokio::test]
+    async fn labels_that_are_no_coding_are_read_as_identity() {
+        for label in ["utf-8", "none", "text/html", "8bit", "aws-chunked", "compress", "\u{e9}"] {
+            let fields: [FieldPair<'_>; 1] = [(b"Content-Encoding", label.as_bytes())];
+            assert_eq!(read(&fields, &[TEXT.as_bytes()]).0, TEXT, "{label}");
+            let mut page = PageBuffer::new(&fields, LIMIT);
+            assert!(page.wants_more() && page.is_doubtful(), "{label}");
+            page.take(&[b'x'; 2 * LIMIT]);
+            assert_eq!(page.texts().map(|text| text.len()).sum::<usize>(), LIMIT, "{label}");
+        }
+        let [_, (_, gzip), ..] = coded(TEXT.as_bytes()).await;
+        for labels in ["gzip, utf-8", "aws-chunked,gzip"] {
+            let fields: [FieldPair<'_>; 1] = [(b"Content-Encoding", labels.as_bytes())];
+            assert_eq!(read(&fields, &[&gzip]).0, TEXT, "{labels}");
+        }
+    }
+
+    #[tokio::test]
+    async fn text_that_is_labelled_as_coded_is_read_as_it_is() {
+        let [_, (_, gzip), ..] = coded(TEXT.as_bytes()).await;
+        for (labels, bytes, is_doubtful) in [
+            ("gzip", TEXT.as_bytes(), false),
+            ("zstd", TEXT.as_bytes(), false),
+            ("br", TEXT.as_bytes(), true),
+            ("deflate", TEXT.as_bytes(), true),
+            ("gzip, br", TEXT.as_bytes(), true),
+            ("gzip, gzip", TEXT.as_bytes(), false),
+            ("gzip, gzip", &gzip, false),
+            ("zstd, gzip", &gzip, false),
+            ("gzip, gzip, gzip", TEXT.as_bytes(), true),
+        ] {
+            let fields: [FieldPair<'_>; 1] = [(b"Content-Encoding", labels.as_bytes())];
+            for at in 0..=bytes.len() {
+                let (text, buffered) = read(&fields, &[&bytes[..at], &bytes[at..]]);
+                assert!(text.ends_with(TEXT), "{labels} at {at}: {text:?}");
+                assert_eq!(buffered, bytes);
+            }
+            let mut page = PageBuffer::new(&fields, LIMIT);
+            page.take(bytes);
+            assert_eq!(page.is_doubtful(), is_doubtful, "{labels}");
+        }
     }
 
     /// A window larger than the coding allows would be a gigabyte of memory.
@@ -165,12 +202,12 @@ mod tests {
         let fields: [FieldPair<'_>; 1] = [(b"Content-Encoding", b"br")];
         let mut page = PageBuffer::new(&fields, LIMIT);
         page.take(&large);
-        assert!(!page.wants_more());
+        assert!(page.is_doubtful());
         // A zstd frame of a window of 2^27 bytes (RFC 8878 section 3.1.1.1.2).
         let large = [0x28, 0xb5, 0x2f, 0xfd, 0x00, 17 << 3, 0x01, 0, 0];
         let fields: [FieldPair<'_>; 1] = [(b"Content-Encoding", b"zstd")];
         let mut page = PageBuffer::new(&fields, LIMIT);
         page.take(&large);
-        assert!(!page.wants_more());
+        assert!(page.is_doubtful());
     }
 }

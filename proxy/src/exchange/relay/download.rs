@@ -175,7 +175,7 @@ impl ResponseRelay<'_> {
             page.take(&start.bytes);
             start.has_ended
         };
-        if page.has_unknown_coding() || begins_as_document(&page.text()) {
+        if page.is_doubtful() || page.texts().any(|text| begins_as_document(&text)) {
             return Err(RelayError::Refused(Box::new(refusal.clone())));
         }
         Ok(BufferedStart { bytes: page.into_buffered(), has_ended })
