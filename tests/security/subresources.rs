@@ -75,7 +75,21 @@ const RESPONSES: &[Attempt] = &[
         &[("Referer", "http://shop.test/")],
         TYPE,
     ),
-    attempt("a page of another origin", "GET http://cdn.test/", &[], TYPE),
+    attempt(
+        "a page of another origin",
+        "GET http://cdn.test/",
+        &[("Sec-Fetch-Site", "cross-site")],
+        TYPE,
+    ),
+    attempt("JSONP as a script", "GET /static/jsonp.js", &[(DEST, "script")], TYPE),
+    attempt("checked JSONP as a script", "GET /static/checked.js", &[(DEST, "script")], TYPE),
+    attempt("JSON that is called a script", "GET /static/json.js", &[(DEST, "script")], TYPE),
+    attempt("a page behind 600 blanks", "GET /static/blanks.js", &[(DEST, "script")], TYPE),
+    attempt("a page behind a long comment", "GET /static/comment.png", &[], TYPE),
+    attempt("white space without end", "GET /static/endless.js", &[(DEST, "script")], TYPE),
+    attempt("a page that is labelled gzip", "GET /static/plain.png", &[], TYPE),
+    attempt("a page that is labelled br", "GET /static/plain-br.png", &[], TYPE),
+    attempt("an image that cannot be decoded", "GET /static/damaged.png", &[], TYPE),
     attempt("a page with a query", "GET /static/page?a.png", &[], TYPE),
     attempt("XHTML", "GET /static/page.xhtml", &[], TYPE),
     attempt("JSON as a script", "GET /static/data", &[(DEST, "script")], TYPE),
@@ -152,6 +166,19 @@ const REQUESTS: &[Attempt] = &[
         "rule",
     ),
     attempt("two modes", "GET /static/image", &[("+Sec-Fetch-Mode", "navigate")], "rule"),
+    attempt("another site as the same origin", "GET http://cdn.test/a.png", &[], "rule"),
+    attempt(
+        "another site as the same site",
+        "GET http://cdn.test/a.png",
+        &[("Sec-Fetch-Site", "same-site")],
+        "rule",
+    ),
+    attempt(
+        "another host of the site as the same origin",
+        "GET http://static.shop.test/a.png",
+        &[],
+        "rule",
+    ),
     attempt("a person's own request", "GET /static/image", &[("Sec-Fetch-Site", "none")], "rule"),
     attempt("no referrer", "GET /static/image", &[("Referer", "")], "rule"),
     attempt("two referrers", "GET /static/image", &[("+Referer", "http://shop.test/x")], "rule"),
@@ -297,7 +324,26 @@ fn add_unreadable(origin: &Origin, html: &str) {
             "/static/twice.png",
             image(packed(packed(html))).header("Content-Encoding", "gzip, gzip"),
         )
-        .page("/static/coded.png", image(packed(html)).header("Content-Encoding", "x-own"));
+        .page("/static/coded.png", image(packed(html)).header("Content-Encoding", "x-own"))
+        .page("/static/plain.png", image(html.into()).header("Content-Encoding", "gzip"))
+        .page("/static/plain-br.png", image(html.into()).header("Content-Encoding", "br"))
+        .page(
+            "/static/damaged.png",
+            image([b"\x1f\x8b\x08\0", SECRET.as_bytes()].concat())
+                .header("Content-Encoding", "gzip"),
+        );
+    let script =
+        |body: String| Reply::new(200).header("Content-Type", "text/javascript").body(body);
+    let json = format!("{{\"a\": \"{SECRET}\"}}");
+    origin
+        .site("shop.test")
+        .page("/static/jsonp.js", script(format!("/**/callback({json});")))
+        .page("/static/checked.js", script(format!("typeof cb === 'function' && cb({json});")))
+        .page("/static/json.js", script(json.clone()))
+        .page("/static/blanks.js", script(format!("{}{html}", " ".repeat(600))))
+        .page("/static/comment.png", image(format!("<!--{}-->{html}", "x".repeat(600)).into()))
+        .page("/static/endless.js", script(format!("{}{html}", " ".repeat(70_000))))
+        .page("/static/licence.js", script(format!("/*{}*/x(\"{SECRET}\")", " ".repeat(6000))));
 }
 
 /// Starts sites of which everything worth having is disallowed.
@@ -344,7 +390,10 @@ fn sites() -> Origin {
         .page("/static/pieces.png", typed("image/png", "<!doc").body(format!("type html>{SECRET}")))
         .page("/static/paper.png", typed("image/png", &pdf));
     add_unreadable(&origin, &html);
-    origin.site("cdn.test").robots("User-agent: *\nDisallow: /\n").page("/", Reply::html(&html));
+    for host in ["cdn.test", "static.shop.test"] {
+        let site = origin.site(host).robots("User-agent: *\nDisallow: /\n");
+        site.page("/", Reply::html(&html)).page("/a.png", typed("image/png", SECRET));
+    }
     origin.site("down.test").robots_reply(Reply::new(503));
     origin
         .site("texts.test")
@@ -436,11 +485,20 @@ fn no_attempt_gets_a_page_as_a_subresource() {
         expect_nothing(attempt.name, &answer, attempt.reason);
         assert_eq!(arrived(&origin), before, "{}", attempt.name);
     }
+    // A script behind a long licence passes, and so does what another site serves to the page.
+    for (request_line, fields) in [
+        ("GET /static/licence.js", &[(DEST, "script")][..]),
+        ("GET http://cdn.test/a.png", &[("Sec-Fetch-Site", "cross-site")]),
+        ("GET http://static.shop.test/a.png", &[("Sec-Fetch-Site", "same-site")]),
+    ] {
+        let attempt = Attempt { name: "", request: request_line, fields, reason: "" };
+        assert!(proxy.exchange(&request(&attempt)).text().contains(SECRET), "{request_line}");
+    }
     // What the attempts forge is right: the image itself passes.
     let image = Attempt { name: "", request: "GET /static/image", fields: &[], reason: "" };
     assert_eq!(proxy.exchange(&request(&image)).text(), SECRET);
     let passed = [("outcome", "forwarded"), ("reason", "subresource-of")];
-    eventually("it is counted", || proxy.metric("wayleave_requests_total", &passed) == 1.0);
+    eventually("they are counted", || proxy.metric("wayleave_requests_total", &passed) == 4.0);
 }
 
 #[test]
@@ -470,8 +528,10 @@ fn a_redirect_leads_to_what_is_judged_by_its_own_type() {
     origin.site("cdn.test").page("/a.png", png);
     let proxy = Wayleave::start_with(&origin, |settings| settings.table(TABLES));
     assert_eq!(proxy.get_as("PageBot/1", "http://shop.test/page").status, 200);
-    let get = |request_line| {
-        let attempt = Attempt { name: "", request: request_line, fields: &[], reason: "" };
+    let get = |request_line: &'static str| {
+        let is_there = request_line.contains("cdn.test");
+        let fields: &[_] = if is_there { &[("Sec-Fetch-Site", "cross-site")] } else { &[] };
+        let attempt = Attempt { name: "", request: request_line, fields, reason: "" };
         proxy.exchange(&request(&attempt))
     };
     for (from, to) in

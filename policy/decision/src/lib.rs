@@ -59,7 +59,7 @@ pub use robots_answer::RobotsAnswer;
 pub use rules::{PolicyRule, PolicyRules, RuleAction, RuleMatch, RuleQuery, blocked_by};
 pub use stated_preference::{DocumentSeen, StatedPreference};
 pub use subresource::{
-    Subresource, SubresourceKind, SubresourcePolicy, begins_as_document, is_page_type,
+    ContentStart, Subresource, SubresourceKind, SubresourcePolicy, content_start, is_page_type,
 };
 pub use target::{ResolvedTarget, TargetScope};
 pub use verdict::{DecisionFacts, Permit, Verdict};

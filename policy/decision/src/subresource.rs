@@ -1,7 +1,8 @@
 //! Subresources, which a page loads to be shown: the kinds of requests for it, and the responses that are of these kinds.
 //!
-//! A client can forge every field by which such a request is recognised. So the response decides: what is not a script, a
-//! style sheet, an image, a font or media never gets to the client, and a forged request gets nothing that is worth having.
+//! A client can forge every field by which such a request is recognised. So the response decides, too: what is not a script,
+//! a style sheet, an image, a font or media by its type, or begins otherwise, does not get to the client. Scripts, images and
+//! media themselves do: the policy trusts the client to be a browser.
 
 use std::sync::Arc;
 
@@ -168,24 +169,134 @@ fn essence(content_type: &[u8]) -> Option<String> {
     (is_token(kind) && is_token(name)).then_some(essence)
 }
 
-/// Returns whether content begins as an HTML page or a PDF document does, whatever its type says.
+/// The beginning of a response, as far as it shows what follows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ContentStart {
+    /// As an HTML page, a PDF document or, where a script was asked for, JSON or JSONP begin.
+    Document,
+    /// As other content begins.
+    Other,
+    /// Only white space and comments, behind which anything may follow.
+    Open,
+}
+
+/// The elements with which pages begin (WHATWG MIME Sniffing section 7.1).
+const FIRST_TAGS: &[&str] = &[
+    "<!doctype html",
+    "<html",
+    "<head",
+    "<script",
+    "<iframe",
+    "<h1",
+    "<div",
+    "<font",
+    "<table",
+    "<a",
+    "<style",
+    "<title",
+    "<b",
+    "<body",
+    "<br",
+    "<p",
+    "<meta",
+    "<link",
+    "<base",
+];
+
+/// Returns how content begins that was loaded as `kind`, whatever its type says.
 #[must_use]
-pub fn begins_as_document(text: &str) -> bool {
+pub fn content_start(kind: SubresourceKind, text: &str) -> ContentStart {
     // In UTF-16 every other byte of these is zero, and the order mark is no UTF-8.
     let text = text.replace('\0', "");
     let mut rest = text.trim_start_matches(['\u{feff}', '\u{fffd}']).trim_start();
     // XHTML may have both before its root, in any number.
     for (start, end) in std::iter::repeat_n([("<?", "?>"), ("<!--", "-->")], 8).flatten() {
-        if let Some(inner) = rest.strip_prefix(start)
-            && let Some((_, after)) = inner.split_once(end)
-        {
-            rest = after.trim_start();
-        }
+        let Some(inner) = rest.strip_prefix(start) else {
+            continue;
+        };
+        let Some((_, after)) = inner.split_once(end) else {
+            return ContentStart::Open;
+        };
+        rest = after.trim_start();
     }
-    let begins_with = |start: &str| {
-        rest.get(..start.len()).is_some_and(|begin| begin.eq_ignore_ascii_case(start))
+    if rest.is_empty() {
+        return ContentStart::Open;
+    }
+    let is_first = |tag: &&str| {
+        let begins = rest.get(..tag.len()).is_some_and(|begin| begin.eq_ignore_ascii_case(tag));
+        begins && !rest[tag.len()..].starts_with(|next: char| next.is_ascii_alphanumeric())
     };
-    ["<!doctype html", "<html", "<head", "<body", "<title", "%pdf-"].into_iter().any(begins_with)
+    let is_pdf = rest.get(..5).is_some_and(|begin| begin.eq_ignore_ascii_case("%pdf-"));
+    if is_pdf || FIRST_TAGS.iter().any(is_first) {
+        ContentStart::Document
+    } else if kind == SubresourceKind::Script {
+        script_start(rest)
+    } else {
+        ContentStart::Other
+    }
+}
+
+/// The prefixes by which JSON is kept from running as a script.
+const UNPARSEABLE: &[&str] =
+    &[")]}'", "for(;;);", "for (;;);", "while(1);", "while (1);", "&&&START&&&"];
+
+/// Returns how a script begins: JSON and JSONP are data. Only a call whose first argument is JSON is taken for JSONP.
+fn script_start(text: &str) -> ContentStart {
+    let Some(mut rest) = skip_script_comments(text) else {
+        return ContentStart::Open;
+    };
+    for prefix in UNPARSEABLE {
+        rest =
+            rest.strip_prefix(prefix).unwrap_or(rest).trim_start_matches([',', ';']).trim_start();
+    }
+    if begins_as_json(rest) {
+        return ContentStart::Document;
+    }
+    let rest =
+        rest.strip_prefix("try").map_or(rest, |tried| tried.trim_start().trim_start_matches('{'));
+    let Some((before, argument)) = rest.split_once('(') else {
+        return ContentStart::Other;
+    };
+    // As in `typeof callback === 'function' && callback({"a": 1})`.
+    let callee = before.rsplit("&&").next().unwrap_or(before).trim();
+    let is_name = |byte: u8| byte.is_ascii_alphanumeric() || b"_$.[]'\"".contains(&byte);
+    let is_callee = !callee.is_empty() && callee.bytes().all(is_name);
+    // Module loaders are called with lists of names.
+    let is_loader = argument.trim_start().starts_with('[')
+        && (matches!(callee, "define" | "require" | "requirejs" | "System.register")
+            || callee.starts_with("webpackJsonp"));
+    if is_callee && !is_loader && begins_as_json(argument.trim_start()) {
+        ContentStart::Document
+    } else {
+        ContentStart::Other
+    }
+}
+
+/// Returns the text behind comments, white space and semicolons; `None` if there may be more of them.
+fn skip_script_comments(text: &str) -> Option<&str> {
+    let mut rest = text;
+    loop {
+        rest = rest.trim_start_matches(|next: char| next.is_whitespace() || next == ';');
+        let end = match rest.get(..2) {
+            Some("/*") => "*/",
+            Some("//") => "\n",
+            _ => return (!rest.is_empty()).then_some(rest),
+        };
+        rest = rest[2..].split_once(end)?.1;
+    }
+}
+
+/// Returns whether text begins as a JSON object or array, which in a script would be a value that nothing uses.
+fn begins_as_json(text: &str) -> bool {
+    if let Some(members) = text.strip_prefix('{') {
+        return members.trim_start().starts_with(['"', '}']);
+    }
+    let Some(values) = text.strip_prefix('[') else {
+        return false;
+    };
+    let first = values.trim_start();
+    let is_word = || ["true", "false", "null"].iter().any(|word| first.starts_with(word));
+    first.starts_with(|next: char| next.is_ascii_digit() || "\"{[]-".contains(next)) || is_word()
 }
 
 /// A request that a page causes, by what its client says and by the pages that the client was just allowed.
@@ -275,29 +386,90 @@ mod tests {
 
     #[test]
     fn pages_are_recognised_by_how_they_begin() {
+        let blanks = " ".repeat(600);
+        let commented = format!("<!--{}--><html>", "x".repeat(600));
         for page in [
             "<!DOCTYPE html><p>x",
             "\u{feff} \r\n<html>",
             "<?xml version=\"1.0\"?>\n<!-- a --><!-- b -->\n<!DOCTYPE html PUBLIC \"x\">",
             "<head>",
             "<Body>",
+            "<p>x",
+            "<a href=x>",
+            "<meta charset=utf-8>",
             "\u{fffd}\u{fffd}<\0h\0t\0m\0l\0>\0",
             "\0<\0h\0t\0m\0l\0>",
             "%PDF-1.7",
+            &format!("{blanks}<html>"),
+            &commented,
         ] {
-            assert!(begins_as_document(page), "{page}");
+            for kind in SubresourceKind::ALL {
+                assert_eq!(content_start(*kind, page), ContentStart::Document, "{page}");
+            }
         }
         for other in [
-            "",
             "<?xml version=\"1.0\"?><svg/>",
             "<svg><title>x</title></svg>",
-            "<!-- x",
-            "<!--\nalert(1)\n-->",
+            "<article>",
+            "<!--\nalert(1)\n--> alert(2)",
             "\u{fffd}PNG\r\n",
             "body { color: red }",
             "document.write('<html>')",
         ] {
-            assert!(!begins_as_document(other), "{other}");
+            assert_eq!(
+                content_start(SubresourceKind::Script, other),
+                ContentStart::Other,
+                "{other}"
+            );
         }
+        for open in ["", &blanks, "<!-- x", "<?xml ", "<!-- a --> <!-- b"] {
+            assert_eq!(content_start(SubresourceKind::Image, open), ContentStart::Open, "{open}");
+        }
+    }
+
+    #[test]
+    fn scripts_that_begin_like_json_or_jsonp_are_data() {
+        let start = |text| content_start(SubresourceKind::Script, text);
+        for data in [
+            "{\"a\": 1}",
+            " {}",
+            "[{\"a\": 1}]",
+            "[1, 2]",
+            "[null]",
+            ")]}',\n{\"a\": 1}",
+            "for(;;);{\"a\": 1}",
+            "while(1);[{}]",
+            "callback({\"a\": 1})",
+            "/**/callback({\"a\": 1});",
+            "// x\n;jQuery123_456( [\"a\"] )",
+            "window.app[\"cb\"]({\"a\": 1})",
+            "/**/ typeof callback === 'function' && callback({\"a\": 1});",
+            "callback && callback([{}])",
+            "try{callback({\"a\": 1})}catch(e){}",
+        ] {
+            assert_eq!(start(data), ContentStart::Document, "{data}");
+        }
+        for script in [
+            "\"use strict\"; x()",
+            "!function(){}()",
+            "(()=>{})()",
+            "(self.webpackChunk=self.webpackChunk||[]).push([[179],{1:e=>{}}])",
+            "webpackJsonp([0],{1:function(){}})",
+            "define([\"jquery\"], function(){})",
+            "require([\"a\"])",
+            "System.register([], function(){})",
+            "define('a', [], {})",
+            "$(function(){})",
+            "import a from 'a'",
+            "{ let a = 1 }",
+            "[a, b].forEach(f)",
+            "$.extend({a: 1})",
+            "/* x */ var a = {\"b\": 1}",
+            "if(a){b({\"c\":1})}",
+        ] {
+            assert_eq!(start(script), ContentStart::Other, "{script}");
+        }
+        assert_eq!(start("/* x"), ContentStart::Open);
+        assert_eq!(content_start(SubresourceKind::Style, "[data]{}"), ContentStart::Other);
     }
 }

@@ -253,7 +253,7 @@ impl UpstreamAttempt<'_> {
             Ok(PassedContent::None) => Ok(ContentTreatment::Omit),
             Ok(PassedContent::UnlessDocument) => {
                 let refusal = subresource::document_refusal(kind, self.resolved());
-                Ok(ContentTreatment::RefuseDocument(Box::new(refusal)))
+                Ok(ContentTreatment::RefuseDocument(kind, Box::new(refusal)))
             }
         }
     }

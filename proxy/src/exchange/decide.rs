@@ -33,7 +33,9 @@ impl Exchange<'_, '_> {
             self.settings.configuration,
         );
         self.record.username = identified.proof.as_ref().map(|proof| Arc::clone(&proof.username));
-        self.find_page(&identified);
+        if let Ok(resolved) = &resolved {
+            self.find_page(&identified, &resolved.target);
+        }
         let result = match resolved {
             Err(refusal) => Err(refusal),
             Ok(resolved) => {

@@ -7,13 +7,14 @@ use wayleave_decision::{
 use wayleave_http_wire::field_pairs::{first, single};
 use wayleave_http_wire::http1::has_content;
 use wayleave_http_wire::received::ReceivedHead;
-use wayleave_robots_txt::{Target, excerpt};
+use wayleave_robots_txt::{Origin, Target, excerpt};
 
 use super::Exchange;
 use super::allowed_pages::{PageContext, PageHolder, PageLoad};
 use super::response_policy::{NOT_MODIFIED, is_judged};
 use crate::decider::identify::IdentifiedClient;
 use crate::identity::per_client::client_network;
+use crate::registrable_domain::registrable_domain;
 use crate::upstream::UpstreamHead;
 
 /// The part of a response that its client gets.
@@ -30,7 +31,7 @@ pub(super) enum PassedContent {
 impl Exchange<'_, '_> {
     /// Finds the page that causes the request. Once for each crawler, because a request may wait for its slot for longer than a
     /// page counts.
-    pub(super) fn find_page(&mut self, identified: &IdentifiedClient) {
+    pub(super) fn find_page(&mut self, identified: &IdentifiedClient, target: &Target) {
         let crawler = identified.identity().crawler();
         let crawler = crawler.filter(|it| it.subresources == SubresourcePolicy::Page);
         let Some(crawler) = crawler.filter(|_| self.blind.is_none()) else {
@@ -48,8 +49,13 @@ impl Exchange<'_, '_> {
         let load = claimed_load(self.received).and_then(|(kind, referrer)| {
             let pages = &self.services.allowed_pages;
             let cause = pages.find(&holder, &referrer, self.record.started_at)?;
+            let page = Target::parse(&cause.page.url).ok()?;
+            // By Fetch, the page is the initiator; for what a style sheet or a script loads, `Referer` names that.
+            let is_true = [page.origin(), referrer.origin()]
+                .iter()
+                .any(|initiator| agrees_with_site(self.received, initiator, target.origin()));
             let subresource = Subresource { kind, page: cause.page.url.clone() };
-            Some(PageLoad { subresource, cause })
+            is_true.then_some(PageLoad { subresource, cause })
         });
         self.record.page_decision = load.as_ref().map(|load| load.cause.page.decision);
         self.page_context = Some(Box::new(PageContext { holder, load }));
@@ -92,6 +98,20 @@ impl Exchange<'_, '_> {
 
 fn is_field(received: &ReceivedHead, name: &'static str, value: &[u8]) -> bool {
     received.field(name) == Some(value)
+}
+
+/// Returns whether a request that `initiator` causes may have this `Sec-Fetch-Site` (Fetch Metadata section 2.3). Redirects
+/// through other sites make it more distant than the target is, never closer.
+fn agrees_with_site(received: &ReceivedHead, initiator: &Origin, target: &Origin) -> bool {
+    let is_same_site = || {
+        initiator.scheme() == target.scheme()
+            && registrable_domain(initiator.host()) == registrable_domain(target.host())
+    };
+    match received.field("sec-fetch-site") {
+        Some(b"same-origin") => initiator == target,
+        Some(b"same-site") => is_same_site(),
+        _ => true,
+    }
 }
 
 /// Returns the kind of subresource that a request says it is for, and its referrer. Nothing says so but the client.
@@ -155,7 +175,7 @@ fn begins_at_zero(content_range: &[u8]) -> bool {
 
 /// Returns the refusal of a response that begins as a document does, as far as it can be read.
 pub(super) fn document_refusal(kind: SubresourceKind, resolved: &ResolvedTarget) -> Refusal {
-    refusal(kind, resolved, "begins as a page or a document does, or has an unknown coding")
+    refusal(kind, resolved, "begins as a page, a document or data does, or cannot be decoded")
 }
 
 fn refusal(kind: SubresourceKind, resolved: &ResolvedTarget, found: &str) -> Refusal {

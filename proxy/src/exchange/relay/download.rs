@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
-use wayleave_decision::{Reason, Refusal, begins_as_document};
+use wayleave_decision::{ContentStart, Reason, Refusal, SubresourceKind, content_start};
 use wayleave_http_wire::field_pairs::FieldPair;
 use wayleave_http_wire::http1::{BodyFraming, SWITCHING_PROTOCOLS, Trailers};
 use wayleave_http_wire::page::PageBuffer;
@@ -40,14 +40,15 @@ pub(crate) struct InspectedHead {
 /// The treatment of a response's content.
 pub(crate) enum ContentTreatment {
     Relay,
-    /// The response is refused if it begins as a page or a document does.
-    RefuseDocument(Box<Refusal>),
+    /// The response is refused if it begins as a page or a document does, and not as content of this kind.
+    RefuseDocument(SubresourceKind, Box<Refusal>),
     /// The client gets only the head.
     Omit,
 }
 
-/// The start of a body that shows whether it is a document.
-const DOCUMENT_START_BYTES: usize = 512;
+/// The start of a body that shows whether it is a document: the usual one, and one for white space and comments. A licence in
+/// front of a script has a few KiB.
+const DOCUMENT_START_BYTES: [usize; 2] = [512, 64 * 1024];
 
 /// The parameters of relaying both bodies.
 #[derive(Clone, Copy)]
@@ -118,8 +119,9 @@ impl ResponseRelay<'_> {
             Some(labeller) => Box::pin(self.label(labeller, &head, client)).await?,
             None => Default::default(),
         };
-        if let ContentTreatment::RefuseDocument(refusal) = &content {
-            start = Box::pin(self.refuse_document(refusal, &head, start, client)).await?;
+        if let ContentTreatment::RefuseDocument(kind, refusal) = &content {
+            let checked = Box::pin(self.check_start(*kind, &fields, start, client)).await?;
+            start = checked.ok_or_else(|| RelayError::Refused(refusal.clone()))?;
         }
         (self.context.accept)(&head);
         let mut response =
@@ -158,27 +160,33 @@ impl ResponseRelay<'_> {
         Ok(status)
     }
 
-    /// Returns the start of the body, unless that is how a document begins, or cannot be read.
-    async fn refuse_document(
+    /// Returns the start of the body, of which `start` is here already, once it shows that it is no document. Returns `None` if it
+    /// is one, or cannot be read.
+    async fn check_start(
         &mut self,
-        refusal: &Refusal,
-        head: &UpstreamHead,
-        start: BufferedStart,
+        kind: SubresourceKind,
+        fields: &[FieldPair<'_>],
+        mut start: BufferedStart,
         client: &mut DownstreamWriter,
-    ) -> Result<BufferedStart, RelayError> {
-        let mut page = PageBuffer::new(&head.fields(), DOCUMENT_START_BYTES);
-        let has_ended = if start.bytes.is_empty() && !start.has_ended {
-            let (read, has_ended) = self.buffer_page(page, client).await?;
-            page = read;
-            has_ended
-        } else {
+    ) -> Result<Option<BufferedStart>, RelayError> {
+        for limit in DOCUMENT_START_BYTES {
+            let mut page = PageBuffer::new(fields, limit);
             page.take(&start.bytes);
-            start.has_ended
-        };
-        if page.is_doubtful() || page.texts().any(|text| begins_as_document(&text)) {
-            return Err(RelayError::Refused(Box::new(refusal.clone())));
+            if !start.has_ended {
+                (page, start.has_ended) = self.buffer_page(page, client).await?;
+            }
+            let starts: Vec<_> = page.texts().map(|text| content_start(kind, &text)).collect();
+            if page.is_doubtful() || starts.contains(&ContentStart::Document) {
+                return Ok(None);
+            }
+            // Only the end shows that nothing follows white space.
+            let is_whole = start.has_ended && page.wants_more();
+            start.bytes = page.into_buffered();
+            if is_whole || !starts.contains(&ContentStart::Open) {
+                return Ok(Some(start));
+            }
         }
-        Ok(BufferedStart { bytes: page.into_buffered(), has_ended })
+        Ok(None)
     }
 
     /// Relays the trailers. An HTTP/2 stream may remain open after its last octet.
