@@ -34,6 +34,8 @@ const PLAIN: &[Case] = &[
     Case { name: "HTTP/1.0 without Host", bytes: "GET /a HTTP/1.0\r\n\r\n", statuses: &[503], reaches: &[] },
     Case { name: "an internal address", bytes: "GET /a HTTP/1.1\r\nHost: 169.254.169.254\r\n\r\n", statuses: &[502], reaches: &[] },
     Case { name: "an internal address in hexadecimal", bytes: "GET /a HTTP/1.1\r\nHost: 0xa9fea9fe\r\n\r\n", statuses: &[502], reaches: &[] },
+    malformed("another host in X-Forwarded-Host", "GET /a HTTP/1.1\r\nHost: shop.test\r\nX-Forwarded-Host: shut.test\r\n\r\n"),
+    malformed("a disallowed path in X-Original-URI", "GET /a HTTP/1.1\r\nHost: shop.test\r\nX-Original-URI: /private\r\n\r\n"),
     malformed("no Host in HTTP/1.1", "GET /a HTTP/1.1\r\n\r\n"),
     malformed("an empty Host", "GET /a HTTP/1.1\r\nHost: \r\n\r\n"),
     malformed("two Hosts", "GET /a HTTP/1.1\r\nHost: shop.test\r\nHost: shut.test\r\n\r\n"),
@@ -62,6 +64,9 @@ const INSIDE: &[InsideRow] = &[
     ("Host with another port in TLS", 443, "shop.test", "GET /a HTTP/1.1\r\nHost: shop.test:80\r\n\r\n", &[421], &[]),
     ("no server name, and Host of a host", 443, "127.0.0.1", "GET /a HTTP/1.1\r\nHost: shop.test\r\n\r\n", &[421], &[]),
     ("no server name", 443, "127.0.0.1", "GET /a HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n", &[503], &[]),
+    ("another host in X-Forwarded-Host in TLS", 443, "shop.test", "GET /a HTTP/1.1\r\nHost: shop.test\r\nX-Forwarded-Host: shut.test\r\n\r\n", &[400], &[]),
+    ("another host in Forwarded in TLS", 443, "shop.test", "GET /a HTTP/1.1\r\nHost: shop.test\r\nForwarded: host=shut.test\r\n\r\n", &[400], &[]),
+    ("the host itself in X-Forwarded-Host in TLS", 443, "shop.test", "GET /a HTTP/1.1\r\nHost: shop.test\r\nX-Forwarded-Host: shop.test\r\n\r\n", &[200], &["/a"]),
     ("CONNECT in TLS", 443, "shop.test", "CONNECT shut.test:443 HTTP/1.1\r\nHost: shut.test:443\r\n\r\n", &[400], &[]),
     ("TLS to the port of HTTP, and Host without the port", 80, "shop.test", "GET /a HTTP/1.1\r\nHost: shop.test\r\n\r\n", &[421], &[]),
 ];

@@ -156,7 +156,7 @@ impl ReceivedHead {
         }
     }
 
-    /// Returns the fields that make servers use another path or method than the request line states.
+    /// Returns the fields that make servers use another host, path or method than the request itself states.
     pub fn overrides(&self) -> Vec<(RequestOverride, &[u8])> {
         match self {
             Self::Http1(head) => head.fields().iter().filter_map(as_override).collect(),

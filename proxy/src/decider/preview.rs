@@ -162,7 +162,7 @@ impl Question {
             user_agent: self.user_agent.as_bytes(),
             credentials: None,
             only_reads: matches!(method, "GET" | "HEAD"),
-            other_paths: Vec::new(),
+            other_targets: Vec::new(),
             via: None,
             objection: None,
         }

@@ -129,8 +129,8 @@ pub(crate) struct RequestView<'a> {
     /// Whether it is a GET or HEAD without content that does not change the protocol: such requests for robots.txt are always
     /// allowed.
     pub(crate) only_reads: bool,
-    /// The paths in fields by which some servers serve another path than the target's.
-    pub(crate) other_paths: Vec<&'a [u8]>,
+    /// The fields by which some servers serve another host or path than the target's.
+    pub(crate) other_targets: Vec<(RequestOverride, &'a [u8])>,
     /// The proxies that it has passed (`Via`), if any.
     pub(crate) via: Option<Arc<[u8]>>,
     /// The refusal of a request that is malformed, or has passed this proxy before.
@@ -149,13 +149,13 @@ impl<'a> RequestView<'a> {
             user_agent: received.field("user-agent").unwrap_or_default(),
             credentials: received.field("proxy-authorization"),
             only_reads: received.is_plain_read(),
-            other_paths: paths_of(&overrides),
             // Listing the fields allocates, and few requests have one.
             via: received
                 .field("via")
                 .and_then(|_| field_pairs::combined_via(&received.fields()))
                 .map(Arc::from),
             objection: objection(received, &overrides, name).map(Box::new),
+            other_targets: overrides,
         }
     }
 
@@ -169,17 +169,11 @@ impl<'a> RequestView<'a> {
             user_agent,
             credentials: None,
             only_reads: false,
-            other_paths: Vec::new(),
+            other_targets: Vec::new(),
             via: None,
             objection: None,
         }
     }
-}
-
-/// Returns the paths in fields that override the request's.
-fn paths_of<'a>(overrides: &[(RequestOverride, &'a [u8])]) -> Vec<&'a [u8]> {
-    let paths = overrides.iter().filter(|(kind, _)| *kind == RequestOverride::Path);
-    paths.map(|(_, path)| *path).collect()
 }
 
 /// Returns whether a field asks servers to use another method than the request's.

@@ -1,6 +1,7 @@
 //! Resolves the request target, `Host` and the tunnel to a target: the origin and the path that will be sent.
 
 use wayleave_decision::{Reason, Refusal, ResolvedTarget, TargetScope};
+use wayleave_http_wire::http1::request_override::{self, RequestOverride};
 use wayleave_http_wire::request_target::{self, RequestTarget, TargetError};
 use wayleave_robots_txt::{Origin, Target, UrlScheme};
 
@@ -38,10 +39,17 @@ pub(crate) fn resolve(
         },
     }
     .map_err(refusal)?;
-    // Some servers serve such a path instead of the target's, which alone would have been decided.
-    if !request.other_paths.iter().all(|path| is_for(path, &target)) {
-        let details = "a field that overrides the path differs from the request target";
-        return Err(Refusal::malformed(details));
+    // Some servers serve such a host or path instead of the target's, which alone would have been decided.
+    for (kind, value) in &request.other_targets {
+        if *kind == RequestOverride::Path && !is_for(value, &target) {
+            let details = "a field that overrides the path differs from the request target";
+            return Err(Refusal::malformed(details));
+        }
+        let hosts = request_override::hosts(*kind, value);
+        if !hosts.iter().all(|host| is_host_of(host, target.origin())) {
+            let details = "a field that overrides the host differs from the request target";
+            return Err(Refusal::malformed(details));
+        }
     }
     let scope = if request_target.is_server_wide_options() {
         TargetScope::Server
@@ -52,6 +60,14 @@ pub(crate) fn resolve(
         TargetScope::Path
     };
     Ok(ResolvedTarget { target, scope })
+}
+
+/// Returns whether a host, with or without a port, is that of `origin`.
+fn is_host_of(host: &[u8], origin: &Origin) -> bool {
+    str::from_utf8(host).is_ok_and(|host| {
+        host.eq_ignore_ascii_case(origin.host())
+            || Origin::from_authority(origin.scheme(), host).as_ref() == Ok(origin)
+    })
 }
 
 /// Returns the target of an uninspected tunnel.
@@ -128,7 +144,7 @@ mod tests {
             credentials: None,
             via: None,
             only_reads: true,
-            other_paths: Vec::new(),
+            other_targets: Vec::new(),
             objection: None,
         }
     }
@@ -230,6 +246,34 @@ mod tests {
         assert_eq!(resolved(&connection, "https://shop.test/a", Some("shop.test")), Err(421));
         assert_eq!(resolved(&connection, "/a", Some("a@shop.test")), Err(400));
         assert_eq!(resolved(&connection, "shop.test:80", Some("shop.test")), Err(501));
+    }
+
+    #[test]
+    fn fields_that_name_another_host_or_path_are_malformed() {
+        let is_resolved = |kind, value: &'static str| {
+            let request = RequestView {
+                other_targets: vec![(kind, value.as_bytes())],
+                ..request("http://shop.test:8080/a?b", None)
+            };
+            resolve(&plain(), &request).is_ok()
+        };
+        use RequestOverride::{ForwardedHost, Host, Path};
+        for (kind, value, is_expected) in [
+            (Host, "SHOP.test:8080", true),
+            (Host, "shop.test", true),
+            (Host, "shop.test, shop.test", true),
+            (Host, "shop.test:80", false),
+            (Host, "other.test", false),
+            (Host, "shop.test, other.test", false),
+            (Host, "", false),
+            (ForwardedHost, "for=192.0.2.1", true),
+            (ForwardedHost, "for=192.0.2.1;host=\"shop.test:8080\"", true),
+            (ForwardedHost, "host=shop.test, host=other.test", false),
+            (Path, "/a?b", true),
+            (Path, "/a", false),
+        ] {
+            assert_eq!(is_resolved(kind, value), is_expected, "{kind:?} {value}");
+        }
     }
 
     #[test]

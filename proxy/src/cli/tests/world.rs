@@ -267,7 +267,7 @@ fn view<'a>(method: &'a str, request: &'a CrawlRequest) -> RequestView<'a> {
         user_agent: request.user_agent.as_bytes(),
         credentials: None,
         only_reads: matches!(method, "GET" | "HEAD"),
-        other_paths: Vec::new(),
+        other_targets: Vec::new(),
         via: None,
         objection: None,
     }
