@@ -365,6 +365,32 @@ fn longer_lifetimes_take_effect_at_the_next_fetch() {
 }
 
 #[test]
+fn other_lifetimes_do_not_prolong_an_unavailable_answer() {
+    let mut world = FetchWorld::default();
+    let host = origin();
+    world.request(&host, at(0));
+    world.fetched(&host, status(404), at(0));
+    world.request(&host, at(DAY));
+    world.fetched(&host, timeout(), at(DAY));
+    let allows = |snapshot: &Snapshot, seconds| {
+        verdicts(snapshot.access(at(seconds)), Dialect::Rfc9309) == "++"
+    };
+    for max_age in [DAY, 2 * DAY, DAY / 2] {
+        let lifetimes = LifetimeSettings {
+            max_age: Duration::from_secs(max_age),
+            max_stale: Duration::from_secs(20 * DAY),
+            ..LifetimeSettings::default()
+        };
+        let known = [(host.clone(), world.kept[&host].1.clone())].into_iter();
+        let mut renewed = world.cache.change_lifetimes(lifetimes, known);
+        let (_, snapshot) = renewed.pop().expect("one is known");
+        assert!(allows(&snapshot, max_age - 1), "{max_age}");
+        assert!(!allows(&snapshot, max_age), "{max_age}");
+        assert!(!allows(&snapshot, 19 * DAY), "{max_age}");
+    }
+}
+
+#[test]
 fn access_results_follow_the_status() {
     let unavailable =
         |by_dialect| Some((SnapshotState::Unavailable, Usability::Immediate, by_dialect));
