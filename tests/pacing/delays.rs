@@ -100,6 +100,18 @@ fn eight_clients_together_obey_the_delay() {
 }
 
 #[test]
+fn a_request_that_ends_here_takes_no_slot() {
+    let origin = sites();
+    let proxy = start(&origin, "reject");
+    let last_hop = Request::new("OPTIONS", "http://slow.test/a").header("Max-Forwards", "0");
+    let mut wire = proxy.connect();
+    wire.send(last_hop.agent("ImageBot/1").absolute_form());
+    assert_eq!(wire.response().status, 200);
+    assert_eq!(proxy.get_as("ImageBot/1", "http://slow.test/a").status, 200);
+    assert_eq!(arrivals(&origin, "slow.test").len(), 1);
+}
+
+#[test]
 fn answers_to_requests_under_way_do_not_end_a_rest() {
     let origin = sites();
     let gate = Gate::closed();

@@ -1,5 +1,6 @@
 //! The crawler's daily budget: requests beyond it are refused until midnight UTC.
 
+use std::pin::pin;
 use std::time::{Duration, SystemTime};
 
 use wayleave_decision::{Crawler, Identity, Permit, Reason, Refusal, TargetScope};
@@ -8,6 +9,7 @@ use super::Exchange;
 use super::outcome::NotSent;
 use crate::budget::{ByteMeter, DailyBudgets, SpentBudget};
 use crate::fleet::engine::BudgetKind;
+use crate::http::downstream::Downstream;
 
 impl Exchange<'_, '_> {
     /// Returns the crawler if a budget limits it. Reading robots.txt is always allowed, and free.
@@ -27,16 +29,28 @@ impl Exchange<'_, '_> {
     }
 
     /// Counts a request that is about to be sent, once however often it is decided again.
-    pub(super) async fn charge_budget(&mut self, permit: &mut Permit) -> Result<(), NotSent> {
+    pub(super) async fn charge_budget(
+        &mut self,
+        permit: &mut Permit,
+        client: &mut Downstream,
+    ) -> Result<(), NotSent> {
         let Some(crawler) = self.budgeted_crawler(permit) else {
             return Ok(());
         };
         if self.charged.as_deref() == Some(crawler.name.as_str()) {
             return Ok(());
         }
-        let (budgets, origin) = (&self.services.budgets, permit.resolved.target.origin());
-        // In a box it takes no room in every exchange.
-        let (taken, name) = (Box::pin(budgets.take(crawler, origin)).await, crawler.name.clone());
+        let budgets = &self.services.budgets;
+        let origin = permit.resolved.target.origin();
+        let name = crawler.name.clone();
+        // In a box it takes no room in every exchange. The engine of a fleet may take a while to answer.
+        let taken = Box::pin(async {
+            let mut taking = Box::pin(budgets.take(crawler, origin));
+            let taking = client.run_unless_gone(taking.as_mut());
+            self.services.shutdown.unless_cancelled(pin!(taking)).await
+        })
+        .await;
+        let taken = taken.ok_or(NotSent::ShutDown)?.ok_or(NotSent::ClientLeft)?;
         if taken.is_err() && self.is_observe_mode() {
             budgets.count_observed(crawler, origin);
         }

@@ -198,11 +198,7 @@ impl<'s, 'r> Exchange<'s, 'r> {
                     return NotSent::ShutDown.into_outcome();
                 }
             };
-            // Only now: what it would not forward, this proxy does not answer as the last hop either.
-            if self.received.max_forwards() == Some(0) {
-                return (ExchangeOutcome::Refuse(max_forwards::refusal()), ReplyKind::LastHop);
-            }
-            if let Err(not_sent) = self.charge_budget(&mut permit).await {
+            if let Err(not_sent) = self.charge_budget(&mut permit, client).await {
                 return not_sent.into_outcome();
             }
             if let Some(end) = self.forward(&permit, slot.as_ref(), client).await {

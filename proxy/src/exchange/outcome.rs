@@ -6,6 +6,7 @@ use std::time::Duration;
 use wayleave_decision::{Permit, Reason, Refusal, RequestOutcome};
 use wayleave_lifecycle::FinishedFetch;
 
+use super::max_forwards;
 use crate::http::downstream::ClientGone;
 
 /// The outcome of a request.
@@ -154,6 +155,8 @@ pub(crate) enum NotSent {
     Refused(Refusal),
     /// It is answered from the copy of robots.txt, with this outcome.
     FromCopy(Box<(ExchangeOutcome, CopyReply)>),
+    /// This proxy is its final recipient (`Max-Forwards: 0`).
+    LastHop,
     /// The client left before the request could be sent.
     ClientLeft,
     /// The proxy shut down before the request could be sent.
@@ -168,6 +171,7 @@ impl NotSent {
         match self {
             Self::Refused(refusal) => (refusal.into(), ReplyKind::Refusal),
             Self::FromCopy(answered) => (answered.0, ReplyKind::Copy(answered.1)),
+            Self::LastHop => (ExchangeOutcome::Refuse(max_forwards::refusal()), ReplyKind::LastHop),
             Self::ClientLeft => (ExchangeOutcome::Fail(client_closed(ClientGone::Left)), nothing),
             Self::ShutDown => (ExchangeOutcome::Fail(shut_down()), nothing),
         }

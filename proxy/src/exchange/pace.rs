@@ -43,6 +43,10 @@ impl<'s> Exchange<'s, '_> {
             {
                 return Err(answered);
             }
+            // Only now: what it would not forward, this proxy does not answer as the last hop either. It needs no slot.
+            if self.received.max_forwards() == Some(0) {
+                return Err(NotSent::LastHop);
+            }
             self.check_budget(&mut permit)?;
             // A second decision may find no slot. It tries again, because a reload may enforce what was only observed.
             if slot.is_some() || permit.resolved.scope == TargetScope::Bypass {

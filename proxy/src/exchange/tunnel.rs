@@ -232,7 +232,7 @@ impl<'s> Exchange<'s, '_> {
             };
             self.blind = Some((origin.clone(), scope));
             let (mut permit, its_slot) = self.decide_and_wait(slot, client).await?;
-            self.charge_budget(&mut permit).await?;
+            self.charge_budget(&mut permit, client).await?;
             slot = its_slot;
             // It may have waited, and after a reload it may have to be inspected.
             if self.settings.permits_blind_tunnel(&permit.resolved) {
