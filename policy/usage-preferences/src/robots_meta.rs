@@ -54,6 +54,11 @@ const HARMLESS: [&str; 10] = [
 /// The most words that a date may have.
 const DATE_WORDS: usize = 8;
 
+/// The most words of a line, and the most dates among them, that are read one by one. Whoever writes more wants the
+/// reader's time: of the rest, every rule without a value that occurs anywhere counts.
+const MAX_WORDS: usize = 1024;
+const MAX_DATES: usize = 64;
+
 /// The most crawlers that may be named before one rule. A line that names more is read as unknown rules.
 const MAX_NAMES: usize = 4;
 
@@ -72,9 +77,15 @@ pub(super) fn rules_of_content(content: &str, tokens: &[ProductToken]) -> Vec<Me
 /// Parses rules separated by commas; blanks and semicolons also separate, since that is evidently meant. An unknown
 /// rule is skipped by itself.
 fn read(line: &str, tokens: &[ProductToken], names_crawlers: bool) -> Vec<MetaRule> {
-    let (mut rules, mut rest) = (Vec::new(), line);
-    let (mut is_meant, mut may_name) = (true, names_crawlers);
-    while let Some(word) = LineWord::first(rest) {
+    let mut rules: Vec<MetaRule> = Vec::new();
+    let mut rest = line;
+    let mut is_meant = true;
+    let mut may_name = names_crawlers;
+    let mut dates = 0;
+    for _ in 0..MAX_WORDS {
+        let Some(word) = LineWord::first(rest) else {
+            return rules;
+        };
         rest = word.rest;
         // A crawler's name is only expected at the start of a list item.
         may_name |= names_crawlers && word.begins;
@@ -92,13 +103,23 @@ fn read(line: &str, tokens: &[ProductToken], names_crawlers: bool) -> Vec<MetaRu
         let name = word.text.to_ascii_lowercase();
         let mut value = "";
         if word.has_colon && VALUED.contains(&&*name) {
-            (value, rest) = rest.split_at(value_end(&name, rest));
+            let is_date = name == UNAVAILABLE_AFTER && dates < MAX_DATES;
+            dates += usize::from(is_date);
+            (value, rest) = rest.split_at(value_end(is_date, rest));
         }
         if is_meant && is_known(&name) {
             rules.push(MetaRule { name, value: value.trim().to_owned() });
         }
     }
+    rules.extend(restricting_words(rest));
     rules
+}
+
+/// Returns the rules that restrict and occur anywhere in a text, whoever they are for.
+fn restricting_words(text: &str) -> impl Iterator<Item = MetaRule> {
+    let text = text.to_ascii_lowercase();
+    let occurring = RESTRICTING.into_iter().filter(move |name| text.contains(name));
+    occurring.map(|name| MetaRule { name: name.to_owned(), value: String::new() })
 }
 
 const SEPARATORS: [char; 2] = [',', ';'];
@@ -159,14 +180,14 @@ pub(super) fn is_known(name: &str) -> bool {
 }
 
 /// Returns the end of the value at the beginning of a text. Only a date contains blanks, and it may contain a comma.
-fn value_end(name: &str, text: &str) -> usize {
+fn value_end(may_be_date: bool, text: &str) -> usize {
     let begin = text.len() - text.trim_start().len();
     let is_separator = |c: char| c.is_whitespace() || SEPARATORS.contains(&c);
     let separators = text[begin..].match_indices(is_separator).map(|(at, _)| begin + at);
     let ends: Vec<usize> = separators.chain([text.len()]).take(DATE_WORDS).collect();
     let is_date = |end: &&usize| date::read(&text[..**end]).is_some();
     // The longest text that parses is the date; shorter ones may parse as well, without its time.
-    let date = (name == UNAVAILABLE_AFTER).then(|| ends.iter().rev().find(is_date)).flatten();
+    let date = may_be_date.then(|| ends.iter().rev().find(is_date)).flatten();
     *date.unwrap_or(&ends[0])
 }
 
@@ -258,4 +279,22 @@ pub(super) fn usage_duty(
         "max-video-preview" => ("max-video-preview", value()),
         _ => return None,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_rule_behind_thousands_of_words_still_restricts() {
+        for filler in
+            ["a:".repeat(30_000), "unavailable_after: 1, ".repeat(5_000), "x,".repeat(30_000)]
+        {
+            let line = format!("{filler} NoIndex");
+            let found = rules(&line, &[]);
+            assert!(found.iter().any(|rule| rule.name == "noindex"), "{}", &filler[..20]);
+        }
+        let dates = "unavailable_after: 25 Jun 2010 15:00:00 PST, ".repeat(3);
+        assert_eq!(rules(&dates, &[]).len(), 3);
+    }
 }

@@ -273,7 +273,8 @@ fn all_families_share_one_budget() {
 #[test]
 fn a_path_with_too_many_long_spellings_is_too_costly() {
     let spelt = |bytes: usize| format!("/{}//;x/%61/./\\%2f%5c", "a".repeat(bytes));
-    let (short, long) = (spelt(8 * 1024), spelt(60 * 1024));
+    let short = spelt(256);
+    let long = spelt(8 * 1024);
     assert!(!disallows(Dialect::Rfc9309, &short, "/x"));
     let robots = "User-agent: *\nContent-Usage: /x train-ai=n\n";
     let judged = by_robots_txt(Dialect::Rfc9309, &short, robots);
