@@ -177,6 +177,27 @@ impl FromStr for Origin {
     }
 }
 
+/// Splits an absolute URI after its authority.
+pub(crate) fn split_url(uri: &str) -> Result<(Origin, &str), InvalidUrl> {
+    let (scheme, rest) = split_scheme(uri)?;
+    let (authority, path) = rest.split_at(rest.find(['/', '?', '#']).unwrap_or(rest.len()));
+    let host = match authority.split_once('@') {
+        // Implementations disagree about which `@` ends the userinfo, which has been used to reach other hosts.
+        Some((_, host)) if host.contains('@') => return Err(InvalidUrl::UserInfo),
+        Some((_, host)) => host,
+        None => authority,
+    };
+    if let Some(c) = authority.chars().find(|&c| c == '\\' || is_unsendable(c)) {
+        return Err(InvalidUrl::Character(c));
+    }
+    Ok((Origin::from_authority(scheme, host)?, path))
+}
+
+/// Returns whether no request line may hold a character.
+pub(crate) fn is_unsendable(c: char) -> bool {
+    c.is_ascii_control() || c == ' '
+}
+
 /// Splits `scheme://rest`, whose scheme must be supported.
 pub(crate) fn split_scheme(uri: &str) -> Result<(UrlScheme, &str), InvalidUrl> {
     match uri.split_once(':') {

@@ -6,7 +6,7 @@ use std::fmt;
 use memchr::memchr;
 
 use crate::InvalidUrl;
-use crate::target::split_target;
+use crate::origin::split_url;
 
 /// The path and query of a request, byte for byte as sent, so that decisions are about exactly what is fetched.
 ///
@@ -55,7 +55,7 @@ impl<'a> UrlPath<'a> {
         let path = match url.as_bytes() {
             [b'/', b'/', ..] => return Err(InvalidUrl::NotAbsolute),
             [b'/', ..] => url,
-            _ => split_target(url)?.1,
+            _ => split_url(url)?.1,
         };
         let path = without_fragment(path);
         match path.chars().find(char::is_ascii_control) {

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::origin::split_scheme;
+use crate::origin::{is_unsendable, split_url};
 use crate::spelling::{normalised, other_spellings};
 use crate::{InvalidUrl, Origin, UrlPath};
 
@@ -25,7 +25,7 @@ impl Target {
     /// For other schemes than `http`, `https` and `ftp`, an impossible host or port, more than one
     /// `@` before the path, and characters that no request line may hold.
     pub fn parse(uri: &str) -> Result<Self, InvalidUrl> {
-        let (origin, path) = split_target(uri)?;
+        let (origin, path) = split_url(uri)?;
         Self::new(origin, path)
     }
 
@@ -90,26 +90,6 @@ impl fmt::Display for Target {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.uri())
     }
-}
-
-/// Splits an absolute URI after its authority.
-pub(crate) fn split_target(uri: &str) -> Result<(Origin, &str), InvalidUrl> {
-    let (scheme, rest) = split_scheme(uri)?;
-    let (authority, path) = rest.split_at(rest.find(['/', '?', '#']).unwrap_or(rest.len()));
-    let host = match authority.split_once('@') {
-        // Implementations disagree about which `@` ends the userinfo, which has been used to reach other hosts.
-        Some((_, host)) if host.contains('@') => return Err(InvalidUrl::UserInfo),
-        Some((_, host)) => host,
-        None => authority,
-    };
-    if let Some(c) = authority.chars().find(|&c| c == '\\' || is_unsendable(c)) {
-        return Err(InvalidUrl::Character(c));
-    }
-    Ok((Origin::from_authority(scheme, host)?, path))
-}
-
-fn is_unsendable(c: char) -> bool {
-    c.is_ascii_control() || c == ' '
 }
 
 #[cfg(test)]

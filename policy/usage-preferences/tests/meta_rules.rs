@@ -39,7 +39,7 @@ fn with_rules<T>(
 fn the_strictest_limit_is_the_duty_wherever_it_stands() {
     for (field, page) in [("50", "20"), ("20", "50"), ("20", "20"), ("20", "-1"), ("-1", "20")] {
         let (field, page) = (format!("max-snippet:{field}"), format!("max-snippet:{page}"));
-        let duties = with_rules(Purpose::Search, &field, &page, |state, query| state.duties(query));
+        let duties = with_rules(Purpose::Search, &field, &page, PreferenceState::duties);
         let limits: Vec<_> = duties.iter().filter(|it| it.name == "max-snippet").collect();
         assert_eq!(limits.len(), 1, "{field}, {page}");
         assert_eq!(limits[0].value.as_deref(), Some("20"), "{field}, {page}");
@@ -54,7 +54,7 @@ fn a_rule_of_the_page_does_not_replace_that_of_the_head() {
         ("unavailable_after: 2020-01-02", "unavailable_after: 2020-01-01"),
         ("unavailable_after: 2020-01-01", "unavailable_after: 2020-01-02"),
     ] {
-        let judgement = with_rules(Purpose::Search, field, page, |state, query| state.judge(query));
+        let judgement = with_rules(Purpose::Search, field, page, PreferenceState::judge);
         assert_eq!(judgement.preference, Preference::Refuse, "{field}, {page}");
         let statement = judgement.statement().expect("one that refuses");
         assert_eq!(statement.stage, PreferenceStage::Head, "{field}, {page}");

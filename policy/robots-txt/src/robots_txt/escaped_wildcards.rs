@@ -9,12 +9,7 @@ use memchr::memchr2_iter;
 
 use super::budget::MatchBudget;
 use super::groups::semantics::DialectSemantics;
-use super::matched_rule::MatchOutcome;
 use super::pattern::{PatternBuffer, RulePattern, RuleValue};
-use super::statements::StatementKind;
-use super::statements::stored::ParsedFile;
-use crate::ProductToken;
-use crate::percent_encoding::plain::plain_prefix_len;
 use crate::percent_encoding::{has_lone_percent, is_wildcard_byte};
 
 /// A path in a form that keeps its escaped wildcards apart from raw ones.
@@ -46,45 +41,6 @@ impl EscapedWildcards {
         budget.spend_on_encoding(value.text.len());
         pattern_matches(pattern, cut, budget)
             || pattern_matches(patterns.compile_with_cut_escapes(value, semantics), cut, budget)
-    }
-}
-
-impl ParsedFile {
-    /// Returns the deciding rule among those that may match a part of an escape.
-    #[cold]
-    pub(super) fn find_with_escaped_wildcards(
-        &self,
-        semantics: &DialectSemantics,
-        tokens: &[ProductToken],
-        path: &EscapedWildcards,
-        budget: &mut MatchBudget,
-    ) -> MatchOutcome {
-        let Some(choice) = self.choose_group(semantics, tokens) else {
-            return MatchOutcome::NoGroup;
-        };
-        let mut patterns = PatternBuffer::default();
-        let mut best = MatchOutcome::NoRule;
-        for (at, rule) in self.chosen_statements(semantics, choice) {
-            // A plain rule has no escape and no star, so it cannot end or begin within one.
-            let is_plain = rule.kind() == StatementKind::PlainRule;
-            let text = self.text(at);
-            let start = &text[..plain_prefix_len(text)];
-            if !budget.spend(1)
-                || is_plain
-                || text.is_empty()
-                || !semantics.sees_rule(rule)
-                || !path.path.starts_with(start)
-            {
-                continue;
-            }
-            for value in RuleValue::all_meanings(text, rule.is_allow(), semantics) {
-                if path.is_matched_by(value, semantics, &mut patterns, budget) {
-                    let length = value.specificity(semantics.dialect);
-                    best = best.max(MatchOutcome::Rule(semantics.weigh(length, rule, at)));
-                }
-            }
-        }
-        if budget.is_spent() { MatchOutcome::TooCostly } else { best }
     }
 }
 

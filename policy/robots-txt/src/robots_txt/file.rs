@@ -4,15 +4,19 @@ use std::sync::Arc;
 
 use memchr::memrchr2;
 
+use super::budget::MatchBudget;
 use super::directive_topic::DirectiveTopic;
+use super::escaped_wildcards::EscapedWildcards;
 use super::groups::semantics::DialectSemantics;
 use super::matched_rule::{MatchOutcome, MatchedRule};
 use super::parse;
 use super::parse::line::{LineField, exact_statement, google_statement};
 use super::path_form::PathForm;
+use super::pattern::{PatternBuffer, RuleValue};
 use super::rules::RuleSearch;
 use super::statements::stored::ParsedFile;
 use super::statements::{FileStatement, StatementKind};
+use crate::percent_encoding::plain::plain_prefix_len;
 use crate::{Dialect, ProductToken, excerpt};
 
 /// The number of bytes read of a file: 500 KiB, the minimum that RFC 9309 §2.5 requires and the maximum that Google
@@ -141,13 +145,48 @@ impl RobotsTxt {
         if let Some(path) = path.escaped_wildcards(semantics.form) {
             let budget = &mut search.budget;
             outcome =
-                outcome.max(self.0.find_with_escaped_wildcards(semantics, tokens, &path, budget));
+                outcome.max(self.find_with_escaped_wildcards(semantics, tokens, &path, budget));
         }
         // A rule may end in the same cut escape, which the encoded path no longer shows.
         if path.has_lone_percent() {
             return outcome.max(self.0.find_with_cut_escapes(semantics, tokens, path, search));
         }
         outcome
+    }
+
+    /// Returns the deciding rule among those that may match a part of an escape.
+    #[cold]
+    fn find_with_escaped_wildcards(
+        &self,
+        semantics: &DialectSemantics,
+        tokens: &[ProductToken],
+        path: &EscapedWildcards,
+        budget: &mut MatchBudget,
+    ) -> MatchOutcome {
+        let mut patterns = PatternBuffer::default();
+        // The least of all outcomes, since the other search knows whether there is a group.
+        let mut best = MatchOutcome::NoGroup;
+        for (at, rule) in self.group_statements(semantics, tokens) {
+            // A plain rule has no escape and no star, so it cannot end or begin within one.
+            let is_plain = rule.kind() == StatementKind::PlainRule;
+            let text = self.0.text(at);
+            let start = &text[..plain_prefix_len(text)];
+            if !budget.spend(1)
+                || is_plain
+                || text.is_empty()
+                || !semantics.sees_rule(rule)
+                || !path.path.starts_with(start)
+            {
+                continue;
+            }
+            for value in RuleValue::all_meanings(text, rule.is_allow(), semantics) {
+                if path.is_matched_by(value, semantics, &mut patterns, budget) {
+                    let length = value.specificity(semantics.dialect);
+                    best = best.max(MatchOutcome::Rule(semantics.weigh(length, rule, at)));
+                }
+            }
+        }
+        if budget.is_spent() { MatchOutcome::TooCostly } else { best }
     }
 
     /// Returns the first rule that could disallow some path.
