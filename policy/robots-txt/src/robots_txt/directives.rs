@@ -170,7 +170,8 @@ impl RobotsTxt {
                 while agents.next_if(|agent| *agent <= at).is_some() {}
                 is_own = true;
                 has_value = false;
-            } else if statement.kind() == StatementKind::Agent && semantics.sees(statement) {
+            } else if statement.kind() == StatementKind::Agent {
+                // One that only another dialect reads was still meant to name somebody else.
                 is_own &= !has_value;
             }
             if !is_own || !statement.is_directive() || !semantics.is_in_group(statement) {
