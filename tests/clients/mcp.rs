@@ -132,6 +132,21 @@ fn agents_may_ask_for_any_media_type() {
     }
 }
 
+/// The tunnel to such a host is not inspected, and everything in it is sent.
+#[test]
+fn pages_of_bypassed_hosts_may_be_fetched() {
+    let origin = origin();
+    let proxy =
+        Wayleave::start_with(&origin, |settings| settings.set("https.bypass", "[\"shop.test\"]"));
+    let url = format!("http://{}/mcp", proxy.admin);
+    let page = json!({"url": "https://shop.test/open", "token": "ExampleBot"});
+    let answers = call(&[&url], &json!([["may_fetch", page]]));
+    let text = answers["answers"][0]["texts"][0].as_str().expect("text");
+    let answer: Value = serde_json::from_str(text).expect("JSON");
+    assert_eq!(answer["decision"]["outcome"], "tunnelled", "{answer}");
+    assert_eq!(answer["may_fetch"], true, "{answer}");
+}
+
 /// The tools may do what the token may do that the agent sends.
 #[test]
 fn the_token_of_the_agent_counts() {

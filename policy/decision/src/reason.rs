@@ -32,6 +32,22 @@ impl RequestOutcome {
             Failed => "failed",
         }
     }
+
+    /// Returns the outcome with this name, as [`Self::as_str`] gives it. A log may have words of other versions.
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.iter().copied().find(|outcome| outcome.as_str() == name)
+    }
+
+    /// Returns whether the request was allowed and sent: by itself, or in a tunnel that is not inspected. One that was only
+    /// observed was not allowed.
+    pub fn was_let_through(self) -> bool {
+        matches!(self, Forwarded | Tunnelled)
+    }
+
+    /// Returns whether the request was refused, or would have been.
+    pub fn is_refusal(self) -> bool {
+        matches!(self, Refused | Observed)
+    }
 }
 
 /// The answer that wayleave gives by itself for a reason, unless the decision says otherwise.

@@ -6,7 +6,7 @@ use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
-use wayleave_decision::ASSERTED;
+use wayleave_decision::{ASSERTED, RequestOutcome};
 
 use super::access::TeamScope;
 use super::parameters::QueryParameters;
@@ -104,10 +104,10 @@ impl From<&SummaryRow> for RequestCounts {
 impl RequestCounts {
     fn add(&mut self, outcome: &str, requests: u64) {
         self.all += requests;
-        match outcome {
-            "refused" => self.refused += requests,
-            "observed" => self.observed += requests,
-            "failed" => self.failed += requests,
+        match RequestOutcome::named(outcome) {
+            Some(RequestOutcome::Refused) => self.refused += requests,
+            Some(RequestOutcome::Observed) => self.observed += requests,
+            Some(RequestOutcome::Failed) => self.failed += requests,
             _ => {}
         }
     }

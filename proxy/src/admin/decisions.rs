@@ -8,6 +8,7 @@ use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
+use wayleave_decision::RequestOutcome;
 use wayleave_robots_txt::Target;
 
 use super::access::TeamScope;
@@ -40,12 +41,13 @@ pub(super) enum OutcomeWord {
 impl OutcomeWord {
     fn as_str(self) -> &'static str {
         match self {
-            Self::Forwarded => "forwarded",
-            Self::Observed => "observed",
-            Self::Refused => "refused",
-            Self::Failed => "failed",
-            Self::Tunnelled => "tunnelled",
+            Self::Forwarded => RequestOutcome::Forwarded,
+            Self::Observed => RequestOutcome::Observed,
+            Self::Refused => RequestOutcome::Refused,
+            Self::Failed => RequestOutcome::Failed,
+            Self::Tunnelled => RequestOutcome::Tunnelled,
         }
+        .as_str()
     }
 
     pub(super) fn texts(words: &[Self]) -> Vec<&'static str> {

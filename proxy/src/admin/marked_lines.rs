@@ -5,6 +5,7 @@
 
 use serde::Serialize;
 use utoipa::ToSchema;
+use wayleave_decision::RequestOutcome;
 
 use crate::decider::refusal::is_delay_of_robots_txt;
 use crate::decision_log::DecisionRecord;
@@ -80,7 +81,8 @@ fn preference_lines(decision: &DecisionRecord) -> impl Iterator<Item = MarkedLin
 fn matched_line(decision: &DecisionRecord, matched: MatchedLine<'_>) -> MarkedLine {
     let MatchedLine { line, verdict } = matched;
     let allows = verdict == "allow";
-    let passed = matches!(&*decision.outcome, "forwarded" | "tunnelled");
+    let outcome = decision.request_outcome();
+    let passed = outcome.is_some_and(RequestOutcome::was_let_through);
     let note = match &decision.policy {
         Some(policy) if decision.reason.starts_with("policy-") => {
             format!("would have decided: {verdict}; overridden by rule {}", policy.number)
@@ -91,10 +93,10 @@ fn matched_line(decision: &DecisionRecord, matched: MatchedLine<'_>) -> MarkedLi
         }
         // Something else refused, or let it pass: never "decides: allow" beside a refusal.
         _ => {
-            let fate = match &*decision.outcome {
-                "observed" => "would be refused",
-                "tunnelled" => "forwarded",
-                outcome => outcome,
+            let fate = match outcome {
+                Some(RequestOutcome::Observed) => "would be refused",
+                Some(RequestOutcome::Tunnelled) => RequestOutcome::Forwarded.as_str(),
+                _ => &decision.outcome,
             };
             format!("{verdict}, but {fate}: {}", decision.reason)
         }

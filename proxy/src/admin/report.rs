@@ -9,7 +9,7 @@ use axum::http::header::RETRY_AFTER;
 use axum::response::{IntoResponse, Response};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
-use wayleave_decision::{ASSERTED, ClaimedNames, Crawlers};
+use wayleave_decision::{ASSERTED, ClaimedNames, Crawlers, RequestOutcome};
 
 use super::access::TeamScope;
 use super::parameters::{QueryParameters, check_limit, parse_time};
@@ -180,7 +180,8 @@ impl<'a> OverviewCounts<'a> {
             None => (name == ASSERTED).then(|| crawlers.mode.as_str()),
         };
         let by_crawler = report.by_crawler.iter();
-        let observed = report.rows.iter().filter(|row| row.outcome == "observed");
+        let observed =
+            report.rows.iter().filter(|row| row.outcome == RequestOutcome::Observed.as_str());
         Some(Self {
             since: format_instant(report.since),
             until: format_instant(report.until),
@@ -188,9 +189,9 @@ impl<'a> OverviewCounts<'a> {
             from: if counted.source == ReportSource::Log { "log" } else { "memory" },
             is_complete: is_complete(counted),
             requests: report.outcomes.values().sum(),
-            refused: report.count_of("refused"),
-            would_be_refused: report.count_of("observed"),
-            failed: report.count_of("failed"),
+            refused: report.count_of(RequestOutcome::Refused),
+            would_be_refused: report.count_of(RequestOutcome::Observed),
+            failed: report.count_of(RequestOutcome::Failed),
             timeline: report.timeline.as_ref()?,
             by_crawler: by_crawler
                 .map(|counts| CrawlerCounts { mode: mode(&counts.name), counts })

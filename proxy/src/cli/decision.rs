@@ -7,6 +7,7 @@ use anyhow::anyhow;
 use base64::prelude::{BASE64_STANDARD, Engine as _};
 use clap::Args;
 use serde_json::{Value, json};
+use wayleave_decision::RequestOutcome;
 use wayleave_robots_txt::numbered_lines;
 
 use super::admin_client::request_json;
@@ -289,9 +290,9 @@ fn describe(decision: &Value) -> String {
 }
 
 fn tone(decision: &Value) -> Tone {
-    match decision["outcome"].as_str() {
-        Some("forwarded" | "tunnelled") => Tone::Good,
-        Some("observed") => Tone::Doubtful,
+    match decision["outcome"].as_str().and_then(RequestOutcome::named) {
+        Some(outcome) if outcome.was_let_through() => Tone::Good,
+        Some(RequestOutcome::Observed) => Tone::Doubtful,
         _ => Tone::Bad,
     }
 }

@@ -5,6 +5,7 @@ use std::borrow::Cow;
 use http::Uri;
 use opentelemetry::KeyValue;
 use percent_encoding::percent_decode_str;
+use wayleave_decision::RequestOutcome;
 use wayleave_lifecycle::FetchOutcome;
 
 use super::record::DecisionRecord;
@@ -46,16 +47,18 @@ pub(crate) fn method(decision: &DecisionRecord) -> &'static str {
 /// Returns whether the request was sent to its origin.
 pub(crate) fn was_sent_upstream(decision: &DecisionRecord) -> bool {
     // A `CONNECT` opens a connection but sends no request to the origin.
-    matches!(&*decision.outcome, "forwarded" | "observed" | "failed")
-        && decision.method != "CONNECT"
+    matches!(
+        decision.request_outcome(),
+        Some(RequestOutcome::Forwarded | RequestOutcome::Observed | RequestOutcome::Failed)
+    ) && decision.method != "CONNECT"
         && decision.from.is_none()
         && !decision.failed_before_sending()
 }
 
 /// Returns the error of the upstream side of an exchange, if it was not successful.
 pub(crate) fn upstream_error(decision: &DecisionRecord) -> Option<String> {
-    match &*decision.outcome {
-        "failed" => Some(decision.reason.clone().into_owned()),
+    match decision.request_outcome() {
+        Some(RequestOutcome::Failed) => Some(decision.reason.clone().into_owned()),
         _ => (decision.status >= 400).then(|| decision.status.to_string()),
     }
 }
@@ -111,7 +114,8 @@ pub(super) fn log_attributes(decision: &DecisionRecord) -> Vec<KeyValue> {
     let refused = decision.preferences.iter().find(|it| it.preference == "refuse");
     all.extend(refused.map(|it| KeyValue::new("wayleave.preference.purpose", it.purpose.clone())));
     // By the conventions, this says that something failed.
-    let error = (decision.outcome == "failed").then(|| decision.reason.clone());
+    let is_failure = decision.request_outcome() == Some(RequestOutcome::Failed);
+    let error = is_failure.then(|| decision.reason.clone());
     all.extend(error.map(|reason| KeyValue::new("error.type", reason)));
     all
 }
@@ -144,7 +148,7 @@ pub(crate) fn upstream_attributes(decision: &DecisionRecord) -> Vec<KeyValue> {
         push_server(&uri, &mut all);
     }
     // The status of a failed request is wayleave's own, not the origin's.
-    if decision.outcome != "failed" {
+    if decision.request_outcome() != Some(RequestOutcome::Failed) {
         all.push(status(decision.status));
     }
     all

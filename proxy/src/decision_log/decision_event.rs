@@ -5,6 +5,7 @@ use std::io::{self, Write};
 use std::time::{Duration, SystemTime};
 
 use anstyle::AnsiColor;
+use wayleave_decision::RequestOutcome;
 
 use super::record::{DecisionRecord, crawler_in_words};
 use crate::telemetry::harmless::{escape_controls, escape_json};
@@ -79,9 +80,9 @@ fn write_json(decision: &DecisionRecord, line: &mut Vec<u8>) {
 
 /// Returns what a person at a terminal reads: the time of day, the outcome in colour, the request, and why.
 fn terminal_line(decision: &DecisionRecord) -> String {
-    let colour = match &*decision.outcome {
-        "refused" | "failed" => AnsiColor::Red,
-        "observed" => AnsiColor::Yellow,
+    let colour = match decision.request_outcome() {
+        Some(RequestOutcome::Refused | RequestOutcome::Failed) => AnsiColor::Red,
+        Some(RequestOutcome::Observed) => AnsiColor::Yellow,
         _ => AnsiColor::Green,
     };
     let style = colour.on_default();

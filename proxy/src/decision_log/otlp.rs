@@ -74,8 +74,8 @@ impl DecisionExport {
         if !self.queue.admit(attributes.iter().map(attribute_bytes).sum()) {
             return;
         }
-        let severity = match &*decision.outcome {
-            "refused" | "observed" | "failed" => Severity::Warn,
+        let severity = match decision.request_outcome() {
+            Some(outcome) if !outcome.was_let_through() => Severity::Warn,
             _ => Severity::Info,
         };
         let mut record = self.logger.create_log_record();

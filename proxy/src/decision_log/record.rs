@@ -9,7 +9,7 @@ use std::time::SystemTime;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 use uuid::Uuid;
-use wayleave_decision::{ASSERTED, AccessFinding};
+use wayleave_decision::{ASSERTED, AccessFinding, RequestOutcome};
 use wayleave_evidence::{Sha256Digest, rfc3339};
 
 use super::client_address::LoggedClient;
@@ -399,12 +399,17 @@ impl DecisionRecord {
         object.end();
     }
 
+    /// Returns the outcome, unless another version wrote a word that is not known here.
+    pub(crate) fn request_outcome(&self) -> Option<RequestOutcome> {
+        RequestOutcome::named(&self.outcome)
+    }
+
     /// Returns whether the request failed before anything was sent, because the origin's name could not be resolved and so its
     /// robots.txt could not be fetched.
     pub(crate) fn failed_before_sending(&self) -> bool {
         // Whatever else failed had been allowed before it was sent, unless refusals are only observed.
         let is_disallowed = |finding: &FindingRecord| finding.verdict == "disallow";
-        self.outcome == "failed"
+        self.request_outcome() == Some(RequestOutcome::Failed)
             && self.mode != "observe"
             && self.subresource.is_none()
             && self.finding.as_ref().is_some_and(is_disallowed)

@@ -38,19 +38,16 @@ impl DecisionTally {
     pub(super) fn count(&mut self, decision: &DecisionRecord) {
         self.requests += 1;
         self.waited += Duration::from_micros(decision.waited_us);
-        let outcome = &*decision.outcome;
-        let count = [
-            (RequestOutcome::Forwarded, &mut self.forwarded),
-            (RequestOutcome::Observed, &mut self.observed),
-            (RequestOutcome::Refused, &mut self.refused),
-            (RequestOutcome::Failed, &mut self.failed),
-            (RequestOutcome::Tunnelled, &mut self.tunnelled),
-        ];
-        for (word, count) in count {
-            *count += u64::from(word.as_str() == outcome);
+        let outcome = decision.request_outcome();
+        match outcome {
+            Some(RequestOutcome::Forwarded) => self.forwarded += 1,
+            Some(RequestOutcome::Observed) => self.observed += 1,
+            Some(RequestOutcome::Refused) => self.refused += 1,
+            Some(RequestOutcome::Failed) => self.failed += 1,
+            Some(RequestOutcome::Tunnelled) => self.tunnelled += 1,
+            None => {}
         }
-        let passed = [RequestOutcome::Forwarded, RequestOutcome::Tunnelled];
-        if !passed.iter().any(|word| word.as_str() == outcome) {
+        if !outcome.is_some_and(RequestOutcome::was_let_through) {
             *self.by_reason.entry(decision.reason.clone().into_owned()).or_default() += 1;
         }
         if let Some(host) = decision.origin.as_deref().and_then(host) {

@@ -19,6 +19,7 @@ use rmcp::service::RequestContext;
 use rmcp::{RoleServer, ServerHandler, schemars, tool, tool_handler, tool_router};
 use serde::Deserialize;
 use serde_json::{Value, json};
+use wayleave_decision::RequestOutcome;
 
 use crate::http::loopback::{self, LoopbackResponse};
 
@@ -311,7 +312,8 @@ fn cut_because(response: &LoopbackResponse, limit: usize) -> Option<String> {
 
 /// Returns whether a previewed request would be sent.
 fn may_fetch(preview: &Value) -> bool {
-    preview["outcome"] == "forwarded"
+    let outcome = preview["outcome"].as_str().and_then(RequestOutcome::named);
+    outcome.is_some_and(RequestOutcome::was_let_through)
 }
 
 fn tool_result(answer: anyhow::Result<Value>) -> CallToolResult {
@@ -323,4 +325,20 @@ fn tool_result(answer: anyhow::Result<Value>) -> CallToolResult {
 
 fn failure(error: &anyhow::Error) -> CallToolResult {
     CallToolResult::error(vec![ContentBlock::text(format!("{error:#}"))])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_page_may_be_fetched_in_a_tunnel_too() {
+        for outcome in RequestOutcome::ALL {
+            let preview = json!({ "outcome": outcome.as_str() });
+            let may = matches!(outcome, RequestOutcome::Forwarded | RequestOutcome::Tunnelled);
+            assert_eq!(may_fetch(&preview), may, "{outcome:?}");
+        }
+        assert!(!may_fetch(&json!({ "outcome": "a later version's" })));
+        assert!(!may_fetch(&json!({})));
+    }
 }

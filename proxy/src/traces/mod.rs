@@ -25,6 +25,7 @@ use opentelemetry_sdk::trace::{
 };
 use rustls::ClientConfig;
 use url::Url;
+use wayleave_decision::RequestOutcome;
 use wayleave_lifecycle::FetchOutcome;
 
 use self::export::{CountingSpanExporter, attribute_bytes};
@@ -134,7 +135,8 @@ impl Traces {
     ) {
         let at = |micros: u64| decision.at + Duration::from_micros(micros);
         // By the conventions, a server's span fails only by a 5xx; that of the upstream side by a 4xx, too.
-        let is_fault = decision.outcome == "failed" || decision.status >= 500;
+        let is_fault =
+            decision.request_outcome() == Some(RequestOutcome::Failed) || decision.status >= 500;
         let span = |kind, name: &str, from, to| SpanParts {
             name: name.to_owned(),
             kind,

@@ -7,6 +7,7 @@ use std::time::SystemTime;
 
 use anyhow::Context;
 use clap::Args;
+use wayleave_decision::RequestOutcome;
 use wayleave_evidence::SignedLog;
 use wayleave_evidence::select::{Selection, UnsignedLines, select};
 use wayleave_robots_txt::Target;
@@ -132,10 +133,12 @@ pub(super) fn answer(
     let url = &arguments.url;
     let time = |at| humantime::format_rfc3339_seconds(at);
     let crawler = arguments.crawler.as_ref().map(|name| format!(" by {name}"));
-    let verdict = match &*last.outcome {
-        "observed" => "No, but it was sent, because refusals were only observed",
+    let verdict = match last.request_outcome() {
+        Some(RequestOutcome::Observed) => {
+            "No, but it was sent, because refusals were only observed"
+        }
         _ if is_allowed(last) => "Yes",
-        "failed" => "No, and nothing was sent: the name could not be resolved",
+        Some(RequestOutcome::Failed) => "No, and nothing was sent: the name could not be resolved",
         _ => "No",
     };
     let later = if has_later { " The first decision after that time follows it." } else { "" };
@@ -197,8 +200,11 @@ fn describe_unsigned(unsigned: &UnsignedLines) -> String {
 }
 
 pub(super) fn is_allowed(decision: &DecisionRecord) -> bool {
-    let was_let_through = matches!(&*decision.outcome, "forwarded" | "tunnelled" | "failed");
-    was_let_through && !decision.failed_before_sending()
+    // What failed after it was sent had been allowed.
+    decision
+        .request_outcome()
+        .is_some_and(|outcome| outcome.was_let_through() || outcome == RequestOutcome::Failed)
+        && !decision.failed_before_sending()
 }
 
 fn describe(found: &FoundDecision) -> String {
@@ -211,29 +217,32 @@ pub(super) fn describe_decision(
     decision: &DecisionRecord,
     others: [(&str, Option<String>); 1],
 ) -> String {
-    let fetched = match &*decision.outcome {
+    let outcome = decision.request_outcome();
+    let fetched = match outcome {
         _ if decision.from.is_some() => {
             format!("no, answered with {} from the copy of robots.txt", decision.status)
         }
-        "forwarded" | "tunnelled" | "observed" => {
+        Some(RequestOutcome::Forwarded | RequestOutcome::Tunnelled | RequestOutcome::Observed) => {
             let bytes = decision.body_bytes.map_or(String::new(), |it| format!(", {it} bytes"));
             format!("yes, answered with {}{bytes}", decision.status)
         }
-        "failed" if decision.failed_before_sending() => {
+        Some(RequestOutcome::Failed) if decision.failed_before_sending() => {
             format!("no, the name could not be resolved ({})", decision.reason)
         }
-        "failed" if let Some(bytes) = decision.body_bytes.filter(|&bytes| bytes > 0) => {
+        Some(RequestOutcome::Failed)
+            if let Some(bytes) = decision.body_bytes.filter(|&bytes| bytes > 0) =>
+        {
             let (status, reason) = (decision.status, &decision.reason);
             format!("in part, answered with {status}, and cut after {bytes} bytes ({reason})")
         }
-        "failed" => format!("no, the request failed ({})", decision.reason),
+        Some(RequestOutcome::Failed) => format!("no, the request failed ({})", decision.reason),
         _ if decision.reached_origin == Some(true) => {
             "yes, but the response was withheld".to_owned()
         }
         _ => "no, nothing was sent".to_owned(),
     };
-    let allowed = match &*decision.outcome {
-        "observed" => "no, but refusals were only observed",
+    let allowed = match outcome {
+        Some(RequestOutcome::Observed) => "no, but refusals were only observed",
         _ if is_allowed(decision) => "yes",
         _ => "no",
     };

@@ -9,8 +9,8 @@ use std::time::{Duration, SystemTime};
 use quick_cache::unsync::Cache;
 use wayleave_decision::{
     ASSERTED, ClaimedNames, ClientFacts, Crawler, Decision, DecisionRequest, DocumentBatch,
-    DocumentResult, HttpsMode, Identified, Identity, Input, Reason, Refusal, ResolvedTarget,
-    RobotsCopy, Step, Verdict, decide_own_request,
+    DocumentResult, HttpsMode, Identified, Identity, Input, Reason, Refusal, RequestOutcome,
+    ResolvedTarget, RobotsCopy, Step, Verdict, decide_own_request,
 };
 use wayleave_evidence::Sha256Digest;
 use wayleave_lifecycle::FetchErrorKind;
@@ -422,23 +422,27 @@ impl Replayed {
     }
 }
 
+fn was_refused(decision: &DecisionRecord) -> bool {
+    decision.request_outcome() == Some(RequestOutcome::Refused)
+}
+
 /// Checks that what the response states about use was looked at, by the same settings.
 fn check_response(decision: &DecisionRecord, past: &PastConfig) -> Result<(), Unknown> {
-    let was_seen = decision.outcome != "refused" || decision.reached_origin == Some(true);
+    let was_seen = !was_refused(decision) || decision.reached_origin == Some(true);
     if past.uses_alike && was_seen { Ok(()) } else { Err(Unknown::ResponsePreferences) }
 }
 
 /// Returns whether a response was withheld because of what it states about use.
 fn is_by_response(decision: &DecisionRecord) -> bool {
     let by_use = [Reason::Preference, Reason::TooCostly];
-    decision.outcome == "refused"
+    was_refused(decision)
         && decision.reached_origin == Some(true)
         && Reason::named(&decision.reason).is_some_and(|reason| by_use.contains(&reason))
 }
 
 /// Returns whether a request was refused because it came too fast, or too many came.
 fn is_by_pace(decision: &DecisionRecord) -> bool {
-    decision.outcome == "refused"
+    was_refused(decision)
         && Reason::named(&decision.reason).is_some_and(|reason| {
             matches!(reason, Reason::CrawlDelay | Reason::OriginRests | Reason::Concurrency)
         })
@@ -446,9 +450,8 @@ fn is_by_pace(decision: &DecisionRecord) -> bool {
 
 /// Compares a verdict with what was decided then.
 fn compare(decision: &DecisionRecord, verdict: &Verdict, crawler: &str) -> Replayed {
-    let was_refused = decision.outcome == "refused";
     let is_refused = verdict.result.as_ref().is_err_and(|refusal| !refusal.is_failure);
-    let (change, rule) = match (was_refused, is_refused) {
+    let (change, rule) = match (was_refused(decision), is_refused) {
         (false, true) => (ReplayChange::NewlyRefused, deciding_rule(verdict)),
         // Refused for what no verdict is about.
         (true, false) if may_refuse_anyway(decision) => {

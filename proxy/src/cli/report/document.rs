@@ -1,4 +1,5 @@
 //! The report as a document to send: Markdown, or a page.
+use wayleave_decision::RequestOutcome;
 
 use super::cells::{Cells, RowLimits, left_out, outcomes};
 use crate::cli::expired_rules::ExpiredRule;
@@ -41,8 +42,12 @@ pub(super) fn write(
     let cells = Cells::of_summary(rows, summarised_by, limits.summary);
     text += &form.table(&format!("By {}", summarised_by.as_str()), &cells);
     if by.is_none() {
-        for (title, outcome) in [("Enforcement would refuse", "observed"), ("Refused", "refused")] {
-            let rows: Vec<_> = report.rows.iter().filter(|row| row.outcome == outcome).collect();
+        for (title, outcome) in [
+            ("Enforcement would refuse", RequestOutcome::Observed),
+            ("Refused", RequestOutcome::Refused),
+        ] {
+            let rows = report.rows.iter().filter(|row| row.outcome == outcome.as_str());
+            let rows: Vec<_> = rows.collect();
             text += &form.table(title, &Cells::of_details(&rows, "rule", limits.details));
         }
         let failed: Vec<_> = report.failed.iter().collect();

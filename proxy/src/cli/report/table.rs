@@ -1,6 +1,7 @@
 //! The report for people at a terminal.
 
 use std::fmt::Write as _;
+use wayleave_decision::RequestOutcome;
 
 use super::cells::{Cells, RowLimits, left_out, outcomes};
 use crate::cli::expired_rules::ExpiredRule;
@@ -25,7 +26,7 @@ pub(super) fn full_report(
     text += &section(&title, &Cells::of_summary(rows, summarised_by, limits.summary));
     if by.is_none() {
         let (observed, refused): (Vec<_>, Vec<_>) =
-            (report.rows.iter()).partition(|row| row.outcome == "observed");
+            (report.rows.iter()).partition(|row| row.outcome == RequestOutcome::Observed.as_str());
         for (title, rows) in
             [("Observed only: enforcement would refuse these", observed), ("Refused", refused)]
         {

@@ -2,7 +2,7 @@
 
 use std::time::SystemTime;
 
-use wayleave_decision::ASSERTED;
+use wayleave_decision::{ASSERTED, RequestOutcome};
 
 use super::super::query::DecisionQuery;
 use super::dimension::ReportDimension;
@@ -81,7 +81,7 @@ impl ReportCounts {
         }
         if entry.is_refusal() {
             self.rows.count(entry, rule, at);
-        } else if entry.outcome == "failed" {
+        } else if entry.request_outcome() == Some(RequestOutcome::Failed) {
             self.failures.count(entry, None, at);
         }
         if entry.asks_for_payment() {

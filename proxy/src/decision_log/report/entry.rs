@@ -5,6 +5,7 @@ use std::fmt;
 
 use serde::de::{IgnoredAny, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
+use wayleave_decision::RequestOutcome;
 
 use super::super::query::DecisionQuery;
 use super::super::record::host;
@@ -114,9 +115,14 @@ struct PolicyEntry<'a> {
 }
 
 impl ReportEntry<'_> {
+    /// Returns the outcome, unless another version wrote a word that is not known here.
+    pub(super) fn request_outcome(&self) -> Option<RequestOutcome> {
+        RequestOutcome::named(&self.outcome)
+    }
+
     /// Returns whether the request was refused, or would have been.
     pub(super) fn is_refusal(&self) -> bool {
-        matches!(&*self.outcome, "observed" | "refused")
+        self.request_outcome().is_some_and(RequestOutcome::is_refusal)
     }
 
     /// Returns whether the request is one of those. The text is not looked for.

@@ -26,6 +26,7 @@ use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use serde::Serialize;
+use wayleave_decision::RequestOutcome;
 use wayleave_evidence::chain::event;
 use wayleave_evidence::files::{log_directory, rotated_files};
 use wayleave_evidence::rfc3339;
@@ -351,8 +352,8 @@ impl LogReport {
     }
 
     /// Returns the number of requests with this outcome.
-    pub(crate) fn count_of(&self, outcome: &str) -> u64 {
-        self.outcomes.get(outcome).copied().unwrap_or_default()
+    pub(crate) fn count_of(&self, outcome: RequestOutcome) -> u64 {
+        self.outcomes.get(outcome.as_str()).copied().unwrap_or_default()
     }
 
     /// Returns the summary by a dimension; none if it was not asked for.

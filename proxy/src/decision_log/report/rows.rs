@@ -4,6 +4,7 @@ use std::time::SystemTime;
 
 use serde::Serialize;
 use utoipa::ToSchema;
+use wayleave_decision::RequestOutcome;
 use wayleave_evidence::rfc3339;
 
 use super::entry::ReportEntry;
@@ -65,11 +66,7 @@ impl RowCounts {
     /// Counts a request that was refused, or would have been, or that failed.
     pub(super) fn count(&mut self, entry: &ReportEntry<'_>, rule: Option<String>, at: SystemTime) {
         let key = RowKey {
-            outcome: match &*entry.outcome {
-                "observed" => "observed",
-                "failed" => "failed",
-                _ => "refused",
-            },
+            outcome: entry.request_outcome().unwrap_or(RequestOutcome::Refused).as_str(),
             crawler: entry.crawler.clone().into_owned(),
             host: entry.host().map(str::to_owned),
             reason: entry.reason.clone().into_owned(),

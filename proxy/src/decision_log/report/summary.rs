@@ -2,6 +2,7 @@
 
 use serde::Serialize;
 use utoipa::ToSchema;
+use wayleave_decision::RequestOutcome;
 
 use super::dimension::{NO_NAME, ReportDimension};
 use super::entry::ReportEntry;
@@ -159,10 +160,10 @@ impl Summary {
         let max_names = self.max_names;
         let group = entry_of(&mut self.groups, name(self.by), || SummaryGroup::new(max_names));
         group.requests += 1;
-        match &*entry.outcome {
-            "refused" => group.refused += 1,
-            "observed" => group.observed += 1,
-            "failed" => group.failed += 1,
+        match entry.request_outcome() {
+            Some(RequestOutcome::Refused) => group.refused += 1,
+            Some(RequestOutcome::Observed) => group.observed += 1,
+            Some(RequestOutcome::Failed) => group.failed += 1,
             _ => {}
         }
         if entry.is_refusal() || self.by.is_sender() {

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::time::Duration;
+use wayleave_decision::RequestOutcome;
 
 use super::super::query::DecisionQuery;
 use super::super::record::{DecisionRecord, RuleRecord};
@@ -205,7 +206,7 @@ fn lines_before_the_range_are_not_parsed() {
     assert_eq!((report.lines_before, report.damaged_lines), (2, 0));
     let report = read(&path, &since(decision().at));
     assert_eq!((report.lines_before, report.damaged_lines), (0, 1));
-    assert_eq!(report.count_of("refused"), 1);
+    assert_eq!(report.count_of(RequestOutcome::Refused), 1);
 }
 
 #[test]

@@ -5,6 +5,7 @@ use std::time::{Duration, SystemTime};
 
 use serde::Serialize;
 use utoipa::ToSchema;
+use wayleave_decision::RequestOutcome;
 
 use super::entry::ReportEntry;
 
@@ -68,7 +69,7 @@ impl Timeline {
             return;
         };
         add(&mut point.outcomes, &entry.outcome);
-        if entry.outcome == "refused" {
+        if entry.request_outcome() == Some(RequestOutcome::Refused) {
             add(&mut point.refused_by_crawler, &entry.crawler);
             add(&mut point.refused_by_reason, &entry.reason);
         }

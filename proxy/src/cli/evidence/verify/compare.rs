@@ -1,6 +1,8 @@
 //! Compares a verdict with what a line of the log says of the decision.
 
-use wayleave_decision::{AccessFinding, PreferenceFinding, Reason, RuleMatch, Verdict};
+use wayleave_decision::{
+    AccessFinding, PreferenceFinding, Reason, RequestOutcome, RuleMatch, Verdict,
+};
 use wayleave_robots_txt::excerpt;
 
 use crate::decision_log::{DecisionRecord, FindingRecord, RuleRecord, UsePreference};
@@ -102,37 +104,42 @@ fn compare_preferences(
 /// Checks that the recorded outcome follows from the verdict. After a permission a request may still come too soon, fail, or be
 /// refused because of its response.
 fn check_outcome(verdict: &Verdict, decision: &DecisionRecord) -> Result<(), String> {
-    let (outcome, reason) = (&*decision.outcome, &*decision.reason);
+    let reason = &*decision.reason;
+    // A word of another version follows from nothing that is known here.
+    let Some(outcome) = decision.request_outcome() else {
+        return Err(does_not_follow(decision));
+    };
     let follows = match &verdict.result {
         // Its reason says what it was for, and its pace may refuse it.
         _ if decision.is_own_request() => verdict.result.is_err() == (reason == "policy-rule"),
         Err(refusal) => {
             let is_so_called = match outcome {
                 // Earlier versions called a name that leads nowhere refused, too.
-                "refused" => decision.reached_origin.is_none(),
-                "failed" => refusal.is_failure,
+                RequestOutcome::Refused => decision.reached_origin.is_none(),
+                RequestOutcome::Failed => refusal.is_failure,
                 _ => false,
             };
             is_so_called && refusal.reason.as_str() == reason
         }
         Ok(permit) => match outcome {
-            "forwarded" | "tunnelled" => {
+            RequestOutcome::Forwarded | RequestOutcome::Tunnelled => {
                 let is_known = reason == permit.reason.as_str() || reason == "payment";
                 let is_blind = permit.resolved.is_blind();
-                permit.observed.is_none() && is_known && is_blind == (outcome == "tunnelled")
+                permit.observed.is_none()
+                    && is_known
+                    && is_blind == (outcome == RequestOutcome::Tunnelled)
             }
             // If the request was decided before under other settings, what was observed then counts, too.
-            "observed" => {
+            RequestOutcome::Observed => {
                 let observed = permit.observed.as_ref();
                 let is_observed = observed.is_none_or(|it| it.reason.as_str() == reason);
                 decision.mode == "observe" && is_observed
             }
-            "refused" if reason == Reason::SubresourceType.as_str() => {
+            RequestOutcome::Refused if reason == Reason::SubresourceType.as_str() => {
                 permit.subresource.is_some() && decision.reached_origin == Some(true)
             }
-            "refused" => may_refuse_after_permission(decision),
-            "failed" => true,
-            _ => false,
+            RequestOutcome::Refused => may_refuse_after_permission(decision),
+            RequestOutcome::Failed => true,
         },
     };
     if follows { Ok(()) } else { Err(does_not_follow(decision)) }
@@ -144,12 +151,12 @@ fn check_outcome(verdict: &Verdict, decision: &DecisionRecord) -> Result<(), Str
 ///
 /// Returns an error if only a decision leads to that outcome.
 pub(super) fn check_undecided(decision: &DecisionRecord) -> Result<(), String> {
-    let follows = match &*decision.outcome {
-        "refused" => {
+    let follows = match decision.request_outcome() {
+        Some(RequestOutcome::Refused) => {
             let reason = Reason::named(&decision.reason);
             !reason.is_some_and(|reason| is_by_documents(reason) || is_by_configuration(reason))
         }
-        outcome => outcome == "failed",
+        outcome => outcome == Some(RequestOutcome::Failed),
     };
     if follows { Ok(()) } else { Err(does_not_follow(decision)) }
 }
