@@ -156,3 +156,32 @@ impl CrawlerUsage {
         self.bytes = self.bytes.max(last.own_bytes);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The process lost its state, and the engine knows what this node had counted.
+    #[test]
+    fn counts_that_only_the_engine_knows_are_taken_back() {
+        let mut usage = CrawlerUsage::of(1);
+        let report = usage.report("news", String::new(), None);
+        let answer = BudgetAnswer {
+            spent: None,
+            requests: 7,
+            bytes: 3000,
+            origins: 2,
+            own_requests: 3,
+            own_bytes: 1000,
+        };
+        usage.add_answer(&report, answer);
+        assert_eq!((usage.requests, usage.bytes), (3, 1000));
+        let used = [BudgetKind::Requests, BudgetKind::Bytes].map(|kind| usage.used(kind));
+        assert_eq!(used, [7, 3000]);
+        assert!(!usage.has_unreported());
+        // The next report has them too, with what was counted since.
+        usage.bytes += 10;
+        assert_eq!(usage.report("news", String::new(), None).bytes, 1010);
+        assert_eq!(usage.used(BudgetKind::Bytes), 3010);
+    }
+}

@@ -401,4 +401,22 @@ mod tests {
             assert_eq!(until(&rests), None);
         }
     }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_later_shorter_report_does_not_shorten_a_rest() {
+        let shop = Target::parse("http://shop.test/a").unwrap();
+        let client = IpAddr::from([192, 0, 2, 1]);
+        let unit = PaceUnit::Origin(shop.origin().clone());
+        for scope in [RestScope::Whole, RestScope::Part(PageAndClient::of(&shop, client, None))] {
+            let rests = RestingOrigins::default();
+            rests.begin(&unit, scope, 2 * MINUTE);
+            let until = rests.until(&shop, None, client);
+            assert_eq!(until, Some(Instant::now() + 2 * MINUTE));
+            rests.begin(&unit, scope, MINUTE);
+            assert_eq!(rests.until(&shop, None, client), until);
+            // A longer one makes it longer.
+            rests.begin(&unit, scope, 3 * MINUTE);
+            assert_eq!(rests.until(&shop, None, client), Some(Instant::now() + 3 * MINUTE));
+        }
+    }
 }

@@ -490,6 +490,21 @@ mod tests {
     }
 
     #[test]
+    fn line_with_an_altered_link_is_blamed_and_no_other() {
+        let key = key(1);
+        let mut chain = HashChain::new();
+        let decisions = [br#"{"a":1}"#, br#"{"a":2}"#, br#"{"a":3}"#];
+        let mut lines = vec![chain.append(&chain.file_event(AT).to_json())];
+        lines.extend(decisions.map(|decision| chain.append(decision)));
+        lines.push(chain.final_head(&key, AT));
+        assert_eq!(check(&lines, &key), "");
+        lines[2] = link_line(decisions[1], Sha256Digest::of(b"a line that is not there"));
+        let found = check(&lines, &key);
+        assert!(found.contains("000001.jsonl:3: altered: was changed"), "{found}");
+        assert_eq!(found.matches("was changed").count(), 1, "{found}");
+    }
+
+    #[test]
     fn file_with_other_number_or_predecessor_is_reported() {
         let key = key(1);
         let mut chain = HashChain::new();

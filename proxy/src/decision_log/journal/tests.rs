@@ -10,10 +10,12 @@ use wayleave_evidence::chain::{HashChain, MerkleTree};
 use wayleave_evidence::files::{
     compressed_name, decompressed, file_number, is_compressed, rotated_files,
 };
+use wayleave_evidence::holds::{Hold, HoldFolder};
 
 use super::super::files::{find_decision, find_line, open_log_files};
 use super::super::record::{DecisionId, DecisionRecord, EncodedDecision};
 use super::super::tests::decision;
+use super::retention::expired_files;
 use super::*;
 
 fn options(dir: &Path) -> JournalConfig {
@@ -70,6 +72,38 @@ fn full_file_is_rotated_without_loss() {
     let files = log_paths(&journal.config.path);
     assert!(files.len() > 2, "{files:?}");
     assert_eq!(files.iter().map(|file| count_decisions(file)).sum::<usize>(), 10);
+}
+
+/// What the files were read for at first must not answer for a hold that is made later.
+#[test]
+fn second_hold_is_looked_for_in_files_already_read() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut journal = Journal::open(options(dir.path())).unwrap();
+    let about_shop = DecisionRecord { origin: Some("https://shop.test".to_owned()), ..decision() };
+    while rotated_files(&journal.config.path).unwrap().is_empty() {
+        push(&mut journal, &about_shop);
+        journal.flush().unwrap();
+    }
+    let folder = HoldFolder::in_state_dir(dir.path());
+    let hold = |host: &str| {
+        let hold = Hold {
+            id: 0,
+            host: host.to_owned(),
+            crawler: None,
+            since: None,
+            until: None,
+            reason: "a dispute".to_owned(),
+            made_at: system_time(),
+            released_at: None,
+        };
+        folder.add(&hold).unwrap();
+    };
+    let options = JournalConfig { keep: Duration::ZERO, ..options(dir.path()) };
+    let mut held = HeldFiles::default();
+    hold("elsewhere.test");
+    assert_eq!(expired_files(&options, &mut held).len(), 1);
+    hold("shop.test");
+    assert_eq!(expired_files(&options, &mut held).len(), 0);
 }
 
 #[test]
