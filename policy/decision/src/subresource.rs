@@ -249,26 +249,31 @@ fn script_start(text: &str) -> ContentStart {
         rest =
             rest.strip_prefix(prefix).unwrap_or(rest).trim_start_matches([',', ';']).trim_start();
     }
-    if begins_as_json(rest) {
-        return ContentStart::Document;
+    let by_json = json_start(rest);
+    if by_json != ContentStart::Other {
+        return by_json;
     }
     let rest =
         rest.strip_prefix("try").map_or(rest, |tried| tried.trim_start().trim_start_matches('{'));
+    let is_name = |byte: u8| byte.is_ascii_alphanumeric() || b"_$.[]'\"".contains(&byte);
     let Some((before, argument)) = rest.split_once('(') else {
-        return ContentStart::Other;
+        // A callback's name may be as long as its client likes.
+        let is_one_name = rest.bytes().all(is_name);
+        return if is_one_name { ContentStart::Open } else { ContentStart::Other };
     };
     // As in `typeof callback === 'function' && callback({"a": 1})`.
     let callee = before.rsplit("&&").next().unwrap_or(before).trim();
-    let is_name = |byte: u8| byte.is_ascii_alphanumeric() || b"_$.[]'\"".contains(&byte);
     let is_callee = !callee.is_empty() && callee.bytes().all(is_name);
     // Module loaders are called with lists of names.
     let is_loader = argument.trim_start().starts_with('[')
         && (matches!(callee, "define" | "require" | "requirejs" | "System.register")
             || callee.starts_with("webpackJsonp"));
-    if is_callee && !is_loader && begins_as_json(argument.trim_start()) {
-        ContentStart::Document
-    } else {
-        ContentStart::Other
+    if !is_callee || is_loader {
+        return ContentStart::Other;
+    }
+    match argument.trim_start() {
+        "" => ContentStart::Open,
+        argument => json_start(argument),
     }
 }
 
@@ -287,16 +292,22 @@ fn skip_script_comments(text: &str) -> Option<&str> {
 }
 
 /// Returns whether text begins as a JSON object or array, which in a script would be a value that nothing uses.
-fn begins_as_json(text: &str) -> bool {
-    if let Some(members) = text.strip_prefix('{') {
-        return members.trim_start().starts_with(['"', '}']);
-    }
-    let Some(values) = text.strip_prefix('[') else {
-        return false;
+fn json_start(text: &str) -> ContentStart {
+    let Some(inner) = text.strip_prefix(['{', '[']) else {
+        return ContentStart::Other;
     };
-    let first = values.trim_start();
+    let first = inner.trim_start();
+    let is_value = |next: char| next.is_ascii_digit() || "\"{[]-".contains(next);
     let is_word = || ["true", "false", "null"].iter().any(|word| first.starts_with(word));
-    first.starts_with(|next: char| next.is_ascii_digit() || "\"{[]-".contains(next)) || is_word()
+    let is_json = match text.as_bytes() {
+        [b'{', ..] => first.starts_with(['"', '}']),
+        _ => first.starts_with(is_value) || is_word(),
+    };
+    match first {
+        "" => ContentStart::Open,
+        _ if is_json => ContentStart::Document,
+        _ => ContentStart::Other,
+    }
 }
 
 /// A request that a page causes, by what its client says and by the pages that the client was just allowed.
@@ -469,7 +480,10 @@ mod tests {
         ] {
             assert_eq!(start(script), ContentStart::Other, "{script}");
         }
-        assert_eq!(start("/* x"), ContentStart::Open);
+        let name = "x".repeat(600);
+        for open in ["/* x", "{ ", "[\n", "callback( ", "callback({ ", &name] {
+            assert_eq!(start(open), ContentStart::Open, "{open}");
+        }
         assert_eq!(content_start(SubresourceKind::Style, "[data]{}"), ContentStart::Other);
     }
 }
