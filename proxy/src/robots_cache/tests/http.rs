@@ -372,7 +372,7 @@ async fn labels_that_are_not_true_leave_plain_rules_readable() {
         "gzip, utf-8",
     ] {
         assert_eq!(body(&fetch_coded(label, RULES).await), RULES, "{label}");
-        let long = RULES.repeat(10_000);
+        let long = RULES.repeat(20_000);
         let outcome = fetch_coded(label, &long).await;
         let body = outcome.body().expect("successful");
         assert_eq!((&*body.bytes, body.is_cut), (&long[..500 * 1024], true), "{label}");
