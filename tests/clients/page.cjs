@@ -224,12 +224,12 @@ async function enforcementIsKnownToBeSafe(page) {
   await row("seo-audit").getByText("safe to enforce").waitFor();
   await row("images").waitFor();
   assert.doesNotMatch(await row("images").innerText(), /safe to enforce/);
-  const [, requests, , , would, share, rule, host] = (await row("images").locator("td").allInnerTexts());
+  const [, requests, , , would, share, , rule, host] = (await row("images").locator("td").allInnerTexts());
   assert.equal(share, `${((100 * Number(would)) / Number(requests)).toFixed(1)} %`);
   assert.ok(rule && host && Number(would) > 0, `${rule} ${host} ${would}`);
   // The bar shows both.
   assert.ok((await rectOf(row("images").locator(".part.would"))).width > 0);
-  await row("images").locator("td").nth(6).getByRole("link").click();
+  await row("images").locator("td").nth(7).getByRole("link").click();
   await page.locator("main h1", { hasText: "Decisions" }).waitFor();
   await page.waitForFunction(() => [...document.querySelectorAll(".stream tbody tr")].length > 0 && [...document.querySelectorAll(".stream tbody td:nth-child(3)")].every((cell) => cell.textContent.startsWith("images")));
   fs.writeFileSync(CONFIG, sound);

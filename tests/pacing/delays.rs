@@ -401,7 +401,32 @@ fn delays_are_observed_without_waiting() {
             .set("politeness.crawl_delay", "\"wait\"")
             // A request that waited would exceed the deadline of the tests' client.
             .set("politeness.max_delay", "\"1h\"")
-            .set("politeness.max_wait", "\"1h\"")
+            .set("politeness.max_wait", "\"24h\"")
+            .set("proxy.mode", "\"observe\"")
+    });
+    for _ in 0..3 {
+        assert_eq!(proxy.get_as("ImageBot/1", "http://slow.test/a").status, 200);
+    }
+    // Enforcement would only hold two of them.
+    eventually("all are forwarded", || {
+        proxy.metric("wayleave_requests_total", &[("outcome", "forwarded")]) == 3.0
+    });
+    let observed = [("outcome", "observed"), ("reason", "crawl-delay")];
+    assert_eq!(proxy.metric("wayleave_requests_total", &observed), 0.0);
+    let found = proxy.admin_get("/v1/overview?since=1h").json();
+    let counts = ["would_be_refused", "would_wait"].map(|name| found[name].as_u64());
+    assert_eq!(counts, [Some(0), Some(2)], "{found}");
+    assert_eq!(found["by_crawler"][0]["would_wait"], 2, "{found}");
+}
+
+#[test]
+fn a_delay_beyond_max_wait_is_observed_as_a_refusal() {
+    let origin = sites();
+    let proxy = Wayleave::start_with(&origin, |settings| {
+        settings
+            .set("politeness.crawl_delay", "\"wait\"")
+            .set("politeness.max_delay", "\"1h\"")
+            .set("politeness.max_wait", "\"1s\"")
             .set("proxy.mode", "\"observe\"")
     });
     for _ in 0..3 {

@@ -95,6 +95,8 @@ struct OverviewCounts<'a> {
     refused: u64,
     /// The requests that were forwarded only because refusals are observed.
     would_be_refused: u64,
+    /// The requests that enforcement would have held for a while, and then sent.
+    would_wait: u64,
     failed: u64,
     timeline: &'a Timeline,
     by_crawler: Vec<CrawlerCounts<'a>>,
@@ -191,6 +193,7 @@ impl<'a> OverviewCounts<'a> {
             requests: report.outcomes.values().sum(),
             refused: report.count_of(RequestOutcome::Refused),
             would_be_refused: report.count_of(RequestOutcome::Observed),
+            would_wait: report.by_crawler.iter().map(|counts| counts.would_wait).sum(),
             failed: report.count_of(RequestOutcome::Failed),
             timeline: report.timeline.as_ref()?,
             by_crawler: by_crawler

@@ -174,6 +174,9 @@ pub(crate) struct DecisionRecord {
     /// The status code of a refusal that was only observed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) would_be: Option<u16>,
+    /// The time for which enforcement would have held the request for its slot, in microseconds. Observed requests do not wait.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) would_wait_us: Option<u64>,
     /// The number of bytes of the origin's response body that the client was sent, as encoded by the origin. Left out if no
     /// request was sent to an origin, and for tunnels.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -387,6 +390,7 @@ impl DecisionRecord {
         object.text("edge", self.edge.as_deref());
         object.members(self.payment.as_ref());
         object.plain("would_be", self.would_be);
+        object.plain("would_wait_us", self.would_wait_us);
         object.plain("body_bytes", self.body_bytes);
         object.texts("oddities", &self.oddities);
         object.text("signature", self.signature.as_deref());

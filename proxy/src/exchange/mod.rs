@@ -76,7 +76,7 @@ use crate::decider::request::{ClientConnection, RequestView};
 use crate::decider::settings::Settings;
 use crate::http::downstream::Downstream;
 use crate::identity::PasswordProof;
-use crate::pacing::ClientLimit;
+use crate::pacing::{ClientLimit, PredictedWait};
 
 /// One request, from its head to its record. Owns everything learned about it.
 struct Exchange<'s, 'r> {
@@ -96,6 +96,8 @@ struct Exchange<'s, 'r> {
     charged: Option<String>,
     /// The page that causes it, for a crawler for which pages are remembered.
     page_context: Option<Box<PageContext>>,
+    /// The place in the queue that the request would have if refusals were not only observed.
+    predicted_wait: Option<PredictedWait<'s>>,
     record: ExchangeRecord,
 }
 
@@ -135,6 +137,7 @@ impl<'s, 'r> Exchange<'s, 'r> {
             delay: Duration::ZERO,
             charged: None,
             page_context: None,
+            predicted_wait: None,
         }
     }
 

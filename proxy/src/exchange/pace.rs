@@ -25,6 +25,8 @@ enum SlotWait<'s> {
     Waited(PacingSlot<'s>),
     /// The request comes too soon, but that is only observed.
     Observed(Refusal),
+    /// The request comes too soon, and would wait if refusals were not only observed.
+    WouldWait,
 }
 
 impl<'s> Exchange<'s, '_> {
@@ -55,6 +57,7 @@ impl<'s> Exchange<'s, '_> {
             match self.wait_for_slot(&permit, client).await? {
                 SlotWait::Free(slot) => return Ok((permit, Some(slot))),
                 SlotWait::Waited(granted) => slot = Some(granted),
+                SlotWait::WouldWait => return Ok((permit, None)),
                 SlotWait::Observed(refusal) => {
                     // Of several observed refusals the first counts, as within a decision.
                     permit.observed.get_or_insert(refusal);
@@ -77,6 +80,9 @@ impl<'s> Exchange<'s, '_> {
             _ => Box::pin(self.pace_unit(permit, client)).await?,
         };
         let services = self.services;
+        // A second decision begins anew.
+        self.predicted_wait = None;
+        self.record.would_wait = None;
         let identity = self.record.identity.as_ref();
         let crawler = identity.and_then(Identity::crawler);
         let mode = identity.map(Identity::mode).unwrap_or_default();
@@ -115,6 +121,15 @@ impl<'s> Exchange<'s, '_> {
             Ok(slot) if waited.is_zero() => SlotWait::Free(slot),
             Ok(slot) => SlotWait::Waited(slot),
             Err(too_soon) => {
+                let options = &self.settings.pacing;
+                let predict = || services.pacer.predict_wait(options, request, too_soon, delay);
+                // A request that would be refused anyway would not wait.
+                let would_be_sent = mode == EnforcementMode::Observe && permit.observed.is_none();
+                if let Some(predicted) = would_be_sent.then(predict).flatten() {
+                    self.record.would_wait = Some(predicted.wait);
+                    self.predicted_wait = Some(predicted);
+                    return Ok(SlotWait::WouldWait);
+                }
                 let origin = permit.resolved.target.origin();
                 // An origin that asks for less than this proxy keeps is not named as the cause.
                 let decisive = pacing.decisive_crawl_delay(robots_delay, delay);

@@ -58,6 +58,8 @@ pub(super) struct ExchangeRecord {
     pub(super) decided_in: Duration,
     /// The time spent waiting for a slot.
     pub(super) waited: Duration,
+    /// The time for which enforcement would have held a request that was sent at once.
+    pub(super) would_wait: Option<Duration>,
     /// The repairs of the origin's response.
     pub(super) oddities: Oddities,
     /// `signed` if a crawler with a key had it signed, `tunnel` where that was impossible.
@@ -122,6 +124,7 @@ impl ExchangeRecord {
             decision_began_at: None,
             decided_in: Duration::ZERO,
             waited: Duration::ZERO,
+            would_wait: None,
             oddities: Oddities::default(),
             signature: None,
             body_bytes: None,
@@ -224,6 +227,7 @@ impl ExchangeRecord {
             payment: (self.payment.and_then(payment_record))
                 .or_else(|| preferences.and_then(licence_payment)),
             would_be: outcome.would_be(),
+            would_wait_us: self.would_wait.map(micros),
             body_bytes: self.body_bytes,
             signature: self.signature.map(LogWord::Borrowed),
             oddities: self.oddities.iter().map(word).collect(),

@@ -18,6 +18,7 @@
 pub mod adaptive;
 mod adaptive_turns;
 mod client_limit;
+mod prediction;
 mod queue;
 mod rate_limit;
 mod rest_scope;
@@ -40,6 +41,8 @@ use wayleave_robots_txt::Target;
 pub(crate) use self::adaptive_turns::PaceReport;
 use self::adaptive_turns::{AdaptivePaces, AdaptiveTurn};
 pub(crate) use self::client_limit::ClientLimit;
+use self::prediction::PredictedQueues;
+pub(crate) use self::prediction::PredictedWait;
 use self::queue::{ConcurrencySlot, ConcurrencySlots, PaceQueues, QueuePlace, QueueRequest};
 pub(crate) use self::rate_limit::{is_absent_or_list, read_service_limit};
 use self::rest_scope::RestScope;
@@ -211,6 +214,7 @@ pub(crate) struct Pacer {
     concurrency_slots: ConcurrencySlots,
     resting_origins: Arc<RestingOrigins>,
     adaptive: Arc<AdaptivePaces>,
+    predicted_queues: PredictedQueues,
     fleet: Fleet,
 }
 
@@ -294,6 +298,22 @@ impl Pacer {
         let rests_before = self.resting_origins.begun();
         let rests = || options.honours_rests() && self.rested_at(request).is_some();
         (!has_pace && !rests()).then(|| self.slot(options, request, rests_before, None))
+    }
+
+    /// Returns the wait that enforcement would impose on a request that comes too soon; `None` if it would be refused, because
+    /// nothing waits or not for that long.
+    pub(crate) fn predict_wait(
+        &self,
+        options: &PacingConfig,
+        request: PacedRequest<'_>,
+        too_soon: TooSoon,
+        delay: Duration,
+    ) -> Option<PredictedWait<'_>> {
+        if options.crawl_delay != CrawlDelayMode::Wait {
+            return None;
+        }
+        let key = (pace_unit(request.target, request.unit), request.pace);
+        self.predicted_queues.predict(key, too_soon.retry_after, delay, options.max_wait)
     }
 
     /// Waits for a concurrency slot only: for robots.txt, which may always be fetched. Its answer may still start a

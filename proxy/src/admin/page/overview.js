@@ -144,7 +144,7 @@ function tiles(place, found, words) {
   const of = (number) => `${count(number)} of ${count(found.requests)}, ${words}`;
   place.replaceChildren(h("dl", {},
     tile("Refused", share(found.refused, found.requests), of(found.refused), "big refused"),
-    tile("Would be refused", share(found.would_be_refused, found.requests), `${of(found.would_be_refused)}; only observed`, "big observed"),
+    tile("Would be refused", share(found.would_be_refused, found.requests), `${of(found.would_be_refused)}; only observed${found.would_wait ? `; ${count(found.would_wait)} would wait` : ""}`, "big observed"),
     tile("Requests", count(found.requests), words, ""),
     tile("Failed", count(found.failed), `origin or network, ${words}`, "")));
 }
@@ -236,6 +236,7 @@ function crawlerTable(found, range, order, changed) {
     part("refused"),
     { key: "would", head: "Would be refused", kind: "number", value: (row) => row.would_be_refused, cell: (row) => number(row, row.would_be_refused, { outcome: "observed" }, "would-be") },
     part("would_be_refused"),
+    { key: "wait", head: "Would wait", kind: "number", value: (row) => row.would_wait, cell: (row) => h("td", { class: "number" }, row.would_wait ? count(row.would_wait) : "0") },
     { key: "rule", head: "Top rule", value: (row) => row.first_rule, cell: (row) => h("td", { class: "named" }, row.first_rule ? h("a", { class: "quiet clamp", title: row.first_rule, href: `#/decisions${query({ crawler: row.name, ...ruleFilter(row.first_rule), ...filter })}` }, shortRule(row.first_rule)) : "–") },
     { key: "host", head: "Top host", value: (row) => row.first_host, cell: (row) => h("td", { class: "named" }, row.first_host ? decisions(row, row.first_host, { host: row.first_host }) : "–") },
   ];
@@ -245,7 +246,7 @@ function crawlerTable(found, range, order, changed) {
   const all = sum("requests");
   // The row of all others has no bar: the scale ends at the largest single crawler, and it could exceed that.
   const rest = h("tr", {}, h("th", { scope: "row" }, h("a", { href: `#/crawlers${query(filter)}` }, `${count(others.length)} others`)), h("td", { class: "wide" }),
-    ...[count(all), count(sum("refused")), share(sum("refused"), all), count(sum("would_be_refused")), share(sum("would_be_refused"), all)].map((text) => h("td", { class: "number" }, text)), h("td", {}), h("td", {}));
+    ...[count(all), count(sum("refused")), share(sum("refused"), all), count(sum("would_be_refused")), share(sum("would_be_refused"), all), count(sum("would_wait"))].map((text) => h("td", { class: "number" }, text)), h("td", {}), h("td", {}));
   return { caption: "Requests by crawler", kind: "ranking", columns, items: rows, order, changed, most: order ? Infinity : SHOWN, more: others.length ? [rest] : [], empty: `No requests, ${inWords(range)}.` };
 }
 

@@ -44,6 +44,11 @@ impl Cells {
         let mut is_number = vec![false; heads.len()];
         heads.extend(["requests", "refused", "%", "would be refused", "%"]);
         is_number.extend([true; 5]);
+        let has_waits = shown.iter().any(|row| row.would_wait > 0);
+        if has_waits {
+            heads.push("would wait");
+            is_number.push(true);
+        }
         let has_failures = shown.iter().any(|row| row.failed > 0);
         if has_failures {
             heads.push("failed");
@@ -56,7 +61,7 @@ impl Cells {
         }
         heads.extend(firsts(by).map(top_head));
         is_number.extend([false; 2]);
-        let optional = OptionalColumns { has_owners, has_failures, has_costs };
+        let optional = OptionalColumns { has_owners, has_waits, has_failures, has_costs };
         let cells = shown.iter().map(|row| summary_cells(row, by, optional)).collect();
         Self { heads, is_number, rows: cells, more: rows.len() - shown.len() }
     }
@@ -88,6 +93,7 @@ impl Cells {
 #[derive(Clone, Copy, Debug)]
 struct OptionalColumns {
     has_owners: bool,
+    has_waits: bool,
     has_failures: bool,
     has_costs: bool,
 }
@@ -132,6 +138,7 @@ fn summary_cells(row: &SummaryRow, by: ReportDimension, optional: OptionalColumn
         row.would_be_refused.to_string(),
         percent(row.would_be_refused_share),
     ]);
+    cells.extend(optional.has_waits.then(|| row.would_wait.to_string()));
     cells.extend(optional.has_failures.then(|| row.failed.to_string()));
     let costs = Some(costs(row)).filter(|costs| !costs.is_empty());
     cells.extend(optional.has_costs.then(|| or_dash(&costs)));
@@ -195,7 +202,7 @@ pub(super) fn outcomes(report: &LogReport) -> String {
 mod tests {
     use super::*;
 
-    fn summary_row(failed: u64) -> SummaryRow {
+    fn summary_row(failed: u64, would_wait: u64) -> SummaryRow {
         SummaryRow {
             name: "news".to_owned(),
             owner: None,
@@ -204,6 +211,7 @@ mod tests {
             refused_share: 0.0,
             would_be_refused: 0,
             would_be_refused_share: 0.0,
+            would_wait,
             failed,
             first_rule: None,
             first_host: Some("shop.test".to_owned()),
@@ -216,16 +224,22 @@ mod tests {
     }
 
     #[test]
-    fn failures_have_a_column_if_there_are_any() {
-        let cells =
-            |failed| Cells::of_summary(&[summary_row(failed)], ReportDimension::Crawler, 30);
-        let with = cells(3);
-        let column = with.heads.iter().position(|head| *head == "failed").expect("a column");
-        assert_eq!(with.rows[0][column], "3");
-        assert!(with.is_number[column]);
-        assert_eq!([with.rows[0].len(), with.is_number.len()], [with.heads.len(); 2]);
-        let without = cells(0);
-        assert!(!without.heads.contains(&"failed"), "{without:?}");
+    fn failures_and_waits_have_a_column_if_there_are_any() {
+        let cells = |failed, would_wait| {
+            Cells::of_summary(&[summary_row(failed, would_wait)], ReportDimension::Crawler, 30)
+        };
+        for (with, head, count) in [
+            (cells(3, 0), "failed", "3"),
+            (cells(3, 5), "failed", "3"),
+            (cells(0, 5), "would wait", "5"),
+        ] {
+            let column = with.heads.iter().position(|found| *found == head).expect("a column");
+            assert_eq!(with.rows[0][column], count);
+            assert!(with.is_number[column]);
+            assert_eq!([with.rows[0].len(), with.is_number.len()], [with.heads.len(); 2]);
+        }
+        let without = cells(0, 0);
+        assert!(!without.heads.iter().any(|head| ["failed", "would wait"].contains(head)));
         assert_eq!(without.rows[0].len(), without.heads.len());
     }
 }

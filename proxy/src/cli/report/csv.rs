@@ -30,7 +30,7 @@ pub(super) fn to_csv(rows: &[ReportRow]) -> String {
 /// Returns a summary; shares are from 0 to 1.
 pub(super) fn summary_to_csv(rows: &[SummaryRow], by: ReportDimension) -> String {
     let mut text = format!(
-        "{},owner,requests,refused,refused_share,would_be_refused,would_be_refused_share,failed,\
+        "{},owner,requests,refused,refused_share,would_be_refused,would_be_refused_share,would_wait,failed,\
          first_rule,first_host,first_crawler,first_token,first_user_agent,first_client,\
          would_have_cost\r\n",
         by.as_str()
@@ -45,6 +45,7 @@ pub(super) fn summary_to_csv(rows: &[SummaryRow], by: ReportDimension) -> String
             format!("{:.6}", row.refused_share),
             row.would_be_refused.to_string(),
             format!("{:.6}", row.would_be_refused_share),
+            row.would_wait.to_string(),
             row.failed.to_string(),
             optional(&row.first_rule),
             optional(&row.first_host),

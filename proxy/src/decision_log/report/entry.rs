@@ -38,6 +38,8 @@ pub(super) struct ReportEntry<'a> {
     #[serde(default)]
     pub(super) would_be: Option<u16>,
     #[serde(default)]
+    would_wait_us: Option<u64>,
+    #[serde(default)]
     line: Option<u32>,
     #[serde(default, borrow)]
     rule: Option<Cow<'a, str>>,
@@ -123,6 +125,11 @@ impl ReportEntry<'_> {
     /// Returns whether the request was refused, or would have been.
     pub(super) fn is_refusal(&self) -> bool {
         self.request_outcome().is_some_and(RequestOutcome::is_refusal)
+    }
+
+    /// Returns whether enforcement would have held the request, and not refused it.
+    pub(super) fn would_wait(&self) -> bool {
+        self.would_wait_us.is_some() && !self.is_refusal()
     }
 
     /// Returns whether the request is one of those. The text is not looked for.

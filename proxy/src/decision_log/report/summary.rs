@@ -28,6 +28,8 @@ pub(crate) struct SummaryRow {
     /// The requests that were forwarded only because refusals are observed.
     pub(crate) would_be_refused: u64,
     pub(crate) would_be_refused_share: f64,
+    /// The requests that enforcement would have held for a while, and then sent.
+    pub(crate) would_wait: u64,
     pub(crate) failed: u64,
     /// The rule by which most were refused, or would have been.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -77,6 +79,7 @@ struct SummaryGroup {
     requests: u64,
     refused: u64,
     observed: u64,
+    would_wait: u64,
     failed: u64,
     /// The refusals by the names in each of the other dimensions.
     names: [BoundedMap<Box<str>, u64>; 2],
@@ -90,6 +93,7 @@ impl SummaryGroup {
             requests: 0,
             refused: 0,
             observed: 0,
+            would_wait: 0,
             failed: 0,
             names: [names(), names()],
         }
@@ -109,6 +113,7 @@ impl SummaryGroup {
             refused_share: share(self.refused),
             would_be_refused: self.observed,
             would_be_refused_share: share(self.observed),
+            would_wait: self.would_wait,
             failed: self.failed,
             first_rule: None,
             first_host: None,
@@ -160,6 +165,7 @@ impl Summary {
         let max_names = self.max_names;
         let group = entry_of(&mut self.groups, name(self.by), || SummaryGroup::new(max_names));
         group.requests += 1;
+        group.would_wait += u64::from(entry.would_wait());
         match entry.request_outcome() {
             Some(RequestOutcome::Refused) => group.refused += 1,
             Some(RequestOutcome::Observed) => group.observed += 1,
