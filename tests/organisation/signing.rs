@@ -207,14 +207,15 @@ fn a_robots_txt_that_needs_a_signature_is_fetched_with_one() {
     expect_verified(&signing.verify(&requests[1], url), "requested");
     let input = requests[1].header("signature-input").unwrap_or_default();
     assert!(input.contains("nonce=\"once\""), "{input}");
-    // Without a key there is no second fetch, and 403 means that there is no robots.txt (RFC 9309 section 2.3.1.3).
+    // Without a key none is signed: 403 means that there is no robots.txt (RFC 9309 section 2.3.1.3), to the proxy and to a client
+    // without a [[crawler]].
     let reply = Reply::new(403).header("Accept-Signature", form);
     signing.origin.site("other.test").unsigned_robots(reply);
     let other = Request::get("http://other.test/a").agent("OtherBot/1.0");
     assert_eq!(signing.proxy.exchange(&other).status, 200);
     let seen = signing.origin.seen();
     let robots = seen.iter().filter(|line| line.contains("other.test/robots.txt"));
-    assert_eq!(robots.count(), 1, "{seen:?}");
+    assert_eq!(robots.count(), 2, "{seen:?}");
     // Who asks for the file gets the copy that decides about its own requests.
     let file = Request::get("http://other.test/robots.txt").agent("OtherBot/1.0");
     assert_eq!(signing.proxy.exchange(&file).status, 403);
@@ -419,7 +420,7 @@ fn background_fetches_are_signed_as_the_last_awaited_one() {
 }
 
 #[test]
-fn an_unsigned_fetch_in_the_background_allows_nothing_new() {
+fn an_unsigned_refetch_allows_signers_nothing_new() {
     let signing = start("on-request", |settings| settings);
     let form = "requested=(\"@authority\");created;tag=\"web-bot-auth\"";
     let site = || signing.origin.site("shop.test");
@@ -433,8 +434,8 @@ fn an_unsigned_fetch_in_the_background_allows_nothing_new() {
     assert_eq!(signing.proxy.admin_request("POST", refresh).status, 200);
     assert_eq!(signing.origin.seen().len(), 2, "it was fetched");
     assert_eq!(signing.origin.requests()[1].header("signature"), None);
-    for agent in ["OtherBot/1.0", "NewsBot/1.0"] {
-        assert_eq!(by(agent).json()["reason"], "rule", "the known rules still apply");
+    for agent in ["NewsBot/1.0", "OtherBot/1.0"] {
+        assert_eq!(by(agent).json()["reason"], "rule", "the rules that the signed fetch brought");
     }
     assert_eq!(signing.pages().len(), 0);
 }
@@ -452,14 +453,14 @@ fn signing_crawlers_ignore_copies_fetched_for_others() {
     let signing = start("on-request", |settings| settings);
     add_signed_site(&signing.origin);
     let by = |agent: &str| signing.proxy.get_as(agent, "http://shop.test/private");
-    // For crawlers without a key there is no robots.txt (RFC 9309 section 2.3.1.3).
+    // For those without a key there is no robots.txt (RFC 9309 section 2.3.1.3): neither for the proxy nor for this client.
     assert_eq!(by("OtherBot/1.0").status, 200);
     assert_eq!(by("OtherBot/1.0").status, 200);
     assert_eq!(by("NewsBot/1.0").json()["reason"], "rule");
     assert_eq!(signing.pages().len(), 2);
     assert_eq!(by("OtherBot/1.0").json()["reason"], "rule", "the rules are known now");
     let fetches = signing.origin.requests().len() - 2;
-    assert_eq!(fetches, 3, "unsigned, unsigned again, and signed");
+    assert_eq!(fetches, 4, "by the proxy, for the client, unsigned, and signed");
 
     // While the signed fetch fails, signing crawlers are refused, and no request repeats the fetch.
     let forget = "/v1/robots/http%3A%2F%2Fshop.test";
@@ -486,12 +487,13 @@ fn a_reload_that_turns_signing_on_applies_to_robots_txt() {
     let private = || signing.proxy.exchange(&get("http://shop.test/private"));
     reload("60s");
     assert_eq!(private().json()["reason"], "rule");
-    // This reload replaces the fetchers, which forget who needed the signature.
+    // This reload replaces the identities, but it is still the crawler that fetched the file.
     reload("61s");
     let refresh = "/v1/robots/http%3A%2F%2Fshop.test/refresh";
     assert_eq!(signing.proxy.admin_request("POST", refresh).status, 200);
     let requests = signing.origin.requests();
-    assert_eq!(requests.last().and_then(|request| request.header("signature")), None);
+    let last = requests.last().expect("a fetch");
+    assert!(last.header("signature").is_some(), "{last:?}");
     assert_eq!(private().json()["reason"], "rule", "the known rules still apply");
     let other = Request::get("http://shop.test/private").agent("OtherBot/1.0");
     assert_eq!(signing.proxy.exchange(&other).json()["reason"], "rule");

@@ -149,7 +149,8 @@ fn an_unavailable_robots_txt_allows_everything() {
             "robots.txt has status {status}"
         );
     }
-    assert_eq!(robots_fetches(&origin), 7);
+    // All but 404 and 410 may be answers to the proxy alone: the client's User-Agent gets the same.
+    assert_eq!(robots_fetches(&origin), 7 + 5);
 }
 
 #[test]

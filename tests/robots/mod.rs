@@ -2,6 +2,7 @@
 
 mod copy;
 pub mod fetch;
+mod identity;
 mod queue;
 mod redirects;
 mod store;

@@ -63,9 +63,12 @@ async fn fill(dir: &Path, origins: usize) {
     let (store, ..) = open(dir, epoch());
     for n in 0..origins {
         let origin = origin(n);
-        let outcome = answer(&CacheEntry::default().request(&Resource::from(&origin)));
+        let outcome = answer(
+            &CacheEntry::default().request(&Resource::from(&origin), FetchIdentity::proxy()),
+        );
         let age = Duration::from_secs((n as u64 * 7919) % (7 * 24 * 60 * 60));
-        let entry = CacheEntry::default().after_fetch(outcome, epoch() - age);
+        let entry =
+            CacheEntry::default().after_fetch(FinishedFetch::of_proxy(outcome, epoch() - age));
         store.save(&origin, Arc::new(entry));
         if n % 20_000 == 0 {
             store.flush().await;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use wayleave_lifecycle::{
-    CacheEntry, FetchErrorKind, FetchOutcome, ParsedEntry, RefreshScheduler, Resource, Snapshot,
+    CacheEntry, FetchErrorKind, FinishedFetch, ParsedEntry, RefreshScheduler, Resource, Snapshot,
     SnapshotState,
 };
 use wayleave_robots_txt::{
@@ -31,10 +31,11 @@ pub struct CheckedSnapshot {
 }
 
 impl CheckedSnapshot {
-    /// Creates the snapshot after a first fetch of a document, which ended at `now`.
+    /// Creates the snapshot after a first fetch of a document.
     #[must_use]
-    pub fn from_fetch(resource: &Resource, outcome: FetchOutcome, now: SystemTime) -> Self {
-        let entry = CacheEntry::default().after_fetch(outcome, now);
+    pub fn from_fetch(resource: &Resource, finished: FinishedFetch) -> Self {
+        let now = finished.fetched_at;
+        let entry = CacheEntry::default().after_fetch(finished);
         let parsed = ParsedEntry::parse(resource.kind(), entry, None);
         // A scheduler of its own, since nothing refreshes this copy.
         Self {
@@ -433,14 +434,14 @@ mod tests {
             ending: FetchEnding::Response(response),
         };
         let failed = || FetchOutcome::failed(resource.uri(), FetchErrorKind::Timeout, "");
-        let entry = CacheEntry::default().after_fetch(answered, START);
+        let entry = CacheEntry::default().after_fetch(FinishedFetch::of_proxy(answered, START));
         let resolved = ResolvedTarget {
             target: Target::parse("https://shop.example/private").expect("a target"),
             scope: TargetScope::Path,
         };
         for (days, is_named) in [(1, true), (29, true), (40, false)] {
             let at = START + days * DAY;
-            let parsed = entry.after_fetch(failed(), at).into();
+            let parsed = entry.after_fetch(FinishedFetch::of_proxy(failed(), at)).into();
             let copy = RobotsCopy::Cached(CheckedSnapshot {
                 snapshot: RefreshScheduler::default().restore(&resource, &parsed).into(),
                 checked_at: at,

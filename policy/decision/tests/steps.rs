@@ -84,7 +84,7 @@ fn fetched(resource: &Resource, status: u16, body: &str) -> CheckedSnapshot {
             body: FetchedBody { bytes: body.as_bytes().into(), ..FetchedBody::default() },
         }),
     };
-    CheckedSnapshot::from_fetch(resource, outcome, NOW)
+    CheckedSnapshot::from_fetch(resource, FinishedFetch::of_proxy(outcome, NOW))
 }
 
 impl World {
@@ -187,7 +187,7 @@ fn described(verdict: &Verdict) -> String {
 
 fn failed(resource: &Resource, kind: FetchErrorKind) -> CheckedSnapshot {
     let outcome = FetchOutcome::failed(resource.uri(), kind, "no answer");
-    CheckedSnapshot::from_fetch(resource, outcome, NOW)
+    CheckedSnapshot::from_fetch(resource, FinishedFetch::of_proxy(outcome, NOW))
 }
 
 const ALLOWS: &str = "User-agent: *\nDisallow: /private\n";
@@ -514,7 +514,7 @@ fn a_name_that_fails_after_a_redirect_is_not_the_origins() {
     let failed = FetchOutcome::failed(resource.uri(), FetchErrorKind::Dns, "no answer");
     let moved = RedirectHop { uri: resource.uri(), status: 301 };
     let outcome = FetchOutcome { redirects: vec![moved], ..failed };
-    let copy = CheckedSnapshot::from_fetch(&resource, outcome, NOW);
+    let copy = CheckedSnapshot::from_fetch(&resource, FinishedFetch::of_proxy(outcome, NOW));
     assert_eq!(described(&World::default().after(copy)), "-unreachable");
 }
 

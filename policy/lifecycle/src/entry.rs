@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::SystemTime;
 
+use super::fetch_identity::FetchIdentity;
 use super::fetch_outcome::{
     FetchEnding, FetchErrorKind, FetchOutcome, FetchRequest, FetchResult, FinishedFetch,
 };
@@ -32,20 +33,38 @@ pub struct FailureRun {
 }
 
 impl CacheEntry {
-    /// Returns the entry after one more fetch, which ended at `now`.
+    /// Returns the identity of the last answer, or of the last attempt if there is no answer. The next fetch is made as
+    /// the same.
     #[must_use]
-    pub fn after_fetch(&self, outcome: FetchOutcome, now: SystemTime) -> Self {
-        if let FetchEnding::NotModified(fields) = &outcome.ending {
+    pub fn fetched_as(&self) -> Option<&Arc<FetchIdentity>> {
+        let last = self.answer.as_ref().or(self.failures.as_ref().map(|failing| &failing.last));
+        last.map(|fetch| &fetch.fetched_as)
+    }
+
+    /// Returns whether it counts for requests of `identity`.
+    #[must_use]
+    pub fn counts_for(&self, identity: &FetchIdentity) -> bool {
+        let failed = self.failures.as_ref().map(|failing| &failing.last);
+        self.answer.iter().chain(failed).all(|fetch| fetch.counts_for(identity))
+    }
+
+    /// Returns the entry after one more fetch.
+    #[must_use]
+    pub fn after_fetch(&self, finished: FinishedFetch) -> Self {
+        if let FetchEnding::NotModified(fields) = &finished.outcome.ending {
             return match &self.answer {
-                Some(answer) => Self::answered(answer.confirmed(fields, now)),
+                Some(answer) => Self::answered(answer.confirmed(&finished, fields)),
                 // The answer was dropped while the fetch was in flight.
-                None => self.failed(missing_copy(outcome.uri), now),
+                None => self.failed(FinishedFetch {
+                    outcome: missing_copy(finished.outcome.uri.clone()),
+                    ..finished
+                }),
             };
         }
-        match outcome.result() {
+        match finished.outcome.result() {
             // The last answer is kept: it may still decide while the origin is unreachable.
-            FetchResult::Unreachable => self.failed(outcome, now),
-            _ => Self::answered(FinishedFetch { fetched_at: now, outcome }),
+            FetchResult::Unreachable => self.failed(finished),
+            _ => Self::answered(finished),
         }
     }
 
@@ -67,12 +86,15 @@ impl CacheEntry {
         }
     }
 
-    /// Returns the request that refreshes the entry.
+    /// Returns the request of `identity` that refreshes the entry.
     #[must_use]
-    pub fn request(&self, resource: &Resource) -> FetchRequest {
+    pub fn request(&self, resource: &Resource, identity: Arc<FetchIdentity>) -> FetchRequest {
+        // The answer to somebody else may be another representation, which a 304 would not confirm.
+        let own = self.answer.as_ref().filter(|it| it.fetched_as.looks_like(&identity));
         FetchRequest {
             resource: resource.clone(),
-            validators: self.answer.as_ref().and_then(|answer| answer.validators()),
+            validators: own.and_then(|answer| answer.validators()),
+            identity,
         }
     }
 
@@ -90,14 +112,15 @@ impl CacheEntry {
         Self { answer: Some(Arc::new(finished)), failures: None }
     }
 
-    fn failed(&self, outcome: FetchOutcome, now: SystemTime) -> Self {
+    fn failed(&self, last: FinishedFetch) -> Self {
+        let now = last.fetched_at;
         let (since, count) = match &self.failures {
             // If the clock was set back, the failures must not be in the future.
             Some(earlier) => (earlier.since.min(now), earlier.count.saturating_add(1)),
             None => (now, 1),
         };
-        let last = Arc::new(FinishedFetch { fetched_at: now, outcome });
-        Self { answer: self.answer.clone(), failures: Some(FailureRun { since, count, last }) }
+        let failing = FailureRun { since, count, last: Arc::new(last) };
+        Self { answer: self.answer.clone(), failures: Some(failing) }
     }
 }
 

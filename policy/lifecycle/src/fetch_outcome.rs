@@ -9,6 +9,7 @@ use std::time::{Duration, SystemTime};
 
 use wayleave_robots_txt::{AccessResult, RobotsTxt};
 
+use super::fetch_identity::{Audience, ChosenBy, FetchIdentity};
 use super::resource::Resource;
 
 /// A request to fetch a resource.
@@ -16,6 +17,8 @@ use super::resource::Resource;
 pub struct FetchRequest {
     /// The resource.
     pub resource: Resource,
+    /// The identity to fetch it as.
+    pub identity: Arc<FetchIdentity>,
     /// The validators of the cached copy, to revalidate it.
     pub validators: Option<CacheValidators>,
 }
@@ -117,8 +120,9 @@ pub struct ResponseFields {
     pub last_modified: Option<Box<str>>,
     /// `Retry-After` (RFC 9110 §10.2.3), as an instant.
     pub retry_at: Option<SystemTime>,
-    /// Whether a request without a signature was asked for one.
-    pub asks_for_signature: bool,
+    /// Whether it, or a redirect to it, says by `Vary` that others may get another response (RFC 9111 §4.1): the field has
+    /// `User-Agent`, a field of signatures, or `*`.
+    pub varies: bool,
 }
 
 /// The error of a fetch without a usable response.
@@ -292,10 +296,29 @@ impl FetchOutcome {
         }
     }
 
-    /// Returns whether a request without a signature was asked for one.
+    /// Returns the requesters that the outcome counts for, if `chosen` chose the host.
     #[must_use]
-    pub fn asks_for_signature(&self) -> bool {
-        self.fields().is_some_and(|fields| fields.asks_for_signature)
+    pub fn audience(&self, chosen: ChosenBy) -> Audience {
+        match (self.result(), &self.ending) {
+            // A fetch that may not go everywhere may fail where others succeed.
+            (FetchResult::Unreachable, FetchEnding::Failed(error)) => {
+                let is_restricted = chosen != ChosenBy::Crawler;
+                match error.kind {
+                    FetchErrorKind::RedirectProhibited => Audience::SameRequest,
+                    _ if is_restricted => Audience::SameRequest,
+                    _ => Audience::Everybody,
+                }
+            }
+            (FetchResult::Unreachable, _) => Audience::Everybody,
+            (FetchResult::RedirectLost, _) => Audience::SameLook,
+            _ if self.fields().is_some_and(|fields| fields.varies) => Audience::SameLook,
+            (FetchResult::Unavailable, _) => match self.status() {
+                Some(404 | 410) => Audience::Everybody,
+                // Perhaps it was refused to the one that asked.
+                _ => Audience::SameLook,
+            },
+            (FetchResult::Successful, _) => Audience::Everybody,
+        }
     }
 
     /// Returns the body, if the fetch was successful.
@@ -366,11 +389,31 @@ impl FetchOutcome {
 pub struct FinishedFetch {
     /// The time at which the fetch ended, or its answer was last confirmed by 304.
     pub fetched_at: SystemTime,
+    /// The identity that it was fetched as.
+    pub fetched_as: Arc<FetchIdentity>,
     /// The outcome.
     pub outcome: FetchOutcome,
 }
 
 impl FinishedFetch {
+    /// Returns a fetch by the proxy itself, which ended at `fetched_at`.
+    #[must_use]
+    pub fn of_proxy(outcome: FetchOutcome, fetched_at: SystemTime) -> Self {
+        Self { fetched_at, fetched_as: FetchIdentity::proxy(), outcome }
+    }
+
+    /// Returns whether it counts for requests of `identity`.
+    #[must_use]
+    pub fn counts_for(&self, identity: &FetchIdentity) -> bool {
+        self.audience().includes(&self.fetched_as, identity)
+    }
+
+    /// Returns the requesters that it counts for.
+    #[must_use]
+    pub fn audience(&self) -> Audience {
+        self.outcome.audience(self.fetched_as.chosen)
+    }
+
     /// Returns the access result; the body is parsed here.
     #[must_use]
     pub fn access(&self) -> AccessResult {
@@ -408,10 +451,11 @@ impl FinishedFetch {
         })
     }
 
-    /// Returns the answer as confirmed at `now` by a 304 with `fields` (RFC 9111 §4.3.4).
-    pub(super) fn confirmed(&self, fields: &ResponseFields, now: SystemTime) -> Self {
+    /// Returns the answer as confirmed by a 304 with `fields`, the outcome of `newer` (RFC 9111 §4.3.4).
+    pub(super) fn confirmed(&self, newer: &Self, fields: &ResponseFields) -> Self {
         let mut confirmed = self.clone();
-        confirmed.fetched_at = now;
+        confirmed.fetched_at = newer.fetched_at;
+        confirmed.fetched_as = Arc::clone(&newer.fetched_as);
         if let FetchEnding::Response(response) = &mut confirmed.outcome.ending {
             response.fields.update(fields);
         }
@@ -435,6 +479,7 @@ impl ResponseFields {
         self.expires_at = newer.expires_at.or(self.expires_at);
         self.age.clone_from(&newer.age);
         self.retry_at = newer.retry_at;
+        self.varies |= newer.varies;
     }
 }
 

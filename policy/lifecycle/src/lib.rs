@@ -31,6 +31,7 @@
 #![warn(missing_docs)]
 
 mod entry;
+mod fetch_identity;
 mod fetch_outcome;
 mod lifetime;
 mod parsed_answer;
@@ -45,6 +46,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 pub use entry::{CacheEntry, FailureRun};
+pub use fetch_identity::{Audience, ChosenBy, FetchIdentity};
 pub use fetch_outcome::{
     CacheValidators, FetchEnding, FetchError, FetchErrorKind, FetchOutcome, FetchRequest,
     FetchResult, FetchedBody, FetchedResponse, FinishedFetch, RedirectHop, ResponseFields,

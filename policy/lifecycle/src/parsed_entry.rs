@@ -1,11 +1,9 @@
 //! Cache entries with a parsed answer.
 
-use std::time::SystemTime;
-
 use wayleave_usage_preferences::DocumentKind;
 
 use super::entry::CacheEntry;
-use super::fetch_outcome::FetchOutcome;
+use super::fetch_outcome::FinishedFetch;
 use super::lifetime::LifetimeSettings;
 use super::parsed_answer::ParsedAnswer;
 use super::snapshot::Snapshot;
@@ -45,17 +43,17 @@ impl ParsedEntry {
         Self::with_answer(kind, entry, parsed)
     }
 
-    /// Returns the entry after one more fetch, which ended at `now`. `before` is the entry stored when the fetch began
+    /// Returns the entry after one more fetch. `before` is the entry stored when the fetch began
     /// and `known` the snapshot in use then: an answer with the same body is not parsed again.
     #[must_use]
     pub fn after_fetch(
         kind: DocumentKind,
         (before, known): (&CacheEntry, Option<&Snapshot>),
-        outcome: FetchOutcome,
-        now: SystemTime,
+        finished: FinishedFetch,
         lifetimes: &LifetimeSettings,
     ) -> Self {
-        let entry = before.without_expired_failures(now, lifetimes).after_fetch(outcome, now);
+        let recent = before.without_expired_failures(finished.fetched_at, lifetimes);
+        let entry = recent.after_fetch(finished);
         // After a 304 the body is the same, and parsing it again would be most of the work.
         let parsed = known
             .filter(|known| known.is_answer_of(before) && before.has_body_of(&entry))

@@ -7,6 +7,7 @@ use wayleave_robots_txt::AccessResult;
 use wayleave_usage_preferences::{DocumentKind, PreferenceDocument};
 
 use super::entry::{CacheEntry, FailureRun};
+use super::fetch_identity::{Audience, FetchIdentity};
 use super::fetch_outcome::{FetchErrorKind, FinishedFetch};
 use super::lifetime::LifetimeSettings;
 use super::parsed_answer::ParsedAnswer;
@@ -37,8 +38,8 @@ struct SnapshotAnswer {
     /// Whether it is a copy to use while the origin is unreachable: a robots.txt, or the answer for another document.
     /// The absence of a robots.txt is not a copy.
     is_copy: bool,
-    /// Whether it answered a request without a signature, and asked for one.
-    asks_for_signature: bool,
+    audience: Audience,
+    fetched_as: Arc<FetchIdentity>,
 }
 
 /// The failures of every attempt since the answer.
@@ -56,6 +57,8 @@ struct SnapshotFailure {
     kind: Option<FetchErrorKind>,
     /// Whether a redirect's target failed, rather than the origin itself.
     is_redirected: bool,
+    audience: Audience,
+    fetched_as: Arc<FetchIdentity>,
     /// The reason in words.
     cause: Box<str>,
 }
@@ -74,7 +77,8 @@ impl SnapshotAnswer {
         Self {
             contents,
             is_copy: kind != DocumentKind::RobotsTxt || body.is_some(),
-            asks_for_signature: finished.outcome.asks_for_signature(),
+            audience: finished.audience(),
+            fetched_as: Arc::clone(&finished.fetched_as),
             digest: body.and_then(|body| body.digest.clone()),
             is_cut: body.is_some_and(|body| body.is_cut),
             fetched_at: finished.fetched_at.into(),
@@ -146,6 +150,8 @@ impl SnapshotFailure {
             status: outcome.status(),
             kind: outcome.error().map(|error| error.kind),
             is_redirected: !outcome.redirects.is_empty(),
+            audience: failing.last.audience(),
+            fetched_as: Arc::clone(&failing.last.fetched_as),
             cause: outcome.cause().unwrap_or_default().into(),
         }
     }
@@ -255,17 +261,35 @@ impl Snapshot {
         Self { answer, failure }
     }
 
-    /// Returns the snapshot for crawlers that sign their requests: an answer that asked for a signature does not count
-    /// for them.
+    /// Returns whether it counts for requests of `identity`. Others fetch their own.
     #[must_use]
-    pub fn for_signed_requests(self: &Arc<Self>) -> Arc<Self> {
-        match &self.answer {
-            // The failure remains, so that fetches with a signature are not repeated without a back-off.
-            Some(answer) if answer.asks_for_signature => {
-                Arc::new(Self { answer: None, failure: self.failure.clone() })
-            }
-            _ => Arc::clone(self),
-        }
+    pub fn counts_for(&self, identity: &FetchIdentity) -> bool {
+        let answer = self.answer.as_ref().map(|it| (it.audience, &it.fetched_as));
+        let failure = self.failure.as_ref().map(|it| (it.audience, &it.fetched_as));
+        let mut parts = answer.into_iter().chain(failure);
+        parts.all(|(audience, fetched_as)| audience.includes(fetched_as, identity))
+    }
+
+    /// Returns whether it is an answer that counts for everybody, with no failure since.
+    #[must_use]
+    pub fn counts_for_everybody(&self) -> bool {
+        let is_shared = |answer: &SnapshotAnswer| answer.audience == Audience::Everybody;
+        self.failure.is_none() && self.answer.as_ref().is_some_and(is_shared)
+    }
+
+    /// Returns whether it may be kept as the copy `resource` when `identity` asks for that. The shared copy may be anybody's;
+    /// one with a holder has to count for the holder as that is now.
+    #[must_use]
+    pub fn may_be_kept_as(&self, resource: &Resource, identity: &FetchIdentity) -> bool {
+        resource.holder().is_none() || self.counts_for(identity)
+    }
+
+    /// Returns the identity that the last answer was fetched as, or the last attempt if there is no answer; `None` if
+    /// nothing was fetched.
+    #[must_use]
+    pub fn fetched_as(&self) -> Option<&Arc<FetchIdentity>> {
+        let answer = self.answer.as_ref().map(|answer| &answer.fetched_as);
+        answer.or(self.failure.as_ref().map(|failure| &failure.fetched_as))
     }
 
     /// Returns the parsed content of the last answer, however old.

@@ -103,7 +103,7 @@ impl FetchWorld {
     fn request(&mut self, host: &Resource, now: SystemTime) -> Option<FetchRequest> {
         let known = self.snapshot(host);
         let starts = self.cache.request_fetch(host, known.as_deref(), now);
-        starts.then(|| self.entry(host).request(host))
+        starts.then(|| self.entry(host).request(host, FetchIdentity::proxy()))
     }
 
     fn fetched(
@@ -117,8 +117,7 @@ impl FetchWorld {
         let learned = ParsedEntry::after_fetch(
             DocumentKind::RobotsTxt,
             before,
-            outcome,
-            now,
+            FinishedFetch::of_proxy(outcome, now),
             self.cache.lifetimes(),
         );
         let snapshot = Arc::new(self.cache.fetch_finished(host, &learned, known.as_deref()));
@@ -455,38 +454,6 @@ fn an_expired_unavailable_answer_is_not_used_as_a_copy() {
 }
 
 #[test]
-fn a_request_for_a_signature_is_no_answer_to_signers() {
-    let mut cache = FetchWorld::default();
-    let host = origin();
-    let asking = |asks_for_signature| {
-        let mut outcome = status(401);
-        if let FetchEnding::Response(response) = &mut outcome.ending {
-            response.fields.asks_for_signature = asks_for_signature;
-        }
-        outcome
-    };
-    cache.request(&host, at(0));
-    let answered = cache.fetched(&host, asking(true), at(0));
-    assert_eq!(answered.state(at(1)), SnapshotState::Unavailable);
-    let to_signers = answered.for_signed_requests();
-    assert_eq!(to_signers.usability(at(1)), Usability::AfterRefetch);
-    assert_eq!(to_signers.state(at(1)), SnapshotState::Unreachable);
-
-    // If a fetch with a signature fails, the next one waits for the back-off.
-    assert!(cache.cache.start_fetch(&host));
-    let failed = cache.fetched(&host, timeout(), at(2));
-    assert_eq!(failed.state(at(3)), SnapshotState::Unavailable);
-    let to_signers = failed.for_signed_requests();
-    assert_eq!(to_signers.state(at(3)), SnapshotState::Unreachable);
-    assert_eq!(to_signers.usability(at(3)), Usability::Immediate);
-
-    assert!(cache.cache.start_fetch(&host));
-    let refused = cache.fetched(&host, asking(false), at(200));
-    let to_signers = refused.for_signed_requests();
-    assert!(Arc::ptr_eq(&refused, &to_signers), "the refusal was to a signed request");
-}
-
-#[test]
 fn a_304_makes_the_copy_fresh_again_and_keeps_its_rules() {
     let mut cache = FetchWorld::default();
     let host = origin();
@@ -517,13 +484,16 @@ fn a_304_makes_the_copy_fresh_again_and_keeps_its_rules() {
 fn an_answer_ages_from_the_age_with_which_it_arrived() {
     let fields = |age: &str| ResponseFields { age: Some(age.into()), ..ResponseFields::default() };
     for (age, on_arrival) in [("30", 30), ("", 0), ("-1", 0), ("30, 40", 0)] {
-        let fetched = CacheEntry::default().after_fetch(response(200, RULES, fields(age)), at(10));
+        let fetched = CacheEntry::default()
+            .after_fetch(FinishedFetch::of_proxy(response(200, RULES, fields(age)), at(10)));
         let age_at =
             |entry: &CacheEntry, now| entry.answer.as_ref().map(|it| it.age(now).as_secs());
         assert_eq!(age_at(&fetched, at(10 + HOUR)), Some(on_arrival + HOUR));
         assert_eq!(age_at(&fetched, at(0)), Some(on_arrival), "the clock was set back");
-        let confirmed =
-            fetched.after_fetch(ending(FetchEnding::NotModified(fields("5"))), at(10 + HOUR));
+        let confirmed = fetched.after_fetch(FinishedFetch::of_proxy(
+            ending(FetchEnding::NotModified(fields("5"))),
+            at(10 + HOUR),
+        ));
         assert_eq!(age_at(&confirmed, at(12 + HOUR)), Some(7));
     }
 }
@@ -639,8 +609,7 @@ fn an_answer_that_could_not_be_stored_still_decides() {
         let learned = ParsedEntry::after_fetch(
             DocumentKind::RobotsTxt,
             (before, known),
-            outcome,
-            now,
+            FinishedFetch::of_proxy(outcome, now),
             &LifetimeSettings::default(),
         );
         let snapshot = cache.fetch_finished(&host, &learned, known);
@@ -652,8 +621,10 @@ fn an_answer_that_could_not_be_stored_still_decides() {
     assert_eq!(entry.answer, None);
     assert_eq!(snapshot.state(at(DAY)), SnapshotState::Stale);
 
-    let older = CacheEntry::default()
-        .after_fetch(response(200, OTHER_RULES, ResponseFields::default()), at(5));
+    let older = CacheEntry::default().after_fetch(FinishedFetch::of_proxy(
+        response(200, OTHER_RULES, ResponseFields::default()),
+        at(5),
+    ));
     let not_modified = ending(FetchEnding::NotModified(ResponseFields::default()));
     let (_, snapshot) = fetched(&older, Some(&known), not_modified, at(DAY));
     let access = snapshot.access(at(DAY));
@@ -781,8 +752,12 @@ fn a_document_is_usable_until_max_stale_if_unreachable() {
         let mut fetched = |before: &CacheEntry, known: Option<&Snapshot>, outcome, now| {
             cache.start_fetch(&resource);
             let kind = resource.kind();
-            let learned =
-                ParsedEntry::after_fetch(kind, (before, known), outcome, now, cache.lifetimes());
+            let learned = ParsedEntry::after_fetch(
+                kind,
+                (before, known),
+                FinishedFetch::of_proxy(outcome, now),
+                cache.lifetimes(),
+            );
             let snapshot = cache.fetch_finished(&resource, &learned, known);
             (learned.entry().clone(), snapshot)
         };

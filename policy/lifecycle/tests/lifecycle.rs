@@ -162,8 +162,7 @@ impl TableWorld {
         let learned = ParsedEntry::after_fetch(
             DocumentKind::RobotsTxt,
             (&before, known.as_deref()),
-            outcome,
-            self.now,
+            FinishedFetch::of_proxy(outcome, self.now),
             lifetimes,
         );
         let snapshot = self.cache.fetch_finished(origin, &learned, known.as_deref());
@@ -471,8 +470,7 @@ fn a_dropped_copy_decides_only_after_a_new_fetch() {
         let learned = ParsedEntry::after_fetch(
             DocumentKind::RobotsTxt,
             (before, None),
-            rules,
-            now,
+            FinishedFetch::of_proxy(rules, now),
             &LifetimeSettings::default(),
         );
         let known = cache.fetch_finished(&origin, &learned, None);
@@ -480,14 +478,14 @@ fn a_dropped_copy_decides_only_after_a_new_fetch() {
     };
     assert!(cache.request_fetch(&origin, None, now));
     let (kept, known) = fetched(&mut cache, &CacheEntry::default(), now);
-    assert!(kept.request(&origin).validators.is_some());
+    assert!(kept.request(&origin, FetchIdentity::proxy()).validators.is_some());
 
     // It was evicted from memory, and its entry in the store was damaged.
     cache.evict(&origin, &known);
     let (dropped, later) = (CacheEntry::default(), now + Duration::from_secs(60));
     assert!(cache.request_fetch(&origin, None, later), "it is fetched");
     assert!(!cache.request_fetch(&origin, None, later), "once");
-    assert_eq!(dropped.request(&origin).validators, None, "and in full");
+    assert_eq!(dropped.request(&origin, FetchIdentity::proxy()).validators, None, "and in full");
     let unknown = cache.restore(&origin, &dropped.clone().into());
     assert!(matches!(unknown.access(later), AccessResult::Unreachable));
     assert_eq!(unknown.usability(later), Usability::AfterRefetch);

@@ -8,6 +8,7 @@ use std::{fs, io};
 
 use clap::Args;
 use serde::Serialize;
+use wayleave_lifecycle::FetchIdentity;
 use wayleave_robots_txt::lint::{Finding, Severity};
 use wayleave_robots_txt::{Dialect, Target};
 use wayleave_usage_preferences::{lint, lint_head};
@@ -182,7 +183,7 @@ fn fetch_robots_txt(url: &str, config: Option<&Path>) -> Result<Vec<u8>, ExitCod
     let fail = |error: &dyn std::fmt::Display| unusable(&format!("{url}: {error}"));
     let target = Target::parse(url).map_err(|error| fail(&error))?;
     let fetcher = RobotsFetcher::new(&config).map_err(|error| fail(&format!("{error:#}")))?;
-    let finished = fetcher.fetch(target.origin());
+    let finished = fetcher.fetch(target.origin(), FetchIdentity::proxy());
     match finished.outcome.body() {
         Some(body) => Ok(body.bytes.to_vec()),
         None => Err(fail(&failure_text(&finished))),

@@ -1,11 +1,13 @@
 //! Fetches robots.txt and other documents for the command line, exactly as the proxy does.
 
+use std::sync::Arc;
+
 use tokio::runtime::{Builder, Runtime};
-use wayleave_lifecycle::{FetchRequest, FinishedFetch, Resource};
+use wayleave_lifecycle::{FetchIdentity, FetchRequest, FinishedFetch, Resource};
 
 use crate::clock::Clock;
 use crate::config::Config;
-use crate::robots_cache::{DocumentFetcher, HttpFetcher};
+use crate::robots_cache::{DocumentFetcher, FetchIdentities, HttpFetcher};
 use crate::server::wiring;
 
 /// A client that fetches one file at a time, and blocks until it is there.
@@ -29,11 +31,38 @@ impl RobotsFetcher {
         Ok(Self { runtime, fetcher, clock })
     }
 
-    pub(super) fn fetch(&self, resource: impl Into<Resource>) -> FinishedFetch {
+    /// Returns the identities of the configured crawlers.
+    pub(super) fn identities(&self) -> Arc<FetchIdentities> {
+        self.fetcher.identities()
+    }
+
+    /// Fetches a document for requests of `identity`. As by the proxy, the name of a client that is no configured crawler is
+    /// only used where the answer to the proxy itself does not count for it.
+    pub(super) fn fetch_for(
+        &self,
+        resource: &Resource,
+        identity: &Arc<FetchIdentity>,
+    ) -> FinishedFetch {
+        if identity.is_client() {
+            let shared = self.fetch(resource, FetchIdentity::proxy());
+            if shared.counts_for(identity) {
+                return shared;
+            }
+        }
+        self.fetch(resource, Arc::clone(identity))
+    }
+
+    /// Fetches a document as `identity`.
+    pub(super) fn fetch(
+        &self,
+        resource: impl Into<Resource>,
+        identity: Arc<FetchIdentity>,
+    ) -> FinishedFetch {
         // Nothing is kept of earlier runs that could be revalidated.
-        let request = FetchRequest { resource: resource.into(), validators: None };
+        let (resource, fetched_as) = (resource.into(), Arc::clone(&identity));
+        let request = FetchRequest { resource, identity, validators: None };
         let fetched = self.runtime.block_on(self.fetcher.fetch(request, None));
-        FinishedFetch { fetched_at: self.clock.now(), outcome: fetched.outcome }
+        FinishedFetch { fetched_at: self.clock.now(), fetched_as, outcome: fetched.outcome }
     }
 }
 

@@ -4,10 +4,12 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use wayleave_decision::{CertificateName, ClientFacts, Identified, Identity, Reason, Refusal};
+use wayleave_lifecycle::FetchIdentity;
 
 use super::request::{ClientConnection, RequestView};
 use super::settings::Settings;
 use crate::identity::{Authenticator, ClientCertificate, PasswordProof, TooManyChecks};
+use crate::robots_cache::Requester;
 
 /// The client of a request, and the crawler behind it.
 #[derive(Debug)]
@@ -19,11 +21,24 @@ pub(crate) struct IdentifiedClient {
     /// noticed.
     pub(crate) via: Option<Arc<[u8]>>,
     pub(crate) identified: Identified,
+    /// The identity that robots.txt has to count for.
+    pub(crate) fetch_identity: Arc<FetchIdentity>,
 }
 
 impl IdentifiedClient {
     pub(crate) fn identity(&self) -> &Identity {
         &self.identified.identity
+    }
+
+    /// Returns the requester of what a decision about its request needs.
+    pub(crate) fn requester(&self) -> Requester<'_> {
+        Requester {
+            crawler: self.identity().label(),
+            client: Some(self.address),
+            identity: Arc::clone(&self.fetch_identity),
+            // A fetch that comes back to this proxy through a parent proxy is recognised by it.
+            via: self.via.as_ref(),
+        }
     }
 }
 
@@ -53,9 +68,11 @@ pub(crate) fn identify_with_proof(
     request: &RequestView<'_>,
 ) -> IdentifiedClient {
     let facts = client_facts(connection, proof.as_ref(), request);
+    let identified = settings.crawlers.identify(&facts);
     IdentifiedClient {
         address: connection.client,
-        identified: settings.crawlers.identify(&facts),
+        fetch_identity: settings.identities.of(&identified.identity, request.user_agent),
+        identified,
         via: passed_proxies(connection, request),
         proof,
     }

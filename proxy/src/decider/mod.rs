@@ -29,7 +29,7 @@ use self::documents::DocumentSource;
 use self::identify::IdentifiedClient;
 use self::request::{ClientConnection, RequestView};
 use self::settings::{CurrentSettings, Settings};
-use crate::robots_cache::{Requester, RobotsCache};
+use crate::robots_cache::RobotsCache;
 use crate::telemetry::metrics::Metrics;
 
 /// A verdict, and the group of robots.txt that gives an unknown client its pace: empty where the pace does not depend on it.
@@ -118,7 +118,8 @@ impl Decider {
                 Input::CachedRobotsTxt(origin) => {
                     // A rule allows the request already, so it does not wait for a fetch: it keeps a pace only if the file is
                     // cached.
-                    let copy = self.robots.cached(&origin).map(RobotsCopy::Cached);
+                    let copy = self.robots.cached_for(&origin, &client.fetch_identity);
+                    let copy = copy.map(RobotsCopy::Cached);
                     decision.add_cached_robots_txt(copy.as_ref());
                     if let Some(copy) = &copy {
                         let delay = decision.facts().delay;
@@ -126,22 +127,20 @@ impl Decider {
                     }
                 }
                 Input::RobotsTxt(origin) => {
-                    let crawler = identity.crawler();
-                    let signer = settings.signed_by(crawler);
-                    let requester = Requester {
-                        // A fetch that comes back to this proxy through a parent proxy is recognised by it.
-                        via: client.via.as_ref(),
-                        ..Requester::of(identity.label(), crawler, client.address, signer.as_ref())
-                    };
-                    match self.robots.find_for(&origin, requester).await {
+                    match self.robots.find_for(&origin, client.requester()).await {
                         Ok(cached) => {
                             let copy = RobotsCopy::Cached(cached.clone());
                             // Judging builds indexes, which count for the memory of the cache.
-                            pace_group = self.robots.with_recount(&origin, &cached, || {
-                                decision.add_robots_txt(&copy);
-                                let delay = decision.facts().delay;
-                                pace_group::of(copy.access(), pacing, identity, delay)
-                            });
+                            pace_group = self.robots.with_recount(
+                                &origin,
+                                &client.fetch_identity,
+                                &cached,
+                                || {
+                                    decision.add_robots_txt(&copy);
+                                    let delay = decision.facts().delay;
+                                    pace_group::of(copy.access(), pacing, identity, delay)
+                                },
+                            );
                         }
                         Err(pending) => {
                             decision.robots_txt_pending(&pending.to_string(), pending.retry_after);
@@ -149,8 +148,8 @@ impl Decider {
                     }
                 }
                 Input::Documents(mut batch) => {
-                    let source =
-                        DocumentSource { robots: &self.robots, settings, client: client.address };
+                    let requester = client.requester();
+                    let source = DocumentSource { robots: &self.robots, settings, requester };
                     // Few crawlers have purposes: in a box it takes no room in every exchange.
                     let results = Box::pin(source.fetch_all(&mut batch)).await;
                     decision.add_documents(*batch, &results);

@@ -143,6 +143,15 @@ impl Question {
         })
     }
 
+    /// Identifies the crawler that the question is about, whatever its URL.
+    ///
+    /// # Errors
+    ///
+    /// Returns what is wrong with the question.
+    pub(crate) fn identified(&self, crawlers: &Crawlers) -> Result<Identified, String> {
+        self.identify(crawlers, self.client()?)
+    }
+
     fn client(&self) -> Result<IpAddr, String> {
         match &self.client {
             None => Ok(Ipv4Addr::LOCALHOST.into()),
@@ -327,6 +336,9 @@ impl Decider {
             address: request.client,
             proof: None,
             via: None,
+            fetch_identity: settings
+                .identities
+                .of(&request.identified.identity, question.user_agent.as_bytes()),
             identified: request.identified,
         };
         let asked = DecisionRequest {
@@ -338,11 +350,10 @@ impl Decider {
             now: self.robots.clock().now(),
         };
         let verdict = self.decide(&settings, &client, asked).await.verdict;
-        let identity = client.identified.identity;
         let origin = request.target.target.origin();
-        let dialects = match self.robots.find(origin).await {
-            Ok(cached) => self.robots.with_recount(origin, &cached, || {
-                readings(cached.access(), &identity, &request.target)
+        let dialects = match self.robots.find_for(origin, client.requester()).await {
+            Ok(cached) => self.robots.with_recount(origin, &client.fetch_identity, &cached, || {
+                readings(cached.access(), client.identity(), &request.target)
             }),
             Err(_) => Vec::new(),
         };
@@ -351,7 +362,7 @@ impl Decider {
             method: request.method,
             url: request.target.target.to_string(),
             configuration: settings.configuration,
-            identity,
+            identity: client.identified.identity,
             verdict,
             dialects,
         })

@@ -8,8 +8,8 @@ use arc_swap::ArcSwap;
 use ipnet::IpNet;
 use tokio::sync::watch;
 use wayleave_decision::{
-    Crawler, Crawlers, DecisionSettings, HttpsHandling, HttpsMode, InterceptionSettings,
-    PolicyRules, ResolvedTarget, TargetScope,
+    Crawlers, DecisionSettings, HttpsHandling, HttpsMode, InterceptionSettings, PolicyRules,
+    ResolvedTarget, TargetScope,
 };
 use wayleave_robots_txt::UrlScheme;
 use wayleave_usage_preferences::PreferenceSettings;
@@ -17,7 +17,8 @@ use wayleave_usage_preferences::PreferenceSettings;
 use super::request::ClientConnection;
 use crate::identity::Authenticator;
 use crate::pacing::PacingConfig;
-use crate::signing::{KeySigner, MessageSigner};
+use crate::robots_cache::FetchIdentities;
+use crate::signing::MessageSigner;
 use crate::tls::server::ServerTls;
 use crate::upstream::Upstream;
 
@@ -108,6 +109,7 @@ pub(crate) struct Settings {
     pub(crate) pacing: PacingConfig,
     pub(crate) upstream: Arc<Upstream>,
     pub(crate) signer: Arc<MessageSigner>,
+    pub(crate) identities: Arc<FetchIdentities>,
     pub(crate) on_failure: LogFailureMode,
     pub(crate) drill: DrillSettings,
     /// For `https://` listeners.
@@ -168,13 +170,6 @@ impl Settings {
             interception: &self.https,
             preferences: &self.preferences.reading,
         }
-    }
-
-    /// Returns the signer of what is fetched for a crawler, if it is signed.
-    pub(super) fn signed_by(&self, crawler: Option<&Crawler>) -> Option<KeySigner> {
-        let thumbprint = crawler?.signing_key.as_deref()?;
-        let key = self.signer.enabled_key(thumbprint)?;
-        Some(KeySigner { signer: Arc::clone(&self.signer), key: Arc::clone(key) })
     }
 
     /// Returns whether a connection may remain open. It may not if its client's certificate is no longer trusted. A tunnel may not

@@ -32,6 +32,7 @@ impl Exchange<'_, '_> {
             identified.identity().clone(),
             self.settings.configuration,
         );
+        self.fetch_identity = Arc::clone(&identified.fetch_identity);
         self.record.username = identified.proof.as_ref().map(|proof| Arc::clone(&proof.username));
         if let Ok(resolved) = &resolved {
             self.find_page(&identified, &resolved.target);

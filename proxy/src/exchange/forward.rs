@@ -2,8 +2,8 @@
 
 use std::future::poll_fn;
 use std::pin::pin;
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::task::Poll;
 
 use wayleave_decision::{
@@ -26,6 +26,7 @@ use crate::decider::refusal;
 use crate::decider::settings::Settings;
 use crate::http::downstream::{ClientGone, Downstream, ResponseField};
 use crate::pacing::PacingSlot;
+use crate::robots_cache::Requester;
 
 impl Exchange<'_, '_> {
     /// Sends a permitted request and relays the response. Returns `None` if it was not sent because other settings are in effect
@@ -157,7 +158,12 @@ impl Exchange<'_, '_> {
         let documents = DocumentSource {
             robots: &self.services.decider.robots,
             settings: &self.settings,
-            client: self.connection.client,
+            requester: Requester {
+                crawler: self.record.identity.as_ref().map_or("", Identity::label),
+                client: Some(self.connection.client),
+                identity: Arc::clone(&self.fetch_identity),
+                via: None,
+            },
         };
         let method = self.received.method();
         Some(ResponseLabeller::new(preferences, documents, permit, method))

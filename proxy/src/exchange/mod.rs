@@ -62,6 +62,7 @@ use std::time::Duration;
 
 use wayleave_decision::{Reason, TargetScope};
 use wayleave_http_wire::received::ReceivedHead;
+use wayleave_lifecycle::FetchIdentity;
 use wayleave_robots_txt::Origin;
 
 pub(crate) use self::allowed_pages::AllowedPages;
@@ -88,6 +89,8 @@ struct Exchange<'s, 'r> {
     /// The settings of the last decision.
     settings: Arc<Settings>,
     proof: Option<PasswordProof>,
+    /// The identity that robots.txt and documents count for, once the client is identified.
+    fetch_identity: Arc<FetchIdentity>,
     /// The group of robots.txt that gives an unknown client its pace, where that matters.
     pace_group: String,
     /// The delay between the crawler's requests to the origin, once the request has asked for a slot.
@@ -133,6 +136,7 @@ impl<'s, 'r> Exchange<'s, 'r> {
             record: ExchangeRecord::begin(connection, Some(received), now, settings.configuration),
             settings,
             proof: None,
+            fetch_identity: FetchIdentity::proxy(),
             pace_group: String::new(),
             delay: Duration::ZERO,
             charged: None,

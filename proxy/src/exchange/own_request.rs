@@ -116,7 +116,7 @@ impl OwnRequestRules {
             mode: crawlers.mode,
         };
         // Only a cached one: fetching it could be redirected, too, in circles (docs/design.md).
-        let robots_txt = self.cached.cached(origin);
+        let robots_txt = self.cached.cached(origin, &own_request.identity);
         let robots_delay = robots_txt.and_then(|cached| crawl_delay(cached.access(), &identity));
         let facts = DecisionFacts { delay: robots_delay, ..facts };
         let destination = Destination { origin, source: None, client: None, network: None };

@@ -48,7 +48,8 @@ impl Exchange<'_, '_> {
         let (sha256, fetched_at) = finding.sha256.zip(finding.fetched_at)?;
         let robots = &self.services.decider.robots;
         let origin = permit.resolved.target.origin();
-        let copy = robots.stored_copy(origin, &sha256, fetched_at).await?;
+        let identity = &self.fetch_identity;
+        let copy = robots.stored_copy(origin, identity, &sha256, fetched_at).await?;
         let stated = copy.outcome.fields()?;
         let is_not_modified = is_not_modified(
             &self.received.fields(),

@@ -17,15 +17,15 @@ pub(crate) struct RobotsChange {
 }
 
 impl RobotsChange {
-    /// Returns the change of a document between two entries; none if it is no robots.txt, or if one of them has no answer. A fetch
-    /// that fails leaves the answer as it was.
+    /// Returns the change of a document between two entries; none if it is no shared robots.txt, or if one of them has no
+    /// answer. A fetch that fails leaves the answer as it was.
     pub(super) fn between(
         resource: &Resource,
         before: &CacheEntry,
         after: &CacheEntry,
     ) -> Option<Self> {
         let (before, after) = (before.answer.as_ref()?, after.answer.as_ref()?);
-        if !resource.is_robots_txt() || is_same_version(before, after) {
+        if !resource.is_shared_robots_txt() || is_same_version(before, after) {
             return None;
         }
         Some(Self {

@@ -170,8 +170,8 @@ mod tests {
     use std::time::SystemTime;
 
     use wayleave_lifecycle::{
-        CacheEntry, FetchEnding, FetchErrorKind, FetchOutcome, FetchedBody, FetchedResponse,
-        RefreshScheduler, ResponseFields,
+        CacheEntry, FetchEnding, FetchErrorKind, FetchIdentity, FetchOutcome, FetchedBody,
+        FetchedResponse, FinishedFetch, RefreshScheduler, ResponseFields,
     };
     use wayleave_robots_txt::{Dialect, ProductToken, decide};
 
@@ -206,7 +206,7 @@ mod tests {
     }
 
     fn snapshot_after(resource: &Resource, outcome: FetchOutcome) -> Arc<Snapshot> {
-        let entry = CacheEntry::default().after_fetch(outcome, START);
+        let entry = CacheEntry::default().after_fetch(FinishedFetch::of_proxy(outcome, START));
         Arc::new(RefreshScheduler::default().restore(resource, &entry.into()))
     }
 
@@ -228,7 +228,8 @@ mod tests {
         /// Uses an origin, and publishes it first if it is missing. Returns whether it was there.
         fn visit(&mut self, n: usize) -> bool {
             let resource = resource(n);
-            let is_there = self.published.find_usable(&resource, false, START).is_some();
+            let is_there =
+                self.published.find_usable(&resource, &FetchIdentity::default(), START).is_some();
             if !is_there {
                 assert!(self.published.publish(&resource, &snapshot(&resource)));
                 self.memory.insert(&self.published, &resource);

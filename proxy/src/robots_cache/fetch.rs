@@ -1,7 +1,6 @@
 //! Fetches robots.txt and the documents next to it, following redirects, within one deadline.
 
 use std::future::Future;
-use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,58 +9,37 @@ use http::{HeaderMap, header};
 use tokio::time::timeout;
 use url::Url;
 use wayleave_lifecycle::{
-    FetchEnding, FetchError, FetchErrorKind, FetchOutcome, FetchRequest, FetchResult,
-    FetchedResponse, RedirectHop, ResponseFields, Snapshot,
+    ChosenBy, FetchEnding, FetchError, FetchErrorKind, FetchIdentity, FetchOutcome, FetchRequest,
+    FetchResult, FetchedResponse, RedirectHop, ResponseFields,
 };
 use wayleave_robots_txt::Target;
 
 use super::body;
+use super::document_sender::DocumentSender;
 use super::fetch_memory::{FetchMemory, MemoryReservation};
 use super::fields;
-use super::own_request::{ChosenBy, OwnRequest, OwnRequestPolicy};
+use super::identities::FetchIdentities;
+use super::own_request::{OwnRequest, OwnRequestPolicy};
 use crate::clock::Clock;
-use crate::signing::KeySigner;
 use crate::traces::Traces;
 use crate::upstream::{Upstream, UpstreamReader};
 
 /// The maximum length of a `Location` that is followed.
 const MAX_LOCATION_BYTES: usize = 8 * 1024;
 
-/// The identity under which a document is fetched.
-#[derive(Clone, Debug, Default)]
-pub struct FetchIdentity {
-    /// The `User-Agent`, if not the usual one.
-    pub user_agent: Option<Arc<str>>,
-    /// The key that signs the request, if any.
-    pub(crate) signed_by: Option<KeySigner>,
-    /// The address that it is sent from, if not the default.
-    pub source: Option<IpAddr>,
-    /// The proxies that the causing request passed through.
-    pub(crate) via: Option<Arc<[u8]>>,
-    /// The party that chose the host.
-    pub(crate) chosen: ChosenBy,
-    /// Whether no request waits for this fetch.
-    pub(crate) is_refetch: bool,
-}
-
-impl FetchIdentity {
-    /// Returns the view of a snapshot that applies to this identity.
-    pub(super) fn view_of(&self, snapshot: &Arc<Snapshot>) -> Arc<Snapshot> {
-        match self.signed_by {
-            Some(_) => snapshot.for_signed_requests(),
-            None => Arc::clone(snapshot),
-        }
-    }
-}
-
 /// Fetches robots.txt files: over HTTP, or from a script in tests.
 pub trait DocumentFetcher: Send + Sync + 'static {
-    /// Fetches one document, as `identity`. Always ends, and in bounded time.
+    /// Fetches one document, for a request that passed the proxies in `via`. Always ends, and in bounded time.
     fn fetch(
         &self,
         request: FetchRequest,
-        identity: Option<&FetchIdentity>,
+        via: Option<&[u8]>,
     ) -> impl Future<Output = FetchedDocument> + Send;
+
+    /// Returns the identity to fetch as now, of which an earlier one may have been `stored`; `None` if it no longer exists.
+    fn current_identity(&self, stored: &Arc<FetchIdentity>) -> Option<Arc<FetchIdentity>> {
+        Some(Arc::clone(stored))
+    }
 }
 
 /// The result of a fetch.
@@ -117,15 +95,14 @@ pub struct HttpFetcher {
     pub(super) clock: Clock,
     traces: Option<Arc<Traces>>,
     pub(super) memory: FetchMemory,
-    /// Whether requests of some crawlers are signed.
-    pub(super) signs: bool,
+    /// The identities in effect, which a reload replaces.
+    pub(super) identities: Arc<ArcSwap<FetchIdentities>>,
 }
 
 impl std::fmt::Debug for HttpFetcher {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("HttpFetcher")
             .field("options", &self.options)
-            .field("signs", &self.signs)
             .field("upstream", &self.upstream)
             .finish_non_exhaustive()
     }
@@ -152,7 +129,7 @@ impl HttpFetcher {
             own_request_policy: None,
             clock,
             traces: None,
-            signs: false,
+            identities: Arc::default(),
         }
     }
 
@@ -162,17 +139,22 @@ impl HttpFetcher {
         self
     }
 
-    /// Returns the same fetcher for a proxy that signs requests of some crawlers.
-    pub(crate) fn with_signing(mut self, signs: bool) -> Self {
-        self.signs = signs;
-        self
+    /// Returns the identities of the configured crawlers.
+    pub(crate) fn identities(&self) -> Arc<FetchIdentities> {
+        self.identities.load_full()
     }
 
-    /// Returns the same fetcher with the policy and traces of the one that it replaces.
+    /// Replaces the identities of the configured crawlers.
+    pub(crate) fn set_identities(&self, identities: Arc<FetchIdentities>) {
+        self.identities.store(identities);
+    }
+
+    /// Returns the same fetcher with the policy, identities and traces of the one that it replaces.
     pub(crate) fn replacing(self, previous: &Self) -> Self {
         Self {
             own_request_policy: previous.own_request_policy.clone(),
             traces: previous.traces.clone(),
+            identities: Arc::clone(&previous.identities),
             ..self
         }
     }
@@ -192,15 +174,18 @@ impl HttpFetcher {
     async fn fetch_final(
         &self,
         request: &FetchRequest,
-        identity: Option<&FetchIdentity>,
+        via: Option<&[u8]>,
         progress: &mut FetchProgress,
     ) -> Result<FetchEnding, FetchError> {
+        let signer = self.identities.load().signer_of(&request.identity);
+        let sender = DocumentSender { identity: &request.identity, signer: signer.as_ref(), via };
+        let mut varies = false;
         loop {
             let target = Target::parse(&progress.uri).map_err(|e| bad_redirect(e.to_string()))?;
             // Validators belong to the URL that sent them: after a redirect they would be those of another resource.
             let validators =
                 request.validators.as_ref().filter(|validators| validators.uri == progress.uri);
-            let sending = self.request(&target, validators, identity, progress.chosen);
+            let sending = self.request(&target, validators, sender, progress.chosen);
             // The robots.txt of a host that the crawler chose needs no admission. Others named the rest.
             let is_crawlers =
                 progress.chosen == ChosenBy::Crawler && request.resource.is_robots_txt();
@@ -209,6 +194,7 @@ impl HttpFetcher {
             } else {
                 let own_request = OwnRequest {
                     target: target.clone(),
+                    identity: Arc::clone(&request.identity),
                     kind: request.resource.kind(),
                     is_same_origin: target.origin() == request.resource.origin(),
                     is_first: progress.redirects.is_empty(),
@@ -220,10 +206,8 @@ impl HttpFetcher {
             let status = response.status;
             if !is_redirect(status) {
                 let is_conditional = validators.is_some();
-                let response_fields = ResponseFields {
-                    asks_for_signature: response.asks_for_signature,
-                    ..fields::read(&response.fields, self.clock.now())
-                };
+                let mut response_fields = fields::read(&response.fields, self.clock.now());
+                response_fields.varies |= varies;
                 let received = (&response.fields, &mut response.reader);
                 let (ending, reservation) =
                     self.read_response(status, response_fields, received, is_conditional).await?;
@@ -236,6 +220,8 @@ impl HttpFetcher {
                 return Ok(FetchEnding::RedirectLost(status));
             }
             let next = redirect_target(&progress.uri, &response.fields)?;
+            // Others may be sent elsewhere.
+            varies |= fields::varies(&response.fields);
             response.finish(&self.upstream);
             let uri = std::mem::replace(&mut progress.uri, next.into());
             progress.redirects.push(RedirectHop { uri, status });
@@ -267,20 +253,16 @@ impl HttpFetcher {
 }
 
 impl DocumentFetcher for HttpFetcher {
-    async fn fetch(
-        &self,
-        request: FetchRequest,
-        identity: Option<&FetchIdentity>,
-    ) -> FetchedDocument {
+    async fn fetch(&self, request: FetchRequest, via: Option<&[u8]>) -> FetchedDocument {
         let started_at = self.clock.now();
         // Outside the future, so that a timeout still reports how far the fetch got.
         let mut progress = FetchProgress {
             redirects: Vec::new(),
             uri: request.resource.uri(),
-            chosen: identity.map_or_else(ChosenBy::default, |identity| identity.chosen),
+            chosen: request.identity.chosen,
             reservation: None,
         };
-        let follow = self.fetch_final(&request, identity, &mut progress);
+        let follow = self.fetch_final(&request, via, &mut progress);
         let ending = match timeout(self.options.timeout, follow).await {
             Ok(ending) => ending.unwrap_or_else(FetchEnding::Failed),
             Err(_) => FetchEnding::Failed(FetchError {
@@ -298,16 +280,20 @@ impl DocumentFetcher for HttpFetcher {
         }
         FetchedDocument { outcome, reservation: progress.reservation }
     }
+
+    fn current_identity(&self, stored: &Arc<FetchIdentity>) -> Option<Arc<FetchIdentity>> {
+        self.identities.load().current(stored)
+    }
 }
 
 /// A fetcher that can be replaced. A fetch that has begun keeps the one that it began with.
 impl<F: DocumentFetcher> DocumentFetcher for Arc<ArcSwap<F>> {
-    async fn fetch(
-        &self,
-        request: FetchRequest,
-        identity: Option<&FetchIdentity>,
-    ) -> FetchedDocument {
-        self.load_full().fetch(request, identity).await
+    async fn fetch(&self, request: FetchRequest, via: Option<&[u8]>) -> FetchedDocument {
+        self.load_full().fetch(request, via).await
+    }
+
+    fn current_identity(&self, stored: &Arc<FetchIdentity>) -> Option<Arc<FetchIdentity>> {
+        self.load().current_identity(stored)
     }
 }
 

@@ -5,6 +5,8 @@ use std::time::{Duration, SystemTime};
 use http::{HeaderMap, HeaderName, header};
 use wayleave_lifecycle::ResponseFields;
 
+use crate::signing::SIGNATURE_FIELDS;
+
 /// The maximum length of a field value that is kept with an entry.
 const MAX_VALUE_BYTES: usize = 1024;
 
@@ -21,9 +23,22 @@ pub(super) fn read(headers: &HeaderMap, now: SystemTime) -> ResponseFields {
         last_modified: text(header::LAST_MODIFIED),
         retry_at: joined(headers, header::RETRY_AFTER)
             .and_then(|value| retry_at(&value, date, now)),
-        // The caller sets it: it depends on whether the request was signed.
-        asks_for_signature: false,
+        varies: varies(headers),
     }
+}
+
+/// Returns whether others may get another response (RFC 9110, 12.5.5): `Vary` names a field that tells crawlers apart, or
+/// everything, or cannot be read.
+pub(super) fn varies(headers: &HeaderMap) -> bool {
+    let tells_apart = |name: &str| {
+        name == "*"
+            || name.eq_ignore_ascii_case("user-agent")
+            || SIGNATURE_FIELDS.iter().any(|field| name.eq_ignore_ascii_case(field))
+    };
+    headers.get_all(header::VARY).iter().any(|line| match line.to_str() {
+        Ok(names) => names.split(',').any(|name| tells_apart(name.trim())),
+        Err(_) => true,
+    })
 }
 
 /// Returns all lines of a field as one value; `None` if it is not text or too long.
@@ -63,6 +78,8 @@ fn on_our_clock(theirs: SystemTime, date: Option<SystemTime>, now: SystemTime) -
 
 #[cfg(test)]
 mod tests {
+    use http::HeaderValue;
+
     use super::*;
 
     fn now() -> SystemTime {
@@ -90,6 +107,29 @@ mod tests {
             assert_eq!(fields(&[("expires", past)]).expires_at, Some(SystemTime::UNIX_EPOCH));
         }
         assert_eq!(fields(&[]), ResponseFields::default());
+    }
+
+    #[test]
+    fn vary_counts_if_it_tells_crawlers_apart() {
+        for (lines, expected) in [
+            (&[][..], false),
+            (&["Accept-Encoding, Origin"], false),
+            (&["accept-encoding", "user-agent"], true),
+            (&["User-Agent-Hint"], false),
+            (&["Signature"], true),
+            (&["Accept, Signature-Input"], true),
+            (&["SIGNATURE-AGENT"], true),
+            (&["*"], true),
+            (&["Accept,*"], true),
+            (&["caf\u{e9}"], true),
+        ] {
+            let lines: Vec<_> = lines.iter().map(|line| ("vary", *line)).collect();
+            let mut headers = HeaderMap::new();
+            for (name, value) in lines {
+                headers.append(name, HeaderValue::from_bytes(value.as_bytes()).expect("a value"));
+            }
+            assert_eq!(varies(&headers), expected, "{headers:?}");
+        }
     }
 
     #[test]

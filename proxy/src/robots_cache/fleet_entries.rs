@@ -6,12 +6,12 @@ use std::time::{Duration, SystemTime};
 use serde::{Deserialize, Serialize};
 use wayleave_evidence::Sha256Digest;
 use wayleave_lifecycle::{
-    CacheEntry, LifetimeSettings, ParsedEntry, RefreshScheduler, Resource, Snapshot, Usability,
+    CacheEntry, FetchIdentity, LifetimeSettings, ParsedEntry, RefreshScheduler, Resource, Snapshot,
+    Usability,
 };
 
-use super::fetch::FetchIdentity;
 use super::parsing;
-use super::record::EntryRecord;
+use super::record::{EntryRecord, FetchesRecord, Provenance, Trailing};
 use crate::clock::Clock;
 use crate::fleet::engine::{RecordChange, Settlement, SharedRecord};
 use crate::fleet::{ClaimOutcome, Fleet};
@@ -30,8 +30,9 @@ const CLOCK_TOLERANCE: Duration = Duration::from_millis(500);
 /// An entry with its body. Its times are those of the writer's clock, and the reader shifts them.
 #[derive(Serialize, Deserialize)]
 struct SharedEntry {
-    entry: EntryRecord,
+    fetches: FetchesRecord,
     body: Option<Vec<u8>>,
+    provenance: Trailing<Provenance>,
 }
 
 /// The purpose of a fetch.
@@ -83,7 +84,7 @@ impl FleetEntries {
         &self,
         resource: &Resource,
         own: CacheEntry,
-        (purpose, identity): (FetchPurpose, &FetchIdentity),
+        (purpose, requested_as): (FetchPurpose, Option<&Arc<FetchIdentity>>),
         (lifetimes, timeout): (&LifetimeSettings, Duration),
     ) -> ClaimDecision {
         let text = resource.to_string();
@@ -91,9 +92,9 @@ impl FleetEntries {
         let usable = async |entry: &CacheEntry| {
             let learned = parsing::parse_entry(&self.parser, resource.kind(), entry.clone()).await;
             let snapshot = RefreshScheduler::new(lifetimes.clone()).restore(resource, &learned);
-            // For crawlers that sign, an answer that asks for a signature does not count.
-            let usability = identity.view_of(&Arc::new(snapshot)).usability(self.clock.now());
-            (usability == Usability::Immediate).then_some(learned)
+            let is_usable = snapshot.usability(self.clock.now()) == Usability::Immediate
+                && requested_as.is_none_or(|it| snapshot.may_be_kept_as(resource, it));
+            is_usable.then_some(learned)
         };
         loop {
             match self.fleet.claim(&text, newer_than, timeout + LEASE_GRACE).await {
@@ -273,7 +274,8 @@ fn encode(resource: &Resource, entry: &CacheEntry) -> Option<Vec<u8>> {
     let body = entry.answer.as_ref().and_then(|answer| answer.outcome.body());
     // Only a body that the record refers to, or the reader would take the record for damaged.
     let body = record.body().and(body).map(|body| body.bytes.to_vec());
-    let whole = postcard::to_stdvec(&SharedEntry { entry: record, body }).ok()?;
+    let EntryRecord { fetches, provenance } = record;
+    let whole = postcard::to_stdvec(&SharedEntry { fetches, body, provenance }).ok()?;
     let mut written = u32::try_from(whole.len()).ok()?.to_be_bytes().to_vec();
     written.extend(zstd::bulk::compress(&whole, ZSTD_LEVEL).ok()?);
     Some(written)
@@ -286,7 +288,8 @@ fn decode(resource: &Resource, record: &SharedRecord, now: SystemTime) -> Option
         return None;
     }
     let whole = zstd::bulk::decompress(packed, length).ok()?;
-    let SharedEntry { mut entry, body } = postcard::from_bytes(&whole).ok()?;
+    let SharedEntry { fetches, body, provenance } = postcard::from_bytes(&whole).ok()?;
+    let mut entry = EntryRecord { fetches, provenance };
     let found = body.as_ref().map(|body| Sha256Digest::of(body).0);
     if found != entry.body().map(|body| body.digest) {
         return None;

@@ -63,7 +63,9 @@ impl EntryLister {
             .published
             .select(|resource, snapshot| {
                 // The text comes last, because it has to be made for each entry.
-                resource.is_robots_txt() && is_in_state(snapshot) && matches(&resource.to_string())
+                resource.is_shared_robots_txt()
+                    && is_in_state(snapshot)
+                    && matches(&resource.to_string())
             })
             .into_iter()
             .map(|(resource, snapshot)| (resource.origin().clone(), snapshot))
@@ -100,7 +102,7 @@ impl EntryLister {
         now: SystemTime,
     ) -> Option<(Origin, Arc<Snapshot>)> {
         let (resource, entry) = entry()?;
-        if !resource.is_robots_txt() || self.published.snapshot(&resource).is_some() {
+        if !resource.is_shared_robots_txt() || self.published.snapshot(&resource).is_some() {
             return None;
         }
         let mut scheduler = RefreshScheduler::new(self.lifetimes());

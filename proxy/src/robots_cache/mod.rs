@@ -10,19 +10,21 @@
 
 mod body;
 mod changes;
+mod client_copies;
+mod document_sender;
 mod eviction;
 mod fetch;
 mod fetch_memory;
 mod fields;
 mod fleet_entries;
 mod fleet_lookups;
+mod identities;
 mod listing;
 mod memory_shares;
 mod own_request;
 mod parsing;
 mod queue;
 mod record;
-mod refetch_identities;
 mod refresh;
 mod request;
 mod requester;
@@ -44,7 +46,8 @@ use wayleave_decision::CheckedSnapshot;
 #[cfg(doc)]
 use wayleave_lifecycle::RefreshScheduler;
 use wayleave_lifecycle::{
-    CacheEntry, FinishedFetch, LifetimeSettings, Resource, Snapshot, SnapshotState,
+    CacheEntry, ChosenBy, FetchIdentity, FinishedFetch, LifetimeSettings, Resource, Snapshot,
+    SnapshotState,
 };
 use wayleave_robots_txt::Origin;
 
@@ -54,13 +57,14 @@ use crate::parser_pool::ParserPool;
 use crate::telemetry::metrics::{Metrics, RobotsLookup};
 use changes::CHANGES_CAPACITY;
 pub(crate) use changes::RobotsChange;
-pub use fetch::{DocumentFetcher, FetchConfig, FetchIdentity, FetchedDocument, HttpFetcher};
+pub use fetch::{DocumentFetcher, FetchConfig, FetchedDocument, HttpFetcher};
 use fleet_entries::FleetEntries;
+pub(crate) use identities::{FetchIdentities, fetch_user_agent};
 use listing::EntryLister;
 pub use listing::EntryQuery;
 pub(crate) use memory_shares::MemoryShares;
 pub(crate) use own_request::{
-    Admission, AdmittedOwnRequest, ChosenBy, OwnRequest, OwnRequestAnswer, OwnRequestPolicy,
+    Admission, AdmittedOwnRequest, OwnRequest, OwnRequestAnswer, OwnRequestPolicy,
 };
 pub use queue::FetchLimits;
 use refresh::{CacheEvent, RefreshServices, RefreshSettings, RefreshTask};
@@ -109,6 +113,13 @@ impl RobotsCacheConfig {
     }
 }
 
+/// A document that may be used.
+struct UsableDocument {
+    document: CheckedSnapshot,
+    /// The copy whose fetch is due, if this reader is the first to notice.
+    overdue: Option<Resource>,
+}
+
 /// The documents in memory, to look at. Made before the cache, so that what the cache depends on can look as well.
 #[derive(Clone)]
 pub struct CachedDocuments {
@@ -123,26 +134,48 @@ impl CachedDocuments {
         Self { published: Arc::new(SnapshotMap::new()), clock, metrics }
     }
 
-    /// Returns a document if it may be used now. Unlike [`RobotsCache::cached`], never causes a fetch.
-    pub(crate) fn cached(&self, resource: impl Into<Resource>) -> Option<CheckedSnapshot> {
+    /// Returns a document if it may be used now for requests of `identity`. Unlike [`RobotsCache::cached`], never causes a
+    /// fetch.
+    pub(crate) fn cached(
+        &self,
+        resource: impl Into<Resource>,
+        identity: &FetchIdentity,
+    ) -> Option<CheckedSnapshot> {
         let resource = resource.into();
-        let (document, is_overdue) = self.find_usable(&resource, false)?;
-        if is_overdue {
+        let found = self.find_usable(&resource, identity)?;
+        if let Some(overdue) = found.overdue {
             // This reader cannot report it to the refresh task, so the next one has to.
-            self.published.clear_overdue_report(&resource);
+            self.published.clear_overdue_report(&overdue);
         }
-        Some(document)
+        Some(found.document)
     }
 
-    /// Returns a document if it may be used now, and whether another fetch is due and this reader is the first to
-    /// notice.
-    fn find_usable(&self, resource: &Resource, signs: bool) -> Option<(CheckedSnapshot, bool)> {
+    /// Returns a document if it may be used now: the shared copy if it counts for `identity`, or else its own.
+    fn find_usable(&self, resource: &Resource, identity: &FetchIdentity) -> Option<UsableDocument> {
         let checked_at = self.clock.now();
-        let found = self.published.find_usable(resource, signs, checked_at)?;
+        let find = |copy: Resource| {
+            let found = self.published.find_usable(&copy, identity, checked_at)?;
+            let document = CheckedSnapshot { snapshot: found.snapshot, checked_at };
+            Some(UsableDocument { document, overdue: found.is_overdue.then_some(copy) })
+        };
+        let found = find(self.copy_for(resource, identity))?;
         if resource.is_robots_txt() {
             self.metrics.robots_lookup(RobotsLookup::Hit);
         }
-        Some((CheckedSnapshot { snapshot: found.snapshot, checked_at }, found.is_overdue))
+        Some(found)
+    }
+
+    /// Returns the copy of a document that requests of `identity` use: its own if the shared one in memory does not count for
+    /// it. Where another party chose the host, it has always one of its own: the shared copy is what crawlers may read
+    /// that ask for the host themselves.
+    fn copy_for(&self, resource: &Resource, identity: &FetchIdentity) -> Resource {
+        let is_restricted = identity.chosen != ChosenBy::Crawler;
+        let counts = |shared: Arc<Snapshot>| shared.counts_for(identity);
+        if !is_restricted && self.published.snapshot(resource).is_none_or(counts) {
+            resource.clone()
+        } else {
+            resource.held_by(&identity.holder())
+        }
     }
 }
 
@@ -277,7 +310,8 @@ impl RobotsCache {
         self.find_for(resource, Requester::default()).await
     }
 
-    /// Does the same as [`find`](Self::find) for a certain requester. The result of a fetch is shared by all.
+    /// Does the same as [`find`](Self::find) for a certain requester. The result of a fetch is shared by all that it counts
+    /// for; otherwise the requester gets a copy of its own.
     ///
     /// # Errors
     ///
@@ -288,71 +322,70 @@ impl RobotsCache {
         requester: Requester<'_>,
     ) -> Result<CheckedSnapshot, FetchPending> {
         let resource = resource.into();
-        if let Some(known) = self.look_up(&resource, Some(requester)) {
+        if let Some(known) = self.look_up(&resource, &requester.identity) {
             return Ok(known);
         }
-        let mut fetched = self.request_fetch(&resource, requester).await?;
-        if !requester.can_use(&fetched.snapshot) {
-            // The answer came from an unsigned fetch that was in progress already.
-            fetched = self.request_fetch(&resource, requester).await?;
+        let identity = &requester.identity;
+        let mut copy = self.documents.copy_for(&resource, identity);
+        let mut fetched = self.request_fetch(&copy, &requester).await?;
+        if copy.holder().is_none() && !fetched.snapshot.counts_for(identity) {
+            copy = resource.held_by(&identity.holder());
+            fetched = self.request_fetch(&copy, &requester).await?;
         }
-        if requester.can_use(&fetched.snapshot) { Ok(fetched) } else { Err(self.pending()) }
+        // A fetch in progress that it joined may be for the same crawler with another identity, such as before a reload.
+        fetched.snapshot.counts_for(identity).then_some(fetched).ok_or(self.pending())
     }
 
     async fn request_fetch(
         &self,
         resource: &Resource,
-        requester: Requester<'_>,
+        requester: &Requester<'_>,
     ) -> Result<CheckedSnapshot, FetchPending> {
-        let demand = |reply| CacheEvent::Demand(resource.clone(), requester.demand(), reply);
-        let snapshot = requester.view_of(self.call_with_timeout(demand).await?);
+        let demand = requester.demand(resource);
+        let demand = |reply| CacheEvent::Demand(resource.clone(), demand, reply);
+        let snapshot = self.call_with_timeout(demand).await?;
         // The time after the wait: at that of the request, the answer would lie in the future and not count as fresh.
         Ok(CheckedSnapshot { snapshot, checked_at: self.clock().now() })
     }
 
     /// Returns the cached copy of a document if it may be used now. Never waits.
     pub fn cached(&self, resource: impl Into<Resource>) -> Option<CheckedSnapshot> {
-        self.look_up(&resource.into(), None)
+        self.look_up(&resource.into(), &FetchIdentity::proxy())
     }
 
-    /// Does the same as [`cached`](Self::cached) for a certain requester.
+    /// Does the same as [`cached`](Self::cached) for requests of `identity`.
     pub fn cached_for(
         &self,
         resource: impl Into<Resource>,
-        requester: Requester<'_>,
+        identity: &FetchIdentity,
     ) -> Option<CheckedSnapshot> {
-        self.look_up(&resource.into(), Some(requester))
+        self.look_up(&resource.into(), identity)
     }
 
-    fn look_up(
-        &self,
-        resource: &Resource,
-        requester: Option<Requester<'_>>,
-    ) -> Option<CheckedSnapshot> {
-        let signs = requester.is_some_and(|requester| requester.signed_by.is_some());
-        let (document, is_overdue) = self.documents.find_usable(resource, signs)?;
-        if is_overdue {
-            let identity = requester.map(Requester::identity);
-            let overdue = CacheEvent::Overdue(resource.clone(), identity);
+    fn look_up(&self, resource: &Resource, identity: &FetchIdentity) -> Option<CheckedSnapshot> {
+        let found = self.documents.find_usable(resource, identity)?;
+        if let Some(overdue) = found.overdue {
             // A full channel must not delay a request: the next reader reports it again.
-            if self.events.try_send(overdue).is_err() {
-                self.documents.published.clear_overdue_report(resource);
+            if self.events.try_send(CacheEvent::Overdue(overdue.clone())).is_err() {
+                self.documents.published.clear_overdue_report(&overdue);
             }
         }
-        Some(document)
+        Some(found.document)
     }
 
-    /// Runs `decide`, and counts the memory that it adds to the rules of `origin`, mostly indexes.
+    /// Runs `decide` for a request of `identity`, and counts the memory that it adds to the rules of `origin`, mostly indexes.
     pub fn with_recount<T>(
         &self,
         origin: &Origin,
+        identity: &FetchIdentity,
         known: &CheckedSnapshot,
         decide: impl FnOnce() -> T,
     ) -> T {
         let before = known.snapshot.heap_bytes();
         let decided = decide();
         let has_grown = known.snapshot.heap_bytes() > before;
-        if has_grown && self.documents.published.recount(&origin.into()) {
+        let copy = || self.documents.copy_for(&origin.into(), identity);
+        if has_grown && self.documents.published.recount(&copy()) {
             // If the channel is full, one of the messages in it leads to the same check.
             let _ = self.events.try_send(CacheEvent::MemoryGrew);
         }
@@ -383,7 +416,7 @@ impl RobotsCache {
         was_stored || was_in_memory
     }
 
-    /// Returns the stored documents next to an origin's robots.txt, in the order of their URLs.
+    /// Returns the other stored documents of an origin, own copies of its robots.txt included, in the order of their text.
     pub async fn related_documents(&self, origin: &Origin) -> Vec<Resource> {
         self.store.related_documents(origin).await
     }
@@ -432,8 +465,8 @@ impl RobotsCache {
     }
 
     /// Applies another configuration, except for its limits on fetches. Existing entries are used no longer than it
-    /// says; see [`RefreshScheduler::change_lifetimes`]. If crawlers have changed, identities recorded for refetches are dropped.
-    pub async fn reconfigure(&self, options: &RobotsCacheConfig, have_crawlers_changed: bool) {
+    /// says; see [`RefreshScheduler::change_lifetimes`].
+    pub async fn reconfigure(&self, options: &RobotsCacheConfig) {
         self.set_wait_timeout(options);
         if self.lister.lifetimes() != options.lifetimes {
             self.lister.set_lifetimes(options.lifetimes.clone());
@@ -443,7 +476,7 @@ impl RobotsCache {
             let _ = tokio::task::spawn_blocking(move || store.set_lifetimes(lifetimes)).await;
         }
         let settings = options.refresh_settings();
-        let reconfigure = |reply| CacheEvent::Reconfigure(settings, have_crawlers_changed, reply);
+        let reconfigure = |reply| CacheEvent::Reconfigure(settings, reply);
         // If the task has ended, there are no entries left to apply it to.
         let _ = self.call(reconfigure).await;
     }
@@ -480,15 +513,17 @@ impl RobotsCache {
         &self.store
     }
 
-    /// Returns the stored answer with the body of this SHA-256 that was received or confirmed at `fetched_at`, or later; `None` if
-    /// there is no such answer, or if too much is being sent already.
+    /// Returns the stored robots.txt for requests of `identity` with the body of this SHA-256 that was received or confirmed at
+    /// `fetched_at`, or later; `None` if there is no such answer, or if too much is being sent already.
     pub(crate) async fn stored_copy(
         &self,
         origin: &Origin,
+        identity: &FetchIdentity,
         sha256: &[u8; 32],
         fetched_at: SystemTime,
     ) -> Option<Arc<FinishedFetch>> {
-        self.copies.find(&self.store, origin, sha256, fetched_at).await
+        let copy = self.documents.copy_for(&origin.into(), identity);
+        self.copies.find(&self.store, copy, sha256, fetched_at).await
     }
 
     /// Returns the clock by which snapshots are judged.

@@ -1,39 +1,20 @@
 //! The proxy's own requests, which go where no crawler asked to go, and the policy that admits them.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
-use wayleave_lifecycle::FetchError;
+use wayleave_lifecycle::{FetchError, FetchIdentity};
 use wayleave_robots_txt::Target;
 use wayleave_usage_preferences::DocumentKind;
-
-/// The party that chose a host.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum ChosenBy {
-    #[default]
-    Crawler,
-    /// A redirect or a robots.txt, with only internal addresses before it.
-    Internal,
-    /// A redirect or a robots.txt, with a public address before it. A public server must not send us to an internal
-    /// one, not even to one that crawlers may use.
-    Public,
-}
-
-impl ChosenBy {
-    /// Returns who chooses the next host, after one whose address is public or not.
-    pub(crate) fn for_next_host(self, is_public: bool) -> Self {
-        match self {
-            Self::Crawler | Self::Internal if !is_public => Self::Internal,
-            _ => Self::Public,
-        }
-    }
-}
 
 /// A request of the proxy's own: a redirect of a robots.txt, a document next to it, or the robots.txt of another host that
 /// has such a document. The robots.txt of a host that a crawler chose is none: the crawler's request needs it.
 #[derive(Clone, Debug)]
 pub(crate) struct OwnRequest {
     pub(crate) target: Target,
+    /// The identity that it is sent as.
+    pub(crate) identity: Arc<FetchIdentity>,
     /// The kind of document that is fetched.
     pub(crate) kind: DocumentKind,
     /// Whether it is at the origin whose document is fetched.

@@ -1,10 +1,9 @@
 //! Parses documents from a fetch, the store or the fleet, away from the threads that serve requests.
 
 use std::sync::Arc;
-use std::time::SystemTime;
 
 use wayleave_lifecycle::{
-    CacheEntry, FetchOutcome, LifetimeSettings, ParsedEntry, Resource, Snapshot,
+    CacheEntry, FinishedFetch, LifetimeSettings, ParsedEntry, Resource, Snapshot,
 };
 use wayleave_usage_preferences::DocumentKind;
 
@@ -21,21 +20,20 @@ pub(super) async fn parse_entry(
     parser.parse(bytes, move || ParsedEntry::parse(kind, entry, None)).await
 }
 
-/// Returns the entry after one more fetch, which ended at `now`; for `before` and `known` see
+/// Returns the entry after one more fetch; for `before` and `known` see
 /// [`ParsedEntry::after_fetch`].
 pub(super) async fn parse_fetched(
     parser: &ParserPool,
     kind: DocumentKind,
     (before, known): (CacheEntry, Option<Arc<Snapshot>>),
-    outcome: FetchOutcome,
-    now: SystemTime,
+    finished: FinishedFetch,
     lifetimes: LifetimeSettings,
 ) -> ParsedEntry {
     // A 304 may confirm the earlier body, which is parsed now if it was not before.
-    let bytes = outcome.body().map_or(0, |body| body.bytes.len()) + body_len(&before);
+    let bytes = finished.outcome.body().map_or(0, |body| body.bytes.len()) + body_len(&before);
     let learn = move || {
         let before = (&before, known.as_deref());
-        ParsedEntry::after_fetch(kind, before, outcome, now, &lifetimes)
+        ParsedEntry::after_fetch(kind, before, finished, &lifetimes)
     };
     parser.parse(bytes, learn).await
 }

@@ -8,12 +8,13 @@ use wayleave_decision::Reason;
 use wayleave_http_wire::field_pairs::to_pairs;
 use wayleave_http_wire::http1::{BodyFraming, write_fields};
 use wayleave_http_wire::received::HttpVersion;
-use wayleave_lifecycle::{CacheValidators, FetchError, FetchErrorKind};
+use wayleave_lifecycle::{CacheValidators, ChosenBy, FetchError, FetchErrorKind};
 use wayleave_robots_txt::Target;
 
-use super::fetch::{FetchIdentity, HttpFetcher};
+use super::document_sender::DocumentSender;
+use super::fetch::HttpFetcher;
 use super::fields;
-use super::own_request::{ChosenBy, OwnRequest, OwnRequestAnswer};
+use super::own_request::{OwnRequest, OwnRequestAnswer};
 use crate::signing::{
     KeySigner, MessageToSign, SIGNATURE_FIELDS, SignatureFields, SignatureRequest,
 };
@@ -31,8 +32,6 @@ pub(super) struct DocumentResponse {
     pub(super) reader: UpstreamReader,
     /// Whether it may come from a public address.
     pub(super) is_public: bool,
-    /// Whether it rejects an unsigned request and asks for a signature.
-    pub(super) asks_for_signature: bool,
     writer: UpstreamWriter,
     lease: ConnectionLease,
 }
@@ -54,12 +53,12 @@ impl HttpFetcher {
         &self,
         target: &Target,
         validators: Option<&CacheValidators>,
-        identity: Option<&FetchIdentity>,
+        sender: DocumentSender<'_>,
         chosen: ChosenBy,
     ) -> Result<DocumentResponse, FetchError> {
         let destination = Destination {
             origin: target.origin(),
-            source: identity.and_then(|identity| identity.source),
+            source: sender.identity.source,
             // The per-client limit of connections is for requests; fetches have limits of their own.
             client: None,
             network: None,
@@ -67,31 +66,16 @@ impl HttpFetcher {
         let mut parts = DocumentRequest {
             target,
             validators,
-            user_agent: identity
-                .and_then(|identity| identity.user_agent.as_deref())
-                .unwrap_or(&self.options.user_agent),
-            signed_by: identity.and_then(|identity| identity.signed_by.as_ref()),
-            via: via(identity, self.upstream.pseudonym()),
+            user_agent: sender.identity.user_agent.as_deref().unwrap_or(&self.options.user_agent),
+            signed_by: sender.signer,
+            via: via(sender.via, self.upstream.pseudonym()),
             requested_signature: None,
         };
-        let mut response = self.send(&parts, destination, chosen).await?;
+        let response = self.send(&parts, destination, chosen).await?;
         parts.requested_signature = parts.signature_requested_by(&response);
         if parts.requested_signature.is_some() {
             // The first response is left unread, so its connection cannot be used again.
             return self.send(&parts, destination, chosen).await;
-        }
-        response.asks_for_signature = parts.is_refused_unsigned(&response);
-        // The origin may answer a signed request differently. Until a crawler that signs needs the file, the earlier
-        // answer applies.
-        let is_refetch = identity.is_some_and(|identity| identity.is_refetch);
-        if self.signs && is_refetch && response.asks_for_signature {
-            return Err(failure(
-                FetchErrorKind::Http,
-                format!(
-                    "status {} asks for a signature, but this fetch is not for a crawler",
-                    response.status
-                ),
-            ));
         }
         Ok(response)
     }
@@ -141,7 +125,6 @@ impl HttpFetcher {
             fields: header_map(&head),
             reader,
             is_public,
-            asks_for_signature: false,
             writer,
             lease: session.lease,
         })
@@ -210,13 +193,6 @@ struct DocumentRequest<'a> {
 }
 
 impl DocumentRequest<'_> {
-    /// Returns whether the answer to an unsigned request asks for a signature.
-    fn is_refused_unsigned(&self, response: &DocumentResponse) -> bool {
-        self.signed_by.is_none()
-            && matches!(response.status, 401 | 403)
-            && SignatureRequest::from_fields(&to_pairs(&response.fields)).is_some()
-    }
-
     /// Returns the signature that an answer asks for, if the request lacked it and it can be given. The request is then
     /// sent again.
     fn signature_requested_by(&self, response: &DocumentResponse) -> Option<SignatureRequest> {
@@ -261,10 +237,13 @@ impl DocumentRequest<'_> {
 
     fn request(&self, uri: &str) -> Result<Request<()>, FetchError> {
         let mut request = Request::get(uri)
-            .header(header::USER_AGENT, self.user_agent)
             .header(header::ACCEPT, "text/plain, */*;q=0.5")
             // gzip is enough for text. Other codings are decoded if a server uses them unasked.
             .header(header::ACCEPT_ENCODING, "gzip");
+        // A client without one gets the answer to a request without one.
+        if !self.user_agent.is_empty() {
+            request = request.header(header::USER_AGENT, self.user_agent.as_bytes());
+        }
         if let Some(etag) = self.validators.and_then(|v| v.etag.as_deref()) {
             request = request.header(header::IF_NONE_MATCH, etag);
         }
@@ -293,8 +272,7 @@ impl DocumentRequest<'_> {
 }
 
 /// Returns the `Via` value: the proxies of the causing request, and this one, called `name`, last.
-fn via(identity: Option<&FetchIdentity>, name: &str) -> Vec<u8> {
-    let earlier = identity.and_then(|identity| identity.via.as_deref());
+fn via(earlier: Option<&[u8]>, name: &str) -> Vec<u8> {
     let ours = HttpVersion::Http11.via_entry(name);
     let all: Vec<_> = earlier.into_iter().chain([ours.as_bytes()]).collect();
     all.join(&b", "[..])

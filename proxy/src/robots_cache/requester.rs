@@ -3,80 +3,50 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use super::fetch::FetchIdentity;
-use super::own_request::ChosenBy;
+use wayleave_lifecycle::{ChosenBy, FetchIdentity, Resource};
+
 use super::queue::FairnessKey;
 use super::refresh::FetchDemand;
-use wayleave_decision::Crawler;
-use wayleave_lifecycle::Snapshot;
-
-use crate::signing::KeySigner;
 
 /// The request for which a document is looked up. Fetches are shared out fairly among crawlers and their clients.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct Requester<'a> {
-    /// The crawler's name.
+    /// The crawler's name, whether configured or only asserted.
     pub crawler: &'a str,
     /// The client's address; `None` for a look-up that no client waits for.
     pub client: Option<IpAddr>,
-    /// The `User-Agent` of a fetch that this look-up causes, if not the usual one.
-    pub user_agent: Option<&'a Arc<str>>,
-    /// The key that signs such a fetch.
-    pub(crate) signed_by: Option<&'a KeySigner>,
-    /// The address that such a fetch is sent from.
-    pub source: Option<IpAddr>,
+    /// The identity for which an answer has to count.
+    pub identity: Arc<FetchIdentity>,
     /// The proxies that the request passed through.
     pub(crate) via: Option<&'a Arc<[u8]>>,
-    /// The party that chose the host.
-    pub(crate) chosen: ChosenBy,
 }
 
-impl<'a> Requester<'a> {
-    /// Returns the requester for a request of the crawler called `label`, whether configured or only asserted.
-    pub(crate) fn of(
-        label: &'a str,
-        crawler: Option<&'a Crawler>,
-        client: IpAddr,
-        signed_by: Option<&'a KeySigner>,
-    ) -> Self {
-        Self {
-            signed_by,
-            source: crawler.and_then(|crawler| crawler.source_address),
-            crawler: label,
-            client: Some(client),
-            user_agent: crawler.and_then(|crawler| crawler.robots_user_agent.as_ref()),
-            via: None,
-            chosen: ChosenBy::Crawler,
-        }
+/// The proxy itself.
+impl Default for Requester<'_> {
+    fn default() -> Self {
+        Self { crawler: "", client: None, identity: FetchIdentity::proxy(), via: None }
+    }
+}
+
+impl Requester<'_> {
+    /// Returns the same requester for a host that another party chose.
+    pub(crate) fn with_chosen(&self, chosen: ChosenBy) -> Self {
+        Self { identity: self.identity.with_chosen(chosen), ..self.clone() }
     }
 
-    /// Returns the view of a snapshot that applies to this requester: an answer that asks for a signature is none for
-    /// those who sign.
-    pub(super) fn view_of(self, snapshot: Arc<Snapshot>) -> Arc<Snapshot> {
-        match self.signed_by {
-            Some(_) => snapshot.for_signed_requests(),
-            None => snapshot,
-        }
-    }
-
-    /// Returns whether a fetched snapshot holds anything for this requester. For those who sign, an answer to an
-    /// unsigned request may hold nothing.
-    pub(super) fn can_use(self, snapshot: &Snapshot) -> bool {
-        self.signed_by.is_none() || snapshot.fetched_at().is_some() || snapshot.failures() > 0
-    }
-
-    pub(super) fn demand(self) -> FetchDemand {
-        FetchDemand { key: FairnessKey::new(self.crawler, self.client), identity: self.identity() }
-    }
-
-    pub(super) fn identity(self) -> FetchIdentity {
-        FetchIdentity {
-            user_agent: self.user_agent.cloned(),
-            signed_by: self.signed_by.cloned(),
-            source: self.source,
+    /// Returns the demand for `resource`. A copy that may serve everybody is fetched in the name of a configured crawler, or
+    /// else in the proxy's: the name of a client that is none is only used where origins tell clients apart.
+    pub(super) fn demand(&self, resource: &Resource) -> FetchDemand {
+        let is_shared = resource.holder().is_none();
+        let identity = if is_shared && self.identity.is_client() {
+            FetchIdentity::proxy()
+        } else {
+            Arc::clone(&self.identity)
+        };
+        FetchDemand {
+            key: FairnessKey::new(self.crawler, self.client),
+            identity,
             via: self.via.cloned(),
-            chosen: self.chosen,
-            is_refetch: false,
         }
     }
 }

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, AtomicUsize,
 use std::time::SystemTime;
 
 use arc_swap::ArcSwapOption;
-use wayleave_lifecycle::{Resource, Snapshot, SnapshotState, Usability};
+use wayleave_lifecycle::{FetchIdentity, Resource, Snapshot, SnapshotState, Usability};
 
 /// The cost of an entry besides a long host name and its rules: its place in the map, its snapshot, its timer and its
 /// place in the eviction order. The bench `robots` measured 240 bytes; since then each of the four gained a pointer.
@@ -85,20 +85,16 @@ impl SnapshotMap {
         }
     }
 
-    /// Returns the snapshot of `resource` if it may be used at `now` by a crawler that `signs` its requests or not.
-    /// Never blocks.
+    /// Returns the snapshot of `resource` if it may be used at `now` for requests of `identity`. Never blocks.
     pub(super) fn find_usable(
         &self,
         resource: &Resource,
-        signs: bool,
+        identity: &FetchIdentity,
         now: SystemTime,
     ) -> Option<UsableSnapshot> {
         let entries = self.entries.pin();
         let entry = entries.get(resource)?;
-        let mut snapshot = entry.snapshot.load_full()?;
-        if signs {
-            snapshot = snapshot.for_signed_requests();
-        }
+        let snapshot = entry.snapshot.load_full().filter(|it| it.counts_for(identity))?;
         let usable = snapshot.usability(now);
         if usable == Usability::AfterRefetch {
             return None;
@@ -277,7 +273,7 @@ impl SnapshotMap {
     pub(super) fn count_by_state(&self, now: SystemTime) -> [(SnapshotState, usize); 4] {
         let mut counts = SnapshotState::ALL.map(|state| (state, 0));
         let entries = self.entries.pin();
-        for (_, entry) in entries.iter().filter(|(it, _)| it.is_robots_txt()) {
+        for (_, entry) in entries.iter().filter(|(it, _)| it.is_shared_robots_txt()) {
             let found = entry.snapshot.load().as_ref().map(|snapshot| snapshot.state(now));
             for (state, count) in &mut counts {
                 *count += usize::from(Some(*state) == found);

@@ -6,7 +6,6 @@ use std::time::SystemTime;
 
 use tokio::sync::Mutex;
 use wayleave_lifecycle::{FinishedFetch, Resource};
-use wayleave_robots_txt::Origin;
 
 use super::store::RobotsStore;
 
@@ -20,16 +19,15 @@ pub(super) struct StoredCopies {
 }
 
 impl StoredCopies {
-    /// Returns the answer in `store` with the body of this SHA-256 that was received or confirmed at `fetched_at`, or later. `None`
+    /// Returns the answer for `resource` in `store` with the body of this SHA-256 that was received or confirmed at `fetched_at`, or later. `None`
     /// if the store has another answer or has failed, or if too much is being sent already.
     pub(super) async fn find(
         &self,
         store: &RobotsStore,
-        origin: &Origin,
+        resource: Resource,
         sha256: &[u8; 32],
         fetched_at: SystemTime,
     ) -> Option<Arc<FinishedFetch>> {
-        let resource = Resource::from(origin);
         let is_wanted = |fetch: &Arc<FinishedFetch>| {
             let body = fetch.outcome.body();
             fetch.fetched_at >= fetched_at

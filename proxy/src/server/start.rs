@@ -253,6 +253,7 @@ pub(super) fn build(
         outbound.upstream,
         clock.now(),
     )));
+    outbound.fetcher.set_identities(Arc::clone(&settings.load().identities));
     let pacer = Arc::new(Pacer::in_fleet(&fleet, Arc::clone(metrics)));
     let budgets = Arc::new(DailyBudgets::open(&config.state.dir, clock, fleet.clone())?);
     let cached = CachedDocuments::new(clock, Arc::clone(metrics));

@@ -20,9 +20,9 @@ use crate::drill;
 use crate::fleet::redis::{self, RedisAddress, RedisEngine};
 use crate::fleet::{self, Fleet, OnLoss};
 use crate::identity::Authenticator;
-use crate::robots_cache::{self, FetchConfig, HttpFetcher};
+use crate::robots_cache::{self, FetchConfig, FetchIdentities, HttpFetcher};
 use crate::server::config_archive;
-use crate::signing::{self, MessageSigner};
+use crate::signing::MessageSigner;
 use crate::telemetry::metrics::Metrics;
 use crate::tls;
 use crate::tls::pem_file::PemFile;
@@ -54,8 +54,6 @@ pub(crate) struct OutboundConfig {
     upstream: upstream::UpstreamSettings,
     extra_roots: Vec<PemFile>,
     fetch: FetchConfig,
-    /// Whether the requests of some crawlers are signed.
-    signs: bool,
 }
 
 impl OutboundConfig {
@@ -71,9 +69,8 @@ impl OutboundConfig {
                 ..config.upstream.connections.clone()
             },
             extra_roots: config.upstream.extra_roots.clone(),
+            // The crawlers' identities and keys are not part of it: they are in `Settings`, and a new key needs no new connections.
             fetch: config.robots.fetch.clone(),
-            // The keys are not part of it: they are in `Settings`, and a new key needs no new connections.
-            signs: config.signing.options.mode != signing::SigningMode::Off,
         }
     }
 }
@@ -101,7 +98,7 @@ pub(crate) fn outbound_clients(
     // Shared, because a fetch hands its connection on to the requests that waited for the file.
     let upstream = Arc::new(build_upstream(&config, metrics)?);
     let fetcher = HttpFetcher::new(Arc::clone(&upstream), config.fetch.clone(), clock);
-    Ok(OutboundClients { fetcher: fetcher.with_signing(config.signs), upstream, config })
+    Ok(OutboundClients { fetcher, upstream, config })
 }
 
 /// Builds the client that fetches robots.txt for `wayleave check` as the proxy would.
@@ -112,7 +109,9 @@ pub(crate) fn outbound_clients(
 pub(crate) fn fetcher_for_check(config: &Config, clock: Clock) -> anyhow::Result<HttpFetcher> {
     let outbound = OutboundConfig::new(config, &[]);
     let upstream = build_upstream(&outbound, &Arc::new(Metrics::new()?))?;
-    Ok(HttpFetcher::new(Arc::new(upstream), outbound.fetch, clock))
+    let fetcher = HttpFetcher::new(Arc::new(upstream), outbound.fetch, clock);
+    fetcher.set_identities(Arc::new(fetch_identities(config, message_signer(config))));
+    Ok(fetcher)
 }
 
 fn build_upstream(config: &OutboundConfig, metrics: &Arc<Metrics>) -> anyhow::Result<Upstream> {
@@ -289,6 +288,7 @@ pub(crate) fn build_settings(
     for expired in rules.count(now).1 {
         tracing::warn!(rule = %expired, "this rule has expired and has no effect");
     }
+    let signer = message_signer(config);
     // An unchanged TLS endpoint keeps its sessions: clients can resume them.
     let server_tls = config.proxy.tls.as_ref().map(|server_tls| {
         let in_effect = before.and_then(|before| before.entrance.as_ref());
@@ -311,13 +311,20 @@ pub(crate) fn build_settings(
         pacing: config.politeness,
         upstream,
         entrance: server_tls,
-        signer: Arc::new(MessageSigner::new(
-            config.signing.options.clone(),
-            config.signing.keys.clone(),
-        )),
+        identities: Arc::new(fetch_identities(config, Arc::clone(&signer))),
+        signer,
         on_failure: config.log.on_failure,
         drill,
     }
+}
+
+fn message_signer(config: &Config) -> Arc<MessageSigner> {
+    Arc::new(MessageSigner::new(config.signing.options.clone(), config.signing.keys.clone()))
+}
+
+/// Returns the identities of the configured crawlers, as which documents are fetched.
+fn fetch_identities(config: &Config, signer: Arc<MessageSigner>) -> FetchIdentities {
+    FetchIdentities::new(&config.crawlers.crawlers, signer)
 }
 
 /// Returns the settings of the drill. Only addresses that `upstream.allow_private` does not list must not be reached.

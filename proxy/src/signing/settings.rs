@@ -37,7 +37,7 @@ pub(crate) enum AgentFieldForm {
 }
 
 /// The settings of `[signing]`.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct SigningSettings {
     pub(crate) mode: SigningMode,
     /// The agent's URL, where verifiers find the keys. Always set unless the mode is off.

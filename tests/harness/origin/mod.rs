@@ -107,6 +107,8 @@ pub enum ContentHandling {
 #[derive(Clone, Debug, Default)]
 pub struct Site {
     pub robots: Option<Reply>,
+    /// The robots.txt for requests whose `User-Agent` contains a text, instead of `robots`.
+    pub robots_by_agent: Vec<(String, Reply)>,
     pub pages: HashMap<String, Reply>,
     /// The response to requests without a signature, instead of a page.
     pub unsigned: Option<Reply>,
@@ -142,6 +144,11 @@ impl Site {
             return page.clone();
         }
         if path == "/robots.txt" {
+            let agent = request.header("user-agent").unwrap_or_default();
+            let own = self.robots_by_agent.iter().find(|(part, _)| agent.contains(part));
+            if let Some((_, reply)) = own {
+                return reply.clone();
+            }
             return self
                 .robots
                 .clone()
@@ -396,6 +403,11 @@ impl SiteHandle<'_> {
 
     pub fn robots_reply(self, reply: Reply) -> Self {
         self.change(|site| site.robots = Some(reply))
+    }
+
+    /// Serves this robots.txt to clients whose `User-Agent` contains `agent`.
+    pub fn robots_to(self, agent: &str, reply: Reply) -> Self {
+        self.change(|site| site.robots_by_agent.push((agent.to_owned(), reply)))
     }
 
     pub fn unsigned_robots(self, reply: Reply) -> Self {

@@ -71,7 +71,10 @@ fn fetched(document: &DocumentToFetch, text: &str) -> DocumentResult {
         ending: FetchEnding::Response(response),
     };
     let now = SystemTime::UNIX_EPOCH;
-    DocumentResult::Cached(CheckedSnapshot::from_fetch(resource, outcome, now))
+    DocumentResult::Cached(CheckedSnapshot::from_fetch(
+        resource,
+        FinishedFetch::of_proxy(outcome, now),
+    ))
 }
 
 #[test]

@@ -1,12 +1,13 @@
 //! Robots.txt and other documents as origins serve them now.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use wayleave_decision::{
     CheckedSnapshot, DocumentBatch, DocumentResult, DocumentToFetch, RobotsCopy,
     documents_to_fetch, may_fetch,
 };
-use wayleave_lifecycle::{FetchResult, FinishedFetch, Resource};
+use wayleave_lifecycle::{FetchIdentity, FetchResult, FinishedFetch, Resource};
 use wayleave_robots_txt::{AccessResult, MatchContext, Origin};
 use wayleave_usage_preferences::{DocumentKind, PreferenceQuery, PreferenceState};
 
@@ -18,14 +19,21 @@ use crate::decider::offline::InputSource;
 /// Everything that was fetched, each file once.
 pub(super) struct FetchedFiles {
     fetcher: RobotsFetcher,
+    /// The identity of the requests in question.
+    identity: Arc<FetchIdentity>,
     files: HashMap<Resource, CheckedSnapshot>,
     progress: ProgressLine,
 }
 
 impl FetchedFiles {
     /// Creates an empty collection, with a progress line for this number of origins.
-    pub(super) fn new(origins: usize, fetcher: RobotsFetcher) -> Self {
-        Self { fetcher, files: HashMap::new(), progress: ProgressLine::new(origins) }
+    pub(super) fn new(
+        origins: usize,
+        fetcher: RobotsFetcher,
+        identity: Arc<FetchIdentity>,
+    ) -> Self {
+        let progress = ProgressLine::new(origins);
+        Self { fetcher, identity, files: HashMap::new(), progress }
     }
 
     /// Returns a file, fetched unless it was before, and warns of a failure.
@@ -46,11 +54,11 @@ impl FetchedFiles {
         if resource.is_robots_txt() {
             self.progress.start_part(&uri);
         }
-        let answer = self.fetcher.fetch(resource.clone());
+        let answer = self.fetcher.fetch_for(resource, &self.identity);
         if is_failure(resource.kind(), &answer) {
             warn(self, &uri, &failure_text(&answer));
         }
-        let file = CheckedSnapshot::from_fetch(resource, answer.outcome, answer.fetched_at);
+        let file = CheckedSnapshot::from_fetch(resource, answer);
         self.files.insert(resource.clone(), file.clone());
         file
     }

@@ -16,10 +16,12 @@ use std::fs;
 use std::io::{self, ErrorKind, Read};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::time::SystemTime;
 
 use wayleave_lifecycle::{
-    FetchEnding, FetchOutcome, FetchedBody, FetchedResponse, FinishedFetch, ResponseFields,
+    FetchEnding, FetchIdentity, FetchOutcome, FetchedBody, FetchedResponse, FinishedFetch,
+    ResponseFields,
 };
 use wayleave_robots_txt::{InvalidUrl, ProductToken, Target, UrlPath};
 use wayleave_usage_preferences::PreferenceSettings;
@@ -177,6 +179,7 @@ fn offline(arguments: &CheckArguments, tokens: &[ProductToken], ending: FetchEnd
     // Nothing here depends on the time of the fetch.
     let finished = FinishedFetch {
         fetched_at: SystemTime::UNIX_EPOCH,
+        fetched_as: FetchIdentity::proxy(),
         outcome: FetchOutcome { redirects: Vec::new(), uri: String::new(), ending },
     };
     let access = finished.access();
@@ -220,7 +223,10 @@ fn live(
         .collect::<Result<Vec<_>, _>>()?;
     let fetcher = RobotsFetcher::new(&config).map_err(|error| unusable(&format!("{error:#}")))?;
     let origins: HashSet<_> = targets.iter().map(Target::origin).collect();
-    let mut files = FetchedFiles::new(origins.len(), fetcher);
+    // Without the proxy's decision, the names stand for a client that is no configured crawler.
+    let user_agent = arguments.user_agent.clone().unwrap_or_else(|| arguments.tokens.join(" "));
+    let identity = Arc::new(FetchIdentity::of_client(user_agent));
+    let mut files = FetchedFiles::new(origins.len(), fetcher, identity);
     let dialect = arguments.dialect.unwrap_or(config.robots.dialect);
     let declaration = arguments.declaration();
     let query = arguments.query(tokens, dialect, (&declaration, &config.preferences.reading));

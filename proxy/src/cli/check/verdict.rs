@@ -10,7 +10,7 @@ use wayleave_decision::{
     CheckedSnapshot, ClaimedNames, Crawlers, Decision, DecisionRequest, DecisionSettings,
     DocumentResult, Identity, InterceptionSettings, PolicyRules, RobotsCopy,
 };
-use wayleave_lifecycle::{FetchEnding, FetchOutcome, Resource};
+use wayleave_lifecycle::{FetchEnding, FetchOutcome, FinishedFetch, Resource};
 use wayleave_robots_txt::{Origin, ProductToken, Target};
 use wayleave_usage_preferences::{PreferenceSettings, Purpose};
 
@@ -124,7 +124,10 @@ impl InputSource for GivenRobotsTxt {
             uri: resource.uri(),
             ending: self.ending.clone(),
         };
-        RobotsCopy::Cached(CheckedSnapshot::from_fetch(&resource, outcome, self.now))
+        RobotsCopy::Cached(CheckedSnapshot::from_fetch(
+            &resource,
+            FinishedFetch::of_proxy(outcome, self.now),
+        ))
     }
 
     fn document(&mut self, _: &Resource) -> DocumentResult {
@@ -154,7 +157,12 @@ pub(super) fn run(
                 .collect();
             let fetcher =
                 RobotsFetcher::new(&config).map_err(|error| unusable(&format!("{error:#}")))?;
-            let mut files = FetchedFiles::new(origins.len(), fetcher);
+            let question = arguments.question("");
+            let identified = question.identified(&settings.crawlers);
+            let identified = identified.map_err(|message| unusable(&message))?;
+            let user_agent = question.user_agent.as_bytes();
+            let identity = fetcher.identities().of(&identified.identity, user_agent);
+            let mut files = FetchedFiles::new(origins.len(), fetcher, identity);
             decide_all(arguments, tokens, &settings, &mut files)
         }
     };

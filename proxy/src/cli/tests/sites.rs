@@ -8,12 +8,12 @@ use wayleave_decision::{CheckedSnapshot, DocumentResult, RobotsCopy};
 use wayleave_evidence::Sha256Digest;
 use wayleave_lifecycle::{
     FetchEnding, FetchErrorKind, FetchOutcome, FetchRequest, FetchedBody, FetchedResponse,
-    Resource, ResponseFields,
+    FinishedFetch, Resource, ResponseFields,
 };
 use wayleave_robots_txt::Origin;
 
 use crate::decider::offline::InputSource;
-use crate::robots_cache::{DocumentFetcher, FetchIdentity, FetchedDocument};
+use crate::robots_cache::{DocumentFetcher, FetchedDocument};
 
 /// What comes of fetching a file.
 #[derive(Clone, Debug)]
@@ -81,11 +81,7 @@ impl Sites {
 }
 
 impl DocumentFetcher for Sites {
-    async fn fetch(
-        &self,
-        request: FetchRequest,
-        _identity: Option<&FetchIdentity>,
-    ) -> FetchedDocument {
+    async fn fetch(&self, request: FetchRequest, _: Option<&[u8]>) -> FetchedDocument {
         match self.outcome(&request.resource) {
             Some(outcome) => outcome.into(),
             None => std::future::pending().await,
@@ -106,14 +102,18 @@ impl InputSource for CheckedSites<'_> {
         let outcome = outcome.unwrap_or_else(|| {
             FetchOutcome::failed(resource.uri(), FetchErrorKind::Timeout, "as scripted")
         });
-        RobotsCopy::Cached(CheckedSnapshot::from_fetch(&resource, outcome, self.now))
+        RobotsCopy::Cached(CheckedSnapshot::from_fetch(
+            &resource,
+            FinishedFetch::of_proxy(outcome, self.now),
+        ))
     }
 
     fn document(&mut self, resource: &Resource) -> DocumentResult {
         match self.sites.outcome(resource) {
-            Some(outcome) => {
-                DocumentResult::Cached(CheckedSnapshot::from_fetch(resource, outcome, self.now))
-            }
+            Some(outcome) => DocumentResult::Cached(CheckedSnapshot::from_fetch(
+                resource,
+                FinishedFetch::of_proxy(outcome, self.now),
+            )),
             None => DocumentResult::Pending { retry_after: Duration::from_secs(1) },
         }
     }

@@ -1,9 +1,11 @@
 use wayleave_lifecycle::{
-    FetchEnding, FetchErrorKind, FetchOutcome, FetchedBody, FetchedResponse, ResponseFields,
+    FetchEnding, FetchErrorKind, FetchOutcome, FetchedBody, FetchedResponse, FinishedFetch,
+    ResponseFields,
 };
 
 use super::*;
 use crate::fleet::memory::MemoryEngine;
+use crate::robots_cache::record::tests::{EARLIER, identity};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -37,7 +39,7 @@ fn failure() -> FetchOutcome {
 
 /// Returns the entry of an answer at this time.
 fn answered(text: &str, at: SystemTime) -> CacheEntry {
-    CacheEntry::default().after_fetch(response(200, text), at)
+    CacheEntry::default().after_fetch(FinishedFetch::of_proxy(response(200, text), at))
 }
 
 fn snapshot(entry: &CacheEntry) -> Snapshot {
@@ -113,7 +115,7 @@ async fn a_fetch_continues_from_the_newest_entry() {
         let other = node(&memory, "other", at(100_000)).await;
         tell(&other, &answered("other", at(80_000)), 20 * SECOND).await;
         let own = answered("own", at(100_000 - own_age * 1_000));
-        let purpose = (FetchPurpose::Forced, &FetchIdentity::default());
+        let purpose = (FetchPurpose::Forced, None);
         let limits = (&LifetimeSettings::default(), SECOND);
         let ClaimDecision::Fetch(lease) = one.claim(&shop(), own, purpose, limits).await else {
             panic!("an operator's fetch is made");
@@ -127,15 +129,55 @@ async fn a_fetch_continues_from_the_newest_entry() {
 #[test]
 fn nodes_are_notified_of_new_content_and_of_recoveries() {
     let known = answered("known", at(0));
-    let failing = known.after_fetch(failure(), at(1_000));
+    let failing = known.after_fetch(FinishedFetch::of_proxy(failure(), at(1_000)));
     for (before, after, is_same) in [
-        (&known, &known.after_fetch(response(200, "known"), at(2_000)), true),
-        (&known, &known.after_fetch(response(200, "other"), at(2_000)), false),
-        (&known, &known.after_fetch(response(404, "known"), at(2_000)), false),
+        (
+            &known,
+            &known.after_fetch(FinishedFetch::of_proxy(response(200, "known"), at(2_000))),
+            true,
+        ),
+        (
+            &known,
+            &known.after_fetch(FinishedFetch::of_proxy(response(200, "other"), at(2_000))),
+            false,
+        ),
+        (
+            &known,
+            &known.after_fetch(FinishedFetch::of_proxy(response(404, "known"), at(2_000))),
+            false,
+        ),
         (&known, &failing, true),
-        (&failing, &failing.after_fetch(failure(), at(2_000)), true),
-        (&failing, &failing.after_fetch(response(200, "known"), at(2_000)), false),
+        (&failing, &failing.after_fetch(FinishedFetch::of_proxy(failure(), at(2_000))), true),
+        (
+            &failing,
+            &failing.after_fetch(FinishedFetch::of_proxy(response(200, "known"), at(2_000))),
+            false,
+        ),
     ] {
         assert_eq!(is_unchanged(before, after), is_same, "{before:?} {after:?}");
     }
+}
+
+/// Returns the record with these bytes before compression.
+fn packed(whole: &[u8]) -> SharedRecord {
+    let mut bytes = u32::try_from(whole.len()).unwrap().to_be_bytes().to_vec();
+    bytes.extend(zstd::bulk::compress(whole, ZSTD_LEVEL).unwrap());
+    SharedRecord { bytes, age: SECOND, version: 1 }
+}
+
+#[test]
+fn identities_pass_from_node_to_node() {
+    let finished = FinishedFetch {
+        fetched_as: identity().into(),
+        ..FinishedFetch::of_proxy(response(403, ""), at(0))
+    };
+    let entry = CacheEntry::default().after_fetch(finished);
+    let record = SharedRecord { bytes: encode(&shop(), &entry).unwrap(), age: SECOND, version: 1 };
+    let passed = decode(&shop(), &record, at(1_000)).unwrap();
+    assert_eq!(passed.fetched_as(), entry.fetched_as());
+    assert!(passed.counts_for(&identity()) && !passed.counts_for(&FetchIdentity::default()));
+    // A node of an earlier version wrote neither the identity nor anything after the body.
+    let earlier = decode(&shop(), &packed(&[&EARLIER[..], &[0]].concat()), at(1_000)).unwrap();
+    assert_eq!(earlier.fetched_as(), Some(&FetchIdentity::proxy()));
+    assert!(!earlier.counts_for(&identity()));
 }

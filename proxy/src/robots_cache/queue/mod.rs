@@ -3,10 +3,10 @@
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::net::IpAddr;
+use std::sync::Arc;
 
-use wayleave_lifecycle::{CacheEntry, Resource};
+use wayleave_lifecycle::{CacheEntry, FetchIdentity, Resource};
 
-use super::fetch::FetchIdentity;
 use crate::identity::per_client::client_network;
 
 /// Limits on concurrent fetches.
@@ -49,7 +49,10 @@ impl FairnessKey {
 pub(super) struct FetchJob {
     pub(super) resource: Resource,
     pub(super) entry: CacheEntry,
-    pub(super) identity: FetchIdentity,
+    /// The identity of the first request that waits for it; `None` if none does.
+    pub(super) requested_as: Option<Arc<FetchIdentity>>,
+    /// The proxies that this request passed through.
+    pub(super) via: Option<Arc<[u8]>>,
 }
 
 /// The class of a fetch, by the result of the last one, in order of priority.

@@ -1,5 +1,6 @@
 use wayleave_lifecycle::{
-    FetchEnding, FetchErrorKind, FetchOutcome, FetchedBody, FetchedResponse, ResponseFields,
+    FetchEnding, FetchErrorKind, FetchOutcome, FetchedBody, FetchedResponse, FinishedFetch,
+    ResponseFields,
 };
 
 use super::*;
@@ -8,14 +9,16 @@ fn job(uri: &str) -> FetchJob {
     FetchJob {
         resource: Resource::parse(uri).expect("a resource"),
         entry: CacheEntry::default(),
-        identity: FetchIdentity::default(),
+        requested_as: None,
+        via: None,
     }
 }
 
 /// Returns a job whose last fetch was answered.
 fn good(uri: &str) -> FetchJob {
     let mut job = job(uri);
-    job.entry = job.entry.after_fetch(answer(), std::time::SystemTime::UNIX_EPOCH);
+    job.entry =
+        job.entry.after_fetch(FinishedFetch::of_proxy(answer(), std::time::SystemTime::UNIX_EPOCH));
     job
 }
 
@@ -23,7 +26,8 @@ fn good(uri: &str) -> FetchJob {
 fn failing(uri: &str) -> FetchJob {
     let mut job = good(uri);
     let failed = FetchOutcome::failed(String::new(), FetchErrorKind::Timeout, "");
-    job.entry = job.entry.after_fetch(failed, std::time::SystemTime::UNIX_EPOCH);
+    job.entry =
+        job.entry.after_fetch(FinishedFetch::of_proxy(failed, std::time::SystemTime::UNIX_EPOCH));
     job
 }
 

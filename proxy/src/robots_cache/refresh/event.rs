@@ -3,19 +3,17 @@
 use std::sync::Arc;
 
 use tokio::sync::oneshot;
-use wayleave_lifecycle::{Resource, Snapshot};
+use wayleave_lifecycle::{FetchIdentity, Resource, Snapshot};
 
 use super::services::RefreshSettings;
-use crate::robots_cache::fetch::FetchIdentity;
 use crate::robots_cache::queue::FairnessKey;
 
 /// A message from a cache handle to the task.
 pub(crate) enum CacheEvent {
     /// A request cannot go on without this document.
     Demand(Resource, FetchDemand, oneshot::Sender<Arc<Snapshot>>),
-    /// A request used the cached copy, but another attempt to reach the origin is due; with the identity to fetch as,
-    /// if any.
-    Overdue(Resource, Option<FetchIdentity>),
+    /// A request used the cached copy, but another attempt to reach the origin is due.
+    Overdue(Resource),
     /// The rules of an entry take more memory than when it was published.
     MemoryGrew,
     /// An operator wants the document fetched now.
@@ -24,8 +22,8 @@ pub(crate) enum CacheEvent {
     Forget(Resource, oneshot::Sender<bool>),
     /// Asks whether a fetch is in progress.
     IsFetching(Resource, oneshot::Sender<bool>),
-    /// The configuration was reloaded; the flag says whether crawlers or their keys changed.
-    Reconfigure(RefreshSettings, bool, oneshot::Sender<()>),
+    /// The configuration was reloaded.
+    Reconfigure(RefreshSettings, oneshot::Sender<()>),
     /// Asks for the settings in effect.
     #[cfg(test)]
     Settings(oneshot::Sender<RefreshSettings>),
@@ -36,5 +34,7 @@ pub(crate) enum CacheEvent {
 /// A waiting request's share and identity.
 pub(crate) struct FetchDemand {
     pub(crate) key: FairnessKey,
-    pub(crate) identity: FetchIdentity,
+    pub(crate) identity: Arc<FetchIdentity>,
+    /// The proxies that the request passed through.
+    pub(crate) via: Option<Arc<[u8]>>,
 }

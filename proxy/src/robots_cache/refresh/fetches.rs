@@ -8,7 +8,8 @@ use std::time::Duration;
 use tokio::task::{Id, JoinSet};
 use tokio::time::Instant;
 use wayleave_lifecycle::{
-    FetchErrorKind, FetchOutcome, LifetimeSettings, ParsedEntry, Resource, Snapshot,
+    CacheEntry, FetchErrorKind, FetchIdentity, FetchOutcome, FinishedFetch, LifetimeSettings,
+    ParsedEntry, Resource, Snapshot,
 };
 use wayleave_usage_preferences::DocumentKind;
 
@@ -69,15 +70,20 @@ impl<F: DocumentFetcher> FetchTasks<F> {
         (lifetimes, timeout): (LifetimeSettings, Duration),
     ) {
         let (resource, own) = (job.resource.clone(), job.entry.clone());
-        let mut identity = job.identity.clone();
-        let answer = own.answer.as_ref();
-        // The entry is an answer to an unsigned request, so an unsigned refetch can only confirm or replace it.
-        identity.is_refetch &= !answer.is_some_and(|answer| answer.outcome.asks_for_signature());
+        let (requested_as, via) = (job.requested_as.clone(), job.via.clone());
         let (fetcher, clock) = (self.fetcher.clone(), self.clock);
         let (metrics, fleet_entries) = (self.metrics.clone(), self.fleet_entries.clone());
         let fetching = async move {
-            let (purpose, limits) = ((purpose, &identity), (&lifetimes, timeout));
-            let lease = match fleet_entries.claim(&resource, own, purpose, limits).await {
+            let (purpose, limits) = ((purpose, requested_as.as_ref()), (&lifetimes, timeout));
+            let (_, requested_as) = purpose;
+            // Clients choose how many of these copies there are, so each node has its own.
+            let is_shared = !next_identity(&*fetcher, &resource, &own, requested_as).is_client();
+            let claimed = if is_shared {
+                fleet_entries.claim(&resource, own, purpose, limits).await
+            } else {
+                ClaimDecision::Fetch(FetchLease { token: 0, before: own })
+            };
+            let lease = match claimed {
                 ClaimDecision::Fetch(lease) => lease,
                 ClaimDecision::Known(learned, version, lease) => {
                     return LearnedEntry { version, lease, ..learned.into() };
@@ -85,19 +91,20 @@ impl<F: DocumentFetcher> FetchTasks<F> {
             };
             // After the claim: waiting for another node's fetch is no part of this one.
             let started = Instant::now();
-            let request = lease.before.request(&resource);
+            let identity = next_identity(&*fetcher, &resource, &lease.before, requested_as);
+            let request = lease.before.request(&resource, Arc::clone(&identity));
             let FetchedDocument { outcome, reservation } =
-                fetcher.fetch(request, Some(&identity)).await;
+                fetcher.fetch(request, via.as_deref()).await;
             report(&metrics, &resource, &outcome, started.elapsed());
+            let finished = FinishedFetch { fetched_at: clock.now(), fetched_as: identity, outcome };
             let before = (lease.before.clone(), known);
             let (kind, parser) = (resource.kind(), &fleet_entries.parser);
-            let learned =
-                parsing::parse_fetched(parser, kind, before, outcome, clock.now(), lifetimes);
+            let learned = parsing::parse_fetched(parser, kind, before, finished, lifetimes);
             LearnedEntry {
                 learned: learned.await,
                 reservation,
                 version: lease.token,
-                lease: Some(lease),
+                lease: is_shared.then_some(lease),
             }
         };
         // On any thread of the service: handshakes with many new origins at once would keep one of them busy.
@@ -123,6 +130,21 @@ impl<F: DocumentFetcher> FetchTasks<F> {
         });
         Some((job, fetched))
     }
+}
+
+/// Returns the identity to fetch a document as: the one that fetched the copy `before`, since an origin may answer everyone
+/// else that there is no file. Without one, that of the request.
+fn next_identity(
+    fetcher: &impl DocumentFetcher,
+    resource: &Resource,
+    before: &CacheEntry,
+    requested_as: Option<&Arc<FetchIdentity>>,
+) -> Arc<FetchIdentity> {
+    // An own copy has to be of its holder, as that is now.
+    let own = requested_as.filter(|_| resource.holder().is_some()).cloned();
+    own.or_else(|| fetcher.current_identity(before.fetched_as()?))
+        .or_else(|| requested_as.cloned())
+        .unwrap_or_else(FetchIdentity::proxy)
 }
 
 fn report(metrics: &Metrics, resource: &Resource, outcome: &FetchOutcome, took: Duration) {

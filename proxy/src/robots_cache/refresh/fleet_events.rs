@@ -18,7 +18,7 @@ impl<F: DocumentFetcher> RefreshTask<F> {
                 self.look_up(&resource, AdoptionRule::After(token));
             }
             FleetEvent::Forgotten(resource) => {
-                if let Ok(resource) = Resource::parse(&resource) {
+                if let Ok(resource) = Resource::parse_key(&resource) {
                     self.forget(&resource);
                 }
             }
@@ -38,7 +38,7 @@ impl<F: DocumentFetcher> RefreshTask<F> {
     }
 
     fn look_up(&mut self, resource: &str, rule: AdoptionRule) {
-        if let Ok(resource) = Resource::parse(resource)
+        if let Ok(resource) = Resource::parse_key(resource)
             && self.services.published.snapshot(&resource).is_some()
         {
             self.fleet_lookups.add([(resource, rule)]);

@@ -13,21 +13,23 @@ use std::time::{Duration, SystemTime};
 
 use tokio::sync::{mpsc, oneshot};
 use wayleave_lifecycle::{
-    FetchOutcome, LifetimeSettings, ParsedEntry, RefreshScheduler, Resource, Snapshot,
-    SnapshotState, Usability,
+    CacheEntry, ChosenBy, FetchIdentity, FetchOutcome, FinishedFetch, LifetimeSettings,
+    ParsedEntry, RefreshScheduler, Resource, Snapshot, SnapshotState, Usability,
 };
+
+use wayleave_robots_txt::AccessResult;
 
 pub(super) use self::event::{CacheEvent, FetchDemand};
 use self::fetches::{FetchTasks, LearnedEntry};
 pub(super) use self::services::{RefreshServices, RefreshSettings};
 use self::store_reads::StoreReads;
 use super::changes::RobotsChange;
+use super::client_copies::ClientCopies;
 use super::eviction::EvictionOrder;
-use super::fetch::{DocumentFetcher, FetchIdentity};
-use super::fleet_entries::FetchPurpose;
+use super::fetch::DocumentFetcher;
+use super::fleet_entries::{FetchLease, FetchPurpose};
 use super::fleet_lookups::FleetLookups;
 use super::queue::{FairnessKey, FetchJob, FetchLimits, FetchQueue, NextFetch};
-use super::refetch_identities::RefetchIdentities;
 use crate::fleet;
 use crate::telemetry::metrics::RobotsLookup;
 
@@ -51,7 +53,7 @@ pub(super) struct RefreshTask<F> {
     forced: HashSet<Resource>,
     /// Documents that are being read from the store, and who waits for them.
     demands: HashMap<Resource, GatheredDemand>,
-    refetch_identities: RefetchIdentities,
+    client_copies: ClientCopies,
     /// Documents that joined the queue in this iteration, or were found in it.
     newly_queued: Vec<Resource>,
 }
@@ -60,7 +62,8 @@ pub(super) struct RefreshTask<F> {
 #[derive(Default)]
 struct GatheredDemand {
     keys: HashSet<FairnessKey>,
-    identity: FetchIdentity,
+    requested_as: Option<Arc<FetchIdentity>>,
+    via: Option<Arc<[u8]>>,
 }
 
 impl<F: DocumentFetcher> RefreshTask<F> {
@@ -90,7 +93,7 @@ impl<F: DocumentFetcher> RefreshTask<F> {
             waiting: HashMap::new(),
             forced: HashSet::new(),
             demands: HashMap::new(),
-            refetch_identities: RefetchIdentities::default(),
+            client_copies: ClientCopies::default(),
             newly_queued: Vec::new(),
         }
     }
@@ -138,11 +141,7 @@ impl<F: DocumentFetcher> RefreshTask<F> {
             CacheEvent::Demand(resource, demand, reply) => {
                 self.handle_demand(resource, demand, reply);
             }
-            CacheEvent::Overdue(resource, identity) => {
-                // The origin may admit only the crawler that sees the file now.
-                if let Some(identity) = identity {
-                    self.refetch_identities.note(&resource, &identity);
-                }
+            CacheEvent::Overdue(resource) => {
                 let known = self.services.published.snapshot(&resource);
                 if self.scheduler.request_fetch(&resource, known.as_deref(), self.now()) {
                     self.read_from_store(resource);
@@ -161,10 +160,7 @@ impl<F: DocumentFetcher> RefreshTask<F> {
                 // The sender may be gone, here and below.
                 let _ = reply.send(self.forget(&resource));
             }
-            CacheEvent::Reconfigure(settings, have_crawlers_changed, reply) => {
-                if have_crawlers_changed {
-                    self.refetch_identities.clear();
-                }
+            CacheEvent::Reconfigure(settings, reply) => {
                 self.reconfigure(settings);
                 let _ = reply.send(());
             }
@@ -188,7 +184,7 @@ impl<F: DocumentFetcher> RefreshTask<F> {
     /// Forgets a document. Returns whether it was in memory.
     fn forget(&mut self, resource: &Resource) -> bool {
         self.services.store.forget(resource);
-        self.refetch_identities.forget(resource);
+        self.client_copies.forget(resource);
         let withdrawn = self.services.published.remove(resource);
         if let Some(known) = &withdrawn {
             self.scheduler.evict(resource, known);
@@ -213,10 +209,10 @@ impl<F: DocumentFetcher> RefreshTask<F> {
     }
 
     fn shrink(&mut self) {
-        let (scheduler, identities) = (&mut self.scheduler, &mut self.refetch_identities);
+        let (scheduler, client_copies) = (&mut self.scheduler, &mut self.client_copies);
         self.eviction.shrink(&self.services.published, |resource, snapshot| {
             scheduler.evict(resource, snapshot);
-            identities.forget(resource);
+            client_copies.forget(resource);
         });
     }
 
@@ -230,7 +226,7 @@ impl<F: DocumentFetcher> RefreshTask<F> {
             .services
             .published
             .snapshot(&resource)
-            .map(|known| demand.identity.view_of(&known));
+            .filter(|known| known.may_be_kept_as(&resource, &demand.identity));
         let is_first = self.scheduler.request_fetch(&resource, known.as_deref(), self.now());
         let lookup = match (known, is_first, self.scheduler.is_in_flight(&resource)) {
             (Some(known), false, false) => {
@@ -246,9 +242,9 @@ impl<F: DocumentFetcher> RefreshTask<F> {
         self.waiting.entry(resource.clone()).or_default().push(reply);
         if is_first {
             self.read_from_store(resource.clone());
-            self.refetch_identities.note(&resource, &demand.identity);
             let gathered = self.demands.entry(resource).or_default();
-            gathered.identity = demand.identity;
+            gathered.requested_as = Some(demand.identity);
+            gathered.via = demand.via;
             gathered.keys.insert(demand.key);
         } else if let Some(gathered) = self.demands.get_mut(&resource) {
             gathered.keys.insert(demand.key);
@@ -265,9 +261,7 @@ impl<F: DocumentFetcher> RefreshTask<F> {
 
     /// Reads the stored entry of a document, to revalidate it or to use it.
     fn read_from_store(&mut self, resource: Resource) {
-        let identity = self.refetch_identities.identity_for(&resource);
-        let gathered = self.demands.entry(resource.clone()).or_default();
-        gathered.identity = identity;
+        self.demands.entry(resource.clone()).or_default();
         self.store_reads.add(resource);
     }
 
@@ -281,7 +275,13 @@ impl<F: DocumentFetcher> RefreshTask<F> {
             // A copy that needs no fetch answers everyone who waits, and no job is queued.
             let snapshot = Arc::new(self.scheduler.restore(&resource, learned));
             self.publish(&resource, &snapshot);
-            let usable = gathered.identity.view_of(&snapshot).usability(self.now());
+            let identity = gathered.requested_as.as_deref();
+            let usable = match identity {
+                Some(identity) if !snapshot.may_be_kept_as(&resource, identity) => {
+                    Usability::AfterRefetch
+                }
+                _ => snapshot.usability(self.now()),
+            };
             if usable != Usability::AfterRefetch && !is_forced {
                 self.reply_to_waiting(&resource, &snapshot);
             }
@@ -299,7 +299,8 @@ impl<F: DocumentFetcher> RefreshTask<F> {
         let job = FetchJob {
             resource,
             entry: learned.map(|learned| learned.entry().clone()).unwrap_or_default(),
-            identity: gathered.identity,
+            requested_as: gathered.requested_as,
+            via: gathered.via,
         };
         self.queue.push(job, keys);
     }
@@ -364,7 +365,7 @@ impl<F: DocumentFetcher> RefreshTask<F> {
     }
 
     fn handle_fetched(&mut self, job: FetchJob, fetched: Result<LearnedEntry, FetchOutcome>) {
-        let FetchJob { resource, entry, .. } = job;
+        let FetchJob { resource, entry, requested_as, .. } = job;
         self.queue.finished(&resource);
         self.forced.remove(&resource);
         let known = self.services.published.snapshot(&resource);
@@ -373,10 +374,16 @@ impl<F: DocumentFetcher> RefreshTask<F> {
             fetched.unwrap_or_else(|outcome| {
                 let before = (&entry, known.as_deref());
                 let lifetimes = self.scheduler.lifetimes();
-                ParsedEntry::after_fetch(resource.kind(), before, outcome, self.now(), lifetimes)
-                    .into()
+                let fetched_as = requested_as.or_else(|| entry.fetched_as().cloned());
+                let finished = FinishedFetch {
+                    fetched_at: self.now(),
+                    fetched_as: fetched_as.unwrap_or_else(FetchIdentity::proxy),
+                    outcome,
+                };
+                ParsedEntry::after_fetch(resource.kind(), before, finished, lifetimes).into()
             });
         let snapshot = self.scheduler.fetch_finished(&resource, &learned, known.as_deref());
+        self.share(&resource, &learned, &snapshot);
         let new_entry = learned.into_entry();
         if let Some(lease) = lease {
             self.services.fleet_entries.report(&resource, &new_entry, &snapshot, lease);
@@ -398,9 +405,39 @@ impl<F: DocumentFetcher> RefreshTask<F> {
         self.reply_to_waiting(&resource, &snapshot);
     }
 
+    /// Makes a crawler's own copy the shared one if it turns out to count for everybody, and the shared one only says that its
+    /// fetcher gets no rules. What a client without a `[[crawler]]` gets under a name that it chose is not shared.
+    fn share(&mut self, copy: &Resource, learned: &ParsedEntry, snapshot: &Snapshot) {
+        let is_crawlers =
+            |it: &Arc<FetchIdentity>| !it.is_client() && it.chosen == ChosenBy::Crawler;
+        let is_shareable = copy.holder().is_some()
+            && snapshot.counts_for_everybody()
+            && snapshot.fetched_as().is_some_and(is_crawlers);
+        let shared = copy.shared();
+        let Some(known) = self.services.published.snapshot(&shared).filter(|_| is_shareable) else {
+            return;
+        };
+        let has_rules = matches!(known.access(self.now()), AccessResult::Successful(_));
+        if known.counts_for_everybody() || has_rules || self.scheduler.is_in_flight(&shared) {
+            return;
+        }
+        self.scheduler.evict(&shared, &known);
+        let snapshot = Arc::new(self.scheduler.restore(&shared, learned));
+        let entry = learned.entry().clone();
+        let lease = FetchLease { token: 0, before: CacheEntry::default() };
+        self.services.fleet_entries.report(&shared, &entry, &snapshot, lease);
+        self.services.store.save(&shared, Arc::new(entry));
+        self.publish(&shared, &snapshot);
+    }
+
     fn publish(&mut self, resource: &Resource, snapshot: &Arc<Snapshot>) {
         if self.services.published.publish(resource, snapshot) {
             self.eviction.insert(&self.services.published, resource);
+        }
+        if snapshot.fetched_as().is_some_and(|identity| identity.is_client())
+            && let Some(oldest) = self.client_copies.add(resource)
+        {
+            self.forget(&oldest);
         }
         self.shrink();
     }
@@ -420,7 +457,7 @@ impl<F: DocumentFetcher> RefreshTask<F> {
         // The store keeps them for longer, with their history.
         for resource in due.forgotten {
             published.remove(&resource);
-            self.refetch_identities.forget(&resource);
+            self.client_copies.forget(&resource);
         }
         for resource in due.refetch {
             self.read_from_store(resource);

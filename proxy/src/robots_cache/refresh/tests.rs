@@ -14,7 +14,7 @@ use crate::telemetry::metrics::Metrics;
 struct NoFetcher;
 
 impl DocumentFetcher for NoFetcher {
-    async fn fetch(&self, _: FetchRequest, _: Option<&FetchIdentity>) -> FetchedDocument {
+    async fn fetch(&self, _: FetchRequest, _: Option<&[u8]>) -> FetchedDocument {
         unreachable!("no fetch is started")
     }
 }

@@ -243,7 +243,7 @@ impl RobotsStore {
         self.writer.counts.counts_at(self.writer.clock.now())
     }
 
-    /// Returns the stored documents next to an origin's robots.txt, in the order of their URLs.
+    /// Returns the other stored documents of an origin, own copies of its robots.txt included, in the order of their text.
     pub async fn related_documents(&self, origin: &Origin) -> Vec<Resource> {
         // Pending entries are in no table yet.
         self.flush().await;
@@ -260,6 +260,18 @@ impl RobotsStore {
         let found = self.read(move |database| tables::load_versions(database, &key)).await;
         let versions = found.into_iter().flatten();
         versions.map(DocumentVersion::new).collect()
+    }
+
+    /// Returns all known versions of a document in all its copies, shared and own, in the order in which they were first seen.
+    pub async fn history_of_copies(&self, resource: &Resource) -> Vec<DocumentVersion> {
+        let mut found = self.history(resource).await;
+        for other in self.related_documents(resource.origin()).await {
+            if other.holder().is_some() && other.shared() == *resource {
+                found.extend(self.history(other).await);
+            }
+        }
+        found.sort_by_key(|version| version.first_seen_at);
+        found
     }
 
     /// Returns the changes of robots.txt files in a time range, the newest first, and at most `limit`.

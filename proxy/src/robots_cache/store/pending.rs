@@ -128,7 +128,7 @@ mod tests {
     use std::time::SystemTime;
 
     use wayleave_lifecycle::{
-        FetchEnding, FetchOutcome, FetchedBody, FetchedResponse, ResponseFields,
+        FetchEnding, FetchOutcome, FetchedBody, FetchedResponse, FinishedFetch, ResponseFields,
     };
 
     use super::*;
@@ -149,7 +149,8 @@ mod tests {
             ending: FetchEnding::Response(response),
         };
         StoreChange::Save(Arc::new(
-            CacheEntry::default().after_fetch(outcome, SystemTime::UNIX_EPOCH),
+            CacheEntry::default()
+                .after_fetch(FinishedFetch::of_proxy(outcome, SystemTime::UNIX_EPOCH)),
         ))
     }
 

@@ -84,11 +84,11 @@ impl StateTally {
         add(&mut self.sums, transition(None, state_now, change));
     }
 
-    /// Returns the snapshot of a robots.txt record, without its body; `None` for other documents.
+    /// Returns the snapshot of a shared robots.txt record, without its body; `None` for other documents.
     fn snapshot(&self, key: &str, sealed: &[u8]) -> Option<Snapshot> {
         let record: EntryRecord = decode(key, sealed)?;
-        let resource = Resource::parse(key).ok()?;
-        if !resource.is_robots_txt() {
+        let resource = Resource::parse_key(key).ok()?;
+        if !resource.is_shared_robots_txt() {
             return None;
         }
         let entry = record.into_entry(&resource, None);

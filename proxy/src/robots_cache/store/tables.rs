@@ -81,7 +81,7 @@ impl HeldDocuments {
             Self::All => true,
             Self::Of(holds) if holds.is_empty() => false,
             Self::Of(holds) => {
-                let resource = Resource::parse(key);
+                let resource = Resource::parse_key(key);
                 let host = resource.as_ref().map_or("", |resource| resource.origin().host());
                 holds.iter().any(|hold| hold.is_about(host))
             }
@@ -211,26 +211,28 @@ fn change(
     before: (u64, &[u8]),
     after: (u64, &[u8]),
 ) -> Option<(Origin, [DatedVersion; 2])> {
-    let resource = Resource::parse(key).ok().filter(Resource::is_robots_txt)?;
+    let resource = Resource::parse_key(key).ok().filter(Resource::is_shared_robots_txt)?;
     let version = |(seen_at, sealed): (u64, &[u8])| Some((seen_at, decode(key, sealed)?));
     Some((resource.origin().clone(), [version(before)?, version(after)?]))
 }
 
-/// Reads which documents next to an origin's robots.txt have an entry: their keys are the origin's, continued by a
-/// path.
+/// Reads which other documents of an origin have an entry, own copies of its robots.txt included: their keys are the
+/// origin's, continued by a holder or a path.
 pub(super) fn related_documents(
     database: &Database,
     origin: &Origin,
 ) -> Result<Vec<Resource>, StoreFailure> {
     let entries = database.begin_read()?.open_table(ENTRIES)?;
-    let begin = format!("{origin}/");
     let mut found = Vec::new();
-    for row in entries.range(begin.as_str()..)? {
-        let (key, _) = row?;
-        if !key.value().starts_with(&begin) {
-            break;
+    for mark in ['#', '/'] {
+        let begin = format!("{origin}{mark}");
+        for row in entries.range(begin.as_str()..)? {
+            let (key, _) = row?;
+            if !key.value().starts_with(&begin) {
+                break;
+            }
+            found.extend(Resource::parse_key(key.value()).ok());
         }
-        found.extend(Resource::parse(key.value()).ok());
     }
     Ok(found)
 }
@@ -287,7 +289,7 @@ pub(super) fn walk(
         let key = row_key.value();
         let entry = || {
             let record: EntryRecord = decode(key, sealed.value())?;
-            let resource = Resource::parse(key).ok()?;
+            let resource = Resource::parse_key(key).ok()?;
             let entry = record.into_entry(&resource, None);
             Some((resource, entry))
         };

@@ -26,7 +26,7 @@ fn save(robots: &RobotsCache, origin: &Origin, bytes: &[u8]) -> [u8; 32] {
             body,
         }),
     };
-    let entry = CacheEntry::default().after_fetch(outcome, fetched_at());
+    let entry = CacheEntry::default().after_fetch(FinishedFetch::of_proxy(outcome, fetched_at()));
     robots.store().save(origin, Arc::new(entry));
     digest
 }
@@ -34,10 +34,11 @@ fn save(robots: &RobotsCache, origin: &Origin, bytes: &[u8]) -> [u8; 32] {
 #[tokio::test]
 async fn clients_that_are_sent_a_copy_share_it() {
     let (robots, shop) = (started(&ScriptedFetch::default()), origin("shop"));
+    let proxy = FetchIdentity::proxy();
     let digest = save(&robots, &shop, b"User-agent: *\n");
     // Read from the database, each copy would be another.
     robots.store().flush().await;
-    let copies = (0..3).map(|_| robots.stored_copy(&shop, &digest, fetched_at()));
+    let copies = (0..3).map(|_| robots.stored_copy(&shop, &proxy, &digest, fetched_at()));
     let copies: Vec<_> = futures_util::future::join_all(copies).await;
     let first = copies[0].as_ref().expect("it is stored");
     assert_eq!(&*first.outcome.body().expect("a body").bytes, b"User-agent: *\n");
@@ -48,28 +49,33 @@ async fn clients_that_are_sent_a_copy_share_it() {
 #[tokio::test]
 async fn only_the_copy_that_decided_is_sent() {
     let (robots, shop) = (started(&ScriptedFetch::default()), origin("shop"));
+    let proxy = FetchIdentity::proxy();
     let before = save(&robots, &shop, b"User-agent: *\n");
-    let held = robots.stored_copy(&shop, &before, fetched_at()).await;
+    let held = robots.stored_copy(&shop, &proxy, &before, fetched_at()).await;
     assert!(held.is_some());
     let later = fetched_at() + Duration::from_secs(1);
-    assert!(robots.stored_copy(&shop, &before, later).await.is_none(), "it was confirmed since");
+    assert!(
+        robots.stored_copy(&shop, &proxy, &before, later).await.is_none(),
+        "it was confirmed since"
+    );
     let now = save(&robots, &shop, b"User-agent: *\nDisallow: /\n");
-    assert!(robots.stored_copy(&shop, &now, fetched_at()).await.is_some());
-    assert!(robots.stored_copy(&shop, &before, fetched_at()).await.is_none());
+    assert!(robots.stored_copy(&shop, &proxy, &now, fetched_at()).await.is_some());
+    assert!(robots.stored_copy(&shop, &proxy, &before, fetched_at()).await.is_none());
     robots.store().forget(&shop);
-    assert!(robots.stored_copy(&shop, &now, fetched_at()).await.is_none());
+    assert!(robots.stored_copy(&shop, &proxy, &now, fetched_at()).await.is_none());
 }
 
 #[tokio::test]
 async fn slow_clients_hold_no_more_than_the_limit() {
     let robots = started(&ScriptedFetch::default());
+    let proxy = FetchIdentity::proxy();
     let long = vec![b'#'; 12 << 20];
     let copy = async |name: &str, bytes: &[u8]| {
         let origin = origin(name);
         let digest = save(&robots, &origin, bytes);
         // No more than one is to wait for the disk: the store would lose the rest.
         robots.store().flush().await;
-        robots.stored_copy(&origin, &digest, fetched_at()).await
+        robots.stored_copy(&origin, &proxy, &digest, fetched_at()).await
     };
     let mut held = Vec::new();
     for name in ["one", "two", "three"] {

@@ -14,7 +14,11 @@ const MAX_NOTES: usize = 10_000;
 const NO_RULES: &str = "User-agent: *\nDisallow:\n";
 
 /// Starts the cache of another node of a fleet.
-async fn joined(fetch: &ScriptedFetch, memory: &MemoryEngine, name: &str) -> RobotsCache {
+pub(super) async fn joined(
+    fetch: &ScriptedFetch,
+    memory: &MemoryEngine,
+    name: &str,
+) -> RobotsCache {
     let metrics = Arc::new(Metrics::new().unwrap());
     let clock = Clock::start_at(SystemTime::UNIX_EPOCH + 20_000 * DAY);
     let store = RobotsStore::in_memory(clock, metrics.clone());

@@ -26,7 +26,7 @@ struct Unique(FetchMemory);
 const AT_ONCE: usize = 256;
 
 impl DocumentFetcher for Unique {
-    async fn fetch(&self, request: FetchRequest, _: Option<&FetchIdentity>) -> FetchedDocument {
+    async fn fetch(&self, request: FetchRequest, _: Option<&[u8]>) -> FetchedDocument {
         let host = request.resource.origin().host();
         let digits: String = host.chars().filter(char::is_ascii_digit).collect();
         let place = self.0.reserve(2 * 512_000).await.expect("never closed");

@@ -1,5 +1,4 @@
 use std::collections::{HashMap, HashSet};
-use std::net::IpAddr;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::SystemTime;
@@ -27,12 +26,6 @@ pub(super) struct ScriptedFetch {
 struct Script {
     answers: Mutex<HashMap<Origin, Answer>>,
     fetched: Mutex<Vec<FetchRequest>>,
-    /// The `User-Agent` of each fetch.
-    user_agents: Mutex<Vec<Option<String>>>,
-    /// The source address of each fetch.
-    sources: Mutex<Vec<Option<IpAddr>>>,
-    /// Whether each fetch was one that no request waits for.
-    refetches: Mutex<Vec<bool>>,
     under_way: AtomicUsize,
     most_under_way: AtomicUsize,
     /// While set, every fetch waits here.
@@ -43,8 +36,10 @@ struct Script {
 pub(super) enum Answer {
     Status(u16),
     Says(String),
-    /// Answers unsigned requests with 401 and a request for a signature, and signed ones with rules.
-    AsksForSignature,
+    /// Answers the one with this `User-Agent` with these rules, and others with 403.
+    OnlyTo(&'static str, &'static str),
+    /// Answers with rules that disallow everything to the `User-Agent`, and says that others get other rules.
+    Varies,
     /// Answers with 304.
     Confirms,
     Fails(FetchErrorKind),
@@ -63,12 +58,16 @@ impl ScriptedFetch {
         self.script.fetched.lock().unwrap().len()
     }
 
-    pub(super) fn sources(&self) -> Vec<Option<IpAddr>> {
-        self.script.sources.lock().unwrap().clone()
+    /// Returns the identity of each fetch.
+    pub(super) fn identities(&self) -> Vec<Arc<FetchIdentity>> {
+        let fetched = self.script.fetched.lock().unwrap();
+        fetched.iter().map(|request| Arc::clone(&request.identity)).collect()
     }
 
-    pub(super) fn refetches(&self) -> Vec<bool> {
-        self.script.refetches.lock().unwrap().clone()
+    /// Returns the `User-Agent` of each fetch; `-` for the proxy's own.
+    pub(super) fn user_agents(&self) -> Vec<String> {
+        let identities = self.identities().into_iter();
+        identities.map(|it| it.user_agent.as_deref().unwrap_or("-").to_owned()).collect()
     }
 
     /// Makes fetches wait until the gate is notified.
@@ -85,24 +84,13 @@ impl ScriptedFetch {
 }
 
 impl DocumentFetcher for ScriptedFetch {
-    async fn fetch(
-        &self,
-        request: FetchRequest,
-        identity: Option<&FetchIdentity>,
-    ) -> FetchedDocument {
+    async fn fetch(&self, request: FetchRequest, _: Option<&[u8]>) -> FetchedDocument {
         let script = &self.script;
         let under_way = script.under_way.fetch_add(1, Ordering::SeqCst) + 1;
         script.most_under_way.fetch_max(under_way, Ordering::SeqCst);
         let origin = request.resource.origin().clone();
+        let user_agent = request.identity.user_agent.as_deref().unwrap_or("-").to_owned();
         script.fetched.lock().unwrap().push(request);
-        let user_agent =
-            identity.and_then(|identity| identity.user_agent.as_deref()).map(str::to_owned);
-        script.user_agents.lock().unwrap().push(user_agent);
-        let source = identity.and_then(|identity| identity.source);
-        script.sources.lock().unwrap().push(source);
-        let is_refetch = identity.is_some_and(|identity| identity.is_refetch);
-        script.refetches.lock().unwrap().push(is_refetch);
-        let is_signed = identity.is_some_and(|identity| identity.signed_by.is_some());
         let gate = script.gate.lock().unwrap().clone();
         if let Some(gate) = gate {
             gate.notified().await;
@@ -110,6 +98,7 @@ impl DocumentFetcher for ScriptedFetch {
         script.under_way.fetch_sub(1, Ordering::SeqCst);
         let answer = script.answers.lock().unwrap().get(&origin).cloned();
         let uri = origin.robots_txt_uri();
+        let varies = matches!(answer, Some(Answer::Varies));
         let (status, bytes) = match answer.unwrap_or(Answer::Status(200)) {
             Answer::Panics => panic!("as scripted"),
             Answer::Confirms => {
@@ -122,14 +111,13 @@ impl DocumentFetcher for ScriptedFetch {
                 tokio::time::sleep(Duration::from_secs(10)).await;
                 return FetchOutcome::failed(uri, FetchErrorKind::Timeout, "as scripted").into();
             }
-            Answer::AsksForSignature if !is_signed => {
-                let fields =
-                    ResponseFields { asks_for_signature: true, ..ResponseFields::default() };
-                let body = FetchedBody::default();
-                let ending = FetchEnding::Response(FetchedResponse { status: 401, fields, body });
-                return FetchOutcome { redirects: Vec::new(), uri, ending }.into();
+            Answer::OnlyTo(admitted, rules) if admitted == user_agent => {
+                (200, rules.as_bytes().into())
             }
-            Answer::AsksForSignature => (200, super::http::RULES.into()),
+            Answer::OnlyTo(..) => (403, [].into()),
+            Answer::Varies => {
+                (200, format!("User-agent: *\nDisallow: /{user_agent}\n").into_bytes().into())
+            }
             Answer::Status(status) => (status, super::http::RULES.into()),
             Answer::Says(text) => (200, text.into_bytes().into()),
         };
@@ -138,7 +126,7 @@ impl DocumentFetcher for ScriptedFetch {
             uri,
             ending: FetchEnding::Response(FetchedResponse {
                 status,
-                fields: ResponseFields::default(),
+                fields: ResponseFields { varies, ..ResponseFields::default() },
                 body: FetchedBody { bytes, is_cut: false, digest: None },
             }),
         };
@@ -223,32 +211,6 @@ async fn files_in_use_are_refreshed_before_they_expire() {
     }
     let fetches = fetch.fetches();
     assert!((31..=45).contains(&fetches), "{fetches} in 30 days");
-}
-
-#[tokio::test(start_paused = true)]
-async fn the_first_requester_sets_the_fetch_user_agent() {
-    let fetch = ScriptedFetch::default();
-    let robots = started(&fetch);
-    let shop = origin("shop");
-    let find_by = async |name: &str| {
-        let requester = Requester { user_agent: Some(&name.into()), ..Requester::default() };
-        robots.find_for(&shop, requester).await.is_ok()
-    };
-    let both = tokio::join!(find_by("One/1"), find_by("Two/1"));
-    assert_eq!(both, (true, true));
-    for _ in 0..30 {
-        tokio::time::sleep(HOUR).await;
-        assert!(find_by("Two/1").await);
-    }
-    // It was unused for long, so a request has to wait for the fetch.
-    tokio::time::sleep(2 * DAY).await;
-    assert!(find_by("Two/1").await);
-    robots.refresh(&shop).await.unwrap();
-    let mut user_agents = fetch.script.user_agents.lock().unwrap().clone();
-    // The number of background fetches does not matter.
-    user_agents.dedup();
-    let user_agents: Vec<_> = user_agents.iter().map(Option::as_deref).collect();
-    assert_eq!(user_agents, [Some("One/1"), None, Some("Two/1"), None]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -539,7 +501,12 @@ async fn a_million_are_counted_as_fast_as_one() {
             uri: origin.robots_txt_uri(),
             ending: FetchEnding::RedirectLost(302),
         };
-        filled.save(&origin, Arc::new(CacheEntry::default().after_fetch(outcome, clock.now())));
+        filled.save(
+            &origin,
+            Arc::new(
+                CacheEntry::default().after_fetch(FinishedFetch::of_proxy(outcome, clock.now())),
+            ),
+        );
         if n % 10_000 == 0 {
             filled.flush().await;
         }
@@ -586,7 +553,7 @@ async fn counts_start_from_disk_and_follow_new_lifetimes() {
     tokio::time::advance(2 * HOUR).await;
     assert_eq!(counts(), [3, 0, 0, 0]);
     options.lifetimes.max_age = HOUR;
-    robots.reconfigure(&options, false).await;
+    robots.reconfigure(&options).await;
     assert_eq!(counts(), [0, 3, 0, 0]);
 }
 
@@ -713,7 +680,9 @@ async fn entries_that_decisions_enlarge_are_evicted() {
     let known = robots.find(&shop).await.unwrap();
     settle().await;
     assert!(robots.memory_bytes() > 0, "it fits");
-    robots.with_recount(&shop, &known, || private(&robots, &known.snapshot));
+    robots.with_recount(&shop, &FetchIdentity::default(), &known, || {
+        private(&robots, &known.snapshot)
+    });
     assert!(robots.memory_bytes() > MEMORY, "and has an index now");
     settle().await;
     assert_eq!(robots.memory_bytes(), 0);

@@ -5,11 +5,11 @@ use std::time::Duration;
 use rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use wayleave_lifecycle::{
-    CacheValidators, FetchEnding, FetchErrorKind, FetchOutcome, FetchRequest, FetchResult,
+    CacheValidators, ChosenBy, FetchEnding, FetchErrorKind, FetchOutcome, FetchRequest, FetchResult,
 };
 use wayleave_robots_txt::{AccessResult, Origin, Target};
 
-use super::super::own_request::ChosenBy;
+use super::super::document_sender::DocumentSender;
 use super::super::*;
 use super::server::{Answer, Server, response};
 use crate::upstream::egress::{self, DnsOverride, Egress};
@@ -105,6 +105,7 @@ async fn failing_dns() -> SocketAddr {
 
 async fn fetch_by(server: &Server, options: FetchConfig) -> FetchOutcome {
     let request = FetchRequest {
+        identity: FetchIdentity::proxy(),
         resource: Origin::parse("http://shop.test:8000").unwrap().into(),
         validators: None,
     };
@@ -163,6 +164,7 @@ async fn validators_revalidate_a_copy() {
     };
     let origin = Origin::parse("http://shop.test").unwrap();
     let request = FetchRequest {
+        identity: FetchIdentity::proxy(),
         resource: origin.clone().into(),
         validators: validators("http://shop.test/robots.txt"),
     };
@@ -170,6 +172,7 @@ async fn validators_revalidate_a_copy() {
     assert!(matches!(confirmed.ending, FetchEnding::NotModified(_)));
     assert!(server.asked()[0].contains("if-modified-since: Sat, 21 Nov 2026 08:00:00 GMT"));
     let request = FetchRequest {
+        identity: FetchIdentity::proxy(),
         resource: origin.into(),
         validators: validators("http://other.test/robots.txt"),
     };
@@ -280,6 +283,7 @@ async fn invalid_redirects_are_failures() {
 async fn internal_origins_are_prohibited() {
     let server = Server::start(|_| ok(RULES)).await;
     let request = FetchRequest {
+        identity: FetchIdentity::proxy(),
         resource: Origin::parse("http://127.0.0.2").unwrap().into(),
         validators: None,
     };
@@ -427,6 +431,7 @@ async fn short_limits_work() {
         let server = Server::start(move |_| response("200 OK", lines, &bytes)).await;
         let options = FetchConfig { max_size_bytes: 100, ..FetchConfig::default() };
         let request = FetchRequest {
+            identity: FetchIdentity::proxy(),
             resource: Origin::parse("http://shop.test").unwrap().into(),
             validators: None,
         };
@@ -454,7 +459,9 @@ async fn a_public_origin_never_redirects_to_an_internal_address() {
     let server = Server::start(|_| ok(RULES)).await;
     let fetcher = fetcher(&server, &distrust(), FetchConfig::default());
     let target = Target::parse("http://shop.test/robots.txt").unwrap();
-    let ask = |chosen| fetcher.request(&target, None, None, chosen);
+    let identity = FetchIdentity::default();
+    let sender = DocumentSender { identity: &identity, signer: None, via: None };
+    let ask = |chosen| fetcher.request(&target, None, sender, chosen);
     let refused = ask(ChosenBy::Public).await.err().unwrap();
     assert_eq!(refused.kind, FetchErrorKind::RedirectProhibited);
     assert!(server.asked().is_empty());
@@ -631,8 +638,13 @@ async fn connecting_has_its_own_timeout() {
     let origin = Origin::parse("https://shop.test").unwrap();
     let validators = None;
     let started = tokio::time::Instant::now();
-    let outcome =
-        fetcher.fetch(FetchRequest { resource: origin.into(), validators }, None).await.outcome;
+    let outcome = fetcher
+        .fetch(
+            FetchRequest { identity: FetchIdentity::proxy(), resource: origin.into(), validators },
+            None,
+        )
+        .await
+        .outcome;
     assert_eq!(kind(&outcome), Some(FetchErrorKind::ConnectTimeout));
     let took = started.elapsed();
     assert!((2..3).contains(&took.as_secs()), "{took:?}");
@@ -655,6 +667,7 @@ async fn connection_and_dns_failures_are_distinguished() {
     let fetch = |host: &str| {
         fetcher.fetch(
             FetchRequest {
+                identity: FetchIdentity::proxy(),
                 resource: Origin::parse(&format!("http://{host}.test")).unwrap().into(),
                 validators: None,
             },
@@ -692,7 +705,17 @@ async fn https_origins_need_a_valid_certificate() {
         let origin = Origin::parse(&format!("https://{host}")).unwrap();
         async move {
             let validators = None;
-            fetcher.fetch(FetchRequest { resource: origin.into(), validators }, None).await.outcome
+            fetcher
+                .fetch(
+                    FetchRequest {
+                        identity: FetchIdentity::proxy(),
+                        resource: origin.into(),
+                        validators,
+                    },
+                    None,
+                )
+                .await
+                .outcome
         }
     };
     let trusted = fetch("shop.test", &trust(roots.clone())).await;
@@ -709,8 +732,13 @@ async fn https_to_a_server_without_tls_fails() {
     let fetcher = fetcher(&server, &distrust(), hasty());
     let origin = Origin::parse("https://shop.test").unwrap();
     let validators = None;
-    let outcome =
-        fetcher.fetch(FetchRequest { resource: origin.into(), validators }, None).await.outcome;
+    let outcome = fetcher
+        .fetch(
+            FetchRequest { identity: FetchIdentity::proxy(), resource: origin.into(), validators },
+            None,
+        )
+        .await
+        .outcome;
     assert!(
         matches!(kind(&outcome), Some(FetchErrorKind::Tls | FetchErrorKind::Timeout)),
         "{outcome:?}"
@@ -741,8 +769,13 @@ async fn http2_is_used_where_http1_is_not_offered() {
     let fetcher = fetcher_at(address, &trust(roots), FetchConfig::default());
     let origin = Origin::parse("https://shop.test").unwrap();
     let validators = None;
-    let outcome =
-        fetcher.fetch(FetchRequest { resource: origin.into(), validators }, None).await.outcome;
+    let outcome = fetcher
+        .fetch(
+            FetchRequest { identity: FetchIdentity::proxy(), resource: origin.into(), validators },
+            None,
+        )
+        .await
+        .outcome;
     assert_eq!(body(&outcome), RULES, "{outcome:?}");
     served.await.unwrap();
 }
@@ -763,7 +796,11 @@ async fn is_handed_over(answer: &'static [u8]) -> bool {
     let fetcher = HttpFetcher::new(Arc::clone(&upstream), options, Clock::start());
     let origin = Origin::parse("http://shop.test").unwrap();
     let validators = None;
-    let request = FetchRequest { resource: origin.clone().into(), validators };
+    let request = FetchRequest {
+        identity: FetchIdentity::proxy(),
+        resource: origin.clone().into(),
+        validators,
+    };
     let outcome = fetcher.fetch(request, None).await.outcome;
     assert!(outcome.error().is_none(), "{outcome:?}");
     let _open = served.await.unwrap();

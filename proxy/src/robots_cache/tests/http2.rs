@@ -49,7 +49,13 @@ where
     let fetcher = fetcher_at(address, &trust(roots), options);
     let origin = Origin::parse("https://shop.test").unwrap();
     let validators = None;
-    fetcher.fetch(FetchRequest { resource: origin.into(), validators }, None).await.outcome
+    fetcher
+        .fetch(
+            FetchRequest { identity: FetchIdentity::proxy(), resource: origin.into(), validators },
+            None,
+        )
+        .await
+        .outcome
 }
 
 /// As above, for a server that answers each path like this.

@@ -4,6 +4,7 @@ mod flood;
 mod handle;
 mod http;
 mod http2;
+mod identities;
 mod parsing;
 mod requesters;
 mod room;

@@ -18,7 +18,7 @@ struct Long {
 }
 
 impl DocumentFetcher for Long {
-    async fn fetch(&self, request: FetchRequest, _: Option<&FetchIdentity>) -> FetchedDocument {
+    async fn fetch(&self, request: FetchRequest, _: Option<&[u8]>) -> FetchedDocument {
         let is_long = request.resource.origin().host() == "long.example";
         self.was_fetched.fetch_or(is_long, Ordering::SeqCst);
         let body = FetchedBody {

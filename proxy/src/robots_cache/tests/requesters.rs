@@ -2,16 +2,9 @@
 
 use tokio::time::Instant;
 use wayleave_lifecycle::FetchErrorKind;
-use wayleave_robots_txt::AccessResult;
 
 use super::super::*;
-use super::handle::{
-    Answer, DAY, HOUR, ScriptedFetch, name_tarpits, of, origin, settle, start, started,
-};
-use crate::signing::{
-    AgentFieldForm, KeySigner, MessageSigner, SigningKey, SigningMode, SigningSettings,
-};
-
+use super::handle::{Answer, DAY, ScriptedFetch, name_tarpits, of, origin, settle, start, started};
 const ONE_AT_A_TIME: FetchLimits = FetchLimits { total: 1, per_host: 1, reserved: 0 };
 
 #[tokio::test(start_paused = true)]
@@ -85,68 +78,4 @@ async fn each_panicking_fetch_lengthens_the_back_off() {
         let pause = snapshot.retry_after(robots.clock().now()).unwrap();
         tokio::time::sleep(pause + Duration::from_secs(1)).await;
     }
-}
-
-#[tokio::test(start_paused = true)]
-async fn refetch_identities_are_dropped_when_crawlers_change() {
-    let fetch = ScriptedFetch::default();
-    let robots = started(&fetch);
-    let shop = origin("shop");
-    let source = Some([192, 0, 2, 1].into());
-    let requester = Requester { source, ..Requester::default() };
-    robots.find_for(&shop, requester).await.unwrap();
-    let use_for_two_days = async || {
-        for _ in 0..48 {
-            tokio::time::sleep(HOUR).await;
-            assert!(robots.cached(&shop).is_some());
-        }
-    };
-    use_for_two_days().await;
-    robots.reconfigure(&RobotsCacheConfig::default(), false).await;
-    use_for_two_days().await;
-    let before = fetch.sources();
-    assert!(before.len() > 3 && before.iter().all(|it| *it == source));
-    robots.reconfigure(&RobotsCacheConfig::default(), true).await;
-    use_for_two_days().await;
-    let since = &fetch.sources()[before.len()..];
-    assert!(!since.is_empty() && since.iter().all(Option::is_none));
-}
-
-#[tokio::test(start_paused = true)]
-async fn refetches_may_repeat_a_request_for_a_signature() {
-    let fetch = ScriptedFetch::default();
-    let robots = started(&fetch);
-    let (open, signers_only) = (origin("open"), origin("signers-only"));
-    fetch.answer(&signers_only, Answer::AsksForSignature);
-    for shop in [&open, &signers_only] {
-        robots.find(shop).await.unwrap();
-        robots.refresh(shop).await.unwrap();
-    }
-    // A refetch must not replace rules by a request for a signature, but here there are no rules to lose.
-    assert_eq!(fetch.refetches(), [false, true, false, false]);
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_signer_fetches_again_after_joining_an_unsigned_fetch() {
-    let dir = tempfile::tempdir().unwrap();
-    let key = Arc::new(SigningKey::create(&dir.path().join("key.pem")).unwrap());
-    let settings = SigningSettings {
-        mode: SigningMode::Always,
-        agent: None,
-        form: AgentFieldForm::default(),
-        lifetime: HOUR,
-    };
-    let signer = Arc::new(MessageSigner::new(settings, vec![key.clone()]));
-    let signed_by = KeySigner { signer, key };
-    let fetch = ScriptedFetch::default();
-    let robots = started(&fetch);
-    let shop = origin("shop");
-    fetch.answer(&shop, Answer::AsksForSignature);
-    let signing = Requester { signed_by: Some(&signed_by), ..Requester::default() };
-    let (unsigned, signed) = tokio::join!(robots.find(&shop), robots.find_for(&shop, signing));
-    let unsigned = unsigned.unwrap();
-    assert!(matches!(unsigned.access(), AccessResult::Unavailable { status: 401 }), "{unsigned:?}");
-    let signed = signed.unwrap();
-    assert!(matches!(signed.access(), AccessResult::Successful(_)), "{signed:?}");
-    assert_eq!(fetch.fetches(), 2);
 }

@@ -48,6 +48,7 @@ async fn server() -> Server {
 
 async fn fetch(fetcher: &HttpFetcher, host: &str) -> FetchOutcome {
     let request = FetchRequest {
+        identity: FetchIdentity::proxy(),
         resource: Resource::parse(&format!("http://{host}.test")).expect("a resource"),
         validators: None,
     };
@@ -159,6 +160,7 @@ async fn a_reservation_is_held_until_the_entry_is_counted() {
     let server = server().await;
     let fetcher = fetcher(&server, &distrust(), FetchConfig::default());
     let request = FetchRequest {
+        identity: FetchIdentity::proxy(),
         resource: Resource::parse("http://long.test").expect("a resource"),
         validators: None,
     };

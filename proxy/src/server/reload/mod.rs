@@ -526,10 +526,7 @@ impl ConfigReloader {
             self.parts.fetcher.store(Arc::new(fetcher));
         }
         let cache_config = wiring::robots_cache_config(&config);
-        // Both determine the identity of fetches, and so which copies may be used.
-        let have_crawlers_changed =
-            config.crawlers != self.running.crawlers || config.signing != self.running.signing;
-        decider.robots.reconfigure(&cache_config, have_crawlers_changed).await;
+        decider.robots.reconfigure(&cache_config).await;
         decider.robots.store().set_memory(config.robots_store.memory_bytes);
         // As with other servers, a reload also reopens a log file that was moved away.
         exchanges.decisions.replace_journal(prepared.journal, prepared.configuration);
@@ -542,6 +539,7 @@ impl ConfigReloader {
         let now = decider.robots.clock().now();
         let settings = wiring::build_settings(&config, Some(&before), upstream, now);
         let configuration = settings.configuration;
+        self.parts.fetcher.load().set_identities(Arc::clone(&settings.identities));
         decider.replace_settings(settings);
         exchanges.metrics.config_reloaded(Some(system_time()));
         self.record_attempt(cause, Vec::new(), |status| {

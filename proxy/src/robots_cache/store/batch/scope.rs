@@ -20,7 +20,7 @@ pub(super) fn domain(key: &str) -> &str {
     let authority = key.split_once("://").map_or(key, |(_, rest)| rest);
     let host = match authority.strip_prefix('[') {
         Some(rest) => rest.split(']').next().unwrap_or(rest),
-        None => authority.split([':', '/']).next().unwrap_or(authority),
+        None => authority.split([':', '/', '#']).next().unwrap_or(authority),
     };
     registrable_domain(host)
 }
@@ -66,6 +66,8 @@ mod tests {
             ("https://com", "com"),
             ("https://a.example.com/.well-known/tdmrep.json", "example.com"),
             ("http://[2001:db8::1]/license.xml", "2001:db8::1"),
+            ("https://a.example.com#as=news", "example.com"),
+            ("https://a.example.com/license.xml#as=~0123456789abcdef", "example.com"),
         ] {
             assert_eq!(domain(key), expected, "{key}");
         }

@@ -49,7 +49,7 @@ fn response(status: u16, body: &[u8]) -> FetchOutcome {
 }
 
 fn entry(outcome: FetchOutcome, now: SystemTime) -> Arc<CacheEntry> {
-    Arc::new(CacheEntry::default().after_fetch(outcome, now))
+    Arc::new(CacheEntry::default().after_fetch(FinishedFetch::of_proxy(outcome, now)))
 }
 
 fn metrics() -> Arc<Metrics> {
@@ -91,29 +91,29 @@ fn every_kind_of_entry() -> Vec<CacheEntry> {
             expires_at: Some(at(1)),
             last_modified: Some("Sat, 21 Nov 2026 08:00:00 GMT".into()),
             retry_at: Some(at(2)),
-            asks_for_signature: false,
+            varies: true,
         };
     }
     let mut asking = response(401, b"");
     if let FetchEnding::Response(response) = &mut asking.ending {
-        response.fields.asks_for_signature = true;
         response.fields.retry_at = Some(at(2));
     }
     let lost = FetchOutcome { ending: FetchEnding::RedirectLost(308), ..response(200, b"") };
     let failed = |kind| FetchOutcome::failed(origin("a").robots_txt_uri(), kind, "détail");
-    let known = CacheEntry::default().after_fetch(rules.clone(), at(0));
+    let known = CacheEntry::default().after_fetch(FinishedFetch::of_proxy(rules.clone(), at(0)));
     let mut all = vec![
         known.clone(),
-        known.after_fetch(response(503, b""), at(1)),
-        CacheEntry::default().after_fetch(response(200, b""), at(0)),
-        CacheEntry::default().after_fetch(response(404, b""), at(0)),
-        CacheEntry::default().after_fetch(asking, at(0)),
-        CacheEntry::default().after_fetch(lost, at(0)),
+        known.after_fetch(FinishedFetch::of_proxy(response(503, b""), at(1))),
+        CacheEntry::default().after_fetch(FinishedFetch::of_proxy(response(200, b""), at(0))),
+        CacheEntry::default().after_fetch(FinishedFetch::of_proxy(response(404, b""), at(0))),
+        CacheEntry::default().after_fetch(FinishedFetch::of_proxy(asking, at(0))),
+        CacheEntry::default().after_fetch(FinishedFetch::of_proxy(lost, at(0))),
     ];
-    all.extend(
-        FetchErrorKind::ALL
-            .map(|kind| known.after_fetch(failed(kind), at(1)).after_fetch(failed(kind), at(2))),
-    );
+    all.extend(FetchErrorKind::ALL.map(|kind| {
+        known
+            .after_fetch(FinishedFetch::of_proxy(failed(kind), at(1)))
+            .after_fetch(FinishedFetch::of_proxy(failed(kind), at(2)))
+    }));
     all
 }
 
@@ -137,7 +137,7 @@ async fn entries_come_back_as_they_were_saved() {
 #[test]
 fn partial_answers_of_older_programs_are_not_used() {
     let resource = Resource::from(origin("a"));
-    let part = FinishedFetch { fetched_at: at(0), outcome: response(206, RULES) };
+    let part = FinishedFetch::of_proxy(response(206, RULES), at(0));
     let kept = CacheEntry { answer: Some(part.into()), failures: None };
     let record = EntryRecord::new(&resource, &kept);
     let read = record.into_entry(&resource, Some(RULES.into()));
@@ -300,7 +300,7 @@ async fn check_history(is_written_at_once: bool) {
     ];
     let mut known = CacheEntry::default();
     for (day, outcome) in outcomes {
-        known = known.after_fetch(outcome, at(day));
+        known = known.after_fetch(FinishedFetch::of_proxy(outcome, at(day)));
         store.save(&host, Arc::new(known.clone()));
         if is_written_at_once {
             store.flush().await;

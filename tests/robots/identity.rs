@@ -1,0 +1,124 @@
+//! Sites that give robots.txt to some clients only, or each its own: who asks first decides for nobody else.
+
+use std::process::Command;
+
+use crate::harness::tools::output_of;
+use crate::harness::wayleave::{Settings, command};
+use crate::harness::{Origin, Reply, Wayleave};
+
+/// The clients: two crawlers, and one without a `[[crawler]]`.
+const AGENTS: [&str; 3] = ["ExampleBot/1.0", "OtherBot/1.0", "StrayBot/1.0"];
+const ORDERS: [[usize; 3]; 6] =
+    [[0, 1, 2], [0, 2, 1], [1, 0, 2], [1, 2, 0], [2, 0, 1], [2, 1, 0]];
+const CLOSED: &str = "User-agent: ExampleBot\nDisallow: /\n\nUser-agent: StrayBot\nDisallow: /\n";
+const OPEN: &str = "User-agent: *\nDisallow:\n";
+
+/// Creates a site that answers 403 to clients that it does not know.
+fn knows_two(origin: &Origin, host: &str) {
+    origin
+        .site(host)
+        .robots_reply(Reply::new(403))
+        .robots_to("ExampleBot", Reply::text(CLOSED))
+        .robots_to("StrayBot", Reply::text(CLOSED));
+}
+
+/// Creates a site that gives each client another file, and says so.
+fn varies(origin: &Origin, host: &str) {
+    let reply = |text| Reply::text(text).header("Vary", "Accept-Encoding, User-Agent");
+    origin
+        .site(host)
+        .robots_reply(reply(OPEN))
+        .robots_to("ExampleBot", reply(CLOSED))
+        .robots_to("StrayBot", reply(CLOSED));
+}
+
+fn host(kind: &str, order: [usize; 3]) -> String {
+    format!("{kind}{}{}{}.test", order[0], order[1], order[2])
+}
+
+fn refresh(proxy: &Wayleave, host: &str) {
+    let path = format!("/v1/robots/http%3A%2F%2F{host}/refresh");
+    assert_eq!(proxy.admin_request("POST", &path).status, 200, "{host}");
+}
+
+/// Requests a page and robots.txt as every client, in this order. The crawler that the site knows must not get the page.
+fn visit(proxy: &Wayleave, host: &str, order: [usize; 3], round: &str) {
+    for number in order {
+        let agent = AGENTS[number];
+        let page = proxy.get_as(agent, &format!("http://{host}/{round}"));
+        let is_open = agent.starts_with("Other");
+        assert_eq!(page.status, if is_open { 200 } else { 403 }, "{agent} at {host}, {round}");
+        let file = proxy.get_as(agent, &format!("http://{host}/robots.txt"));
+        // Who obeys by itself reads what it is judged by.
+        if !is_open {
+            assert_eq!((file.status, file.text().as_str()), (200, CLOSED), "{agent} at {host}");
+        }
+    }
+}
+
+fn disallowed_pages_never_arrive(change: impl Fn(Settings) -> Settings) {
+    let origin = Origin::start();
+    let sites = ORDERS.map(|order| {
+        knows_two(&origin, &host("known", order));
+        varies(&origin, &host("varies", order));
+        order
+    });
+    let mut proxy = Wayleave::start_with(&origin, |settings| {
+        change(settings.crawler("example", "ExampleBot")).crawler("other", "OtherBot")
+    });
+    let rounds = |proxy: &Wayleave, round: &str| {
+        for order in sites {
+            for kind in ["known", "varies"] {
+                visit(proxy, &host(kind, order), order, round);
+            }
+        }
+    };
+    rounds(&proxy, "first");
+    for order in sites {
+        refresh(&proxy, &host("known", order));
+        refresh(&proxy, &host("varies", order));
+    }
+    rounds(&proxy, "refreshed");
+    let (dir, settings) = proxy.stop();
+    proxy = Wayleave::start_in(dir, settings);
+    rounds(&proxy, "restarted");
+    for request in origin.requests() {
+        let agent = request.header("user-agent").unwrap_or_default();
+        let is_file = request.target == "/robots.txt";
+        assert!(is_file || agent.starts_with("OtherBot"), "{agent} got {}", request.target);
+    }
+}
+
+#[test]
+fn who_asks_first_decides_for_nobody_else() {
+    disallowed_pages_never_arrive(|settings| settings);
+}
+
+#[test]
+fn a_signing_key_changes_nothing_about_whose_copy_counts() {
+    let keys = tempfile::tempdir().expect("a directory");
+    let mut new: Command = command();
+    new.args(["keys", "new", "example"]).current_dir(keys.path());
+    output_of(&mut new, b"", std::time::Duration::from_secs(60));
+    let key = format!("signing_key = {:?}\n", keys.path().join("keys/example.pem"));
+    disallowed_pages_never_arrive(|settings| {
+        settings
+            .set("signing.mode", "\"always\"")
+            .set("signing.agent", "\"https://bot.test\"")
+            .table(&key)
+    });
+}
+
+#[test]
+fn robots_txt_is_fetched_in_the_crawlers_name() {
+    let origin = Origin::start();
+    origin.site("shop.test").robots(OPEN);
+    let proxy = Wayleave::start_with(&origin, |settings| {
+        settings.crawler("example", "ExampleBot").table("contact = \"https://bot.test/about\"\n")
+    });
+    assert_eq!(proxy.get_as(AGENTS[0], "http://shop.test/a").status, 200);
+    let fetch = &origin.requests()[0];
+    let version = env!("CARGO_PKG_VERSION");
+    let expected = format!("ExampleBot (wayleave/{version}; +https://bot.test/about)");
+    assert_eq!(fetch.header("user-agent"), Some(expected.as_str()));
+}
