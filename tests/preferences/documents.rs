@@ -248,6 +248,31 @@ fn licences_lead_to_no_internal_address() {
 }
 
 #[test]
+fn a_restricted_fetch_of_a_licence_counts_for_nobody_else() {
+    let origin = Origin::start();
+    let internal = Origin::start_at("127.0.0.2");
+    for number in 0..2 {
+        let site = origin.site(&format!("names{number}.test"));
+        site.robots(format!("License: http://internal{number}.example/l.xml\n"));
+    }
+    let proxy = Wayleave::start_with(&origin, |settings| {
+        let settings = settings.resolve_to("internal0.example", &internal);
+        settings.resolve_to("internal1.example", &internal).table(&crawlers())
+    });
+    let expect_prohibited = |number: usize| {
+        let answer = proxy.get_as(INDEX, &format!("http://internal{number}.example/"));
+        assert_eq!(answer.status, 502, "{}", answer.text());
+        assert!(answer.text().contains("prohibited"), "{}", answer.text());
+    };
+    // Whoever asks first, the crawler's own request has its own reason.
+    refusal(&proxy, INDEX, "http://names0.test/a");
+    expect_prohibited(0);
+    expect_prohibited(1);
+    refusal(&proxy, INDEX, "http://names1.test/a");
+    assert_eq!(internal.connections(), 0, "{:?}", internal.seen());
+}
+
+#[test]
 fn no_more_than_eight_licences_are_read() {
     let origin = Origin::start();
     let line = |number| format!("License: https://site.test/{number}.xml\n");
