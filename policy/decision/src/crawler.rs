@@ -104,8 +104,11 @@ pub struct Crawler {
     pub budget: DailyBudget,
     /// The treatment of what a page loads.
     pub subresources: SubresourcePolicy,
-    /// The `User-Agent` field of fetches of robots.txt that its requests cause. `None`: that of `[robots]`.
+    /// The `User-Agent` of fetches of robots.txt that its requests cause. `None`: one that names its first token, the proxy
+    /// and the contact.
     pub robots_user_agent: Option<Arc<str>>,
+    /// The URL or the mail address at which its operator can be reached.
+    pub contact: Option<Arc<str>>,
     /// Whether requests whose `User-Agent` contains none of the tokens are refused. They are counted either way.
     pub user_agent_must_contain_token: bool,
     /// The address that origins see, if not everybody's.
@@ -165,6 +168,7 @@ impl Crawler {
             budget: DailyBudget::default(),
             subresources: SubresourcePolicy::default(),
             robots_user_agent: None,
+            contact: None,
             user_agent_must_contain_token: false,
             source_address: None,
             signing_key: None,

@@ -7,7 +7,7 @@ use std::time::Duration;
 use bytesize::ByteSize;
 use wayleave_decision::{
     CrawlTrigger, Crawler, CrawlersConfig, DailyBudget, EnforcementMode, ProxyAccount,
-    SubresourcePolicy,
+    SubresourcePolicy, contacts,
 };
 use wayleave_robots_txt::{Dialect, ProductToken};
 use wayleave_usage_preferences::{ContentUse, CrawlerDeclaration, Purpose};
@@ -152,6 +152,9 @@ fn read_crawler(
         budget: read_budget(section),
         subresources: section.word("subresources", SubresourcePolicy::Judge, &subresources),
         robots_user_agent: section.optional("user_agent", user_agent).map(Arc::from),
+        contact: section
+            .key("contact", None, none_if_empty(checked(text, check_contact)))
+            .map(Arc::from),
         user_agent_must_contain_token: section.key("user_agent_must_contain_token", false, boolean),
         source_address: section.optional("source_address", parse_local_address),
         // Decisions need no key: they name it by its thumbprint.
@@ -222,6 +225,14 @@ fn check_username(name: &str) -> Result<(), String> {
         return Err("must not contain \":\"".to_owned());
     }
     Ok(())
+}
+
+/// Checks a contact, which becomes a part of a comment in `User-Agent`.
+fn check_contact(contact: &str) -> Result<(), String> {
+    let plain = contact.strip_prefix("mailto:").unwrap_or(contact);
+    let is_one = contact.bytes().all(|byte| byte.is_ascii_graphic())
+        && contacts(contact).first().is_some_and(|it| it.ends_with(plain));
+    if is_one { Ok(()) } else { Err(format!("{contact:?} is neither a URL nor a mail address")) }
 }
 
 fn check_label(name: &str) -> Result<(), String> {

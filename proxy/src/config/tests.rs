@@ -159,6 +159,7 @@ requests_per_day = 1000
 bytes_per_day = "1GiB"
 new_origins_per_day = 10
 user_agent = "NewsBot/1.0"
+contact = "https://bot.example/about"
 user_agent_must_contain_token = true
 source_address = "127.0.0.7"
 purposes = ["search", "ai-train"]
@@ -284,6 +285,7 @@ fn crawlers_are_read() {
         budget: DailyBudget { requests: 1000, bytes: 1 << 30, new_origins: 10 },
         subresources: SubresourcePolicy::Page,
         robots_user_agent: Some("NewsBot/1.0".into()),
+        contact: Some("https://bot.example/about".into()),
         user_agent_must_contain_token: true,
         source_address: Some("127.0.0.7".parse().unwrap()),
         signing_key: None,

@@ -3,8 +3,9 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use wayleave_decision::{Crawler, Identity};
+use wayleave_decision::{Crawler, Identity, contacts};
 use wayleave_lifecycle::FetchIdentity;
+use wayleave_robots_txt::ProductToken;
 
 use crate::signing::{KeySigner, MessageSigner, SigningSettings};
 
@@ -15,13 +16,33 @@ const MAX_USER_AGENT_BYTES: usize = 1024;
 #[derive(Debug)]
 pub(crate) struct FetchIdentities {
     crawlers: HashMap<String, Arc<FetchIdentity>>,
+    proxy_user_agent: String,
     signer: Arc<MessageSigner>,
 }
 
+/// Returns the `User-Agent` with which documents are fetched for a crawler, so that a site's log shows that the crawler
+/// reads robots.txt: its own, or else its first token, with the contact in `proxy_user_agent` if it has none itself.
+pub(crate) fn fetch_user_agent(crawler: &Crawler, proxy_user_agent: &str) -> Arc<str> {
+    if let Some(user_agent) = &crawler.robots_user_agent {
+        return Arc::clone(user_agent);
+    }
+    let found = contacts(proxy_user_agent).into_iter().next();
+    let contact = crawler.contact.as_deref().or(found.as_deref());
+    let contact = contact.map(|it| format!("; +{}", it.strip_prefix("mailto:").unwrap_or(it)));
+    let contact = contact.unwrap_or_default();
+    let token = crawler.tokens.first().map_or(crawler.name.as_str(), ProductToken::as_str);
+    format!("{token} (wayleave/{}{contact})", env!("CARGO_PKG_VERSION")).into()
+}
+
 impl FetchIdentities {
-    /// Returns the identities of `crawlers`.
-    pub(crate) fn new(crawlers: &[Crawler], signer: Arc<MessageSigner>) -> Self {
-        let mut identities = Self { crawlers: HashMap::new(), signer };
+    /// Returns the identities of `crawlers`; `proxy_user_agent` is that of other fetches.
+    pub(crate) fn new(
+        crawlers: &[Crawler],
+        proxy_user_agent: &str,
+        signer: Arc<MessageSigner>,
+    ) -> Self {
+        let proxy_user_agent = proxy_user_agent.to_owned();
+        let mut identities = Self { crawlers: HashMap::new(), proxy_user_agent, signer };
         for crawler in crawlers {
             let identity = Arc::new(identities.of_crawler(crawler));
             identities.crawlers.insert(crawler.name.clone(), identity);
@@ -63,7 +84,7 @@ impl FetchIdentities {
         let agent = self.signer.settings.agent.as_ref().filter(|_| key.is_some());
         FetchIdentity {
             crawler: Some(crawler.name.as_str().into()),
-            user_agent: crawler.robots_user_agent.clone(),
+            user_agent: Some(fetch_user_agent(crawler, &self.proxy_user_agent)),
             key: key.map(|key| key.thumbprint().into()),
             agent: agent.map(|agent| agent.as_str().into()),
             source: crawler.source_address,
@@ -74,6 +95,41 @@ impl FetchIdentities {
 
 impl Default for FetchIdentities {
     fn default() -> Self {
-        Self::new(&[], Arc::new(MessageSigner::new(SigningSettings::default(), Vec::new())))
+        Self::new(&[], "", Arc::new(MessageSigner::new(SigningSettings::default(), Vec::new())))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fetches_name_the_crawler_the_proxy_and_a_contact() {
+        let token = ProductToken::new("ExampleBot").expect("a token");
+        let crawler = Crawler::new("news", vec![token]);
+        let with = |contact: &str| Crawler { contact: Some(contact.into()), ..crawler.clone() };
+        let own = Crawler { robots_user_agent: Some("NewsBot/1".into()), ..crawler.clone() };
+        let version = env!("CARGO_PKG_VERSION");
+        for (crawler, proxy, expected) in [
+            (crawler.clone(), "wayleave/0.1", format!("ExampleBot (wayleave/{version})")),
+            (
+                crawler.clone(),
+                "wayleave/0.1 (+https://team.test)",
+                format!("ExampleBot (wayleave/{version}; +https://team.test)"),
+            ),
+            (
+                crawler.clone(),
+                "wayleave/0.1 (bot@team.test)",
+                format!("ExampleBot (wayleave/{version}; +bot@team.test)"),
+            ),
+            (
+                with("https://bot.test"),
+                "wayleave/0.1 (+https://team.test)",
+                format!("ExampleBot (wayleave/{version}; +https://bot.test)"),
+            ),
+            (own, "wayleave/0.1", "NewsBot/1".to_owned()),
+        ] {
+            assert_eq!(&*fetch_user_agent(&crawler, proxy), expected);
+        }
     }
 }

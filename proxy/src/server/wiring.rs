@@ -324,7 +324,7 @@ fn message_signer(config: &Config) -> Arc<MessageSigner> {
 
 /// Returns the identities of the configured crawlers, as which documents are fetched.
 fn fetch_identities(config: &Config, signer: Arc<MessageSigner>) -> FetchIdentities {
-    FetchIdentities::new(&config.crawlers.crawlers, signer)
+    FetchIdentities::new(&config.crawlers.crawlers, &config.robots.fetch.user_agent, signer)
 }
 
 /// Returns the settings of the drill. Only addresses that `upstream.allow_private` does not list must not be reached.

@@ -155,10 +155,15 @@ impl CardSubject<'_> {
     }
 }
 
-/// Returns the URIs at which a crawler's operator can be reached: the owner's, then those in its `User-Agent`.
+/// Returns the URIs at which a crawler's operator can be reached: its contact, the owner's, then those in its
+/// `User-Agent`.
 pub(crate) fn crawler_contacts(crawler: &Crawler) -> Vec<String> {
     let mut found = Vec::new();
-    let texts = [crawler.owner.as_deref(), crawler.robots_user_agent.as_deref()];
+    let texts = [
+        crawler.contact.as_deref(),
+        crawler.owner.as_deref(),
+        crawler.robots_user_agent.as_deref(),
+    ];
     for contact in texts.into_iter().flatten().flat_map(contacts) {
         if !found.contains(&contact) {
             found.push(contact);

@@ -15,6 +15,7 @@ use crate::cli::publish::{ip_ranges, page_path};
 use crate::config::Config;
 use crate::decider::settings::RobotsTxtSource;
 use crate::pacing::CrawlDelayMode;
+use crate::robots_cache::fetch_user_agent;
 use crate::signing::SigningMode;
 use crate::signing::agent_card::RANGES_PATH;
 use crate::signing::directory::{self, DIRECTORY_PATH};
@@ -128,7 +129,7 @@ fn identification(config: &Config) -> DutyFinding {
     if lacks_contact(&config.robots.fetch.user_agent) {
         return missing("robots.user_agent", "has neither a URL nor a mail address");
     }
-    // Without a User-Agent of its own, a crawler's fetches have the one above.
+    // Without a User-Agent of its own, a crawler's fetches have the contact of the one above, if not its own.
     let has_bad_agent = |it: &Crawler| it.robots_user_agent.as_deref().is_some_and(lacks_contact);
     if let Some(name) = first(config, has_bad_agent) {
         let detail = format!("that of {name:?} has neither a URL nor a mail address");
@@ -206,7 +207,7 @@ fn pages(config: &Config, published: Option<&Path>) -> DutyFinding {
     let key = "signing.agent";
     let has_url = |agent: &str| contacts(agent).iter().any(|uri| uri.starts_with("http"));
     let fetcher = &config.robots.fetch.user_agent;
-    let has_no_page = |it: &Crawler| !has_url(it.robots_user_agent.as_deref().unwrap_or(fetcher));
+    let has_no_page = |it: &Crawler| !has_url(&fetch_user_agent(it, fetcher));
     if config.crawlers.crawlers.is_empty() {
         return missing("crawler.name", "there is no [[crawler]] to describe");
     }

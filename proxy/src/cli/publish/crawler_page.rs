@@ -9,6 +9,7 @@ use wayleave_usage_preferences::{PreferenceSource, Purpose};
 use super::ip_ranges;
 use crate::config::Config;
 use crate::pacing::CrawlDelayMode;
+use crate::robots_cache::fetch_user_agent;
 use crate::signing::SigningMode;
 use crate::signing::agent_card::crawler_contacts;
 use crate::signing::directory::DIRECTORY_PATH;
@@ -150,8 +151,8 @@ fn rule_facts(config: &Config, crawler: &Crawler) -> Vec<(&'static str, String)>
 
 /// Returns the marks by which a site can recognise the crawler's requests.
 fn recognition_facts(config: &Config, crawler: &Crawler) -> Vec<(&'static str, String)> {
-    let agent = crawler.robots_user_agent.as_deref().unwrap_or(&config.robots.fetch.user_agent);
-    let mut text = format!("Requests for robots.txt have {}.", code(agent));
+    let agent = fetch_user_agent(crawler, &config.robots.fetch.user_agent);
+    let mut text = format!("Requests for robots.txt have {}.", code(&agent));
     if crawler.user_agent_must_contain_token {
         let names: Vec<_> = crawler.tokens.iter().map(|token| code(token.as_str())).collect();
         write!(text, " All requests have {}.", names.join(" or "))

@@ -157,6 +157,7 @@ pub(super) const ROWS: &[KeyRow] = &[
     row_with("crawler.password_hash", &[OTHER_HASH], ACCOUNT),
     row("crawler.dialect", &["\"google\"", "\"selfhtml\""]),
     row("crawler.mode", &["\"observe\""]),
+    row("crawler.contact", &["\"https://bot.test\""]),
     row("crawler.owner", &["\"news@example.com\""]),
     row("crawler.trigger", &["\"fetcher\""]),
     row("crawler.default_delay", &["\"2s\""]),
