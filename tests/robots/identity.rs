@@ -8,8 +8,7 @@ use crate::harness::{Origin, Reply, Wayleave};
 
 /// The clients: two crawlers, and one without a `[[crawler]]`.
 const AGENTS: [&str; 3] = ["ExampleBot/1.0", "OtherBot/1.0", "StrayBot/1.0"];
-const ORDERS: [[usize; 3]; 6] =
-    [[0, 1, 2], [0, 2, 1], [1, 0, 2], [1, 2, 0], [2, 0, 1], [2, 1, 0]];
+const ORDERS: [[usize; 3]; 6] = [[0, 1, 2], [0, 2, 1], [1, 0, 2], [1, 2, 0], [2, 0, 1], [2, 1, 0]];
 const CLOSED: &str = "User-agent: ExampleBot\nDisallow: /\n\nUser-agent: StrayBot\nDisallow: /\n";
 const OPEN: &str = "User-agent: *\nDisallow:\n";
 
@@ -121,4 +120,55 @@ fn robots_txt_is_fetched_in_the_crawlers_name() {
     let version = env!("CARGO_PKG_VERSION");
     let expected = format!("ExampleBot (wayleave/{version}; +https://bot.test/about)");
     assert_eq!(fetch.header("user-agent"), Some(expected.as_str()));
+}
+
+#[test]
+fn check_and_preview_ask_as_the_proxy_does() {
+    let origin = Origin::start();
+    knows_two(&origin, "known.test");
+    varies(&origin, "varies.test");
+    let proxy = Wayleave::start_with(&origin, |settings| settings.crawler("example", "ExampleBot"));
+    let config = proxy.config_with_ports();
+    for host in ["known.test", "varies.test"] {
+        let url = format!("http://{host}/a");
+        for (who, name, fetched_as) in
+            [("crawler", "example", "example"), ("user_agent", "StrayBot/1.0", "asserted")]
+        {
+            let asked = proxy.admin_get(&format!("/v1/decision?url={url}&{who}={name}")).json();
+            assert_eq!(asked["outcome"], "refused", "{who} at {host}: {asked}");
+            // The crawler's copy counts for everybody unless the site says otherwise.
+            let expected = if host == "known.test" { "example" } else { fetched_as };
+            assert_eq!(asked["robots_fetched_as"], expected, "{who} at {host}");
+            let before = origin.requests().len();
+            let mut check = command();
+            check.arg("check").arg("--config").arg(&config);
+            let option = format!("--{}", who.replace('_', "-"));
+            let output = check.args([&option, name, &url]).output().expect("it runs");
+            assert_eq!(output.status.code(), Some(1), "{who} at {host}: {output:?}");
+            let last = origin.requests()[before..].last().expect("a fetch").clone();
+            let token = if who == "crawler" { "ExampleBot" } else { "StrayBot" };
+            assert!(last.header("user-agent").unwrap_or_default().contains(token), "{last:?}");
+        }
+    }
+}
+
+#[test]
+fn decisions_say_as_whom_robots_txt_was_fetched() {
+    let origin = Origin::start();
+    origin.site("open.test").robots("User-agent: *\nDisallow: /private\n");
+    origin.site("plain.test").robots("User-agent: *\nDisallow: /private\n");
+    varies(&origin, "varies.test");
+    let proxy = Wayleave::start_with(&origin, |settings| settings.crawler("example", "ExampleBot"));
+    for (agent, host, expected) in [
+        (AGENTS[0], "open.test", "example"),
+        (AGENTS[2], "open.test", "example"),
+        (AGENTS[2], "plain.test", "-"),
+        (AGENTS[0], "plain.test", "-"),
+        (AGENTS[0], "varies.test", "example"),
+        (AGENTS[2], "varies.test", "asserted"),
+    ] {
+        proxy.get_as(agent, &format!("http://{host}/private"));
+        let line = proxy.admin_get("/v1/decisions?limit=1").json()["decisions"][0].clone();
+        assert_eq!(line["robots_fetched_as"], expected, "{agent} at {host}: {line}");
+    }
 }

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use wayleave_lifecycle::{
-    CacheEntry, FetchErrorKind, FinishedFetch, ParsedEntry, RefreshScheduler, Resource, Snapshot,
-    SnapshotState,
+    CacheEntry, FetchErrorKind, FetchIdentity, FinishedFetch, ParsedEntry, RefreshScheduler,
+    Resource, Snapshot, SnapshotState,
 };
 use wayleave_robots_txt::{
     AccessDecision, AccessReason, AccessResult, AccessVerdict, Dialect, MatchContext, ProductToken,
@@ -131,6 +131,8 @@ pub struct AccessFinding {
     pub sha256: Option<[u8; 32]>,
     /// The time at which the copy that decided was fetched or last confirmed.
     pub fetched_at: Option<SystemTime>,
+    /// The identity that the file was fetched as, if it was fetched.
+    pub fetched_as: Option<Arc<FetchIdentity>>,
 }
 
 /// The outcome of asking robots.txt.
@@ -252,6 +254,7 @@ fn finding(copy: &RobotsCopy, decision: &AccessDecision<'_>) -> AccessFinding {
         is_cut: deciding.is_some_and(Snapshot::is_cut),
         sha256: deciding.and_then(Snapshot::digest).copied(),
         fetched_at: deciding.and_then(Snapshot::fetched_at),
+        fetched_as: snapshot.and_then(Snapshot::fetched_as).cloned(),
     }
 }
 

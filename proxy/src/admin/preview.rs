@@ -64,6 +64,10 @@ pub(crate) struct Preview {
     marks: Vec<MarkedLine>,
     /// The verdict of robots.txt in each dialect, whatever the organisation's rules say; empty if the file was not fetched in time.
     dialects: Vec<Reading>,
+    /// The crawler in whose name robots.txt was fetched; `-` for the proxy itself, and `asserted` if with the User-Agent of a
+    /// client that is no configured crawler.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    robots_fetched_as: Option<String>,
 }
 
 /// Decides about a request without making it.
@@ -138,6 +142,7 @@ impl Preview {
             read_as,
             marks,
             dialects,
+            robots_fetched_as: decision.robots_fetched_as,
         }
     }
 

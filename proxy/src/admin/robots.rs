@@ -244,7 +244,7 @@ pub(super) async fn kept_file(
     fetched_at: SystemTime,
 ) -> (DecidingFile, Option<Arc<[u8]>>) {
     let history = match resource {
-        Some(resource) => store.history(&resource).await,
+        Some(resource) => store.history_of_copies(&resource).await,
         None => Vec::new(),
     };
     // An origin may go back to a file that it served before: that is another version with the same digest.

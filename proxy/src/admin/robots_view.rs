@@ -7,7 +7,7 @@ use serde::Serialize;
 use utoipa::ToSchema;
 use wayleave_evidence::Sha256Digest;
 use wayleave_lifecycle::{
-    FetchErrorKind, FetchOutcome, FinishedFetch, Resource, ResponseFields, Snapshot,
+    Audience, FetchErrorKind, FetchOutcome, FinishedFetch, Resource, ResponseFields, Snapshot,
 };
 use wayleave_robots_txt::Origin;
 
@@ -160,6 +160,11 @@ impl RobotsDetails {
 pub(super) struct FactsView {
     #[schema(format = DateTime)]
     at: String,
+    /// The crawler in whose name it was made; `-` for the proxy itself, and `asserted` if with the User-Agent of a client that
+    /// is no configured crawler.
+    fetched_as: String,
+    /// Whether the result counts for everybody, not only for the one that fetched.
+    is_for_everybody: bool,
     /// `successful`, `unavailable`, `unreachable` or `redirect_lost`.
     result: &'static str,
     /// The URL that the response came from, after redirects.
@@ -202,6 +207,8 @@ impl FactsView {
             .map(|hop| RedirectView { uri: hop.uri.clone(), status: hop.status });
         Self {
             at: format_instant(finished.fetched_at),
+            fetched_as: finished.fetched_as.name().to_owned(),
+            is_for_everybody: finished.audience() == Audience::Everybody,
             result: outcome.result().as_str(),
             uri: outcome.uri.clone(),
             redirects: redirects.collect(),

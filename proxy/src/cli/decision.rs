@@ -201,8 +201,10 @@ fn copy(decision: &Value) -> Option<String> {
     text("verdict").zip(text("origin")).map(|(_, origin)| {
         let fetched_at =
             text("robots_fetched_at").map(|at| format!(", fetched at {at}")).unwrap_or_default();
+        let fetched_as = text("robots_fetched_as").map(|name| format!(" as {name}"));
         let digest = text("robots_sha256").map(|digest| format!(", SHA-256 {digest}"));
-        format!("{origin}/robots.txt{fetched_at}{}", digest.unwrap_or_default())
+        let fetched_as = fetched_as.unwrap_or_default();
+        format!("{origin}/robots.txt{fetched_at}{fetched_as}{}", digest.unwrap_or_default())
     })
 }
 

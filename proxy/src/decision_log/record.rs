@@ -205,6 +205,10 @@ pub(crate) struct DecisionRecord {
     pub(crate) waited_us: u64,
     /// The time from the request's head to the end of its response, in microseconds.
     pub(crate) took_us: u64,
+    /// The crawler in whose name the robots.txt that decided was fetched; `-` for the proxy itself, and `asserted` if with the
+    /// User-Agent of a client that is no configured crawler.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) robots_fetched_as: Option<String>,
 }
 
 /// The initial capacity for a line, which most lines fit.
@@ -400,6 +404,7 @@ impl DecisionRecord {
         object.plain("decided_us", Some(self.decided_us));
         object.plain("waited_us", Some(self.waited_us));
         object.plain("took_us", Some(self.took_us));
+        object.text("robots_fetched_as", self.robots_fetched_as.as_deref());
         object.end();
     }
 

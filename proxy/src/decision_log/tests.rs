@@ -65,6 +65,7 @@ pub(super) fn decision() -> DecisionRecord {
         decided_us: 1,
         waited_us: 0,
         took_us: 2,
+        robots_fetched_as: None,
     }
 }
 
@@ -208,6 +209,7 @@ pub(super) fn any_decision(mut draws: Draws) -> DecisionRecord {
         decided_us: it.number() >> 14,
         waited_us: it.number(),
         took_us: it.number() >> 14,
+        robots_fetched_as: it.some(Draws::text),
     }
 }
 

@@ -181,7 +181,9 @@ impl ExchangeRecord {
         let (facts, identity) = (self.facts, self.identity.as_ref());
         let crawler = identity.and_then(Identity::crawler);
         let preferences = facts.preferences.as_ref();
+        let fetched_as = facts.finding.as_ref().and_then(|finding| finding.fetched_as.as_ref());
         DecisionRecord {
+            robots_fetched_as: fetched_as.map(|identity| identity.name().to_owned()),
             id: self.id,
             at: self.started_at,
             outcome: outcome.request_outcome().as_str().into(),

@@ -115,6 +115,7 @@ async function robotsPanel(found) {
     ["Group used", grounds.group.join(", ")],
     ["From", grounds.robots_url],
     ["Fetched or confirmed", found.robots_fetched_at && time(found.robots_fetched_at, true)],
+    ["Fetched as", found.robots_fetched_as],
     ["First seen", said && time(said.first_seen_at, true)],
     ["Status", said?.status],
     ["SHA-256", said?.sha256 && digest(said.sha256)],
