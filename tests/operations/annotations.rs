@@ -147,21 +147,23 @@ const LIST: &str = "# seeds\nhttp://shop.test/open\nhttp://shop.test/private/a\n
 fn urls_that_would_be_refused_become_errors() {
     let site = Site::new(LIST);
     let output = site.check(&["--user-agent", "ExampleBot/1.0", "--from", "urls.txt"]);
-    assert_eq!(output.status.code(), Some(3), "one is undecided");
+    assert_eq!(output.status.code(), Some(2), "one line has no URL");
     let found = commands(&String::from_utf8_lossy(&output.stdout));
     let names: Vec<_> = found.iter().map(|it| &*it.name).collect();
-    assert_eq!(names, ["error", "warning", "notice"], "{found:?}");
+    assert_eq!(names, ["error", "error", "warning", "notice"], "{found:?}");
     assert_eq!(found[0].property("file").zip(found[0].property("line")), Some(("urls.txt", "3")));
     let refusal = "http://shop.test/private/a: rule (403): Disallow: /private \
                    (line 2 of http://shop.test/robots.txt)";
     assert_eq!(found[0].message, refusal);
-    assert_eq!(found[1].property("line"), Some("5"));
-    assert_eq!(found[2].message, "3 URLs: 1 forwarded, 1 refused, 1 undecided, 0 observed");
-    let warning = String::from_utf8_lossy(&output.stderr);
-    assert!(
-        warning.contains("urls.txt:4: no http(s) URL in this line (1 such in all)"),
-        "{warning}"
+    assert_eq!(
+        (found[1].property("title"), found[1].property("line")),
+        (Some("No URL"), Some("4"))
     );
+    assert_eq!(found[2].property("line"), Some("5"));
+    let count = "3 URLs: 1 forwarded, 1 refused, 1 undecided, 0 observed; 1 line without a URL";
+    assert_eq!(found[3].message, count);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(said.contains("urls.txt:4: no http(s) URL in this line"), "{said}");
     assert!(site.origin.seen().iter().all(|line| line.ends_with("/robots.txt")));
     assert_eq!(site.origin.robots_fetches("shop.test"), 1);
 
@@ -186,7 +188,7 @@ fn a_file_without_urls_is_a_mistake() {
 
 #[test]
 fn the_action_fails_for_what_it_is_to_fail_for() {
-    let site = Site::new(LIST);
+    let site = Site::new(&LIST.replace("\nshop.test/private\n", "\n"));
     let basic = [("urls", "urls.txt"), ("program", BINARY), ("config", "wayleave.toml")];
     let with = |more: &[(&'static str, &'static str)]| {
         let mut inputs = basic.to_vec();
@@ -205,6 +207,11 @@ fn the_action_fails_for_what_it_is_to_fail_for() {
     assert_eq!(with(&[]).status.code(), Some(2), "no crawler");
     let missing = site.action(&[("urls", "missing.txt"), ("program", BINARY), bot]);
     assert_eq!(missing.status.code(), Some(2), "{missing:?}");
+    // A line without a URL is a mistake in the list, which no setting overlooks.
+    let malformed =
+        Site::new(LIST).action(&[basic[0], basic[1], basic[2], bot, ("fail-on", "never")]);
+    assert_eq!(malformed.status.code(), Some(2), "{malformed:?}");
+    assert_eq!(commands(&both_streams(&malformed)).len(), 4, "{malformed:?}");
 
     // An unreachable robots.txt alone fails only on request, and a file config.toml of another program is not read.
     let site = Site::new("http://down.test/\n");
@@ -248,7 +255,7 @@ fn nothing_in_urls_rules_or_names_is_a_command() {
         let inputs =
             [("urls", name), ("program", BINARY), ("config", "wayleave.toml"), ("user-agent", bot)];
         let output = site.action(&inputs);
-        assert_eq!(output.status.code(), Some(1), "{output:?}");
+        assert_eq!(output.status.code(), Some(2), "some lines have no URL: {output:?}");
         let printed = both_streams(&output);
         let found = commands(&printed);
         assert!(found.len() > COMMANDS.len(), "{printed}");

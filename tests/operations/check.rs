@@ -10,8 +10,9 @@ use std::sync::mpsc;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
+use crate::harness::origin::reply::Step;
 use crate::harness::wayleave::command;
-use crate::harness::{DEADLINE, Origin, Reply};
+use crate::harness::{DEADLINE, Gate, Origin, Reply};
 
 const ROBOTS: &str = "User-agent: ExampleBot\nDisallow: /private\nCrawl-delay: 2\n\
                       Sitemap: https://www.example.com/s.xml\n";
@@ -237,6 +238,78 @@ fn a_batch_answers_each_line_in_order_and_survives_bad_ones() {
     assert_eq!(answers[7]["rule"], "Disallow: /private");
 }
 
+/// A batch and the command must not read the same text as two different URLs.
+#[test]
+fn a_batch_reads_urls_as_the_command_does() {
+    let robots = "User-agent: *\nDisallow: /x\nDisallow: /a%20b\n";
+    let arguments = ["check", "--robots-only", "--robots", "-", "--token", "a"];
+    let urls = [
+        ("http://h/x", Some("disallow")),
+        ("//h/x", Some("allow")),
+        ("/x", Some("disallow")),
+        ("/a b", Some("disallow")),
+        ("http://h/a b#c", Some("disallow")),
+        ("HTTPS://H?/x", Some("allow")),
+        ("", None),
+        ("x", None),
+        ("*", None),
+        ("?x", None),
+        ("/x\u{1}", None),
+        ("mailto:a@h.test", None),
+        ("http://[::1", None),
+        ("http:///x", None),
+        ("http://h:99999/x", None),
+        ("gopher://h/x", None),
+    ];
+    for (url, expected) in urls {
+        let output = run(&[&arguments[..], &[url]].concat(), robots.as_bytes());
+        let verdict = stdout(&output).split_whitespace().next().map(str::to_owned);
+        assert_eq!(verdict.as_deref(), expected, "the command: {url:?} {output:?}");
+    }
+    let question = |(url, _): &(&str, _), further: Value| {
+        let mut question = json!({"id": url, "url": url, "robots": robots, "token": "a"});
+        question.as_object_mut().unwrap().extend(further.as_object().unwrap().clone());
+        question.to_string()
+    };
+    for further in [json!({}), json!({"purpose": "search"})] {
+        let input: Vec<String> = urls.iter().map(|url| question(url, further.clone())).collect();
+        let output = run(&["check", "--batch"], input.join("\n").as_bytes());
+        assert_eq!(output.status.code(), Some(2));
+        for (answer, (url, expected)) in lines(&output).iter().zip(urls) {
+            assert_eq!(answer["verdict"].as_str(), expected, "{answer}");
+            assert_eq!(answer["error"].is_string(), expected.is_none(), "{answer}");
+            assert_eq!(answer["id"], url);
+        }
+    }
+    let input: Vec<String> = urls.iter().map(|url| question(url, json!({"as": "proxy"}))).collect();
+    for (answer, (url, expected)) in
+        lines(&run(&["check", "--batch"], input.join("\n").as_bytes())).iter().zip(urls)
+    {
+        // A path is not a request to a proxy.
+        let is_request = expected.is_some() && !url.starts_with('/');
+        assert_eq!(answer["error"].is_string(), !is_request, "{answer}");
+    }
+}
+
+#[test]
+fn the_longest_delay_that_robots_txt_asks_for_is_shown() {
+    let arguments = ["check", "--robots-only", "--robots", "-", "--token", "a", "--json", "/"];
+    for (lines_of_group, seconds) in [
+        ("Request-rate: 1/10", json!(10.0)),
+        ("Crawl-delay: 2\nRequest-rate: 1/10", json!(10.0)),
+        ("Crawl-delay: 20\nRequest-rate: 1/10", json!(20.0)),
+        ("Disallow:", Value::Null),
+    ] {
+        let robots = format!("User-agent: *\n{lines_of_group}\n");
+        let shown = lines(&run(&arguments, robots.as_bytes()));
+        let question = json!({"robots": robots, "token": "a", "url": "/"}).to_string();
+        let in_batch = lines(&run(&["check", "--batch"], question.as_bytes()));
+        for answer in [&shown[0], &in_batch[0]] {
+            assert_eq!(answer["crawl_delay"], seconds, "{lines_of_group}: {answer}");
+        }
+    }
+}
+
 /// Returns the members in the first cells of the tables in a text of docs/check.md.
 fn members(text: &str) -> BTreeSet<String> {
     let cells = text.lines().filter(|line| line.starts_with("| `"));
@@ -394,6 +467,11 @@ fn a_batch_reaches_the_verdicts_of_googles_own_tests() {
     let answers = lines(&run(&["check", "--batch"], questions.as_bytes()));
     assert_eq!(answers.len(), cases.len());
     for (case, answer) in cases.iter().zip(&answers) {
+        // Google's function allows an empty URL, which nobody can request.
+        if case["url"] == "" {
+            assert!(answer["error"].is_string(), "{answer}");
+            continue;
+        }
         let allow = answer["verdict"] == "allow";
         assert_eq!(Some(allow), case["allow"].as_bool(), "{case} {answer}");
     }
@@ -452,6 +530,151 @@ fn urls_come_from_standard_input() {
         let output = check(robots, &["-"], input);
         assert_eq!((stdout(&output), output.status.code()), ("", Some(2)), "{input:?}");
         assert!(!output.stderr.is_empty());
+    }
+}
+
+/// Lines of which none has a URL that can be requested.
+const MALFORMED: [&str; 10] = [
+    "http://[::1",
+    "shop.test/private",
+    "http://shop.test:99999/",
+    "https:///a",
+    "mailto:a@shop.test",
+    "//shop.test/a",
+    "/private",
+    "http://a@b@shop.test/",
+    "{\"url\": 5}",
+    "http:/shop.test/",
+];
+
+#[test]
+fn malformed_lines_of_a_list_do_not_stop_the_others() {
+    let origin = Origin::start();
+    origin.site("shop.test").robots("User-agent: *\nDisallow: /private\n");
+    origin.site("down.test").robots_reply(Reply::new(503));
+    let dir = TempDir::new().unwrap();
+    let config = config(&dir, &origin);
+    // Before, between and after the others, which would give 0, 1 and 3 by themselves.
+    let mut list = String::new();
+    let urls = ["http://shop.test/open", "http://shop.test/private", "http://down.test/"];
+    for (index, malformed) in MALFORMED.iter().enumerate() {
+        list += &format!("{malformed}\n");
+        if let Some(url) = urls.get(index) {
+            list += &format!("{url}\n");
+        }
+    }
+    let file = dir.path().join("urls.txt");
+    std::fs::write(&file, &list).unwrap();
+    let from = file.to_str().unwrap();
+    let arguments =
+        ["check", "--config", config.to_str().unwrap(), "--token", "ExampleBot", "--from", from];
+    let verdicts = ["forward", "refuse", "refuse"];
+    for (further, verdicts) in [
+        (&[][..], verdicts),
+        (&["--robots-only"], ["allow", "disallow", "disallow"]),
+        (&["--json"], verdicts),
+        (&["--json", "--robots-only"], verdicts),
+        (&["--github"], verdicts),
+    ] {
+        let output = run(&[&arguments[..], further].concat(), b"");
+        assert_eq!(output.status.code(), Some(2), "{further:?}: {output:?}");
+        let said = String::from_utf8_lossy(&output.stderr);
+        for (_, line) in list.lines().zip(1..).filter(|(text, _)| !urls.contains(text)) {
+            assert!(said.contains(&format!("urls.txt:{line}: ")), "{further:?}, {line}: {said}");
+        }
+        match further {
+            ["--json", ..] => {
+                let rows = lines(&output);
+                assert_eq!(rows.len(), list.lines().count(), "{rows:?}");
+                for ((row, text), line) in rows.iter().zip(list.lines()).zip(1..) {
+                    let is_url = urls.contains(&text);
+                    assert_eq!(row["error"].is_string(), !is_url, "{row}");
+                    let place = if is_url { row["url"] == text } else { row["line"] == line };
+                    assert!(place, "line {line}: {row}");
+                }
+            }
+            ["--github"] => {
+                let printed = stdout(&output);
+                assert_eq!(printed.matches("title=No URL::").count(), 10, "{printed}");
+                let count = "3 URLs: 1 forwarded, 1 refused, 1 undecided, 0 observed; 10 lines without a URL";
+                assert!(printed.contains(count), "{printed}");
+                let at =
+                    |line: &str| printed.find(line).unwrap_or_else(|| panic!("{line}: {printed}"));
+                assert!(at(",line=3,") < at(",line=4,") && at(",line=4,") < at(",line=5,"));
+            }
+            _ => {
+                let expected: Vec<String> = verdicts
+                    .iter()
+                    .zip(urls)
+                    .map(|(verdict, url)| format!("{verdict} {url}:"))
+                    .collect();
+                let printed: Vec<&str> = stdout(&output).lines().collect();
+                assert_eq!(printed.len(), 3, "{printed:?}");
+                for (printed, expected) in printed.iter().zip(expected) {
+                    assert!(printed.starts_with(&expected), "{printed}");
+                }
+            }
+        }
+    }
+    assert_eq!(origin.robots_fetches("shop.test"), 5, "one in each run");
+}
+
+#[test]
+fn malformed_lines_of_standard_input_are_reported() {
+    let arguments = ["check", "--status", "404", "--token", "a", "--robots-only", "--json"];
+    let input = b"http://[::1\n/a\n\nno-url\nhttp://shop.test/b c\n";
+    let output = run(&[&arguments[..], &["/first", "-", "/last"]].concat(), input);
+    assert_eq!(output.status.code(), Some(2), "{output:?}");
+    let rows = lines(&output);
+    let urls: Vec<&str> = rows.iter().map(|row| row["url"].as_str().unwrap()).collect();
+    let expected = ["/first", "http://[::1", "/a", "no-url", "http://shop.test/b c", "/last"];
+    assert_eq!(urls, expected);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(said.contains("-:1: \"http://[::1\"") && said.contains("-:4: \"no-url\""), "{said}");
+}
+
+#[test]
+fn origins_of_a_list_are_asked_at_the_same_time() {
+    let origin = Origin::start();
+    let gate = Gate::closed();
+    let mut urls = String::new();
+    for number in 0..40 {
+        let host = format!("h{number}.test");
+        let reply = Reply::new(200).step(Step::Wait(gate.clone()));
+        let reply = reply.body("User-agent: *\nDisallow: /a\n");
+        origin.site(&host).robots_reply(reply);
+        urls += &format!("http://{host}/a\nhttp://{host}/b\n");
+    }
+    let dir = TempDir::new().unwrap();
+    let config = config(&dir, &origin);
+    let list = dir.path().join("urls.txt");
+    std::fs::write(&list, &urls).unwrap();
+    let [config, list] = [&config, &list].map(|path| path.to_str().unwrap().to_owned());
+    let check = std::thread::spawn(move || {
+        run(&["check", "--config", &config, "--token", "ExampleBot", "--from", &list], b"")
+    });
+    origin.wait_for("32 fetches at a time", |arrived| arrived.requests.len() >= 32);
+    assert_eq!(origin.seen().len(), 32, "no more than that at a time");
+    gate.open();
+    let output = check.join().unwrap();
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    for (number, pair) in stdout(&output).lines().collect::<Vec<_>>().chunks(2).enumerate() {
+        assert!(pair[0].starts_with(&format!("refuse http://h{number}.test/a: ")), "{pair:?}");
+        assert!(pair[1].starts_with(&format!("forward http://h{number}.test/b: ")), "{pair:?}");
+    }
+    assert_eq!(origin.seen().len(), 40, "each file once");
+}
+
+#[test]
+fn a_pasted_url_may_contain_spaces_in_every_mode() {
+    let origin = Origin::start();
+    origin.site("shop.test").robots("User-agent: *\nDisallow: /a%20b\n");
+    let dir = TempDir::new().unwrap();
+    let config = config(&dir, &origin);
+    for mode in [&[][..], &["--robots-only"]] {
+        let arguments = ["check", "--config", config.to_str().unwrap(), "--token", "a"];
+        let output = run(&[&arguments[..], mode, &["http://shop.test/a b"]].concat(), b"");
+        assert_eq!(output.status.code(), Some(1), "{mode:?}: {output:?}");
     }
 }
 

@@ -405,15 +405,15 @@ mod tests {
     #[test]
     fn the_strictest_delay_is_the_longest_of_all_dialects() {
         // Only Google's parser reads `Useragent` as a user-agent line.
-        let text = "User-agent: *\nCrawl-delay: 30\n\nUseragent: ExampleBot\nCrawl-delay: 1\n";
+        let text = "User-agent: *\nCrawl-delay: 1\n\nUseragent: ExampleBot\nCrawl-delay: 30\n";
         let access = AccessResult::Successful(RobotsTxt::parse(text.as_bytes()));
         for (dialect, seconds) in
-            [(Dialect::Rfc9309, 30), (Dialect::Google, 1), (Dialect::Strictest, 30)]
+            [(Dialect::Rfc9309, 1), (Dialect::Google, 30), (Dialect::Strictest, 30)]
         {
             let found = crawl_delay(&access, &example_bot(dialect));
             assert_eq!(found, Some(Duration::from_secs(seconds)), "{dialect:?}");
             let stated = stated_delay(&access, dialect, example_bot(dialect).tokens());
-            let line = if seconds == 30 { 2 } else { 5 };
+            let line = if seconds == 30 { 5 } else { 2 };
             assert_eq!(stated.map(|(_, line)| line), Some(line), "{dialect:?}");
         }
     }

@@ -53,7 +53,7 @@ impl<'a> CheckAnswer<'a> {
         access: &AccessResult,
         path: &UrlPath<'_>,
         query: CheckQuery<'_>,
-        live: Option<(&mut FetchedFiles, &Origin)>,
+        live: Option<(&FetchedFiles, &Origin)>,
     ) -> Self {
         let CheckQuery { tokens, dialect, strict, declaration, reading } = query;
         // Other readers of robots.txt judge only the spelling that is given, and so does this command unless asked.

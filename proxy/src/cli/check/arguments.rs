@@ -1,19 +1,21 @@
 //! The arguments of `wayleave check`.
 
 use std::net::IpAddr;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use clap::Args;
 use wayleave_robots_txt::{Dialect, ProductToken};
 use wayleave_usage_preferences::{CrawlerDeclaration, PreferenceSettings, Purpose};
 
 use super::answer::CheckQuery;
+use super::url_list::LineMistake;
 
 #[derive(Debug, Args)]
 #[command(
     after_help = "Prints a line for each URL: forward, observe or refuse, with the reason and the status of the answer.\n\
                   Exit status: 0 all forwarded or observed (with --robots-only: allowed), 1 at least one refused (disallowed), \
-                  2 usage or input error, 3 undecided because a robots.txt is unreachable or a name cannot be resolved."
+                  2 usage or input error, 3 undecided because a robots.txt is unreachable or a name cannot be resolved. \
+                  If several apply: 2, else 3, else 1."
 )]
 #[allow(clippy::struct_excessive_bools, reason = "each is a switch of the command line")]
 pub(crate) struct CheckArguments {
@@ -57,12 +59,16 @@ pub(crate) struct CheckArguments {
     #[arg(long, conflicts_with_all = ["json", "robots_only", "batch"])]
     pub(super) github: bool,
     /// Read the URLs from this file ("-": standard input): one per line, or the log of a crawl. Of a line that is a JSON
-    /// object, the member url counts; of any other, the first word that is an http(s) URL. Each URL is asked about once
+    /// object, the member url counts; of any other, the first word that is an http(s) URL. Each URL is asked about once. A
+    /// line without a URL is reported, the others are answered, and the exit status is 2
     #[arg(long, value_name = "FILE", conflicts_with_all = ["urls", "batch"])]
     pub(super) from: Option<PathBuf>,
-    /// The lines of that file, by URL
+    /// The lines of that file that name the URLs
     #[arg(skip)]
     pub(super) lines: Vec<usize>,
+    /// The lines of that file, or of standard input, that are reported instead of answered.
+    #[arg(skip)]
+    pub(super) mistakes: Vec<LineMistake>,
     /// Read JSON objects from standard input, one per line, and answer each with one, in order. Members: id, url, robots or
     /// robots_base64, user_agent or tokens or token, dialect; about use: purpose, status, headers, html, tdmrep, ai_txt, rsl
     /// and config; for the proxy's verdict: as ("proxy"), crawler, client and method. docs/check.md describes them and the
@@ -98,9 +104,9 @@ impl CheckArguments {
         }
     }
 
-    /// Returns the file and the line that name a URL, if they come from a file.
-    pub(super) fn place(&self, index: usize) -> Option<(&Path, usize)> {
-        Some((self.from.as_deref()?, *self.lines.get(index)?))
+    /// Returns whether a URL may be a path, which a given robots.txt is about.
+    pub(super) fn accepts_paths(&self) -> bool {
+        self.robots.is_some() || self.status.is_some()
     }
 
     /// Returns the purposes that the arguments declare.

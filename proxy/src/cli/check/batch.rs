@@ -14,6 +14,7 @@ use wayleave_robots_txt::{Dialect, ProductToken, UrlPath, decide, decide_all_spe
 use super::batch_verdict::{BatchSettings, RowVerdict};
 use super::preference::{self, UseSubject};
 use super::robots_cache::{FileCache, ParsedFile};
+use super::url_list::find_mistake;
 use crate::telemetry::harmless::escape_json;
 
 /// The longest line; a longer one is answered with an error. A file of 500 KiB fits even if every byte of it is escaped.
@@ -259,14 +260,14 @@ impl BatchRun<'_> {
             Ok(preference) => preference,
             Err(error) => return self.fail(&BatchFailure { id, error }, output),
         };
-        let crawl_delay = file.robots.crawl_delay(dialect, &tokens);
+        let crawl_delay = file.robots.longest_delay(dialect, &tokens);
         let answer = BatchAnswer {
             id,
             verdict: decision.verdict().as_str(),
             reason: decision.reason().as_str(),
             line: decision.line(),
             rule: decision.rule(),
-            crawl_delay: crawl_delay.map(|delay| delay.as_secs_f64()),
+            crawl_delay: crawl_delay.map(|(delay, _)| delay.as_secs_f64()),
             sitemaps: &file.sitemaps,
             preference,
         };
@@ -281,6 +282,9 @@ impl BatchRun<'_> {
         };
         let tokens = tokens(question)?;
         let url = string("url", url)?;
+        if let Some(error) = find_mistake(&url, true) {
+            return Err(format!("url: {url:?}: {error}"));
+        }
         let file = self.file(question)?;
         Ok(ParsedQuestion { file, tokens, url, dialect })
     }

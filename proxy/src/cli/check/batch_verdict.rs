@@ -13,6 +13,7 @@ use wayleave_robots_txt::{AccessResult, Dialect, Origin, ProductToken};
 use wayleave_usage_preferences::{AI_TXT_PATH, TDMREP_PATH};
 
 use super::preference::OneOrMany;
+use super::url_list::with_escaped_spaces;
 use super::verdict::{ProxySettings, word};
 use crate::cli::config_file::load_config;
 use crate::clock::system_time;
@@ -136,7 +137,7 @@ impl ProxyQuestion {
             None => dialect,
         };
         Ok(Question {
-            url: self.url.clone(),
+            url: with_escaped_spaces(&self.url),
             // Tokens stand for a `User-Agent` that names them, as on the command line.
             user_agent: if names.is_empty() { self.user_agent.clone() } else { names.join(" ") },
             crawler: self.crawler.clone(),

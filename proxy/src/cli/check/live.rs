@@ -1,7 +1,7 @@
 //! Robots.txt and other documents as origins serve them now.
 
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use wayleave_decision::{
     CheckedSnapshot, DocumentBatch, DocumentResult, DocumentToFetch, RobotsCopy,
@@ -16,12 +16,12 @@ use crate::cli::robots_fetcher::{RobotsFetcher, failure_text};
 use crate::cli::terminal::print_errors;
 use crate::decider::offline::InputSource;
 
-/// Everything that was fetched, each file once.
+/// Everything that was fetched, each file once. Threads that need the same file wait for one fetch.
 pub(super) struct FetchedFiles {
     fetcher: RobotsFetcher,
     /// The identity of the requests in question.
     identity: Arc<FetchIdentity>,
-    files: HashMap<Resource, CheckedSnapshot>,
+    files: Mutex<HashMap<Resource, Arc<OnceLock<CheckedSnapshot>>>>,
     progress: ProgressLine,
 }
 
@@ -32,40 +32,41 @@ impl FetchedFiles {
         fetcher: RobotsFetcher,
         identity: Arc<FetchIdentity>,
     ) -> Self {
-        let progress = ProgressLine::new(origins);
-        Self { fetcher, identity, files: HashMap::new(), progress }
+        Self { fetcher, identity, files: Mutex::default(), progress: ProgressLine::new(origins) }
     }
 
     /// Returns a file, fetched unless it was before, and warns of a failure.
-    pub(super) fn get(&mut self, resource: &Resource) -> CheckedSnapshot {
+    pub(super) fn get(&self, resource: &Resource) -> CheckedSnapshot {
         self.fetched(resource, Self::warn)
     }
 
     fn fetched(
-        &mut self,
+        &self,
         resource: &Resource,
         warn: impl FnOnce(&Self, &str, &str),
     ) -> CheckedSnapshot {
-        if let Some(file) = self.files.get(resource) {
-            return file.clone();
-        }
-        let uri = resource.uri();
-        // Only these are known in number beforehand.
-        if resource.is_robots_txt() {
-            self.progress.start_part(&uri);
-        }
-        let answer = self.fetcher.fetch_for(resource, &self.identity);
-        if is_failure(resource.kind(), &answer) {
-            warn(self, &uri, &failure_text(&answer));
-        }
-        let file = CheckedSnapshot::from_fetch(resource, answer);
-        self.files.insert(resource.clone(), file.clone());
-        file
+        let mut files = self.files.lock().unwrap_or_else(PoisonError::into_inner);
+        let file = Arc::clone(files.entry(resource.clone()).or_default());
+        // Other files are fetched meanwhile.
+        drop(files);
+        let fetch = || {
+            let uri = resource.uri();
+            // Only these are known in number beforehand.
+            if resource.is_robots_txt() {
+                self.progress.start_part(&uri);
+            }
+            let answer = self.fetcher.fetch_for(resource, &self.identity);
+            if is_failure(resource.kind(), &answer) {
+                warn(self, &uri, &failure_text(&answer));
+            }
+            CheckedSnapshot::from_fetch(resource, answer)
+        };
+        file.get_or_init(fetch).clone()
     }
 
     /// Adds the documents that the proxy would ask for.
     pub(super) fn with_documents(
-        &mut self,
+        &self,
         mut state: PreferenceState,
         query: PreferenceQuery<'_>,
         origin: &Origin,
@@ -82,7 +83,7 @@ impl FetchedFiles {
     }
 
     fn fetch_allowed(
-        &mut self,
+        &self,
         query: PreferenceQuery<'_>,
         document: &DocumentToFetch,
     ) -> Result<DocumentResult, String> {
@@ -102,7 +103,7 @@ impl FetchedFiles {
     }
 }
 
-impl InputSource for FetchedFiles {
+impl InputSource for &FetchedFiles {
     fn robots_txt(&mut self, origin: &Origin) -> RobotsCopy {
         // The verdict says why there is no file.
         RobotsCopy::Cached(self.fetched(&origin.into(), |_, _, _| {}))

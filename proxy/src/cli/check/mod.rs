@@ -5,6 +5,7 @@ mod answer;
 mod arguments;
 mod batch;
 mod batch_verdict;
+mod by_origin;
 mod live;
 mod preference;
 mod robots_cache;
@@ -23,16 +24,19 @@ use wayleave_lifecycle::{
     FetchEnding, FetchIdentity, FetchOutcome, FetchedBody, FetchedResponse, FinishedFetch,
     ResponseFields,
 };
-use wayleave_robots_txt::{InvalidUrl, ProductToken, Target, UrlPath};
+use wayleave_robots_txt::{Origin, ProductToken, Target, UrlPath};
 use wayleave_usage_preferences::PreferenceSettings;
 
 use super::config_file::load_config;
 use super::robots_fetcher::RobotsFetcher;
-use super::terminal::{CommandResult, print, print_errors, print_painted, unusable};
+use super::terminal::{
+    CommandResult, UNUSABLE, json_line, print, print_errors, print_painted, unusable,
+};
 use answer::CheckAnswer;
 pub(super) use arguments::CheckArguments;
+use by_origin::answer_by_origin;
 use live::FetchedFiles;
-use url_list::UrlList;
+use url_list::{UrlList, find_mistake, join_rows, with_escaped_spaces};
 
 pub(super) fn run(mut arguments: CheckArguments, config: Option<&Path>) -> CommandResult {
     if arguments.batch {
@@ -50,14 +54,11 @@ pub(super) fn run(mut arguments: CheckArguments, config: Option<&Path>) -> Comma
         };
     }
     match arguments.from.take() {
-        Some(file) => read_list(&mut arguments, file).map_err(|message| unusable(&message))?,
-        None => read_urls(&mut arguments)
-            .map_err(|error| unusable(&format!("standard input: {error}")))?,
+        Some(file) => read_list(&mut arguments, file),
+        None => read_urls(&mut arguments),
     }
+    .map_err(|message| unusable(&message))?;
     let arguments = &arguments;
-    if let Some(message) = find_wrong_url(arguments) {
-        return Err(unusable(&message));
-    }
     let is_robots_only = arguments.is_robots_only().map_err(|message| unusable(&message))?;
     if is_robots_only && !arguments.robots_only {
         print_errors(PATHS_ONLY);
@@ -81,7 +82,7 @@ pub(super) fn run(mut arguments: CheckArguments, config: Option<&Path>) -> Comma
 const PATHS_ONLY: &str = "wayleave: note: a path is judged by robots.txt alone, as with --robots-only: crawlers and rules of the \
      configuration and other spellings do not count; give an absolute URL to know what the proxy would do\n";
 
-/// Takes the URLs from a file.
+/// Takes the URLs from a file, and reports the lines that have none.
 ///
 /// # Errors
 ///
@@ -90,59 +91,51 @@ fn read_list(arguments: &mut CheckArguments, file: PathBuf) -> Result<(), String
     let is_asked_twice =
         file == Path::new("-") && arguments.robots.as_deref() == Some(Path::new("-"));
     if is_asked_twice {
-        return Err("standard input can contain either robots.txt or URLs, not both".to_owned());
+        return Err(ASKED_TWICE.to_owned());
     }
     let name = file.display();
     let list = UrlList::read(&file).map_err(|error| format!("{name}: {error}"))?;
+    report_mistakes(&list, &file);
     if list.urls.is_empty() {
         return Err(format!("{name}: no line has an http(s) URL"));
     }
-    if let Some(first) = list.without_url.first() {
-        let number = list.without_url.len();
-        print_errors(&format!(
-            "wayleave: warning: {name}:{first}: no http(s) URL in this line ({number} such in all)\n"
-        ));
-    }
-    (arguments.urls, arguments.lines) = (list.urls, list.lines);
+    (arguments.urls, arguments.lines, arguments.mistakes) = (list.urls, list.lines, list.mistakes);
     arguments.from = Some(file);
     Ok(())
 }
 
-/// Replaces a "-" among the URLs by the lines of standard input.
-fn read_urls(arguments: &mut CheckArguments) -> io::Result<()> {
+const ASKED_TWICE: &str = "standard input can contain either robots.txt or URLs, not both";
+
+fn report_mistakes(list: &UrlList, file: &Path) {
+    for mistake in &list.mistakes {
+        print_errors(&format!("wayleave: {}:{}: {mistake}\n", file.display(), mistake.line));
+    }
+}
+
+/// Replaces a "-" among the URLs by the lines of standard input, and reports the lines that are wrong.
+fn read_urls(arguments: &mut CheckArguments) -> Result<(), String> {
+    let accepts_paths = arguments.accepts_paths();
+    let is_wrong = |url: &&String| *url != "-" && find_mistake(url, accepts_paths).is_some();
+    if let Some(url) = arguments.urls.iter().find(is_wrong) {
+        let error = find_mistake(url, accepts_paths).unwrap_or_default();
+        return Err(format!("{url:?}: {error}"));
+    }
     let Some(at) = arguments.urls.iter().position(|url| url == "-") else {
         return Ok(());
     };
     if arguments.robots.as_deref() == Some(Path::new("-")) {
-        return Err(io::Error::other("it can contain either robots.txt or URLs, not both"));
+        return Err(ASKED_TWICE.to_owned());
     }
-    let input = io::read_to_string(io::stdin().lock())?;
-    let lines = input.lines().map(str::trim).filter(|line| !line.is_empty());
-    arguments.urls.splice(at..=at, lines.map(str::to_owned));
+    let input = io::read_to_string(io::stdin().lock())
+        .map_err(|error| format!("standard input: {error}"))?;
+    let mut list = UrlList::parse_lines(&input, accepts_paths);
+    report_mistakes(&list, Path::new("-"));
+    for mistake in &mut list.mistakes {
+        mistake.urls_before += at;
+    }
+    arguments.urls.splice(at..=at, list.urls);
+    arguments.mistakes = list.mistakes;
     Ok(())
-}
-
-/// Describes the first argument that is neither an absolute URL nor, with a given robots.txt, a path. Spaces are accepted in
-/// both, as in URLs that people paste.
-fn find_wrong_url(arguments: &CheckArguments) -> Option<String> {
-    let accepts_paths = arguments.robots.is_some() || arguments.status.is_some();
-    let mistake = |(index, url): (usize, &String)| {
-        let error = if accepts_paths && url.starts_with('/') {
-            InvalidUrl::Character(url.chars().find(char::is_ascii_control)?)
-        } else {
-            let parsed = Target::parse(&url.replace(' ', "%20"));
-            parsed.err().or_else(|| UrlPath::of_url(url).err())?
-        };
-        let hint = match (&error, accepts_paths) {
-            (InvalidUrl::NotAbsolute, true) => ", or a path that starts with /",
-            (InvalidUrl::NotAbsolute, false) => " (paths need --robots)",
-            _ => "",
-        };
-        let place =
-            arguments.place(index).map(|(file, line)| format!("{}:{line}: ", file.display()));
-        Some(format!("{}{url:?}: {error}{hint}", place.unwrap_or_default()))
-    };
-    arguments.urls.iter().enumerate().find_map(mistake)
 }
 
 /// Returns the product tokens that the arguments give; none if the proxy identifies the crawler by something else.
@@ -189,7 +182,7 @@ fn offline(arguments: &CheckArguments, tokens: &[ProductToken], ending: FetchEnd
     let query = arguments.query(tokens, dialect, (&declaration, &reading));
     let answers =
         arguments.urls.iter().map(|url| CheckAnswer::new(url, &access, &path_of(url), query, None));
-    finish(&answers.collect::<Vec<_>>(), arguments.json)
+    finish(&answers.collect::<Vec<_>>(), arguments)
 }
 
 /// Returns the result of a fetch with this body.
@@ -219,37 +212,42 @@ fn live(
     let targets = arguments
         .urls
         .iter()
-        .map(|url| Target::parse(url).map_err(|error| unusable(&format!("{url}: {error}"))))
-        .collect::<Result<Vec<_>, _>>()?;
+        .map(|url| Target::parse(&with_escaped_spaces(url)))
+        .collect::<Result<Vec<_>, _>>()
+        .map_err(|error| unusable(&error.to_string()))?;
     let fetcher = RobotsFetcher::new(&config).map_err(|error| unusable(&format!("{error:#}")))?;
-    let origins: HashSet<_> = targets.iter().map(Target::origin).collect();
+    let origins: Vec<&Origin> = targets.iter().map(Target::origin).collect();
     // Without the proxy's decision, the names stand for a client that is no configured crawler.
     let user_agent = arguments.user_agent.clone().unwrap_or_else(|| arguments.tokens.join(" "));
     let identity = Arc::new(FetchIdentity::of_client(user_agent));
-    let mut files = FetchedFiles::new(origins.len(), fetcher, identity);
+    let count = origins.iter().collect::<HashSet<_>>().len();
+    let files = FetchedFiles::new(count, fetcher, identity);
     let dialect = arguments.dialect.unwrap_or(config.robots.dialect);
     let declaration = arguments.declaration();
     let query = arguments.query(tokens, dialect, (&declaration, &config.preferences.reading));
-    let mut answers = Vec::with_capacity(targets.len());
-    for (url, target) in arguments.urls.iter().zip(&targets) {
-        let robots_txt = files.get(&target.origin().into());
-        let live = Some((&mut files, target.origin()));
-        answers.push(CheckAnswer::new(url, robots_txt.access(), target.path(), query, live));
-    }
+    let answers = answer_by_origin(&origins, |index| {
+        let robots_txt = files.get(&origins[index].into());
+        let live = Some((&files, origins[index]));
+        let path = targets[index].path();
+        CheckAnswer::new(&arguments.urls[index], robots_txt.access(), path, query, live)
+    });
     // The progress line has to be gone before anything is printed.
     drop(files);
-    Ok(finish(&answers, arguments.json))
+    Ok(finish(&answers, arguments))
 }
 
 /// Prints the answers and returns the exit status that sums them up.
-fn finish(answers: &[CheckAnswer<'_>], json: bool) -> ExitCode {
-    let line = |answer| {
-        if json { CheckAnswer::to_json(answer) } else { CheckAnswer::to_text(answer) }
+fn finish(answers: &[CheckAnswer<'_>], arguments: &CheckArguments) -> ExitCode {
+    let printed = if arguments.json {
+        let rows = answers.iter().map(|answer| answer.to_json() + "\n");
+        print(&join_rows(rows, &arguments.mistakes, |mistake| json_line(mistake) + "\n"))
+    } else {
+        print_painted(&answers.iter().map(|answer| answer.to_text() + "\n").collect::<String>())
     };
-    let text: String = answers.iter().map(|answer| line(answer) + "\n").collect();
-    let printed = if json { print(&text) } else { print_painted(&text) };
-    if printed == ExitCode::SUCCESS {
-        return ExitCode::from(answer::exit_status(answers));
+    match printed {
+        // Nothing is known about these lines, so that no verdict sums up all of them.
+        ExitCode::SUCCESS if !arguments.mistakes.is_empty() => ExitCode::from(UNUSABLE),
+        ExitCode::SUCCESS => ExitCode::from(answer::exit_status(answers)),
+        error => error,
     }
-    printed
 }

@@ -141,7 +141,7 @@ impl UseSubject<'_> {
     pub(super) fn preference(
         &self,
         (declaration, reading): (&CrawlerDeclaration, &PreferenceSettings),
-        live: Option<(&mut FetchedFiles, &Origin)>,
+        live: Option<(&FetchedFiles, &Origin)>,
     ) -> Option<UseAnswer> {
         if declaration.purposes.is_empty() {
             return None;

@@ -1,11 +1,16 @@
 //! URLs from a file: a list, or the log of a crawl.
 
+use std::borrow::Cow;
 use std::collections::HashSet;
+use std::fmt;
 use std::fs;
 use std::io;
 use std::path::Path;
 
+use serde::Serialize;
 use serde_json::Value;
+use wayleave_evidence::chain::event::EVENT_PREFIX;
+use wayleave_robots_txt::{InvalidUrl, Target};
 
 /// The URLs that a file names, each once.
 #[derive(Debug, Default)]
@@ -13,8 +18,30 @@ pub(super) struct UrlList {
     pub(super) urls: Vec<String>,
     /// The lines that name them first, counted from 1.
     pub(super) lines: Vec<usize>,
-    /// The lines that name no URL, apart from empty ones and remarks.
-    pub(super) without_url: Vec<usize>,
+    /// The lines without a URL that can be requested, apart from empty ones and remarks.
+    pub(super) mistakes: Vec<LineMistake>,
+}
+
+/// A line without a URL that can be requested.
+#[derive(Debug, Serialize)]
+pub(super) struct LineMistake {
+    /// The URL, if the line has a malformed one.
+    url: Option<String>,
+    /// The line, counted from 1.
+    pub(super) line: usize,
+    error: String,
+    /// The number of URLs that come before it.
+    #[serde(skip)]
+    pub(super) urls_before: usize,
+}
+
+impl fmt::Display for LineMistake {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.url {
+            Some(url) => write!(f, "{url:?}: {}", self.error),
+            None => f.write_str(&self.error),
+        }
+    }
 }
 
 impl UrlList {
@@ -31,30 +58,103 @@ impl UrlList {
         } else {
             fs::read(file)?
         };
-        // Logs may contain anything; what is no UTF-8 is in no URL that can be requested.
-        Ok(Self::parse(&String::from_utf8_lossy(&bytes)))
+        Ok(Self::parse(&bytes))
     }
 
-    fn parse(text: &str) -> Self {
+    fn parse(bytes: &[u8]) -> Self {
         let mut list = Self::default();
         let mut known = HashSet::new();
-        let text = text.strip_prefix('\u{feff}').unwrap_or(text);
-        for (line, number) in text.lines().zip(1..) {
-            match url_in(line) {
-                Some(url) => {
-                    if known.insert(url.clone()) {
-                        list.urls.push(url);
-                        list.lines.push(number);
-                    }
-                }
-                None if line.trim().is_empty() || line.trim_start().starts_with('#') => {}
-                None => list.without_url.push(number),
+        let bytes = bytes.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(bytes);
+        for (bytes, number) in bytes.split(|byte| *byte == b'\n').zip(1..) {
+            // Logs may contain anything.
+            let line = String::from_utf8_lossy(bytes);
+            let is_skipped = line.trim().is_empty()
+                || line.trim_start().starts_with('#')
+                || bytes.starts_with(EVENT_PREFIX);
+            if is_skipped {
+                continue;
+            }
+            let Some(url) = url_in(&line) else {
+                list.add_mistake(None, number, "no http(s) URL in this line".to_owned());
+                continue;
+            };
+            // What replaces such bytes would be another URL.
+            let is_altered = matches!(line, Cow::Owned(_)) && url.contains('\u{fffd}');
+            let error = if is_altered {
+                Some("it is not UTF-8".to_owned())
+            } else {
+                find_mistake(&url, false)
+            };
+            if let Some(error) = error {
+                list.add_mistake(Some(url), number, error);
+            } else if known.insert(url.clone()) {
+                list.urls.push(url);
+                list.lines.push(number);
             }
         }
         list
     }
+
+    /// Reads a text with a URL, or with `accepts_paths` a path, in each line.
+    pub(super) fn parse_lines(text: &str, accepts_paths: bool) -> Self {
+        let mut list = Self::default();
+        for (line, number) in text.lines().map(str::trim).zip(1..) {
+            if line.is_empty() {
+                continue;
+            }
+            if let Some(error) = find_mistake(line, accepts_paths) {
+                list.add_mistake(Some(line.to_owned()), number, error);
+            } else {
+                list.urls.push(line.to_owned());
+                list.lines.push(number);
+            }
+        }
+        list
+    }
+
+    fn add_mistake(&mut self, url: Option<String>, line: usize, error: String) {
+        self.mistakes.push(LineMistake { url, line, error, urls_before: self.urls.len() });
+    }
 }
 
+/// Describes why a text is neither an absolute URL nor, if they are accepted, a path. Spaces are accepted in both, as in URLs
+/// that people paste.
+pub(super) fn find_mistake(url: &str, accepts_paths: bool) -> Option<String> {
+    let error = if accepts_paths && url.starts_with('/') {
+        InvalidUrl::Character(url.chars().find(char::is_ascii_control)?)
+    } else {
+        Target::parse(&with_escaped_spaces(url)).err()?
+    };
+    let hint = match (&error, accepts_paths) {
+        (InvalidUrl::NotAbsolute, true) => ", or a path that starts with /",
+        (InvalidUrl::NotAbsolute, false) => " (paths need --robots)",
+        _ => "",
+    };
+    Some(format!("{error}{hint}"))
+}
+
+/// Escapes the spaces that a pasted URL may contain, as browsers do.
+pub(super) fn with_escaped_spaces(url: &str) -> String {
+    url.replace(' ', "%20")
+}
+
+/// Joins the rows about URLs and those about mistakes, in the order of their lines.
+pub(super) fn join_rows(
+    rows: impl Iterator<Item = String>,
+    mistakes: &[LineMistake],
+    row_of_mistake: impl Fn(&LineMistake) -> String,
+) -> String {
+    let mut mistakes = mistakes.iter().peekable();
+    let mut text = String::new();
+    for (index, row) in rows.enumerate() {
+        while let Some(mistake) = mistakes.next_if(|mistake| mistake.urls_before <= index) {
+            text += &row_of_mistake(mistake);
+        }
+        text += &row;
+    }
+    text.extend(mistakes.map(row_of_mistake));
+    text
+}
 /// Returns the member `url` of a line that is a JSON object, or else the first word of the line that is an http(s) URL, also
 /// in quotation marks.
 fn url_in(line: &str) -> Option<String> {
@@ -106,10 +206,34 @@ mod tests {
     #[test]
     fn each_url_has_its_first_line() {
         let list = UrlList::parse(
-            "\u{feff}https://a.test/\r\n\n# b\nshop.test\nhttps://b.test/\nhttps://a.test/\n",
+            "\u{feff}https://a.test/\r\n\n# b\nshop.test\nhttps://b.test/\nhttps://a.test/\n"
+                .as_bytes(),
         );
         assert_eq!(list.urls, ["https://a.test/", "https://b.test/"]);
         assert_eq!(list.lines, [1, 5]);
-        assert_eq!(list.without_url, [4]);
+        let mistakes: Vec<_> =
+            list.mistakes.iter().map(|mistake| (mistake.line, mistake.urls_before)).collect();
+        assert_eq!(mistakes, [(4, 1)]);
+    }
+
+    #[test]
+    fn each_malformed_line_is_a_mistake_of_its_own() {
+        let list = UrlList::parse(
+            b"http://[::1\nhttp://a.test/\xFF\nhttp://a.test/\xEF\xBF\xBD\nhttp://[::1\n\xFF http://a.test/\n",
+        );
+        assert_eq!(list.urls, ["http://a.test/\u{fffd}", "http://a.test/"]);
+        assert_eq!(list.lines, [3, 5]);
+        let mistakes: Vec<String> = list.mistakes.iter().map(ToString::to_string).collect();
+        let malformed = "\"http://[::1\": invalid host \"[::1\"";
+        let not_text = "\"http://a.test/\u{fffd}\": it is not UTF-8";
+        assert_eq!(mistakes, [malformed, not_text, malformed]);
+    }
+
+    #[test]
+    fn events_of_a_decision_log_are_no_mistakes() {
+        let list = UrlList::parse(
+            b"{\"event\":\"stop\",\"at\":\"2026-11-28T00:00:00Z\"}\n{\"id\":\"1\",\"url\":\"http://a.test/\"}\n",
+        );
+        assert_eq!((list.lines, list.mistakes.len()), (vec![2], 0));
     }
 }

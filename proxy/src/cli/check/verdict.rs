@@ -16,12 +16,16 @@ use wayleave_usage_preferences::{PreferenceSettings, Purpose};
 
 use super::annotations::{Level, annotation};
 use super::arguments::CheckArguments;
+use super::by_origin::answer_by_origin;
 use super::live::FetchedFiles;
+use super::url_list::{join_rows, with_escaped_spaces};
 use crate::admin::preview::Preview;
 use crate::cli::config_file::load_config;
 use crate::cli::paint::Tone;
 use crate::cli::robots_fetcher::RobotsFetcher;
-use crate::cli::terminal::{CommandResult, json_line, print, print_painted, unusable};
+use crate::cli::terminal::{
+    CommandResult, UNUSABLE, counted, json_line, print, print_painted, unusable,
+};
 use crate::clock::system_time;
 use crate::config::Config;
 use crate::decider::offline::{self, InputSource};
@@ -144,42 +148,42 @@ pub(super) fn run(
 ) -> CommandResult {
     let (config, _) = load_config(config)?;
     let settings = ProxySettings::new(&config);
-    let decided = match given {
+    let decided: Result<Vec<Preview>, String> = match given {
         Some(ending) => {
-            let now = system_time();
-            decide_all(arguments, tokens, &settings, &mut GivenRobotsTxt { ending, now })
+            let mut source = GivenRobotsTxt { ending, now: system_time() };
+            let questions = arguments.urls.iter().map(|url| arguments.question(url));
+            questions.map(|question| settings.decide(&question, tokens, &mut source)).collect()
         }
         None => {
-            let origins: HashSet<_> = arguments
-                .urls
-                .iter()
-                .filter_map(|url| Some(Target::parse(url).ok()?.origin().clone()))
-                .collect();
             let fetcher =
                 RobotsFetcher::new(&config).map_err(|error| unusable(&format!("{error:#}")))?;
-            let question = arguments.question("");
-            let identified = question.identified(&settings.crawlers);
-            let identified = identified.map_err(|message| unusable(&message))?;
-            let user_agent = question.user_agent.as_bytes();
-            let identity = fetcher.identities().of(&identified.identity, user_agent);
-            let mut files = FetchedFiles::new(origins.len(), fetcher, identity);
-            decide_all(arguments, tokens, &settings, &mut files)
+            decide_live(arguments, tokens, &settings, fetcher)
         }
     };
     let verdicts = decided.map_err(|message| unusable(&message))?;
     Ok(finish(&verdicts, arguments))
 }
 
-fn decide_all(
+/// Decides by the files that the origins serve now.
+fn decide_live(
     arguments: &CheckArguments,
     tokens: &[ProductToken],
     settings: &ProxySettings,
-    source: &mut impl InputSource,
-) -> Result<Vec<(String, Preview)>, String> {
-    let decide = |url: &String| {
-        Ok((url.clone(), settings.decide(&arguments.question(url), tokens, source)?))
-    };
-    arguments.urls.iter().map(decide).collect()
+    fetcher: RobotsFetcher,
+) -> Result<Vec<Preview>, String> {
+    let targets = arguments.urls.iter().map(|url| Target::parse(&with_escaped_spaces(url)));
+    let targets: Result<Vec<_>, _> = targets.collect();
+    let targets = targets.map_err(|error| error.to_string())?;
+    let origins: Vec<&Origin> = targets.iter().map(Target::origin).collect();
+    let question = arguments.question("");
+    let identified = question.identified(&settings.crawlers)?;
+    let identity = fetcher.identities().of(&identified.identity, question.user_agent.as_bytes());
+    let count = origins.iter().collect::<HashSet<_>>().len();
+    let files = FetchedFiles::new(count, fetcher, identity);
+    let decided = answer_by_origin(&origins, |index| {
+        settings.decide(&arguments.question(&arguments.urls[index]), tokens, &mut &files)
+    });
+    decided.into_iter().collect()
 }
 
 impl CheckArguments {
@@ -187,8 +191,7 @@ impl CheckArguments {
     fn question(&self, url: &str) -> Question {
         let purpose = self.purposes.iter().copied().map(Purpose::as_str);
         Question {
-            // Pasted URLs may contain spaces, which are escaped as browsers do.
-            url: url.replace(' ', "%20"),
+            url: with_escaped_spaces(url),
             user_agent: match &self.user_agent {
                 Some(user_agent) => user_agent.clone(),
                 None => self.tokens.join(" "),
@@ -203,20 +206,23 @@ impl CheckArguments {
 }
 
 /// Prints the verdicts and returns the exit status that sums them up.
-fn finish(verdicts: &[(String, Preview)], arguments: &CheckArguments) -> ExitCode {
+fn finish(verdicts: &[Preview], arguments: &CheckArguments) -> ExitCode {
     let printed = if arguments.github {
         print(&annotations(verdicts, arguments))
     } else if arguments.json {
-        let lines = verdicts.iter().map(|(_, verdict)| json_line(verdict) + "\n");
-        print(&lines.collect::<String>())
+        let rows = verdicts.iter().map(|verdict| json_line(verdict) + "\n");
+        print(&join_rows(rows, &arguments.mistakes, |mistake| json_line(mistake) + "\n"))
     } else {
-        let lines = verdicts.iter().map(|(url, verdict)| line(url, verdict) + "\n");
+        let urls = arguments.urls.iter();
+        let lines = urls.zip(verdicts).map(|(url, verdict)| line(url, verdict) + "\n");
         print_painted(&lines.collect::<String>())
     };
-    if printed == ExitCode::SUCCESS {
-        return ExitCode::from(exit_status(verdicts));
+    match printed {
+        // Nothing is known about these lines, so that no verdict sums up all of them.
+        ExitCode::SUCCESS if !arguments.mistakes.is_empty() => ExitCode::from(UNUSABLE),
+        ExitCode::SUCCESS => ExitCode::from(exit_status(verdicts)),
+        error => error,
     }
-    printed
 }
 
 /// Returns the verdict in a word: `forward`, `observe`, `refuse`, or `fail` for a name that cannot be resolved.
@@ -254,13 +260,15 @@ fn explanation(url: &str, verdict: &Preview) -> String {
     text
 }
 
-/// Returns an annotation for each URL that would not simply be forwarded, and one that counts all.
-fn annotations(verdicts: &[(String, Preview)], arguments: &CheckArguments) -> String {
-    let mut text = String::new();
+/// Returns an annotation for each URL that would not simply be forwarded and for each line without one, and one that counts
+/// all.
+fn annotations(verdicts: &[Preview], arguments: &CheckArguments) -> String {
+    // A file is named as it is in the repository; standard input has no name there.
+    let file = arguments.from.as_deref().filter(|file| *file != Path::new("-"));
     let [mut refused, mut undecided, mut observed] = [0; 3];
-    for (index, (url, verdict)) in verdicts.iter().enumerate() {
+    let rows = verdicts.iter().enumerate().map(|(index, verdict)| {
         let (level, title) = match word(verdict) {
-            "forward" => continue,
+            "forward" => return String::new(),
             "observe" => {
                 observed += 1;
                 (Level::Warning, "Would be refused, if wayleave did not only observe")
@@ -274,24 +282,31 @@ fn annotations(verdicts: &[(String, Preview)], arguments: &CheckArguments) -> St
                 (Level::Error, "Would be refused")
             }
         };
-        // A file is named as it is in the repository; standard input has no name there.
-        let place = arguments.place(index).filter(|(file, _)| *file != Path::new("-"));
-        text += &annotation(level, place, title, &explanation(url, verdict));
-    }
+        let place = file.zip(arguments.lines.get(index).copied());
+        annotation(level, place, title, &explanation(&arguments.urls[index], verdict))
+    });
+    let mut text = join_rows(rows, &arguments.mistakes, |mistake| {
+        let place = file.map(|file| (file, mistake.line));
+        annotation(Level::Error, place, "No URL", &mistake.to_string())
+    });
     let all = verdicts.len();
     let forwarded = all - refused - undecided - observed;
-    let count = format!(
+    let mut count = format!(
         "{all} URLs: {forwarded} forwarded, {refused} refused, {undecided} undecided, {observed} observed"
     );
-    text + &annotation(Level::Notice, None, "wayleave check", &count)
+    if !arguments.mistakes.is_empty() {
+        count += &format!("; {} without a URL", counted(arguments.mistakes.len(), "line"));
+    }
+    text += &annotation(Level::Notice, None, "wayleave check", &count);
+    text
 }
 
 /// Returns 3 if anything could not be decided, else 1 if anything is refused, else 0.
-fn exit_status(verdicts: &[(String, Preview)]) -> u8 {
-    if verdicts.iter().any(|(_, verdict)| is_undecided(verdict)) {
+fn exit_status(verdicts: &[Preview]) -> u8 {
+    if verdicts.iter().any(is_undecided) {
         return 3;
     }
-    u8::from(verdicts.iter().any(|(_, verdict)| word(verdict) == "refuse"))
+    u8::from(verdicts.iter().any(|verdict| word(verdict) == "refuse"))
 }
 
 /// Returns whether the verdict may be another one when the origin, or DNS, answers again.
