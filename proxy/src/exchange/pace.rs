@@ -38,6 +38,9 @@ impl<'s> Exchange<'s, '_> {
         client: &mut Downstream,
     ) -> Result<(Permit, Option<PacingSlot<'s>>), NotSent> {
         loop {
+            // A second decision begins anew.
+            self.predicted_wait = None;
+            self.record.would_wait = None;
             let mut permit = self.decide(client).await?;
             // Nothing is sent to the origin then, so it needs no slot. Boxed because it is rare.
             if permit.robots_answer.is_some()
@@ -80,9 +83,6 @@ impl<'s> Exchange<'s, '_> {
             _ => Box::pin(self.pace_unit(permit, client)).await?,
         };
         let services = self.services;
-        // A second decision begins anew.
-        self.predicted_wait = None;
-        self.record.would_wait = None;
         let identity = self.record.identity.as_ref();
         let crawler = identity.and_then(Identity::crawler);
         let mode = identity.map(Identity::mode).unwrap_or_default();

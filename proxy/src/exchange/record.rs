@@ -213,8 +213,7 @@ impl ExchangeRecord {
                 .flat_map(PreferenceFinding::stated_preferences)
                 .map(|stated| UsePreference::from(&stated))
                 .collect(),
-            documents: preferences
-                .into_iter()
+            documents: (preferences.into_iter())
                 .flat_map(PreferenceFinding::documents_seen)
                 .map(Into::into)
                 .collect(),
