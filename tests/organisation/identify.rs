@@ -228,10 +228,11 @@ fn robots_txt_is_fetched_by_the_name_of_the_crawler() {
         (url, fetch.header("user-agent").unwrap_or_default())
     });
     let own = "OwnBot/2 (+https://own.example)";
+    let rest = concat!("RestBot (wayleave/", env!("CARGO_PKG_VERSION"), ")");
     let expected = [
         ("http://moved.test/robots.txt", own),
         ("http://shop.test/rules", own),
-        ("https://open.test/robots.txt", "fetcher/1"),
+        ("https://open.test/robots.txt", rest),
         ("http://open.test/robots.txt", "fetcher/1"),
         ("https://shop.test/robots.txt", own),
     ];

@@ -100,6 +100,13 @@ impl FetchIdentity {
             && self.source == other.source
     }
 
+    /// Returns the holder of the copy that it shares with everybody for whom the host was chosen by the same party; `None` for
+    /// the one of crawlers that ask for the host themselves.
+    #[must_use]
+    pub fn shared_holder(&self) -> Option<&'static str> {
+        Some(self.chosen.suffix()).filter(|suffix| !suffix.is_empty())
+    }
+
     /// Returns the name under which its own copies are held: one for each crawler, and for each `User-Agent` of clients
     /// that are none. Two may have the same name by chance; what a copy counts for is in the copy.
     #[must_use]

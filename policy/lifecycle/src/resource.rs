@@ -93,6 +93,12 @@ impl Resource {
         self.special.as_ref()?.holder.as_deref()
     }
 
+    /// Returns whether the copy may be anybody's for whom the host was chosen by the same party.
+    #[must_use]
+    pub fn is_shared(&self) -> bool {
+        self.holder().is_none_or(|holder| holder.starts_with('+'))
+    }
+
     /// Returns whether it is an origin's robots.txt, in the copy that is shared.
     #[must_use]
     pub fn is_shared_robots_txt(&self) -> bool {

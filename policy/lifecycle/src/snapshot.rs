@@ -281,7 +281,7 @@ impl Snapshot {
     /// one with a holder has to count for the holder as that is now.
     #[must_use]
     pub fn may_be_kept_as(&self, resource: &Resource, identity: &FetchIdentity) -> bool {
-        resource.holder().is_none() || self.counts_for(identity)
+        resource.is_shared() || self.counts_for(identity)
     }
 
     /// Returns the identity that the last answer was fetched as, or the last attempt if there is no answer; `None` if

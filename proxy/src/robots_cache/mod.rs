@@ -46,8 +46,7 @@ use wayleave_decision::CheckedSnapshot;
 #[cfg(doc)]
 use wayleave_lifecycle::RefreshScheduler;
 use wayleave_lifecycle::{
-    CacheEntry, ChosenBy, FetchIdentity, FinishedFetch, LifetimeSettings, Resource, Snapshot,
-    SnapshotState,
+    CacheEntry, FetchIdentity, FinishedFetch, LifetimeSettings, Resource, Snapshot, SnapshotState,
 };
 use wayleave_robots_txt::Origin;
 
@@ -166,15 +165,15 @@ impl CachedDocuments {
     }
 
     /// Returns the copy of a document that requests of `identity` use: its own if the shared one in memory does not count for
-    /// it. Where another party chose the host, it has always one of its own: the shared copy is what crawlers may read
-    /// that ask for the host themselves.
+    /// it. Where another party chose the host, the shared copy is not that of crawlers that ask for the host themselves.
     fn copy_for(&self, resource: &Resource, identity: &FetchIdentity) -> Resource {
-        let is_restricted = identity.chosen != ChosenBy::Crawler;
-        let counts = |shared: Arc<Snapshot>| shared.counts_for(identity);
-        if !is_restricted && self.published.snapshot(resource).is_none_or(counts) {
-            resource.clone()
-        } else {
-            resource.held_by(&identity.holder())
+        let shared = match identity.shared_holder() {
+            Some(holder) => resource.held_by(holder),
+            None => resource.clone(),
+        };
+        match self.published.snapshot(&shared) {
+            Some(known) if !known.counts_for(identity) => resource.held_by(&identity.holder()),
+            _ => shared,
         }
     }
 }
@@ -328,7 +327,7 @@ impl RobotsCache {
         let identity = &requester.identity;
         let mut copy = self.documents.copy_for(&resource, identity);
         let mut fetched = self.request_fetch(&copy, &requester).await?;
-        if copy.holder().is_none() && !fetched.snapshot.counts_for(identity) {
+        if copy.is_shared() && !fetched.snapshot.counts_for(identity) {
             copy = resource.held_by(&identity.holder());
             fetched = self.request_fetch(&copy, &requester).await?;
         }

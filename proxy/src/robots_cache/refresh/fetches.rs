@@ -141,7 +141,7 @@ fn next_identity(
     requested_as: Option<&Arc<FetchIdentity>>,
 ) -> Arc<FetchIdentity> {
     // An own copy has to be of its holder, as that is now.
-    let own = requested_as.filter(|_| resource.holder().is_some()).cloned();
+    let own = requested_as.filter(|_| !resource.is_shared()).cloned();
     own.or_else(|| fetcher.current_identity(before.fetched_as()?))
         .or_else(|| requested_as.cloned())
         .unwrap_or_else(FetchIdentity::proxy)

@@ -410,7 +410,7 @@ impl<F: DocumentFetcher> RefreshTask<F> {
     fn share(&mut self, copy: &Resource, learned: &ParsedEntry, snapshot: &Snapshot) {
         let is_crawlers =
             |it: &Arc<FetchIdentity>| !it.is_client() && it.chosen == ChosenBy::Crawler;
-        let is_shareable = copy.holder().is_some()
+        let is_shareable = !copy.is_shared()
             && snapshot.counts_for_everybody()
             && snapshot.fetched_as().is_some_and(is_crawlers);
         let shared = copy.shared();
