@@ -15,6 +15,13 @@ pub(crate) fn registrable_domain(host: &str) -> &str {
     }
 }
 
+/// Returns whether a host is a suffix below which anybody can register a name, such as `com` or `co.uk`.
+pub(crate) fn is_public_suffix(host: &str) -> bool {
+    let suffix = psl::suffix(host.as_bytes());
+    // The list has suffixes of companies as well, and takes names that it does not have for suffixes.
+    suffix.is_some_and(|suffix| suffix.typ() == Some(psl::Type::Icann) && suffix == host.as_bytes())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -32,6 +39,19 @@ mod tests {
             ("[2001:db8::1]", "[2001:db8::1]"),
         ] {
             assert_eq!(registrable_domain(host), domain, "{host}");
+        }
+    }
+
+    #[test]
+    fn only_registries_have_public_suffixes() {
+        for (host, expected) in [
+            ("com", true),
+            ("co.uk", true),
+            ("shop.com", false),
+            ("github.io", false),
+            ("corp", false),
+        ] {
+            assert_eq!(is_public_suffix(host), expected, "{host}");
         }
     }
 }

@@ -207,3 +207,107 @@ fn an_expired_exception_causes_a_warning() {
                     pilot (owner data@example.com)";
     assert_eq!(complaints(&output), [expected]);
 }
+
+/// A `[[crawler]]`, an exception for `hosts` and a refusal for `shop.test`.
+fn crawler_and_rules(token: &str, rules: &[(&str, &str)]) -> String {
+    let mut text = format!(
+        "[[crawler]]\nname = \"news\"\ntokens = [\"{token}\"]\nmatch = {{ user_agent = \"{token}\" }}\n"
+    );
+    for (action, keys) in rules {
+        text += &format!("[[rule]]\n{keys}\naction = \"{action}\"\n");
+        if *action == "allow" {
+            text += "owner = \"o\"\nreason = \"r\"\nexpires = \"2999-01-01\"\n";
+        }
+    }
+    text
+}
+
+#[test]
+fn settings_that_weaken_enforcement_cause_warnings() {
+    let refusal = ("refuse", "hosts = [\"shop.test\"]");
+    let rules = |rules: &[(&str, &str)]| crawler_and_rules("AcmeBot", rules);
+    let cases = [
+        // The place, and the beginning of the message.
+        (rules(&[("allow", "hosts = [\"*\"]")]), "6: [[rule]] 1.hosts: this exception is for all hosts"),
+        (rules(&[("allow", "hosts = [\"a.test\", \"*.com\"]")]), "6: [[rule]] 1.hosts: this exception is for all hosts that"),
+        (
+            rules(&[("allow", "hosts = [\".test\"]"), refusal]),
+            "13: [[rule]] 2.action: this refusal never applies until 2999-01-01T00:00:00Z: [[rule]] 1,",
+        ),
+        (
+            rules(&[refusal, ("allow", "hosts = [\"shop.test\"]\ncrawlers = [\"*\"]"), refusal]),
+            "17: [[rule]] 3.action: this refusal never applies",
+        ),
+        (crawler_and_rules("Googlebot", &[]), "3: [[crawler]] 1.tokens: \"Googlebot\" is the name of a crawler of Google"),
+        (crawler_and_rules("gptbot", &[]), "3: [[crawler]] 1.tokens: \"gptbot\" is the name of a crawler of OpenAI"),
+        (
+            "[[crawler]]\nname = \"a\"\ntokens = [\"A\"]\nmatch = { addresses = [\"0.0.0.0/0\", \"::/0\"] }\n".to_owned(),
+            "4: [[crawler]] 1.match: addresses are all that there are",
+        ),
+        ("\n[upstream]\nallow_private = [\"0.0.0.0/0\"]\n".to_owned(), "3: upstream.allow_private: 0.0.0.0/0 allows more"),
+        ("[upstream]\nallow_private = [\"::/0\"]\n".to_owned(), "2: upstream.allow_private: ::/0 allows more"),
+        (
+            "upstream.allow_private = [\"0.0.0.0/1\", \"128.0.0.0/1\"]\n".to_owned(),
+            "1: upstream.allow_private: 0.0.0.0/0 allows more",
+        ),
+        (
+            "upstream.allow_private = [\"169.254.0.0/16\"]\n".to_owned(),
+            "1: upstream.allow_private: crawlers can reach 169.254.169.254",
+        ),
+        ("[proxy]\nlisten = [\"0.0.0.0:3128\"]\n".to_owned(), "2: proxy.listen: whoever reaches 0.0.0.0:3128"),
+        ("[proxy]\nlisten = [\"127.0.0.1:1\", \"[::]:3128\"]\n".to_owned(), "2: proxy.listen: whoever reaches [::]:3128"),
+        ("proxy.proxy_protocol = [\"0.0.0.0/0\"]\n".to_owned(), "1: proxy.proxy_protocol: every client can claim"),
+        ("https.bypass = [\"*.co.uk\"]\n".to_owned(), "1: https.bypass: \"*.co.uk\" is for all hosts"),
+        ("[log]\nevents = true\ndecisions = \"\"\n".to_owned(), "3: log.decisions: no decision is logged"),
+    ];
+    for (text, expected) in cases {
+        let output = check(&text, &["config", "check"]);
+        assert_eq!(output.status.code(), Some(0), "{text}: {output:?}");
+        let [warning] = &complaints(&output)[..] else { panic!("one warning: {text}: {output:?}") };
+        let expected = format!("wayleave: warning: my.toml:{expected}");
+        assert!(warning.starts_with(&expected), "{warning}\nshould start with\n{expected}");
+    }
+}
+
+#[test]
+fn settings_that_weaken_nothing_cause_no_warnings() {
+    let refusal = ("refuse", "hosts = [\"shop.test\"]");
+    for text in [
+        crawler_and_rules("AcmeBot", &[refusal, ("allow", "hosts = [\".shop.test\"]")]),
+        crawler_and_rules("AcmeBot", &[("allow", "hosts = [\"*.shop.test\"]"), refusal]),
+        crawler_and_rules(
+            "AcmeBot",
+            &[("allow", "hosts = [\".test\"]\npaths = [\"/a\"]"), refusal],
+        ),
+        crawler_and_rules(
+            "AcmeBot",
+            &[("allow", "hosts = [\".test\"]\ncrawlers = [\"news\"]"), refusal],
+        ),
+        crawler_and_rules("Googlebot-of-ours", &[]),
+        "upstream.allow_private = [\"10.0.0.0/8\", \"fc00::/7\"]\n".to_owned(),
+        "proxy = { listen = [\"0.0.0.0:3128\"], require_crawler = true }\n".to_owned(),
+        "proxy = { listen = [\"10.1.2.3:3128\"], proxy_protocol = [\"10.0.0.0/8\"] }\n".to_owned(),
+        "https.bypass = [\"*.shop.co.uk\"]\n".to_owned(),
+    ] {
+        let output = check(&text, &["config", "check"]);
+        assert_eq!(
+            (output.status.code(), complaints(&output).len()),
+            (Some(0), 0),
+            "{text}: {output:?}"
+        );
+    }
+}
+
+#[test]
+fn a_warning_about_an_included_table_names_its_own_file() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let own =
+        crawler_and_rules("AcmeBot", &[("allow", "hosts = [\"*.test\"]\ncrawlers = [\"news\"]")]);
+    std::fs::write(dir.path().join("my.toml"), format!("include = [\"team.toml\"]\n{own}"))
+        .expect("writable");
+    let included = "\n[[rule]]\naction = \"refuse\"\nhosts = [\"a.test\"]\ncrawlers = [\"news\"]\n";
+    std::fs::write(dir.path().join("team.toml"), included).expect("writable");
+    let output = run(dir.path(), &["config", "check"]);
+    let expected = "wayleave: warning: team.toml:3: [[rule]] 2.action: this refusal never applies";
+    assert!(complaints(&output)[0].starts_with(expected), "{output:?}");
+}

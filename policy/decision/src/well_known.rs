@@ -13,6 +13,12 @@ static OWNERS: LazyLock<HashMap<String, &'static str>> = LazyLock::new(|| {
         .collect()
 });
 
+/// Returns the owner of the well-known crawler that a product token names, if it names one.
+#[must_use]
+pub fn well_known_owner(token: &str) -> Option<&'static str> {
+    find_well_known(token.as_bytes()).first().map(|named| named.owner)
+}
+
 /// The longest word that is looked up; no name of the list is as long.
 const MAX_WORD_BYTES: usize = 256;
 

@@ -39,6 +39,25 @@ impl HostPattern {
         }
     }
 
+    /// Returns whether every host that `other` matches is known to match this pattern, too.
+    #[must_use]
+    pub fn covers(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Any, _) => true,
+            (_, Self::Any) => false,
+            (_, Self::Exact(host)) => self.matches(host),
+            (Self::Exact(_), _) => false,
+            (Self::Suffix(_), Self::Suffix(_) | Self::Glob(_)) => {
+                other.required_suffix().is_some_and(|suffix| self.matches(suffix))
+            }
+            // Every `*` of the other one meets a `*` here, which stands for the same characters and more.
+            (Self::Glob(glob), Self::Glob(other)) => glob_matches(glob, other),
+            (Self::Glob(glob), Self::Suffix(suffix)) => {
+                glob_matches(glob, suffix) && glob_matches(glob, &format!("*.{suffix}"))
+            }
+        }
+    }
+
     /// Returns a host as patterns compare it: an IPv4-mapped IPv6 address becomes the IPv4 address.
     #[must_use]
     pub fn comparable(host: &str) -> Cow<'_, str> {
@@ -174,6 +193,28 @@ impl std::error::Error for InvalidHostPattern {}
 mod tests {
     use super::*;
     use crate::Origin;
+
+    #[test]
+    fn a_pattern_covers_another_if_it_matches_all_its_hosts() {
+        let patterns =
+            ["*", "a.test", ".a.test", ".b.a.test", "*.a.test", "*.test", "*a*", "x-*.test"];
+        let covered = [
+            ("*", "* a.test .a.test .b.a.test *.a.test *.test *a* x-*.test"),
+            ("a.test", "a.test"),
+            (".a.test", "a.test .a.test .b.a.test *.a.test"),
+            (".b.a.test", ".b.a.test"),
+            ("*.a.test", ".b.a.test *.a.test"),
+            ("*.test", "a.test .a.test .b.a.test *.a.test *.test x-*.test"),
+            ("*a*", "a.test .a.test .b.a.test *.a.test *a*"),
+            ("x-*.test", "x-*.test"),
+        ];
+        for (pattern, covered) in covered {
+            let parsed: HostPattern = pattern.parse().unwrap();
+            let is_covered = |other: &&str| parsed.covers(&other.parse().unwrap());
+            let found: Vec<&str> = patterns.into_iter().filter(is_covered).collect();
+            assert_eq!(found.join(" "), covered, "{pattern}");
+        }
+    }
 
     #[test]
     fn each_form_matches_its_hosts() {

@@ -8,6 +8,7 @@ use wayleave_robots_txt::{Dialect, ProductToken, RobotsTxt, UrlPath, decide};
 
 use super::config_file::load_config;
 use super::expired_rules;
+use super::lax_settings;
 use super::terminal::{CommandResult, counted, pretty_json, print, print_errors};
 use crate::clock::Clock;
 use crate::config::{Config, ConfigSources, DEFAULT_FILE, matches_all};
@@ -39,10 +40,14 @@ pub(super) fn run(command: ConfigCommand, file: Option<&Path>) -> CommandResult 
 
 fn check(file: Option<&Path>) -> CommandResult {
     let (config, read_from) = load_config(file)?;
-    let unmatched = read_from.map(|file| ConfigSources::read(file).unmatched());
-    let unmatched = unmatched.into_iter().flatten();
+    let sources = read_from.map(ConfigSources::read);
+    let unmatched = sources.iter().flat_map(ConfigSources::unmatched);
     let unmatched = unmatched.map(|item| format!("include: no file matches {item:?}"));
-    for warning in unmatched.chain(warnings(&config)) {
+    // The defaults are in no file.
+    let lax = sources
+        .iter()
+        .flat_map(|sources| lax_settings::find(&config, &sources.places(), Clock::start().now()));
+    for warning in unmatched.chain(warnings(&config)).chain(lax) {
         print_errors(&format!("wayleave: warning: {warning}\n"));
     }
     let source = read_from.map_or("built-in defaults".into(), Path::to_string_lossy);

@@ -18,6 +18,7 @@ mod fleet;
 mod health;
 mod help;
 mod keys;
+mod lax_settings;
 mod lint;
 mod manual;
 mod mcp;

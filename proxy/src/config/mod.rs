@@ -45,7 +45,7 @@ use wayleave_decision::{CrawlersConfig, PolicyRule};
 pub(crate) use self::crawlers::matches_all;
 pub(crate) use self::log::LogConfig;
 pub use self::reader::ConfigMistake;
-pub(crate) use self::reader::IncludedFile;
+pub(crate) use self::reader::{ConfigPlaces, IncludedFile};
 use self::reader::{ConfigReader, EffectiveKeys, Section, fixed};
 pub(crate) use self::signing::KEYS_DIR;
 pub(crate) use self::sources::{ConfigSources, WatchList, parent_dir};

@@ -10,7 +10,7 @@ use toml::de::DeTable;
 use walkdir::WalkDir;
 use wayleave_evidence::regular_file;
 
-use super::reader::ConfigMistake;
+use super::reader::{ConfigMistake, ConfigPlaces};
 
 /// Shell rules: `*` matches within one directory, and no hidden files such as the temporary ones of editors.
 const MATCH_OPTIONS: MatchOptions = MatchOptions {
@@ -163,6 +163,12 @@ impl ConfigSources {
     /// Returns the name and the text of each included file, or the mistake if it cannot be read.
     pub(super) fn included(&self) -> impl Iterator<Item = (&str, Result<&str, ConfigMistake>)> {
         self.included.iter().map(|file| (&*file.name, file.text()))
+    }
+
+    /// Returns the places of keys in the files that can be read.
+    pub(crate) fn places(&self) -> ConfigPlaces<'_> {
+        let files = std::iter::once(&self.main).chain(&self.included);
+        ConfigPlaces::parse(files.filter_map(|file| Some((&*file.name, file.text().ok()?))))
     }
 
     /// Returns why an item of `include` cannot be followed.

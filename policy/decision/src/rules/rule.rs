@@ -76,8 +76,28 @@ impl PolicyRule {
     /// Returns whether the rule is for every request to its hosts.
     #[must_use]
     pub fn is_for_every_request(&self) -> bool {
+        self.methods.is_empty() && self.is_for_every_path()
+    }
+
+    fn is_for_every_path(&self) -> bool {
         let is_every_path = |path: &String| matches!(path.as_str(), "/" | "/*" | "*");
-        self.methods.is_empty() && (self.paths.is_empty() || self.paths.iter().any(is_every_path))
+        self.paths.is_empty() || self.paths.iter().any(is_every_path)
+    }
+
+    /// Returns whether every request that `other` matches is known to match this rule, too, so that `other` never applies
+    /// after it while this one counts.
+    #[must_use]
+    pub fn covers(&self, other: &Self) -> bool {
+        let has_all = |own: &[String], others: &[String]| {
+            own.is_empty() || !others.is_empty() && others.iter().all(|name| own.contains(name))
+        };
+        // An exception has to cover all purposes of a crawler, and nobody knows here which those are. Of paths, equal ones are
+        // not enough: a refusal is for any spelling, an exception only for what is excepted in all of them.
+        self.purposes.is_empty()
+            && self.is_for_every_path()
+            && has_all(&self.crawlers, &other.crawlers)
+            && has_all(&self.methods, &other.methods)
+            && other.hosts.iter().all(|host| self.hosts.iter().any(|own| own.covers(host)))
     }
 
     /// Returns whether the rule no longer counts.
@@ -170,6 +190,35 @@ mod tests {
             assert_eq!(is_for(RuleAction::RefuseLegally, declared), refuses, "{declared:?}");
             assert_eq!(is_for(RuleAction::Allow, declared), excepts, "{declared:?}");
         }
+    }
+
+    #[test]
+    fn a_rule_covers_only_requests_that_it_matches_for_sure() {
+        let rule = |hosts: &[&str]| PolicyRule {
+            hosts: hosts.iter().map(|host| host.parse().unwrap()).collect(),
+            ..PolicyRule::default()
+        };
+        let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
+        let refusal = PolicyRule {
+            crawlers: names(&["news"]),
+            paths: names(&["/private"]),
+            ..rule(&["shop.test", "*.shop.test"])
+        };
+        let whole = rule(&[".shop.test"]);
+        for (covers, exception) in [
+            (true, rule(&["*"])),
+            (true, whole.clone()),
+            (true, PolicyRule { crawlers: names(&["images", "news"]), ..whole.clone() }),
+            (true, PolicyRule { paths: names(&["/a", "/*"]), ..whole.clone() }),
+            (false, rule(&["shop.test"])),
+            (false, PolicyRule { crawlers: names(&["images"]), ..whole.clone() }),
+            (false, PolicyRule { paths: names(&["/private"]), ..whole.clone() }),
+            (false, PolicyRule { methods: names(&["GET"]), ..whole.clone() }),
+            (false, PolicyRule { purposes: PurposeSet::of(&[Purpose::Search]), ..whole.clone() }),
+        ] {
+            assert_eq!(exception.covers(&refusal), covers, "{exception:?}");
+        }
+        assert!(!refusal.covers(&whole), "others are not covered by one crawler's rule");
     }
 
     #[test]

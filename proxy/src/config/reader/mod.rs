@@ -5,6 +5,7 @@
 
 mod keys;
 mod mistake;
+mod places;
 mod schema;
 mod section;
 mod to_value;
@@ -12,6 +13,7 @@ mod value;
 
 pub(super) use self::keys::{EffectiveKeys, fixed, secret};
 pub use self::mistake::ConfigMistake;
+pub(crate) use self::places::ConfigPlaces;
 pub(crate) use self::section::IncludedFile;
 pub(super) use self::section::{ConfigReader, Section};
 pub(super) use self::to_value::ToValue;

@@ -16,10 +16,10 @@ use super::value::{
 
 /// The text of one file.
 #[derive(Clone, Copy, Debug)]
-struct SourceText<'t> {
+pub(super) struct SourceText<'t> {
     /// The name in mistakes.
-    file: &'t str,
-    text: &'t str,
+    pub(super) file: &'t str,
+    pub(super) text: &'t str,
 }
 
 /// The root table of one file.
@@ -154,12 +154,12 @@ impl<'t> ConfigReader<'t> {
 
 impl SourceText<'_> {
     /// Returns the line of an offset, counted from 1.
-    fn line(&self, at: usize) -> usize {
+    pub(super) fn line(&self, at: usize) -> usize {
         1 + self.text[..at.min(self.text.len())].matches('\n').count()
     }
 
     /// Returns the line of a key that is in tables only, such as `proxy.name`, and not in an array.
-    fn line_of(self, mut table: &DeTable<'_>, key: &str) -> Option<usize> {
+    pub(super) fn line_of(self, mut table: &DeTable<'_>, key: &str) -> Option<usize> {
         let (parents, last) = key.rsplit_once('.').unwrap_or(("", key));
         for name in parents.split('.').filter(|name| !name.is_empty()) {
             table = table.get(name)?.get_ref().as_table()?;
