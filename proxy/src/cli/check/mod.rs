@@ -24,7 +24,7 @@ use wayleave_lifecycle::{
     FetchEnding, FetchIdentity, FetchOutcome, FetchedBody, FetchedResponse, FinishedFetch,
     ResponseFields,
 };
-use wayleave_robots_txt::{Origin, ProductToken, Target, UrlPath};
+use wayleave_robots_txt::{Origin, ProductToken, Target};
 use wayleave_usage_preferences::PreferenceSettings;
 
 use super::config_file::load_config;
@@ -36,7 +36,7 @@ use answer::CheckAnswer;
 pub(super) use arguments::CheckArguments;
 use by_origin::answer_by_origin;
 use live::FetchedFiles;
-use url_list::{UrlList, find_mistake, join_rows, with_escaped_spaces};
+use url_list::{UrlList, find_mistake, join_rows, path_of, with_escaped_spaces};
 
 pub(super) fn run(mut arguments: CheckArguments, config: Option<&Path>) -> CommandResult {
     if arguments.batch {
@@ -192,14 +192,6 @@ fn given_ending(arguments: &CheckArguments, body: Vec<u8>) -> FetchEnding {
         fields: ResponseFields::default(),
         body: FetchedBody { bytes: body.into(), ..FetchedBody::default() },
     })
-}
-
-/// Returns the path of an argument. One that starts with `/` is a path even if it starts with two, where a reference would
-/// name a host (RFC 3986 section 4.2).
-fn path_of(url: &str) -> UrlPath<'_> {
-    UrlPath::parse(url)
-        .or_else(|_| UrlPath::of_url(url))
-        .expect("what is neither has been refused before")
 }
 
 /// Decides by the files that the origins serve now.

@@ -10,7 +10,7 @@ use std::path::Path;
 use serde::Serialize;
 use serde_json::Value;
 use wayleave_evidence::chain::event::EVENT_PREFIX;
-use wayleave_robots_txt::{InvalidUrl, Target};
+use wayleave_robots_txt::{InvalidUrl, Target, UrlPath};
 
 /// The URLs that a file names, each once.
 #[derive(Debug, Default)]
@@ -138,6 +138,14 @@ pub(super) fn with_escaped_spaces(url: &str) -> String {
     url.replace(' ', "%20")
 }
 
+/// Returns the path of a URL or a path. One that starts with `/` is a path even if it starts with two, where a reference would
+/// name a host (RFC 3986 section 4.2).
+pub(super) fn path_of(url: &str) -> UrlPath<'_> {
+    UrlPath::parse(url)
+        .or_else(|_| UrlPath::of_url(url))
+        .expect("what is neither has been refused before")
+}
+
 /// Joins the rows about URLs and those about mistakes, in the order of their lines.
 pub(super) fn join_rows(
     rows: impl Iterator<Item = String>,
@@ -224,7 +232,7 @@ mod tests {
         assert_eq!(list.urls, ["http://a.test/\u{fffd}", "http://a.test/"]);
         assert_eq!(list.lines, [3, 5]);
         let mistakes: Vec<String> = list.mistakes.iter().map(ToString::to_string).collect();
-        let malformed = "\"http://[::1\": invalid host \"[::1\"";
+        let malformed = "\"http://[::1\": invalid port \":1\"";
         let not_text = "\"http://a.test/\u{fffd}\": it is not UTF-8";
         assert_eq!(mistakes, [malformed, not_text, malformed]);
     }
