@@ -125,6 +125,8 @@ fn names_that_belong_to_others_have_an_owner() {
         ("by_client", "127.0.0.1", json!("Google")),
     ] {
         assert_eq!(row(&unnamed[by], name)["foreign_owner"], owner, "{by} {name}");
+        let naming = &row(&unnamed[by], name)["naming"];
+        assert_eq!(naming["table"].is_string(), owner.is_null(), "{by} {name}: {naming}");
     }
 }
 

@@ -189,20 +189,24 @@ async function unnamedCrawlersAreNamed(page) {
   const sound = fs.readFileSync(CONFIG, "utf8");
   fs.writeFileSync(CONFIG, `${sound}\n${table}`);
   assert.equal((await fetch(`${ADMIN}/v1/reload`, { method: "POST" })).status, 200);
-  await crawl("http://news.test/named", "StrangeBot/4");
+  await crawl("http://news.test/named", "StrangeBot/4 (+https://strange.example)");
   const decisions = await recorded("news.test/named");
-  assert.deepEqual(decisions.map(({ crawler, mode }) => [crawler, mode]), [["strangebot", "observe"]]);
+  assert.deepEqual(decisions.map(({ crawler, mode }) => [crawler, mode]), [["strangebot", "enforce"]]);
   fs.writeFileSync(CONFIG, sound);
   assert.equal((await fetch(`${ADMIN}/v1/reload`, { method: "POST" })).status, 200);
 }
 
 async function namesOfOthersAreNotOffered(page) {
   for (let times = 0; times < 3; times += 1) assert.equal(await crawl("http://news.test/foreign", "Mozilla/5.0 (compatible; Googlebot/2.1)"), 403);
+  for (let times = 0; times < 3; times += 1) assert.equal(await crawl("http://shop.test/private/library", "axios/1.7.2"), 403);
   await visit(page, "overview?since=1h");
   const unnamed = page.getByRole("region", { name: "Unnamed requests" });
   const row = unnamed.locator("tbody tr", { hasText: "Googlebot" });
   await row.getByText("A client of yours sends Google's name: find it under \"By client\", and give it a User-Agent of your own.").waitFor();
   assert.equal(await row.getByRole("button").count(), 0);
+  const library = unnamed.locator("tbody tr", { hasText: "axios" });
+  await library.getByText("axios is the name of a library or a browser, which others send as well").waitFor();
+  assert.equal(await library.getByRole("button").count(), 0);
   await unnamed.locator("tbody tr", { hasText: "Other" }).getByRole("button", { name: /^Name this crawler/ }).waitFor();
   await recorded("http://news.test/foreign");
   await visit(page, "decisions?q=news.test/foreign");

@@ -10,6 +10,7 @@ mod changes;
 mod clients;
 mod configuration;
 mod connection_limit;
+pub(crate) mod crawler_naming;
 mod crawlers;
 mod decision_basis;
 mod decisions;

@@ -9,14 +9,16 @@ use axum::http::header::RETRY_AFTER;
 use axum::response::{IntoResponse, Response};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
-use wayleave_decision::{ASSERTED, ClaimedNames, Crawlers, RequestOutcome};
+use wayleave_decision::{ASSERTED, ClaimedNames, RequestOutcome};
 
 use super::access::TeamScope;
+use super::crawler_naming::{CrawlerNaming, UnnamedSender};
 use super::parameters::{QueryParameters, check_limit, parse_time};
 use super::response::{ErrorBody, SafeJson, bad_request, error_response};
 use super::robots_view::format_instant;
 use super::state::AdminState;
 use crate::clock::TimeArgument;
+use crate::decider::settings::Settings;
 use crate::decision_log::{
     CountedReport, DecisionQuery, LogReport, ReportContents, ReportDimension, ReportRequest,
     ReportRow, ReportSource, SummaryRow, Timeline,
@@ -26,6 +28,8 @@ use crate::decision_log::{
 const DEFAULT_SINCE: TimeArgument = TimeArgument::Ago(Duration::from_mins(5));
 /// The start of a time range of which only the end is given.
 const ALWAYS: TimeArgument = TimeArgument::Ago(Duration::MAX);
+/// The name of what has none, such as a User-Agent that was not sent.
+const NO_NAME: &str = "-";
 /// The most rows of each table.
 const MAX_ROWS: usize = 1000;
 
@@ -136,6 +140,8 @@ struct SenderCounts<'a> {
     counts: &'a SummaryRow,
     /// The owner of the well-known crawler whose name these requests have, or most of a client's; null: of none.
     foreign_owner: Option<&'static str>,
+    /// The way to name their crawler; null: they send no User-Agent, or the name of another owner.
+    naming: Option<CrawlerNaming>,
 }
 
 /// Counts of a time range, by crawler, host, rule and reason: from the recent decisions in memory or, if they do not reach back
@@ -167,7 +173,7 @@ pub(super) async fn overview(
         Ok(counted) => counted,
         Err(response) => return response,
     };
-    match OverviewCounts::new(&counted, &admin.decider.settings().crawlers, limit) {
+    match OverviewCounts::new(&counted, &admin.decider.settings(), limit) {
         Some(counts) => SafeJson(counts).into_response(),
         None => error_response(StatusCode::INTERNAL_SERVER_ERROR, "there is no timeline"),
     }
@@ -175,8 +181,9 @@ pub(super) async fn overview(
 
 impl<'a> OverviewCounts<'a> {
     /// Returns none for a report that is no overview.
-    fn new(counted: &'a CountedReport, crawlers: &Crawlers, limit: usize) -> Option<Self> {
+    fn new(counted: &'a CountedReport, settings: &Settings, limit: usize) -> Option<Self> {
         let report = &counted.report;
+        let crawlers = &settings.crawlers;
         let mode = |name: &str| match crawlers.named(name) {
             Some(crawler) => Some(crawler.mode.as_str()),
             None => (name == ASSERTED).then(|| crawlers.mode.as_str()),
@@ -204,9 +211,9 @@ impl<'a> OverviewCounts<'a> {
             by_reason: first_of(report, ReportDimension::Reason, limit),
             observed: observed.take(limit).collect(),
             unnamed: UnnamedCounts {
-                by_token: senders(report, ReportDimension::Token, limit),
-                by_user_agent: senders(report, ReportDimension::UserAgent, limit),
-                by_client: senders(report, ReportDimension::Client, limit),
+                by_token: senders(report, ReportDimension::Token, limit, settings),
+                by_user_agent: senders(report, ReportDimension::UserAgent, limit, settings),
+                by_client: senders(report, ReportDimension::Client, limit, settings),
             },
             left_out: report.left_out,
         })
@@ -218,10 +225,34 @@ fn first_of(report: &LogReport, by: ReportDimension, limit: usize) -> &[SummaryR
     &rows[..rows.len().min(limit)]
 }
 
-/// Returns the first senders, with the owners of the names that are not theirs to send.
-fn senders(report: &LogReport, by: ReportDimension, limit: usize) -> Vec<SenderCounts<'_>> {
-    let of_row = |counts| SenderCounts { counts, foreign_owner: foreign_owner(by, counts) };
+/// Returns the first senders, with the owners of the names that are not theirs to send, and the tables that would name the
+/// others.
+fn senders<'a>(
+    report: &'a LogReport,
+    by: ReportDimension,
+    limit: usize,
+    settings: &Settings,
+) -> Vec<SenderCounts<'a>> {
+    let of_row = |counts| {
+        let foreign_owner = foreign_owner(by, counts);
+        let sender = if foreign_owner.is_none() { sender(by, counts) } else { None };
+        SenderCounts {
+            counts,
+            foreign_owner,
+            naming: sender.map(|sender| sender.naming(&settings.crawlers, &settings.rules)),
+        }
+    };
     first_of(report, by, limit).iter().map(of_row).collect()
+}
+
+/// Returns the sender of a row's requests, or of most of them; none if they have no User-Agent.
+fn sender(by: ReportDimension, row: &SummaryRow) -> Option<UnnamedSender<'_>> {
+    let user_agent = match by {
+        ReportDimension::UserAgent => &row.name,
+        _ => row.first_user_agent.as_deref()?,
+    };
+    let address = (by == ReportDimension::Client).then_some(&*row.name);
+    (user_agent != NO_NAME).then_some(UnnamedSender { user_agent, address })
 }
 
 fn foreign_owner(by: ReportDimension, row: &SummaryRow) -> Option<&'static str> {

@@ -16,33 +16,11 @@ function linkText(by, row) {
   return text === NO_NAME ? "" : text;
 }
 
-/** A string of TOML. */
-const quoted = (text) => JSON.stringify(text).replaceAll("\u007f", "\\u007f");
-
-/** A name that a [[crawler]] can have. */
-const nameFrom = (text) => text.toLowerCase().replace(/[^a-z0-9._-]+/g, "-").replace(/^-+|-+$/g, "").slice(0, 64) || "crawler";
-
-/** The [[crawler]] that would match requests like these. */
-export function tableFor(by, row) {
-  const first = by === "by_token" ? row.name : row.first_token;
-  const token = first === NO_NAME ? null : first;
-  const isAddress = by === "by_client";
-  const name = nameFrom(token ?? row.name);
-  return [
-    "[[crawler]]",
-    `name = ${quoted(name === "asserted" ? "crawler" : name)}`,
-    `tokens = [${quoted(token ?? "NAME-IN-ROBOTS-TXT")}]`,
-    isAddress ? `match = { addresses = [${quoted(row.name)}] }` : `match = { user_agent = ${quoted(token ?? row.name)} }`,
-    "# owner = \"team@example.com\"",
-    "mode = \"observe\"  # for a start: nothing is refused yet",
-    "",
-  ].join("\n");
-}
-
-/** What there is to do about a row: to name its crawler, but not if the name that it sends is somebody else's. */
+/** What there is to do about a row: to name its crawler, but not if the name that it sends is somebody else's, or many programs'. */
 function remedy(by, row, name) {
   if (row.name === NO_NAME) return "";
-  if (!row.foreign_owner) return h("button", { type: "button", "aria-label": `Name this crawler: ${row.name}`, click: () => name(by, row) }, "Name this crawler");
+  if (row.naming?.table) return h("button", { type: "button", "aria-label": `Name this crawler: ${row.name}`, click: () => name(row.naming) }, "Name this crawler");
+  if (!row.foreign_owner) return h("small", {}, row.naming?.advice[0] ?? "");
   return h("small", {}, by === "by_client" ? `It sends ${row.foreign_owner}'s name: give it a User-Agent of your own.`
     : `A client of yours sends ${row.foreign_owner}'s name: find it under "By client", and give it a User-Agent of your own.`);
 }
@@ -71,10 +49,10 @@ export function unnamedPanel(found, total, words, chosen, filter) {
       ],
     });
   };
-  const name = (by, row) => {
-    const text = tableFor(by, row);
-    snippet.replaceChildren(h("p", { class: "note below" }, "Add this to the configuration file. Saving is enough: the proxy reads it again by itself."),
-      h("pre", { class: "snippet", tabindex: "0" }, text), h("p", { class: "actions" }, copyButton(() => text)));
+  const name = ({ table, advice }) => {
+    snippet.replaceChildren(h("p", { class: "note below" }, "Add this to the configuration file, after all other [[crawler]] tables. Saving is enough: the proxy reads it again by itself."),
+      ...advice.map((effect) => h("p", { class: "note" }, effect)),
+      h("pre", { class: "snippet", tabindex: "0" }, table), h("p", { class: "actions" }, copyButton(() => table)));
     snippet.scrollIntoView({ block: "nearest" });
   };
   show();

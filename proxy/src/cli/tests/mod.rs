@@ -4,6 +4,7 @@
 //! ```text
 //!  mod ─┬─ rows       requests of other tests' tables
 //!       ├─ generator  generated requests
+//!       ├─ naming     the tables that the page offers for unnamed requests
 //!       ├─ world      a configuration, and the callers that decide by it
 //!       ├─ sites      the files of origins
 //!       └─ log        what the proxy recorded, exported and verified
@@ -11,6 +12,7 @@
 
 mod generator;
 mod log;
+mod naming;
 mod rows;
 mod sites;
 mod world;

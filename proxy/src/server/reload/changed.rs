@@ -18,15 +18,38 @@ hosts = [\"default.invalid\"]
 /// The keys of these tables that have no default.
 const REQUIRED: [&str; 5] = ["name", "tokens", "match", "action", "hosts"];
 
+/// The keys whose values are the defaults of others: of `mode` and `dialect` in `[[crawler]]`, and of files.
+const INHERITED: [(&str, &str); 3] = [("proxy", "mode"), ("robots", "dialect"), ("state", "dir")];
+
 /// Returns those keys of a configuration, as [`Config`] shows it, that differ from the defaults; of `[[crawler]]` and
-/// `[[rule]]` the keys that are not left at theirs.
+/// `[[rule]]` the keys that are not left at theirs. A key that would inherit another value is not left at its default.
 pub(crate) fn changed_toml(shown: &str) -> String {
-    let defaults = Config::from_toml("", LEAST_TABLES);
-    let defaults = defaults.map(|it| it.to_string()).unwrap_or_default();
-    let (Ok(shown), Ok(defaults)) = (shown.parse(), defaults.parse()) else {
+    let Ok(all) = shown.parse::<Table>() else {
         return shown.to_owned();
     };
-    difference(&shown, &defaults).to_string()
+    match defaults_beside(&all) {
+        Some(defaults) => difference(&all, &defaults).to_string(),
+        None => shown.to_owned(),
+    }
+}
+
+/// Returns the value that each key has if it is left out of a configuration with these values.
+fn defaults_beside(shown: &Table) -> Option<Table> {
+    let section = |name: &str, key: &str, value: &Value| {
+        (name.to_owned(), Value::Table(Table::from_iter([(key.to_owned(), value.clone())])))
+    };
+    let inherited = INHERITED
+        .iter()
+        .filter_map(|&(name, key)| Some(section(name, key, shown.get(name)?.get(key)?)));
+    let text = inherited.collect::<Table>().to_string() + LEAST_TABLES;
+    let mut beside: Table = Config::from_toml("", &text).ok()?.to_string().parse().ok()?;
+    let mut plain: Table = Config::default().to_string().parse().ok()?;
+    // These themselves differ from what they are in an empty file.
+    for (name, key) in INHERITED {
+        let default = plain.get_mut(name)?.as_table_mut()?.remove(key)?;
+        beside.get_mut(name)?.as_table_mut()?.insert(key.to_owned(), default);
+    }
+    Some(beside)
 }
 
 fn difference(shown: &Table, defaults: &Table) -> Table {
@@ -69,5 +92,37 @@ mod tests {
         let expected: Table = text.parse().expect("TOML");
         assert_eq!(changed.parse::<Table>().expect("TOML"), expected, "{changed}");
         assert_eq!(changed_toml(&Config::default().to_string()), "");
+    }
+
+    #[test]
+    fn a_key_stays_if_it_would_inherit_another_value() {
+        let crawler = |name: &str, keys: &str| {
+            format!(
+                "[[crawler]]\nname = \"{name}\"\ntokens = [\"A\"]\nmatch = {{ user_agent = \"{name}\" }}\n{keys}\n"
+            )
+        };
+        for general in [
+            "",
+            "proxy.mode = \"observe\"",
+            "robots.dialect = \"google\"",
+            "state.dir = \"/other\"",
+        ] {
+            let mut text = format!("{general}\n");
+            for files in ["", "log.decisions = \"state/decisions.jsonl\"\nhttps.ca_dir = \"/ca\"\n"]
+            {
+                text += files;
+                let mut tables = String::new();
+                for mode in ["", "mode = \"enforce\"", "mode = \"observe\""] {
+                    for dialect in ["", "dialect = \"rfc9309\"", "dialect = \"google\""] {
+                        tables +=
+                            &crawler(&format!("c{}", tables.len()), &format!("{mode}\n{dialect}"));
+                    }
+                }
+                let shown = Config::from_toml("", &format!("{text}{tables}")).expect("it is right");
+                let changed = changed_toml(&shown.to_string());
+                let read_again = Config::from_toml("", &changed).expect("it can be used");
+                assert_eq!(read_again.to_string(), shown.to_string(), "{changed}");
+            }
+        }
     }
 }
