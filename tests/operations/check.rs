@@ -547,6 +547,17 @@ const MALFORMED: [&str; 10] = [
     "http:/shop.test/",
 ];
 
+/// Expects an object for each line of a list, in their order: a verdict on each of `urls`, else an error.
+fn expect_a_row_for_each_line(rows: &[Value], list: &str, urls: &[&str]) {
+    assert_eq!(rows.len(), list.lines().count(), "{rows:?}");
+    for ((row, text), line) in rows.iter().zip(list.lines()).zip(1..) {
+        let is_url = urls.contains(&text);
+        assert_eq!(row["error"].is_string(), !is_url, "{row}");
+        let is_in_place = if is_url { row["url"] == text } else { row["line"] == line };
+        assert!(is_in_place, "line {line}: {row}");
+    }
+}
+
 #[test]
 fn malformed_lines_of_a_list_do_not_stop_the_others() {
     let origin = Origin::start();
@@ -583,16 +594,7 @@ fn malformed_lines_of_a_list_do_not_stop_the_others() {
             assert!(said.contains(&format!("urls.txt:{line}: ")), "{further:?}, {line}: {said}");
         }
         match further {
-            ["--json", ..] => {
-                let rows = lines(&output);
-                assert_eq!(rows.len(), list.lines().count(), "{rows:?}");
-                for ((row, text), line) in rows.iter().zip(list.lines()).zip(1..) {
-                    let is_url = urls.contains(&text);
-                    assert_eq!(row["error"].is_string(), !is_url, "{row}");
-                    let place = if is_url { row["url"] == text } else { row["line"] == line };
-                    assert!(place, "line {line}: {row}");
-                }
-            }
+            ["--json", ..] => expect_a_row_for_each_line(&lines(&output), &list, &urls),
             ["--github"] => {
                 let printed = stdout(&output);
                 assert_eq!(printed.matches("title=No URL::").count(), 10, "{printed}");

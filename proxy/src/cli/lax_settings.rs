@@ -5,7 +5,7 @@ use std::time::SystemTime;
 
 use ipnet::IpNet;
 use wayleave_decision::{PolicyRule, RuleAction, well_known_owner};
-use wayleave_robots_txt::HostPattern;
+use wayleave_robots_txt::{HostPattern, ProductToken};
 
 use crate::config::{Config, ConfigPlaces};
 use crate::registrable_domain::is_public_suffix;
@@ -95,7 +95,7 @@ fn bypass_warnings(config: &Config, places: &ConfigPlaces<'_>) -> Vec<String> {
 fn crawler_warnings(config: &Config, places: &ConfigPlaces<'_>) -> Vec<String> {
     let mut warnings = Vec::new();
     for (crawler, number) in config.crawlers.crawlers.iter().zip(1..) {
-        let tokens = crawler.tokens.iter().map(|token| token.as_str());
+        let tokens = crawler.tokens.iter().map(ProductToken::as_str);
         for (token, owner) in tokens.filter_map(|token| Some((token, well_known_owner(token)?))) {
             warnings.push(format!(
                 "{}: {token:?} is the name of a crawler of {owner}: with it, a client that pretends to be that one is not refused, \
