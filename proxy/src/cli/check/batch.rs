@@ -9,12 +9,12 @@ use base64::prelude::{BASE64_STANDARD, Engine as _};
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
-use wayleave_robots_txt::{Dialect, ProductToken, UrlPath, decide, decide_all_spellings};
+use wayleave_robots_txt::{Dialect, ProductToken, decide, decide_all_spellings};
 
 use super::batch_verdict::{BatchSettings, RowVerdict};
 use super::preference::{self, UseSubject};
 use super::robots_cache::{FileCache, ParsedFile};
-use super::url_list::find_mistake;
+use super::url_list::{find_mistake, path_of};
 use crate::telemetry::harmless::escape_json;
 
 /// The longest line; a longer one is answered with an error. A file of 500 KiB fits even if every byte of it is escaped.
@@ -233,13 +233,7 @@ impl BatchRun<'_> {
             Ok(parsed) => parsed,
             Err(error) => return self.fail(&BatchFailure { id, error }, output),
         };
-        let path = match UrlPath::of_url(&url) {
-            Ok(path) => path,
-            Err(error) => {
-                let error = format!("url {url:?}: {error}");
-                return self.fail(&BatchFailure { id, error }, output);
-            }
-        };
+        let path = path_of(&url);
         let judge = if self.strict { decide_all_spellings } else { decide };
         let decision = judge(&file.access, dialect, &tokens, &path);
         let subject = UseSubject {

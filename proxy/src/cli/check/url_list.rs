@@ -123,7 +123,8 @@ pub(super) fn find_mistake(url: &str, accepts_paths: bool) -> Option<String> {
     let error = if accepts_paths && url.starts_with('/') {
         InvalidUrl::Character(url.chars().find(char::is_ascii_control)?)
     } else {
-        Target::parse(&with_escaped_spaces(url)).err()?
+        let target = Target::parse(&with_escaped_spaces(url));
+        target.err().or_else(|| UrlPath::of_url(url).err())?
     };
     let hint = match (&error, accepts_paths) {
         (InvalidUrl::NotAbsolute, true) => ", or a path that starts with /",
