@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use wayleave::robots_cache::{DocumentFetcher, FetchIdentity, FetchedDocument};
+use wayleave::robots_cache::{DocumentFetcher, FetchedDocument};
 use wayleave_lifecycle::{
     FetchEnding, FetchErrorKind, FetchOutcome, FetchRequest, FetchedBody, FetchedResponse,
     ResponseFields,
@@ -57,7 +57,7 @@ impl ScriptedFetch {
 }
 
 impl DocumentFetcher for ScriptedFetch {
-    async fn fetch(&self, request: FetchRequest, _: Option<&FetchIdentity>) -> FetchedDocument {
+    async fn fetch(&self, request: FetchRequest, _: Option<&[u8]>) -> FetchedDocument {
         self.fetched.fetch_add(1, Ordering::Relaxed);
         answer(&request).into()
     }

@@ -16,7 +16,7 @@ use wayleave::clock::Clock;
 use wayleave::robots_cache::{RobotsCache, RobotsCacheConfig, RobotsStore, RobotsStoreConfig};
 use wayleave::telemetry::metrics::Metrics;
 use wayleave_bench_robots::{ScriptedFetch, answer, origin, resident_bytes};
-use wayleave_lifecycle::{CacheEntry, Resource};
+use wayleave_lifecycle::{CacheEntry, FetchIdentity, FinishedFetch, Resource};
 
 const STEP: Duration = Duration::from_secs(10 * 60);
 const STEPS: usize = 2 * 24 * 6;

@@ -371,6 +371,8 @@ mod tests {
     use wayleave_lifecycle::{FetchEnding, FetchedBody, FetchedResponse, ResponseFields};
     use wayleave_robots_txt::RobotsTxt;
 
+    use wayleave_lifecycle::FetchOutcome;
+
     use super::*;
     use crate::crawlers::{Crawlers, CrawlersConfig};
 

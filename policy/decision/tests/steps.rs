@@ -10,8 +10,8 @@ use wayleave_decision::{
     Verdict, decide_own_request,
 };
 use wayleave_lifecycle::{
-    FetchEnding, FetchErrorKind, FetchOutcome, FetchedBody, FetchedResponse, RedirectHop, Resource,
-    ResponseFields,
+    FetchEnding, FetchErrorKind, FetchOutcome, FetchedBody, FetchedResponse, FinishedFetch,
+    RedirectHop, Resource, ResponseFields,
 };
 use wayleave_robots_txt::{MatchContext, Origin, ProductToken, Target};
 use wayleave_usage_preferences::{CrawlerDeclaration, PreferenceSettings, Purpose, PurposeSet};

@@ -6,8 +6,9 @@ use std::time::{Duration, SystemTime};
 
 use proptest::prelude::*;
 use wayleave_lifecycle::{
-    CacheEntry, FetchEnding, FetchErrorKind, FetchOutcome, FetchedBody, FetchedResponse,
-    LifetimeSettings, ParsedEntry, RefreshScheduler, Resource, ResponseFields, Snapshot, Usability,
+    CacheEntry, FetchEnding, FetchErrorKind, FetchIdentity, FetchOutcome, FetchedBody,
+    FetchedResponse, FinishedFetch, LifetimeSettings, ParsedEntry, RefreshScheduler, Resource,
+    ResponseFields, Snapshot, Usability,
 };
 use wayleave_robots_txt::{AccessResult, AccessVerdict, Dialect, ProductToken, UrlPath, decide};
 use wayleave_usage_preferences::DocumentKind;

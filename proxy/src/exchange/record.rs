@@ -181,6 +181,7 @@ impl ExchangeRecord {
         let (facts, identity) = (self.facts, self.identity.as_ref());
         let crawler = identity.and_then(Identity::crawler);
         let preferences = facts.preferences.as_ref();
+        let stated = preferences.into_iter().flat_map(PreferenceFinding::stated_preferences);
         let fetched_as = facts.finding.as_ref().and_then(|finding| finding.fetched_as.as_ref());
         DecisionRecord {
             robots_fetched_as: fetched_as.map(|identity| identity.name().to_owned()),
@@ -208,12 +209,9 @@ impl ExchangeRecord {
             trace_id: self.parent.trace_id(),
             policy: facts.rule.as_ref().map(policy),
             finding: facts.finding.map(Into::into),
-            preferences: preferences
+            preferences: stated.map(|stated| UsePreference::from(&stated)).collect(),
+            documents: preferences
                 .into_iter()
-                .flat_map(PreferenceFinding::stated_preferences)
-                .map(|stated| UsePreference::from(&stated))
-                .collect(),
-            documents: (preferences.into_iter())
                 .flat_map(PreferenceFinding::documents_seen)
                 .map(Into::into)
                 .collect(),

@@ -1,6 +1,8 @@
 //! Statements in robots.txt, documents, heads and pages, and what they come to.
 
-use wayleave_lifecycle::{FetchEnding, FetchOutcome, FetchedBody, FetchedResponse, ResponseFields};
+use wayleave_lifecycle::{
+    FetchEnding, FetchOutcome, FetchedBody, FetchedResponse, FinishedFetch, ResponseFields,
+};
 use wayleave_robots_txt::RobotsTxt;
 use wayleave_usage_preferences::{CrawlerDeclaration, Purpose, PurposeSet, SourceSet};
 

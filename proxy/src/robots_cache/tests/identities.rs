@@ -95,9 +95,9 @@ async fn fetch_again(refetch: Refetch, fetch: &ScriptedFetch, document: &Resourc
             return again;
         }
         Refetch::OtherNode => {
-            tokio::time::sleep(2 * DAY).await;
+            tokio::time::sleep(HOUR).await;
             let other = joined(fetch, &memory, "other").await;
-            find(&other).await;
+            other.refresh(document).await.unwrap();
             return other;
         }
     }
