@@ -79,6 +79,27 @@ fn a_reservation_is_fetched_once_and_only_if_it_can_refuse() {
 }
 
 #[test]
+fn licences_are_fetched_at_the_pace_of_their_host() {
+    let origin = Origin::start();
+    let names = (0..10).map(|number| format!("site{number}.test"));
+    for (number, name) in names.clone().enumerate() {
+        let robots = format!("License: http://victim.test/{number}.xml\nUser-agent: *\nAllow: /\n");
+        origin.site(&name).robots(robots);
+
+        origin.site("victim.test").page(&format!("/{number}.xml"), licence(ALL));
+    }
+    let proxy = Wayleave::start_with(&origin, |settings| {
+        settings.set("politeness.min_delay", "\"1h\"").table(&crawlers())
+    });
+    for name in names {
+        proxy.get_as(CORPUS, &format!("http://{name}/"));
+    }
+    let requests = origin.requests();
+    let licences = requests.iter().filter(|request| request.target.ends_with(".xml"));
+    assert_eq!(licences.count(), 1, "{:?}", origin.seen());
+}
+
+#[test]
 fn reservations_that_cannot_be_read_state_nothing() {
     let origin = Origin::start();
     let array = |bytes: usize| {

@@ -52,7 +52,7 @@ fn decisions_keep_every_detail() {
     let robots = RobotsTxt::parse(b"User-agent: ExampleBot\nDisallow: /private\n");
     let crawler = robots.for_crawler("ExampleBot").unwrap();
     check(
-        &crawler.decide("/private/diary").details(),
+        &crawler.decide("/private/diary").unwrap().details(),
         json!({
             "verdict": "disallow",
             "reason": "rule",
@@ -63,7 +63,7 @@ fn decisions_keep_every_detail() {
         }),
     );
     let unreachable = AccessResult::Unreachable.for_crawler("ExampleBot").unwrap();
-    let details: DecisionDetails = unreachable.decide("/").details();
+    let details: DecisionDetails = unreachable.decide("/").unwrap().details();
     check(
         &details,
         json!({

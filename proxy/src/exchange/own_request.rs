@@ -21,7 +21,7 @@ use crate::clock::Clock;
 use crate::decider::refusal;
 use crate::decider::settings::{CurrentSettings, Settings};
 use crate::decision_log::{DecisionLog, LogWord, WAYLEAVE};
-use crate::pacing::{PacedRequest, Pacer, PacingSlot};
+use crate::pacing::{CrawlDelayMode, PacedRequest, Pacer, PacingConfig, PacingSlot};
 use crate::robots_cache::{
     Admission, AdmittedOwnRequest, CachedDocuments, OwnRequest, OwnRequestAnswer, OwnRequestPolicy,
 };
@@ -30,6 +30,9 @@ use crate::upstream::egress::drill_hosts;
 
 /// The address in their records: no client made them.
 const NO_CLIENT: IpAddr = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
+
+/// The longest wait for a slot: half of the time that a fetch may take, so that the response still has its time.
+const MAX_WAIT: Duration = Duration::from_secs(5);
 
 /// The policy, with what it needs. It is made before the cache, and knows only the layers below.
 pub(crate) struct OwnRequestRules {
@@ -91,7 +94,7 @@ impl OwnRequestPolicy for OwnRequestRules {
 
 impl OwnRequestRules {
     /// Decides by the rules, and waits for a slot at the target's origin unless none is needed: a robots.txt may always be
-    /// fetched, and a document next to it is fetched as rarely. A redirect within the origin belongs to the same fetch, which
+    /// fetched, and a document next to it, which its own origin names, is fetched as rarely. A redirect within the origin belongs to the same fetch, which
     /// could not end if it had to wait.
     async fn decide(
         &self,
@@ -106,10 +109,14 @@ impl OwnRequestRules {
         if let Err(refusal) = verdict.result {
             return (facts, Err(refusal));
         }
-        if own_request.is_same_origin || target.path().as_str() == "/robots.txt" {
+        // A licence is at an origin that another one chose: 1,000 pages may name as many of them there.
+        let is_named_by_others = own_request.kind == DocumentKind::Rsl && own_request.is_first;
+        let is_of_same_fetch = own_request.is_same_origin && !is_named_by_others;
+        if is_of_same_fetch || target.path().as_str() == "/robots.txt" {
             return (facts, Ok(None));
         }
-        let (pacing, crawlers) = (&settings.pacing, &settings.crawlers);
+        let pacing = &waiting(settings.pacing);
+        let crawlers = &settings.crawlers;
         let identity = Identity::Asserted {
             claim: crawlers.claim(WAYLEAVE.as_bytes()),
             dialect: crawlers.dialect,
@@ -133,6 +140,16 @@ impl OwnRequestRules {
             }
         }
     }
+}
+
+/// Returns the same configuration with a wait instead of a refusal. Whoever waits for the fetch has caused no request to that
+/// host before, and must not be refused because somebody else has.
+fn waiting(pacing: PacingConfig) -> PacingConfig {
+    let crawl_delay = match pacing.crawl_delay {
+        CrawlDelayMode::Reject => CrawlDelayMode::Wait,
+        other => other,
+    };
+    PacingConfig { crawl_delay, max_wait: MAX_WAIT, ..pacing }
 }
 
 impl AdmittedOwnRequest for AdmittedRequest<'_> {
