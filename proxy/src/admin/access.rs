@@ -1,5 +1,6 @@
 //! The rights of a request's token: to read or to operate, and about which crawlers.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use axum::extract::FromRequestParts;
@@ -7,9 +8,10 @@ use axum::http::Method;
 use axum::http::StatusCode;
 use axum::http::request::Parts;
 use axum::response::Response;
-use wayleave_decision::Crawlers;
+use wayleave_decision::{ASSERTED, Crawlers};
 
 use super::response::error_response;
+use crate::decision_log::DecisionRecord;
 
 /// The role of a token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -132,6 +134,16 @@ impl TeamScope {
     /// Returns whether the request may see something of a crawler with this owner.
     pub(super) fn includes(&self, owner: Option<&str>) -> bool {
         self.team().is_none_or(|team| owner == Some(team))
+    }
+
+    /// Returns a decision as the request may see it: a team is not told which other crawler fetched robots.txt.
+    pub(super) fn view<'a>(&self, decision: &'a DecisionRecord) -> Cow<'a, DecisionRecord> {
+        let fetched_as = decision.robots_fetched_as.as_deref();
+        let is_own = |name: &str| name == "-" || name == ASSERTED || name == &*decision.crawler;
+        if self.team().is_none() || fetched_as.is_none_or(is_own) {
+            return Cow::Borrowed(decision);
+        }
+        Cow::Owned(DecisionRecord { robots_fetched_as: None, ..decision.clone() })
     }
 
     /// Returns whether the request may see something of the crawler with this name. Without a team that includes `asserted`.

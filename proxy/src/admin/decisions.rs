@@ -1,5 +1,6 @@
 //! `/v1/decisions` and `/v1/top`: recent decisions, and those in the decision log.
 
+use std::borrow::Cow;
 use std::cmp::Reverse;
 use std::sync::Arc;
 
@@ -127,7 +128,8 @@ pub(super) fn parse_span(
 
 #[derive(Debug, Serialize, ToSchema)]
 struct ListedDecisions<'a> {
-    decisions: Vec<&'a DecisionRecord>,
+    #[schema(value_type = Vec<DecisionRecord>)]
+    decisions: Vec<Cow<'a, DecisionRecord>>,
     /// Whether there are older decisions in the requested span of time.
     #[serde(skip_serializing_if = "Option::is_none")]
     is_cut: Option<bool>,
@@ -169,7 +171,7 @@ pub(super) async fn list(
         Err(mistake) => bad_request(mistake),
         Ok(Some(span)) => match admin.decisions.list_past(span, query, limit).await {
             Ok(Some(newest)) => SafeJson(ListedDecisions {
-                decisions: newest.decisions.iter().collect(),
+                decisions: newest.decisions.iter().map(|decision| scope.view(decision)).collect(),
                 is_cut: Some(newest.is_truncated),
                 damaged_lines: (newest.damaged_lines > 0).then_some(newest.damaged_lines),
             })
@@ -180,7 +182,7 @@ pub(super) async fn list(
         Ok(None) => {
             let recent = admin.decisions.list_recent(&query, limit);
             SafeJson(ListedDecisions {
-                decisions: recent.iter().map(Arc::as_ref).collect(),
+                decisions: recent.iter().map(|decision| scope.view(decision)).collect(),
                 is_cut: None,
                 damaged_lines: None,
             })
@@ -240,7 +242,8 @@ pub(super) async fn show(
     };
     // The copy that decided, which may no longer be the one in the cache.
     let robots_txt = deciding_file(admin.decider.robots.store(), &decision).await;
-    SafeJson(ShownDecision { decision: &decision, robots_txt: robots_txt.map(|(file, _)| file) })
+    let decision = &*scope.view(&decision);
+    SafeJson(ShownDecision { decision, robots_txt: robots_txt.map(|(file, _)| file) })
         .into_response()
 }
 

@@ -1,5 +1,6 @@
 //! `/v1/decisions/download`: the decisions of a span of time as a file, for spreadsheets and programs.
 
+use std::borrow::Cow;
 use std::io;
 use std::ops::ControlFlow;
 use std::time::Duration;
@@ -127,7 +128,13 @@ pub(super) async fn download(
     let (sender, receiver) = mpsc::channel(MAX_WAITING_CHUNKS);
     let mut writer = DownloadWriter::new(format, sender, Handle::current());
     let take = move |found: io::Result<Option<(&DecisionRecord, &[u8])>>| match found {
-        Ok(Some((decision, line))) => writer.write(decision, line),
+        Ok(Some((decision, line))) => match scope.view(decision) {
+            Cow::Borrowed(decision) => writer.write(decision, line),
+            Cow::Owned(decision) => {
+                let line = serde_json::to_vec(&decision).expect("strings and numbers serialise");
+                writer.write(&decision, &line)
+            }
+        },
         Ok(None) => writer.finish(),
         // The transfer breaks off: a file without the rest must not pass for a whole one.
         Err(error) => writer.fail(error),

@@ -1,5 +1,6 @@
 //! Live decisions and traffic, as server-sent events.
 
+use std::borrow::Cow;
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,7 +23,7 @@ use super::parameters::QueryParameters;
 use super::response::{ErrorBody, bad_request};
 use super::state::AdminState;
 use crate::decider::Decider;
-use crate::decision_log::{DecisionQuery, DecisionWatch, WatchedBatch};
+use crate::decision_log::{DecisionQuery, DecisionWatch, WatchedBatch, to_event};
 use crate::telemetry::traffic::WatchedPoint;
 
 /// The time without an event after which a comment is sent, so that no intermediary closes an idle connection.
@@ -128,7 +129,7 @@ impl DecisionStream {
             };
             tokio::select! {
                 batch = self.decisions.next() => {
-                    if let Some(text) = format_events(&batch?, &self.query, self.most) {
+                    if let Some(text) = format_events(&batch?, &self.query, &self.scope, self.most) {
                         return Some(text);
                     }
                 }
@@ -154,7 +155,12 @@ impl DecisionStream {
 }
 
 /// Formats the events for a batch. `None` if the query matches none of its decisions.
-fn format_events(batch: &WatchedBatch, query: &DecisionQuery, most: usize) -> Option<Bytes> {
+fn format_events(
+    batch: &WatchedBatch,
+    query: &DecisionQuery,
+    scope: &TeamScope,
+    most: usize,
+) -> Option<Bytes> {
     let matching: Vec<_> =
         batch.decisions.iter().filter(|live| query.matches(&live.decision)).collect();
     let skipped = matching.len().saturating_sub(most);
@@ -165,7 +171,10 @@ fn format_events(batch: &WatchedBatch, query: &DecisionQuery, most: usize) -> Op
         }
     }
     for live in &matching[skipped..] {
-        text.extend_from_slice(live.event());
+        match scope.view(&live.decision) {
+            Cow::Borrowed(_) => text.extend_from_slice(live.event()),
+            Cow::Owned(decision) => text.extend_from_slice(&to_event(&decision)),
+        }
     }
     (!text.is_empty()).then(|| text.freeze())
 }

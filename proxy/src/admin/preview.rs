@@ -105,7 +105,12 @@ pub(super) async fn preview(
         Err(mistake) => return bad_request(mistake),
     };
     let at = admin.decider.robots.clock().now();
-    SafeJson(Preview::new(previewed, at)).into_response()
+    let mut preview = Preview::new(previewed, at);
+    if scope.team().is_some() {
+        // It may be the name of another team's crawler.
+        preview.robots_fetched_as = None;
+    }
+    SafeJson(preview).into_response()
 }
 
 impl Preview {

@@ -13,6 +13,7 @@ use wayleave_evidence::Sha256Digest;
 use wayleave_lifecycle::{Resource, SnapshotState};
 use wayleave_robots_txt::Origin;
 
+use super::access::TeamScope;
 use super::parameters::{PathOrigin, QueryParameters, check_limit, parse_time};
 use super::response::{ErrorBody, SafeJson, bad_request, error_response};
 use super::robots_view::{
@@ -148,6 +149,7 @@ pub(super) struct TimeParameter {
 )]
 pub(super) async fn show(
     State(admin): State<AdminState>,
+    scope: TeamScope,
     PathOrigin(origin): PathOrigin,
     QueryParameters(moment): QueryParameters<TimeParameter>,
 ) -> Response {
@@ -158,6 +160,9 @@ pub(super) async fn show(
             Some(inspection) => {
                 let documents = document_views(robots, &origin, now).await;
                 let details = RobotsDetails::new(&origin, &inspection, documents, now);
+                // It may be another team's crawler that fetched.
+                let is_team = scope.team().is_some();
+                let details = if is_team { details.without_crawlers() } else { details };
                 SafeJson(OriginView::Current(Box::new(details))).into_response()
             }
             None => unknown_origin(&origin),

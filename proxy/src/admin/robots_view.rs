@@ -152,6 +152,17 @@ impl RobotsDetails {
             documents,
         }
     }
+
+    /// Returns the same details without the names of the crawlers that fetched.
+    pub(super) fn without_crawlers(mut self) -> Self {
+        let documents = self.documents.iter_mut().map(|document| &mut document.file);
+        for file in documents.chain([&mut self.file]) {
+            for facts in file.answer.iter_mut().chain(&mut file.last_failure) {
+                facts.fetched_as = None;
+            }
+        }
+        self
+    }
 }
 
 /// The result of one fetch.
@@ -161,8 +172,8 @@ pub(super) struct FactsView {
     #[schema(format = DateTime)]
     at: String,
     /// The crawler in whose name it was made; `-` for the proxy itself, and `asserted` if with the User-Agent of a client that
-    /// is no configured crawler.
-    fetched_as: String,
+    /// is no configured crawler. Not told to a team, since it may be another team's.
+    fetched_as: Option<String>,
     /// Whether the result counts for everybody, not only for the one that fetched.
     is_for_everybody: bool,
     /// `successful`, `unavailable`, `unreachable` or `redirect_lost`.
@@ -207,7 +218,7 @@ impl FactsView {
             .map(|hop| RedirectView { uri: hop.uri.clone(), status: hop.status });
         Self {
             at: format_instant(finished.fetched_at),
-            fetched_as: finished.fetched_as.name().to_owned(),
+            fetched_as: Some(finished.fetched_as.name().to_owned()),
             is_for_everybody: finished.audience() == Audience::Everybody,
             result: outcome.result().as_str(),
             uri: outcome.uri.clone(),

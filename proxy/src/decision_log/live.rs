@@ -40,12 +40,15 @@ pub(crate) struct LiveDecision {
 impl LiveDecision {
     /// Returns the decision as a server-sent event, rendered once for all watchers.
     pub(crate) fn event(&self) -> &Bytes {
-        self.event.get_or_init(|| {
-            let json = serde_json::to_vec(&*self.decision).expect("strings and numbers serialise");
-            let head = format!("event: decision\nid: {}\ndata: ", self.decision.id);
-            [head.as_bytes(), &escape_json(json), b"\n\n"].concat().into()
-        })
+        self.event.get_or_init(|| to_event(&self.decision))
     }
+}
+
+/// Returns a decision as a server-sent event.
+pub(crate) fn to_event(decision: &DecisionRecord) -> Bytes {
+    let json = serde_json::to_vec(decision).expect("strings and numbers serialise");
+    let head = format!("event: decision\nid: {}\ndata: ", decision.id);
+    [head.as_bytes(), &escape_json(json), b"\n\n"].concat().into()
 }
 
 /// A subscription to decisions from some moment on.

@@ -68,7 +68,7 @@ pub(crate) use self::edge_tally::{EdgeCount, EdgeCountBy};
 pub(crate) use self::files::find_decision;
 pub(crate) use self::journal::{Journal, JournalConfig, JournalDescription};
 use self::live::LiveFeed;
-pub(crate) use self::live::{DecisionWatch, WatchedBatch};
+pub(crate) use self::live::{DecisionWatch, WatchedBatch, to_event};
 pub(crate) use self::log_search::{NewestDecisions, ScanStep, TimeRange, scan as scan_log};
 pub(crate) use self::otlp::DecisionExport;
 pub(crate) use self::query::DecisionQuery;

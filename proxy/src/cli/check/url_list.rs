@@ -233,7 +233,7 @@ mod tests {
         assert_eq!(list.urls, ["http://a.test/\u{fffd}", "http://a.test/"]);
         assert_eq!(list.lines, [3, 5]);
         let mistakes: Vec<String> = list.mistakes.iter().map(ToString::to_string).collect();
-        let malformed = "\"http://[::1\": invalid port \":1\"";
+        let malformed = "\"http://[::1\": invalid host \"[::1\"";
         let not_text = "\"http://a.test/\u{fffd}\": it is not UTF-8";
         assert_eq!(mistakes, [malformed, not_text, malformed]);
     }
