@@ -2,13 +2,16 @@
 
 use std::process::Command;
 
+use serde_json::{Value, json};
+
 use crate::harness::tools::output_of;
 use crate::harness::wayleave::{Settings, command};
-use crate::harness::{Origin, Reply, Wayleave};
+use crate::harness::{Origin, Reply, Wayleave, Wire};
 
 /// The clients: two crawlers, and one without a `[[crawler]]`.
 const AGENTS: [&str; 3] = ["ExampleBot/1.0", "OtherBot/1.0", "StrayBot/1.0"];
-const ORDERS: [[usize; 3]; 6] = [[0, 1, 2], [0, 2, 1], [1, 0, 2], [1, 2, 0], [2, 0, 1], [2, 1, 0]];
+pub const ORDERS: [[usize; 3]; 6] =
+    [[0, 1, 2], [0, 2, 1], [1, 0, 2], [1, 2, 0], [2, 0, 1], [2, 1, 0]];
 const CLOSED: &str = "User-agent: ExampleBot\nDisallow: /\n\nUser-agent: StrayBot\nDisallow: /\n";
 const OPEN: &str = "User-agent: *\nDisallow:\n";
 
@@ -31,7 +34,7 @@ fn varies(origin: &Origin, host: &str) {
         .robots_to("StrayBot", reply(CLOSED));
 }
 
-fn host(kind: &str, order: [usize; 3]) -> String {
+pub fn host(kind: &str, order: [usize; 3]) -> String {
     format!("{kind}{}{}{}.test", order[0], order[1], order[2])
 }
 
@@ -41,8 +44,8 @@ fn refresh(proxy: &Wayleave, host: &str) {
 }
 
 /// Requests a page and robots.txt as every client, in this order. The crawler that the site knows must not get the page.
-fn visit(proxy: &Wayleave, host: &str, order: [usize; 3], round: &str) {
-    for number in order {
+pub fn visit(proxy: &Wayleave, host: &str, order: &[usize], round: &str) {
+    for &number in order {
         let agent = AGENTS[number];
         let page = proxy.get_as(agent, &format!("http://{host}/{round}"));
         let is_open = agent.starts_with("Other");
@@ -55,25 +58,39 @@ fn visit(proxy: &Wayleave, host: &str, order: [usize; 3], round: &str) {
     }
 }
 
-fn disallowed_pages_never_arrive(change: impl Fn(Settings) -> Settings) {
+/// Creates both kinds of site for each order of the clients.
+pub fn sites() -> Origin {
     let origin = Origin::start();
-    let sites = ORDERS.map(|order| {
+    for order in ORDERS {
         knows_two(&origin, &host("known", order));
         varies(&origin, &host("varies", order));
-        order
-    });
+    }
+    origin
+}
+
+/// Checks that only the crawler that may has got pages.
+pub fn expect_no_disallowed_page(origin: &Origin) {
+    for request in origin.requests() {
+        let agent = request.header("user-agent").unwrap_or_default();
+        let is_file = request.target == "/robots.txt";
+        assert!(is_file || agent.starts_with("OtherBot"), "{agent} got {}", request.target);
+    }
+}
+
+fn disallowed_pages_never_arrive(change: impl Fn(Settings) -> Settings) {
+    let origin = sites();
     let mut proxy = Wayleave::start_with(&origin, |settings| {
         change(settings.crawler("example", "ExampleBot")).crawler("other", "OtherBot")
     });
     let rounds = |proxy: &Wayleave, round: &str| {
-        for order in sites {
+        for order in ORDERS {
             for kind in ["known", "varies"] {
-                visit(proxy, &host(kind, order), order, round);
+                visit(proxy, &host(kind, order), &order, round);
             }
         }
     };
     rounds(&proxy, "first");
-    for order in sites {
+    for order in ORDERS {
         refresh(&proxy, &host("known", order));
         refresh(&proxy, &host("varies", order));
     }
@@ -81,11 +98,7 @@ fn disallowed_pages_never_arrive(change: impl Fn(Settings) -> Settings) {
     let (dir, settings) = proxy.stop();
     proxy = Wayleave::start_in(dir, settings);
     rounds(&proxy, "restarted");
-    for request in origin.requests() {
-        let agent = request.header("user-agent").unwrap_or_default();
-        let is_file = request.target == "/robots.txt";
-        assert!(is_file || agent.starts_with("OtherBot"), "{agent} got {}", request.target);
-    }
+    expect_no_disallowed_page(&origin);
 }
 
 #[test]
@@ -148,6 +161,32 @@ fn check_and_preview_ask_as_the_proxy_does() {
             let last = origin.requests()[before..].last().expect("a fetch").clone();
             let token = if who == "crawler" { "ExampleBot" } else { "StrayBot" };
             assert!(last.header("user-agent").unwrap_or_default().contains(token), "{last:?}");
+        }
+    }
+}
+
+#[test]
+fn agents_are_told_what_the_proxy_would_do() {
+    let origin = Origin::start();
+    knows_two(&origin, "known.test");
+    varies(&origin, "varies.test");
+    let proxy = Wayleave::start_with(&origin, |settings| settings.crawler("example", "ExampleBot"));
+    for host in ["known.test", "varies.test"] {
+        for token in ["StrayBot", "ExampleBot"] {
+            let arguments = json!({"url": format!("http://{host}/a"), "token": token});
+            let parameters = json!({"name": "may_fetch", "arguments": arguments});
+            let call =
+                json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": parameters});
+            let mut wire = Wire::connect(proxy.admin);
+            wire.send(format!(
+                "POST /mcp HTTP/1.1\r\nHost: {}\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n{call}",
+                proxy.admin,
+                call.to_string().len()
+            ));
+            let answer = wire.response().json();
+            let text = answer["result"]["content"][0]["text"].as_str().unwrap_or_default();
+            let told: Value = serde_json::from_str(text).unwrap_or_default();
+            assert_eq!(told["may_fetch"], false, "{token} at {host}: {answer}");
         }
     }
 }

@@ -2,7 +2,7 @@
 
 mod copy;
 pub mod fetch;
-mod identity;
+pub mod identity;
 mod queue;
 mod redirects;
 mod store;

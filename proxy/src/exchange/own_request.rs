@@ -10,7 +10,7 @@ use futures_util::future::BoxFuture;
 use wayleave_decision::{
     DecisionFacts, Identity, Reason, Refusal, crawl_delay, decide_own_request,
 };
-use wayleave_lifecycle::{FetchError, FetchErrorKind};
+use wayleave_lifecycle::{ChosenBy, FetchError, FetchErrorKind};
 use wayleave_robots_txt::Target;
 use wayleave_usage_preferences::DocumentKind;
 
@@ -109,8 +109,9 @@ impl OwnRequestRules {
         if let Err(refusal) = verdict.result {
             return (facts, Err(refusal));
         }
-        // A licence is at an origin that another one chose: 1,000 pages may name as many of them there.
-        let is_named_by_others = own_request.kind == DocumentKind::Rsl && own_request.is_first;
+        // The pages of 1,000 origins may name as many licences at one host.
+        let is_named_by_others =
+            own_request.is_first && own_request.identity.chosen != ChosenBy::Crawler;
         let is_of_same_fetch = own_request.is_same_origin && !is_named_by_others;
         if is_of_same_fetch || target.path().as_str() == "/robots.txt" {
             return (facts, Ok(None));
