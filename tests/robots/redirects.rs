@@ -48,11 +48,11 @@ fn a_sixth_redirect_is_not_followed_and_allows() {
     let proxy = Wayleave::start(&origin);
     assert_eq!(proxy.get("http://r0.test/private").status, 200);
     let seen = origin.seen();
-    assert_eq!(
-        seen[5..],
-        ["GET http://r5.test/robots.txt", "GET http://r0.test/private"],
-        "{seen:?}"
-    );
+    // As the proxy itself, and then as the client: the site may redirect only those that it does not know.
+    let fetch: Vec<_> =
+        (0..6).map(|number| format!("GET http://r{number}.test/robots.txt")).collect();
+    let page = ["GET http://r0.test/private".to_owned()];
+    assert_eq!(seen, [&fetch[..], &fetch, &page].concat());
     assert_eq!(proxy.get("http://round.test/private").status, 200);
     assert_eq!(
         origin
@@ -60,7 +60,7 @@ fn a_sixth_redirect_is_not_followed_and_allows() {
             .iter()
             .filter(|line| line.as_str() == "GET http://round.test/robots.txt")
             .count(),
-        6
+        12
     );
 }
 
