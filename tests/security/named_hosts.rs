@@ -60,8 +60,8 @@ fn a_licence_url_sends_nothing_to_internal_hosts() {
         assert_eq!(problem["source"], "rsl", "{problem}");
     }
     assert_eq!(intranet.connections(), 0, "{:?}", intranet.seen());
-    let line = format!("failed preference-document {licence}");
-    eventually("it is logged", || own_requests(&proxy) == [&*line]);
+    let line = "failed preference-document http://intranet.test/robots.txt";
+    eventually("it is logged", || own_requests(&proxy) == [line]);
     // Requests of crawlers to the internal host are not affected.
     assert_eq!(proxy.get_as(INDEX, "http://intranet.test/a").status, 200);
     // The licence is not fetched even after its robots.txt is known and allows it.
