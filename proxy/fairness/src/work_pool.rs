@@ -200,7 +200,7 @@ mod tests {
         let second = pool.clone();
         let (ran, runs) = mpsc::channel();
         let given_up = tokio::spawn(async move {
-            second.run(holder(1), LONG, move || ran.send(()).unwrap()).await
+            second.run(holder(1), LONG, move || ran.send(()).unwrap()).await;
         });
         while pool.state().waiting.is_empty() {
             tokio::task::yield_now().await;

@@ -1,7 +1,6 @@
 //! Requests with `Max-Forwards: 0`: OPTIONS and TRACE that end here (RFC 9110 section 7.6.2).
 
 use bytes::{Bytes, BytesMut};
-use wayleave_decision::{Reason, Refusal};
 use wayleave_http_wire::field_pairs::is_named;
 use wayleave_http_wire::http1::write_fields;
 use wayleave_http_wire::received::ReceivedHead;
@@ -9,11 +8,6 @@ use wayleave_http_wire::received::ReceivedHead;
 use super::{ConnectionReuse, error_response};
 use crate::clock::system_time;
 use crate::http::downstream::{ClientGone, Downstream, response_field};
-
-/// Returns the refusal that the record shows: the request was not forwarded.
-pub(crate) fn refusal() -> Refusal {
-    Refusal::new(Reason::MaxForwards, "Max-Forwards: 0 ends the request here")
-}
 
 /// Answers a request as its final recipient.
 pub(super) async fn answer(

@@ -6,7 +6,6 @@ use std::time::Duration;
 use wayleave_decision::{Permit, Reason, Refusal, RequestOutcome};
 use wayleave_lifecycle::FinishedFetch;
 
-use super::max_forwards;
 use crate::http::downstream::ClientGone;
 
 /// The outcome of a request.
@@ -171,7 +170,7 @@ impl NotSent {
         match self {
             Self::Refused(refusal) => (refusal.into(), ReplyKind::Refusal),
             Self::FromCopy(answered) => (answered.0, ReplyKind::Copy(answered.1)),
-            Self::LastHop => (ExchangeOutcome::Refuse(max_forwards::refusal()), ReplyKind::LastHop),
+            Self::LastHop => (ExchangeOutcome::Refuse(last_hop()), ReplyKind::LastHop),
             Self::ClientLeft => (ExchangeOutcome::Fail(client_closed(ClientGone::Left)), nothing),
             Self::ShutDown => (ExchangeOutcome::Fail(shut_down()), nothing),
         }
@@ -186,6 +185,11 @@ pub(super) fn permitted_outcome(permit: &Permit, status: u16) -> ExchangeOutcome
         None if permit.resolved.is_blind() => ExchangeOutcome::Tunnel { reason },
         None => ExchangeOutcome::Forward { status, reason },
     }
+}
+
+/// Returns the refusal that the record of such a request shows: it was not forwarded.
+fn last_hop() -> Refusal {
+    Refusal::new(Reason::MaxForwards, "Max-Forwards: 0 ends the request here")
 }
 
 /// Returns the failure of a request that was cancelled because the proxy shuts down.

@@ -5,6 +5,7 @@ use super::groups::agent::UserAgentLine;
 use super::groups::choice::group_choices;
 use super::groups::semantics::DialectSemantics;
 use super::head::heads_match;
+use super::index::build::build_index;
 use super::matched_rule::{MatchOutcome, MatchedRule};
 use super::path_form::PathForm;
 use super::pattern::{PatternBuffer, RuleValue, parts_match};
@@ -172,7 +173,8 @@ impl ParsedFile {
     ) -> (Option<MatchedRule>, usize) {
         let start = agent.statement as usize + 1;
         if self.statements[agent.statement as usize].has_mark(LARGE_GROUP)
-            && let Some(index) = self.index(semantics, agent)
+            && let Some(index) =
+                self.index(semantics, agent, |group| build_index(self, semantics, group))
         {
             return (best.max(index.find(path, &mut search.budget)), index.end);
         }

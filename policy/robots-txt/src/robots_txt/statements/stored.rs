@@ -1,13 +1,13 @@
 //! The stored form of a file.
 
 use std::hint::black_box;
+use std::ops::Range;
 
 use super::super::directive_topic::TopicSet;
 use super::super::groups::agent::UserAgentLine;
 use super::super::groups::semantics::DialectSemantics;
 use super::super::head::{HEAD_BYTES, head};
 use super::super::index::RuleIndex;
-use super::super::index::build::build_index;
 use super::large_groups::LargeGroups;
 use super::{FileStatement, SITEMAP, StatementKind};
 
@@ -100,13 +100,15 @@ impl ParsedFile {
         (&text[..colon], &text[colon + 1..])
     }
 
-    /// Returns the index of a user-agent line's group, if it is large for the readers in question.
+    /// Returns the index of a user-agent line's group, built if it is missing; `None` if the group is not large for the
+    /// readers in question.
     pub(crate) fn index(
         &self,
         semantics: &DialectSemantics,
         agent: UserAgentLine,
+        build: impl FnOnce(Range<usize>) -> RuleIndex,
     ) -> Option<&RuleIndex> {
-        self.large_groups.index(semantics, agent, |group| build_index(self, semantics, group))
+        self.large_groups.index(semantics, agent, build)
     }
 
     /// Returns the bytes that it takes with all of its parts.
