@@ -37,10 +37,10 @@
 //!     environment                      what clients need to use the proxy
 //!     mcp                              agents: what they may fetch, and pages through the proxy
 //!     isolation                        a command in namespaces that lead nowhere but to the proxy
-//!     http  tls  clock  parser_pool  registrable_domain    what all of them use
+//!     http  tls  clock  registrable_domain    what all of them use
 //!     drafts                           the revisions of Internet-Drafts that are followed
 //!                       │
-//!     http-wire  evidence              crates: HTTP/1 on the wire, and proofs of the decision log
+//!     http-wire  evidence  fairness    crates: HTTP/1 on the wire, proofs of the decision log, shares and turns
 //!                    policy/           crates without I/O: decision, robots.txt, preferences, lifecycle
 //! ```
 //!
@@ -65,7 +65,6 @@ mod isolation;
 mod log_heads;
 mod mcp;
 pub mod pacing;
-mod parser_pool;
 mod registrable_domain;
 pub mod robots_cache;
 mod robots_changes;

@@ -37,6 +37,12 @@ impl WorkPool {
         Self(Arc::new(Mutex::new(PoolState { free: threads, waiting: Turns::new() })))
     }
 
+    /// Returns the estimated time to parse a document of this length: 64 KiB take as long as handing them to another thread.
+    #[must_use]
+    pub const fn time_to_read(bytes: usize) -> Duration {
+        Duration::from_nanos(3 * bytes as u64)
+    }
+
     /// Returns the result of `work`, which is estimated to take some time. Work for which nobody waits any more is
     /// dropped before it starts; once started, it runs to its end. Needs a tokio runtime.
     ///

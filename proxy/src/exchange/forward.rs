@@ -9,6 +9,7 @@ use std::task::Poll;
 use wayleave_decision::{
     Crawler, EnforcementMode, Identity, Permit, PreferenceFinding, Reason, Refusal,
 };
+use wayleave_fairness::Holder;
 use wayleave_http_wire::http1::SWITCHING_PROTOCOLS;
 use wayleave_robots_txt::{Origin, UrlScheme};
 
@@ -166,7 +167,8 @@ impl Exchange<'_, '_> {
             },
         };
         let method = self.received.method();
-        Some(ResponseLabeller::new(preferences, documents, permit, method))
+        let holder = Holder::of_client(self.connection.client);
+        Some(ResponseLabeller::new(preferences, documents, permit, method, holder))
     }
 
     /// Returns the signer if the crawler has a key and the protocol has fields to sign, unlike FTP.

@@ -5,6 +5,7 @@ use std::fmt::Write;
 use std::sync::{Mutex, PoisonError};
 
 use wayleave_decision::{Permit, PreferenceFinding, Reason, Refusal, TargetScope};
+use wayleave_fairness::{Holder, WorkPool};
 use wayleave_http_wire::field_pairs::{FieldPair, first};
 use wayleave_http_wire::http1::{SWITCHING_PROTOCOLS, has_content};
 use wayleave_http_wire::page::PageBuffer;
@@ -27,6 +28,8 @@ pub(super) struct ResponseLabeller<'a> {
     documents: DocumentSource<'a>,
     permit: &'a Permit,
     method: &'a str,
+    /// The client, on whose behalf the page is read.
+    holder: Holder,
     /// The preferences including those of the response.
     judged: Mutex<Option<PreferenceFinding>>,
 }
@@ -46,8 +49,10 @@ impl<'a> ResponseLabeller<'a> {
         documents: DocumentSource<'a>,
         permit: &'a Permit,
         method: &'a str,
+        holder: Holder,
     ) -> Self {
-        Self { preferences_before, documents, permit, method, judged: Mutex::default() }
+        let judged = Mutex::default();
+        Self { preferences_before, documents, permit, method, holder, judged }
     }
 
     /// Returns the preferences including those of the response; `None` if there was no response.
@@ -125,7 +130,8 @@ impl<'a> ResponseLabeller<'a> {
             move || texts.iter().fold(by_head, |finding, text| finding.with_page(&reading, text));
         let parser = self.documents.robots.parser();
         // In a box it takes no room in every exchange.
-        let by_page = Box::pin(parser.parse(bytes, with_page)).await;
+        let by_page =
+            Box::pin(parser.run(self.holder, WorkPool::time_to_read(bytes), with_page)).await;
         self.conclude(self.documents.with_licences(by_page).await, 200)
     }
 

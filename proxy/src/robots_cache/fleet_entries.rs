@@ -5,6 +5,7 @@ use std::time::{Duration, SystemTime};
 
 use serde::{Deserialize, Serialize};
 use wayleave_evidence::Sha256Digest;
+use wayleave_fairness::WorkPool;
 use wayleave_lifecycle::{
     CacheEntry, FetchIdentity, LifetimeSettings, ParsedEntry, RefreshScheduler, Resource, Snapshot,
     Usability,
@@ -15,7 +16,6 @@ use super::record::{EntryRecord, FetchesRecord, Provenance, Trailing};
 use crate::clock::Clock;
 use crate::fleet::engine::{RecordChange, Settlement, SharedRecord};
 use crate::fleet::{ClaimOutcome, Fleet};
-use crate::parser_pool::ParserPool;
 
 /// zstd's default compression level.
 const ZSTD_LEVEL: i32 = 3;
@@ -75,7 +75,7 @@ pub(super) struct FetchLease {
 pub(super) struct FleetEntries {
     pub(super) fleet: Fleet,
     pub(super) clock: Clock,
-    pub(super) parser: ParserPool,
+    pub(super) parser: WorkPool,
 }
 
 impl FleetEntries {

@@ -43,6 +43,7 @@ use std::time::{Duration, SystemTime};
 use tokio::sync::{broadcast, mpsc, oneshot};
 use tokio::task::JoinHandle;
 use wayleave_decision::CheckedSnapshot;
+use wayleave_fairness::WorkPool;
 #[cfg(doc)]
 use wayleave_lifecycle::RefreshScheduler;
 use wayleave_lifecycle::{
@@ -52,7 +53,6 @@ use wayleave_robots_txt::Origin;
 
 use crate::clock::Clock;
 use crate::fleet::Fleet;
-use crate::parser_pool::ParserPool;
 use crate::telemetry::metrics::{Metrics, RobotsLookup};
 use changes::CHANGES_CAPACITY;
 pub(crate) use changes::RobotsChange;
@@ -262,7 +262,7 @@ impl RobotsCache {
         let CachedDocuments { published, clock, metrics } = cached.clone();
         // The store counts nothing before it knows the lifetimes.
         store.set_lifetimes(options.lifetimes.clone());
-        let fleet_entries = FleetEntries { fleet, clock, parser: ParserPool::new() };
+        let fleet_entries = FleetEntries { fleet, clock, parser: WorkPool::new() };
         let (events, received) = mpsc::channel(EVENT_CAPACITY);
         let (changes, _) = broadcast::channel(CHANGES_CAPACITY);
         let services = RefreshServices {
@@ -498,7 +498,7 @@ impl RobotsCache {
     }
 
     /// Returns the parser for documents from origins.
-    pub(crate) fn parser(&self) -> &ParserPool {
+    pub(crate) fn parser(&self) -> &WorkPool {
         &self.fleet_entries.parser
     }
 

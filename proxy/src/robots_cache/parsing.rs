@@ -2,28 +2,32 @@
 
 use std::sync::Arc;
 
+use wayleave_fairness::{Holder, WorkPool};
 use wayleave_lifecycle::{
     CacheEntry, FinishedFetch, LifetimeSettings, ParsedEntry, Resource, Snapshot,
 };
 use wayleave_usage_preferences::DocumentKind;
 
 use super::snapshots::SnapshotMap;
-use crate::parser_pool::ParserPool;
 
 /// Parses an entry of this kind.
 pub(super) async fn parse_entry(
-    parser: &ParserPool,
+    parser: &WorkPool,
     kind: DocumentKind,
     entry: CacheEntry,
 ) -> ParsedEntry {
     let bytes = body_len(&entry);
-    parser.parse(bytes, move || ParsedEntry::parse(kind, entry, None)).await
+    parser
+        .run(Holder::OWN, WorkPool::time_to_read(bytes), move || {
+            ParsedEntry::parse(kind, entry, None)
+        })
+        .await
 }
 
 /// Returns the entry after one more fetch; for `before` and `known` see
 /// [`ParsedEntry::after_fetch`].
 pub(super) async fn parse_fetched(
-    parser: &ParserPool,
+    parser: &WorkPool,
     kind: DocumentKind,
     (before, known): (CacheEntry, Option<Arc<Snapshot>>),
     finished: FinishedFetch,
@@ -35,12 +39,12 @@ pub(super) async fn parse_fetched(
         let before = (&before, known.as_deref());
         ParsedEntry::after_fetch(kind, before, finished, &lifetimes)
     };
-    parser.parse(bytes, learn).await
+    parser.run(Holder::OWN, WorkPool::time_to_read(bytes), learn).await
 }
 
 /// Parses entries read from the store, except those whose body is published already.
 pub(super) async fn parse_entries(
-    parser: &ParserPool,
+    parser: &WorkPool,
     loaded: Vec<(Resource, Option<CacheEntry>)>,
     published: Arc<SnapshotMap>,
 ) -> Vec<(Resource, Option<ParsedEntry>)> {
@@ -52,7 +56,8 @@ pub(super) async fn parse_entries(
         let learned = entry.map(|entry| ParsedEntry::parse(kind, entry, known.as_deref()));
         (resource, learned)
     };
-    parser.parse(bytes, move || loaded.into_iter().map(learn).collect()).await
+    let all = move || loaded.into_iter().map(learn).collect();
+    parser.run(Holder::OWN, WorkPool::time_to_read(bytes), all).await
 }
 
 /// Returns the length of the body of an entry's answer.

@@ -1,3 +1,4 @@
+use wayleave_fairness::WorkPool;
 use wayleave_lifecycle::{
     FetchEnding, FetchErrorKind, FetchOutcome, FetchedBody, FetchedResponse, FinishedFetch,
     ResponseFields,
@@ -51,7 +52,7 @@ async fn node(memory: &MemoryEngine, name: &str, now: SystemTime) -> FleetEntrie
     FleetEntries {
         fleet: memory.join(name).await,
         clock: Clock::start_at(now),
-        parser: ParserPool::new(),
+        parser: WorkPool::new(),
     }
 }
 

@@ -4,9 +4,9 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use tokio::task::JoinSet;
+use wayleave_fairness::WorkPool;
 use wayleave_lifecycle::{ParsedEntry, Resource};
 
-use crate::parser_pool::ParserPool;
 use crate::robots_cache::parsing;
 use crate::robots_cache::snapshots::SnapshotMap;
 use crate::robots_cache::store::RobotsStore;
@@ -22,13 +22,13 @@ pub(super) type ReadEntries = Vec<(Resource, Option<ParsedEntry>)>;
 pub(super) struct StoreReads {
     store: RobotsStore,
     published: Arc<SnapshotMap>,
-    parser: ParserPool,
+    parser: WorkPool,
     waiting: VecDeque<Resource>,
     reading: JoinSet<ReadEntries>,
 }
 
 impl StoreReads {
-    pub(super) fn new(store: RobotsStore, published: Arc<SnapshotMap>, parser: ParserPool) -> Self {
+    pub(super) fn new(store: RobotsStore, published: Arc<SnapshotMap>, parser: WorkPool) -> Self {
         Self { store, published, parser, waiting: VecDeque::new(), reading: JoinSet::new() }
     }
 

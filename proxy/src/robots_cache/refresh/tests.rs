@@ -1,10 +1,10 @@
 use tokio::sync::broadcast;
+use wayleave_fairness::WorkPool;
 use wayleave_lifecycle::FetchRequest;
 
 use super::*;
 use crate::clock::Clock;
 use crate::fleet::Fleet;
-use crate::parser_pool::ParserPool;
 use crate::robots_cache::fetch::FetchedDocument;
 use crate::robots_cache::fleet_entries::FleetEntries;
 use crate::robots_cache::snapshots::SnapshotMap;
@@ -26,7 +26,7 @@ fn task() -> RefreshTask<NoFetcher> {
         store: RobotsStore::in_memory(clock, metrics.clone()),
         clock,
         metrics,
-        fleet_entries: FleetEntries { fleet: Fleet::default(), clock, parser: ParserPool::new() },
+        fleet_entries: FleetEntries { fleet: Fleet::default(), clock, parser: WorkPool::new() },
         changes: broadcast::channel(1).0,
     };
     let config = RobotsCacheConfig::default();

@@ -1,7 +1,11 @@
 //! Parsing of long files, and the requests that it must not delay.
 
 use std::sync::atomic::AtomicBool;
+use std::sync::mpsc as std_mpsc;
+use std::thread::available_parallelism;
 use std::time::SystemTime;
+
+use wayleave_fairness::Holder;
 
 use wayleave_lifecycle::{
     FetchEnding, FetchOutcome, FetchRequest, FetchedBody, FetchedResponse, ResponseFields,
@@ -51,11 +55,32 @@ fn start(body: &str) -> (RobotsCache, Arc<AtomicBool>) {
     (RobotsCache::start(fetch, store, &options, clock, metrics).0, was_fetched)
 }
 
+/// Takes all places of a pool, until the senders are dropped.
+async fn occupy(pool: &WorkPool) -> Vec<std_mpsc::Sender<()>> {
+    let places = available_parallelism().map_or(1, usize::from).div_ceil(2);
+    let mut taken = Vec::new();
+    for _ in 0..places {
+        let (held, released) = std_mpsc::channel();
+        let (started, is_started) = oneshot::channel();
+        let pool = pool.clone();
+        tokio::spawn(async move {
+            let wait = move || {
+                started.send(()).expect("the test waits");
+                let _ = released.recv();
+            };
+            pool.run(Holder::OWN, Duration::from_secs(1), wait).await;
+        });
+        is_started.await.expect("it starts");
+        taken.push(held);
+    }
+    taken
+}
+
 /// Fetches and parses a resource with a long file, with one thread for requests. While all places for long files are
 /// taken, it is not parsed, and everybody else is served.
 async fn parse_aside(resource: &str, body: &str) {
     let (robots, was_fetched) = start(body);
-    let taken = robots.parser().occupy().await;
+    let taken = occupy(robots.parser()).await;
     let others = async {
         let mut number = 0;
         let mut serve = async || {
