@@ -91,7 +91,7 @@ impl FetchIdentity {
         Arc::new(Self { chosen, ..Self::clone(self) })
     }
 
-    /// Returns whether origins can tell no difference between both.
+    /// Returns whether both look the same to an origin.
     #[must_use]
     pub fn looks_like(&self, other: &Self) -> bool {
         self.user_agent == other.user_agent

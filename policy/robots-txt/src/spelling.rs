@@ -27,7 +27,7 @@ const REWRITINGS: [SpellingRewrite; 7] = [
 ];
 
 /// The most bytes that all other spellings of a path may take: 256 spellings, the most that a path can have, of 256
-/// bytes. Each is written and judged, and whoever sends the path chooses how many there are.
+/// bytes. Each is written and judged, and the client chooses how many there are.
 const MAX_BYTES: usize = 64 * 1024;
 
 /// The error for a path with more, or longer, spellings than are judged.

@@ -54,8 +54,8 @@ const HARMLESS: [&str; 10] = [
 /// The most words that a date may have.
 const DATE_WORDS: usize = 8;
 
-/// The most words of a line, and the most dates among them, that are read one by one. Whoever writes more wants the
-/// reader's time: of the rest, every rule without a value that occurs anywhere counts.
+/// The most words of a line, and the most dates among them, that are read one by one. No honest line has more: of the
+/// rest, every rule without a value that occurs anywhere counts.
 const MAX_WORDS: usize = 1024;
 const MAX_DATES: usize = 64;
 
@@ -115,7 +115,7 @@ fn read(line: &str, tokens: &[ProductToken], names_crawlers: bool) -> Vec<MetaRu
     rules
 }
 
-/// Returns the rules that restrict and occur anywhere in a text, whoever they are for.
+/// Returns the rules that restrict and occur anywhere in a text, for any crawler.
 fn restricting_words(text: &str) -> impl Iterator<Item = MetaRule> {
     let text = text.to_ascii_lowercase();
     let occurring = RESTRICTING.into_iter().filter(move |name| text.contains(name));

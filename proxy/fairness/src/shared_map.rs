@@ -18,7 +18,7 @@ const CHECKED_PER_INSERTION: usize = 2;
 #[derive(Debug)]
 pub struct SharedMap<K, V> {
     capacity: usize,
-    entries: Slab<Entry<K, V>>,
+    entries: Slab<SharedEntry<K, V>>,
     by_key: HashMap<K, usize>,
     holders: HashMap<Holder, HeldEntries>,
     by_count: BTreeSet<(usize, Holder)>,
@@ -27,7 +27,7 @@ pub struct SharedMap<K, V> {
 }
 
 #[derive(Debug)]
-struct Entry<K, V> {
+struct SharedEntry<K, V> {
     key: K,
     value: V,
     holder: Holder,
@@ -180,7 +180,8 @@ impl<K: Clone + Eq + Hash, V> SharedMap<K, V> {
 
     fn push(&mut self, holder: Holder, key: K, value: V) -> usize {
         let newest_before = self.holders.get(&holder).map(|held| held.newest);
-        let entry = Entry { key: key.clone(), value, holder, older: newest_before, newer: None };
+        let entry =
+            SharedEntry { key: key.clone(), value, holder, older: newest_before, newer: None };
         let at = self.entries.insert(entry);
         self.by_key.insert(key, at);
         if let Some(before) = newest_before {
@@ -196,7 +197,7 @@ impl<K: Clone + Eq + Hash, V> SharedMap<K, V> {
     }
 
     fn remove_at(&mut self, at: usize) -> (K, V) {
-        let Entry { key, value, holder, older, newer } = self.entries.remove(at);
+        let SharedEntry { key, value, holder, older, newer } = self.entries.remove(at);
         self.by_key.remove(&key);
         if let Some(older) = older {
             self.entries[older].newer = newer;

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use crate::Holder;
 
-/// A queue that serves holders in turn; each holder's own items stay in order.
+/// A queue that serves holders in turn, and each holder's own items in order.
 #[derive(Debug)]
 pub struct Turns<T> {
     /// The holders with items, the next to be served first.

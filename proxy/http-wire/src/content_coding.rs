@@ -82,7 +82,7 @@ impl ContentCoding {
         })
     }
 
-    /// Returns whether content that begins with these bytes can be of this coding; `None` if more bytes must tell. Only gzip
+    /// Returns whether content that begins with these bytes can be of this coding; `None` if that takes more bytes. Only gzip
     /// and zstd begin with a fixed number.
     fn is_begun_by(self, bytes: &[u8]) -> Option<bool> {
         const SKIPPABLE: &[u8] = b"\x2a\x4d\x18";

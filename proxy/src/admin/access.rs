@@ -136,7 +136,7 @@ impl TeamScope {
         self.team().is_none_or(|team| owner == Some(team))
     }
 
-    /// Returns a decision as the request may see it: a team is not told which other crawler fetched robots.txt.
+    /// Returns a decision as the request may see it: for a team, without the name of another crawler that fetched robots.txt.
     pub(super) fn view<'a>(&self, decision: &'a DecisionRecord) -> Cow<'a, DecisionRecord> {
         let fetched_as = decision.robots_fetched_as.as_deref();
         let is_own = |name: &str| name == "-" || name == ASSERTED || name == &*decision.crawler;

@@ -1,6 +1,6 @@
 //! The `[[crawler]]` that would name unnamed requests, as the page offers it.
 //!
-//! Whoever pastes it must not lose a refusal without having been told. So it has no `mode`, which it inherits as unnamed
+//! Pasting it must not end a refusal without a word about it. So it has no `mode`, which it inherits as unnamed
 //! requests do; it matches as little as it can; and names that many programs share are not offered at all.
 
 use ipnet::IpNet;

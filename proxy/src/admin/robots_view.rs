@@ -172,7 +172,7 @@ pub(super) struct FactsView {
     #[schema(format = DateTime)]
     at: String,
     /// The crawler in whose name it was made; `-` for the proxy itself, and `asserted` if with the User-Agent of a client that
-    /// is no configured crawler. Not told to a team, since it may be another team's.
+    /// is no configured crawler. Left out for a team, since it may be another team's.
     fetched_as: Option<String>,
     /// Whether the result counts for everybody, not only for the one that fetched.
     is_for_everybody: bool,

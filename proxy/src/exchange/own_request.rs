@@ -143,8 +143,8 @@ impl OwnRequestRules {
     }
 }
 
-/// Returns the same configuration with a wait instead of a refusal. Whoever waits for the fetch has caused no request to that
-/// host before, and must not be refused because somebody else has.
+/// Returns the same configuration with a wait instead of a refusal. The client that waits for the fetch has caused no request to
+/// that host before, and must not be refused because another one has.
 fn waiting(pacing: PacingConfig) -> PacingConfig {
     let crawl_delay = match pacing.crawl_delay {
         CrawlDelayMode::Reject => CrawlDelayMode::Wait,

@@ -34,8 +34,8 @@ pub(super) struct RestingOrigins {
     by_unit: Mutex<SharedMap<PaceUnit, OriginRestPeriods>>,
     /// The number of units. It is zero most of the time, and then a request needs no lock.
     count: AtomicUsize,
-    /// The number of rests that have begun. Read without a lock or a clock, it tells a slot granted before a rest from
-    /// one granted after it.
+    /// The number of rests that have begun. Read without a lock or a clock, it shows whether a slot was granted before
+    /// or after a rest began.
     begun: AtomicU64,
 }
 

@@ -4,7 +4,7 @@ use std::collections::{HashMap, VecDeque};
 
 use wayleave_lifecycle::Resource;
 
-/// The most own copies of such clients for one document. Few sites tell clients apart, and few clients without a
+/// The most own copies of such clients for one document. Few sites answer clients differently, and few clients without a
 /// `[[crawler]]` visit them.
 const MAX_COPIES: usize = 8;
 

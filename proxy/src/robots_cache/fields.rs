@@ -27,7 +27,7 @@ pub(super) fn read(headers: &HeaderMap, now: SystemTime) -> ResponseFields {
     }
 }
 
-/// Returns whether others may get another response (RFC 9110, 12.5.5): `Vary` names a field that tells crawlers apart, or
+/// Returns whether others may get another response (RFC 9110, 12.5.5): `Vary` names a field that identifies crawlers, or
 /// everything, or cannot be read.
 pub(super) fn varies(headers: &HeaderMap) -> bool {
     let tells_apart = |name: &str| {

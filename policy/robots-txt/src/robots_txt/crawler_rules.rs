@@ -116,7 +116,7 @@ impl CrawlerRules {
     ///
     /// # Errors
     ///
-    /// If [`UrlPath::of_url`] finds no URL in the text: nothing can be said about `mailto:a@example.com`.
+    /// If [`UrlPath::of_url`] finds no URL in the text, such as in `mailto:a@example.com`.
     pub fn allows(&self, url: &str) -> Result<bool, InvalidUrl> {
         Ok(self.decide(url)?.verdict().is_allow())
     }

@@ -109,7 +109,7 @@ fn last_product(field: &str) -> Option<&str> {
 }
 
 /// Returns the first own name in a comment. In comments about mobile devices, and after a library, only a name with a
-/// version counts: models of devices cannot be told from crawlers otherwise.
+/// version counts: nothing else distinguishes crawlers from models of devices.
 fn part_of_comment(field: &str, is_after_library: bool) -> Option<&str> {
     let comments = field.split('(').skip(1).filter_map(|text| text.split(')').next());
     comments
