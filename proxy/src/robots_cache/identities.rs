@@ -101,7 +101,26 @@ impl Default for FetchIdentities {
 
 #[cfg(test)]
 mod tests {
+    use wayleave_lifecycle::ChosenBy;
+
     use super::*;
+
+    #[test]
+    fn a_stored_identity_keeps_who_chose_the_host() {
+        let token = ProductToken::new("ExampleBot").expect("a token");
+        let signer = FetchIdentities::default().signer;
+        let identities =
+            FetchIdentities::new(&[Crawler::new("news", vec![token])], "", Arc::clone(&signer));
+        let stored = |name: &str| FetchIdentity {
+            crawler: Some(name.into()),
+            chosen: ChosenBy::Public,
+            ..FetchIdentity::default()
+        };
+        let current = identities.current(&Arc::new(stored("news"))).expect("it is configured");
+        assert_eq!(current.chosen, ChosenBy::Public);
+        assert!(current.user_agent.is_some(), "as it is now");
+        assert_eq!(identities.current(&Arc::new(stored("gone"))), None);
+    }
 
     #[test]
     fn fetches_name_the_crawler_the_proxy_and_a_contact() {
