@@ -94,8 +94,8 @@ impl OwnRequestPolicy for OwnRequestRules {
 
 impl OwnRequestRules {
     /// Decides by the rules, and waits for a slot at the target's origin unless none is needed: a robots.txt may always be
-    /// fetched, and a document next to it, which its own origin names, is fetched as rarely. A redirect within the origin belongs to the same fetch, which
-    /// could not end if it had to wait.
+    /// fetched, and a document next to it, which its own origin names, is fetched as rarely. A redirect within the origin
+    /// belongs to the same fetch, which could not end if it had to wait.
     async fn decide(
         &self,
         settings: &Settings,

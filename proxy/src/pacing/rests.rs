@@ -22,7 +22,7 @@ use super::turnstile::lock;
 use super::unit::PaceUnit;
 use crate::fleet::rest::requested_rest;
 
-/// The most origins that rest, some 60 MB. A client that makes half of them rest gets no further slot.
+/// The most origins that rest. A client that makes half of them rest gets no further slot.
 const MAX_RESTING: usize = 250_000;
 /// The time after a rest during which the next 503 still counts as a repetition.
 const REMEMBERED_FOR: Duration = Duration::from_secs(60);

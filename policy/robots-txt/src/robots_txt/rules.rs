@@ -173,8 +173,9 @@ impl ParsedFile {
     ) -> (Option<MatchedRule>, usize) {
         let start = agent.statement as usize + 1;
         if self.statements[agent.statement as usize].has_mark(LARGE_GROUP)
-            && let Some(index) =
-                self.index(semantics, agent, |group| build_index(self, semantics, group))
+            && let Some(index) = self
+                .large_groups
+                .index(semantics, agent, |group| build_index(self, semantics, group))
         {
             return (best.max(index.find(path, &mut search.budget)), index.end);
         }

@@ -1,13 +1,10 @@
 //! The stored form of a file.
 
 use std::hint::black_box;
-use std::ops::Range;
 
 use super::super::directive_topic::TopicSet;
 use super::super::groups::agent::UserAgentLine;
-use super::super::groups::semantics::DialectSemantics;
 use super::super::head::{HEAD_BYTES, head};
-use super::super::index::RuleIndex;
 use super::large_groups::LargeGroups;
 use super::{FileStatement, SITEMAP, StatementKind};
 
@@ -25,7 +22,7 @@ pub(crate) struct ParsedFile {
     /// For each multiple of 256 lines, the index of the first statement at or behind it. A statement holds only the
     /// lowest byte of its line's number.
     line_pages: Box<[u32]>,
-    large_groups: LargeGroups,
+    pub(crate) large_groups: LargeGroups,
     /// The topics of its directives.
     pub(crate) topics: TopicSet,
     /// Whether a rule differs between the forms in which all spellings are judged.
@@ -98,17 +95,6 @@ impl ParsedFile {
         // The parser writes it, and no directive's name contains one.
         let colon = memchr::memchr(b':', text).expect("a colon after the name");
         (&text[..colon], &text[colon + 1..])
-    }
-
-    /// Returns the index of a user-agent line's group, built if it is missing; `None` if the group is not large for the
-    /// readers in question.
-    pub(crate) fn index(
-        &self,
-        semantics: &DialectSemantics,
-        agent: UserAgentLine,
-        build: impl FnOnce(Range<usize>) -> RuleIndex,
-    ) -> Option<&RuleIndex> {
-        self.large_groups.index(semantics, agent, build)
     }
 
     /// Returns the bytes that it takes with all of its parts.
