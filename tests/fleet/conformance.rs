@@ -32,6 +32,7 @@ pub async fn conforms(join: impl AsyncFn(&str) -> Node) {
     changes_reach_the_others(&nodes).await;
     slots_are_a_delay_apart_and_in_order(&nodes).await;
     requests_that_cannot_wait_get_the_time_to_wait(&nodes).await;
+    a_refused_request_keeps_the_turn_of_its_node(&nodes).await;
     a_slot_that_is_not_renewed_ends(&nodes).await;
     a_renewed_slot_is_held(&nodes).await;
     no_more_slots_than_allowed_are_held(&nodes).await;
@@ -306,6 +307,7 @@ fn slot_request(origin: &str, number: u64, delay: Duration) -> SlotRequest {
         lease: 10 * SECOND,
         timeout: 60 * SECOND,
         obeys_rest: false,
+        keeps_turn: false,
         is_held: false,
     }
 }
@@ -387,6 +389,36 @@ async fn requests_that_cannot_wait_get_the_time_to_wait([a, b, _]: &[Node; 3]) {
         ..first
     };
     wait_for_slot(b, &another).await;
+}
+
+async fn a_refused_request_keeps_the_turn_of_its_node([a, b, c]: &[Node; 3]) {
+    let slot = slot_request("https://turns.test", 1, SHORT);
+    wait_for_slot(a, &slot).await;
+    let refused =
+        SlotRequest { number: 2, timeout: Duration::ZERO, keeps_turn: true, ..slot.clone() };
+    let is_granted = async |node: &Node, number| {
+        let request = SlotRequest { number, ..refused.clone() };
+        node.take_slot(&request).await.expect("the engine responds") == SlotAnswer::Granted
+    };
+    for node in [b, c, b] {
+        assert!(!is_granted(node, 2).await);
+    }
+    a.release_slot(&begun(&slot)).await.expect("the engine responds");
+    sleep(2 * SHORT).await;
+    assert!(!is_granted(a, 3).await, "the others come first");
+    assert!(!is_granted(c, 3).await, "it is the turn of b");
+    assert!(is_granted(b, 3).await, "whatever the number of its request");
+    let held = SlotRequest { number: 3, ..begun(&refused) };
+    b.release_slot(&held).await.expect("the engine responds");
+    sleep(2 * SHORT).await;
+    assert!(!is_granted(b, 4).await);
+    assert!(is_granted(c, 4).await);
+    let held = SlotRequest { number: 4, ..begun(&refused) };
+    c.release_slot(&held).await.expect("the engine responds");
+    // Neither of the others comes back.
+    let waiting = SlotRequest { number: 5, ..slot };
+    let granted = timeout(60 * SECOND, wait_for_slot(c, &waiting)).await;
+    assert!(granted.is_ok(), "c still waits");
 }
 
 async fn a_slot_that_is_not_renewed_ends([a, b, _]: &[Node; 3]) {

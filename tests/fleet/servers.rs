@@ -32,6 +32,7 @@ pub fn slot(delay: Duration, max_concurrent: usize) -> SlotRequest {
         lease: MINUTE,
         timeout: Duration::ZERO,
         obeys_rest: false,
+        keeps_turn: false,
         is_held: false,
     }
 }

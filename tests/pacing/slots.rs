@@ -404,3 +404,42 @@ fn an_upload_that_holds_a_slot_has_a_minimum_rate() {
     });
     upload.response().expect_refusal(408, None, "http_request_error");
 }
+
+#[test]
+fn a_page_that_hangs_does_not_hold_the_turn() {
+    let gate = Gate::closed();
+    let origin = site(&gate);
+    origin.site("shop.test").robots("User-agent: *\nCrawl-delay: 0.05\n");
+    let proxy =
+        Wayleave::start_with(&origin, |settings| settings.set("proxy.idle_timeout", "\"1h\""));
+    let mut hanging = send(&proxy, "NewsBot/1", "http://shop.test/late");
+    origin.wait_for_target("/late");
+    eventually("another request is served", || {
+        proxy.get_as("NewsBot/2", "http://shop.test/a").status == 200
+    });
+    gate.open();
+    assert_eq!(hanging.response().status, 200, "it is still answered");
+}
+
+#[test]
+fn a_slow_reader_loses_a_slot_that_others_want() {
+    let origin = Origin::start();
+    let big = Reply::text(vec![b'x'; 64 << 20]);
+    origin.site("shop.test").page("/big", big);
+    let proxy = Wayleave::start_with(&origin, |settings| {
+        settings
+            .set("proxy.idle_timeout", "\"1h\"")
+            .set("politeness.max_concurrent_per_origin", "1")
+    });
+    let mut reader = send(&proxy, "NewsBot/1", "http://shop.test/big");
+    assert_eq!(reader.response_head().status, 200);
+    eventually("another client has the slot", || {
+        proxy.get_as("NewsBot/2", "http://shop.test/a").status == 200
+    });
+    let log = proxy.dir.path().join("state/decisions.jsonl");
+    let logged = || std::fs::read_to_string(&log).unwrap_or_default();
+    eventually("it is logged", || logged().contains("/big"));
+    let log = logged();
+    let line = decisions(&log).find(|line| line.contains("/big")).expect("a line");
+    assert!(line.contains("read too slowly"), "{line}");
+}

@@ -203,6 +203,9 @@ pub(super) fn client_closed(gone: ClientGone) -> Refusal {
     let details = match gone {
         ClientGone::Left => "the client left before the response was complete",
         ClientGone::StoppedReading => "the client stopped reading before the response was complete",
+        ClientGone::ReadSlowly => {
+            "the client read too slowly while other requests waited for its slot at the origin"
+        }
     };
     Refusal::new(Reason::ClientClosed, details)
 }

@@ -129,8 +129,13 @@ impl OwnRequestRules {
         let facts = DecisionFacts { delay: robots_delay, ..facts };
         let destination = Destination { origin, source: None, client: None, network: None };
         let unit = pace_unit::find(settings, destination).await;
-        let request =
-            PacedRequest { target, client: NO_CLIENT, pace: WAYLEAVE, unit: unit.as_ref() };
+        let request = PacedRequest {
+            target,
+            client: NO_CLIENT,
+            pace: WAYLEAVE,
+            unit: unit.as_ref(),
+            keeps_turn: false,
+        };
         let delay = pacing.delay(robots_delay, Duration::ZERO);
         match self.pacer.wait_for_slot(pacing, request, delay).await {
             Ok(slot) => (facts, Ok(Some(slot))),

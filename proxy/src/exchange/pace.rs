@@ -9,6 +9,7 @@ use std::time::Duration;
 use futures_util::poll;
 use tokio::time::Instant;
 use wayleave_decision::{EnforcementMode, Identity, Permit, Reason, Refusal, TargetScope};
+use wayleave_robots_txt::ProductToken;
 
 use super::outcome::NotSent;
 use super::{Exchange, pace_unit};
@@ -99,11 +100,11 @@ impl<'s> Exchange<'s, '_> {
             target: &permit.resolved.target,
             client: self.connection.client,
             // All clients of a configured crawler share its pace, which therefore does not depend on the site's groups.
-            pace: match crawler.and_then(|crawler| crawler.tokens.first()) {
-                Some(token) => token.as_str(),
-                None => &self.pace_group,
-            },
+            pace: crawler
+                .and_then(|crawler| crawler.tokens.first())
+                .map_or(&*self.pace_group, ProductToken::as_str),
             unit: unit.as_ref(),
+            keeps_turn: mode == EnforcementMode::Enforce,
         };
         // It may always be fetched, so it does not wait, and the page after it does not wait for it.
         let is_robots_txt = permit.reason == Reason::RobotsTxtItself;

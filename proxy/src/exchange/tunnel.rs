@@ -336,6 +336,10 @@ impl<'s> Exchange<'s, '_> {
             _ => None,
         };
         let blind = dialled.map(|DialledTunnel { permit, slot, to_origin }| {
+            // The origin has the connection, and nobody sees here when it answers.
+            if let Some(slot) = &slot {
+                slot.pass_turn();
+            }
             Box::new(PendingBlindTunnel {
                 record: self.record,
                 outcome: permitted_outcome(&permit, 200),

@@ -36,6 +36,7 @@ pub async fn check(engine: &dyn SharedEngine, is_keyed: bool) -> Vec<VerbResult>
         lease: SECOND,
         timeout: Duration::ZERO,
         obeys_rest: true,
+        keeps_turn: false,
         is_held: false,
     };
     let claim =

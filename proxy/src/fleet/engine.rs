@@ -133,11 +133,18 @@ pub struct SlotRequest {
     pub timeout: Duration,
     /// Whether no slot is granted while the whole origin rests.
     pub obeys_rest: bool,
+    /// Whether this node's next request takes the turn of this one if it is refused because it may not wait.
+    pub keeps_turn: bool,
     /// Whether the slot is held already.
     pub is_held: bool,
 }
 
 impl SlotRequest {
+    /// The time for which a turn is kept after the wait that a refused request was told of, which clients learn in whole seconds.
+    pub const TURN_GRACE: Duration = Duration::from_secs(2);
+    /// The number under which an engine keeps a turn: no slot has it.
+    pub(super) const KEPT_TURN: u64 = 0;
+
     /// Returns the answer for a queue that is free again after `wait`.
     pub(super) fn answer_after(&self, wait: Duration) -> SlotAnswer {
         if wait.is_zero() {

@@ -204,11 +204,15 @@ impl MemoryQueue {
         }
         let ended_at = self.ended_at.map(|at| at + request.delay);
         let free_at = self.next_at.max(ended_at.max(rested_at).unwrap_or(now));
-        let place = self.waiting.iter().position(|(other, _)| *other == holder);
+        let kept_turn = request.keeps_turn.then(|| (holder.0.clone(), SlotRequest::KEPT_TURN));
+        let place = self
+            .waiting
+            .iter()
+            .position(|(other, _)| *other == holder || Some(other) == kept_turn.as_ref());
         let ahead = place.unwrap_or(self.waiting.len());
         let is_free = self.holders.len() + ahead < request.max_concurrent;
         if is_free && free_at <= now {
-            self.waiting.retain(|(other, _)| *other != holder);
+            self.waiting.retain(|(it, _)| *it != holder && Some(it) != kept_turn.as_ref());
             if request.lease.is_zero() {
                 self.ended_at = Some(now);
             } else {
@@ -225,11 +229,17 @@ impl MemoryQueue {
         let wait = next_at + request.delay * u32::try_from(ahead).unwrap_or(u32::MAX) - now;
         if request.timeout.is_zero() || wait > request.timeout {
             self.waiting.retain(|(other, _)| *other != holder);
-            return if rested_at == Some(next_at) {
-                SlotAnswer::Resting(wait)
-            } else {
-                SlotAnswer::NotInTime(wait)
-            };
+            if rested_at == Some(next_at) {
+                return SlotAnswer::Resting(wait);
+            }
+            let kept_until = now + wait + SlotRequest::TURN_GRACE;
+            if let Some(turn) = kept_turn.filter(|_| request.timeout.is_zero()) {
+                match self.waiting.iter_mut().find(|(other, _)| *other == turn) {
+                    Some((_, until)) => *until = kept_until,
+                    None => self.waiting.push_back((turn, kept_until)),
+                }
+            }
+            return SlotAnswer::NotInTime(wait);
         }
         // The end of a slot cannot be predicted, so the request polls.
         let again = if is_free {

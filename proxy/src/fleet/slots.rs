@@ -47,6 +47,8 @@ pub(crate) struct SlotTerms {
     pub(crate) is_held: bool,
     /// Whether none is granted while the origin rests.
     pub(crate) obeys_rest: bool,
+    /// Whether this node's next request takes the turn of one that is refused because it may not wait.
+    pub(crate) keeps_turn: bool,
 }
 
 /// A slot, or a place in the queue for one. It is released when this is dropped.
@@ -238,6 +240,7 @@ impl FleetSlot {
             lease: if terms.is_held { SLOT_LEASE } else { Duration::ZERO },
             timeout: Duration::ZERO,
             obeys_rest: terms.obeys_rest,
+            keeps_turn: terms.keeps_turn,
             is_held: false,
         });
         Self { inner: Arc::clone(inner), request, is_requested: false, runtime: Handle::current() }

@@ -5,12 +5,13 @@
 //! everyone who keeps the same pace: a configured crawler by its product token, all others by the group of robots.txt
 //! that applies to them, whatever they call themselves. It counts from the answer because that is the latest instant at
 //! which the origin can have received the request: whatever the network does, two requests never arrive closer together
-//! than the delay. With a burst of one, GCRA (the generic cell rate algorithm) is one instant per key: the next at
+//! than the delay. An origin that does not answer within a second has received it by then. With a burst of one, GCRA (the generic cell rate algorithm) is one instant per key: the next at
 //! which a request conforms. A limiter library such as governor gives one rate to all of its keys and counts from the
 //! start of a request; here each origin names its own delay.
 //!
 //! Requests to an origin with a delay follow one another. Clients that wait for the same origin take turns, by IPv4
-//! address or IPv6 /64, and the requests of one client keep their order of arrival.
+//! address or IPv6 /64, and the requests of one client keep their order of arrival. Clients that are refused instead keep
+//! their turns until they come back.
 //!
 //! Origins may share one pace, as tenants of one server do (`unit`). It is the pace of all crawlers there: between two
 //! requests in a row lies the longer of their delays, and origins take turns before clients do.
@@ -23,6 +24,7 @@ mod queue;
 mod rate_limit;
 mod rest_scope;
 mod rests;
+mod tickets;
 mod too_soon;
 mod turnstile;
 mod unit;
@@ -182,6 +184,7 @@ impl PacingConfig {
                 None => Duration::ZERO,
             },
             obeys_rest: self.honours_rests() && request.unit.is_some(),
+            keeps_turn: request.keeps_turn,
             deadline: Instant::now() + timeout,
         }
     }
@@ -197,6 +200,8 @@ pub(crate) struct PacedRequest<'a> {
     pub(crate) pace: &'a str,
     /// The unit that shares the pace of its origin; `None` if nothing else does.
     pub(crate) unit: Option<&'a Arc<PaceUnit>>,
+    /// Whether its client learns of a refusal, and keeps its turn until then.
+    pub(crate) keeps_turn: bool,
 }
 
 /// Returns what a request's pace is for: what shares it, or its origin.
@@ -411,8 +416,21 @@ impl PacingSlot<'_> {
             .then_some(TooSoon { cause: TooSoonCause::SlotLost, retry_after: queue::ENGINE_RETRY })
     }
 
-    /// Lets the next request's delay start now: the origin received this request's head long enough ago.
-    pub(crate) fn release_queue(&self) {
+    /// Returns the time for which the request may remain unanswered until its turn passes to other clients; `None` if the origin has
+    /// no delay.
+    pub(crate) fn longest_turn(&self) -> Option<Duration> {
+        self.queue_place.as_ref().map(QueuePlace::longest_turn)
+    }
+
+    /// Lets other clients' requests follow, although the origin has not answered: it received this request's head long enough ago.
+    pub(crate) fn pass_turn(&self) {
+        if let Some(place) = &self.queue_place {
+            place.pass_turn();
+        }
+    }
+
+    /// Lets the next request's delay start now.
+    fn release_queue(&self) {
         if let Some(place) = &self.queue_place {
             place.release();
         }
@@ -421,6 +439,11 @@ impl PacingSlot<'_> {
     /// Returns the network whose pace the request keeps, so that one of its addresses has to be dialled.
     pub(crate) fn network(&self) -> Option<IpNet> {
         self.unit.as_ref().and_then(|unit| unit.network())
+    }
+
+    /// Returns whether other requests wait for its concurrency slot, or were refused for want of one.
+    pub(crate) fn is_concurrency_wanted(&self) -> bool {
+        self.concurrency_slot.as_ref().is_some_and(ConcurrencySlot::is_wanted)
     }
 
     /// Returns whether a concurrency limit applies.
@@ -576,6 +599,8 @@ async fn follow_fleet(
 
 #[cfg(test)]
 mod shared_pace_tests;
+#[cfg(test)]
+mod turn_tests;
 
 #[cfg(test)]
 mod tests {
@@ -594,7 +619,7 @@ mod tests {
 
     /// Returns a request of the client that most tests use.
     fn request<'a>(target: &'a Target, pace: &'a str) -> PacedRequest<'a> {
-        PacedRequest { target, client: [192, 0, 2, 1].into(), pace, unit: None }
+        PacedRequest { target, client: [192, 0, 2, 1].into(), pace, unit: None, keeps_turn: true }
     }
 
     fn options(crawl_delay: CrawlDelayMode) -> PacingConfig {

@@ -10,13 +10,16 @@ use tokio::time::{Instant, timeout_at};
 use wayleave_fairness::{Holder, NoRoom, SharedMap};
 use wayleave_robots_txt::Origin;
 
+use super::tickets::TurnHolder;
 use super::too_soon::{TooSoon, TooSoonCause};
-use super::turnstile::{TurnHolder, Turnstile, TurnstilePermit, lock};
+use super::turnstile::{Turnstile, TurnstilePermit, lock};
 use super::unit::PaceUnit;
 use crate::fleet::{self, Fleet, FleetSlot, NoSlot, SlotTerms};
 
 /// The maximum number of values, some 100 MB; one client's fill at most half of them.
 const MAX_ENTRIES: usize = 250_000;
+/// The longest time for which an unanswered request keeps its turn.
+const LONGEST_TURN: Duration = Duration::from_secs(1);
 /// The `Retry-After` while the fleet's engine is unreachable: about the interval of reconnection attempts.
 pub(super) const ENGINE_RETRY: Duration = Duration::from_secs(2);
 /// The error for a request beyond its client's share of queues, slots or rests. When one of them ends is unknown.
@@ -109,6 +112,11 @@ impl PaceQueue {
         lock(&self.last).map(|last| last.next_at(delay))
     }
 
+    /// Returns when the last request ended.
+    fn ended_at(&self) -> Option<Instant> {
+        lock(&self.last).map(|last| last.ended_at)
+    }
+
     /// Also keeps the delay that pends in another queue.
     fn keep_delay_of(&self, other: &Self) {
         let pending = *lock(&other.last);
@@ -127,6 +135,40 @@ impl PaceQueue {
         delayed(if delay.is_zero() { before.max(least) } else { before.max(delay) })
     }
 
+    /// Returns the head of the queue if it is free and it is this request's turn.
+    ///
+    /// # Errors
+    ///
+    /// If not. The request keeps its turn until the time in the error.
+    fn head_now(
+        &self,
+        request: QueueRequest<'_>,
+        delay: Duration,
+    ) -> Result<QueueHead<'_>, TooSoon> {
+        let (now, holder) = (Instant::now(), request.turn_holder());
+        let next_at = self.next_at(delay);
+        if next_at.is_none_or(|at| at <= now)
+            && let Some(permit) = self.turnstile.try_take_turn(holder, next_at)
+        {
+            return Ok(QueueHead { permit, inside: InsideGuard::new(&self.inside) });
+        }
+        // The permit is another's, or the turn.
+        let next_in = match next_at {
+            Some(at) if at > now => at - now,
+            _ => self.busy(delay).retry_after,
+        };
+        let behind = delay.saturating_mul(self.ahead_of(holder));
+        Err(self.refuse(request, next_in.saturating_add(behind)))
+    }
+
+    /// Returns the error for a request that has to wait for this long, which keeps its turn until then.
+    fn refuse(&self, request: QueueRequest<'_>, wait: Duration) -> TooSoon {
+        if request.keeps_turn {
+            self.turnstile.keep_turn(request.turn_holder(), Instant::now() + wait);
+        }
+        delayed(wait)
+    }
+
     /// Waits until this request is at the head of the queue and the delay since the one before is over.
     async fn wait_for_head(
         &self,
@@ -134,6 +176,10 @@ impl PaceQueue {
         delay: Duration,
     ) -> Result<QueueHead<'_>, TooSoon> {
         let (deadline, holder) = (request.deadline, request.turn_holder());
+        // A request that may not wait must not join the queue, not even for a moment.
+        if deadline <= Instant::now() {
+            return self.head_now(request, delay);
+        }
         let ahead = self.ahead_of(holder);
         let now = Instant::now();
         let next_at = self.next_at(delay);
@@ -144,8 +190,6 @@ impl PaceQueue {
         }
         let permit = match self.turnstile.try_acquire(holder) {
             Some(permit) => permit,
-            // A request that may not wait must not join the queue, not even for a moment.
-            None if deadline <= Instant::now() => return Err(self.busy(delay)),
             None => timeout_at(deadline, self.turnstile.acquire(holder))
                 .await
                 .map_err(|_| self.busy(delay))?,
@@ -164,7 +208,8 @@ impl PaceQueue {
 
     /// Returns how many requests come before the next one of `holder`.
     fn ahead_of(&self, holder: TurnHolder) -> u32 {
-        let waiting = u32::try_from(self.turnstile.ahead_of(holder)).unwrap_or(u32::MAX);
+        let waiting = self.turnstile.ahead_of(holder) + self.turnstile.turns_ahead_of(holder);
+        let waiting = u32::try_from(waiting).unwrap_or(u32::MAX);
         waiting.saturating_add(self.inside.load(Ordering::Relaxed))
     }
 }
@@ -208,6 +253,8 @@ pub(super) struct QueueRequest<'a> {
     pub(super) remembered_for: Duration,
     /// Whether it waits until the origin's rest is over.
     pub(super) obeys_rest: bool,
+    /// Whether it keeps its turn if it is refused, because its client is told when to come again.
+    pub(super) keeps_turn: bool,
     /// The end of its wait: a slot granted later is useless.
     pub(super) deadline: Instant,
 }
@@ -238,7 +285,10 @@ impl QueueRequest<'_> {
     fn turn_holder(&self) -> TurnHolder {
         match self.unit {
             Some(_) => self.turn_holder_among_origins(),
-            None => TurnHolder { origin: 0, client: hash(self.client) },
+            None => {
+                let address = hash(self.client);
+                TurnHolder { origin: 0, client: address, address }
+            }
         }
     }
 
@@ -246,6 +296,7 @@ impl QueueRequest<'_> {
         TurnHolder {
             origin: hash(self.origin),
             client: hash((self.client, self.pace.to_ascii_lowercase())),
+            address: hash(self.client),
         }
     }
 }
@@ -280,12 +331,13 @@ impl PaceQueues {
             remembered_for: request.remembered_for,
             is_held: !delay.is_zero(),
             obeys_rest: request.obeys_rest,
+            keeps_turn: request.keeps_turn && queue.turnstile.keeps_turn(request.turn_holder()),
         };
         let slot = fleet
             .wait_for_slot(|| request.fleet_queue("pace"), terms, request.deadline)
             .await
             .map_err(|no_slot| match no_slot {
-                NoSlot::NotInTime(wait) => delayed(wait),
+                NoSlot::NotInTime(wait) => queue.refuse(request, wait),
                 NoSlot::Resting(rest) => {
                     TooSoon { cause: TooSoonCause::OriginRests, retry_after: rest }
                 }
@@ -294,9 +346,10 @@ impl PaceQueues {
                 }
             })?;
         drop(inside);
-        let slot = Mutex::new(Some(ConcurrencySlot::new(slot, permit)));
         let (remembered_for, holder) = (request.remembered_for, request.turn_holder());
-        let place = QueuePlace { queue, delay, remembered_for, holder, slot };
+        queue.turnstile.end_turn(holder);
+        let turn = Mutex::new(PlaceTurn::Held(ConcurrencySlot::new(slot, permit)));
+        let place = QueuePlace { queue, delay, remembered_for, holder, turn };
         // Dropped, a place ends here, and the next request follows.
         Ok((!delay.is_zero()).then_some(place))
     }
@@ -324,19 +377,59 @@ pub(super) struct QueuePlace {
     delay: Duration,
     remembered_for: Duration,
     holder: TurnHolder,
-    slot: Mutex<Option<ConcurrencySlot>>,
+    turn: Mutex<PlaceTurn>,
+}
+
+/// The turn of a request at the head of its queue.
+enum PlaceTurn {
+    Held(ConcurrencySlot),
+    /// It passed to others at this instant, because the origin does not answer.
+    Passed(Instant),
+    Over,
 }
 
 impl QueuePlace {
+    /// Returns the time for which the origin may leave a request unanswered until the turn passes on. By then the request has arrived.
+    pub(super) fn longest_turn(&self) -> Duration {
+        LONGEST_TURN.min(self.delay)
+    }
+
+    /// Lets the next request follow, after the delay, although the origin has not answered this one. Until then, its client comes after
+    /// all others: a page that hangs takes a single turn.
+    pub(super) fn pass_turn(&self) {
+        let mut turn = lock(&self.turn);
+        if matches!(*turn, PlaceTurn::Held(_)) {
+            // Before the permit is passed on.
+            self.queue.turnstile.await_answer(self.holder);
+            let now = self.note_end();
+            *turn = PlaceTurn::Passed(now);
+        }
+    }
+
     /// Lets the next request's delay start now. Only the first call counts.
     pub(super) fn release(&self) {
-        if let Some(slot) = lock(&self.slot).take() {
-            let Self { delay, remembered_for, .. } = *self;
-            // Before the permit is passed on: its next holder reads this.
-            *lock(&self.queue.last) =
-                Some(LastRequest { ended_at: Instant::now(), delay, remembered_for });
-            drop(slot);
+        // Before the permit is passed on: its next holder reads the end.
+        match std::mem::replace(&mut *lock(&self.turn), PlaceTurn::Over) {
+            PlaceTurn::Held(_slot) => {
+                self.note_end();
+            }
+            PlaceTurn::Passed(at) => {
+                self.queue.turnstile.note_answer(self.holder);
+                // As long as no other was sent, the delay counts from the answer.
+                if self.queue.ended_at() == Some(at) {
+                    self.note_end();
+                }
+            }
+            PlaceTurn::Over => {}
         }
+    }
+
+    /// Lets the delay start now.
+    fn note_end(&self) -> Instant {
+        let Self { delay, remembered_for, .. } = *self;
+        let ended_at = Instant::now();
+        *lock(&self.queue.last) = Some(LastRequest { ended_at, delay, remembered_for });
+        ended_at
     }
 
     /// Returns the delay between the queue's requests.
@@ -355,7 +448,10 @@ impl QueuePlace {
 
     /// Returns whether another node may hold the slot by now.
     pub(super) fn may_have_expired(&self) -> bool {
-        lock(&self.slot).as_ref().is_some_and(ConcurrencySlot::may_have_expired)
+        match &*lock(&self.turn) {
+            PlaceTurn::Held(slot) => slot.may_have_expired(),
+            PlaceTurn::Passed(_) | PlaceTurn::Over => false,
+        }
     }
 }
 
@@ -372,6 +468,11 @@ pub(super) struct ConcurrencySlot(Option<Box<(Option<FleetSlot>, TurnstilePermit
 impl ConcurrencySlot {
     fn new(fleet_slot: Option<FleetSlot>, permit: TurnstilePermit) -> Self {
         Self(Some(Box::new((fleet_slot, permit))))
+    }
+
+    /// Returns whether anybody waits for the slot on this node, or was refused and may come back.
+    pub(super) fn is_wanted(&self) -> bool {
+        self.0.as_deref().is_some_and(|(_, permit)| permit.is_wanted())
     }
 
     /// Returns whether another node may hold the slot by now.
@@ -418,19 +519,30 @@ impl ConcurrencySlots {
         let key = (request.queue_key(), count);
         let new = || Turnstile::new(count);
         let slots = lock(&self.0).get_or_insert(request.client, key, new, is_idle)?;
-        let permit = timeout_at(request.deadline, slots.acquire(request.turn_holder()))
-            .await
-            .map_err(|_| too_soon)?;
+        let holder = request.turn_holder();
+        let refuse = || {
+            if request.keeps_turn {
+                slots.keep_turn(holder, Instant::now() + too_soon.retry_after);
+            }
+            too_soon
+        };
+        let permit = if request.deadline <= Instant::now() {
+            slots.try_take_turn(holder, None).ok_or_else(refuse)?
+        } else {
+            timeout_at(request.deadline, slots.acquire(holder)).await.map_err(|_| too_soon)?
+        };
         let terms = SlotTerms {
             most: count,
             delay: Duration::ZERO,
             remembered_for: Duration::ZERO,
             is_held: true,
             obeys_rest: false,
+            keeps_turn: request.keeps_turn && slots.keeps_turn(holder),
         };
         let queue = || request.fleet_queue("slots");
         let slot =
-            fleet.wait_for_slot(queue, terms, request.deadline).await.map_err(|_| too_soon)?;
+            fleet.wait_for_slot(queue, terms, request.deadline).await.map_err(|_| refuse())?;
+        slots.end_turn(holder);
         Ok(Some(ConcurrencySlot::new(slot, permit)))
     }
 }

@@ -29,7 +29,13 @@ async fn slot<'a>(
 ) -> Result<PacingSlot<'a>, TooSoon> {
     let (target, unit) = (target(tenant), unit());
     let client = [192, 0, 2, 1].into();
-    let request = PacedRequest { target: &target, client, pace: crawler, unit: Some(&unit) };
+    let request = PacedRequest {
+        target: &target,
+        client,
+        pace: crawler,
+        unit: Some(&unit),
+        keeps_turn: true,
+    };
     pacer.wait_for_slot(options, request, delay).await
 }
 
@@ -179,7 +185,7 @@ async fn a_delay_from_before_a_reload_counts() {
     let reject = options(CrawlDelayMode::Reject);
     let tenant = target("a.shop.example");
     let client = [192, 0, 2, 1].into();
-    let alone = PacedRequest { target: &tenant, client, pace: "a", unit: None };
+    let alone = PacedRequest { target: &tenant, client, pace: "a", unit: None, keeps_turn: true };
     drop(pacer.wait_for_slot(&reject, alone, 9 * SECOND).await.unwrap());
     tokio::time::advance(SECOND).await;
     assert!(slot(&pacer, &reject, ("b.shop.example", "a"), SECOND).await.is_ok());
@@ -298,8 +304,13 @@ async fn no_node_has_a_turn_during_a_rest_that_it_has_not_heard_of() {
         ..options(CrawlDelayMode::Reject)
     };
     let shop = target("shop.example");
-    let request =
-        PacedRequest { target: &shop, client: [192, 0, 2, 1].into(), pace: "a", unit: None };
+    let request = PacedRequest {
+        target: &shop,
+        client: [192, 0, 2, 1].into(),
+        pace: "a",
+        unit: None,
+        keeps_turn: true,
+    };
     let granted = one.wait_for_slot(&adaptive, request, Duration::ZERO).await.unwrap();
     granted.record_answer(&shop, 429, Some(100 * SECOND));
     engine_is_told().await;
@@ -321,8 +332,13 @@ async fn a_turn_from_before_a_rest_is_not_used_after_it() {
         ..options(CrawlDelayMode::Wait)
     };
     let shop = target("shop.example");
-    let request =
-        PacedRequest { target: &shop, client: [192, 0, 2, 1].into(), pace: "a", unit: None };
+    let request = PacedRequest {
+        target: &shop,
+        client: [192, 0, 2, 1].into(),
+        pace: "a",
+        unit: None,
+        keeps_turn: true,
+    };
     for has_429 in [true, false] {
         let memory = MemoryEngine::new("");
         let [one, other] = nodes(&memory).await;

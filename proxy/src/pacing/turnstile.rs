@@ -1,22 +1,17 @@
 //! A fair semaphore: holders take turns, one request each, and a holder's own requests keep their order. Where several
-//! origins share a pace, the origins take turns first, and then the clients of each.
+//! origins share a pace, the origins take turns first, and then the clients of each. A holder with a request that has long been
+//! unanswered comes after all others.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::oneshot;
+use tokio::time::Instant;
+
+use super::tickets::{Tickets, TurnHolder};
 
 pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// The one whose turn a request takes, as hashes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct TurnHolder {
-    /// The origin, where several share a pace.
-    pub(super) origin: u64,
-    /// The client.
-    pub(super) client: u64,
 }
 
 /// A semaphore that is fair among holders.
@@ -29,6 +24,10 @@ struct TurnstileState {
     /// The holder of the last permit.
     last: Option<TurnHolder>,
     last_number: u64,
+    /// The turns of those that do not wait.
+    tickets: Tickets,
+    /// The holders of requests that have long been unanswered, once for each request.
+    unanswered: Vec<TurnHolder>,
 }
 
 /// The waiting requests to one origin. Its clients take turns as origins do.
@@ -41,7 +40,7 @@ struct OriginQueue {
 
 /// The waiting requests of one client, in order of arrival.
 struct ClientQueue {
-    client: u64,
+    holder: TurnHolder,
     requests: VecDeque<(u64, oneshot::Sender<()>)>,
 }
 
@@ -55,6 +54,8 @@ impl Turnstile {
             waiting: VecDeque::new(),
             last: None,
             last_number: 0,
+            tickets: Tickets::default(),
+            unanswered: Vec::new(),
         })))
     }
 
@@ -78,11 +79,59 @@ impl Turnstile {
 
     /// Returns a permit if one is free.
     pub(super) fn try_acquire(self: &Arc<Self>, holder: TurnHolder) -> Option<TurnstilePermit> {
+        lock(&self.0).take_free(holder).then(|| TurnstilePermit(Arc::clone(self)))
+    }
+
+    /// Returns a permit if one is free and it is the turn of `holder`, which does not wait. `free_since`: the time since which a
+    /// request could have been sent, if that is known.
+    pub(super) fn try_take_turn(
+        self: &Arc<Self>,
+        holder: TurnHolder,
+        free_since: Option<Instant>,
+    ) -> Option<TurnstilePermit> {
         let mut state = lock(&self.0);
-        // A permit is free only if nobody waits, so nobody is overtaken.
-        state.free = state.free.checked_sub(1)?;
-        state.last = Some(holder);
-        Some(TurnstilePermit(Arc::clone(self)))
+        let free = state.free;
+        state.tickets.expire(free, free_since);
+        let is_its_turn = state.tickets.ahead_of(holder) < free;
+        (is_its_turn && state.take_free(holder)).then(|| TurnstilePermit(Arc::clone(self)))
+    }
+
+    /// Returns how many of those that do not wait have their turn before `holder`.
+    pub(super) fn turns_ahead_of(&self, holder: TurnHolder) -> usize {
+        lock(&self.0).tickets.ahead_of(holder)
+    }
+
+    /// Keeps the turn of a holder that is told to come at `at`, unless it comes after all others.
+    pub(super) fn keep_turn(&self, holder: TurnHolder, at: Instant) {
+        let mut state = lock(&self.0);
+        if !state.unanswered.contains(&holder) {
+            state.tickets.keep(holder, at);
+        }
+    }
+
+    /// Returns whether a holder that is refused keeps its turn.
+    pub(super) fn keeps_turn(&self, holder: TurnHolder) -> bool {
+        !lock(&self.0).tickets.has_lapsed(holder)
+    }
+
+    /// Notes that a holder has had the turn that was kept for it.
+    pub(super) fn end_turn(&self, holder: TurnHolder) {
+        lock(&self.0).tickets.end(holder);
+    }
+
+    /// Lets `holder` come after all others until [`Self::note_answer`].
+    pub(super) fn await_answer(&self, holder: TurnHolder) {
+        let mut state = lock(&self.0);
+        state.unanswered.push(holder);
+        state.tickets.end(holder);
+    }
+
+    /// Ends that for one request.
+    pub(super) fn note_answer(&self, holder: TurnHolder) {
+        let mut state = lock(&self.0);
+        if let Some(place) = state.unanswered.iter().position(|it| *it == holder) {
+            state.unanswered.swap_remove(place);
+        }
     }
 
     /// Waits until `holder` gets a permit.
@@ -120,20 +169,28 @@ fn turns_before(own: usize, waiting: usize, had_the_last: bool) -> usize {
 }
 
 impl TurnstileState {
+    /// Takes a permit if one is free. Then nobody waits, so nobody is overtaken.
+    fn take_free(&mut self, holder: TurnHolder) -> bool {
+        let is_free = self.free > 0;
+        if is_free {
+            self.free -= 1;
+            self.last = Some(holder);
+        }
+        is_free
+    }
+
     /// Adds a waiting request. Returns `None` if a permit became free meanwhile, which the request then holds.
     fn enqueue(&mut self, holder: TurnHolder, sender: oneshot::Sender<()>) -> Option<u64> {
-        if let Some(free) = self.free.checked_sub(1) {
-            self.free = free;
-            self.last = Some(holder);
+        if self.take_free(holder) {
             return None;
         }
         self.last_number += 1;
         let request = (self.last_number, sender);
         match self.waiting.iter_mut().find(|it| it.origin == holder.origin) {
-            Some(queue) => queue.enqueue(holder.client, request),
+            Some(queue) => queue.enqueue(holder, request),
             None => {
                 let last = self.last.filter(|last| last.origin == holder.origin);
-                let client = ClientQueue { client: holder.client, requests: [request].into() };
+                let client = ClientQueue { holder, requests: [request].into() };
                 self.waiting.push_back(OriginQueue {
                     origin: holder.origin,
                     clients: [client].into(),
@@ -147,11 +204,14 @@ impl TurnstileState {
     /// Removes the request that is next. The next request to the same origin comes after those to all others, including
     /// origins whose requests arrive before this one is served.
     fn take_next(&mut self) -> Option<oneshot::Sender<()>> {
-        let is_another = |it: &OriginQueue| self.last.is_none_or(|last| it.origin != last.origin);
-        let at = self.waiting.iter().position(is_another).unwrap_or(0);
-        let mut queue = self.waiting.remove(at)?;
-        let (client, sender) = queue.take_next()?;
-        self.last = Some(TurnHolder { origin: queue.origin, client });
+        let last = self.last.map(|last| last.origin);
+        let comes_later = |queue: &OriginQueue| {
+            let is_unanswered = queue.clients.iter().all(|it| self.unanswered.contains(&it.holder));
+            (is_unanswered, Some(queue.origin) == last)
+        };
+        let mut queue = self.waiting.remove(first(&self.waiting, comes_later)?)?;
+        let (holder, sender) = queue.take_next(&self.unanswered)?;
+        self.last = Some(holder);
         if !queue.clients.is_empty() {
             self.waiting.push_back(queue);
         }
@@ -172,44 +232,55 @@ impl TurnstileState {
     }
 }
 
+/// Returns the place of the queue that is next: the first of those for which `comes_later` is least.
+fn first<T>(queues: &VecDeque<T>, comes_later: impl Fn(&T) -> (bool, bool)) -> Option<usize> {
+    let places = queues.iter().enumerate();
+    places.min_by_key(|(place, queue)| (comes_later(queue), *place)).map(|(place, _)| place)
+}
+
 impl OriginQueue {
     fn len(&self) -> usize {
         self.clients.iter().map(|client| client.requests.len()).sum()
     }
 
     fn ahead_of(&self, client: u64) -> usize {
-        let own = self.clients.iter().find(|it| it.client == client);
+        let own = self.clients.iter().find(|it| it.holder.client == client);
         let own_requests = own.map_or(0, |own| own.requests.len());
-        let others = self.clients.iter().filter(|it| it.client != client).map(|other| {
-            let had_the_last = self.last_client == Some(other.client);
+        let others = self.clients.iter().filter(|it| it.holder.client != client).map(|other| {
+            let had_the_last = self.last_client == Some(other.holder.client);
             turns_before(own_requests, other.requests.len(), had_the_last)
         });
         own_requests + others.sum::<usize>()
     }
 
-    fn enqueue(&mut self, client: u64, request: (u64, oneshot::Sender<()>)) {
-        match self.clients.iter_mut().find(|it| it.client == client) {
+    fn enqueue(&mut self, holder: TurnHolder, request: (u64, oneshot::Sender<()>)) {
+        match self.clients.iter_mut().find(|it| it.holder == holder) {
             Some(queue) => queue.requests.push_back(request),
-            None => self.clients.push_back(ClientQueue { client, requests: [request].into() }),
+            None => self.clients.push_back(ClientQueue { holder, requests: [request].into() }),
         }
     }
 
     /// Removes the request that is next, and returns it with its client.
-    fn take_next(&mut self) -> Option<(u64, oneshot::Sender<()>)> {
-        let is_another = |it: &ClientQueue| Some(it.client) != self.last_client;
-        let at = self.clients.iter().position(is_another).unwrap_or(0);
-        let mut queue = self.clients.remove(at)?;
-        self.last_client = Some(queue.client);
+    fn take_next(
+        &mut self,
+        unanswered: &[TurnHolder],
+    ) -> Option<(TurnHolder, oneshot::Sender<()>)> {
+        let comes_later = |queue: &ClientQueue| {
+            let is_last = Some(queue.holder.client) == self.last_client;
+            (unanswered.contains(&queue.holder), is_last)
+        };
+        let mut queue = self.clients.remove(first(&self.clients, comes_later)?)?;
+        let holder = queue.holder;
+        self.last_client = Some(holder.client);
         let (_, sender) = queue.requests.pop_front()?;
-        let client = queue.client;
         if !queue.requests.is_empty() {
             self.clients.push_back(queue);
         }
-        Some((client, sender))
+        Some((holder, sender))
     }
 
     fn remove(&mut self, client: u64, number: u64) -> bool {
-        let Some(place) = self.clients.iter().position(|it| it.client == client) else {
+        let Some(place) = self.clients.iter().position(|it| it.holder.client == client) else {
             return false;
         };
         let requests = &mut self.clients[place].requests;
@@ -241,6 +312,14 @@ impl Drop for TurnstileWaiter<'_> {
     }
 }
 
+impl TurnstilePermit {
+    /// Returns whether anybody waits for a permit, or was refused and may come back.
+    pub(super) fn is_wanted(&self) -> bool {
+        let state = lock(&self.0.0);
+        !state.waiting.is_empty() || state.tickets.is_any_awaited()
+    }
+}
+
 impl Drop for TurnstilePermit {
     fn drop(&mut self) {
         self.0.pass_on();
@@ -254,7 +333,7 @@ mod tests {
     use super::*;
 
     fn client(number: u64) -> TurnHolder {
-        TurnHolder { origin: 0, client: number }
+        TurnHolder { origin: 0, client: number, address: number }
     }
 
     #[tokio::test]
@@ -286,7 +365,7 @@ mod tests {
     #[tokio::test]
     async fn origins_take_turns_before_clients_do() {
         let turnstile = Turnstile::new(1);
-        let holder = |origin, client| TurnHolder { origin, client };
+        let holder = |origin, client| TurnHolder { origin, client, address: client };
         let held = turnstile.try_acquire(holder(9, 9)).unwrap();
         let (sender, mut served) = tokio::sync::mpsc::unbounded_channel();
         let arriving = [(1, 1), (1, 1), (1, 2), (1, 2), (1, 3), (2, 1), (2, 1), (3, 4)];

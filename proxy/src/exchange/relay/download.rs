@@ -1,7 +1,7 @@
 //! The origin's response on its way to the client.
 
 use std::collections::VecDeque;
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -12,6 +12,7 @@ use wayleave_http_wire::http1::{BodyFraming, SWITCHING_PROTOCOLS, Trailers};
 use wayleave_http_wire::page::PageBuffer;
 use wayleave_http_wire::received::{HttpVersion, ReceivedHead};
 
+use super::client_rate::ClientRate;
 use super::error::RelayError;
 use super::interim::{FINAL_RESPONSE_DELAY, InterimResponses, is_interim};
 use super::progress::RelayProgress;
@@ -102,12 +103,23 @@ async fn unless_gone<T>(
 
 /// The response on its way to the client.
 pub(super) struct ResponseRelay<'a> {
-    pub(super) context: RelayContext<'a>,
-    pub(super) reader: &'a mut UpstreamReader,
-    pub(super) progress: &'a RelayProgress,
+    context: RelayContext<'a>,
+    reader: &'a mut UpstreamReader,
+    progress: &'a RelayProgress,
+    /// The rate at which the client reads, if it occupies one of a limited number of slots.
+    rate: Option<ClientRate>,
 }
 
-impl ResponseRelay<'_> {
+impl<'a> ResponseRelay<'a> {
+    pub(super) fn new(
+        context: RelayContext<'a>,
+        reader: &'a mut UpstreamReader,
+        progress: &'a RelayProgress,
+    ) -> Self {
+        let is_limited = context.slot.is_some_and(PacingSlot::has_concurrency_slot);
+        Self { context, reader, progress, rate: is_limited.then(ClientRate::default) }
+    }
+
     pub(super) async fn run(mut self, client: &mut DownstreamWriter) -> Result<u16, RelayError> {
         let head = self.final_head(client).await?;
         // Listed once for all who look for one.
@@ -156,7 +168,7 @@ impl ResponseRelay<'_> {
             ContentTreatment::Omit => Trailers::default(),
             _ => self.trailers(client).await?,
         };
-        client.finish(&trailers).await?;
+        self.deliver(pin!(client.finish(&trailers))).await?;
         Ok(status)
     }
 
@@ -378,16 +390,33 @@ impl ResponseRelay<'_> {
         Ok((page, has_ended))
     }
 
+    /// Awaits a step in which the client reads. One that reads slowly must not occupy its slot while others wait for it.
+    async fn deliver(
+        &mut self,
+        step: Pin<&mut impl Future<Output = Result<(), ClientGone>>>,
+    ) -> Result<(), ClientGone> {
+        match (&mut self.rate, self.context.slot) {
+            (Some(rate), Some(slot)) => {
+                let delivered = rate.measure(step, || !slot.is_concurrency_wanted()).await;
+                delivered.unwrap_or(Err(ClientGone::ReadSlowly))
+            }
+            _ => step.await,
+        }
+    }
+
     async fn send_chunk(
-        &self,
+        &mut self,
         client: &mut DownstreamWriter,
         chunk: Bytes,
         is_last: bool,
     ) -> Result<(), ClientGone> {
-        let bytes = chunk.len() as u64;
+        let bytes = chunk.len();
         self.context.notes.take_chunk(&chunk);
-        client.send_chunk(chunk, is_last).await?;
-        self.context.relayed_bytes.fetch_add(bytes, Ordering::Relaxed);
+        self.deliver(pin!(client.send_chunk(chunk, is_last))).await?;
+        if let Some(rate) = &mut self.rate {
+            rate.add(bytes);
+        }
+        self.context.relayed_bytes.fetch_add(bytes as u64, Ordering::Relaxed);
         Ok(())
     }
 
@@ -496,6 +525,7 @@ mod tests {
             },
             reader: &mut reader,
             progress: &RelayProgress::default(),
+            rate: None,
         };
         let buffered = download.buffer_page(page, &mut client.writer).await;
         sending.abort();

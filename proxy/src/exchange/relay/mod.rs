@@ -1,5 +1,6 @@
 //! Relays both bodies at the same time: the client's to the origin, the origin's to the client.
 
+mod client_rate;
 mod download;
 mod error;
 mod interim;
@@ -49,7 +50,7 @@ pub(super) async fn relay(
         slot: context.slot,
         timeout,
     };
-    let response = ResponseRelay { context, reader, progress: &progress };
+    let response = ResponseRelay::new(context, reader, &progress);
     let (upload, download) = (request.run(), response.run(&mut client.writer));
     let status = both(pin!(upload), pin!(download)).await?;
     let is_authenticated = progress.is_connection_authenticated.load(Ordering::Relaxed);

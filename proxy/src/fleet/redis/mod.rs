@@ -332,6 +332,12 @@ impl SharedEngine for RedisEngine {
         arguments.extend(spans.iter().map(String::as_bytes));
         arguments.push(if request.is_held { b"1" } else { b"0" });
         arguments.push(if request.obeys_rest { b"1" } else { b"0" });
+        // One for each node, whatever the number of the request that comes for it.
+        let kept_turn = SlotRequest { number: SlotRequest::KEPT_TURN, ..request.clone() };
+        let kept_turn = request.keeps_turn.then(|| self.slot_holder(&kept_turn));
+        let grace = micros(SlotRequest::TURN_GRACE);
+        arguments.push(kept_turn.as_deref().unwrap_or_default().as_bytes());
+        arguments.push(grace.as_bytes());
         let (what, wait): (String, u64) =
             self.run(&SCRIPTS.take, &self.queue_keys(request), &arguments).await?;
         let wait = Duration::from_micros(wait);

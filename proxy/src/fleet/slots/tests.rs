@@ -9,7 +9,14 @@ use super::*;
 const SECOND: Duration = Duration::from_secs(1);
 
 fn terms(most: usize, delay: Duration) -> SlotTerms {
-    SlotTerms { most, delay, remembered_for: Duration::ZERO, is_held: true, obeys_rest: false }
+    SlotTerms {
+        most,
+        delay,
+        remembered_for: Duration::ZERO,
+        is_held: true,
+        obeys_rest: false,
+        keeps_turn: false,
+    }
 }
 
 fn queue() -> QueueId {

@@ -54,6 +54,8 @@ pub(crate) enum ClientGone {
     Left,
     /// It is still connected, but took nothing for the time of `proxy.idle_timeout`.
     StoppedReading,
+    /// It is still connected, but read slowly while others waited for its slot.
+    ReadSlowly,
 }
 
 /// A writer of the response, by HTTP version.

@@ -1,6 +1,7 @@
 -- KEYS: slots, waiting, born, rest. ARGV: the slot's holder, the number of slots, the delay, the lease (0: the slot is not
 -- held), the timeout of the request, the time that all wait for a server that may have lost slots, the time for which the end of
--- a slot is remembered after its delay, 1 to renew a slot that is held, 1 to wait for the end of the rest.
+-- a slot is remembered after its delay, 1 to renew a slot that is held, 1 to wait for the end of the rest, the name of the turn
+-- that is kept for the node's next request if this one may not wait ('': none), the time for which it is kept after the wait.
 -- Returns what to do and in how many microseconds.
 --
 -- slots is a hash: 'n' is the time from which the next slot is free; 'l' the end of the last one, if that is remembered; 'h:WHO'
@@ -10,6 +11,7 @@ local slots, waiting = KEYS[1], KEYS[2]
 local who, most, delay = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
 local term, timeout, quiet = tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6])
 local remembered = tonumber(ARGV[7])
+local turn, grace = ARGV[10], tonumber(ARGV[11])
 local LATE = 1000000
 
 local function answer(what, microseconds)
@@ -53,11 +55,14 @@ end
 
 local rested_at = ARGV[9] == '1' and tonumber(redis.call('HGET', KEYS[4], 'until') or 0) or 0
 local next_at = math.max(quiet_until, free_at, ended_at + delay, rested_at)
-local place = redis.call('ZRANK', waiting, who)
+local place = redis.call('ZRANK', waiting, who) or turn ~= '' and redis.call('ZRANK', waiting, turn)
 local ahead = place or redis.call('ZCARD', waiting)
 local is_free = held + ahead < most
 if is_mine or (is_free and next_at <= now) then
   stop_waiting(who)
+  if turn ~= '' then
+    stop_waiting(turn)
+  end
   if term > 0 then
     redis.call('HSET', slots, 'h:' .. who, text(now + term))
     if remembered > 0 then
@@ -75,7 +80,15 @@ end
 local wait = math.max(next_at - now, 0) + ahead * delay
 if timeout == 0 or wait > timeout then
   stop_waiting(who)
-  return answer(rested_at == next_at and 'rests' or 'too soon', wait)
+  if rested_at == next_at then
+    return answer('rests', wait)
+  end
+  if turn ~= '' and timeout == 0 then
+    redis.call('HSET', slots, 'd:' .. turn, text(now + wait + grace))
+    redis.call('ZADD', waiting, 'NX', text(now), turn)
+    timeout = wait + grace
+  end
+  return answer('too soon', wait)
 end
 local again = is_free and wait or math.min(math.max(delay / 10, 20000), 1000000)
 again = math.max(again, 1000)
