@@ -1,7 +1,7 @@
 //! Origins that say what is left of their quota rest until there is more; clients are told their own pace.
 
 use crate::harness::wayleave::Settings;
-use crate::harness::{Origin, Reply, Response, Wayleave};
+use crate::harness::{Origin, Reply, Request, Response, Wayleave, Wire};
 
 fn start(origin: &Origin, change: impl FnOnce(Settings) -> Settings) -> Wayleave {
     Wayleave::start_with(origin, |settings| change(settings.crawler("news", "NewsBot")))
@@ -179,4 +179,34 @@ fn what_the_origin_says_is_kept_and_added_to() {
     let exhausted = get(&proxy, "http://exhausted.test/");
     let expected = ["\"burst\";r=0;t=120", "\"wayleave\";r=0;t=120"];
     assert_eq!(lines(&exhausted, "RateLimit"), expected);
+}
+
+/// Sends a GET from the client's own address with these credentials, if any.
+fn get_from(proxy: &Wayleave, client: u8, path: &str, credentials: &str) -> Response {
+    let mut wire = Wire::connect_from([127, 0, 0, client], proxy.proxy);
+    let request = Request::get(&format!("http://api.test{path}")).agent("NewsBot/1");
+    let request =
+        if credentials.is_empty() { request } else { request.header("Authorization", credentials) };
+    wire.send(request.absolute_form());
+    wire.response()
+}
+
+#[test]
+fn a_quota_of_one_clients_own_rests_that_client_alone() {
+    for (fields, [one, two]) in [
+        ([("RateLimit", "\"key\";r=0;t=200")], ["Bearer a", "Bearer b"]),
+        ([("RateLimit", "\"key\";r=0;t=200;pk=:YQ==:")], ["Bearer a", "Bearer b"]),
+        ([("RateLimit", "\"key\";r=0;t=200;pk=:YQ==:")], ["", ""]),
+    ] {
+        let origin = Origin::start();
+        origin.site("api.test").page("/used-up", page(&fields));
+        let proxy = start(&origin, |settings| settings);
+        assert_eq!(get_from(&proxy, 1, "/used-up", one).status, 200);
+        expect_rest(&get_from(&proxy, 1, "/a", one));
+        assert_eq!(get_from(&proxy, 2, "/b", "").status, 200, "{fields:?}");
+        assert_eq!(get_from(&proxy, 2, "/used-up", two).status, 200);
+        expect_rest(&get_from(&proxy, 3, "/c", ""));
+        assert_eq!(origin.count_gets("http://api.test/a"), 0);
+        assert_eq!(origin.count_gets("http://api.test/c"), 0);
+    }
 }

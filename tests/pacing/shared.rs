@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use crate::harness::dns::{Answer, NameServer};
 use crate::harness::tools::status_and_output;
 use crate::harness::wayleave::{Settings, command};
 use crate::harness::{Origin, Reply, Response, Wayleave};
@@ -178,5 +179,35 @@ fn a_pace_by_address_behind_a_parent_proxy_is_warned_of() {
         let (status, output) = status_and_output(&mut check);
         assert_eq!(status, Some(0), "{output}");
         assert_eq!(output.contains("politeness.share"), is_warned, "{output}");
+    }
+}
+
+#[test]
+fn an_answer_from_outside_of_a_network_pauses_nothing_in_it() {
+    let victim = Origin::start();
+    let attacker = Origin::start_at("127.0.1.1");
+    let limited = Reply::new(429).header("Retry-After", "200");
+    attacker.site("*").robots("User-agent: *\nDisallow:\n").page("/busy", limited);
+    let names = NameServer::start();
+    // Nothing listens at the first address, which lies in the network of the others.
+    let addresses = vec![[127, 0, 0, 99].into(), [127, 0, 1, 1].into()];
+    names.set("attacker.example", Answer::Addresses(addresses));
+    let proxy = Wayleave::start_with(&victim, |settings| {
+        sharing(settings, "address", "reject")
+            .set("dns.servers", &format!("[\"{}\"]", names.address))
+            .set("upstream.allow_private", r#"["127.0.0.0/8"]"#)
+            .set("politeness.adaptive", "true")
+    });
+    let url = |path: &str| format!("http://attacker.example:{}{path}", attacker.http.port());
+    assert_eq!(proxy.get_as("NewsBot/1", &url("/")).status, 200);
+    // On a connection that is used again, too.
+    assert_eq!(proxy.get_as("NewsBot/1", &url("/busy")).status, 429);
+    assert_eq!(proxy.get_as("NewsBot/1", "http://victim.test/").status, 200);
+    let slowed = proxy.admin_get("/v1/pace").json()["paces"].to_string();
+    assert!(!slowed.contains("127.0.0.0"), "{slowed}");
+    // Where it came from, and for its origin, it counts.
+    for url in [url("/other"), format!("http://{}/", attacker.http)] {
+        let answer = proxy.get_as("NewsBot/1", &url);
+        assert_eq!(answer.json()["reason"], "origin-rests", "{url}");
     }
 }

@@ -25,7 +25,10 @@ use super::subresource::{self, PassedContent};
 use super::websocket;
 use crate::clock::system_time;
 use crate::http::downstream::{Downstream, ResponseField, response_field};
-use crate::pacing::{PacingConfig, PacingSlot, is_absent_or_list, read_service_limit};
+use crate::pacing::{
+    CredentialsMark, PacingConfig, PacingSlot, ServiceLimit, ToldQuota, credentials_mark,
+    is_absent_or_list, read_service_limit,
+};
 use crate::signing::SignatureFields;
 use crate::upstream::error::UpstreamError;
 use crate::upstream::{
@@ -91,6 +94,7 @@ impl UpstreamAttempt<'_> {
                 None => Box::pin(settings.upstream.connect(destination, preference)).await?,
             };
             let (is_reused, parent) = (session.lease.is_reused, session.lease.parent.clone());
+            let is_to_origin = session.target_form.parent().is_none();
             match self.send(&request, session, client).await {
                 // The origin had closed the connection before it saw the request.
                 Err(RelayError::Upstream { fault, answered: false })
@@ -100,7 +104,10 @@ impl UpstreamAttempt<'_> {
                     reusable = settings.upstream.reuse(destination, preference);
                 }
                 ended => {
-                    self.record_reset(&ended);
+                    // A parent that forwards requests may have broken it, or answered itself.
+                    if is_to_origin {
+                        self.record_reset(&ended);
+                    }
                     return ended.map_err(|error| error.through_parent(parent.as_deref()));
                 }
             }
@@ -133,6 +140,9 @@ impl UpstreamAttempt<'_> {
         let upstream = &exchange.settings.upstream;
         let signature = self.signer.as_ref().and_then(|it| it.sign(request));
         self.is_signed.store(signature.is_some(), Ordering::Relaxed);
+        if let Some(slot) = self.slot {
+            slot.record_dialled(lease.network);
+        }
         let (mut writer, mut reader) =
             self.start(request, signature.as_ref(), connection, &target_form).await?;
         let dropped_interim = AtomicU64::new(0);
@@ -225,7 +235,11 @@ impl UpstreamAttempt<'_> {
         let mut added = self.own_fields.clone();
         if let Some(slot) = self.slot {
             let (settings, target) = (&self.exchange.settings, &self.resolved().target);
-            apply_response_to_pacing(slot, target, (status, fields), &settings.pacing);
+            let received = self.exchange.received;
+            let credentials =
+                || credentials_mark(received.field("authorization"), received.field("cookie"));
+            let response = (status, fields);
+            apply_response_to_pacing(slot, target, response, credentials, &settings.pacing);
             if settings.pacing.rate_limit_fields {
                 added.extend(pace_fields(slot, target, fields, &settings.options.name));
             }
@@ -265,6 +279,7 @@ fn apply_response_to_pacing(
     slot: &PacingSlot<'_>,
     target: &Target,
     (status, fields): (u16, &[FieldPair<'_>]),
+    credentials: impl FnOnce() -> Option<CredentialsMark>,
     config: &PacingConfig,
 ) {
     // On a redirect, Retry-After is the time until the other URL may be requested (RFC 9110 section 10.2.3).
@@ -277,13 +292,11 @@ fn apply_response_to_pacing(
     // Retry-After takes precedence (draft-ietf-httpapi-ratelimit-headers, section 7).
     if config.rate_limit_fields
         && retry_after.is_none()
-        && let Some(limit) = read_service_limit(fields, system_time)
-        && let Some(reset) = limit.reset
+        && let Some(ServiceLimit { remaining, reset: Some(reset), is_partitioned }) =
+            read_service_limit(fields, system_time)
     {
-        if limit.remaining == 0 {
-            slot.record_exhausted(target, reset);
-        }
-        slot.note_remaining(limit.remaining, reset);
+        let credentials = credentials();
+        slot.record_quota(target, &ToldQuota { remaining, reset, is_partitioned, credentials });
     }
 }
 

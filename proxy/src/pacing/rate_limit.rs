@@ -1,6 +1,7 @@
 //! The quota that an origin says is left: `RateLimit` (draft-ietf-httpapi-ratelimit-headers), its forms in earlier drafts, and
 //! the `X-RateLimit-*` of servers before them.
 
+use std::cmp::Ordering;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use sfv::{BareItem, Dictionary, Item, List, ListEntry, Parser};
@@ -13,6 +14,8 @@ pub(crate) struct ServiceLimit {
     pub(crate) remaining: u64,
     /// The time until there are more; `None` if that is not stated.
     pub(crate) reset: Option<Duration>,
+    /// Whether it is the quota of one partition (`pk`), and so are all others of which as little is left.
+    pub(crate) is_partitioned: bool,
 }
 
 /// Whole seconds from which on a reset is a time, in seconds since 1970, and not a span: the year 2001, or 31 years.
@@ -43,7 +46,7 @@ pub(crate) fn read_service_limit(
         OLDER_FIELDS.iter().find_map(|(remaining, resets)| {
             let remaining = whole_number(first(fields, remaining)?)?;
             let reset = resets.iter().find_map(|name| read_reset(first(fields, name)?, now()));
-            Some(ServiceLimit { remaining, reset })
+            Some(ServiceLimit { remaining, reset, is_partitioned: false })
         })
     })
 }
@@ -75,10 +78,18 @@ fn read_standard(fields: &[FieldPair<'_>]) -> Option<ServiceLimit> {
     let limits = items(&list).filter(is_counted).filter_map(|item| {
         let remaining = non_negative(item.params.get("r")?)?;
         let reset = item.params.get("t").and_then(non_negative).map(Duration::from_secs);
-        Some(ServiceLimit { remaining, reset })
+        Some(ServiceLimit { remaining, reset, is_partitioned: item.params.contains_key("pk") })
     });
-    // Of several exhausted policies the one that lasts longest counts.
-    limits.min_by_key(|limit| (limit.remaining, std::cmp::Reverse(limit.reset)))
+    // Of several exhausted policies the one that lasts longest counts, for all if one of them does.
+    limits.reduce(|one, other| match one.remaining.cmp(&other.remaining) {
+        Ordering::Less => one,
+        Ordering::Greater => other,
+        Ordering::Equal => ServiceLimit {
+            remaining: one.remaining,
+            reset: one.reset.max(other.reset),
+            is_partitioned: one.is_partitioned && other.is_partitioned,
+        },
+    })
 }
 
 fn items(list: &List) -> impl Iterator<Item = &Item> {
@@ -96,7 +107,8 @@ fn read_dictionary(text: &[u8]) -> Option<ServiceLimit> {
         ListEntry::InnerList(_) => None,
     };
     let remaining = number("remaining")?;
-    Some(ServiceLimit { remaining, reset: number("reset").map(Duration::from_secs) })
+    let reset = number("reset").map(Duration::from_secs);
+    Some(ServiceLimit { remaining, reset, is_partitioned: false })
 }
 
 fn non_negative(value: &BareItem) -> Option<u64> {
@@ -150,6 +162,8 @@ mod tests {
     struct Expected {
         remaining: u64,
         reset: Option<u64>,
+        #[serde(default)]
+        partitioned: bool,
     }
 
     #[test]
@@ -161,9 +175,10 @@ mod tests {
         for Case { id, fields, expect, because } in cases {
             let fields: Vec<FieldPair<'_>> =
                 fields.iter().map(|(name, value)| (name.as_bytes(), value.as_bytes())).collect();
-            let expected = expect.map(|Expected { remaining, reset }| ServiceLimit {
+            let expected = expect.map(|Expected { remaining, reset, partitioned }| ServiceLimit {
                 remaining,
                 reset: reset.map(Duration::from_secs),
+                is_partitioned: partitioned,
             });
             assert_eq!(read_service_limit(&fields, now), expected, "{id}: {because}");
         }

@@ -1,41 +1,17 @@
 //! The scope of a rest, and its name in the fleet.
 
-use std::net::IpAddr;
-
-use ring::digest::{SHA256, digest};
-use wayleave_robots_txt::Target;
-
+use super::signals::{CredentialsMark, PageAndClient, QuotaHolder};
 use super::unit::PaceUnit;
-use crate::identity::per_client::client_network;
 
 /// The part of an origin, or of what shares its pace, that rests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum RestScope {
+    /// All of it.
     Whole,
+    /// A page, and the client once it has got a 503 for two.
     Part(PageAndClient),
-}
-
-/// A page, and a client that got a 503 for it, as digests.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct PageAndClient {
-    pub(super) client: u64,
-    pub(super) path: u64,
-}
-
-impl PageAndClient {
-    pub(super) fn of(target: &Target, client: IpAddr, unit: Option<&PaceUnit>) -> Self {
-        // Digests take the same small space for every path, and are the same on all nodes.
-        let path = match unit {
-            // Origins that share a pace have pages of the same path.
-            Some(_) => short_digest(target.to_string().as_bytes()),
-            None => short_digest(target.path().as_str().as_bytes()),
-        };
-        let client = match client_network(client) {
-            IpAddr::V4(address) => short_digest(&address.octets()),
-            IpAddr::V6(address) => short_digest(&address.octets()),
-        };
-        Self { client, path }
-    }
+    /// All of it for one client, whose quota is used up.
+    Client(QuotaHolder),
 }
 
 impl RestScope {
@@ -46,6 +22,10 @@ impl RestScope {
             Self::Part(PageAndClient { client, path }) => {
                 format!("{unit}#{client:016x}{path:016x}")
             }
+            Self::Client(QuotaHolder { client, credentials }) => {
+                let mark = credentials.map_or(String::new(), |mark| format!("{:02x}", mark.0));
+                format!("{unit}#{client:016x}~{mark}")
+            }
         }
     }
 
@@ -54,38 +34,54 @@ impl RestScope {
         let Some((unit, part)) = name.split_once('#') else {
             return Some((PaceUnit::parse(name)?, Self::Whole));
         };
-        let (client, path) = part.split_at_checked(16)?;
-        let part = PageAndClient {
-            client: u64::from_str_radix(client, 16).ok()?,
-            path: u64::from_str_radix(path, 16).ok()?,
+        let (client, of_client) = part.split_at_checked(16)?;
+        let client = u64::from_str_radix(client, 16).ok()?;
+        let scope = match of_client.strip_prefix('~') {
+            Some("") => Self::Client(QuotaHolder { client, credentials: None }),
+            Some(mark) => {
+                let mark = u8::from_str_radix(mark, 16).ok()?;
+                let credentials = Some(CredentialsMark(mark));
+                Self::Client(QuotaHolder { client, credentials })
+            }
+            None => {
+                let path = u64::from_str_radix(of_client, 16).ok()?;
+                Self::Part(PageAndClient { client, path })
+            }
         };
-        Some((PaceUnit::parse(unit)?, Self::Part(part)))
+        Some((PaceUnit::parse(unit)?, scope))
     }
-}
-
-fn short_digest(bytes: &[u8]) -> u64 {
-    let first = digest(&SHA256, bytes).as_ref().first_chunk().copied();
-    u64::from_be_bytes(first.unwrap_or_default())
 }
 
 #[cfg(test)]
 mod tests {
+    use wayleave_robots_txt::Target;
+
     use super::*;
 
     #[test]
     fn scope_names_round_trip() {
         let target = Target::parse("https://shop.test:8443/a?b").unwrap();
-        let part = PageAndClient::of(&target, [192, 0, 2, 1].into(), None);
         let origin = PaceUnit::Origin(target.origin().clone());
+        let client = [192, 0, 2, 1].into();
+        let part = PageAndClient::of(&target, client, &origin);
+        let [anonymous, known] =
+            [None, Some(CredentialsMark(7))].map(|mark| QuotaHolder::of(client, mark));
         for unit in [origin, PaceUnit::of_domain(target.origin())] {
-            for resting in [RestScope::Whole, RestScope::Part(part)] {
+            for resting in [
+                RestScope::Whole,
+                RestScope::Part(part),
+                RestScope::Client(anonymous),
+                RestScope::Client(known),
+            ] {
                 let name = resting.name(&unit);
                 let read = RestScope::parse_name(&name);
                 assert_eq!(read, Some((unit.clone(), resting)), "{name}");
             }
         }
-        for name in ["", "shop.test", "https://shop.test#", "https://shop.test#x"] {
+        let of_client = "https://shop.test#0123456789abcdef";
+        for name in ["", "shop.test", "https://shop.test#", "https://shop.test#x", of_client] {
             assert_eq!(RestScope::parse_name(name), None, "{name}");
+            assert_eq!(RestScope::parse_name(&format!("{of_client}~x")), None);
         }
     }
 }

@@ -1,9 +1,6 @@
-//! Rests: the times without requests after a 429 or 503, to an origin, to one of its pages, or from one client to it; and to an
-//! origin that says that nothing is left of its quota.
-//!
-//! A 429 is about the rate of our requests, so the whole origin gets a rest. A 503 may concern one page only: then just
-//! that page rests, and a client that gets a 503 for a second page rests too. The whole origin rests once another
-//! client gets a 503 for another page, or anyone gets one for robots.txt. Origins that share a pace rest as one origin.
+//! Rests: the times without requests after a 429 or 503, to an origin, to one of its pages, or from one client to it; and
+//! after an answer that says that nothing is left of a quota. `signals` says whom each of them concerns. Origins that
+//! share a pace rest as one origin.
 //!
 //! Requests under way when a rest begins are answered during it, and say nothing about it: only the answer to a request
 //! that got its slot after the rest began may end it, or shorten it.
@@ -17,7 +14,8 @@ use tokio::time::Instant;
 use wayleave_fairness::{Holder, SharedMap};
 use wayleave_robots_txt::Target;
 
-use super::rest_scope::{PageAndClient, RestScope};
+use super::rest_scope::RestScope;
+use super::signals::{AnsweredRequest, PageAndClient, QuotaHolder, Signal, SignalScope, ToldQuota};
 use super::turnstile::lock;
 use super::unit::PaceUnit;
 use crate::fleet::rest::requested_rest;
@@ -26,7 +24,8 @@ use crate::fleet::rest::requested_rest;
 const MAX_RESTING: usize = 250_000;
 /// The time after a rest during which the next 503 still counts as a repetition.
 const REMEMBERED_FOR: Duration = Duration::from_secs(60);
-/// The maximum number of 503 answers remembered per origin. Beyond it, those whose rest ends first are forgotten.
+/// The maximum number of 503 answers, and of clients with a quota of their own, remembered per origin. Beyond it, those
+/// whose rest ends first are forgotten.
 const MAX_PARTS: usize = 32;
 
 /// All rests under way.
@@ -39,16 +38,6 @@ pub(super) struct RestingOrigins {
     begun: AtomicU64,
 }
 
-/// A request that is answered, as far as rests depend on it.
-#[derive(Clone, Copy)]
-pub(super) struct AnsweredRequest<'a> {
-    pub(super) target: &'a Target,
-    pub(super) unit: Option<&'a PaceUnit>,
-    pub(super) client: IpAddr,
-    /// The number of rests that had begun when it got its slot.
-    pub(super) rests_before: u64,
-}
-
 /// The rests of one origin, or of those that share its pace.
 #[derive(Default)]
 struct OriginRestPeriods {
@@ -56,6 +45,8 @@ struct OriginRestPeriods {
     is_shared: bool,
     whole: Option<RestPeriod>,
     parts: Vec<(PageAndClient, RestPeriod)>,
+    /// The clients whose own quota is used up.
+    clients: Vec<(QuotaHolder, RestPeriod)>,
 }
 
 /// A time without requests.
@@ -106,10 +97,11 @@ impl OriginRestPeriods {
                 pages += 1;
             }
         }
-        match pages {
-            0 | 1 => until,
-            _ => until.max(of_client),
+        if pages > 1 {
+            until = until.max(of_client);
         }
+        let of_quota = self.clients.iter().find(|(holder, _)| holder.client == part.client);
+        until.max(of_quota.map(|(_, rest)| rest.until))
     }
 
     /// Lets the whole origin rest after a refusal, which counts as one of at least `least` in a row.
@@ -117,6 +109,31 @@ impl OriginRestPeriods {
         let before = self.whole.map_or(least, |rest| rest.refusals.max(least));
         if let Some(rest) = refusal.rest_after(before) {
             self.whole = Some(rest.after(self.whole, refusal.rests_before));
+        }
+    }
+
+    /// Begins the rests after a 429 or 503, and returns their scopes.
+    fn record_refusal(
+        &mut self,
+        signal: Signal,
+        part: PageAndClient,
+        refusal: &RefusalToCount,
+    ) -> Vec<RestScope> {
+        let is_seconded = self.is_503_seconded(part);
+        match signal.scope(is_seconded) {
+            SignalScope::All if signal != Signal::Unavailable => {
+                self.begin_whole(refusal, 0);
+                vec![RestScope::Whole]
+            }
+            SignalScope::All => {
+                self.begin_part(part, refusal);
+                self.begin_whole(refusal, 1);
+                vec![RestScope::Part(part), RestScope::Whole]
+            }
+            SignalScope::Page | SignalScope::Client => {
+                self.begin_part(part, refusal);
+                vec![RestScope::Part(part)]
+            }
         }
     }
 
@@ -137,21 +154,68 @@ impl OriginRestPeriods {
     }
 
     fn find_part(&self, part: PageAndClient) -> Option<RestPeriod> {
-        self.parts.iter().find(|(it, _)| *it == part).map(|(_, rest)| *rest)
+        self.parts.iter().find(|(other, _)| *other == part).map(|(_, rest)| *rest)
     }
 
     fn insert_part(&mut self, part: PageAndClient, rest: RestPeriod) {
-        self.parts.retain(|(it, _)| *it != part);
-        if self.parts.len() >= MAX_PARTS {
-            self.parts.sort_by_key(|(_, rest)| rest.until);
-            self.parts.remove(0);
-        }
-        self.parts.push((part, rest));
+        self.parts.retain(|(other, _)| *other != part);
+        push_bounded(&mut self.parts, part, rest);
     }
 
-    /// Returns whether another client got a 503 for another page.
-    fn is_refused_elsewhere(&self, part: PageAndClient) -> bool {
-        self.parts.iter().any(|(it, _)| it.client != part.client && it.path != part.path)
+    fn find_client(&self, holder: QuotaHolder) -> Option<RestPeriod> {
+        let is_same = |(other, _): &&(QuotaHolder, _)| other.client == holder.client;
+        self.clients.iter().find(is_same).map(|(_, rest)| *rest)
+    }
+
+    fn insert_client(&mut self, holder: QuotaHolder, rest: RestPeriod) {
+        self.clients.retain(|(other, _)| other.client != holder.client);
+        push_bounded(&mut self.clients, holder, rest);
+    }
+
+    /// Returns whether an independent party got a 503.
+    fn is_503_seconded(&self, part: PageAndClient) -> bool {
+        self.parts.iter().any(|(other, _)| part.is_independent_of(*other))
+    }
+
+    /// Returns whether the quota of an independent party is used up.
+    fn is_quota_seconded(&self, holder: QuotaHolder, now: Instant) -> bool {
+        let is_second = |(other, rest): &(QuotaHolder, RestPeriod)| {
+            rest.until > now && holder.is_independent_of(*other)
+        };
+        self.clients.iter().any(is_second)
+    }
+
+    /// Starts a rest that no answer ends, or makes it longer.
+    fn begin(&mut self, scope: RestScope, number: u64, until: Instant) {
+        let known = match scope {
+            RestScope::Whole => self.whole,
+            RestScope::Part(part) => self.find_part(part),
+            RestScope::Client(holder) => self.find_client(holder),
+        };
+        let rest = RestPeriod {
+            number,
+            // Several nodes may report the same rest: the longest applies.
+            until: known.map_or(until, |known| known.until.max(until)),
+            outlasts_answers: true,
+            refusals: known.map_or(1, |known| known.refusals),
+        };
+        match scope {
+            RestScope::Whole => self.whole = Some(rest),
+            RestScope::Part(part) => self.insert_part(part, rest),
+            RestScope::Client(holder) => self.insert_client(holder, rest),
+        }
+    }
+
+    fn end(&mut self, scope: RestScope) {
+        match scope {
+            RestScope::Whole => self.whole = None,
+            RestScope::Part(part) => self.parts.retain(|(other, _)| *other != part),
+            RestScope::Client(holder) => self.clients.retain(|(other, _)| *other != holder),
+        }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.whole.is_none() && self.parts.is_empty() && self.clients.is_empty()
     }
 
     /// Removes the rests that an answer with another status ends, and returns them.
@@ -181,11 +245,13 @@ impl OriginRestPeriods {
 
     fn drop_expired(&mut self, now: Instant) {
         self.parts.retain(|(_, rest)| rest.is_remembered(now));
+        self.clients.retain(|(_, rest)| rest.until > now);
     }
 
     fn is_over(&self, now: Instant) -> bool {
         self.whole.is_none_or(|rest| rest.until <= now)
             && !self.parts.iter().any(|(_, rest)| rest.is_remembered(now))
+            && !self.clients.iter().any(|(_, rest)| rest.until > now)
     }
 }
 
@@ -220,12 +286,13 @@ impl RestingOrigins {
         }
         let now = Instant::now();
         let by_unit = lock(&self.by_unit);
-        let of = |unit: &PaceUnit, shared| {
-            by_unit.get(unit)?.until(PageAndClient::of(target, client, shared), now)
+        let of = |unit: &PaceUnit| {
+            by_unit.get(unit)?.until(PageAndClient::of(target, client, unit), now)
         };
-        // The origin's own rest may be from before it shared a pace, or from a node on which it does not.
-        let of_origin = of(&PaceUnit::Origin(target.origin().clone()), None);
-        let until = of_origin.max(unit.and_then(|unit| of(unit, Some(unit))));
+        // The origin's own rest may be from before it shared a pace, from a node on which it does not, or from an
+        // address elsewhere.
+        let of_origin = of(&PaceUnit::Origin(target.origin().clone()));
+        let until = of_origin.max(unit.and_then(of));
         until.filter(|until| *until > now)
     }
 
@@ -241,86 +308,101 @@ impl RestingOrigins {
         status: u16,
         retry_after: Option<Duration>,
         longest: Duration,
-    ) -> Vec<RestScope> {
-        let AnsweredRequest { target, unit, client, rests_before } = answered;
-        let is_refusal = matches!(status, 429 | 503);
-        if !is_refusal && self.count.load(Ordering::Relaxed) == 0 {
+    ) -> Vec<(PaceUnit, RestScope)> {
+        let signal = Signal::of_response(status, answered.target);
+        if signal.is_none() && self.count.load(Ordering::Relaxed) == 0 {
             return Vec::new();
         }
-        let part = PageAndClient::of(target, client, unit);
+        let AnsweredRequest { target, client, rests_before, .. } = answered;
         let now = Instant::now();
-        let unit = unit.map_or_else(|| PaceUnit::Origin(target.origin().clone()), PaceUnit::clone);
+        let mut changed = Vec::new();
         let mut by_unit = lock(&self.by_unit);
-        let changed = match status {
-            429 | 503 => {
-                let number = self.begun.fetch_add(1, Ordering::Relaxed) + 1;
-                let refusal = RefusalToCount { status, retry_after, longest, number, rests_before };
-                let of_origin = entry(&mut by_unit, &unit, Holder::of_client(client), now);
-                of_origin.drop_expired(now);
-                // 429 is about our rate, and a robots.txt that is refused concerns every page.
-                if status == 429 || target.path().as_str() == "/robots.txt" {
-                    of_origin.begin_whole(&refusal, 0);
-                    vec![RestScope::Whole]
-                } else if of_origin.is_refused_elsewhere(part) {
-                    of_origin.begin_part(part, &refusal);
-                    of_origin.begin_whole(&refusal, 1);
-                    vec![RestScope::Part(part), RestScope::Whole]
-                } else {
-                    of_origin.begin_part(part, &refusal);
-                    vec![RestScope::Part(part)]
+        for unit in answered.units() {
+            let part = PageAndClient::of(target, client, &unit);
+            let scopes = match signal {
+                Some(signal) => {
+                    let number = self.begun.fetch_add(1, Ordering::Relaxed) + 1;
+                    let refusal =
+                        RefusalToCount { status, retry_after, longest, number, rests_before };
+                    let rests = entry(&mut by_unit, &unit, Holder::of_client(client), now);
+                    rests.drop_expired(now);
+                    rests.record_refusal(signal, part, &refusal)
                 }
+                None => match by_unit.get_mut(&unit) {
+                    Some(rests) => rests.end_answered(part, rests_before, now),
+                    None => Vec::new(),
+                },
+            };
+            // A unit without rests must not count: `count` keeps the usual request off the lock.
+            if by_unit.get(&unit).is_some_and(OriginRestPeriods::is_empty) {
+                by_unit.remove(&unit);
             }
-            _ => match by_unit.get_mut(&unit) {
-                Some(of_origin) => of_origin.end_answered(part, rests_before, now),
-                None => Vec::new(),
-            },
-        };
-        // An origin without rests must not count: `count` keeps the usual request off the lock.
-        if by_unit.get(&unit).is_some_and(|it| it.whole.is_none() && it.parts.is_empty()) {
-            by_unit.remove(&unit);
+            changed.extend(scopes.into_iter().map(|scope| (unit.clone(), scope)));
         }
         self.count.store(by_unit.len(), Ordering::Relaxed);
         changed
     }
 
-    /// Starts a rest of a part of `unit`, or all of it, that no answer ends: another node reported it, or the quota is used up.
+    /// Starts the rest after an answer that says that nothing is left of a quota. Returns each scope whose rest began.
+    /// Other answers do not end it: those under way were sent before the quota was used up.
+    pub(super) fn record_used_up(
+        &self,
+        answered: AnsweredRequest<'_>,
+        quota: &ToldQuota,
+        rest: Duration,
+    ) -> Vec<(PaceUnit, RestScope)> {
+        let now = Instant::now();
+        let holder = QuotaHolder::of(answered.client, quota.credentials);
+        let mut begun = Vec::new();
+        let mut by_unit = lock(&self.by_unit);
+        for unit in answered.units() {
+            let rests = entry(&mut by_unit, &unit, Holder::of_client(answered.client), now);
+            rests.drop_expired(now);
+            let signal = quota.signal();
+            let is_for_all = signal.scope(rests.is_quota_seconded(holder, now)) == SignalScope::All;
+            let scopes = (signal == Signal::OwnQuota)
+                .then_some(RestScope::Client(holder))
+                .into_iter()
+                .chain(is_for_all.then_some(RestScope::Whole));
+            for scope in scopes {
+                let number = self.begun.fetch_add(1, Ordering::Relaxed) + 1;
+                rests.begin(scope, number, now + rest);
+                begun.push((unit.clone(), scope));
+            }
+        }
+        self.count.store(by_unit.len(), Ordering::Relaxed);
+        begun
+    }
+
+    /// Starts a rest that another node, or the engine, reported. No answer ends it.
     pub(super) fn begin(&self, unit: &PaceUnit, scope: RestScope, rest: Duration) {
         let now = Instant::now();
         let mut by_unit = lock(&self.by_unit);
-        let of_origin = entry(&mut by_unit, unit, Holder::OWN, now);
-        let known = match scope {
-            RestScope::Whole => of_origin.whole,
-            RestScope::Part(part) => of_origin.find_part(part),
-        };
-        let until = now + rest;
-        let rest = RestPeriod {
-            number: self.begun.fetch_add(1, Ordering::Relaxed) + 1,
-            // Several nodes may report the same rest: the longest applies.
-            until: known.map_or(until, |known| known.until.max(until)),
-            outlasts_answers: true,
-            refusals: known.map_or(1, |known| known.refusals),
-        };
-        match scope {
-            RestScope::Whole => of_origin.whole = Some(rest),
-            RestScope::Part(part) => of_origin.insert_part(part, rest),
-        }
+        let number = self.begun.fetch_add(1, Ordering::Relaxed) + 1;
+        entry(&mut by_unit, unit, Holder::OWN, now).begin(scope, number, now + rest);
         self.count.store(by_unit.len(), Ordering::Relaxed);
     }
 
     /// Ends a rest because another node reported its end.
     pub(super) fn end(&self, unit: &PaceUnit, scope: RestScope) {
         let mut by_unit = lock(&self.by_unit);
-        if let Some(of_origin) = by_unit.get_mut(unit) {
-            match scope {
-                RestScope::Whole => of_origin.whole = None,
-                RestScope::Part(part) => of_origin.parts.retain(|(it, _)| *it != part),
-            }
-            if of_origin.whole.is_none() && of_origin.parts.is_empty() {
+        if let Some(rests) = by_unit.get_mut(unit) {
+            rests.end(scope);
+            if rests.is_empty() {
                 by_unit.remove(unit);
             }
         }
         self.count.store(by_unit.len(), Ordering::Relaxed);
     }
+}
+
+/// Adds a rest. Where there are too many, the one that ends first is forgotten.
+fn push_bounded<T>(rests: &mut Vec<(T, RestPeriod)>, of: T, rest: RestPeriod) {
+    if rests.len() >= MAX_PARTS {
+        rests.sort_by_key(|(_, rest)| rest.until);
+        rests.remove(0);
+    }
+    rests.push((of, rest));
 }
 
 /// Returns the rests of a unit, created for the one that caused the first of them.
@@ -373,16 +455,19 @@ mod tests {
     async fn late_answers_do_not_end_rests_from_other_nodes() {
         let shop = Target::parse("http://shop.test/a").unwrap();
         let client = IpAddr::from([192, 0, 2, 1]);
-        let mut request = AnsweredRequest { target: &shop, unit: None, client, rests_before: 0 };
-        let part = PageAndClient::of(&shop, client, None);
+        let mut request =
+            AnsweredRequest { target: &shop, unit: None, network: None, client, rests_before: 0 };
         let unit = PaceUnit::Origin(shop.origin().clone());
+        let part = PageAndClient::of(&shop, client, &unit);
+        let of_unit = |scope| [(unit.clone(), scope)];
         let until = |rests: &RestingOrigins| rests.until(&shop, None, client);
         for scope in [RestScope::Whole, RestScope::Part(part)] {
             for was_refused_too in [false, true] {
                 let rests = RestingOrigins::default();
                 let status = if scope == RestScope::Whole { 429 } else { 503 };
                 if was_refused_too {
-                    assert_eq!(rests.record_answer(request, status, None, MINUTE), [scope]);
+                    let begun = rests.record_answer(request, status, None, MINUTE);
+                    assert_eq!(begun, of_unit(scope));
                 }
                 rests.begin(&unit, scope, MINUTE);
                 let before = until(&rests);
@@ -391,13 +476,14 @@ mod tests {
                 assert_eq!(rests.record_answer(request, 200, None, MINUTE), [], "too early");
                 assert_eq!(until(&rests), before);
                 tokio::time::advance(MINUTE).await;
-                assert_eq!(rests.record_answer(request, 200, None, MINUTE), [scope]);
+                assert_eq!(rests.record_answer(request, 200, None, MINUTE), of_unit(scope));
             }
             // A rest that was requested of this node alone ends with the first answer that requests none.
             let rests = RestingOrigins::default();
             rests.record_answer(request, 429, Some(MINUTE), MINUTE);
             request.rests_before = rests.begun();
-            assert_eq!(rests.record_answer(request, 200, None, MINUTE), [RestScope::Whole]);
+            let ended = rests.record_answer(request, 200, None, MINUTE);
+            assert_eq!(ended, of_unit(RestScope::Whole));
             assert_eq!(until(&rests), None);
         }
     }
@@ -407,7 +493,7 @@ mod tests {
         let shop = Target::parse("http://shop.test/a").unwrap();
         let client = IpAddr::from([192, 0, 2, 1]);
         let unit = PaceUnit::Origin(shop.origin().clone());
-        for scope in [RestScope::Whole, RestScope::Part(PageAndClient::of(&shop, client, None))] {
+        for scope in [RestScope::Whole, RestScope::Part(PageAndClient::of(&shop, client, &unit))] {
             let rests = RestingOrigins::default();
             rests.begin(&unit, scope, 2 * MINUTE);
             let until = rests.until(&shop, None, client);

@@ -358,8 +358,7 @@ async fn a_turn_from_before_a_rest_is_not_used_after_it() {
             if has_429 {
                 under_way.record_answer(&shop, 429, Some(100 * SECOND));
             } else {
-                under_way.record_exhausted(&shop, 100 * SECOND);
-                under_way.note_remaining(0, 100 * SECOND);
+                under_way.record_quota(&shop, &tests::used_up(100 * SECOND));
             }
         };
         let (mut first, mut second, ()) = tokio::join!(sent_at(&one), sent_at(&other), rests_again);

@@ -5,6 +5,7 @@
 //! used.
 
 use std::io;
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use quick_cache::sync::Cache;
@@ -26,7 +27,7 @@ use super::egress::{
 use super::error::UpstreamError;
 use super::ftp::FtpConnection;
 use super::http2::{FlowWindow, Http2Connection};
-use super::link::{UpstreamLink, over_tcp, over_tls};
+use super::link::{UpstreamLink, over_tcp, over_tls, peer_address};
 use super::parent_tunnel;
 use super::request_form::{TargetForm, VersionPreference};
 use crate::http::transport::BoxedStream;
@@ -53,6 +54,13 @@ pub(super) enum OpenedConnection {
     /// HTTP/1, although HTTP/2 was offered.
     Http1Fallback(BoxedStream),
     Http2(Http2Connection),
+}
+
+/// A new connection, and the address that accepted it.
+pub(super) struct DialledConnection {
+    pub(super) opened: OpenedConnection,
+    /// `None` if the connection is gone already.
+    pub(super) peer: Option<IpAddr>,
 }
 
 /// The parameters of a connection that depend on its use.
@@ -165,7 +173,7 @@ impl UpstreamConnector {
         options: ConnectOptions<'_>,
         route: &Route,
         deadline: Instant,
-    ) -> Result<OpenedConnection, UpstreamError> {
+    ) -> Result<DialledConnection, UpstreamError> {
         // The origin of the drill has no certificate that anybody would trust, and needs none inside this process.
         if origin.scheme() != UrlScheme::Https || route.leads_to_drill() {
             return self.open_plain(origin, options, route, deadline).await;
@@ -185,18 +193,20 @@ impl UpstreamConnector {
             handshake = self.handshake(origin, offer, route, deadline).await;
         }
         let tls = handshake.map_err(HandshakeFailure::into_error)?;
+        let (link, session) = tls.get_ref();
+        let peer = peer_of(link);
         // Nothing else was offered, whatever the origin agreed on.
         if offer == AlpnOffer::Http1 {
-            return Ok(OpenedConnection::Http1(Box::new(tls)));
+            return Ok(DialledConnection { opened: OpenedConnection::Http1(Box::new(tls)), peer });
         }
-        let (_, session) = tls.get_ref();
         let protocol = session.alpn_protocol();
         if protocol != Some(b"h2") {
             // Remembered, so that the next HTTP/1.1 connection needs no second handshake.
             if protocol.is_none() {
                 self.without_alpn.insert(origin.clone(), ());
             }
-            return Ok(OpenedConnection::Http1Fallback(Box::new(tls)));
+            let opened = OpenedConnection::Http1Fallback(Box::new(tls));
+            return Ok(DialledConnection { opened, peer });
         }
         let connection = timeout_at(deadline, Http2Connection::open(Box::new(tls), options.window))
             .await
@@ -204,7 +214,7 @@ impl UpstreamConnector {
             .map_err(|error| {
                 UpstreamError::new(Reason::HttpProtocolError, describe::http2(&error))
             })?;
-        Ok(OpenedConnection::Http2(connection))
+        Ok(DialledConnection { opened: OpenedConnection::Http2(connection), peer })
     }
 
     /// Does the same as [`Self::open`] without TLS.
@@ -214,7 +224,7 @@ impl UpstreamConnector {
         options: ConnectOptions<'_>,
         route: &Route,
         deadline: Instant,
-    ) -> Result<OpenedConnection, UpstreamError> {
+    ) -> Result<DialledConnection, UpstreamError> {
         let link = match TargetForm::choose(route.parent(), origin, options.preference) {
             // The parent gets the request itself, so no tunnel is opened.
             TargetForm::Absolute(_) => self.dial_next_hop(origin, route, deadline).await?,
@@ -226,7 +236,8 @@ impl UpstreamConnector {
                 self.dial(origin, route, via, deadline).await?
             }
         };
-        Ok(OpenedConnection::Http1(Box::new(link)))
+        let peer = peer_of(&link);
+        Ok(DialledConnection { opened: OpenedConnection::Http1(Box::new(link)), peer })
     }
 
     async fn open_ftp(
@@ -234,15 +245,16 @@ impl UpstreamConnector {
         route: &Route,
         origin: &Origin,
         deadline: Instant,
-    ) -> Result<OpenedConnection, UpstreamError> {
+    ) -> Result<DialledConnection, UpstreamError> {
         if route.parent().is_some() {
             let details = "FTP goes through HTTP proxies only".to_owned();
             return Err(UpstreamError::new(Reason::ProxyConfigurationError, details));
         }
-        Ok(OpenedConnection::Ftp(Box::new(FtpConnection {
-            tcp: dial_tcp(origin, route, deadline).await?,
-            data_route: self.egress.data_route(route),
-        })))
+        let tcp = dial_tcp(origin, route, deadline).await?;
+        let peer = tcp.peer_addr().ok().map(|address| address.ip());
+        let data_route = self.egress.data_route(route);
+        let opened = OpenedConnection::Ftp(Box::new(FtpConnection { tcp, data_route }));
+        Ok(DialledConnection { opened, peer })
     }
 
     async fn handshake(
@@ -304,6 +316,10 @@ impl From<UpstreamError> for HandshakeFailure {
     fn from(error: UpstreamError) -> Self {
         Self::Other(error)
     }
+}
+
+fn peer_of(link: &UpstreamLink) -> Option<IpAddr> {
+    peer_address(link).ok().map(|address| address.ip())
 }
 
 async fn dial_tcp(

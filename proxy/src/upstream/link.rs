@@ -25,6 +25,11 @@ pub(crate) fn local_address(link: &UpstreamLink) -> io::Result<SocketAddr> {
     tcp_of(link).local_addr()
 }
 
+/// Returns the address of the other end: the origin's, or the parent proxy's.
+pub(super) fn peer_address(link: &UpstreamLink) -> io::Result<SocketAddr> {
+    tcp_of(link).peer_addr()
+}
+
 /// Makes the connection end with a reset instead of a FIN once it is dropped, so that the peer sees it was cut off.
 pub(crate) fn reset_on_drop(link: &UpstreamLink) {
     // If it cannot be set, the connection is gone already.

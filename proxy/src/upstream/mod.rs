@@ -21,15 +21,16 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use ipnet::IpNet;
 use rustls::ClientConfig;
 use tokio::time::Instant;
 use wayleave_decision::Reason;
 use wayleave_http_wire::http1::oddities::Oddities;
 use wayleave_robots_txt::{Origin, UrlScheme};
 
-use self::connector::{ConnectOptions, OpenedConnection, UpstreamConnector};
+use self::connector::{ConnectOptions, DialledConnection, OpenedConnection, UpstreamConnector};
 pub(crate) use self::destination::Destination;
-use self::egress::{Egress, EgressError, ParentProxy, Route};
+use self::egress::{Egress, EgressError, ParentProxy, Route, pace_network};
 use self::error::UpstreamError;
 pub(crate) use self::ftp::{ByteRange as FtpRange, FtpConnection, FtpRequest, start as start_ftp};
 use self::http2::{FlowWindow, Http2Stream};
@@ -79,6 +80,8 @@ pub(crate) struct ConnectionLease {
     pub(crate) is_reused: bool,
     /// The parent proxy that the connection goes through.
     pub(crate) parent: Option<Arc<ParentProxy>>,
+    /// The network of the address that accepted the connection, if the request keeps the pace of one.
+    pub(crate) network: Option<IpNet>,
     key: PoolKey,
     _open: OpenConnection,
 }
@@ -146,7 +149,7 @@ impl Upstream {
         };
         Some(self.new_session(
             UpstreamConnection::Http1(stream),
-            destination.origin,
+            destination,
             (key, form),
             ConnectionAge::Reused,
         ))
@@ -160,7 +163,7 @@ impl Upstream {
         let key = self.pool.key(destination, PooledProtocol::Http2);
         let connection = UpstreamConnection::Http2(Box::new(self.pool.share(key)?));
         let key_and_form = (key, TargetForm::Origin);
-        Some(self.new_session(connection, destination.origin, key_and_form, ConnectionAge::Reused))
+        Some(self.new_session(connection, destination, key_and_form, ConnectionAge::Reused))
     }
 
     /// Opens a connection to `destination`. If it uses HTTP/2, other requests may share it.
@@ -254,7 +257,7 @@ impl Upstream {
         deadline: Instant,
     ) -> Result<UpstreamSession, UpstreamError> {
         let origin = destination.origin;
-        let opened = self
+        let DialledConnection { opened, peer } = self
             .connector
             .open(origin, options, route, deadline)
             .await
@@ -282,8 +285,11 @@ impl Upstream {
                 (UpstreamConnection::Http2(Box::new(stream)), PooledProtocol::Http2)
             }
         };
+        // Its own network, so that it never serves a request that was paced for another one.
+        let network = destination.network.and(peer).and_then(pace_network);
+        let destination = Destination { network, ..destination };
         let key = self.pool.key(destination, protocol);
-        Ok(self.new_session(connection, origin, (key, form), ConnectionAge::New))
+        Ok(self.new_session(connection, destination, (key, form), ConnectionAge::New))
     }
 
     /// Counts what was repaired in a response.
@@ -341,7 +347,7 @@ impl Upstream {
     fn new_session(
         &self,
         connection: UpstreamConnection,
-        origin: &Origin,
+        destination: Destination<'_>,
         (key, form): (PoolKey, TargetForm),
         age: ConnectionAge,
     ) -> UpstreamSession {
@@ -350,7 +356,8 @@ impl Upstream {
             connection,
             lease: ConnectionLease {
                 is_reused: age == ConnectionAge::Reused,
-                parent: self.connector.parent_for(origin).cloned(),
+                parent: self.connector.parent_for(destination.origin).cloned(),
+                network: destination.network,
                 key,
                 _open,
             },

@@ -273,9 +273,7 @@ impl Route {
         }
         let addresses = self.addresses.iter().map(|address| address.socket_address().ip());
         // The smallest, because servers rotate the order of a name's addresses.
-        let first = addresses.min()?;
-        let prefix = if first.is_ipv4() { 24 } else { 48 };
-        IpNet::new(first, prefix).ok().map(|network| network.trunc())
+        addresses.min().and_then(pace_network)
     }
 
     /// Puts the addresses in a network first. The others are dialled if none of them accepts a connection.
@@ -296,6 +294,12 @@ impl Route {
         self.addresses.retain(|address| address.is_public());
         (!self.addresses.is_empty()).then_some(self)
     }
+}
+
+/// Returns the network whose addresses share a pace with `address`.
+pub(super) fn pace_network(address: IpAddr) -> Option<IpNet> {
+    let prefix = if address.is_ipv4() { 24 } else { 48 };
+    IpNet::new(address, prefix).ok().map(|network| network.trunc())
 }
 
 /// Orders addresses by RFC 8305 section 4: IPv6 first, then alternating.
