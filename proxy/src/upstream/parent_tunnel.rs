@@ -3,6 +3,7 @@
 use std::io;
 
 use bytes::BytesMut;
+use sfv::{Item, List, ListEntry, Parser};
 use tokio::io::AsyncWriteExt;
 use tokio_socks::tcp::Socks5Stream;
 use tokio_socks::{Error as SocksError, TargetAddr};
@@ -20,6 +21,9 @@ use super::session::{MAX_INTERIM, UpstreamHead, endless_interim_responses};
 const MAX_QUOTED_CHARS: usize = 100;
 /// The parameter of `Proxy-Status` that reports a loop (RFC 9209 section 2.3.32).
 const LOOP_DETECTED: &[u8] = b"error=proxy_loop_detected";
+/// The beginnings of the fields by which a parent that sells access marks its own errors: Bright Data, once Luminati.
+/// Other fields of it are on responses of origins, too.
+const VENDOR_ERRORS: [&[u8]; 2] = [b"x-brd-err", b"x-luminati-err"];
 
 /// Turns a connection to `parent` into one to `origin`. `via` names the proxies that the tunnel passed, us last, so
 /// that any of them notices if the parent leads back to it (RFC 9110 section 7.6.3).
@@ -99,11 +103,17 @@ async fn tunnel_by_socks5(
 }
 
 /// Returns an error if a response to a request in absolute-form was made by the parent itself. Such a response is not
-/// the origin's, and its client has nothing to do with our credentials at the parent.
+/// the origin's: it says nothing about the origin's pace or prices, and its client has nothing to do with our
+/// credentials at the parent.
 pub(crate) fn own_response_error(head: &UpstreamHead) -> Option<UpstreamError> {
     let (status, fields) = (head.status(), head.fields());
-    // Only a proxy asks for proxy authentication; an origin answers 401.
-    let is_own = status == 407 || status >= 300 && is_from_nearest_squid(&fields);
+    let is_own = match status {
+        // Only a proxy asks for proxy authentication; an origin answers 401.
+        407 => true,
+        // An origin that answers these turns the request away, or asks for a slower pace.
+        402 | 403 | 429 | 503 => is_marked_as_own(&fields) || is_from_nearest_squid(&fields),
+        _ => status >= 300 && is_from_nearest_squid(&fields),
+    };
     is_own.then(|| refused(status, head.reason()))
 }
 
@@ -124,12 +134,40 @@ fn any_contains<'a>(mut statuses: impl Iterator<Item = &'a [u8]>, words: &[u8]) 
     statuses.any(|value| value.windows(words.len()).any(|part| part == words))
 }
 
+/// Returns whether a response says that the nearest proxy made it.
+fn is_marked_as_own(fields: &[FieldPair<'_>]) -> bool {
+    let has_vendor_mark = fields.iter().any(|(name, _)| {
+        let starts_with = |prefix: &&[u8]| {
+            name.get(..prefix.len()).is_some_and(|start| start.eq_ignore_ascii_case(prefix))
+        };
+        VENDOR_ERRORS.iter().any(starts_with)
+    });
+    has_vendor_mark || passes_one_proxy_at_most(fields) && is_error_of_last_proxy(fields)
+}
+
+/// Returns whether the last member of `Proxy-Status`, the nearest proxy's, is an error of that proxy itself, and not one
+/// that it received (RFC 9209 section 2).
+fn is_error_of_last_proxy(fields: &[FieldPair<'_>]) -> bool {
+    let lines: Vec<_> = values(fields, "proxy-status").collect();
+    let statuses = Parser::new(&lines.join(&b", "[..])).parse::<List>();
+    match statuses.ok().and_then(|mut statuses| statuses.pop()) {
+        Some(ListEntry::Item(Item { params, .. })) => {
+            params.contains_key("error") && !params.contains_key("received-status")
+        }
+        _ => false,
+    }
+}
+
 /// Returns whether the response is an error of the nearest Squid, which marks its errors. Those of a Squid in front
 /// of the origin have passed two proxies.
 fn is_from_nearest_squid(fields: &[FieldPair<'_>]) -> bool {
+    passes_one_proxy_at_most(fields) && first(fields, "x-squid-error").is_some()
+}
+
+fn passes_one_proxy_at_most(fields: &[FieldPair<'_>]) -> bool {
     let via = values(fields, "via");
     let passed: usize = via.map(|value| value.split(|&byte| byte == b',').count()).sum();
-    passed <= 1 && first(fields, "x-squid-error").is_some()
+    passed <= 1
 }
 
 fn refused(status: u16, phrase: &[u8]) -> UpstreamError {

@@ -405,6 +405,58 @@ fn a_407_of_the_parent_is_not_forwarded() {
 }
 
 #[test]
+fn what_a_parent_answers_itself_is_not_booked_as_the_origins() {
+    let origin = Origin::start();
+    for (head, is_own) in [
+        ("402 Payment Required\r\nX-BRD-ERR-CODE: client_10000", true),
+        ("403 Forbidden\r\nX-BRD-Error: policy", true),
+        ("402 Payment Required\r\nProxy-Status: upper; error=http_request_denied", true),
+        ("403 Forbidden\r\nVia: 1.1 up\r\nProxy-Status: a, b; error=http_request_denied", true),
+        ("429 Slow\r\nRetry-After: 200\r\nProxy-Status: b; error=http_request_denied", true),
+        ("503 No\r\nRetry-After: 200\r\nProxy-Status: b; error=connection_limit_reached", true),
+        ("403 Forbidden\r\nX-BRD-IP: 192.0.2.1", false),
+        ("403 Forbidden\r\nProxy-Status: cdn; error=dns_error, upper", false),
+        ("403 No\r\nProxy-Status: b; error=http_response_timeout; received-status=403", false),
+        ("403 No\r\nVia: 1.1 cdn, 1.1 up\r\nProxy-Status: cdn; error=dns_error", false),
+        ("402 Payment Required\r\nCrawler-Price: USD 0.01", false),
+        ("403 Forbidden", false),
+        ("429 Slow\r\nRetry-After: 200", false),
+    ] {
+        let answer = format!("HTTP/1.1 {head}\r\nContent-Length: 0\r\n\r\n").into_bytes();
+        let parent = Scripted::start(move |request| match request {
+            head if head.contains("/robots.txt") => {
+                b"HTTP/1.1 200 OK\r\nContent-Length: 12\r\n\r\nUser-agent:*".to_vec()
+            }
+            head if head.contains("/refused") => answer.clone(),
+            _ => b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n".to_vec(),
+        });
+        let proxy = start(&origin, &format!("http://{}", parent.address));
+        let refused = proxy.get("http://shop.test/refused");
+        if is_own {
+            refused.expect_refusal(502, None, proxy_error(head));
+            expect_next_hop(&refused, parent.address);
+        } else {
+            assert_eq!(refused.status.to_string(), head[..3], "{head}");
+        }
+        let rests = !is_own && head.contains("Retry-After");
+        let next = proxy.get("http://shop.test/next").status;
+        assert_eq!(next, if rests { 429 } else { 200 }, "{head}");
+        eventually("both are logged", || {
+            let logged = proxy.admin_get("/v1/decisions?limit=9").json();
+            logged["decisions"].as_array().is_some_and(|decisions| decisions.len() == 2)
+        });
+        let edge = proxy.admin_get("/v1/edge?by=host").json()["edge"].as_array().map(Vec::len);
+        assert_eq!(edge, Some(usize::from(!is_own)), "{head}");
+        let payment = proxy.admin_get("/v1/decisions?limit=9").text().contains("payment");
+        assert_eq!(payment, !is_own && head.starts_with("402"), "{head}");
+    }
+}
+
+fn proxy_error(head: &str) -> &'static str {
+    if head.starts_with('5') { "connection_terminated" } else { "connection_refused" }
+}
+
+#[test]
 fn a_parent_that_closes_cuts_off_or_is_named() {
     let origin = Origin::start();
     let parent = Scripted::start(|head| match head {
