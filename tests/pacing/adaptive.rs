@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::harness::origin::reply::Step;
 use crate::harness::wayleave::Settings;
-use crate::harness::{Origin, Reply, Wayleave, eventually};
+use crate::harness::{Origin, Reply, Wayleave, Wire, eventually};
 
 fn adaptive(settings: Settings) -> Settings {
     settings.set("politeness.adaptive", "true").set("politeness.crawl_delay", "\"wait\"")
@@ -42,16 +42,18 @@ fn a_refusal_slows_a_server_down_for_all_to_see() {
         assert_eq!(proxy.get("http://busy.shop.test/").status, 200);
         assert_eq!(proxy.get("http://free.test/").status, 200);
         assert_eq!(slowed(&proxy), Vec::<Value>::new());
-        for cause in ["429", "503"] {
+        // The 503 may be the fault of its page, so only its client's requests become slower.
+        for (cause, client) in [("429", Value::Null), ("503", "127.0.0.1".into())] {
             let url = format!("http://busy.shop.test/{cause}");
             assert_eq!(proxy.get(&url).status.to_string(), cause);
             let paces = slowed(&proxy);
-            assert_eq!(paces.len(), 1, "{paces:?}");
-            assert_eq!((&paces[0]["unit"], &paces[0]["cause"]), (&unit.into(), &cause.into()));
-            assert!(paces[0]["requests_per_second"].as_f64().expect("a number") < 10.0);
+            let slowed_by: Vec<_> = paces.iter().filter(|pace| pace["cause"] == cause).collect();
+            assert_eq!(slowed_by.len(), 1, "{paces:?}");
+            assert_eq!((&slowed_by[0]["unit"], &slowed_by[0]["client"]), (&unit.into(), &client));
+            assert!(slowed_by[0]["requests_per_second"].as_f64().expect("a number") < 10.0);
             assert_eq!(slow_downs(&proxy, cause), 1.0);
         }
-        assert_eq!(proxy.metric("wayleave_slowed_paces", &[]), 1.0);
+        assert_eq!(proxy.metric("wayleave_slowed_paces", &[]), 2.0);
         assert_eq!(proxy.get("http://busy.shop.test/").status, 200, "after its turn");
     }
 }
@@ -113,4 +115,59 @@ fn a_request_that_would_wait_long_for_its_turn_is_refused() {
         refused.status == 429 && refused.text().contains("politeness.adaptive")
     });
     assert!(slowed(&proxy)[0]["requests_per_second"].as_f64().expect("a number") < 2.0);
+}
+
+/// Sends a GET from the client's own address, and returns the status.
+fn status_for(proxy: &Wayleave, client: u8, url: &str) -> u16 {
+    let mut wire = Wire::connect_from([127, 0, 0, client], proxy.proxy);
+    wire.send_get(url);
+    wire.response().status
+}
+
+#[test]
+fn one_clients_broken_pages_slow_that_client_alone() {
+    let origin = Origin::start();
+    origin.site("shop.test").page("/a", Reply::new(503)).page("/b", Reply::nothing(Step::Close));
+    let proxy = Wayleave::start_with(&origin, |settings| {
+        adaptive(settings)
+            .set("politeness.crawl_delay", "\"ignore\"")
+            .set("upstream.connect_timeout", "\"30s\"")
+    });
+    for _ in 0..5 {
+        for (page, failure) in [("a", 503), ("b", 502)] {
+            let status = status_for(&proxy, 1, &format!("http://shop.test/{page}"));
+            assert!([failure, 429].contains(&status), "{status}");
+        }
+    }
+    let paces = slowed(&proxy);
+    assert_eq!(paces.len(), 1, "{paces:?}");
+    assert_eq!(paces[0]["client"], "127.0.0.1");
+    for page in 0..5 {
+        assert_eq!(status_for(&proxy, 2, &format!("http://shop.test/{page}")), 200);
+    }
+    // The second client that gets one for another page.
+    assert_eq!(status_for(&proxy, 2, "http://shop.test/b"), 502);
+    eventually("all are slowed down", || {
+        slowed(&proxy).iter().any(|pace| pace["client"].is_null())
+    });
+}
+
+#[test]
+fn a_quota_with_a_far_reset_slows_no_neighbour() {
+    let origin = Origin::start();
+    let told = Reply::text("page").header("RateLimit", "\"endless\";r=1;t=90000000");
+    origin.site("a.shop.test").page("/", told);
+    let proxy = Wayleave::start_with(&origin, |settings| {
+        adaptive(settings)
+            .set("politeness.share", "\"domain\"")
+            .set("politeness.max_delay", "\"2s\"")
+    });
+    assert_eq!(proxy.get("http://a.shop.test/").status, 200);
+    let paces = slowed(&proxy);
+    assert_eq!(paces.len(), 1, "{paces:?}");
+    assert_eq!(paces[0]["unit"], "http://a.shop.test");
+    let rate = paces[0]["requests_per_second"].as_f64().expect("a number");
+    assert!((0.5..0.6).contains(&rate), "one in max_delay: {rate}");
+    assert_eq!(proxy.get("http://b.shop.test/").status, 200);
+    assert_eq!(proxy.get("http://a.shop.test/other").status, 200, "after its turn");
 }

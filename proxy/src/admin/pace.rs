@@ -7,6 +7,7 @@ use utoipa::ToSchema;
 
 use super::response::SafeJson;
 use super::state::AdminState;
+use crate::decision_log::DecisionLog;
 use crate::pacing::PaceReport;
 
 /// The most servers that are listed.
@@ -24,6 +25,9 @@ struct SlowedPaces {
 struct SlowedPace {
     /// An origin, `domain:NAME` or `address:NETWORK`, by `politeness.share`.
     unit: String,
+    /// The client, in the form of `log.client_address`, if only its requests are slowed down.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    client: Option<String>,
     /// The most requests per second that are sent now.
     requests_per_second: f64,
     /// The last reason to slow down: `429`, `503`, `reset`, `response_time` or `ratelimit`.
@@ -36,11 +40,12 @@ struct SlowedPace {
     next_in_seconds: f64,
 }
 
-impl From<PaceReport> for SlowedPace {
-    fn from(report: PaceReport) -> Self {
+impl SlowedPace {
+    fn new(report: PaceReport, decisions: &DecisionLog) -> Self {
         let times = report.response_times;
         Self {
             unit: report.unit,
+            client: report.client.map(|client| decisions.mask_client(client).to_string()),
             requests_per_second: report.rate,
             cause: report.cause.as_str(),
             usual_response_ms: times.map(|(usual, _)| usual.as_secs_f64() * 1000.0),
@@ -55,6 +60,7 @@ impl From<PaceReport> for SlowedPace {
 pub(super) async fn pace(State(admin): State<AdminState>) -> Response {
     let slowed = admin.pacer.slowed_paces();
     let total = slowed.len();
-    let paces = slowed.into_iter().take(MAX_LISTED).map(SlowedPace::from).collect();
+    let listed = slowed.into_iter().take(MAX_LISTED);
+    let paces = listed.map(|report| SlowedPace::new(report, &admin.decisions)).collect();
     SafeJson(SlowedPaces { total, paces }).into_response()
 }

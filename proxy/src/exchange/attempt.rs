@@ -120,7 +120,7 @@ impl UpstreamAttempt<'_> {
             && matches!(fault.reason, Reason::ConnectionTerminated | Reason::HttpResponseIncomplete)
             && let Some(slot) = self.slot
         {
-            slot.record_reset();
+            slot.record_reset(&self.resolved().target);
         }
     }
 

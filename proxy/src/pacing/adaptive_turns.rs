@@ -1,7 +1,8 @@
 //! The turns of requests at servers whose pace adapts: one queue per server, for all crawlers. In a fleet, the one whose turn it
-//! is on this node takes the next turn of all nodes.
+//! is on this node takes the next turn of all nodes. An answer adapts the pace of the requests that it counts for (`signals`).
 
 use std::fmt;
+use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -9,7 +10,11 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep_until, timeout_at};
 
 use super::adaptive::{AdaptivePace, SlowDownCause};
+use super::party_paces::{PacedParty, PartyPace, PartyPaces};
 use super::queue::{QueueRequest, SharedValues};
+use super::signals::{
+    AnsweredRequest, PageAndClient, Signal, SignalScope, ToldQuota, UnsecondedRefusals,
+};
 use super::too_soon::{TooSoon, TooSoonCause};
 use super::turnstile::{Turnstile, lock};
 use super::unit::PaceUnit;
@@ -24,6 +29,7 @@ const SHORT_WAIT: Duration = Duration::from_secs(1);
 /// The paces of all servers.
 pub(super) struct AdaptivePaces {
     queues: Mutex<SharedValues<PaceUnit, AdaptiveQueue>>,
+    parties: PartyPaces,
     /// The start of the time that paces count in.
     started: Instant,
     metrics: Option<Arc<Metrics>>,
@@ -33,12 +39,15 @@ pub(super) struct AdaptivePaces {
 struct AdaptiveQueue {
     turnstile: Arc<Turnstile>,
     pace: Mutex<AdaptivePace>,
+    refusals: Mutex<UnsecondedRefusals>,
 }
 
 /// A pace as operators see it.
 #[derive(Clone, Debug)]
 pub(crate) struct PaceReport {
     pub(crate) unit: String,
+    /// The client, or its IPv6 /64, if the pace is of its requests alone.
+    pub(crate) client: Option<IpAddr>,
     /// The most requests per second.
     pub(crate) rate: f64,
     pub(crate) cause: SlowDownCause,
@@ -50,13 +59,18 @@ pub(crate) struct PaceReport {
 
 impl Default for AdaptivePaces {
     fn default() -> Self {
-        Self { queues: Mutex::default(), started: Instant::now(), metrics: None }
+        Self {
+            queues: Mutex::default(),
+            parties: PartyPaces::default(),
+            started: Instant::now(),
+            metrics: None,
+        }
     }
 }
 
 impl AdaptiveQueue {
     fn new() -> Self {
-        Self { turnstile: Turnstile::new(1), pace: Mutex::default() }
+        Self { turnstile: Turnstile::new(1), pace: Mutex::default(), refusals: Mutex::default() }
     }
 
     /// Records that a request is sent now. Returns the question to the fleet that has to be asked before, if it has to.
@@ -106,6 +120,13 @@ impl AdaptivePaces {
         let queue =
             lock(&self.queues).get_or_insert(request.client, key, AdaptiveQueue::new, is_idle)?;
         let deadline = request.deadline.max(Instant::now() + SHORT_WAIT);
+        let of_client = PacedParty::Client(unit.clone(), request.client);
+        let of_origin = PacedParty::Origin(request.origin.clone());
+        let own_paces = self.parties.find([&of_client, &of_origin]);
+        // Before the queue, in which others would wait for this party.
+        for pace in &own_paces {
+            self.wait_for_party(pace, deadline).await.map_err(slowed)?;
+        }
         let holder = request.turn_holder_among_origins();
         let ahead = u32::try_from(queue.turnstile.ahead_of(holder)).unwrap_or(u32::MAX);
         let (next_at, interval) = {
@@ -126,12 +147,23 @@ impl AdaptivePaces {
         self.pass(&queue, (fleet, &unit, request.obeys_rest), deadline).await.map_err(slowed)?;
         drop(permit);
         let sent_at = AtomicU64::new(nanoseconds(self.now()));
-        Ok(AdaptiveTurn {
-            paces: Arc::clone(self),
-            queue,
-            sent_at,
-            fleet: fleet.is_shared().then(|| Box::new((fleet.clone(), unit))),
-        })
+        let fleet = fleet.is_shared().then(|| fleet.clone());
+        let keeper = PaceKeeper { unit, of_client, of_origin, own_paces, fleet };
+        Ok(AdaptiveTurn { paces: Arc::clone(self), queue, sent_at, keeper: Box::new(keeper) })
+    }
+
+    /// Waits until a party's own pace permits a request, and reserves its time.
+    async fn wait_for_party(&self, pace: &PartyPace, deadline: Instant) -> Result<(), Instant> {
+        let at = {
+            let mut pace = lock(pace);
+            let at = pace.next_at().max(self.now());
+            if self.started + at > deadline {
+                return Err(self.started + at);
+            }
+            pace.record_sent(at);
+            at
+        };
+        self.sleep_until(at, deadline).await
     }
 
     /// Waits until the pace, which the nodes of a fleet keep together, permits a request.
@@ -221,19 +253,17 @@ impl AdaptivePaces {
     pub(super) fn report(&self) -> Vec<PaceReport> {
         let now = self.now();
         let queues = lock(&self.queues).to_vec();
-        let mut reports: Vec<_> = queues
+        let of_units = queues
             .into_iter()
-            .filter_map(|(unit, queue)| {
-                let pace = lock(&queue.pace);
-                Some(PaceReport {
-                    unit: unit.to_string(),
-                    rate: pace.rate(now)?,
-                    cause: pace.last_cause()?,
-                    response_times: pace.response_times(),
-                    next_in: pace.next_at().saturating_sub(now),
-                })
-            })
-            .collect();
+            .filter_map(|(unit, queue)| report_of(unit.to_string(), None, &lock(&queue.pace), now));
+        let of_parties = self.parties.to_vec().into_iter().filter_map(|(party, pace)| {
+            let (unit, client) = match party {
+                PacedParty::Client(unit, client) => (unit.to_string(), Some(client)),
+                PacedParty::Origin(origin) => (origin.to_string(), None),
+            };
+            report_of(unit, client, &lock(&pace), now)
+        });
+        let mut reports: Vec<_> = of_units.chain(of_parties).collect();
         reports.sort_by(|one, other| one.rate.total_cmp(&other.rate));
         reports
     }
@@ -257,8 +287,18 @@ pub(super) struct AdaptiveTurn {
     queue: Arc<AdaptiveQueue>,
     /// The time at which it was sent, in nanoseconds.
     sent_at: AtomicU64,
-    /// The fleet that finds the pace together, and the server's name there. Boxed, because most nodes are alone.
-    fleet: Option<Box<(Fleet, PaceUnit)>>,
+    keeper: Box<PaceKeeper>,
+}
+
+/// A request by whose pace it keeps.
+struct PaceKeeper {
+    unit: PaceUnit,
+    of_client: PacedParty,
+    of_origin: PacedParty,
+    /// The paces that its parties had when it got its turn.
+    own_paces: Vec<PartyPace>,
+    /// The fleet that finds the pace of the unit together.
+    fleet: Option<Fleet>,
 }
 
 impl AdaptiveTurn {
@@ -271,43 +311,86 @@ impl AdaptiveTurn {
         Duration::from_nanos(self.sent_at.load(Ordering::Relaxed))
     }
 
-    /// Records the status of an answer. `is_timed`: nothing but the server delayed it. `rest`: the time that the server rests
-    /// after it.
-    pub(super) fn record_answer(&self, status: u16, is_timed: bool, rest: Option<Duration>) {
-        let (now, sent_at) = (self.paces.now(), self.sent_at());
-        let mut pace = lock(&self.queue.pace);
-        let cause = match status {
-            429 => pace.record_refusal(now, sent_at, SlowDownCause::TooManyRequests),
-            503 => pace.record_refusal(now, sent_at, SlowDownCause::Unavailable),
-            // Whether the pace is the cause of other errors is unknown.
-            500..=599 => None,
-            _ => {
-                let time = is_timed.then(|| now.saturating_sub(sent_at));
-                pace.record_answer(now, sent_at, time)
+    /// Records the status of an answer. `is_timed`: nothing but the server delayed it. `rest`: the time for which the whole unit
+    /// rests after it.
+    pub(super) fn record_answer(
+        &self,
+        answered: AnsweredRequest<'_>,
+        status: u16,
+        is_timed: bool,
+        rest: Option<Duration>,
+    ) {
+        let now = self.paces.now();
+        match Signal::of_response(status, answered.target) {
+            Some(signal) => {
+                let cause = match signal {
+                    Signal::TooManyRequests => SlowDownCause::TooManyRequests,
+                    _ => SlowDownCause::Unavailable,
+                };
+                self.record_refusal(answered, signal, cause);
             }
-        };
-        if let Some(rest) = rest {
-            pace.note_rest(now, now + rest);
+            // Whether the pace is the cause of other errors is unknown.
+            None if (500..=599).contains(&status) => {}
+            None => {
+                let sent_at = self.sent_at();
+                let time = is_timed.then(|| now.saturating_sub(sent_at));
+                for pace in &self.keeper.own_paces {
+                    self.paces.count(lock(pace).record_answer(now, sent_at, time));
+                }
+                if answered.units().contains(&self.keeper.unit) {
+                    let cause = lock(&self.queue.pace).record_answer(now, sent_at, time);
+                    self.note_slow_down(cause);
+                }
+            }
         }
-        drop(pace);
-        self.note_slow_down(cause);
+        if let Some(rest) = rest {
+            lock(&self.queue.pace).note_rest(now, now + rest);
+        }
     }
 
     /// Records that the connection broke before an answer.
-    pub(super) fn record_reset(&self) {
-        let (now, sent_at) = (self.paces.now(), self.sent_at());
-        let cause = lock(&self.queue.pace).record_refusal(now, sent_at, SlowDownCause::Reset);
-        self.note_slow_down(cause);
+    pub(super) fn record_reset(&self, answered: AnsweredRequest<'_>) {
+        self.record_refusal(answered, Signal::Unavailable, SlowDownCause::Reset);
     }
 
-    /// Counts a slow-down, and informs the fleet at once: this node's next turn may be far off.
+    /// Slows down the requests that a refusal counts for.
+    fn record_refusal(&self, answered: AnsweredRequest<'_>, signal: Signal, cause: SlowDownCause) {
+        let keeper = &self.keeper;
+        let now = self.paces.now();
+        let sent_at = self.sent_at();
+        if !answered.units().contains(&keeper.unit) {
+            let pace = self.pace_of(&keeper.of_origin, answered.client);
+            self.paces.count(lock(&pace).record_refusal(now, sent_at, cause));
+            return;
+        }
+        let is_seconded = signal == Signal::Unavailable && {
+            let refused = PageAndClient::of(answered.target, answered.client, &keeper.unit);
+            lock(&self.queue.refusals).record(refused)
+        };
+        match signal.scope(is_seconded) {
+            SignalScope::All => {
+                let cause = lock(&self.queue.pace).record_refusal(now, sent_at, cause);
+                self.note_slow_down(cause);
+            }
+            SignalScope::Page | SignalScope::Client => {
+                let pace = self.pace_of(&keeper.of_client, answered.client);
+                self.paces.count(lock(&pace).record_refusal(now, sent_at, cause));
+            }
+        }
+    }
+
+    fn pace_of(&self, party: &PacedParty, client: IpAddr) -> PartyPace {
+        self.paces.parties.begin(party, client, &self.queue.pace, self.paces.now())
+    }
+
+    /// Counts a slow-down of the unit, and informs the fleet at once: this node's next turn may be far off.
     fn note_slow_down(&self, cause: Option<SlowDownCause>) {
         self.paces.count(cause);
-        let (Some(_), Some(fleet)) = (cause, &self.fleet) else {
+        let (Some(_), Some(fleet)) = (cause, &self.keeper.fleet) else {
             return;
         };
         let (paces, queue) = (Arc::clone(&self.paces), Arc::clone(&self.queue));
-        let (fleet, unit) = (fleet.0.clone(), fleet.1.to_string());
+        let (fleet, unit) = (fleet.clone(), self.keeper.unit.to_string());
         tokio::spawn(async move {
             let turn = lock(&queue.pace).turn(paces.now(), unit, Duration::ZERO);
             let turn = PaceTurn { requests: 0, ..turn };
@@ -317,12 +400,49 @@ impl AdaptiveTurn {
         });
     }
 
-    /// Records how many requests the server accepts in the time until `reset`.
-    pub(super) fn note_remaining(&self, remaining: u64, reset: Duration) {
+    /// Records the quota that an answer says is left. `rest`: the time for which the whole unit rests after it.
+    pub(super) fn note_quota(
+        &self,
+        answered: AnsweredRequest<'_>,
+        quota: &ToldQuota,
+        rest: Option<Duration>,
+    ) {
         let now = self.paces.now();
-        let cause = lock(&self.queue.pace).note_remaining(now, remaining, reset);
-        self.paces.count(cause);
+        let keeper = &self.keeper;
+        let note = |pace: &Mutex<AdaptivePace>| {
+            let cause = lock(pace).note_remaining(now, quota.remaining, quota.reset);
+            self.paces.count(cause);
+        };
+        match quota.signal().scope(false) {
+            // Another origin at the same server has a quota of its own.
+            SignalScope::All if keeper.unit.is_shared() => {
+                note(&self.pace_of(&keeper.of_origin, answered.client));
+            }
+            SignalScope::All => note(&self.queue.pace),
+            SignalScope::Page | SignalScope::Client => {
+                note(&self.pace_of(&keeper.of_client, answered.client));
+            }
+        }
+        if let Some(rest) = rest {
+            lock(&self.queue.pace).note_rest(now, now + rest);
+        }
     }
+}
+
+fn report_of(
+    unit: String,
+    client: Option<IpAddr>,
+    pace: &AdaptivePace,
+    now: Duration,
+) -> Option<PaceReport> {
+    Some(PaceReport {
+        unit,
+        client,
+        rate: pace.rate(now)?,
+        cause: pace.last_cause()?,
+        response_times: pace.response_times(),
+        next_in: pace.next_at().saturating_sub(now),
+    })
 }
 
 fn slowed(next_at: Instant) -> TooSoon {

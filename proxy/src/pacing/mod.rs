@@ -19,6 +19,7 @@
 pub mod adaptive;
 mod adaptive_turns;
 mod client_limit;
+mod party_paces;
 mod prediction;
 mod queue;
 mod rate_limit;
@@ -474,7 +475,18 @@ impl PacingSlot<'_> {
         if quota.remaining == 0 {
             self.record_used_up(target, quota);
         }
-        self.note_remaining(quota.remaining, quota.reset);
+        if let Some(turn) = &self.turn {
+            let is_used_up = quota.remaining == 0;
+            let rest = is_used_up.then(|| self.whole_rest(target)).flatten();
+            turn.note_quota(self.answered_request(target), &quota.limited(self.max_rest), rest);
+        }
+    }
+
+    /// Returns the time for which all of the unit rests, if rests are honoured.
+    fn whole_rest(&self, target: &Target) -> Option<Duration> {
+        let unit = pace_unit(target, self.unit.as_ref());
+        let until = self.pacer?.resting_origins.whole_until(&unit)?;
+        Some(until.saturating_duration_since(Instant::now()))
     }
 
     fn record_used_up(&self, target: &Target, quota: &ToldQuota) {
@@ -495,8 +507,13 @@ impl PacingSlot<'_> {
         let unit = self.unit.as_deref();
         // Without a network to compare it with, nobody asks where the request went.
         let network = unit.and_then(PaceUnit::network).and_then(|_| *lock(&self.sent_to));
-        let (client, rests_before) = (self.client, self.rests_before);
-        AnsweredRequest { target, unit, network, client, rests_before }
+        AnsweredRequest {
+            target,
+            unit,
+            network,
+            client: self.client,
+            rests_before: self.rests_before,
+        }
     }
 
     /// Records the network of the address to which the request is sent.
@@ -516,15 +533,10 @@ impl PacingSlot<'_> {
         // First, because the next request in the queue must know of a rest.
         self.record_rest(target, status, retry_after);
         if let Some(turn) = &self.turn {
-            let rest = match (status, self.pacer) {
-                (429 | 503, Some(pacer)) => {
-                    let unit = self.unit.as_deref();
-                    pacer.resting_origins.until(target, unit, self.client)
-                }
-                _ => None,
-            };
-            let rest = rest.map(|until| until.saturating_duration_since(Instant::now()));
-            turn.record_answer(status, self.is_timed.load(Ordering::Relaxed), rest);
+            let is_refusal = matches!(status, 429 | 503);
+            let rest = is_refusal.then(|| self.whole_rest(target)).flatten();
+            let answered = self.answered_request(target);
+            turn.record_answer(answered, status, self.is_timed.load(Ordering::Relaxed), rest);
         }
         self.release_queue();
     }
@@ -538,19 +550,9 @@ impl PacingSlot<'_> {
     }
 
     /// Records that the connection broke before an answer.
-    pub(crate) fn record_reset(&self) {
+    pub(crate) fn record_reset(&self, target: &Target) {
         if let Some(turn) = &self.turn {
-            turn.record_reset();
-        }
-    }
-
-    /// Records how many requests the origin accepts in the time until `reset`, up to `max_delay`.
-    fn note_remaining(&self, remaining: u64, reset: Duration) {
-        if let Some(turn) = &self.turn {
-            let is_long = reset > self.max_rest;
-            // Beyond the longest delay that is honoured, only the pace counts.
-            let remaining = if is_long { remaining.max(1) } else { remaining };
-            turn.note_remaining(remaining, reset);
+            turn.record_reset(self.answered_request(target));
         }
     }
 
@@ -621,6 +623,8 @@ async fn follow_fleet(
     }
 }
 
+#[cfg(test)]
+mod party_pace_tests;
 #[cfg(test)]
 mod rest_tests;
 #[cfg(test)]

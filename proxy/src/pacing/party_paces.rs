@@ -28,7 +28,7 @@ pub(super) enum PacedParty {
     Origin(Origin),
 }
 
-/// The pace of a party.
+/// The pace of a party, shared with its requests under way.
 pub(super) type PartyPace = Arc<Mutex<AdaptivePace>>;
 
 /// The paces of all parties that have one.
@@ -45,7 +45,7 @@ impl Default for PartyPaces {
 }
 
 impl PartyPaces {
-    /// Returns the paces of those parties that have one.
+    /// Returns the paces of the parties that have one.
     pub(super) fn find<const N: usize>(&self, parties: [&PacedParty; N]) -> Vec<PartyPace> {
         if self.count.load(Ordering::Relaxed) == 0 {
             return Vec::new();

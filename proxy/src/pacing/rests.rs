@@ -296,6 +296,16 @@ impl RestingOrigins {
         until.filter(|until| *until > now)
     }
 
+    /// Returns until when all of a unit rests.
+    pub(super) fn whole_until(&self, unit: &PaceUnit) -> Option<Instant> {
+        if self.count.load(Ordering::Relaxed) == 0 {
+            return None;
+        }
+        let now = Instant::now();
+        let whole = lock(&self.by_unit).get(unit).and_then(|rests| rests.whole);
+        whole.map(|rest| rest.until).filter(|until| *until > now)
+    }
+
     /// Returns the number of rests that have begun.
     pub(super) fn begun(&self) -> u64 {
         self.begun.load(Ordering::Relaxed)

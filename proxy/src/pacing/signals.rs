@@ -21,6 +21,7 @@ use std::time::Duration;
 
 use ipnet::IpNet;
 use ring::digest::{SHA256, digest};
+use tokio::time::Instant;
 use wayleave_robots_txt::Target;
 
 use super::unit::PaceUnit;
@@ -127,6 +128,34 @@ impl PageAndClient {
     }
 }
 
+/// The refusals of late that no independent party has seconded.
+#[derive(Debug, Default)]
+pub(super) struct UnsecondedRefusals(Vec<(PageAndClient, Instant)>);
+
+impl UnsecondedRefusals {
+    /// The most that are remembered. Beyond it, the oldest is forgotten.
+    const MOST: usize = 32;
+    /// The time for which one is remembered.
+    const REMEMBERED_FOR: Duration = Duration::from_secs(60);
+
+    /// Records a refusal. Returns whether it seconds another one. Each of the two counts for all once: the next sign needs
+    /// two parties again, or one client's refusals would go on counting for all after a single one of another.
+    pub(super) fn record(&mut self, refused: PageAndClient) -> bool {
+        let now = Instant::now();
+        self.0.retain(|(other, at)| *other != refused && now < *at + Self::REMEMBERED_FOR);
+        let is_seconded = self.0.iter().any(|(other, _)| refused.is_independent_of(*other));
+        if is_seconded {
+            self.0.clear();
+            return true;
+        }
+        if self.0.len() >= Self::MOST {
+            self.0.remove(0);
+        }
+        self.0.push((refused, now));
+        false
+    }
+}
+
 /// A client that was told about a quota of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct QuotaHolder {
@@ -165,6 +194,18 @@ pub(crate) struct ToldQuota {
 }
 
 impl ToldQuota {
+    /// Returns the quota with which no request has to wait for longer than `longest`.
+    pub(super) fn limited(self, longest: Duration) -> Self {
+        let spans = self.reset.as_nanos().div_ceil(longest.as_nanos().max(1));
+        match spans {
+            0 | 1 => self,
+            _ => Self {
+                remaining: self.remaining.max(u64::try_from(spans).unwrap_or(u64::MAX)),
+                ..self
+            },
+        }
+    }
+
     pub(super) fn signal(&self) -> Signal {
         if self.is_partitioned || self.credentials.is_some() {
             Signal::OwnQuota
@@ -292,10 +333,45 @@ mod tests {
     }
 
     #[test]
+    fn a_quota_with_a_far_reset_lasts_as_long_as_a_request_may_wait() {
+        let seconds = Duration::from_secs;
+        for (remaining, reset, longest, limited) in [
+            (0, 30, 300, 0),
+            (0, 300, 300, 0),
+            (7, 301, 300, 7),
+            (0, 301, 300, 2),
+            (1, 3_000, 300, 10),
+            (1, 90_000_000, 300, 300_000),
+        ] {
+            let reset = seconds(reset);
+            let told = ToldQuota { remaining, reset, is_partitioned: false, credentials: None };
+            assert_eq!(told.limited(seconds(longest)).remaining, limited, "{told:?}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn refusals_of_one_client_second_each_other_never() {
+        let refused = |client, path| PageAndClient { client, path };
+        let mut refusals = UnsecondedRefusals::default();
+        assert!(!refusals.record(refused(1, 7)));
+        assert!(!refusals.record(refused(2, 7)), "one page may be broken for all");
+        assert!(refusals.record(refused(2, 8)), "another client, and another page");
+        for page in 0..100 {
+            assert!(!refusals.record(refused(1, page)), "those have counted");
+        }
+        assert!(refusals.record(refused(2, 7)));
+        assert!(!refusals.record(refused(1, 3)), "they have, too");
+        tokio::time::advance(Duration::from_secs(60)).await;
+        assert!(!refusals.record(refused(2, 4)), "long ago");
+        assert!(refusals.record(refused(1, 5)));
+    }
+
+    #[test]
     fn an_answer_counts_for_the_network_that_gave_it() {
         let shop = target("http://shop.test/");
         let network = |text: &str| text.parse::<IpNet>().unwrap();
-        let (paced, other) = (network("192.0.2.0/24"), network("198.51.100.0/24"));
+        let paced = network("192.0.2.0/24");
+        let other = network("198.51.100.0/24");
         let unit = PaceUnit::Network(paced);
         let origin = PaceUnit::Origin(shop.origin().clone());
         let domain = PaceUnit::of_domain(shop.origin());

@@ -51,7 +51,7 @@ function paceTable({ paces, total }) {
   const millis = (number) => (number === null ? "–" : `${count(Math.round(number))} ms`);
   const host = (unit) => (unit.includes("://") ? new URL(unit).hostname : null);
   const rows = paces.slice(0, SHOWN).map((pace) => h("tr", {},
-    h("th", { scope: "row", class: "url" }, host(pace.unit) ? h("a", { href: `#/origins/${encodeURIComponent(pace.unit)}` }, pace.unit) : pace.unit),
+    h("th", { scope: "row", class: "url" }, host(pace.unit) ? h("a", { href: `#/origins/${encodeURIComponent(pace.unit)}` }, pace.unit) : pace.unit, pace.client !== undefined && `, requests of ${pace.client}`),
     h("td", { class: "number" }, pace.requests_per_second >= 1 ? `${rate(pace.requests_per_second)}/s` : `1 in ${rate(1 / pace.requests_per_second)} s`),
     h("td", {}, CAUSES[pace.cause] ?? pace.cause),
     h("td", { class: "number" }, millis(pace.response_ms)), h("td", { class: "number" }, millis(pace.usual_response_ms)),

@@ -76,6 +76,21 @@ impl AdaptivePace {
         (usual > 0.0).then(|| (seconds(usual), seconds(present)))
     }
 
+    /// Returns the pace of one of the parties whose requests this measures. Nothing limits it yet.
+    #[must_use]
+    pub fn for_party(&self) -> Self {
+        let found = FoundPace { rate: None, ceiling: None, ..FoundPace::default() };
+        let shared = FleetPart::default();
+        Self {
+            found,
+            shared,
+            slowed_at: None,
+            next_at: Duration::ZERO,
+            announced: None,
+            ..self.clone()
+        }
+    }
+
     /// Returns whether forgetting this would change nothing.
     #[must_use]
     pub fn is_idle(&self, now: Duration) -> bool {
@@ -162,7 +177,8 @@ impl AdaptivePace {
         self.next_at = self.next_at.max(until);
     }
 
-    /// Records how many requests the server accepts within `reset` from now. Returns the cause if that slows the pace down.
+    /// Records how many requests the server accepts within `reset` from now. Returns the cause if that slows the pace down. However
+    /// far the reset is, one request in five minutes is sent.
     pub fn note_remaining(
         &mut self,
         now: Duration,
@@ -176,7 +192,7 @@ impl AdaptivePace {
         let before = self.rate(now);
         // Converting loses precision above 2^53 requests only.
         #[expect(clippy::cast_precision_loss)]
-        let rate = remaining.max(1) as f64 / reset.as_secs_f64().max(0.001);
+        let rate = (remaining.max(1) as f64 / reset.as_secs_f64().max(0.001)).max(MIN_RATE);
         self.announced = Some(AnnouncedPace { rate, until });
         let wanted = before.unwrap_or(f64::INFINITY).min(self.sent.rate(now).max(MIN_RATE));
         let is_slower = remaining == 0 || rate < 0.9 * wanted;
