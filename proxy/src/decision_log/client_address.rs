@@ -3,7 +3,7 @@
 
 use std::borrow::Cow;
 use std::fmt;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv6Addr};
 use std::path::Path;
 use std::str::FromStr;
 
@@ -12,6 +12,7 @@ use ipnet::IpNet;
 use ring::hmac;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use wayleave_evidence::regular_file;
+use wayleave_fairness::Holder;
 
 use crate::signing::{SECRET_BYTES, new_secret, write_secret};
 
@@ -92,6 +93,16 @@ impl LoggedClient {
             Self::Address(address) => Some(*address),
             _ => None,
         }
+    }
+
+    /// Returns the owner of shares, as far as the form tells clients apart.
+    pub(super) fn holder(&self) -> Holder {
+        Holder::of_client(match self {
+            Self::Address(address) => address.to_canonical(),
+            Self::Network(network) => network.addr(),
+            // A digest has as many bytes as an address, and its first half tells clients apart as well.
+            Self::Keyed(digest) => Ipv6Addr::from(*digest).into(),
+        })
     }
 }
 

@@ -6,12 +6,16 @@ use std::time::SystemTime;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 use wayleave_evidence::rfc3339;
+use wayleave_fairness::{Holder, SharedMap};
 
 use super::bounded_map::{BoundedMap, Weight};
 use super::record::DecisionRecord;
 
-/// The most hosts that are counted, some 2 MB. Beyond it, the half that was turned away by longest ago is forgotten.
-const MAX_NAMES: usize = 10_000;
+/// The most hosts that are counted, some 2 MB. Beyond it, of the client that was the first to be turned away by most of
+/// them, the host that did so longest ago is forgotten: a client that asks many hosts makes only its own be forgotten.
+const MAX_HOSTS: usize = 10_000;
+/// The most crawlers. They are the configuration's, so that only many reloads come near.
+const MAX_CRAWLERS: usize = 10_000;
 
 /// The property by which refusals at the edge are counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, ToSchema)]
@@ -85,14 +89,22 @@ impl EdgeCount {
 /// The counts since the start of the process.
 #[derive(Debug)]
 pub(super) struct EdgeTally {
-    by_host: BoundedMap<String, EdgeCount>,
+    by_host: SharedMap<String, HostCount>,
     by_crawler: BoundedMap<String, EdgeCount>,
+}
+
+/// The count of a host.
+#[derive(Debug)]
+struct HostCount {
+    /// The client that it turned away first.
+    holder: Holder,
+    count: EdgeCount,
 }
 
 impl Default for EdgeTally {
     fn default() -> Self {
-        let empty = || BoundedMap::new(MAX_NAMES, EdgeCount::weight);
-        Self { by_host: empty(), by_crawler: empty() }
+        let by_crawler = BoundedMap::new(MAX_CRAWLERS, EdgeCount::weight);
+        Self { by_host: SharedMap::new(MAX_HOSTS), by_crawler }
     }
 }
 
@@ -103,18 +115,28 @@ impl EdgeTally {
             return;
         };
         if let Some(host) = decision.host() {
-            count_of(&mut self.by_host, host).add(kind, decision);
+            self.count_host(host, kind, decision);
         }
-        count_of(&mut self.by_crawler, &decision.crawler).add(kind, decision);
+        let name = &*decision.crawler;
+        self.by_crawler.entry(name.to_owned(), || EdgeCount::new(name)).add(kind, decision);
+    }
+
+    fn count_host(&mut self, host: &str, kind: &str, decision: &DecisionRecord) {
+        let mut counted = self.by_host.remove(host).unwrap_or_else(|| HostCount {
+            holder: decision.client.holder(),
+            count: EdgeCount::new(host),
+        });
+        counted.count.add(kind, decision);
+        // Added again, so that it is its holder's newest.
+        self.by_host.insert(counted.holder, host.to_owned(), counted, |_| false);
     }
 
     /// Returns the `limit` names with the most refusals; those with equally many are in alphabetical order.
     pub(super) fn most(&self, by: EdgeCountBy, limit: usize) -> Vec<EdgeCount> {
-        let counts = match by {
-            EdgeCountBy::Host => &self.by_host,
-            EdgeCountBy::Crawler => &self.by_crawler,
+        let mut sorted: Vec<_> = match by {
+            EdgeCountBy::Host => self.by_host.iter().map(|(_, counted)| &counted.count).collect(),
+            EdgeCountBy::Crawler => self.by_crawler.values().collect(),
         };
-        let mut sorted: Vec<_> = counts.values().collect();
         sorted.sort_unstable_by(|one, other| {
             (other.count.cmp(&one.count)).then_with(|| one.name.cmp(&other.name))
         });
@@ -122,12 +144,9 @@ impl EdgeTally {
     }
 }
 
-fn count_of<'a>(counts: &'a mut BoundedMap<String, EdgeCount>, name: &str) -> &'a mut EdgeCount {
-    counts.entry(name.to_owned(), || EdgeCount::new(name))
-}
-
 #[cfg(test)]
 mod tests {
+    use std::net::IpAddr;
     use std::time::Duration;
 
     use super::super::tests::decision;
@@ -166,24 +185,46 @@ mod tests {
         assert_eq!(kinds, (2, 1, 1, 1, 1));
     }
 
-    #[test]
-    fn the_hosts_refused_longest_ago_are_forgotten() {
-        let mut tally = EdgeTally::default();
-        for number in 0..3 * MAX_NAMES as u64 {
-            tally.count(&turned_away("rate", &format!("{number}.test"), number));
-            assert!(tally.by_host.values().count() <= MAX_NAMES);
-        }
-        assert!(tally.by_host.values().count() >= MAX_NAMES / 2 - 1);
-        assert!(tally.by_host.find(&format!("{}.test", 3 * MAX_NAMES - 1)).is_some());
-        assert!(tally.by_host.find("0.test").is_none());
+    fn of_client(last: u8, decision: DecisionRecord) -> DecisionRecord {
+        DecisionRecord { client: IpAddr::from([192, 0, 2, last]).into(), ..decision }
     }
 
     #[test]
-    fn hosts_of_one_instant_are_limited_too() {
+    fn the_hosts_refused_longest_ago_are_forgotten() {
         let mut tally = EdgeTally::default();
-        for number in 0..MAX_NAMES + 5 {
-            tally.count(&turned_away("rate", &format!("{number}.test"), 1));
+        let host = |number: usize| format!("{number}.test");
+        for number in 0..2 * MAX_HOSTS {
+            tally.count(&turned_away("rate", &host(number), 1));
+            tally.count(&turned_away("rate", "again.test", 1));
+            assert!(tally.by_host.len() <= MAX_HOSTS);
         }
-        assert_eq!(tally.by_host.values().count(), 5);
+        assert_eq!(tally.by_host.len(), MAX_HOSTS);
+        assert!(tally.by_host.get(&host(2 * MAX_HOSTS - 1)).is_some());
+        assert!(tally.by_host.get(&host(0)).is_none());
+        let most = &tally.most(EdgeCountBy::Host, 1)[0];
+        assert_eq!((most.name.as_str(), most.count), ("again.test", 2 * MAX_HOSTS as u64));
+    }
+
+    #[test]
+    fn one_clients_refusals_push_out_no_others() {
+        let mut tally = EdgeTally::default();
+        for number in 0..100 {
+            let host = format!("{number}.victim.test");
+            tally.count(&of_client(1, turned_away("forbidden", &host, 1)));
+        }
+        for number in 0..2 * MAX_HOSTS {
+            let host = format!("{number}.test");
+            tally.count(&of_client(2, turned_away("forbidden", &host, 2)));
+        }
+        // Of the other's hosts, those that the client asks as well stay the other's.
+        tally.count(&of_client(2, turned_away("forbidden", "7.victim.test", 3)));
+        for number in 0..MAX_HOSTS {
+            let host = format!("{number}.more.test");
+            tally.count(&of_client(2, turned_away("forbidden", &host, 4)));
+        }
+        for number in 0..100 {
+            let host = format!("{number}.victim.test");
+            assert!(tally.by_host.get(&host).is_some(), "{host}");
+        }
     }
 }
