@@ -6,7 +6,7 @@ use tempfile::TempDir;
 
 use crate::harness::origin::reply::Step;
 use crate::harness::wayleave::Settings;
-use crate::harness::{Gate, Origin, Reply, Wayleave, eventually};
+use crate::harness::{Gate, Origin, Reply, Wayleave, Wire, eventually};
 
 use super::engines::{Product, Server};
 
@@ -155,6 +155,60 @@ fn a_retry_after_sent_to_one_node_holds_for_all() {
     eventually("a node that joins later is informed", || {
         late.get("http://busy.test/").status == 429
     });
+}
+
+#[test]
+fn whatever_lets_an_origin_rest_does_so_on_all_nodes() {
+    let server = Server::start(Product::Redis);
+    let reject = |settings: Settings| settings.set("politeness.crawl_delay", "\"reject\"");
+    for (refusal, refused_clients, others_rest) in [
+        (Reply::new(429).header("Retry-After", "200"), 1, true),
+        (Reply::new(503).header("Retry-After", "200"), 2, true),
+        (Reply::text("").header("RateLimit", "\"all\";r=0;t=200"), 1, true),
+        (Reply::text("").header("RateLimit", "\"own\";r=0;t=200;pk=:YQ==:"), 1, false),
+        (Reply::text("").header("RateLimit", "\"own\";r=0;t=200;pk=:YQ==:"), 2, true),
+    ] {
+        let origin = Origin::start();
+        let site = origin.site("busy.test").robots(RULES);
+        site.page("/busy1", refusal.clone()).page("/busy2", refusal.clone());
+        let nodes = [(); 3].map(|()| node(&origin, &server, reject));
+        let get = |node: &Wayleave, client: u8, path: &str| {
+            let mut wire = Wire::connect_from([127, 0, 0, client], node.proxy);
+            wire.send_get(&format!("http://busy.test{path}"));
+            wire.response().status
+        };
+        for node in &nodes {
+            assert_eq!(get(node, 3, "/"), 200);
+        }
+        for client in 1..=refused_clients {
+            let path = format!("/busy{client}");
+            let node = &nodes[usize::from(client) - 1];
+            assert_eq!(get(node, client, &path), refusal.status);
+            // Of a part, the next node hears before it is told the same.
+            eventually("the node after it knows", || {
+                let next = &nodes[usize::from(client)];
+                get(next, client, &path) == 429
+            });
+        }
+        if others_rest {
+            for node in &nodes {
+                eventually("it sends the origin nothing", || get(node, 3, "/") == 429);
+            }
+            let before = origin.requests().len();
+            for node in nodes.iter().cycle().take(30) {
+                for client in 1..=4 {
+                    assert_eq!(get(node, client, "/"), 429, "{refusal:?}");
+                }
+            }
+            assert_eq!(origin.requests().len(), before, "{refusal:?}");
+        } else {
+            for node in &nodes {
+                eventually("that client may send nothing", || get(node, 1, "/") == 429);
+                assert_eq!(get(node, 3, "/"), 200, "others may");
+            }
+        }
+        server.command(&["flushall"]);
+    }
 }
 
 #[test]

@@ -3,5 +3,6 @@
 mod adaptive;
 mod delays;
 mod rate_limits;
+mod rests;
 mod shared;
 mod slots;
