@@ -37,7 +37,7 @@
 //!     environment                      what clients need to use the proxy
 //!     mcp                              agents: what they may fetch, and pages through the proxy
 //!     isolation                        a command in namespaces that lead nowhere but to the proxy
-//!     http  tls  clock  registrable_domain    what all of them use
+//!     http  tls  clock  registrable_domain  descriptors    what all of them use
 //!     drafts                           the revisions of Internet-Drafts that are followed
 //!                       │
 //!     http-wire  evidence  fairness    crates: HTTP/1 on the wire, proofs of the decision log, shares and turns
@@ -53,6 +53,7 @@ pub mod clock;
 pub mod config;
 mod decider;
 pub mod decision_log;
+mod descriptors;
 mod downstream;
 pub mod drafts;
 mod drill;

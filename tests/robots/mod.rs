@@ -3,6 +3,7 @@
 mod copy;
 pub mod fetch;
 pub mod identity;
+mod postponed;
 mod queue;
 mod redirects;
 mod store;

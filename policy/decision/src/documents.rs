@@ -152,10 +152,10 @@ fn licence_resource(url: &str) -> Result<Resource, String> {
 
 /// Returns whether the last attempt failed for a reason that is not the origin's.
 fn is_kept_from(snapshot: &Snapshot) -> bool {
-    matches!(
-        snapshot.error_kind(),
-        Some(FetchErrorKind::RedirectProhibited | FetchErrorKind::Internal)
-    )
+    snapshot.error_kind().is_some_and(|kind| {
+        kind.is_own_fault()
+            || matches!(kind, FetchErrorKind::RedirectProhibited | FetchErrorKind::Internal)
+    })
 }
 
 fn cause_of_absence(snapshot: &Snapshot) -> String {

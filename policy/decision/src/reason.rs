@@ -224,6 +224,9 @@ reasons! {
     ProxyConfigurationError = "proxy_configuration_error", 502 "Proxy configuration error" "proxy_configuration_error" {
         [Failed] "the parent proxy does not accept our credentials"
     }
+    ProxyInternalError = "proxy_internal_error", 503 "Proxy out of resources" "proxy_internal_error" {
+        [Failed] "this machine lacks something that a connection needs, such as a file descriptor; the origin was not asked, and did not fail"
+    }
     HeadTooLarge = "head-too-large", 431 "Request header fields too large" "http_request_error" {
         [Refused] "the request head is too large"
     }
@@ -240,7 +243,7 @@ reasons! {
         [Refused] "OPTIONS or TRACE with `Max-Forwards: 0`: answered with 200 here, and not forwarded"
     }
     ConnectionLimitReached = "connection_limit_reached", 503 "Connection limit reached" "connection_limit_reached" {
-        [Refused] "`proxy.max_connections` are open, or `proxy.max_connections_per_client`"
+        [Refused] "`proxy.max_connections` are open, or `proxy.max_connections_per_client`, or almost as many files as the process may open"
     }
     ProxyProtocol = "proxy-protocol", 400 "Bad request" "http_request_error" {
         [Refused] "a load balancer in `proxy.proxy_protocol` sent no valid PROXY header"

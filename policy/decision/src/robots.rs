@@ -35,13 +35,12 @@ impl CheckedSnapshot {
     #[must_use]
     pub fn from_fetch(resource: &Resource, finished: FinishedFetch) -> Self {
         let now = finished.fetched_at;
-        let entry = CacheEntry::default().after_fetch(finished);
-        let parsed = ParsedEntry::parse(resource.kind(), entry, None);
+        let mut scheduler = RefreshScheduler::default();
+        let before = (&CacheEntry::default(), None);
+        let parsed =
+            ParsedEntry::after_fetch(resource.kind(), before, finished, scheduler.lifetimes());
         // A scheduler of its own, since nothing refreshes this copy.
-        Self {
-            snapshot: RefreshScheduler::default().restore(resource, &parsed).into(),
-            checked_at: now,
-        }
+        Self { snapshot: scheduler.restore(resource, &parsed).into(), checked_at: now }
     }
 
     /// Returns the rules of a robots.txt at that moment, or why there are none.
@@ -343,12 +342,14 @@ pub(crate) fn unreachable_refusal(
         .unwrap_or(Duration::from_secs(1));
     let refusal = unreachable(target, &details, retry_after);
     let reason = match kind {
-        Some(FetchErrorKind::Dns) => Reason::DnsError,
+        Some(FetchErrorKind::Dns | FetchErrorKind::DnsUnavailable) => Reason::DnsError,
         Some(FetchErrorKind::DnsTimeout) => Reason::DnsTimeout,
+        Some(FetchErrorKind::Local) => Reason::ProxyInternalError,
         _ => return refusal,
     };
     // Behind a redirect it is not the origin's own name that fails. In mode "observe" the request is sent, and resolves it again.
-    let failed_after_redirect = snapshot.is_some_and(Snapshot::failed_after_redirect);
+    let failed_after_redirect = reason != Reason::ProxyInternalError
+        && snapshot.is_some_and(Snapshot::failed_after_redirect);
     if failed_after_redirect || mode == EnforcementMode::Observe {
         return refusal;
     }

@@ -443,6 +443,7 @@ fn a_document_that_this_proxy_kept_from_refuses_for_now() {
         described(&world.decide(Some(ALLOWS), document).0)
     };
     assert_eq!(after(FetchErrorKind::RedirectProhibited), "-preference");
+    assert_eq!(after(FetchErrorKind::OwnPace), "-preference");
     assert_eq!(after(FetchErrorKind::Connect), "+no-matching-rule");
 }
 
@@ -489,6 +490,8 @@ fn a_name_that_leads_nowhere_is_a_failure_not_a_refusal() {
         (FetchErrorKind::NoSuchName, Reason::DnsError),
         (FetchErrorKind::Dns, Reason::DnsError),
         (FetchErrorKind::DnsTimeout, Reason::DnsTimeout),
+        (FetchErrorKind::DnsUnavailable, Reason::DnsError),
+        (FetchErrorKind::Local, Reason::ProxyInternalError),
     ] {
         let refusal = world.after(failed(&shop().into(), kind)).result.unwrap_err();
         assert!(refusal.is_failure, "{kind:?}");
@@ -502,6 +505,7 @@ fn an_unknown_name_may_be_observed_but_no_internal_address() {
     for (kind, outcome) in [
         (FetchErrorKind::Dns, "~unreachable"),
         (FetchErrorKind::DnsTimeout, "~unreachable"),
+        (FetchErrorKind::Local, "~unreachable"),
         (FetchErrorKind::Prohibited, "-destination_ip_prohibited"),
     ] {
         assert_eq!(described(&world.after(failed(&shop().into(), kind))), outcome, "{kind:?}");

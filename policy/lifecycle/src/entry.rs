@@ -64,6 +64,8 @@ impl CacheEntry {
         match finished.outcome.result() {
             // The last answer is kept: it may still decide while the origin is unreachable.
             FetchResult::Unreachable => self.failed(finished),
+            // Nothing was learned about the origin.
+            FetchResult::Postponed => self.clone(),
             _ => Self::answered(finished),
         }
     }

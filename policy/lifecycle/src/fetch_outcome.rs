@@ -142,12 +142,18 @@ pub enum FetchErrorKind {
     Dns,
     /// DNS answered that the name does not exist.
     NoSuchName,
-    /// DNS did not answer in time.
+    /// No DNS server answered in time.
     DnsTimeout,
+    /// No DNS server could be asked.
+    DnsUnavailable,
     /// The origin's own address may not be connected to.
     Prohibited,
-    /// A redirect led to an address that may not be connected to, or to an origin that a rule or its pacing excludes.
+    /// A redirect led to an address that may not be connected to, or to an origin that a rule excludes.
     RedirectProhibited,
+    /// The pace at which this proxy sends requests left none for the fetch in time.
+    OwnPace,
+    /// This machine lacks something that a connection needs, such as a file descriptor or a network.
+    Local,
     /// No connection was made.
     Connect,
     /// No connection was made in time.
@@ -162,20 +168,25 @@ pub enum FetchErrorKind {
     Body,
     /// A redirect without a usable `Location`.
     BadRedirect,
-    /// A parent proxy failed, or gave an answer that may not be the origin's.
+    /// A parent proxy could not reach the origin, or gave an answer that may not be the origin's.
     Proxy,
+    /// The parent proxy could not be reached, did not answer, or does not serve this proxy.
+    ProxyUnavailable,
     /// An internal error.
     Internal,
 }
 
 impl FetchErrorKind {
     /// Every kind.
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 18] = [
         Self::Dns,
         Self::NoSuchName,
         Self::DnsTimeout,
+        Self::DnsUnavailable,
         Self::Prohibited,
         Self::RedirectProhibited,
+        Self::OwnPace,
+        Self::Local,
         Self::Connect,
         Self::ConnectTimeout,
         Self::Tls,
@@ -184,8 +195,22 @@ impl FetchErrorKind {
         Self::Body,
         Self::BadRedirect,
         Self::Proxy,
+        Self::ProxyUnavailable,
         Self::Internal,
     ];
+
+    /// Returns whether no request reached the origin for a reason on this side, which says nothing about the origin.
+    #[must_use]
+    pub const fn is_own_fault(self) -> bool {
+        matches!(
+            self,
+            Self::DnsTimeout
+                | Self::DnsUnavailable
+                | Self::OwnPace
+                | Self::Local
+                | Self::ProxyUnavailable
+        )
+    }
 
     /// Returns the kind in kebab case.
     #[must_use]
@@ -194,8 +219,11 @@ impl FetchErrorKind {
             Self::Dns => "dns",
             Self::NoSuchName => "no-such-name",
             Self::DnsTimeout => "dns-timeout",
+            Self::DnsUnavailable => "dns-unavailable",
             Self::Prohibited => "prohibited",
             Self::RedirectProhibited => "redirect-prohibited",
+            Self::OwnPace => "own-pace",
+            Self::Local => "local",
             Self::Connect => "connect",
             Self::ConnectTimeout => "connect-timeout",
             Self::Tls => "tls",
@@ -204,6 +232,7 @@ impl FetchErrorKind {
             Self::Body => "body",
             Self::BadRedirect => "bad-redirect",
             Self::Proxy => "proxy",
+            Self::ProxyUnavailable => "proxy-unavailable",
             Self::Internal => "internal",
         }
     }
@@ -226,6 +255,8 @@ pub enum FetchResult {
     RedirectLost,
     /// No usable response.
     Unreachable,
+    /// No response for a reason on this side, so that nothing was learned.
+    Postponed,
 }
 
 impl FetchResult {
@@ -252,6 +283,7 @@ impl FetchResult {
             Self::Unavailable => "unavailable",
             Self::RedirectLost => "redirect_lost",
             Self::Unreachable => "unreachable",
+            Self::Postponed => "postponed",
         }
     }
 }
@@ -270,6 +302,7 @@ impl FetchOutcome {
         match &self.ending {
             FetchEnding::NotModified(_) => FetchResult::Successful,
             FetchEnding::RedirectLost(_) => FetchResult::RedirectLost,
+            FetchEnding::Failed(error) if error.kind.is_own_fault() => FetchResult::Postponed,
             FetchEnding::Failed(_) => FetchResult::Unreachable,
             FetchEnding::Response(response) => FetchResult::of_status(response.status),
         }
@@ -301,7 +334,7 @@ impl FetchOutcome {
     pub fn audience(&self, chosen: ChosenBy) -> Audience {
         match (self.result(), &self.ending) {
             // A fetch that may not go everywhere may fail where others succeed.
-            (FetchResult::Unreachable, FetchEnding::Failed(error)) => {
+            (FetchResult::Unreachable | FetchResult::Postponed, FetchEnding::Failed(error)) => {
                 let is_restricted = chosen != ChosenBy::Crawler;
                 match error.kind {
                     FetchErrorKind::RedirectProhibited => Audience::SameRequest,
@@ -309,7 +342,7 @@ impl FetchOutcome {
                     _ => Audience::Everybody,
                 }
             }
-            (FetchResult::Unreachable, _) => Audience::Everybody,
+            (FetchResult::Unreachable | FetchResult::Postponed, _) => Audience::Everybody,
             (FetchResult::RedirectLost, _) => Audience::SameLook,
             _ if self.fields().is_some_and(|fields| fields.varies) => Audience::SameLook,
             (FetchResult::Unavailable, _) => match self.status() {
@@ -411,7 +444,16 @@ impl FinishedFetch {
     /// Returns the requesters that it counts for.
     #[must_use]
     pub fn audience(&self) -> Audience {
-        self.outcome.audience(self.fetched_as.chosen)
+        match self.outcome.audience(self.fetched_as.chosen) {
+            // Other source addresses may have a route.
+            Audience::Everybody
+                if self.fetched_as.source.is_some()
+                    && self.outcome.result() == FetchResult::Postponed =>
+            {
+                Audience::SameLook
+            }
+            audience => audience,
+        }
     }
 
     /// Returns the access result; the body is parsed here.

@@ -14,6 +14,7 @@
 //! | absent | requested | fetching | requests wait |
 //! | fetching | an answer: rules, unavailable (4xx), too many redirects | fresh | until its lifetime ends |
 //! | fetching | no answer: 206, 429, 5xx, network failure | unreachable | complete disallow; retried after a back-off |
+//! | any | no answer, through a fault on this side | as before, or unreachable | nothing is learned; retried after 2 s |
 //! | fresh, in use | most of its lifetime has passed | fresh | revalidated while it still decides |
 //! | fresh | its lifetime ends | stale | requests wait for a fetch |
 //! | stale | an answer, or 304 | fresh | |
@@ -130,8 +131,8 @@ impl RefreshScheduler {
     ) -> Snapshot {
         self.cancel_fetch(resource);
         // An answer that could not be stored is not lost while its snapshot is in use.
-        let newer = known.filter(|_| learned.entry().failures.is_some());
-        let snapshot = Snapshot::from_entry(resource, learned.parts(), newer, &self.lifetimes);
+        let newer = known.filter(|_| learned.has_failed());
+        let snapshot = Snapshot::from_entry(resource, learned, newer, &self.lifetimes);
         if let Some(known) = known {
             self.evict(resource, known);
         }
@@ -141,7 +142,7 @@ impl RefreshScheduler {
 
     /// Returns the snapshot of an entry that was stored, and schedules its refresh.
     pub fn restore(&mut self, resource: &Resource, learned: &ParsedEntry) -> Snapshot {
-        let snapshot = Snapshot::from_entry(resource, learned.parts(), None, &self.lifetimes);
+        let snapshot = Snapshot::from_entry(resource, learned, None, &self.lifetimes);
         self.schedule(resource, &snapshot);
         snapshot
     }

@@ -10,6 +10,9 @@ const MINUTE: Duration = Duration::from_secs(60);
 const HOUR: Duration = Duration::from_secs(60 * 60);
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
+/// The time until the next attempt after one that was postponed. It does not grow: the origin has had no request.
+pub(super) const POSTPONED_PAUSE: Duration = Duration::from_secs(2);
+
 /// The lifetimes of answers; part of `[robots]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LifetimeSettings {

@@ -1,9 +1,11 @@
 //! Cache entries with a parsed answer.
 
+use std::sync::Arc;
+
 use wayleave_usage_preferences::DocumentKind;
 
 use super::entry::CacheEntry;
-use super::fetch_outcome::FinishedFetch;
+use super::fetch_outcome::{FetchResult, FinishedFetch};
 use super::lifetime::LifetimeSettings;
 use super::parsed_answer::ParsedAnswer;
 use super::snapshot::Snapshot;
@@ -15,6 +17,8 @@ pub struct ParsedEntry {
     entry: CacheEntry,
     /// The parsed content of the answer, if there is one.
     answer: Option<ParsedAnswer>,
+    /// The last attempt, if it was postponed. It is no fact about the origin, so it is not in the entry.
+    postponed: Option<Arc<FinishedFetch>>,
 }
 
 impl ParsedEntry {
@@ -24,9 +28,19 @@ impl ParsedEntry {
         &self.entry
     }
 
-    /// Returns the entry, and the parsed content of its answer.
-    pub(super) fn parts(&self) -> (&CacheEntry, Option<&ParsedAnswer>) {
-        (&self.entry, self.answer.as_ref())
+    /// Returns the parsed content of its answer.
+    pub(super) fn parsed_answer(&self) -> Option<&ParsedAnswer> {
+        self.answer.as_ref()
+    }
+
+    /// Returns the last attempt, if it was postponed.
+    pub(super) fn postponed(&self) -> Option<&FinishedFetch> {
+        self.postponed.as_deref()
+    }
+
+    /// Returns whether the last attempt brought no answer, so that an earlier one may still decide.
+    pub(super) fn has_failed(&self) -> bool {
+        self.entry.failures.is_some() || self.postponed.is_some()
     }
 
     /// Returns the entry without the parsed content.
@@ -53,17 +67,19 @@ impl ParsedEntry {
         lifetimes: &LifetimeSettings,
     ) -> Self {
         let recent = before.without_expired_failures(finished.fetched_at, lifetimes);
+        let is_postponed = finished.outcome.result() == FetchResult::Postponed;
+        let postponed = is_postponed.then(|| Arc::new(finished.clone()));
         let entry = recent.after_fetch(finished);
         // After a 304 the body is the same, and parsing it again would be most of the work.
         let parsed = known
             .filter(|known| known.is_answer_of(before) && before.has_body_of(&entry))
             .and_then(Snapshot::parsed_answer);
-        Self::with_answer(kind, entry, parsed)
+        Self { postponed, ..Self::with_answer(kind, entry, parsed) }
     }
 
     fn with_answer(kind: DocumentKind, entry: CacheEntry, parsed: Option<&ParsedAnswer>) -> Self {
         let parse = || entry.answer.as_ref().map(|answer| ParsedAnswer::parse(kind, answer));
-        Self { answer: parsed.cloned().or_else(parse), entry }
+        Self { answer: parsed.cloned().or_else(parse), entry, postponed: None }
     }
 }
 

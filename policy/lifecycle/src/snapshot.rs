@@ -8,9 +8,10 @@ use wayleave_usage_preferences::{DocumentKind, PreferenceDocument};
 
 use super::entry::{CacheEntry, FailureRun};
 use super::fetch_identity::{Audience, FetchIdentity};
-use super::fetch_outcome::{FetchErrorKind, FinishedFetch};
-use super::lifetime::LifetimeSettings;
+use super::fetch_outcome::{FetchErrorKind, FetchResult, FinishedFetch};
+use super::lifetime::{LifetimeSettings, POSTPONED_PAUSE};
 use super::parsed_answer::ParsedAnswer;
+use super::parsed_entry::ParsedEntry;
 use super::resource::Resource;
 
 /// The state of a resource: its last answer, parsed, and whether the origin was reachable since. Immutable; times are
@@ -42,7 +43,7 @@ struct SnapshotAnswer {
     fetched_as: Arc<FetchIdentity>,
 }
 
-/// The failures of every attempt since the answer.
+/// The failures of every attempt since the answer, or an attempt that was postponed.
 #[derive(Clone, Debug)]
 struct SnapshotFailure {
     first_at: UnixMillis,
@@ -52,6 +53,7 @@ struct SnapshotFailure {
     given_up_at: UnixMillis,
     /// The access result that applies without a usable answer, before `given_up_at` and after.
     fallback_access: [AccessResult; 2],
+    /// The number of failures of the origin; 0 if the last attempt was postponed, and none came before it.
     count: u32,
     status: Option<u16>,
     kind: Option<FetchErrorKind>,
@@ -119,26 +121,25 @@ impl SnapshotAnswer {
 }
 
 impl SnapshotFailure {
+    /// Returns the failures of an origin, of which the `last` attempt may be a postponed one that is not among them; `run`
+    /// is `None` if there are no others.
     fn new(
         resource: &Resource,
-        failing: &FailureRun,
+        (run, last): (Option<&FailureRun>, &FinishedFetch),
         answer: Option<&SnapshotAnswer>,
         lifetimes: &LifetimeSettings,
     ) -> Self {
-        let outcome = &failing.last.outcome;
-        let last_at = failing.last.fetched_at;
-        let retry_after = outcome
-            .fields()
-            .and_then(|fields| fields.retry_at)
-            // An instant in the past asks for nothing.
-            .and_then(|at| at.duration_since(last_at).ok());
-        let backoff = lifetimes.backoff(resource, failing.count, retry_after);
-        let first_at = UnixMillis::from(failing.since);
+        let outcome = &last.outcome;
+        let first_at = UnixMillis::from(run.map_or(last.fetched_at, |run| run.since));
+        let count = run.map_or(0, |run| run.count);
+        let backed_off_until = run.map(|run| retry_at(resource, run, lifetimes));
+        let paused_until = (outcome.result() == FetchResult::Postponed)
+            .then(|| UnixMillis::from(last.fetched_at).after(POSTPONED_PAUSE));
         Self {
             first_at,
-            last_at: last_at.into(),
-            retry_at: UnixMillis::from(last_at).after(backoff),
-            given_up_at: Self::given_up_at(first_at, answer, lifetimes),
+            last_at: last.fetched_at.into(),
+            retry_at: backed_off_until.max(paused_until).unwrap_or(first_at),
+            given_up_at: Self::given_up_at((first_at, count), answer, lifetimes),
             // Both results are made now, since requests borrow them from the snapshot.
             fallback_access: match answer.map(|answer| &answer.contents.access) {
                 Some(AccessResult::Successful(copy)) => {
@@ -146,26 +147,40 @@ impl SnapshotFailure {
                 }
                 _ => [AccessResult::Unreachable, AccessResult::LongUnreachable],
             },
-            count: failing.count,
+            count,
             status: outcome.status(),
             kind: outcome.error().map(|error| error.kind),
             is_redirected: !outcome.redirects.is_empty(),
-            audience: failing.last.audience(),
-            fetched_as: Arc::clone(&failing.last.fetched_as),
+            audience: last.audience(),
+            fetched_as: Arc::clone(&last.fetched_as),
             cause: outcome.cause().unwrap_or_default().into(),
         }
     }
 
     fn given_up_at(
-        first_at: UnixMillis,
+        (first_at, count): (UnixMillis, u32),
         answer: Option<&SnapshotAnswer>,
         lifetimes: &LifetimeSettings,
     ) -> UnixMillis {
+        // An origin that was never asked has not failed to answer.
+        if count == 0 {
+            return UnixMillis(u64::MAX);
+        }
         // As long as a copy is usable, there is an answer.
         let without_answer_since =
             answer.map_or(first_at, |answer| answer.usable_until().max(first_at));
         without_answer_since.after(lifetimes.max_stale)
     }
+}
+
+/// Returns the time of the next attempt after a run of failures.
+fn retry_at(resource: &Resource, run: &FailureRun, lifetimes: &LifetimeSettings) -> UnixMillis {
+    let last_at = run.last.fetched_at;
+    let fields = run.last.outcome.fields();
+    // An instant in the past asks for nothing.
+    let retry_after =
+        fields.and_then(|fields| fields.retry_at).and_then(|at| at.duration_since(last_at).ok());
+    UnixMillis::from(last_at).after(lifetimes.backoff(resource, run.count, retry_after))
 }
 
 /// Milliseconds since the epoch: half the size of `SystemTime`, which matters for millions of snapshots.
@@ -240,10 +255,12 @@ impl Snapshot {
     /// Creates the snapshot of an entry with its parsed answer; takes the answer of `newer` if that is newer.
     pub(super) fn from_entry(
         resource: &Resource,
-        (entry, contents): (&CacheEntry, Option<&ParsedAnswer>),
+        learned: &ParsedEntry,
         newer: Option<&Self>,
         lifetimes: &LifetimeSettings,
     ) -> Self {
+        let entry = learned.entry();
+        let contents = learned.parsed_answer();
         let stored = entry.answer.as_ref().zip(contents).map(|(finished, contents)| {
             SnapshotAnswer::new(resource.kind(), finished, contents.clone(), lifetimes)
         });
@@ -252,11 +269,13 @@ impl Snapshot {
         let fetched_at =
             |answer: &Option<SnapshotAnswer>| answer.as_ref().map(|answer| answer.fetched_at);
         let mut answer = if fetched_at(&in_use) > fetched_at(&stored) { in_use } else { stored };
-        if entry.failures.is_some() {
+        if learned.has_failed() {
             answer = answer.map(|answer| answer.while_unreachable(lifetimes));
         }
-        let failure = entry.failures.as_ref().map(|failing| {
-            Box::new(SnapshotFailure::new(resource, failing, answer.as_ref(), lifetimes))
+        let run = entry.failures.as_ref();
+        let last = learned.postponed().or(run.map(|run| &*run.last));
+        let failure = last.map(|last| {
+            Box::new(SnapshotFailure::new(resource, (run, last), answer.as_ref(), lifetimes))
         });
         Self { answer, failure }
     }
@@ -304,8 +323,8 @@ impl Snapshot {
             if self.failure.is_some() { renewed.while_unreachable(lifetimes) } else { renewed }
         });
         let failure = self.failure.as_deref().map(|failure| {
-            let given_up_at =
-                SnapshotFailure::given_up_at(failure.first_at, answer.as_ref(), lifetimes);
+            let since = (failure.first_at, failure.count);
+            let given_up_at = SnapshotFailure::given_up_at(since, answer.as_ref(), lifetimes);
             Box::new(SnapshotFailure { given_up_at, ..failure.clone() })
         });
         Self { answer, failure }
@@ -416,8 +435,10 @@ impl Snapshot {
     #[must_use]
     pub fn discard_at(&self, lifetimes: &LifetimeSettings) -> SystemTime {
         let usable_until = self.answer.as_ref().map(SnapshotAnswer::usable_until);
-        let given_up_until =
-            self.failure.as_ref().map(|failure| failure.given_up_at.after(lifetimes.max_stale));
+        let given_up_until = self.failure.as_ref().map(|failure| match failure.count {
+            0 => failure.retry_at.after(POSTPONED_PAUSE),
+            _ => failure.given_up_at.after(lifetimes.max_stale),
+        });
         usable_until.max(given_up_until).map_or(SystemTime::UNIX_EPOCH, SystemTime::from)
     }
 
@@ -470,7 +491,8 @@ impl Snapshot {
     /// Returns the time of the first failure, if every attempt since the last answer failed.
     #[must_use]
     pub fn unreachable_since(&self) -> Option<SystemTime> {
-        self.failure.as_ref().map(|failure| failure.first_at.into())
+        let failure = self.failure.as_ref().filter(|failure| failure.count > 0);
+        failure.map(|failure| failure.first_at.into())
     }
 
     /// Returns the number of failed attempts since the last answer.

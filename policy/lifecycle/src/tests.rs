@@ -770,3 +770,83 @@ fn a_document_is_usable_until_max_stale_if_unreachable() {
         }
     }
 }
+
+/// Returns the outcomes of fetches that did not reach the origin, for each reason on this side.
+fn postponed() -> impl Iterator<Item = FetchOutcome> {
+    let kinds = FetchErrorKind::ALL.into_iter().filter(|kind| kind.is_own_fault());
+    kinds.map(|kind| FetchOutcome::failed(origin().uri(), kind, "as scripted"))
+}
+
+#[test]
+fn a_postponed_fetch_pauses_for_a_constant_time() {
+    for outcome in postponed() {
+        let mut cache = FetchWorld::default();
+        let host = origin();
+        for attempt in 0..20 {
+            let now = at(attempt * 2);
+            assert!(cache.request(&host, now).is_some(), "{attempt}: {outcome:?}");
+            let snapshot = cache.fetched(&host, outcome.clone(), now);
+            assert_eq!(snapshot.retry_at(), Some(at(attempt * 2 + 2)), "{attempt}: {outcome:?}");
+            assert_eq!(snapshot.access(now).as_str(), "unreachable", "nothing is allowed");
+            assert_eq!((snapshot.failures(), snapshot.unreachable_since()), (0, None));
+            assert_eq!(cache.entry(&host), CacheEntry::default(), "no fact about the origin");
+        }
+    }
+}
+
+#[test]
+fn postponed_fetches_never_make_an_origin_unavailable() {
+    for outcome in postponed() {
+        let mut cache = FetchWorld::default();
+        let host = origin();
+        for day in 0..70 {
+            cache.request(&host, at(day * DAY));
+            let snapshot = cache.fetched(&host, outcome.clone(), at(day * DAY));
+            let later = at((day + 40) * DAY);
+            assert_eq!(verdicts(snapshot.access(later), Dialect::Rfc9309), "--", "{outcome:?}");
+        }
+    }
+}
+
+#[test]
+fn a_postponed_fetch_leaves_the_copy_in_use() {
+    let outcome = postponed().next().expect("there are some");
+    run(
+        "postponed",
+        vec![
+            (0, Requested(true), None),
+            (0, Fetched(status(200)), fresh()),
+            (DAY - 10, DueEvent(true, true), fresh()),
+            (DAY - 9, Fetched(outcome.clone()), fresh()),
+            (DAY, Requested(true), stale(Usability::ImmediateAndRefetch)),
+            (DAY, Fetched(outcome), stale(Usability::Immediate)),
+            (DAY + 1, Requested(false), stale(Usability::Immediate)),
+            (DAY + 2, Requested(true), stale(Usability::ImmediateAndRefetch)),
+            (DAY + 2, Fetched(status(200)), fresh()),
+        ],
+    );
+}
+
+#[test]
+fn a_postponed_fetch_neither_ends_nor_lengthens_a_back_off() {
+    let outcome = postponed().next().expect("there are some");
+    let mut cache = FetchWorld::default();
+    let host = origin();
+    cache.request(&host, at(0));
+    let failed = cache.fetched(&host, timeout(), at(0));
+    assert!(cache.cache.start_fetch(&host), "an operator asks");
+    let snapshot = cache.fetched(&host, outcome, at(1));
+    assert_eq!(snapshot.retry_at(), failed.retry_at());
+    assert_eq!((snapshot.failures(), snapshot.unreachable_since()), (1, Some(at(0))));
+}
+
+#[test]
+fn an_unused_origin_is_forgotten_soon_after_a_postponed_fetch() {
+    let outcome = postponed().next().expect("there are some");
+    let mut cache = FetchWorld::default();
+    let host = origin();
+    cache.request(&host, at(0));
+    cache.fetched(&host, outcome, at(0));
+    assert!(cache.due(at(3), true).refetch.is_empty(), "the pause is kept");
+    assert_eq!(cache.due(at(4), false).forgotten, [host]);
+}

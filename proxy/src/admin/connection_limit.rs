@@ -10,7 +10,7 @@ use tokio_util::sync::CancellationToken;
 use crate::identity::per_client::client_network;
 
 /// The most connections at a time. They share the process's file descriptors with the clients' connections.
-pub(super) const MAX_CONNECTIONS: usize = 1024;
+pub(crate) const MAX_CONNECTIONS: usize = 1024;
 /// The most connections of one client, whose next one evicts one of its own: many more than a browser or a scraper needs.
 const MAX_PER_CLIENT: usize = 256;
 

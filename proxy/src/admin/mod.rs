@@ -62,6 +62,7 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 pub(crate) use self::access::{AdminRole, AdminToken};
+pub(crate) use self::connection_limit::MAX_CONNECTIONS;
 pub(crate) use self::guard::AdminGuard;
 pub(crate) use self::marked_lines::decision_marks;
 pub(crate) use self::reload_handle::{

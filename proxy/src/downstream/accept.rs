@@ -23,6 +23,7 @@ use super::worker_threads::WorkerThreads;
 use super::{http1, listeners, proxied_http2, proxy_protocol, socks5, tls_termination, tunnel};
 use crate::decider::refusal;
 use crate::decider::request::{ClientConnection, DialledDestination};
+use crate::descriptors;
 use crate::http::transport::{self, BufferedStream, Transport, UNACKNOWLEDGED_TIMEOUT};
 
 /// The accept loop; each connection is served in its own task, on one of the threads.
@@ -119,7 +120,10 @@ impl ConnectionAcceptor {
             &tcp,
             settings.options.idle_timeout.max(UNACKNOWLEDGED_TIMEOUT),
         );
-        let permit = if has_proxy_header {
+        let is_last = descriptors::is_reserved(&tcp);
+        let permit = if is_last && !settings.upstream.close_idle_connections() {
+            Err(LimitReached::Descriptors)
+        } else if has_proxy_header {
             // All clients of a load balancer would share its address: they are counted once the PROXY header names them.
             server.limits.acquire_for_unknown_client()
         } else {
@@ -250,7 +254,7 @@ impl ConnectionAcceptor {
 
     /// Answers a connection beyond the limits, unless too many are being answered already.
     async fn reject(&self, accepted: Box<AcceptedConnection>, limit: LimitReached) {
-        if let Some(permit) = self.server.limits.acquire_rejection() {
+        if let Some(permit) = self.server.limits.acquire_rejection(limit) {
             self.refuse(accepted, limit.refusal()).await;
             drop(permit);
         }

@@ -11,6 +11,8 @@ use crate::identity::per_client::{ClientCountGuard, ClientCounts};
 
 /// The connections beyond the limits that are answered with a 503 at once; further ones are closed without an answer.
 const MAX_CONCURRENT_REJECTIONS: usize = 1024;
+/// The most of them that are answered on a reserved descriptor.
+const MAX_RESERVED_REJECTIONS: usize = 8;
 
 /// The limits, as read from the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,6 +28,7 @@ pub(crate) struct ConnectionLimitsConfig {
 pub(crate) struct ConnectionLimits {
     total: Arc<Semaphore>,
     rejections: Arc<Semaphore>,
+    reserved_rejections: Arc<Semaphore>,
     /// 0 means no limit.
     max_per_client: usize,
     /// Empty if there is no limit per client.
@@ -44,6 +47,8 @@ pub(crate) struct ConnectionPermit {
 pub(crate) enum LimitReached {
     Total,
     PerClient,
+    /// All descriptors are in use but for those that are reserved.
+    Descriptors,
 }
 
 impl LimitReached {
@@ -51,6 +56,7 @@ impl LimitReached {
     pub(super) fn refusal(self) -> Refusal {
         let details = match self {
             Self::Total => "proxy.max_connections connections are open",
+            Self::Descriptors => "the process has no file descriptor for it (RLIMIT_NOFILE)",
             Self::PerClient => {
                 "proxy.max_connections_per_client connections of this client are open"
             }
@@ -68,6 +74,7 @@ impl ConnectionLimits {
         Self {
             total: Arc::new(Semaphore::new(options.connections)),
             rejections: Arc::new(Semaphore::new(MAX_CONCURRENT_REJECTIONS)),
+            reserved_rejections: Arc::new(Semaphore::new(MAX_RESERVED_REJECTIONS)),
             max_per_client: options.per_client,
             per_client: Arc::default(),
         }
@@ -118,8 +125,12 @@ impl ConnectionLimits {
     }
 
     /// Grants a permit to answer a connection that exceeds the limits, unless too many are being answered.
-    pub(crate) fn acquire_rejection(&self) -> Option<OwnedSemaphorePermit> {
-        Arc::clone(&self.rejections).try_acquire_owned().ok()
+    pub(crate) fn acquire_rejection(&self, limit: LimitReached) -> Option<OwnedSemaphorePermit> {
+        let rejections = match limit {
+            LimitReached::Total | LimitReached::PerClient => &self.rejections,
+            LimitReached::Descriptors => &self.reserved_rejections,
+        };
+        Arc::clone(rejections).try_acquire_owned().ok()
     }
 }
 

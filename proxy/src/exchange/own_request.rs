@@ -82,10 +82,10 @@ impl OwnRequestPolicy for OwnRequestRules {
                     let admitted = AdmittedRequest { decisions, target, record, reason, slot };
                     Ok(Box::new(admitted) as Admission<'a>)
                 }
-                Err(refusal) => {
+                Err((kind, refusal)) => {
                     let detail = format!("{target}: {}", refusal.details);
                     log(&self.decisions, record, &ExchangeOutcome::Refuse(refusal));
-                    Err(FetchError { kind: FetchErrorKind::RedirectProhibited, detail })
+                    Err(FetchError { kind, detail })
                 }
             }
         })
@@ -101,13 +101,13 @@ impl OwnRequestRules {
         settings: &Settings,
         own_request: &OwnRequest,
         now: SystemTime,
-    ) -> (DecisionFacts, Result<Option<PacingSlot<'_>>, Refusal>) {
+    ) -> (DecisionFacts, Result<Option<PacingSlot<'_>>, (FetchErrorKind, Refusal)>) {
         let target = &own_request.target;
         let origin = target.origin();
         let verdict = decide_own_request(&settings.rules, target, now);
         let facts = verdict.facts;
         if let Err(refusal) = verdict.result {
-            return (facts, Err(refusal));
+            return (facts, Err((FetchErrorKind::RedirectProhibited, refusal)));
         }
         // The pages of 1,000 origins may name as many licences at one host.
         let is_named_by_others =
@@ -142,7 +142,8 @@ impl OwnRequestRules {
             // Enforced in mode "observe", too, which is about crawlers: this request is wayleave's own.
             Err(too_soon) => {
                 let decisive = pacing.decisive_crawl_delay(robots_delay, delay);
-                (facts, Err(refusal::too_soon(&too_soon, decisive, unit.as_deref(), origin)))
+                let refusal = refusal::too_soon(&too_soon, decisive, unit.as_deref(), origin);
+                (facts, Err((FetchErrorKind::OwnPace, refusal)))
             }
         }
     }

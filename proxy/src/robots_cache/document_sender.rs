@@ -1,5 +1,6 @@
 //! The sender of a fetch's requests.
 
+use tokio::time::Instant;
 use wayleave_lifecycle::FetchIdentity;
 
 use crate::signing::KeySigner;
@@ -12,4 +13,6 @@ pub(super) struct DocumentSender<'a> {
     pub(super) signer: Option<&'a KeySigner>,
     /// The proxies that the causing request passed through.
     pub(super) via: Option<&'a [u8]>,
+    /// The time by which the fetch has to be complete.
+    pub(super) deadline: Instant,
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use http::{HeaderMap, header};
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout_at};
 use url::Url;
 use wayleave_lifecycle::{
     ChosenBy, FetchEnding, FetchError, FetchErrorKind, FetchIdentity, FetchOutcome, FetchRequest,
@@ -20,6 +20,7 @@ use super::fetch_memory::{FetchMemory, MemoryReservation};
 use super::fields;
 use super::identities::FetchIdentities;
 use super::own_request::{OwnRequest, OwnRequestPolicy};
+use super::request::timed_out;
 use crate::clock::Clock;
 use crate::traces::Traces;
 use crate::upstream::{Upstream, UpstreamReader};
@@ -174,11 +175,12 @@ impl HttpFetcher {
     async fn fetch_final(
         &self,
         request: &FetchRequest,
-        via: Option<&[u8]>,
+        (via, deadline): (Option<&[u8]>, Instant),
         progress: &mut FetchProgress,
     ) -> Result<FetchEnding, FetchError> {
-        let signer = self.identities.load().signer_of(&request.identity);
-        let sender = DocumentSender { identity: &request.identity, signer: signer.as_ref(), via };
+        let identity = &request.identity;
+        let signer = self.identities.load().signer_of(identity);
+        let sender = DocumentSender { identity, signer: signer.as_ref(), via, deadline };
         let mut varies = false;
         loop {
             let target = Target::parse(&progress.uri).map_err(|e| bad_redirect(e.to_string()))?;
@@ -199,7 +201,7 @@ impl HttpFetcher {
                     is_same_origin: target.origin() == request.resource.origin(),
                     is_first: progress.redirects.is_empty(),
                 };
-                self.request_admitted(&own_request, sending).await?
+                self.request_admitted(&own_request, deadline, sending).await?
             };
             // If this is a redirect, the next host is this server's choice.
             progress.chosen = progress.chosen.for_next_host(response.is_public);
@@ -262,17 +264,12 @@ impl DocumentFetcher for HttpFetcher {
             chosen: request.identity.chosen,
             reservation: None,
         };
-        let follow = self.fetch_final(&request, via, &mut progress);
-        let ending = match timeout(self.options.timeout, follow).await {
-            Ok(ending) => ending.unwrap_or_else(FetchEnding::Failed),
-            Err(_) => FetchEnding::Failed(FetchError {
-                kind: FetchErrorKind::Timeout,
-                detail: format!(
-                    "not complete within {}",
-                    humantime::format_duration(self.options.timeout)
-                ),
-            }),
-        };
+        let deadline = Instant::now() + self.options.timeout;
+        let follow = self.fetch_final(&request, (via, deadline), &mut progress);
+        let ended = timeout_at(deadline, follow).await;
+        let ending = ended
+            .unwrap_or_else(|_| Err(timed_out(self.options.timeout)))
+            .unwrap_or_else(FetchEnding::Failed);
         let outcome = FetchOutcome { redirects: progress.redirects, uri: progress.uri, ending };
         if let Some(traces) = &self.traces {
             let uri = request.resource.uri();

@@ -156,9 +156,11 @@ impl FleetEntries {
             return;
         }
         let now = self.clock.now();
+        // Without a failure in the entry, this node postponed its attempt: other nodes need not.
+        let backed_off_until = entry.failures.as_ref().and(snapshot.retry_at());
         let fresh_for = snapshot
             .fresh_until()
-            .max(snapshot.retry_at())
+            .max(backed_off_until)
             .and_then(|until| until.duration_since(now).ok());
         let (shared, resource, entry) = (self.clone(), resource.clone(), entry.clone());
         // The refresh task serves every origin, so it must not wait for the engine.
@@ -207,6 +209,8 @@ impl FleetEntries {
             return None;
         }
         let entry = self.decode(resource, &record)?;
+        // A node that postponed the first fetch learned nothing.
+        last_contact_at(&entry)?;
         let is_adopted = match rule {
             AdoptionRule::After(token @ 1..) => record.version > token,
             AdoptionRule::After(0) | AdoptionRule::Newer => is_newer(&entry, known),

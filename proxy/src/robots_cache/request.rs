@@ -1,9 +1,11 @@
 //! One request of a fetch: a new connection, the request, and the head of the response.
 
 use std::fmt::Display;
+use std::time::Duration;
 
 use bytes::BytesMut;
 use http::{HeaderMap, HeaderName, HeaderValue, Request, header};
+use tokio::time::{Instant, timeout_at};
 use wayleave_decision::Reason;
 use wayleave_http_wire::field_pairs::to_pairs;
 use wayleave_http_wire::http1::{BodyFraming, write_fields};
@@ -70,6 +72,7 @@ impl HttpFetcher {
             signed_by: sender.signer,
             via: via(sender.via, self.upstream.pseudonym()),
             requested_signature: None,
+            deadline: sender.deadline,
         };
         let response = self.send(&parts, destination, chosen).await?;
         parts.requested_signature = parts.signature_requested_by(&response);
@@ -86,7 +89,7 @@ impl HttpFetcher {
         destination: Destination<'_>,
         chosen: ChosenBy,
     ) -> Result<DocumentResponse, FetchError> {
-        let (session, is_public) = self.connect(destination, &parts.via, chosen).await?;
+        let (session, is_public) = self.connect(destination, parts, chosen).await?;
         let timeout = self.upstream.response_timeout();
         let started = match session.connection {
             UpstreamConnection::Http1(stream) => {
@@ -111,9 +114,16 @@ impl HttpFetcher {
         let parent = session.lease.parent.as_deref();
         let (writer, mut reader) =
             started.map_err(|fault| http_failure(fault.through_parent(parent)))?;
-        let head = reader
-            .final_head("GET")
+        let head = timeout_at(parts.deadline, reader.final_head("GET"))
             .await
+            .map_err(|_| match session.target_form.parent() {
+                // The origin may be the silent one, but nothing shows it.
+                Some(parent) => {
+                    let detail = format!("the parent proxy {} did not answer", parent.authority());
+                    failure(FetchErrorKind::ProxyUnavailable, detail)
+                }
+                None => timed_out(self.options.timeout),
+            })?
             .map_err(|fault| http_failure(fault.through_parent(parent)))?;
         if let Some(parent) = session.target_form.parent()
             && upstream::may_be_own_response(&head)
@@ -134,12 +144,16 @@ impl HttpFetcher {
     pub(super) async fn request_admitted(
         &self,
         own_request: &OwnRequest,
+        deadline: Instant,
         sending: impl Future<Output = Result<DocumentResponse, FetchError>> + Send,
     ) -> Result<DocumentResponse, FetchError> {
         let Some(policy) = &self.own_request_policy else {
             return sending.await;
         };
-        let admitted = policy.admit(own_request).await?;
+        let admitted = timeout_at(deadline, policy.admit(own_request)).await.map_err(|_| {
+            let detail = format!("{}: there was no slot in time", own_request.target);
+            failure(FetchErrorKind::OwnPace, detail)
+        })??;
         let response = sending.await;
         let now = self.clock.now();
         admitted.finish(response.as_ref().map(|response| {
@@ -157,16 +171,18 @@ impl HttpFetcher {
     async fn connect(
         &self,
         mut destination: Destination<'_>,
-        via: &[u8],
+        parts: &DocumentRequest<'_>,
         chosen: ChosenBy,
     ) -> Result<(UpstreamSession, bool), FetchError> {
         let deadline = self.upstream.connect_deadline();
-        let mut resolved = self.upstream.route(destination, deadline).await;
+        // No later than the fetch, whose error would not say that the origin was never asked.
+        let before_origin = deadline.min(parts.deadline);
+        let mut resolved = self.upstream.route(destination, before_origin).await;
         if let Err(EgressError::NoSourceForFamily { .. }) = resolved {
             // An origin that this source address cannot reach is reachable for others: let the crawler's own request
             // fail, not the robots.txt of all.
             destination.source = None;
-            resolved = self.upstream.route(destination, deadline).await;
+            resolved = self.upstream.route(destination, before_origin).await;
         }
         let mut route = resolved.map_err(|error| egress_failure(&error, chosen))?;
         // Checked on the resolved addresses: a public name may resolve to an internal one.
@@ -175,7 +191,9 @@ impl HttpFetcher {
             let internal = || failure(FetchErrorKind::RedirectProhibited, detail);
             route = route.public_only().ok_or_else(internal)?;
         }
-        let session = self.upstream.connect_unshared(destination, &route, via, deadline).await;
+        let deadline = if route.parent().is_some() { before_origin } else { deadline };
+        let connecting = self.upstream.connect_unshared(destination, &route, &parts.via, deadline);
+        let session = connecting.await;
         Ok((session.map_err(connect_failure)?, route.is_public()))
     }
 }
@@ -190,6 +208,7 @@ struct DocumentRequest<'a> {
     via: Vec<u8>,
     /// The signature that the origin asked for in its answer to the same request.
     requested_signature: Option<SignatureRequest>,
+    deadline: Instant,
 }
 
 impl DocumentRequest<'_> {
@@ -293,8 +312,9 @@ fn egress_failure(error: &EgressError, chosen: ChosenBy) -> FetchError {
     let kind = match error {
         error if error.is_prohibited() && is_redirected => FetchErrorKind::RedirectProhibited,
         error if error.is_prohibited() => FetchErrorKind::Prohibited,
-        EgressError::ParentUnreachable { .. } => FetchErrorKind::Proxy,
+        EgressError::ParentUnreachable { .. } => FetchErrorKind::ProxyUnavailable,
         EgressError::DnsTimeout => FetchErrorKind::DnsTimeout,
+        EgressError::DnsUnavailable { .. } => FetchErrorKind::DnsUnavailable,
         // The origin exists even if it redirects to a name that does not.
         error if error.is_no_such_name() && !is_redirected => FetchErrorKind::NoSuchName,
         EgressError::Dns { .. } | EgressError::DnsFailed { .. } => FetchErrorKind::Dns,
@@ -306,6 +326,8 @@ fn egress_failure(error: &EgressError, chosen: ChosenBy) -> FetchError {
 
 fn connect_failure(fault: UpstreamError) -> FetchError {
     let kind = match fault.reason {
+        _ if fault.is_own_fault && fault.next_hop.is_some() => FetchErrorKind::ProxyUnavailable,
+        _ if fault.is_own_fault => FetchErrorKind::Local,
         _ if fault.next_hop.is_some() => FetchErrorKind::Proxy,
         Reason::ConnectionTimeout => FetchErrorKind::ConnectTimeout,
         Reason::TlsCertificateError | Reason::TlsAlertReceived | Reason::TlsProtocolError => {
@@ -324,6 +346,12 @@ fn possibly_from_parent(parent: &ParentProxy, status: u16) -> FetchError {
         FetchErrorKind::Proxy,
         format!("the answer {status} may come from the parent proxy {} itself", parent.authority()),
     )
+}
+
+/// Returns the error of a fetch that took too long.
+pub(super) fn timed_out(timeout: Duration) -> FetchError {
+    let detail = format!("not complete within {}", humantime::format_duration(timeout));
+    failure(FetchErrorKind::Timeout, detail)
 }
 
 fn http_failure(fault: UpstreamError) -> FetchError {

@@ -12,13 +12,14 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::admin::{AdminState, ReplayEngine};
+use crate::admin::{self, AdminState, ReplayEngine};
 use crate::budget::DailyBudgets;
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::decider::Decider;
 use crate::decider::settings::CurrentSettings;
 use crate::decision_log::{DecisionExport, DecisionLog};
+use crate::descriptors;
 use crate::downstream::listeners::{BoundListener, InheritedSockets, bind_when_free};
 use crate::downstream::{ConnectionLimits, DownstreamServer};
 use crate::drill::Drill;
@@ -75,6 +76,7 @@ pub(super) async fn start(
     // Before the listeners: once they are open, a signal must find its handler.
     let (mut signals, hangup) = (StopSignals::new()?, signal(SignalKind::hangup())?);
     let (listeners, inherited_admin, timeout) = bind_listeners(config)?;
+    warn_of_few_descriptors(config);
     let clock = Clock::start();
     // Before the decision log, which is opened without waiting: the process that has the store owns the state directory.
     let (admin_listener, store) = tokio::select! {
@@ -130,6 +132,26 @@ pub(super) async fn start(
         reload,
         signals,
     }))
+}
+
+/// Warns if the process may have fewer descriptors than the configured connections take: one for each client, one for the origin
+/// that it waits for, those that are kept, and one for each fetch and each operator.
+fn warn_of_few_descriptors(config: &Config) {
+    let clients = config.proxy.limits.connections;
+    let kept = config.upstream.connections.idle_connections;
+    let connections = clients.saturating_mul(2).saturating_add(kept);
+    let fetches = robots_cache::FetchLimits::default().total;
+    let needed = connections.saturating_add(fetches).saturating_add(admin::MAX_CONNECTIONS);
+    let needed = (needed as u64).saturating_add(descriptors::reserved());
+    let available = descriptors::limit();
+    if available < needed {
+        tracing::warn!(
+            needed,
+            available,
+            "the process may open fewer files than proxy.max_connections and upstream.idle_connections \
+             need: raise RLIMIT_NOFILE (ulimit -n, LimitNOFILE=)"
+        );
+    }
 }
 
 /// Returns a path as text that remains right in another directory.

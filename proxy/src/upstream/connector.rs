@@ -30,6 +30,7 @@ use super::http2::{FlowWindow, Http2Connection};
 use super::link::{UpstreamLink, over_tcp, over_tls, peer_address};
 use super::parent_tunnel;
 use super::request_form::{TargetForm, VersionPreference};
+use crate::descriptors;
 use crate::http::transport::BoxedStream;
 use crate::tls;
 
@@ -139,11 +140,26 @@ impl UpstreamConnector {
         };
         timeout_at(deadline, parent_tunnel::open_tunnel(link, parent, origin, via))
             .await
-            .unwrap_or_else(|_| Err(connect_timed_out(origin)))
+            .unwrap_or_else(|_| Err(connect_timed_out(origin).on_this_side()))
     }
 
     /// Opens a connection to the next hop of `route`: `origin`, or the parent proxy.
     async fn dial_next_hop(
+        &self,
+        origin: &Origin,
+        route: &Route,
+        deadline: Instant,
+    ) -> Result<UpstreamLink, UpstreamError> {
+        let dialled = self.dial_hop(origin, route, deadline).await;
+        // The origin is not to blame for its parent proxy.
+        if route.parent().is_some() {
+            dialled.map_err(UpstreamError::on_this_side)
+        } else {
+            dialled
+        }
+    }
+
+    async fn dial_hop(
         &self,
         origin: &Origin,
         route: &Route,
@@ -347,8 +363,10 @@ fn connect_timed_out(origin: &Origin) -> UpstreamError {
     UpstreamError::new(Reason::ConnectionTimeout, details)
 }
 
-fn dial_error(DialError { address, error }: &DialError) -> UpstreamError {
+fn dial_error(failed: &DialError) -> UpstreamError {
+    let DialError { address, error } = failed;
     let reason = match error.kind() {
+        _ if descriptors::are_used_up(error) => Reason::ProxyInternalError,
         io::ErrorKind::ConnectionRefused => Reason::ConnectionRefused,
         io::ErrorKind::TimedOut => Reason::ConnectionTimeout,
         io::ErrorKind::HostUnreachable
@@ -356,7 +374,8 @@ fn dial_error(DialError { address, error }: &DialError) -> UpstreamError {
         | io::ErrorKind::AddrNotAvailable => Reason::DestinationIpUnroutable,
         _ => Reason::ConnectionTerminated,
     };
-    UpstreamError::new(reason, describe::failed_connect(*address, error))
+    let fault = UpstreamError::new(reason, describe::failed_connect(*address, error));
+    if failed.is_local() { fault.on_this_side() } else { fault }
 }
 
 fn tls_error(error: &io::Error) -> UpstreamError {

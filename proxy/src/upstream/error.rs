@@ -18,18 +18,25 @@ pub(crate) struct UpstreamError {
     pub(crate) details: String,
     /// Whether the connection may have died before it took the request, so that a new one may succeed.
     pub(crate) is_stale_connection: bool,
+    /// Whether the origin was not asked for a reason on this side: this machine's, or its parent proxy's.
+    pub(crate) is_own_fault: bool,
     /// The parent proxy that was dialled instead of the origin.
     pub(crate) next_hop: Option<Box<str>>,
 }
 
 impl UpstreamError {
     pub(crate) fn new(reason: Reason, details: String) -> Self {
-        Self { reason, details, is_stale_connection: false, next_hop: None }
+        Self { reason, details, is_stale_connection: false, is_own_fault: false, next_hop: None }
+    }
+
+    /// Returns the same error of a connection on which the origin was not asked, for a reason on this side.
+    pub(super) fn on_this_side(self) -> Self {
+        Self { is_own_fault: true, ..self }
     }
 
     /// Makes the error that a kept connection shows after the origin has closed it.
     pub(crate) fn stale(reason: Reason, details: String) -> Self {
-        Self { reason, details, is_stale_connection: true, next_hop: None }
+        Self { is_stale_connection: true, ..Self::new(reason, details) }
     }
 
     /// Adds that the connection went through `parent`, if there is one.
@@ -118,6 +125,6 @@ impl From<Box<Error>> for UpstreamError {
             (None, Reason::ConnectionWriteTimeout) => STOPPED_READING.to_owned(),
             (None, _) => "the HTTP/2 stream failed".to_owned(),
         };
-        Self { reason, details, is_stale_connection: stale, next_hop: None }
+        Self { is_stale_connection: stale, ..Self::new(reason, details) }
     }
 }

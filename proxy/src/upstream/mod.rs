@@ -223,9 +223,9 @@ impl Upstream {
     ) -> Result<(UpstreamLink, OpenConnection), UpstreamError> {
         let deadline = self.connect_deadline();
         let route = self.route(destination, deadline).await?;
+        let dial = || self.connector.dial(destination.origin, &route, via, deadline);
         let link = self
-            .connector
-            .dial(destination.origin, &route, via, deadline)
+            .with_room(dial)
             .await
             .map_err(|error| error.through_parent(route.parent().map(|it| &**it)))?;
         Ok((link, self.metrics.upstream_connection(ConnectionAge::New)))
@@ -257,9 +257,9 @@ impl Upstream {
         deadline: Instant,
     ) -> Result<UpstreamSession, UpstreamError> {
         let origin = destination.origin;
+        let open = || self.connector.open(origin, options, route, deadline);
         let DialledConnection { opened, peer } = self
-            .connector
-            .open(origin, options, route, deadline)
+            .with_room(open)
             .await
             .map_err(|error| error.through_parent(route.parent().map(|it| &**it)))?;
         let form = self.target_form(origin, options.preference);
@@ -290,6 +290,24 @@ impl Upstream {
         let destination = Destination { network, ..destination };
         let key = self.pool.key(destination, protocol);
         Ok(self.new_session(connection, destination, (key, form), ConnectionAge::New))
+    }
+
+    /// Closes the connections that are kept without being used, for their descriptors. Returns whether there were any.
+    pub(crate) fn close_idle_connections(&self) -> bool {
+        self.pool.close_idle()
+    }
+
+    /// Opens a connection, for which idle ones are closed if there is no descriptor left.
+    async fn with_room<T, F>(&self, open: impl Fn() -> F) -> Result<T, UpstreamError>
+    where
+        F: Future<Output = Result<T, UpstreamError>>,
+    {
+        match open().await {
+            Err(fault) if fault.reason == Reason::ProxyInternalError && self.pool.close_idle() => {
+                open().await
+            }
+            opened => opened,
+        }
     }
 
     /// Counts what was repaired in a response.

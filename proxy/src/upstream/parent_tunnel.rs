@@ -177,7 +177,8 @@ fn refused(status: u16, phrase: &[u8]) -> UpstreamError {
         500..=599 => (Reason::ConnectionTerminated, ""),
         _ => (Reason::ConnectionRefused, ""),
     };
-    UpstreamError::new(reason, format!("{}{meaning}", quote_status(status, phrase)))
+    let fault = UpstreamError::new(reason, format!("{}{meaning}", quote_status(status, phrase)));
+    if status == 407 { fault.on_this_side() } else { fault }
 }
 
 fn quote_status(status: u16, reason: &[u8]) -> String {
@@ -186,21 +187,23 @@ fn quote_status(status: u16, reason: &[u8]) -> String {
 }
 
 fn head_error(error: &HeadError) -> UpstreamError {
-    match error {
+    let fault = match error {
         HeadError::Closed => UpstreamError::new(
             Reason::ConnectionTerminated,
             "it closed the connection instead of answering".to_owned(),
         ),
-        HeadError::Broken(error) => connection_broke(error),
+        HeadError::Broken(error) => return connection_broke(error),
         _ => UpstreamError::new(
             Reason::HttpProtocolError,
             "its answer to CONNECT is not HTTP/1".to_owned(),
         ),
-    }
+    };
+    fault.on_this_side()
 }
 
 fn connection_broke(error: &io::Error) -> UpstreamError {
-    UpstreamError::new(Reason::ConnectionTerminated, format!("the connection broke: {error}"))
+    let details = format!("the connection broke: {error}");
+    UpstreamError::new(Reason::ConnectionTerminated, details).on_this_side()
 }
 
 fn socks_error(error: &SocksError) -> UpstreamError {
@@ -219,5 +222,11 @@ fn socks_error(error: &SocksError) -> UpstreamError {
         SocksError::Io(_) => Reason::ConnectionTerminated,
         _ => Reason::HttpProtocolError,
     };
-    UpstreamError::new(reason, format!("SOCKS5: {error}"))
+    let fault = UpstreamError::new(reason, format!("SOCKS5: {error}"));
+    // The others are the proxy's answers about the origin.
+    let is_proxys = matches!(
+        reason,
+        Reason::ProxyConfigurationError | Reason::ConnectionTerminated | Reason::HttpProtocolError
+    );
+    if is_proxys { fault.on_this_side() } else { fault }
 }

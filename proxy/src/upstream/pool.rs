@@ -135,6 +135,18 @@ impl ConnectionPool {
         self.lock().share(key)
     }
 
+    /// Closes the connections that are idle. Returns whether there were any.
+    pub(super) fn close_idle(&self) -> bool {
+        let mut entries = self.lock();
+        let is_idle = |_: &u64, entry: &mut PoolEntry| !entry.is_in_use();
+        let idle: BTreeMap<u64, PoolEntry> = entries.by_age.extract_if(.., is_idle).collect();
+        for (age, entry) in &idle {
+            entries.unindex(entry.key.hash, *age);
+        }
+        drop(entries);
+        !idle.is_empty()
+    }
+
     /// Closes connections that their origin closed, and those idle for too long.
     fn sweep(&self) {
         let mut entries = self.lock();
@@ -206,6 +218,13 @@ impl PoolEntries {
 }
 
 impl PoolEntry {
+    fn is_in_use(&self) -> bool {
+        match &self.connection {
+            PooledConnection::Http1(_) => false,
+            PooledConnection::Http2(connection) => connection.active_streams() > 0,
+        }
+    }
+
     fn is_usable(&mut self) -> bool {
         let is_open = match &mut self.connection {
             PooledConnection::Http1(stream) => is_idle(stream),

@@ -155,6 +155,7 @@ fn robots_answer(home: &str, random: &mut Random) -> FileAnswer {
             FetchErrorKind::NoSuchName,
             FetchErrorKind::DnsTimeout,
             FetchErrorKind::Prohibited,
+            FetchErrorKind::Local,
             FetchErrorKind::Connect,
             FetchErrorKind::Timeout,
         ])),

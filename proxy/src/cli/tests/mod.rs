@@ -150,8 +150,9 @@ async fn all_callers_agree_about_attempts_to_get_past_the_proxy() {
 
 /// The number of generated requests with each outcome and reason. All callers may agree on a wrong decision: this shows it.
 const GENERATED_OUTCOMES: &str = "\
-failed dns_error: 54
-failed dns_timeout: 3
+failed dns_error: 50
+failed dns_timeout: 28
+failed proxy_internal_error: 10
 forwarded no-matching-group: 1264
 forwarded no-matching-rule: 711
 forwarded policy-exception: 125
@@ -160,22 +161,22 @@ forwarded robots-txt-itself: 92
 forwarded rule: 198
 forwarded unavailable: 183
 observed foreign-token: 184
-observed https-refused: 244
+observed https-refused: 235
 observed policy-rule: 84
 observed preference: 53
 observed redirect-lost: 14
 observed rule: 194
-observed token-missing: 511
+observed token-missing: 505
 observed too-costly: 3
 observed unavailable: 11
 observed unidentified: 86
 observed unreachable: 89
 redirect forwarded robots-redirect: 828
 redirect refused policy-rule: 131
-refused destination_ip_prohibited: 27
+refused destination_ip_prohibited: 48
 refused foreign-token: 505
 refused https-refused: 589
-refused malformed-request: 327
+refused malformed-request: 326
 refused password-checks: 67
 refused policy-rule: 543
 refused preference: 276
@@ -185,7 +186,7 @@ refused token-missing: 1549
 refused too-costly: 5
 refused unavailable: 35
 refused unidentified: 295
-refused unreachable: 254
+refused unreachable: 218
 refused unsupported-scheme: 348
 refused wrong-certificate: 53
 refused wrong-password: 51

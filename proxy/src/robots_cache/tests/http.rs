@@ -460,7 +460,8 @@ async fn a_public_origin_never_redirects_to_an_internal_address() {
     let fetcher = fetcher(&server, &distrust(), FetchConfig::default());
     let target = Target::parse("http://shop.test/robots.txt").unwrap();
     let identity = FetchIdentity::default();
-    let sender = DocumentSender { identity: &identity, signer: None, via: None };
+    let deadline = tokio::time::Instant::now() + TEN_SECONDS;
+    let sender = DocumentSender { identity: &identity, signer: None, via: None, deadline };
     let ask = |chosen| fetcher.request(&target, None, sender, chosen);
     let refused = ask(ChosenBy::Public).await.err().unwrap();
     assert_eq!(refused.kind, FetchErrorKind::RedirectProhibited);
@@ -678,6 +679,69 @@ async fn connection_and_dns_failures_are_distinguished() {
     assert_eq!(kind(&refused), Some(FetchErrorKind::Connect), "{refused:?}");
     let unknown = fetch("unknown").await.outcome;
     assert_eq!(kind(&unknown), Some(FetchErrorKind::Dns), "{unknown:?}");
+}
+
+/// Returns how a fetch from `origin` fails with these ways to it, within a timeout.
+async fn failure_at(
+    origin: &str,
+    addresses: &egress::EgressSettings,
+    timeout: Duration,
+) -> Option<FetchErrorKind> {
+    let upstream = Arc::new(upstream(addresses, &distrust(), TEN_SECONDS));
+    let options = FetchConfig { timeout, ..FetchConfig::default() };
+    let request = FetchRequest {
+        identity: FetchIdentity::proxy(),
+        resource: Origin::parse(origin).unwrap().into(),
+        validators: None,
+    };
+    let fetched = HttpFetcher::new(upstream, options, Clock::start()).fetch(request, None).await;
+    kind(&fetched.outcome)
+}
+
+#[tokio::test]
+async fn silent_dns_servers_are_not_the_origins_fault() {
+    let silent = tokio::net::UdpSocket::bind("127.0.0.1:0").await.unwrap();
+    let hosts = "http://elsewhere.example";
+    for (server, timeout, expected) in [
+        (silent.local_addr().unwrap(), Duration::from_millis(100), FetchErrorKind::DnsTimeout),
+        (failing_dns().await, TEN_SECONDS, FetchErrorKind::Dns),
+    ] {
+        let settings = egress::EgressSettings {
+            dns_servers: vec![server],
+            ..egress::EgressSettings::default()
+        };
+        assert_eq!(failure_at(hosts, &settings, timeout).await, Some(expected), "{server}");
+    }
+}
+
+#[tokio::test]
+async fn failures_of_the_parent_proxy_are_not_the_origins() {
+    use FetchErrorKind::{Proxy, ProxyUnavailable};
+    let closed = Server::start(|_| ok(b"")).await.address;
+    let silent = Server::start(|_| Answer::Stall(Vec::new())).await;
+    let cut = Server::start(|_| Answer::Whole(Vec::new())).await;
+    let stranger = Server::start(|_| response("407 Who are you?", "", b"")).await;
+    let honest = Server::start(|_| response("502 No such host", "", b"")).await;
+    for (name, parent, expected) in [
+        ("closed", closed, ProxyUnavailable),
+        ("silent", silent.address, ProxyUnavailable),
+        ("cut", cut.address, ProxyUnavailable),
+        ("stranger", stranger.address, ProxyUnavailable),
+        ("honest", honest.address, Proxy),
+    ] {
+        let settings = egress::EgressSettings {
+            allow_private: vec!["127.0.0.1/32".parse().unwrap()],
+            parent: Some(Arc::new(format!("http://{parent}").parse().unwrap())),
+            ..egress::EgressSettings::default()
+        };
+        let timeout = Duration::from_millis(500);
+        let found = failure_at("https://shop.example", &settings, timeout).await;
+        assert_eq!(found, Some(expected), "{name}");
+        if matches!(name, "closed" | "silent") {
+            let found = failure_at("http://shop.example", &settings, timeout).await;
+            assert_eq!(found, Some(expected), "{name}, without a tunnel");
+        }
+    }
 }
 
 pub(super) fn identity(name: &str) -> (rustls::ServerConfig, rustls::RootCertStore) {

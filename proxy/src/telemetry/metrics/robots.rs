@@ -75,7 +75,7 @@ impl RobotsMetrics {
             changes: counters(registry, "robots_changes_total", ROBOTS_CHANGES, &["effect"])?,
             store_errors: counters(registry, "store_errors_total", STORE_ERRORS, &["operation"])?,
         };
-        for result in ["successful", "unavailable", "unreachable", "redirect_lost"] {
+        for result in ["successful", "unavailable", "unreachable", "redirect_lost", "postponed"] {
             metrics.fetches.with_label_values(&[result]);
             for source in [DocumentKind::Tdmrep, DocumentKind::Rsl, DocumentKind::AiTxt] {
                 metrics.document_fetches.with_label_values(&[source.as_str(), result]);

@@ -12,6 +12,7 @@ use tokio::net::{TcpSocket, TcpStream};
 use super::check::CheckedAddress;
 use super::error::DialError;
 use super::{DataRoute, Route};
+use crate::descriptors;
 use crate::http::transport::{self, UNACKNOWLEDGED_TIMEOUT};
 
 /// The time before the next address is tried concurrently: the value that RFC 8305 section 8 recommends.
@@ -23,7 +24,7 @@ impl Route {
     ///
     /// # Errors
     ///
-    /// The error of the address that failed last, if all did.
+    /// The error of the address that failed last, if all did; of one that failed for a reason on this side only if all did.
     pub async fn dial(&self) -> Result<TcpStream, DialError> {
         if let Some(origin) = self.drill {
             return Ok(connect(origin, None).await?);
@@ -35,7 +36,7 @@ impl Route {
                 .await
                 .map_err(|error| DialError { address: Some(address), error })
         };
-        let stream = race(addresses, connect).await?;
+        let stream = race(addresses, connect).await.map_err(decisive_error)?;
         transport::set_tcp_options(&stream, UNACKNOWLEDGED_TIMEOUT)?;
         Ok(stream)
     }
@@ -58,42 +59,51 @@ impl DataRoute {
 /// Connects to an address that was checked. This is the only connect to an origin; clippy.toml forbids others.
 #[expect(clippy::disallowed_methods)]
 async fn connect(address: SocketAddr, source: Option<IpAddr>) -> io::Result<TcpStream> {
-    let Some(source) = source else {
-        return TcpStream::connect(address).await;
-    };
     let socket = match address {
         SocketAddr::V4(_) => TcpSocket::new_v4()?,
         SocketAddr::V6(_) => TcpSocket::new_v6()?,
     };
-    // The message names the source address: it may not be this machine's any more.
-    socket
-        .bind(SocketAddr::new(source, 0))
-        .map_err(|error| io::Error::new(error.kind(), format!("from {source}: {error}")))?;
+    if descriptors::is_reserved(&socket) {
+        return Err(descriptors::used_up());
+    }
+    if let Some(source) = source {
+        // The message names the source address: it may not be this machine's any more.
+        socket
+            .bind(SocketAddr::new(source, 0))
+            .map_err(|error| io::Error::new(error.kind(), format!("from {source}: {error}")))?;
+    }
     socket.connect(address).await
 }
 
+/// Returns the last error that shows something about the host, or else the last of all. On a machine without IPv6, a host's
+/// IPv6 addresses fail for a reason on this side.
+fn decisive_error(errors: Vec<DialError>) -> DialError {
+    let decisive = errors.into_iter().max_by_key(|error| !error.is_local());
+    decisive.unwrap_or_else(|| io::Error::from(io::ErrorKind::AddrNotAvailable).into())
+}
+
+/// Returns the first connection that is made, or every address's error.
 async fn race<A, S, E, F>(
     mut addresses: impl Iterator<Item = A>,
     connect: impl Fn(A) -> F,
-) -> Result<S, E>
+) -> Result<S, Vec<E>>
 where
-    E: From<io::Error>,
     F: Future<Output = Result<S, E>>,
 {
     // Attempts that were overtaken continue: a slow address may still win.
     let mut attempts = FuturesUnordered::new();
-    let mut last_error = E::from(io::ErrorKind::AddrNotAvailable.into());
+    let mut errors = Vec::new();
     loop {
         match addresses.next() {
             Some(address) => attempts.push(connect(address)),
-            None if attempts.is_empty() => return Err(last_error),
+            None if attempts.is_empty() => return Err(errors),
             None => {}
         }
         let mut delay = pin!(tokio::time::sleep(ATTEMPT_DELAY));
         tokio::select! {
             Some(outcome) = attempts.next() => match outcome {
                 Ok(stream) => return Ok(stream),
-                Err(error) => last_error = error,
+                Err(error) => errors.push(error),
             },
             () = &mut delay => {}
         }
@@ -113,7 +123,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn silent_address_delays_by_a_quarter_second() {
         let started = tokio::time::Instant::now();
-        let reached: io::Result<_> = race(addresses(), |address| async move {
+        let reached: Result<_, Vec<io::Error>> = race(addresses(), |address| async move {
             if address == 1 {
                 std::future::pending::<()>().await;
             }
@@ -140,20 +150,23 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn last_error_is_reported_when_all_fail() {
-        let reached: io::Result<()> = race(addresses(), |address| async move {
-            Err(match address {
-                3 => io::Error::from(io::ErrorKind::HostUnreachable),
-                _ => io::Error::from(io::ErrorKind::ConnectionRefused),
-            })
-        })
-        .await;
-        assert_eq!(reached.unwrap_err().kind(), io::ErrorKind::HostUnreachable);
+    async fn last_error_of_the_host_is_reported_when_all_fail() {
+        use io::ErrorKind::{ConnectionRefused, HostUnreachable, NetworkUnreachable};
+        for (kinds, expected) in [
+            ([ConnectionRefused, ConnectionRefused, HostUnreachable], HostUnreachable),
+            ([NetworkUnreachable, ConnectionRefused, NetworkUnreachable], ConnectionRefused),
+            ([NetworkUnreachable; 3], NetworkUnreachable),
+        ] {
+            let reached: Result<(), Vec<DialError>> =
+                race(kinds.into_iter(), |kind| async move { Err(io::Error::from(kind).into()) })
+                    .await;
+            assert_eq!(decisive_error(reached.unwrap_err()).error.kind(), expected, "{kinds:?}");
+        }
     }
 
     #[tokio::test(start_paused = true)]
     async fn slow_first_address_can_still_win() {
-        let reached: io::Result<_> = race(addresses(), |address| async move {
+        let reached: Result<_, Vec<io::Error>> = race(addresses(), |address| async move {
             if address != 1 {
                 std::future::pending::<()>().await;
             }

@@ -168,10 +168,10 @@ fn dns_failure(error: &NetError) -> EgressError {
         NetError::Dns(DnsError::NoRecordsFound(none)) => rcode_name(none.response_code),
         NetError::Dns(DnsError::ResponseCode(code)) => rcode_name(*code),
         NetError::NoConnections | NetError::Io(_) => {
-            return EgressError::DnsFailed { why: "no DNS server can be reached" };
+            return EgressError::DnsUnavailable { why: "no DNS server can be reached" };
         }
         NetError::Busy => {
-            return EgressError::DnsFailed { why: "too many queries are in progress" };
+            return EgressError::DnsUnavailable { why: "too many queries are in progress" };
         }
         _ => return EgressError::DnsFailed { why: "the answer cannot be used" },
     };

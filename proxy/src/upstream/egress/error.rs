@@ -4,6 +4,10 @@ use std::fmt;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 
+use rustix::io::Errno;
+
+use crate::descriptors;
+
 pub(super) const NXDOMAIN: &str = "NXDOMAIN";
 pub(super) const NO_ADDRESSES: &str = "NOERROR";
 pub(super) const NOT_A_NAME: &str = "not a valid DNS name";
@@ -24,8 +28,13 @@ pub enum EgressError {
         /// The response code as DNS names it (`NXDOMAIN`, `SERVFAIL`, …; `NOERROR` if the name has no addresses).
         rcode: String,
     },
-    /// DNS could not be queried, or its answer is unusable.
+    /// The answer of DNS is unusable.
     DnsFailed {
+        /// The obstacle.
+        why: &'static str,
+    },
+    /// DNS could not be queried.
+    DnsUnavailable {
         /// The obstacle.
         why: &'static str,
     },
@@ -69,7 +78,9 @@ impl fmt::Display for EgressError {
             }
             Self::Dns { rcode } if rcode == NOT_A_NAME => write!(f, "the host is {NOT_A_NAME}"),
             Self::Dns { rcode } => write!(f, "the DNS servers answered {rcode}"),
-            Self::DnsFailed { why } => write!(f, "DNS query: {why}"),
+            Self::DnsFailed { why } | Self::DnsUnavailable { why } => {
+                write!(f, "DNS query: {why}")
+            }
             Self::DnsTimeout => f.write_str("the DNS servers did not answer in time"),
             Self::NoSourceForFamily { source } => {
                 let family = if source.is_ipv4() { "IPv4" } else { "IPv6" };
@@ -95,6 +106,22 @@ pub struct DialError {
     pub address: Option<SocketAddr>,
     /// The error of that address.
     pub error: io::Error,
+}
+
+impl DialError {
+    /// Returns whether nothing was sent because this machine lacks a descriptor, a port, memory or a network.
+    pub(crate) fn is_local(&self) -> bool {
+        descriptors::are_used_up(&self.error)
+            || self.error.raw_os_error() == Some(Errno::NOBUFS.raw_os_error())
+            || matches!(
+                self.error.kind(),
+                io::ErrorKind::AddrInUse
+                    | io::ErrorKind::AddrNotAvailable
+                    | io::ErrorKind::NetworkDown
+                    | io::ErrorKind::NetworkUnreachable
+                    | io::ErrorKind::OutOfMemory
+            )
+    }
 }
 
 impl From<io::Error> for DialError {

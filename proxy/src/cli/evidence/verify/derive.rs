@@ -177,6 +177,7 @@ pub(crate) fn fetch_error_kind(decision: &DecisionRecord) -> Option<FetchErrorKi
         ("dns_error", _, 503) => Some(FetchErrorKind::Dns),
         ("dns_error", _, _) => Some(FetchErrorKind::NoSuchName),
         ("dns_timeout", _, _) => Some(FetchErrorKind::DnsTimeout),
+        ("proxy_internal_error", _, _) => Some(FetchErrorKind::Local),
         _ => None,
     }
 }
