@@ -30,9 +30,10 @@ fn expect_postponed(proxy: &Wayleave, host: &str, error: &str) {
 fn a_redirect_that_our_pace_holds_back_is_tried_again_soon() {
     let origin = Origin::start();
     for host in ["a.test", "b.test"] {
-        origin.site(host).robots_reply(Reply::redirect(301, "http://rules.test/rules"));
+        let target = format!("/rules?{host}");
+        origin.site(host).robots_reply(Reply::redirect(301, &format!("http://rules.test{target}")));
+        origin.site("rules.test").page(&target, Reply::text(RULES));
     }
-    origin.site("rules.test").page("/rules", Reply::text(RULES));
     let mut slow = None;
     let proxy = Wayleave::start_with(&origin, |settings| {
         let settings = settings.set("politeness.min_delay", "\"100s\"");
@@ -62,7 +63,8 @@ fn origins_are_asked_soon_after_dns_was_silent() {
     });
     let host = format!("shop.example:{port}");
     let refused = proxy.get(&format!("http://{host}/a"));
-    refused.expect_refusal(503, None, "dns_timeout");
+    let problem = refused.expect_refusal(503, None, "destination_unavailable");
+    assert_eq!(problem["reason"], "dns_timeout");
     expect_postponed(&proxy, &host.replace(':', "%3A"), "dns-timeout");
     names.set("shop.example", Answer::Addresses(vec!["127.0.0.1".parse().unwrap()]));
     eventually("it is found", || proxy.get(&format!("http://{host}/a")).status == 200);

@@ -1,5 +1,10 @@
 //! Redirects of robots.txt (RFC 9309 section 2.3.1.2).
 
+use std::time::Duration;
+
+use serde_json::Value;
+
+use crate::harness::origin::reply::Gate;
 use crate::harness::{Origin, Reply, Wayleave, eventually};
 
 const KEEP_OUT: &str = "User-agent: *\nDisallow: /private\n";
@@ -102,11 +107,11 @@ fn a_redirect_to_an_internal_address_is_not_followed() {
 fn log_of_redirects(proxy: &Wayleave) -> Vec<String> {
     let log = proxy.dir.path().join("state/decisions.jsonl");
     let text = std::fs::read_to_string(log).expect("there is a log");
-    let lines = text.lines().map(|line| -> serde_json::Value {
-        serde_json::from_str(line).expect("a line is an object")
-    });
+    let lines = text
+        .lines()
+        .map(|line| -> Value { serde_json::from_str(line).expect("a line is an object") });
     let by_wayleave = lines.filter(|line| line["crawler"] == "wayleave");
-    let summary = |line: serde_json::Value| {
+    let summary = |line: Value| {
         let word = |name: &str| line[name].as_str().unwrap_or_default().to_owned();
         let (outcome, reason, url) = (word("outcome"), word("reason"), word("url"));
         format!("{outcome} {reason} {} {url}", line["status"])
@@ -175,7 +180,7 @@ fn redirects_obey_the_pace_of_their_target() {
     origin.site("busy.test").page("/a", busy);
     for (host, location) in [
         ("a.test", "http://slow.test/rules"),
-        ("b.test", "http://slow.test/rules"),
+        ("b.test", "http://slow.test/more-rules"),
         ("c.test", "http://slow.test/robots.txt"),
         ("d.test", "http://busy.test/rules"),
     ] {
@@ -188,13 +193,15 @@ fn redirects_obey_the_pace_of_their_target() {
     assert_eq!(proxy.get("http://busy.test/a").status, 429);
     let status = |host: &str| proxy.get(&format!("http://{host}/a")).status;
     let statuses = ["a.test", "b.test", "c.test", "d.test"].map(status);
-    assert_eq!(statuses, [200, 503, 200, 503]);
+    assert_eq!(statuses, [200, 503, 503, 503]);
     let seen = origin.seen();
-    let rules = seen.iter().filter(|line| line.ends_with("/rules"));
+    let rules = seen.iter().filter(|line| line.ends_with("rules"));
     assert_eq!(rules.collect::<Vec<_>>(), ["GET http://slow.test/rules"]);
+    assert_eq!(origin.robots_fetches("slow.test"), 1, "not even its robots.txt");
     eventually("it is logged", || {
         let log = log_of_redirects(&proxy);
-        log.contains(&"refused crawl-delay 429 http://slow.test/rules".to_owned())
+        log.contains(&"refused crawl-delay 429 http://slow.test/more-rules".to_owned())
+            && log.contains(&"refused crawl-delay 429 http://slow.test/robots.txt".to_owned())
             && log.contains(&"refused origin-rests 429 http://busy.test/rules".to_owned())
     });
 }
@@ -203,15 +210,104 @@ fn redirects_obey_the_pace_of_their_target() {
 fn redirects_keep_min_delay_at_their_target() {
     let origin = Origin::start();
     for host in ["a.test", "b.test"] {
-        let redirect = Reply::redirect(301, "http://rules.test/rules");
+        let redirect = Reply::redirect(301, &format!("http://rules.test/rules?{host}"));
         origin.site(host).robots_reply(redirect);
+        origin.site("rules.test").page(&format!("/rules?{host}"), Reply::text(KEEP_OUT));
     }
-    origin.site("rules.test").page("/rules", Reply::text(KEEP_OUT));
     let proxy =
         Wayleave::start_with(&origin, |settings| settings.set("politeness.min_delay", "\"100s\""));
     assert_eq!(proxy.get("http://a.test/a").status, 200);
     assert_eq!(proxy.get("http://b.test/a").status, 503);
-    assert_eq!(origin.seen().iter().filter(|line| line.ends_with("/rules")).count(), 1);
+    assert_eq!(origin.seen().iter().filter(|line| line.contains("/rules")).count(), 1);
+}
+
+/// Requests a page of each host at the same time, and returns the statuses.
+fn get_at_once(proxy: &Wayleave, hosts: &[String]) -> Vec<u16> {
+    let get = |host: &String| proxy.get(&format!("http://{host}/a")).status;
+    std::thread::scope(|scope| {
+        let asking: Vec<_> = hosts.iter().map(|host| scope.spawn(move || get(host))).collect();
+        asking.into_iter().map(|thread| thread.join().expect("a response")).collect()
+    })
+}
+
+#[test]
+fn forty_origins_that_redirect_to_a_host_cause_one_request_there() {
+    let origin = Origin::start();
+    let victim = origin.site("victim.test");
+    victim.robots("User-agent: *\nCrawl-delay: 30\nDisallow: /private\n");
+    let hosts: Vec<_> = (0..40).map(|number| format!("site{number}.test")).collect();
+    for host in &hosts {
+        let redirect = Reply::redirect(302, "http://victim.test/robots.txt");
+        origin.site(host).robots_reply(redirect);
+    }
+    let proxy = Wayleave::start(&origin);
+    assert_eq!(get_at_once(&proxy, &hosts), [200; 40]);
+    for host in &hosts {
+        assert_eq!(proxy.get(&format!("http://{host}/private")).status, 403, "{host}");
+    }
+    assert_eq!(origin.robots_fetches("victim.test"), 1);
+    // An operator gets a new one, but not before the delay has passed.
+    let refresh = "/v1/robots/http%3A%2F%2Fsite7.test/refresh";
+    let refreshed = proxy.admin_request("POST", refresh).json();
+    assert_eq!(refreshed["error"], Value::Null, "the delay is not known: {refreshed}");
+    assert_eq!(origin.robots_fetches("victim.test"), 2);
+}
+
+#[test]
+fn hosts_that_redirects_name_are_asked_at_their_pace() {
+    let origin = Origin::start();
+    let victim = origin.site("victim.test");
+    victim.robots("User-agent: *\nCrawl-delay: 1\nDisallow: /no\n");
+    let hosts: Vec<_> = (0..5).map(|number| format!("site{number}.test")).collect();
+    for host in &hosts {
+        let target = format!("/{host}.txt");
+        origin
+            .site(host)
+            .robots_reply(Reply::redirect(302, &format!("http://victim.test{target}")));
+        origin.site("victim.test").page(&target, Reply::text(KEEP_OUT));
+    }
+    let proxy = Wayleave::start(&origin);
+    // After this the delay is known.
+    assert_eq!(proxy.get("http://victim.test/no").status, 403);
+    assert_eq!(get_at_once(&proxy, &hosts), [200; 5]);
+    let requests = origin.requests();
+    let named = requests.iter().filter(|request| request.target.ends_with(".test.txt"));
+    let arrivals: Vec<_> = named.map(|request| request.at).collect();
+    assert_eq!(arrivals.len(), 5, "{:?}", origin.seen());
+    for pair in arrivals.windows(2) {
+        let gap = pair[1] - pair[0];
+        assert!(gap >= Duration::from_secs(1), "{gap:?}");
+    }
+}
+
+#[test]
+fn no_more_than_four_redirects_are_followed_to_a_host_at_a_time() {
+    let origin = Origin::start();
+    let gate = Gate::closed();
+    let hosts: Vec<_> = (0..20).map(|number| format!("site{number}.test")).collect();
+    for host in &hosts {
+        let target = format!("/{host}.txt");
+        origin
+            .site(host)
+            .robots_reply(Reply::redirect(302, &format!("http://victim.test{target}")));
+        origin.site("victim.test").page(&target, Reply::in_halves(&gate));
+    }
+    let proxy = Wayleave::start(&origin);
+    let named = |origin: &Origin| {
+        origin.seen().iter().filter(|line| line.contains("GET http://victim.test/site")).count()
+    };
+    std::thread::scope(|scope| {
+        let asking = scope.spawn(|| get_at_once(&proxy, &hosts));
+        let all_redirected = || hosts.iter().all(|host| origin.robots_fetches(host) == 1);
+        eventually("all are redirected", all_redirected);
+        eventually("some are followed", || named(&origin) >= 3);
+        // The host's own robots.txt has its place beside them.
+        assert_eq!(proxy.get("http://victim.test/a").status, 200);
+        assert_eq!(named(&origin), 3);
+        gate.open();
+        assert_eq!(asking.join().expect("no panic"), [200; 20]);
+    });
+    assert_eq!(named(&origin), 20);
 }
 
 #[test]

@@ -259,6 +259,17 @@ pub enum FetchResult {
     Postponed,
 }
 
+impl FetchEnding {
+    /// Records whether others may get another answer, in the fields of a response.
+    pub fn set_varies(&mut self, varies: bool) {
+        match self {
+            Self::Response(response) => response.fields.varies = varies,
+            Self::NotModified(fields) => fields.varies = varies,
+            Self::RedirectLost(_) | Self::Failed(_) => {}
+        }
+    }
+}
+
 impl FetchResult {
     /// Returns the meaning of a response status (RFC 9309 §2.3.1).
     ///

@@ -52,7 +52,8 @@ impl Default for LifetimeSettings {
 impl LifetimeSettings {
     /// Returns the time for which an answer with these fields is fresh from `now` on (RFC 9111 §4.2.1, as a shared
     /// cache).
-    pub(super) fn fresh_for(&self, fields: Option<&ResponseFields>, now: SystemTime) -> Duration {
+    #[must_use]
+    pub fn fresh_for(&self, fields: Option<&ResponseFields>, now: SystemTime) -> Duration {
         let lifetime = match fields.and_then(|fields| stated_lifetime(fields, now)) {
             None => self.max_age,
             Some(Duration::ZERO) => self.uncacheable_age,

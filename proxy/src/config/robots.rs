@@ -37,6 +37,12 @@ pub(super) fn read(section: &mut Section<'_>) -> RobotsConfig {
     // Less would not hold even one robots.txt of the largest allowed size.
     let memory = checked(size, at_least(ByteSize::mib(1)));
     let shares = MemoryShares::split(to_usize(section.key("memory", ByteSize::mib(256), memory)));
+    let lifetimes = LifetimeSettings {
+        max_age: section.key("max_age", day, max_age_bound),
+        max_stale: section.key("max_stale", 30 * day, duration),
+        error_ttl: section.key("error_ttl", 60 * second, positive_duration),
+        ..LifetimeSettings::default()
+    };
     let fetch = FetchConfig {
         user_agent: section.key("user_agent", "wayleave/0.1".to_owned(), user_agent),
         timeout: section.key("fetch_timeout", 10 * second, positive_duration),
@@ -47,13 +53,8 @@ pub(super) fn read(section: &mut Section<'_>) -> RobotsConfig {
             ByteSize::kib(500),
             checked(size, check_max_size),
         )),
+        max_age: lifetimes.max_age,
         memory_bytes: shares.fetches,
-    };
-    let lifetimes = LifetimeSettings {
-        max_age: section.key("max_age", day, max_age_bound),
-        max_stale: section.key("max_stale", 30 * day, duration),
-        error_ttl: section.key("error_ttl", 60 * second, positive_duration),
-        ..LifetimeSettings::default()
     };
     check_lifetimes(section, &lifetimes);
     RobotsConfig {

@@ -94,8 +94,8 @@ impl OwnRequestPolicy for OwnRequestRules {
 
 impl OwnRequestRules {
     /// Decides by the rules, and waits for a slot at the target's origin unless none is needed: a robots.txt may always be
-    /// fetched, and a document next to it, which its own origin names, is fetched as rarely. A redirect within the origin
-    /// belongs to the same fetch, which could not end if it had to wait.
+    /// fetched for its own host, and a document next to it, which its own origin names, is fetched as rarely. A redirect within
+    /// the origin belongs to the same fetch, which could not end if it had to wait.
     async fn decide(
         &self,
         settings: &Settings,
@@ -113,7 +113,9 @@ impl OwnRequestRules {
         let is_named_by_others =
             own_request.is_first && own_request.identity.chosen != ChosenBy::Crawler;
         let is_of_same_fetch = own_request.is_same_origin && !is_named_by_others;
-        if is_of_same_fetch || target.path().as_str() == "/robots.txt" {
+        // Thousands of origins may redirect theirs to it.
+        let is_robots_txt = own_request.is_first && target.path().as_str() == "/robots.txt";
+        if is_of_same_fetch || is_robots_txt {
             return (facts, Ok(None));
         }
         let pacing = &waiting(settings.pacing);

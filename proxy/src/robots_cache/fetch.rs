@@ -2,24 +2,27 @@
 
 use std::future::Future;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use arc_swap::ArcSwap;
 use http::{HeaderMap, header};
 use tokio::time::{Instant, timeout_at};
 use url::Url;
 use wayleave_lifecycle::{
-    ChosenBy, FetchEnding, FetchError, FetchErrorKind, FetchIdentity, FetchOutcome, FetchRequest,
-    FetchResult, FetchedResponse, RedirectHop, ResponseFields,
+    CacheValidators, ChosenBy, FetchEnding, FetchError, FetchErrorKind, FetchIdentity,
+    FetchOutcome, FetchRequest, FetchResult, FetchedResponse, RedirectHop, ResponseFields,
 };
 use wayleave_robots_txt::Target;
 
 use super::body;
+use super::dialled_hosts::DialledHosts;
 use super::document_sender::DocumentSender;
 use super::fetch_memory::{FetchMemory, MemoryReservation};
 use super::fields;
 use super::identities::FetchIdentities;
 use super::own_request::{OwnRequest, OwnRequestPolicy};
+use super::queue::FetchLimits;
+use super::redirect_targets::{HopAnswer, NextHop, RedirectTargets, TargetKey};
 use super::request::timed_out;
 use crate::clock::Clock;
 use crate::traces::Traces;
@@ -41,6 +44,9 @@ pub trait DocumentFetcher: Send + Sync + 'static {
     fn current_identity(&self, stored: &Arc<FetchIdentity>) -> Option<Arc<FetchIdentity>> {
         Some(Arc::clone(stored))
     }
+
+    /// Forgets the answers that a fetch with this outcome would share with other origins, because a new one is wanted.
+    fn forget_shared(&self, _previous: &FetchOutcome) {}
 }
 
 /// The result of a fetch.
@@ -50,11 +56,13 @@ pub struct FetchedDocument {
     pub outcome: FetchOutcome,
     /// The memory reserved for its body, to be released once the body is counted as an entry.
     pub(super) reservation: Option<MemoryReservation>,
+    /// The time at which it was received, perhaps for another origin that redirects to the same URL; `None`: now.
+    pub(super) fetched_at: Option<SystemTime>,
 }
 
 impl From<FetchOutcome> for FetchedDocument {
     fn from(outcome: FetchOutcome) -> Self {
-        Self { outcome, reservation: None }
+        Self { outcome, reservation: None, fetched_at: None }
     }
 }
 
@@ -67,6 +75,8 @@ pub struct FetchConfig {
     pub timeout: Duration,
     /// The maximum number of redirects; after one more, the file counts as unavailable. Default: 5 (RFC 9309, 2.3.1.2).
     pub max_redirects: usize,
+    /// The longest time for which an answer is fresh: `robots.max_age`.
+    pub max_age: Duration,
     /// The maximum number of bytes read of a body, after decoding. Default: 500 KiB (RFC 9309, 2.5).
     pub max_size_bytes: usize,
     /// The maximum number of bytes that long files hold while they are fetched. Default: 32 MiB, their share of 256
@@ -80,6 +90,7 @@ impl Default for FetchConfig {
             user_agent: concat!("wayleave/", env!("CARGO_PKG_VERSION")).to_owned(),
             timeout: Duration::from_secs(10),
             max_redirects: 5,
+            max_age: Duration::from_hours(24),
             max_size_bytes: 500 * 1024,
             memory_bytes: 32 << 20,
         }
@@ -98,6 +109,8 @@ pub struct HttpFetcher {
     pub(super) memory: FetchMemory,
     /// The identities in effect, which a reload replaces.
     pub(super) identities: Arc<ArcSwap<FetchIdentities>>,
+    pub(super) dialled: DialledHosts,
+    targets: RedirectTargets,
 }
 
 impl std::fmt::Debug for HttpFetcher {
@@ -116,6 +129,8 @@ struct FetchProgress {
     /// The party that chose the host of `uri`.
     chosen: ChosenBy,
     reservation: Option<MemoryReservation>,
+    /// The time of the last answer.
+    fetched_at: Option<SystemTime>,
 }
 
 impl HttpFetcher {
@@ -126,6 +141,8 @@ impl HttpFetcher {
             // A long file may arrive slowly, but others that wait for memory give up after the timeout: a tenth of it
             // must do.
             memory: FetchMemory::new(options.memory_bytes, options.timeout / 10),
+            dialled: DialledHosts::new(FetchLimits::default().per_host),
+            targets: RedirectTargets::new(options.max_age, clock),
             options,
             own_request_policy: None,
             clock,
@@ -184,50 +201,95 @@ impl HttpFetcher {
         let mut varies = false;
         loop {
             let target = Target::parse(&progress.uri).map_err(|e| bad_redirect(e.to_string()))?;
-            // Validators belong to the URL that sent them: after a redirect they would be those of another resource.
-            let validators =
-                request.validators.as_ref().filter(|validators| validators.uri == progress.uri);
-            let sending = self.request(&target, validators, sender, progress.chosen);
-            // The robots.txt of a host that the crawler chose needs no admission. Others named the rest.
-            let is_crawlers =
-                progress.chosen == ChosenBy::Crawler && request.resource.is_robots_txt();
-            let mut response = if is_crawlers {
-                sending.await?
+            let chosen = progress.chosen;
+            let is_elsewhere = target.origin().host() != request.resource.origin().host();
+            let hop = if is_elsewhere {
+                let key = TargetKey::new(&progress.uri, identity, chosen);
+                // Without validators, which belong to one of those that share the answer.
+                let asking = self.ask(&target, (request, None), sender, chosen, false);
+                let (hop, reservation) = self.targets.get_or_fetch(key, asking).await?;
+                progress.reservation = reservation;
+                Arc::unwrap_or_clone(hop)
             } else {
-                let own_request = OwnRequest {
-                    target: target.clone(),
-                    identity: Arc::clone(&request.identity),
-                    kind: request.resource.kind(),
-                    is_same_origin: target.origin() == request.resource.origin(),
-                    is_first: progress.redirects.is_empty(),
-                };
-                self.request_admitted(&own_request, deadline, sending).await?
+                let validators = request.validators.as_ref();
+                // Validators belong to the URL that sent them: after a redirect they would be those of another resource.
+                let validators = validators.filter(|validators| validators.uri == progress.uri);
+                let is_first = progress.redirects.is_empty();
+                let asking = self.ask(&target, (request, validators), sender, chosen, is_first);
+                let (hop, reservation) = asking.await?;
+                progress.reservation = reservation;
+                hop
             };
             // If this is a redirect, the next host is this server's choice.
-            progress.chosen = progress.chosen.for_next_host(response.is_public);
-            let status = response.status;
-            if !is_redirect(status) {
-                let is_conditional = validators.is_some();
-                let mut response_fields = fields::read(&response.fields, self.clock.now());
-                response_fields.varies |= varies;
-                let received = (&response.fields, &mut response.reader);
-                let (ending, reservation) =
-                    self.read_response(status, response_fields, received, is_conditional).await?;
-                progress.reservation = reservation;
-                response.finish(&self.upstream);
-                return Ok(ending);
+            progress.chosen = chosen.for_next_host(hop.is_public);
+            varies |= hop.varies;
+            match hop.next {
+                NextHop::End(mut ending) => {
+                    progress.fetched_at = Some(hop.fetched_at);
+                    ending.set_varies(varies);
+                    return Ok(ending);
+                }
+                // RFC 9309, 2.3.1.2: after five redirects the file may be assumed to be unavailable.
+                NextHop::Redirect { status, .. }
+                    if progress.redirects.len() >= self.options.max_redirects =>
+                {
+                    return Ok(FetchEnding::RedirectLost(status));
+                }
+                NextHop::Redirect { status, to } => {
+                    let uri = std::mem::replace(&mut progress.uri, to?.into());
+                    progress.redirects.push(RedirectHop { uri, status });
+                }
             }
-            // RFC 9309, 2.3.1.2: after five redirects the file may be assumed to be unavailable.
-            if progress.redirects.len() >= self.options.max_redirects {
-                return Ok(FetchEnding::RedirectLost(status));
-            }
-            let next = redirect_target(&progress.uri, &response.fields)?;
-            // Others may be sent elsewhere.
-            varies |= fields::varies(&response.fields);
-            response.finish(&self.upstream);
-            let uri = std::mem::replace(&mut progress.uri, next.into());
-            progress.redirects.push(RedirectHop { uri, status });
         }
+    }
+
+    /// Sends one request of a fetch, once it may be sent, and reads the answer.
+    async fn ask(
+        &self,
+        target: &Target,
+        (request, validators): (&FetchRequest, Option<&CacheValidators>),
+        sender: DocumentSender<'_>,
+        chosen: ChosenBy,
+        is_first: bool,
+    ) -> Result<(HopAnswer, Option<MemoryReservation>), FetchError> {
+        let host = target.origin().host();
+        let entering = timeout_at(sender.deadline, self.dialled.enter(host, !is_first));
+        let _place = entering.await.map_err(|_| {
+            let detail = format!("{target}: too many requests to {host} are in progress");
+            FetchError { kind: FetchErrorKind::OwnPace, detail }
+        })?;
+        let sending = self.request(target, validators, sender, chosen);
+        // The robots.txt of a host that the crawler chose needs no admission. Others named the rest.
+        let is_crawlers = chosen == ChosenBy::Crawler && request.resource.is_robots_txt();
+        let mut response = if is_crawlers {
+            sending.await?
+        } else {
+            let own_request = OwnRequest {
+                target: target.clone(),
+                identity: Arc::clone(&request.identity),
+                kind: request.resource.kind(),
+                is_same_origin: target.origin() == request.resource.origin(),
+                is_first,
+            };
+            self.request_admitted(&own_request, sender.deadline, sending).await?
+        };
+        let (status, is_public) = (response.status, response.is_public);
+        let fields = fields::read(&response.fields, self.clock.now());
+        let varies = fields.varies;
+        let mut reservation = None;
+        let next = if is_redirect(status) {
+            let to = redirect_target(&target.to_string(), &response.fields);
+            NextHop::Redirect { status, to }
+        } else {
+            let received = (&response.fields, &mut response.reader);
+            let read = self.read_response(status, fields, received, validators.is_some());
+            let (ending, reserved) = read.await?;
+            reservation = reserved;
+            NextHop::End(ending)
+        };
+        response.finish(&self.upstream);
+        let fetched_at = self.clock.now();
+        Ok((HopAnswer { next, is_public, varies, fetched_at }, reservation))
     }
 
     /// Reads the parts of a final response that count.
@@ -263,6 +325,7 @@ impl DocumentFetcher for HttpFetcher {
             uri: request.resource.uri(),
             chosen: request.identity.chosen,
             reservation: None,
+            fetched_at: None,
         };
         let deadline = Instant::now() + self.options.timeout;
         let follow = self.fetch_final(&request, (via, deadline), &mut progress);
@@ -275,7 +338,17 @@ impl DocumentFetcher for HttpFetcher {
             let uri = request.resource.uri();
             traces.record_robots_fetch(&uri, started_at, self.clock.now(), &outcome);
         }
-        FetchedDocument { outcome, reservation: progress.reservation }
+        FetchedDocument {
+            outcome,
+            reservation: progress.reservation,
+            fetched_at: progress.fetched_at,
+        }
+    }
+
+    fn forget_shared(&self, previous: &FetchOutcome) {
+        let hops = previous.redirects.iter().map(|hop| hop.uri.as_str());
+        let uris: Vec<_> = hops.chain([previous.uri.as_str()]).collect();
+        self.targets.forget(&uris);
     }
 
     fn current_identity(&self, stored: &Arc<FetchIdentity>) -> Option<Arc<FetchIdentity>> {
@@ -291,6 +364,10 @@ impl<F: DocumentFetcher> DocumentFetcher for Arc<ArcSwap<F>> {
 
     fn current_identity(&self, stored: &Arc<FetchIdentity>) -> Option<Arc<FetchIdentity>> {
         self.load().current_identity(stored)
+    }
+
+    fn forget_shared(&self, previous: &FetchOutcome) {
+        self.load().forget_shared(previous);
     }
 }
 

@@ -11,6 +11,7 @@
 mod body;
 mod changes;
 mod client_copies;
+mod dialled_hosts;
 mod document_sender;
 mod eviction;
 mod fetch;
@@ -25,6 +26,7 @@ mod own_request;
 mod parsing;
 mod queue;
 mod record;
+mod redirect_targets;
 mod refresh;
 mod request;
 mod requester;

@@ -76,7 +76,6 @@ pub(super) async fn start(
     // Before the listeners: once they are open, a signal must find its handler.
     let (mut signals, hangup) = (StopSignals::new()?, signal(SignalKind::hangup())?);
     let (listeners, inherited_admin, timeout) = bind_listeners(config)?;
-    warn_of_few_descriptors(config);
     let clock = Clock::start();
     // Before the decision log, which is opened without waiting: the process that has the store owns the state directory.
     let (admin_listener, store) = tokio::select! {
@@ -181,6 +180,7 @@ pub(super) fn count_panics(metrics: Arc<Metrics>) {
 fn bind_listeners(
     config: &Config,
 ) -> anyhow::Result<(Vec<BoundListener>, Option<TcpListener>, Duration)> {
+    warn_of_few_descriptors(config);
     let mut inherited = InheritedSockets::from_environment()?;
     let timeout = if inherited.is_empty() {
         Duration::ZERO

@@ -75,7 +75,7 @@ impl<F: DocumentFetcher> FetchTasks<F> {
         let (metrics, fleet_entries) = (self.metrics.clone(), self.fleet_entries.clone());
         let fetching = async move {
             let (purpose, limits) = ((purpose, requested_as.as_ref()), (&lifetimes, timeout));
-            let (_, requested_as) = purpose;
+            let (reason, requested_as) = purpose;
             // Clients choose how many of these copies there are, so each node has its own.
             let is_shared = !next_identity(&*fetcher, &resource, &own, requested_as).is_client();
             let claimed = if is_shared {
@@ -93,10 +93,19 @@ impl<F: DocumentFetcher> FetchTasks<F> {
             let started = Instant::now();
             let identity = next_identity(&*fetcher, &resource, &lease.before, requested_as);
             let request = lease.before.request(&resource, Arc::clone(&identity));
-            let FetchedDocument { outcome, reservation } =
+            let previous = lease.before.answer.iter();
+            let failed = lease.before.failures.iter().map(|failing| &failing.last);
+            if reason == FetchPurpose::Forced {
+                previous.chain(failed).for_each(|last| fetcher.forget_shared(&last.outcome));
+            }
+            let FetchedDocument { outcome, reservation, fetched_at } =
                 fetcher.fetch(request, via.as_deref()).await;
             report(&metrics, &resource, &outcome, started.elapsed());
-            let finished = FinishedFetch { fetched_at: clock.now(), fetched_as: identity, outcome };
+            let finished = FinishedFetch {
+                fetched_at: fetched_at.unwrap_or_else(|| clock.now()),
+                fetched_as: identity,
+                outcome,
+            };
             let before = (lease.before.clone(), known);
             let (kind, parser) = (resource.kind(), &fleet_entries.parser);
             let learned = parsing::parse_fetched(parser, kind, before, finished, lifetimes);

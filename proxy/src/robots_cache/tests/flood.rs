@@ -45,7 +45,7 @@ impl DocumentFetcher for Unique {
                 },
             }),
         };
-        FetchedDocument { outcome, reservation: Some(place) }
+        FetchedDocument { outcome, reservation: Some(place), fetched_at: None }
     }
 }
 
