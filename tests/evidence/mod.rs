@@ -9,7 +9,7 @@ mod keeping;
 mod tampering;
 mod week;
 
-fn sha256_hex(bytes: &[u8]) -> String {
+pub fn sha256_hex(bytes: &[u8]) -> String {
     let digest = ring::digest::digest(&ring::digest::SHA256, bytes);
     digest.as_ref().iter().map(|byte| format!("{byte:02x}")).collect()
 }

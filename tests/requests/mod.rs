@@ -12,6 +12,7 @@ mod http2_listener;
 mod http2_tunnels;
 mod intermediary;
 mod large_heads;
+mod long_targets;
 mod malformed;
 mod oddities;
 mod proxy_protocol;

@@ -227,6 +227,9 @@ reasons! {
     ProxyInternalError = "proxy_internal_error", 503 "Proxy out of resources" "proxy_internal_error" {
         [Failed] "this machine lacks something that a connection needs, such as a file descriptor; the origin was not asked, and did not fail"
     }
+    TargetTooLong = "target-too-long", 414 "URI too long" "http_request_error" {
+        [Refused] "the request target is longer than 16 KiB, the most that is judged"
+    }
     HeadTooLarge = "head-too-large", 431 "Request header fields too large" "http_request_error" {
         [Refused] "the request head is too large"
     }

@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use smol_str::SmolStr;
 
-use crate::host;
+use crate::{Target, excerpt, host};
 
 /// A scheme over which robots.txt is fetched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -259,19 +259,28 @@ pub enum InvalidUrl {
     Character(char),
     /// A path that does not start with `/`.
     Path(String),
+    /// More than [`Target::MAX_BYTES`](crate::Target::MAX_BYTES).
+    TooLong,
 }
 
 impl fmt::Display for InvalidUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::NotAbsolute => f.write_str("no scheme: expected http:// or https://"),
-            Self::UnsupportedScheme(scheme) => write!(f, "unsupported scheme {scheme:?}"),
+            Self::UnsupportedScheme(scheme) => {
+                write!(f, "unsupported scheme {:?}", excerpt(scheme))
+            }
             Self::MissingHost => f.write_str("no host"),
-            Self::Host(host) => write!(f, "invalid host {host:?}"),
-            Self::Port(port) => write!(f, "invalid port {port:?}"),
+            Self::Host(host) => write!(f, "invalid host {:?}", excerpt(host)),
+            Self::Port(port) => write!(f, "invalid port {:?}", excerpt(port)),
             Self::UserInfo => f.write_str("userinfo is not allowed here"),
             Self::Character(c) => write!(f, "invalid character {c:?}"),
-            Self::Path(path) => write!(f, "the path {path:?} does not start with '/'"),
+            Self::Path(path) => {
+                write!(f, "the path {:?} does not start with '/'", excerpt(path))
+            }
+            Self::TooLong => {
+                write!(f, "longer than {} KiB, the most that is judged", Target::MAX_BYTES / 1024)
+            }
         }
     }
 }

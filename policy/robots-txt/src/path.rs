@@ -5,8 +5,8 @@ use std::fmt;
 
 use memchr::memchr;
 
-use crate::InvalidUrl;
 use crate::origin::split_url;
+use crate::{InvalidUrl, Target, excerpt};
 
 /// The path and query of a request, byte for byte as sent, so that decisions are about exactly what is fetched.
 ///
@@ -49,7 +49,8 @@ impl<'a> UrlPath<'a> {
     /// # Errors
     ///
     /// If the text is neither: there is no path to judge in `mailto:a@example.com`, `http://[::1` or an empty text. One
-    /// that begins with `//` is refused as well, since it may mean a host (RFC 3986 §4.2) or a path.
+    /// that begins with `//` is refused as well, since it may mean a host (RFC 3986 §4.2) or a path, and so is a path of
+    /// more than [`Target::MAX_BYTES`](crate::Target::MAX_BYTES).
     #[inline]
     pub fn of_url(url: &'a str) -> Result<Self, InvalidUrl> {
         let path = match url.as_bytes() {
@@ -60,6 +61,7 @@ impl<'a> UrlPath<'a> {
         let path = without_fragment(path);
         match path.chars().find(char::is_ascii_control) {
             Some(c) => Err(InvalidUrl::Character(c)),
+            None if path.len() > Target::MAX_BYTES => Err(InvalidUrl::TooLong),
             None if path.starts_with('/') => Ok(Self(Cow::Borrowed(path))),
             // A query directly after the authority has an implied root (RFC 9110 §4.2.3).
             None => Ok(Self(Cow::Owned(format!("/{path}")))),
@@ -95,7 +97,7 @@ pub struct InvalidPath(String);
 
 impl fmt::Display for InvalidPath {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "the path {:?} does not start with \"/\"", self.0)
+        write!(f, "the path {:?} does not start with \"/\"", excerpt(&self.0))
     }
 }
 

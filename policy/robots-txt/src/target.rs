@@ -16,6 +16,10 @@ pub struct Target {
 }
 
 impl Target {
+    /// The most bytes of a target's URI. Judging a path takes time for each of its bytes, rules and spellings, and none
+    /// that people use is as long.
+    pub const MAX_BYTES: usize = 16 * 1024;
+
     /// Parses an absolute URI, the form of request target that a proxy receives.
     ///
     /// The fragment and userinfo are dropped, since neither is ever sent. An empty path becomes `/`.
@@ -23,7 +27,7 @@ impl Target {
     /// # Errors
     ///
     /// For other schemes than `http`, `https` and `ftp`, an impossible host or port, more than one
-    /// `@` before the path, and characters that no request line may hold.
+    /// `@` before the path, characters that no request line may hold, and more than [`Self::MAX_BYTES`].
     pub fn parse(uri: &str) -> Result<Self, InvalidUrl> {
         let (origin, path) = split_url(uri)?;
         Self::new(origin, path)
@@ -33,7 +37,7 @@ impl Target {
     ///
     /// # Errors
     ///
-    /// If the path starts with neither `/` nor `?`, or holds characters that no request line may.
+    /// If the path starts with neither `/` nor `?`, holds characters that no request line may, or is too long.
     pub fn new(origin: Origin, path_and_query: &str) -> Result<Self, InvalidUrl> {
         // A fragment is never sent (RFC 9110 §7.1).
         let path = path_and_query.split('#').next().unwrap_or_default();
@@ -46,7 +50,13 @@ impl Target {
             None | Some(b'?') => UrlPath::from_checked(format!("/{path}")),
             Some(_) => return Err(InvalidUrl::Path(path.to_owned())),
         };
-        Ok(Self { origin, path })
+        let target = Self { origin, path };
+        // The URI is only written if it may be too long: a host has at most 255 bytes.
+        if target.path.as_str().len() > Self::MAX_BYTES / 2 && target.uri().len() > Self::MAX_BYTES
+        {
+            return Err(InvalidUrl::TooLong);
+        }
+        Ok(target)
     }
 
     /// Returns it as a URI.
@@ -173,5 +183,33 @@ mod tests {
         assert_eq!(Target::new(origin.clone(), "a"), Err(Path("a".to_owned())));
         assert_eq!(Target::new(origin.clone(), "*"), Err(Path("*".to_owned())));
         assert_eq!(Target::new(origin, "").unwrap().path().as_str(), "/");
+    }
+
+    #[test]
+    fn a_target_has_at_most_16_kib_however_it_is_named() {
+        let origin = Origin::parse("https://example.com:8443").unwrap();
+        let longest = "/".repeat(Target::MAX_BYTES - origin.to_string().len());
+        for (path, is_too_long) in [(longest.clone(), false), (longest + "a", true)] {
+            let uri = format!("HTTPS://user:pw@example.com.:8443{path}#{path}");
+            let parsed = Target::parse(&uri);
+            assert_eq!(parsed.as_ref().err(), is_too_long.then_some(&InvalidUrl::TooLong));
+            assert_eq!(parsed, Target::new(origin.clone(), &path));
+        }
+    }
+
+    #[test]
+    fn an_error_shows_the_beginning_of_a_long_text() {
+        let long = "x".repeat(60_000);
+        for uri in [
+            format!("{long}://example.com/"),
+            format!("http://{long}/"),
+            format!("http://[{long}/"),
+            format!("http://example.com:{long}/"),
+        ] {
+            let error = Target::parse(&uri).unwrap_err().to_string();
+            assert!(error.len() < 300, "{} bytes", error.len());
+        }
+        let origin = Origin::parse("https://example.com").unwrap();
+        assert!(Target::new(origin, &long).unwrap_err().to_string().len() < 300);
     }
 }

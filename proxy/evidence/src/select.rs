@@ -56,6 +56,9 @@ struct SelectionEntry<'a> {
     url: Cow<'a, str>,
     #[serde(borrow)]
     crawler: Cow<'a, str>,
+    /// Present if `url` is only the beginning of a URL.
+    #[serde(default)]
+    url_bytes: Option<usize>,
 }
 
 /// The selected lines of a file, and its events about files and lines.
@@ -141,7 +144,7 @@ pub fn select(
                     selected[index].lines.push(number);
                 }
                 Selection::Url { url, at: instant, crawler }
-                    if is_of(crawler) && is_about(&entry.url, url) =>
+                    if entry.url_bytes.is_none() && is_of(crawler) && is_about(&entry.url, url) =>
                 {
                     // Lines are not in the order of time if the clock was set back.
                     if at > *instant {

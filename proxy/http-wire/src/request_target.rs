@@ -1,6 +1,6 @@
 //! The destination of a request, from everything in it that names one (RFC 9112 section 3.2).
 
-use wayleave_robots_txt::{InvalidUrl, Origin, Target, UrlScheme};
+use wayleave_robots_txt::{InvalidUrl, Origin, Target, UrlScheme, excerpt};
 
 use super::ftp_path;
 
@@ -24,12 +24,14 @@ pub enum TargetError {
     Misdirected(String),
     /// The request is for another scheme than `http` and `https`.
     Scheme(String),
+    TooLong(String),
 }
 
 impl From<InvalidUrl> for TargetError {
     fn from(error: InvalidUrl) -> Self {
         match error {
             InvalidUrl::UnsupportedScheme(_) => Self::Scheme(error.to_string()),
+            InvalidUrl::TooLong => Self::TooLong(format!("request target: {error}")),
             _ => Self::Malformed(format!("request target: {error}")),
         }
     }
@@ -78,7 +80,7 @@ impl RequestTarget<'_> {
         if let Some(authority) = self.authority
             && Origin::from_authority(origin.scheme(), authority)? != *origin
         {
-            return Err(misdirected(&format!("names {authority}"), origin));
+            return Err(misdirected(&format!("names {}", excerpt(authority)), origin));
         }
         // RFC 9112 section 3.2.4. The rules judge it as a request for `/`.
         if self.target == "*" && self.method == "OPTIONS" {
@@ -131,6 +133,7 @@ pub fn without_credentials(target: &str) -> String {
     }
     match (Target::parse(target), target.rsplit_once('@')) {
         // In an invalid URL anything before the last `@` may belong to a password.
+        (Err(InvalidUrl::TooLong), _) => ftp_path::without_credentials(target),
         (Err(_), Some((_, rest))) => rest.to_owned(),
         _ => ftp_path::without_credentials(target),
     }
@@ -159,7 +162,7 @@ pub fn connect_origin(authority: &str, scheme: UrlScheme) -> Result<Origin, Targ
     if !port.is_some_and(|port| !port.is_empty() && port.bytes().all(|byte| byte.is_ascii_digit()))
     {
         let authority = without_credentials(authority);
-        let details = format!("CONNECT to {authority}: the port is missing");
+        let details = format!("CONNECT to {}: the port is missing", excerpt(&authority));
         return Err(TargetError::Malformed(details));
     }
     Ok(Origin::from_authority(scheme, authority)?)
@@ -175,6 +178,7 @@ mod tests {
 
     #[test]
     fn logged_target_has_no_password() {
+        let long = format!("shop.test/@{}", "a".repeat(Target::MAX_BYTES));
         for (target, logged) in [
             ("http://user:pw@shop.test/a@b", "http://shop.test/a@b"),
             ("user:pw@shop.test:443", "shop.test:443"),
@@ -185,6 +189,7 @@ mod tests {
             ("/a@b", "/a@b"),
             ("http://shop.test/@a", "http://shop.test/@a"),
             ("shop.test", "shop.test"),
+            (&format!("http://user:pw@{long}"), &format!("http://{long}")),
         ] {
             assert_eq!(without_credentials(target), logged, "{target}");
         }

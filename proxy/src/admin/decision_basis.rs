@@ -93,7 +93,7 @@ async fn grounds_of(admin: &AdminState, decision: &DecisionRecord) -> Option<Dec
     let Some(finding) = decision.finding.as_ref() else {
         return overridden_basis(admin, decision).await;
     };
-    let target = Target::parse(&decision.url).ok()?;
+    let target = decision.target().ok()?;
     let origin = target.origin();
     let (file, body) = deciding_file(admin.decider.robots.store(), decision).await.unzip();
     let is_cut = file.as_ref().is_some_and(DecidingFile::is_cut);
@@ -129,7 +129,7 @@ async fn grounds_of(admin: &AdminState, decision: &DecisionRecord) -> Option<Dec
 /// known. Returns `None` for other decisions without robots.txt.
 async fn overridden_basis(admin: &AdminState, decision: &DecisionRecord) -> Option<DecisionBasis> {
     decision.policy.as_ref().filter(|_| decision.reason.starts_with("policy-"))?;
-    let origin = Target::parse(&decision.url).ok()?.origin().clone();
+    let origin = decision.target().ok()?.origin().clone();
     let (file, body) = file_at(admin.decider.robots.store(), &origin, decision.at).await?;
     let body = FetchedBody { bytes: body?, is_cut: file.is_cut(), digest: None };
     let access = AccessResult::Successful(body.parse());

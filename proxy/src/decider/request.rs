@@ -9,7 +9,7 @@ use wayleave_http_wire::field_pairs;
 use wayleave_http_wire::http1::request_override::RequestOverride;
 use wayleave_http_wire::received::ReceivedHead;
 use wayleave_http_wire::request_target::TargetError;
-use wayleave_robots_txt::{InvalidUrl, Origin, UrlScheme};
+use wayleave_robots_txt::{InvalidUrl, Origin, UrlScheme, excerpt};
 
 use super::refusal::{head_refusal, looped};
 use crate::identity::{ClientCertificate, PasswordProof};
@@ -106,8 +106,10 @@ impl DialledDestination {
         } else if named.port() == UrlScheme::Http.default_port() {
             Ok(Self::new(named.host(), port)?.plain)
         } else {
-            let details =
-                format!("the request names {authority}, but the client dialled port {port}");
+            let details = format!(
+                "the request names {}, but the client dialled port {port}",
+                excerpt(authority)
+            );
             Err(TargetError::Misdirected(details))
         }
     }

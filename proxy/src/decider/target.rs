@@ -126,6 +126,7 @@ fn refusal(unresolved: TargetError) -> Refusal {
         TargetError::Malformed(details) => Refusal::malformed(details),
         TargetError::Misdirected(details) => misdirected(details),
         TargetError::Scheme(details) => Refusal::new(Reason::UnsupportedScheme, details),
+        TargetError::TooLong(details) => Refusal::new(Reason::TargetTooLong, details),
     }
 }
 

@@ -42,7 +42,7 @@ impl DecisionQuery {
             && self
                 .url
                 .as_ref()
-                .is_none_or(|url| Target::parse(&decision.url).is_ok_and(|found| found == *url))
+                .is_none_or(|url| decision.target().is_ok_and(|found| found == *url))
     }
 }
 

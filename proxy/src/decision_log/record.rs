@@ -124,7 +124,7 @@ pub(crate) struct DecisionRecord {
     #[schema(value_type = Option<String>)]
     pub(crate) peer: Option<IpAddr>,
     pub(crate) method: String,
-    /// The target if it could be parsed, else the request target as received.
+    /// The target if it could be parsed, else the request target as received, of which at most 1 KiB is kept.
     pub(crate) url: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) origin: Option<String>,
@@ -209,6 +209,13 @@ pub(crate) struct DecisionRecord {
     /// User-Agent of a client that is no configured crawler.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) robots_fetched_as: Option<String>,
+    /// The length of the request target in bytes, if `url` is only its beginning.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) url_bytes: Option<usize>,
+    /// The SHA-256 of the whole request target, without credentials, if `url` is only its beginning.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>)]
+    pub(crate) url_sha256: Option<Sha256Digest>,
 }
 
 /// The initial capacity for a line, which most lines fit.
@@ -405,6 +412,8 @@ impl DecisionRecord {
         object.plain("waited_us", Some(self.waited_us));
         object.plain("took_us", Some(self.took_us));
         object.text("robots_fetched_as", self.robots_fetched_as.as_deref());
+        object.plain("url_bytes", self.url_bytes);
+        object.shown("url_sha256", self.url_sha256);
         object.end();
     }
 

@@ -20,6 +20,18 @@ impl DecisionRecord {
         self.crawler == WAYLEAVE && self.tokens.is_empty()
     }
 
+    /// Returns the target of the recorded URL.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the line has no URL, or only the beginning of one.
+    pub(crate) fn target(&self) -> Result<Target, String> {
+        if self.url_bytes.is_some() {
+            return Err("url: only the beginning is recorded".to_owned());
+        }
+        Target::parse(&self.url).map_err(|error| format!("url: {error}"))
+    }
+
     /// Returns the target that was decided about.
     ///
     /// # Errors
@@ -33,9 +45,9 @@ impl DecisionRecord {
                 let origin = Origin::parse(origin).map_err(|error| format!("origin: {error}"))?;
                 Target::new(origin, "/")
             }
-            _ => Target::parse(&self.url),
+            _ => return Ok(ResolvedTarget { target: self.target()?, scope }),
         };
-        let target = target.map_err(|error| format!("url: {error}"))?;
+        let target = target.map_err(|error| format!("origin: {error}"))?;
         Ok(ResolvedTarget { target, scope })
     }
 

@@ -66,6 +66,8 @@ pub(super) fn decision() -> DecisionRecord {
         waited_us: 0,
         took_us: 2,
         robots_fetched_as: None,
+        url_bytes: None,
+        url_sha256: None,
     }
 }
 
@@ -210,6 +212,8 @@ pub(super) fn any_decision(mut draws: Draws) -> DecisionRecord {
         waited_us: it.number(),
         took_us: it.number() >> 14,
         robots_fetched_as: it.some(Draws::text),
+        url_bytes: it.some(|it| it.number() as usize),
+        url_sha256: it.some(|it| Sha256Digest::of(it.text().as_bytes())),
     }
 }
 

@@ -9,6 +9,7 @@ use wayleave_http_wire::request_target;
 
 use super::Exchange;
 use super::outcome::NotSent;
+use super::record::RecordedUrl;
 use crate::decider::identify::{self, IdentifiedClient};
 use crate::decider::request::RequestView;
 use crate::decider::settings::LogFailureMode;
@@ -104,11 +105,15 @@ impl Exchange<'_, '_> {
         &self,
         request: &RequestView<'_>,
         resolved: Option<&ResolvedTarget>,
-    ) -> String {
+    ) -> RecordedUrl {
         match (&self.blind, resolved) {
-            (_, None) => request_target::without_credentials(&request.target),
-            (Some((origin, _)), _) => format!("{}:{}", origin.host(), origin.port()),
-            (None, Some(resolved)) => resolved.target.uri(),
+            (_, None) => {
+                RecordedUrl::beginning_of(request_target::without_credentials(&request.target))
+            }
+            (Some((origin, _)), _) => {
+                RecordedUrl::whole(format!("{}:{}", origin.host(), origin.port()))
+            }
+            (None, Some(resolved)) => RecordedUrl::whole(resolved.target.uri()),
         }
     }
 

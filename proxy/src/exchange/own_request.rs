@@ -16,7 +16,7 @@ use wayleave_usage_preferences::DocumentKind;
 
 use super::outcome::ExchangeOutcome;
 use super::pace_unit;
-use super::record::ExchangeRecord;
+use super::record::{ExchangeRecord, RecordedUrl};
 use crate::clock::Clock;
 use crate::decider::refusal;
 use crate::decider::settings::{CurrentSettings, Settings};
@@ -66,7 +66,7 @@ impl OwnRequestPolicy for OwnRequestRules {
                 self.clock.now(),
                 settings.configuration,
             );
-            record.url = target.to_string();
+            record.url = RecordedUrl::whole(target.to_string());
             let reason = match own_request.kind {
                 DocumentKind::RobotsTxt if !own_request.is_first => Reason::RobotsRedirect,
                 DocumentKind::RobotsTxt
@@ -179,7 +179,7 @@ impl AdmittedOwnRequest for AdmittedRequest<'_> {
 
 /// Writes a line of the log. Nobody requested this, so it is not counted as a request.
 fn log(decisions: &DecisionLog, record: ExchangeRecord, outcome: &ExchangeOutcome) {
-    if drill_hosts::is_named_in(&record.url) {
+    if drill_hosts::is_named_in(&record.url.text) {
         return;
     }
     let took = record.started.elapsed();

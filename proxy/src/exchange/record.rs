@@ -7,10 +7,11 @@ use std::time::{Duration, Instant, SystemTime};
 use wayleave_decision::{
     ASSERTED, Crawler, DecisionFacts, Identity, PreferenceFinding, RuleMatch, TargetScope, Verdict,
 };
+use wayleave_evidence::Sha256Digest;
 use wayleave_http_wire::edge_refusal::EdgeRefusal;
 use wayleave_http_wire::http1::oddities::{Oddities, Oddity};
 use wayleave_http_wire::received::ReceivedHead;
-use wayleave_robots_txt::AccessVerdict;
+use wayleave_robots_txt::{AccessVerdict, excerpt};
 use wayleave_usage_preferences::Preference;
 
 use super::ExchangeServices;
@@ -29,6 +30,34 @@ use crate::upstream::egress::drill_hosts;
 /// The URL in the record of a connection without a readable request.
 pub(super) const NO_URL: &str = "-";
 
+/// The most bytes of a request target that are recorded if it names no target, since nothing is decided about it.
+const MAX_UNRESOLVED_BYTES: usize = 1024;
+
+/// The URL in a record.
+#[derive(Debug, Default)]
+pub(super) struct RecordedUrl {
+    pub(super) text: String,
+    /// The length and the SHA-256 of the whole text, if this is only its beginning.
+    whole: Option<(usize, Sha256Digest)>,
+}
+
+impl RecordedUrl {
+    /// Records the URL of a target, which can be decided about again.
+    pub(super) fn whole(text: String) -> Self {
+        Self { text, whole: None }
+    }
+
+    /// Records a request target that was not understood: all of it, or the beginning of a long one.
+    pub(super) fn beginning_of(mut text: String) -> Self {
+        if text.len() <= MAX_UNRESOLVED_BYTES {
+            return Self::whole(text);
+        }
+        let whole = (text.len(), Sha256Digest::of(text.as_bytes()));
+        text.truncate(text.floor_char_boundary(MAX_UNRESOLVED_BYTES));
+        Self { text, whole: Some(whole) }
+    }
+}
+
 /// The record of one request. It begins with the request's head, the steps fill it in, and the outcome finishes it.
 #[derive(Debug)]
 pub(super) struct ExchangeRecord {
@@ -43,8 +72,7 @@ pub(super) struct ExchangeRecord {
     user_agent_cut: bool,
     /// The trace context that the request carries.
     parent: ParentTrace,
-    /// The target if it was valid, else the request target as received.
-    pub(super) url: String,
+    pub(super) url: RecordedUrl,
     pub(super) identity: Option<Identity>,
     /// The user name that a password proved.
     pub(super) username: Option<Arc<str>>,
@@ -89,11 +117,11 @@ impl ExchangeRecord {
     /// Returns what an answer says of the decision.
     pub(super) fn named_decision(&self, outcome: &ExchangeOutcome) -> NamedDecision {
         // A connection without a readable request has none.
-        let is_named = outcome.refusal().is_some() && self.url != NO_URL;
+        let is_named = outcome.refusal().is_some() && self.url.text != NO_URL;
         NamedDecision {
             id: self.id,
             identity: self.identity.clone(),
-            url: is_named.then(|| self.url.clone()),
+            url: is_named.then(|| self.url.text.clone()),
         }
     }
 
@@ -115,7 +143,7 @@ impl ExchangeRecord {
             user_agent: None,
             user_agent_cut: false,
             parent: ParentTrace::default(),
-            url: String::new(),
+            url: RecordedUrl::default(),
             identity: None,
             username: None,
             configuration,
@@ -142,7 +170,7 @@ impl ExchangeRecord {
         started_at: SystemTime,
         configuration: u64,
     ) -> Self {
-        let method = received.map_or("-", ReceivedHead::method).to_owned();
+        let method = excerpt(received.map_or("-", ReceivedHead::method)).into_owned();
         // Parsing the trace context is skipped for requests that have none.
         let traced = received.filter(|received| received.field("traceparent").is_some());
         Self {
@@ -159,7 +187,12 @@ impl ExchangeRecord {
     }
 
     /// Sets what is known before the decision. Of an earlier decision only the wait for a slot remains.
-    pub(super) fn begin_decision(&mut self, url: String, identity: Identity, configuration: u64) {
+    pub(super) fn begin_decision(
+        &mut self,
+        url: RecordedUrl,
+        identity: Identity,
+        configuration: u64,
+    ) {
         self.url = url;
         self.identity = Some(identity);
         self.username = None;
@@ -201,7 +234,9 @@ impl ExchangeRecord {
             client: self.client.into(),
             peer: self.peer,
             method: self.method,
-            url: self.url,
+            url: self.url.text,
+            url_bytes: self.url.whole.map(|(bytes, _)| bytes),
+            url_sha256: self.url.whole.map(|(_, digest)| digest),
             origin: facts.origin.map(|origin| origin.uri("")),
             scope: facts.scope.and_then(TargetScope::log_name).map(LogWord::Borrowed),
             username: self.username.map(|name| name.as_ref().to_owned()),
@@ -248,7 +283,8 @@ fn is_drill(connection: &ClientConnection, received: Option<&ReceivedHead>) -> b
 }
 
 fn tokens(identity: &Identity) -> Vec<String> {
-    identity.tokens().iter().map(ToString::to_string).collect()
+    // The ellipsis of a long one is in no token, so that it is not taken for another.
+    identity.tokens().iter().map(|token| excerpt(token.as_str()).into_owned()).collect()
 }
 
 /// Returns the User-Agent as text, cut to the length that is recorded.
@@ -322,7 +358,7 @@ pub(crate) fn preview(
         Err(refusal) => refusal.into(),
     };
     let record = ExchangeRecord {
-        url: previewed.url,
+        url: RecordedUrl::whole(previewed.url),
         identity: Some(previewed.identity),
         facts,
         ..ExchangeRecord::without_client(

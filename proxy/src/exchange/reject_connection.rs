@@ -6,7 +6,7 @@ use wayleave_http_wire::received::ReceivedHead;
 
 use super::error_response::AnswerSource;
 use super::outcome::ExchangeOutcome;
-use super::record::{ExchangeRecord, NO_URL, NamedDecision};
+use super::record::{ExchangeRecord, NO_URL, NamedDecision, RecordedUrl};
 use super::{Exchange, ExchangeServices, error_response};
 use crate::decider::request::ClientConnection;
 use crate::http::downstream::Downstream;
@@ -40,7 +40,8 @@ impl ExchangeServices {
         let configuration = self.decider.settings().configuration;
         let mut record = ExchangeRecord::begin(connection, None, now, configuration);
         let dialled = connection.dialled.as_ref();
-        record.url = dialled.map_or(NO_URL.to_owned(), |dialled| dialled.authority(None));
+        let url = dialled.map_or(NO_URL.to_owned(), |dialled| dialled.authority(None));
+        record.url = RecordedUrl::whole(url);
         record
     }
 

@@ -45,6 +45,7 @@ const MEANINGS = [
   ["proxy_loop_detected", "failed", "the parent proxy is this proxy"],
   ["proxy_configuration_error", "failed", "the parent proxy does not accept our credentials"],
   ["proxy_internal_error", "failed", "this machine lacks something that a connection needs, such as a file descriptor; the origin was not asked, and did not fail"],
+  ["target-too-long", "refused", "the request target is longer than 16 KiB, the most that is judged"],
   ["head-too-large", "refused", "the request head is too large"],
   ["head-timeout", "refused", "the request head, or the first bytes in an uninspected tunnel, did not arrive within proxy.header_timeout"],
   ["unsupported-version", "refused", "the request is in an HTTP version other than 1.0, 1.1 and 2"],

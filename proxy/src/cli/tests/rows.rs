@@ -112,7 +112,7 @@ pub(super) fn serve_costly(sites: &Sites) -> String {
     let slow = (0..8_000).map(|number| format!("Allow: /*ab*ba*c{number}\n"));
     let slow = FileAnswer::Text(format!("User-agent: *\n{}", slow.collect::<String>()));
     sites.serve("http://costly.test/robots.txt", slow);
-    format!("http://costly.test/{}", "ab".repeat(8 * 1024))
+    format!("http://costly.test/{}", "ab".repeat(8_000))
 }
 
 /// Targets, and the status of the proxy's answer where a decision gives it.
