@@ -195,6 +195,19 @@ fn what_cannot_be_replayed_is_said() {
 }
 
 #[test]
+fn a_hundred_mistakes_of_many_are_said() {
+    let origin = Origin::start();
+    let proxy = start(&origin);
+    let text: String = (0..12_000).map(|number| format!("[[rule]]\nx{number}=1\n")).collect();
+    let answer = replay(&proxy, "read", "", &text);
+    assert_eq!(answer.status, 422, "{}", answer.text());
+    let mistakes = answer.json()["mistakes"].as_array().expect("a list").clone();
+    assert_eq!(mistakes.len(), 101);
+    let last = mistakes[100].as_str().expect("a text");
+    assert!(last.contains("and further ones"), "{last}");
+}
+
+#[test]
 fn one_replay_runs_at_a_time() {
     let origin = Origin::start();
     let proxy = start(&origin);

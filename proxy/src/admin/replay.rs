@@ -85,7 +85,7 @@ struct ReplayedGroup {
 #[derive(Debug, Serialize, ToSchema)]
 struct ReplayMistakes {
     error: &'static str,
-    /// All of them, each with its key.
+    /// The first hundred, each with its key.
     mistakes: Vec<String>,
 }
 

@@ -1,5 +1,6 @@
 //! The tables `[[crawler]]`, and the settings of `[proxy]` for requests that match none of them.
 
+use std::collections::{HashMap, HashSet};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -48,21 +49,24 @@ pub(super) fn read(
     dialect: Dialect,
     dir: &Path,
 ) -> (CrawlersConfig, Vec<Arc<SigningKey>>) {
-    let mut earlier: Vec<Crawler> = Vec::new();
+    let mut names = HashSet::new();
+    let mut password_hashes = HashMap::new();
     let mut keys = Vec::new();
     let mut catch_all = None;
     let crawlers = root.tables("crawler", |section| {
         let (crawler, key) = read_crawler(section, defaults.mode, dialect, dir);
         keys.extend(key);
-        let has_same_name = earlier.iter().any(|other| other.name == crawler.name);
-        if section.is_valid("name") && has_same_name {
+        let is_first_of_name = names.insert(crawler.name.clone());
+        if section.is_valid("name") && !is_first_of_name {
             section.report("name", format!("{:?} is the name of another crawler", crawler.name));
         }
-        if contradicts_password(&earlier, crawler.account.as_ref()) {
-            section.report(
-                "password_hash",
-                "differs from that of another crawler with the same username",
-            );
+        // Several crawlers may share an account if something else tells them apart.
+        if let Some(ProxyAccount { username, password_hash }) = &crawler.account {
+            let first = password_hashes.entry(username.clone()).or_insert(password_hash.clone());
+            if first != password_hash {
+                let message = "differs from that of another crawler with the same username";
+                section.report("password_hash", message);
+            }
         }
         if crawler.certificate.is_some() && !defaults.asks_for_certificates {
             section.report(
@@ -78,7 +82,6 @@ pub(super) fn read(
         } else if section.is_valid("match") && matches_all(&crawler) {
             catch_all = Some(crawler.name.clone());
         }
-        earlier.push(crawler.clone());
         crawler
     });
     let config = CrawlersConfig {
@@ -96,16 +99,6 @@ pub(crate) fn matches_all(crawler: &Crawler) -> bool {
         && crawler.addresses.is_empty()
         && crawler.account.is_none()
         && crawler.certificate.is_none()
-}
-
-fn contradicts_password(earlier: &[Crawler], account: Option<&ProxyAccount>) -> bool {
-    // Several crawlers may share an account if something else tells them apart.
-    let mut accounts = earlier.iter().filter_map(|crawler| crawler.account.as_ref());
-    account.is_some_and(|account| {
-        accounts.any(|other| {
-            other.username == account.username && other.password_hash != account.password_hash
-        })
-    })
 }
 
 fn read_crawler(

@@ -1,5 +1,6 @@
 //! The tables `[[rule]]`.
 
+use std::collections::HashSet;
 use std::time::SystemTime;
 
 use wayleave_decision::{Crawler, PolicyRule, RuleAction, blocked_by};
@@ -12,10 +13,11 @@ use super::reader::{
 
 /// Reads all `[[rule]]` tables; `crawlers` are the ones that a rule can name.
 pub(super) fn read(root: &mut Section<'_>, crawlers: &[Crawler]) -> Vec<PolicyRule> {
-    root.tables("rule", |section| read_rule(section, crawlers))
+    let names = crawlers.iter().map(|crawler| &*crawler.name).collect();
+    root.tables("rule", |section| read_rule(section, &names))
 }
 
-fn read_rule(section: &mut Section<'_>, crawlers: &[Crawler]) -> PolicyRule {
+fn read_rule(section: &mut Section<'_>, crawlers: &HashSet<&str>) -> PolicyRule {
     let is_crawler = checked(text, |name: &str| check_crawler_name(name, crawlers));
     let action = section.required_word("action", &["refuse", "allow"]);
     let legal = section.optional("legal", boolean).unwrap_or_default();
@@ -77,8 +79,8 @@ fn parse_purpose(node: &ValueNode<'_>) -> ParseResult<Purpose> {
     parse_with(node, str::parse::<Purpose>)
 }
 
-fn check_crawler_name(name: &str, crawlers: &[Crawler]) -> Result<(), String> {
-    if ["*", "asserted"].contains(&name) || crawlers.iter().any(|crawler| crawler.name == name) {
+fn check_crawler_name(name: &str, crawlers: &HashSet<&str>) -> Result<(), String> {
+    if ["*", "asserted"].contains(&name) || crawlers.contains(name) {
         Ok(())
     } else {
         Err(format!("no [[crawler]] is named {name:?}"))

@@ -640,3 +640,44 @@ fn what_cannot_be_included_is_a_mistake() {
     fs::write(&main, "include = [\"teams*\", \"teams/*.toml\"]\n").expect("there is room");
     assert_eq!(crawler_names(&Config::load(&main).expect("it is right")), ["a"]);
 }
+
+#[test]
+fn a_hundred_mistakes_of_a_file_are_listed_and_those_of_others_too() {
+    let (dir, main) = with_included("[\"teams/*.toml\"]", &["teams/a.toml"]);
+    let count = 15_000;
+    let in_values: String =
+        (0..count).map(|number| format!("[[rule]]\r\nx{number} = 1\r\n")).collect();
+    let not_toml = "[[crawler]\n= 1 = 2\n".repeat(count);
+    for (text, first_lines) in [(in_values, [1, 1, 2]), (not_toml, [1, 2, 3])] {
+        fs::write(dir.path().join("teams/a.toml"), text).expect("there is room");
+        fs::write(dir.path().join("teams/b.toml"), "x = 1\n").expect("there is room");
+        let mistakes = Config::load(&main).expect_err("it has mistakes");
+        let of = |name: &str| {
+            let path = dir.path().join(name).display().to_string();
+            mistakes.iter().filter(|mistake| mistake.file() == path).collect::<Vec<_>>()
+        };
+        let listed = of("teams/a.toml");
+        assert_eq!(listed.len(), 101);
+        let lines: Vec<_> = listed.iter().map(|mistake| mistake.line()).collect();
+        assert_eq!(lines[..3], first_lines.map(Some));
+        assert!(lines[..100].is_sorted() && lines[100].is_none(), "{lines:?}");
+        let further = "and further ones: the first 100 found are listed";
+        assert_eq!(listed[100].message(), further);
+        // It may be in any key.
+        assert!(listed[100].may_concern("log.decisions"));
+        assert_eq!(of("teams/b.toml").len(), 1);
+    }
+    fs::write(dir.path().join("teams/a.toml"), "x = 1\n").expect("there is room");
+    let mistakes = Config::load(&main).expect_err("it has mistakes");
+    assert_eq!(mistakes.len(), 2);
+}
+
+/// Earlier mistakes in a key keep further ones about it from being reported, listed or not.
+#[test]
+fn a_mistake_that_is_not_listed_still_counts() {
+    let crawler = |tokens: &str| format!("[[crawler]]\nname = \"a\"\ntokens = {tokens}\n");
+    let text = crawler("[\"\"]").repeat(150);
+    let mistakes = mistakes_of(&text);
+    assert_eq!(mistakes.len(), 101, "{mistakes:#?}");
+    assert!(!mistakes.iter().any(|mistake| mistake.contains("is missing")), "{mistakes:#?}");
+}

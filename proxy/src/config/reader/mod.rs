@@ -4,6 +4,7 @@
 //! does not know its line.
 
 mod keys;
+mod line_index;
 mod mistake;
 mod places;
 mod schema;

@@ -16,7 +16,8 @@ pub(crate) struct ConfigPlaces<'t> {
 impl<'t> ConfigPlaces<'t> {
     /// Parses the texts, each given with its file's name.
     pub(crate) fn parse(texts: impl Iterator<Item = (&'t str, &'t str)>) -> Self {
-        let parse = |(file, text)| (SourceText { file, text }, DeTable::parse_recoverable(text).0);
+        let parse =
+            |(file, text)| (SourceText::new(file, text), DeTable::parse_recoverable(text).0);
         Self { files: texts.map(parse).collect() }
     }
 

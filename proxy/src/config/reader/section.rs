@@ -1,12 +1,13 @@
 //! Reads tables key by key and collects every mistake, where a derived `Deserialize` would stop at the first.
 
 use std::cell::RefCell;
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::ops::Range;
 
 use toml::de::DeTable;
 
 use super::keys::{EffectiveKeys, KeySpec};
+use super::line_index::LineIndex;
 use super::mistake::ConfigMistake;
 use super::schema::{SchemaBuilder, TableKind};
 use super::to_value::ToValue;
@@ -14,19 +15,55 @@ use super::value::{
     ParseResult, ValueNode, checked, kind_name, list, nearest, non_empty_list, one_of, text, word,
 };
 
+/// The most mistakes of a file that are listed: whoever can write a file that is included chooses how many it has.
+const MAX_LISTED: usize = 100;
+
 /// The text of one file.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 pub(super) struct SourceText<'t> {
     /// The name in mistakes.
     pub(super) file: &'t str,
-    pub(super) text: &'t str,
+    text: &'t str,
+    lines: LineIndex,
 }
 
 /// The root table of one file.
 #[derive(Debug)]
 struct SourceTable<'t> {
-    source: SourceText<'t>,
+    source: &'t SourceText<'t>,
     table: &'t DeTable<'t>,
+}
+
+/// The mistakes found so far.
+#[derive(Debug, Default)]
+struct Mistakes {
+    /// Of each file the first ones that were found.
+    listed: Vec<ConfigMistake>,
+    /// The number found in each file, listed or not.
+    counts: HashMap<String, usize>,
+    /// The keys of all of them.
+    keys: BTreeSet<String>,
+}
+
+impl Mistakes {
+    /// Adds a mistake in `file` and in `key`, which is only described if it is still listed.
+    fn add(&mut self, file: &str, key: &str, describe: impl FnOnce() -> ConfigMistake) {
+        self.keys.insert(key.to_owned());
+        let count = self.counts.entry(file.to_owned()).or_default();
+        *count += 1;
+        if *count <= MAX_LISTED {
+            self.listed.push(describe());
+        }
+    }
+
+    /// Returns whether there is none in `key`: a mistake in `listen[1]` is one of `listen`, but one in `listen_all` is not.
+    fn has_none_in(&self, key: &str) -> bool {
+        let has_within = |separator: char| {
+            let within = format!("{key}{separator}");
+            self.keys.range(within.clone()..).next().is_some_and(|found| found.starts_with(&within))
+        };
+        !self.keys.contains(key) && !has_within('.') && !has_within('[')
+    }
 }
 
 /// An included file.
@@ -48,7 +85,7 @@ pub(crate) struct ConfigReader<'t> {
     /// The main file, then those that it includes.
     sources: Vec<SourceText<'t>>,
     keys: RefCell<EffectiveKeys>,
-    mistakes: RefCell<Vec<ConfigMistake>>,
+    mistakes: RefCell<Mistakes>,
     /// Present if the keys are read to describe them.
     schema: Option<RefCell<SchemaBuilder>>,
 }
@@ -56,7 +93,7 @@ pub(crate) struct ConfigReader<'t> {
 impl<'t> ConfigReader<'t> {
     pub(crate) fn new(file: &'t str, text: &'t str) -> Self {
         Self {
-            sources: vec![SourceText { file, text }],
+            sources: vec![SourceText::new(file, text)],
             keys: RefCell::default(),
             mistakes: RefCell::default(),
             schema: None,
@@ -66,10 +103,10 @@ impl<'t> ConfigReader<'t> {
     /// Adds an included file, or the mistake if it cannot be read. Its tables follow those of the files before.
     pub(crate) fn include(&mut self, file: &'t str, text: Result<&'t str, ConfigMistake>) {
         let text = text.unwrap_or_else(|mistake| {
-            self.mistakes.get_mut().push(mistake);
+            self.mistakes.get_mut().add(file, "", || mistake);
             ""
         });
-        self.sources.push(SourceText { file, text });
+        self.sources.push(SourceText::new(file, text));
     }
 
     /// Returns the JSON Schema of the keys that `read` reads, with the descriptions in the comments of `documented`. `text` has
@@ -82,7 +119,7 @@ impl<'t> ConfigReader<'t> {
         let schema = Some(RefCell::new(SchemaBuilder::new(documented)));
         let reader = Self { schema, ..Self::new("", text) };
         let (table, _) = DeTable::parse_recoverable(text);
-        let tables = [SourceTable { source: reader.sources[0], table: table.get_ref() }];
+        let tables = [SourceTable { source: &reader.sources[0], table: table.get_ref() }];
         Section::root(&reader, &tables).read(read);
         reader.schema.map_or_else(serde_json::Value::default, |it| it.into_inner().finish())
     }
@@ -97,8 +134,14 @@ impl<'t> ConfigReader<'t> {
         let parsed: Vec<_> =
             self.sources.iter().map(|it| DeTable::parse_recoverable(it.text)).collect();
         for (source, (table, errors)) in self.sources.iter().zip(&parsed) {
+            let mut last_line = 0;
             for error in errors {
                 let at = error.span().map_or(0, |span| span.start);
+                // If a line is not valid TOML, only its first error helps.
+                if source.line(at) == last_line || self.is_full(source) {
+                    continue;
+                }
+                last_line = source.line(at);
                 let key = source.nearest_key(at);
                 let mut message = error.message().to_owned();
                 // The parser knows where the first one is, but does not tell.
@@ -108,30 +151,43 @@ impl<'t> ConfigReader<'t> {
                 {
                     message += &format!("; the first one is in line {first}");
                 }
-                self.report(*source, at, key, message);
+                self.report(source, at, key, message);
             }
         }
-        let invalid = self.mistakes.borrow().len();
+        let invalid = self.mistakes.borrow().listed.len();
         let sources = self.sources.iter().zip(&parsed);
         let tables: Vec<_> = sources
-            .map(|(source, (table, _))| SourceTable { source: *source, table: table.get_ref() })
+            .map(|(source, (table, _))| SourceTable { source, table: table.get_ref() })
             .collect();
         let value = Section::root(&self, &tables).read(read);
         self.reject_other_tables(&tables[1..]);
         drop(tables);
-        let mut mistakes = self.mistakes.into_inner();
-        // If a line is not valid TOML, only its first error helps. Mistakes in the values that the parser recovered from that line
-        // would mislead.
-        let in_values = mistakes.split_off(invalid);
+        let Mistakes { listed: mut mistakes, counts, .. } = self.mistakes.into_inner();
+        let files: HashMap<_, _> = self.sources.iter().map(|it| it.file).zip(0..).collect();
         let place = |mistake: &ConfigMistake| {
-            let file = self.sources.iter().position(|it| it.file == mistake.file());
-            (file, mistake.line())
+            (files.get(mistake.file()).copied(), mistake.line().unwrap_or(usize::MAX))
         };
+        // Mistakes in the values that the parser recovered from a line that is not valid TOML would mislead.
+        let in_values = mistakes.split_off(invalid);
         let mut invalid_lines = HashSet::new();
         mistakes.retain(|mistake| invalid_lines.insert(place(mistake)));
         mistakes.extend(in_values.into_iter().filter(|it| !invalid_lines.contains(&place(it))));
+        let not_listed = counts.iter().filter(|(_, count)| **count > MAX_LISTED);
+        mistakes.extend(not_listed.map(|(file, _)| {
+            let message = format!("and further ones: the first {MAX_LISTED} found are listed");
+            ConfigMistake::in_file(file, message)
+        }));
         mistakes.sort_by_key(place);
         (value, self.keys.into_inner(), mistakes)
+    }
+
+    /// Returns whether as many mistakes of a file were found as are listed, and counts one more.
+    fn is_full(&self, source: &SourceText<'_>) -> bool {
+        let mut mistakes = self.mistakes.borrow_mut();
+        let count = mistakes.counts.entry(source.file.to_owned()).or_default();
+        let is_full = *count >= MAX_LISTED;
+        *count += usize::from(is_full);
+        is_full
     }
 
     /// Reports what included files hold besides the tables that they may hold.
@@ -141,25 +197,30 @@ impl<'t> ConfigReader<'t> {
                 table.iter().filter(|(key, _)| !INCLUDED_TABLES.contains(&&**key.get_ref()))
             {
                 let message = "an included file has [[crawler]] and [[rule]] only: move this to the main file";
-                self.report(*source, key.span().start, key.get_ref().to_string(), message);
+                self.report(source, key.span().start, key.get_ref().to_string(), message);
             }
         }
     }
 
-    fn report(&self, source: SourceText<'_>, at: usize, key: String, message: impl Into<String>) {
-        let mistake = ConfigMistake::in_line(source.file, source.line(at), key, message);
-        self.mistakes.borrow_mut().push(mistake);
+    fn report(&self, source: &SourceText<'_>, at: usize, key: String, message: impl Into<String>) {
+        self.mistakes.borrow_mut().add(source.file, &key, || {
+            ConfigMistake::in_line(source.file, source.line(at), key.clone(), message)
+        });
     }
 }
 
-impl SourceText<'_> {
+impl<'t> SourceText<'t> {
+    pub(super) fn new(file: &'t str, text: &'t str) -> Self {
+        Self { file, text, lines: LineIndex::new(text) }
+    }
+
     /// Returns the line of an offset, counted from 1.
     pub(super) fn line(&self, at: usize) -> usize {
-        1 + self.text[..at.min(self.text.len())].matches('\n').count()
+        self.lines.line(at)
     }
 
     /// Returns the line of a key that is in tables only, such as `proxy.name`, and not in an array.
-    pub(super) fn line_of(self, mut table: &DeTable<'_>, key: &str) -> Option<usize> {
+    pub(super) fn line_of(&self, mut table: &DeTable<'_>, key: &str) -> Option<usize> {
         let (parents, last) = key.rsplit_once('.').unwrap_or(("", key));
         for name in parents.split('.').filter(|name| !name.is_empty()) {
             table = table.get(name)?.get_ref().as_table()?;
@@ -205,7 +266,7 @@ pub(crate) struct Section<'t> {
     reader: &'t ConfigReader<'t>,
     location: TableLocation,
     table: Option<&'t DeTable<'t>>,
-    source: SourceText<'t>,
+    source: &'t SourceText<'t>,
     /// The files whose tables follow those of this one: of the root table only.
     included: &'t [SourceTable<'t>],
     known_keys: Vec<&'static str>,
@@ -248,7 +309,7 @@ impl<'t> Section<'t> {
     fn child(
         &self,
         location: TableLocation,
-        source: SourceText<'t>,
+        source: &'t SourceText<'t>,
         table: Option<&'t DeTable<'t>>,
     ) -> Self {
         let reader = self.reader;
@@ -474,17 +535,18 @@ impl<'t> Section<'t> {
         }
         let name = join(&self.location.header, key);
         self.describe_table(&name, TableKind::Repeated);
-        let read_one = |(index, (source, node)): (usize, (SourceText<'t>, &'t ValueNode<'t>))| {
-            let path = format!("[[{}]] {}", self.full_key(key), index + 1);
-            let table = self.as_table(source, node, &path);
-            let location = TableLocation {
-                path,
-                header: name.clone(),
-                span: node.span(),
-                table_index: self.begin_table(format!("[[{name}]]"), false),
+        let read_one =
+            |(index, (source, node)): (usize, (&'t SourceText<'t>, &'t ValueNode<'t>))| {
+                let path = format!("[[{}]] {}", self.full_key(key), index + 1);
+                let table = self.as_table(source, node, &path);
+                let location = TableLocation {
+                    path,
+                    header: name.clone(),
+                    span: node.span(),
+                    table_index: self.begin_table(format!("[[{name}]]"), false),
+                };
+                self.child(location, source, table).read(&mut read)
             };
-            self.child(location, source, table).read(&mut read)
-        };
         items.into_iter().enumerate().map(read_one).collect()
     }
 
@@ -501,7 +563,7 @@ impl<'t> Section<'t> {
 
     fn as_table(
         &self,
-        source: SourceText<'t>,
+        source: &'t SourceText<'t>,
         node: &'t ValueNode<'t>,
         path: &str,
     ) -> Option<&'t DeTable<'t>> {
@@ -558,15 +620,7 @@ impl<'t> Section<'t> {
 
     /// Returns whether no mistake was found in `key` so far, so that it makes sense to compare it with other keys.
     pub(crate) fn is_valid(&self, key: &str) -> bool {
-        let path = self.full_key(key);
-        // A mistake in `listen[1]` is one of `listen`, but one in `listen_all` is not.
-        let within = |mistake: &ConfigMistake| {
-            mistake
-                .key()
-                .strip_prefix(&path)
-                .is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']))
-        };
-        !self.reader.mistakes.borrow().iter().any(within)
+        self.reader.mistakes.borrow().has_none_in(&self.full_key(key))
     }
 
     /// Reports a mistake in `key`, at its line or, if it is absent, at the line of its table.
@@ -575,9 +629,11 @@ impl<'t> Section<'t> {
             .table
             .and_then(|table| table.get_key_value(key))
             .map_or(self.location.span.start, |(key, _)| key.span().start);
-        let line = self.source.line(at);
-        let mistake = ConfigMistake::in_line(self.source.file, line, self.full_key(key), message);
-        self.reader.mistakes.borrow_mut().push(mistake.of_readable_value());
+        let key = self.full_key(key);
+        self.reader.mistakes.borrow_mut().add(self.source.file, &key, || {
+            let line = self.source.line(at);
+            ConfigMistake::in_line(self.source.file, line, key.clone(), message).of_readable_value()
+        });
     }
 
     /// Reports a mistake in this table as a whole.

@@ -20,6 +20,9 @@ use super::to_value::ToValue;
 /// A value of the file together with its span.
 pub(crate) type ValueNode<'t> = Spanned<DeValue<'t>>;
 
+/// The longest word that may be a misspelling of another one.
+const MAX_MISSPELT_BYTES: usize = 64;
+
 /// A fault found in a value.
 #[derive(Debug)]
 pub(crate) struct ValueFault {
@@ -345,6 +348,10 @@ pub(super) fn nearest<'a>(
     word: &str,
     candidates: impl IntoIterator<Item = &'a str>,
 ) -> Option<&'a str> {
+    // Comparing takes time for each letter of both, and the longest key has less than half of these.
+    if word.len() > MAX_MISSPELT_BYTES {
+        return None;
+    }
     // All keys and words are in lower case.
     let lower = word.to_ascii_lowercase();
     candidates

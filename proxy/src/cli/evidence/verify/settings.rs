@@ -130,7 +130,11 @@ impl PastSettings {
         let config = Config::from_toml_in(Path::new(NOWHERE), "", &text).map_err(|mistakes| {
             // Their lines are those of the text that was made of it.
             let mistakes = mistakes.iter();
-            mistakes.map(|it| format!("{}: {}", it.key(), it.message())).collect::<Vec<_>>()
+            let shown = mistakes.map(|it| match it.key() {
+                "" => it.message().to_owned(),
+                key => format!("{key}: {}", it.message()),
+            });
+            shown.collect::<Vec<_>>()
         })?;
         let settings = Self {
             rules: PolicyRules::new(config.rules.clone()),
