@@ -1,5 +1,7 @@
 //! Fields as pairs of a name and a value, from either version of HTTP.
 
+use std::collections::HashSet;
+
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue};
 
@@ -54,6 +56,27 @@ pub fn is_listed_in_connection(fields: &[FieldPair<'_>], name: &[u8]) -> bool {
             .any(|listed| listed.trim_ascii().eq_ignore_ascii_case(name))
 }
 
+/// Returns the names, in lower case, of those fields that `Connection` lists, as [`is_listed_in_connection`] tells of
+/// one. RFC 9110 section 7.6.1 lets a message list any number of options, and an intermediary must not miss one, so
+/// there is no bound but the size of a head: each option is looked up once.
+pub fn listed_in_connection(fields: &[FieldPair<'_>]) -> HashSet<Vec<u8>> {
+    let mut rest: HashSet<_> = fields
+        .iter()
+        .filter(|(name, _)| !is_end_to_end(name))
+        .map(|(name, _)| name.to_ascii_lowercase())
+        .collect();
+    let mut listed = HashSet::new();
+    let options = values(fields, "connection").flat_map(|value| value.split(|&byte| byte == b','));
+    let mut name = Vec::new();
+    for option in options {
+        name.clear();
+        name.extend_from_slice(option.trim_ascii());
+        name.make_ascii_lowercase();
+        listed.extend(rest.take(&name));
+    }
+    listed
+}
+
 /// Returns the name and value of every field.
 pub fn to_pairs(fields: &HeaderMap) -> Vec<(&[u8], &[u8])> {
     fields.iter().map(|(name, value)| (name.as_str().as_bytes(), value.as_bytes())).collect()
@@ -82,4 +105,19 @@ pub fn to_header_map(fields: &Trailers) -> HeaderMap {
         }
     }
     map
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_of_many_options_is_found() {
+        let options = format!("{}X-Last", "a,close,".repeat(8_000));
+        let names: Vec<_> = (0..90).map(|number| format!("x-{number}")).collect();
+        let others = names.iter().map(|name| (name.as_bytes(), b"".as_slice()));
+        let listing = [(b"Connection".as_slice(), options.as_bytes()), (b"x-last".as_slice(), b"")];
+        let fields: Vec<FieldPair<'_>> = others.chain(listing).collect();
+        assert_eq!(listed_in_connection(&fields), HashSet::from([b"x-last".to_vec()]));
+    }
 }

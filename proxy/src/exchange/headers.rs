@@ -1,14 +1,13 @@
 //! Header fields of forwarded messages: hop-by-hop fields are removed, the proxy's own are added (RFC 9110 section 7.6).
 
 use std::borrow::Cow;
+use std::collections::HashSet;
 
 use bytes::BytesMut;
 use http::{Request, Uri};
 use url::Url;
 use wayleave_decision::ResolvedTarget;
-use wayleave_http_wire::field_pairs::{
-    FieldPair, first, is_listed_in_connection, is_named, values,
-};
+use wayleave_http_wire::field_pairs::{FieldPair, first, is_named, listed_in_connection, values};
 use wayleave_http_wire::http1::{BodyFraming, SWITCHING_PROTOCOLS, has_content, write_fields};
 use wayleave_http_wire::received::{HttpVersion, ReceivedHead};
 use wayleave_robots_txt::Target;
@@ -320,9 +319,9 @@ fn end_to_end<'a>(fields: &[FieldPair<'a>]) -> impl Iterator<Item = FieldPair<'a
     // What nearly every message lists is not a field, or is dropped anyway.
     let lists = values(fields, "connection")
         .any(|value| !is_named(value, "keep-alive") && !is_named(value, "close"));
-    let is_kept = move |&(field, _): &FieldPair<'a>| {
-        !(is_hop_by_hop(field) || lists && is_listed_in_connection(fields, field))
-    };
+    let listed = if lists { listed_in_connection(fields) } else { HashSet::new() };
+    let is_listed = move |field: &[u8]| lists && listed.contains(&field.to_ascii_lowercase());
+    let is_kept = move |&(field, _): &FieldPair<'a>| !(is_hop_by_hop(field) || is_listed(field));
     fields.iter().copied().filter(is_kept)
 }
 
@@ -351,8 +350,9 @@ fn one_cookie_field<'a>(fields: &[FieldPair<'a>]) -> Option<Cow<'a, [u8]>> {
 #[cfg(test)]
 mod tests {
     use bytes::BytesMut;
+    use proptest::prelude::{prop_assert_eq, proptest};
     use wayleave_decision::TargetScope;
-    use wayleave_http_wire::field_pairs::passed_through;
+    use wayleave_http_wire::field_pairs::{is_listed_in_connection, passed_through};
     use wayleave_http_wire::http1::{RequestHead, ResponseHead};
 
     use super::*;
@@ -489,5 +489,23 @@ mod tests {
         let received = received("").await;
         let relayed = response(&head, &head.fields(), &received, "wayleave");
         assert_eq!(relayed.framing, BodyFraming::Length(7));
+    }
+
+    proptest! {
+        #[test]
+        fn fields_listed_at_once_are_those_listed_one_by_one(
+            fields in proptest::collection::vec(
+                ("(?i)(connection|a|te|x-b|user-agent|host)", "(?i)(a|te|x-b|user-agent|,| |close){0,6}"),
+                0..8,
+            ),
+        ) {
+            let pairs: Vec<FieldPair<'_>> =
+                fields.iter().map(|(name, value)| (name.as_bytes(), value.as_bytes())).collect();
+            let is_kept = |field: &FieldPair<'_>| {
+                !is_hop_by_hop(field.0) && !is_listed_in_connection(&pairs, field.0)
+            };
+            let expected: Vec<_> = pairs.iter().copied().filter(is_kept).collect();
+            prop_assert_eq!(end_to_end(&pairs).collect::<Vec<_>>(), expected);
+        }
     }
 }

@@ -31,6 +31,9 @@ const OLDER_FIELDS: [(&str, &[&str]); 3] = [
     ("x-rate-limit-remaining", &["x-rate-limit-reset"]),
 ];
 
+/// The most policies of a `RateLimit-Policy` that are read: each limit is compared with each of them.
+const MAX_POLICIES: usize = 16;
+
 /// Returns the quota that a response says is left, of several the one that allows least. `None` if the response states none
 /// that can be read, or comes from a cache. `now` returns the time by which a reset that is a time is read, as hardly any is.
 pub(crate) fn read_service_limit(
@@ -69,9 +72,10 @@ fn read_standard(fields: &[FieldPair<'_>]) -> Option<ServiceLimit> {
     };
     let policies = joined(fields, "ratelimit-policy");
     let policies = policies.and_then(|text| Parser::new(&text).parse::<List>().ok());
+    let policies: Vec<_> = policies.iter().flat_map(items).take(MAX_POLICIES).collect();
     let is_counted = |item: &&Item| {
-        // This request itself was one of those in progress.
-        let policy = policies.iter().flat_map(items).find(|it| it.bare_item == item.bare_item);
+        // This request itself was one of those in progress. A limit of a policy that is not read counts.
+        let policy = policies.iter().find(|it| it.bare_item == item.bare_item);
         let unit = policy.and_then(|policy| policy.params.get("qu")?.as_string());
         unit.is_none_or(|unit| unit.as_str() != "concurrent-requests")
     };
@@ -182,5 +186,25 @@ mod tests {
             });
             assert_eq!(read_service_limit(&fields, now), expected, "{id}: {because}");
         }
+    }
+
+    fn limit_of(limits: &str, policies: &str) -> Option<u64> {
+        let fields = [("RateLimit", limits), ("RateLimit-Policy", policies)];
+        let fields = fields.map(|(name, value)| (name.as_bytes(), value.as_bytes()));
+        read_service_limit(&fields, || UNIX_EPOCH).map(|limit| limit.remaining)
+    }
+
+    #[test]
+    fn sixteen_policies_are_read_and_all_limits() {
+        let policy = |number: usize| format!("\"{number}\";q=9;qu=\"concurrent-requests\"");
+        let limit = |number: usize| format!("\"{number}\";r={number}");
+        let policies: Vec<_> = (0..5_000).map(policy).collect();
+        let policies = policies.join(",");
+        assert_eq!(limit_of(&limit(15), &policies), None);
+        assert_eq!(limit_of(&limit(16), &policies), Some(16));
+        let limits: Vec<_> = (0..5_000).map(limit).collect();
+        assert_eq!(limit_of(&limits.join(","), &policies), Some(16));
+        let least = [limits.join(","), "\"last\";r=3".to_owned()].join(",");
+        assert_eq!(limit_of(&least, &policies), Some(3));
     }
 }
