@@ -364,6 +364,21 @@ fn longer_lifetimes_take_effect_at_the_next_fetch() {
 }
 
 #[test]
+fn an_answer_is_usable_for_as_long_as_it_is_fresh() {
+    let mut world = FetchWorld::default();
+    let lifetimes = LifetimeSettings {
+        max_age: Duration::from_secs(2 * DAY),
+        max_stale: Duration::from_secs(DAY / 2),
+        ..LifetimeSettings::default()
+    };
+    world.cache.change_lifetimes(lifetimes, std::iter::empty());
+    world.request(&origin(), at(0));
+    let answered = world.fetched(&origin(), status(200), at(0));
+    assert_eq!(answered.fresh_until(), Some(at(2 * DAY)));
+    assert_eq!(answered.usable_until(), answered.fresh_until());
+}
+
+#[test]
 fn other_lifetimes_do_not_prolong_an_unavailable_answer() {
     let mut world = FetchWorld::default();
     let host = origin();

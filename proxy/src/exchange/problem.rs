@@ -26,6 +26,7 @@ pub(super) struct ProblemDetails<'a> {
     /// The product tokens that robots.txt is searched for, in this order.
     pub(super) tokens: Vec<&'a str>,
     pub(super) owner: Option<&'a str>,
+    pub(super) contact: Option<&'a str>,
     pub(super) robots_url: Option<&'a str>,
     /// The name in the `User-agent` line by which the rule's group is the crawler's.
     pub(super) group: Option<&'a str>,
@@ -45,6 +46,7 @@ impl<'a> ProblemDetails<'a> {
         };
         let identity = decision.identity.as_ref();
         let tokens = identity.map(Identity::tokens).unwrap_or_default();
+        let known = identity.and_then(Identity::crawler);
         Self {
             title: refusal.title,
             status: refusal.status,
@@ -54,7 +56,8 @@ impl<'a> ProblemDetails<'a> {
             url: decision.url.as_deref(),
             crawler: identity.map(Identity::label),
             tokens: tokens.iter().map(ProductToken::as_str).collect(),
-            owner: identity.and_then(Identity::crawler).and_then(|it| it.owner.as_deref()),
+            owner: known.and_then(|it| it.owner.as_deref()),
+            contact: known.and_then(|it| it.contact.as_deref()),
             robots_url: refusal.robots_url.as_deref(),
             group: rule.and_then(|rule| rule.group.as_deref()),
             line: rule.map(|rule| rule.line),
@@ -78,6 +81,7 @@ impl<'a> ProblemDetails<'a> {
         object.text("crawler", self.crawler);
         object.texts("tokens", &self.tokens);
         object.text("owner", self.owner);
+        object.text("contact", self.contact);
         object.text("robots_url", self.robots_url);
         object.text("group", self.group);
         object.plain("line", self.line);
@@ -119,6 +123,7 @@ mod tests {
             crawler: Some("news"),
             tokens: vec!["One", "Two"],
             owner: Some("Ann"),
+            contact: Some("mailto:ann@example.com"),
             robots_url: Some("http://shop.test/robots.txt"),
             group: Some("*"),
             line: Some(2),
@@ -128,7 +133,8 @@ mod tests {
             ..least
         };
         let rest = concat!(
-            r#","crawler":"news","tokens":["One","Two"],"owner":"Ann","robots_url":"http://shop.test/robots.txt","#,
+            r#","crawler":"news","tokens":["One","Two"],"owner":"Ann","contact":"mailto:ann@example.com","#,
+            r#""robots_url":"http://shop.test/robots.txt","#,
             r#""group":"*","line":2,"rule":"Disallow: /\u001b","purpose":"tdm","preference":"refuse","policy":"\u009b","#,
             r#""retry_after":3}"#,
         );

@@ -43,6 +43,7 @@ fn rows(problem: &ProblemDetails<'_>) -> Vec<(&'static str, String)> {
         ("Crawler", owned(problem.crawler.map(crawler_in_words))),
         ("Product tokens", (!tokens.is_empty()).then_some(tokens)),
         ("Ask", owned(problem.owner)),
+        ("Contact", owned(problem.contact)),
         ("Try again", wait),
         ("Reason", Some(problem.reason.to_owned())),
         ("Decision", Some(problem.decision_id.to_string())),

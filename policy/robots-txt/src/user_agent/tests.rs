@@ -64,6 +64,9 @@ const FIELDS: &[(&str, &str)] = &[
         "ExampleBot",
     ),
     ("\"Quoted/1.0\"", "Quoted"),
+    // After the end of the comment that has `compatible`, the last product counts; links and addresses are no names.
+    ("Mozilla/5.0 (compatible) Wrapper/1 (X11; Linux) Acme/2", "Acme"),
+    ("Mozilla/5.0 (X11; Acme/1.0; robot@acme.example)", "Acme"),
     // Platform words come before the name, and other products before `compatible`.
     ("Mozilla/5.0 (compatible; Linux x86_64; AcmeBot/1.0; +https://acme.example)", "AcmeBot"),
     ("Mozilla/5.0 (compatible; Windows NT 10.0; Win64; x64; Acme/1.0)", "Acme"),
