@@ -398,6 +398,31 @@ fn floods_of_small_frames_cost_no_memory() {
 }
 
 #[test]
+fn floods_of_frames_without_progress_end_their_connection() {
+    let origin = Origin::start();
+    origin.site("shop.test");
+    let proxy =
+        Wayleave::start_with(&origin, |settings| settings.set("proxy.idle_timeout", "\"1h\""));
+    let floods = [
+        ("window updates", frame(WINDOW_UPDATE, 0, 0, &[0, 0, 0, 1])),
+        ("acknowledged pings", frame(PING, ACK, 0, &[0; 8])),
+        ("frames of an unknown type", frame(0xfa, 0, 0, &[0; 3])),
+    ];
+    for (name, one) in floods {
+        let mut wire = open(&proxy, "shop.test:443");
+        for number in 0..3_u32 {
+            wire.send(one.repeat(3000));
+            wire.send(request(2 * number + 1, "shop.test", "/a"));
+            assert!(wire.stream_is_200(2 * number + 1), "{name}: some are harmless");
+        }
+        // The connection may end before all of it is sent.
+        let _ = wire.try_send(one.repeat(20_000));
+        while wire.frame().is_some() {}
+        expect_service(&proxy);
+    }
+}
+
+#[test]
 fn responses_without_a_window_are_given_up() {
     let origin = Origin::start();
     let big = Reply::new(200).step(Step::Pattern(8 << 20));

@@ -10,6 +10,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 use wayleave_http_wire::received::ReceivedHead;
 
+use super::frame_limit::FrameLimit;
 use super::server::DownstreamServer;
 use crate::decider::request::ClientConnection;
 use crate::http::downstream::Downstream;
@@ -79,7 +80,7 @@ pub(super) async fn serve(
 
 /// One connection, and the exchanges on its streams.
 struct Http2Streams {
-    http2: h2::server::Connection<Transport<BoxedStream>, Bytes>,
+    http2: h2::server::Connection<Transport<FrameLimit<BoxedStream>>, Bytes>,
     connection: Arc<ClientConnection>,
     flushes: Arc<FlushSignal>,
     /// A permit for each exchange that may still begin.
@@ -98,8 +99,9 @@ impl Http2Streams {
         let header_timeout = server.settings().options.header_timeout;
         let options = http2_options(!connection.is_to_proxy());
         let flushes = Arc::<FlushSignal>::default();
-        let stream =
-            Transport::new(stream).without_gathering().with_flush_signal(Arc::clone(&flushes));
+        let stream = Transport::new(FrameLimit::new(stream))
+            .without_gathering()
+            .with_flush_signal(Arc::clone(&flushes));
         let handshake = timeout(header_timeout, options.handshake(stream)).await;
         let http2 = handshake.ok()?.inspect_err(|error| tracing::debug!(%error, "no HTTP/2"));
         Some(Self {

@@ -22,6 +22,7 @@ mod blind_tunnel;
 mod captured;
 mod client_hello;
 mod first_bytes;
+mod frame_limit;
 mod http1;
 mod http2;
 pub(crate) mod limits;
