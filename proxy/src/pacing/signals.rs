@@ -8,7 +8,7 @@
 //! | sign | counts for | for all once |
 //! | --- | --- | --- |
 //! | 429 | all: it is about the rate of our requests | |
-//! | 503, or a connection that breaks | the page, and the client after a second page | another client gets one for another page |
+//! | 503, or a connection that breaks | the page, and the client after a second page; the client's own adaptive pace | another client gets one for another page |
 //! | 503 for robots.txt | all: it concerns every page | |
 //! | a quota, told without credentials | all: everybody else has none either | |
 //! | a quota, told with credentials or a partition key | the client | another client with other credentials is told so, too |

@@ -331,3 +331,13 @@ fn answers_to_all_nodes_end_a_round() {
     let rates = crawl.paces.each_ref().map(|it| it.rate(crawl.now));
     assert!(rates.iter().any(|rate| *rate > first), "{rates:?}");
 }
+
+#[test]
+fn a_far_reset_does_not_stop_the_crawl() {
+    let mut pace = AdaptivePace::default();
+    for remaining in [0, 1, 5] {
+        pace.note_remaining(Duration::ZERO, remaining, Duration::from_secs(90_000_000));
+        let rate = pace.rate(Duration::ZERO).unwrap();
+        assert!((rate * 300.0 - 1.0).abs() < 1e-9, "{rate}: one in five minutes");
+    }
+}
