@@ -1,4 +1,4 @@
-//! `/v1/pace`: the servers to which requests are slowed down.
+//! `/v1/pace`: the servers to which requests are slowed down, for all or for single clients.
 
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
@@ -15,7 +15,7 @@ const MAX_LISTED: usize = 1000;
 
 #[derive(Debug, Serialize, ToSchema)]
 struct SlowedPaces {
-    /// The number of servers that are slowed down.
+    /// The number of paces that are slowed down: of servers, and of single clients there.
     total: usize,
     /// The slowest, a thousand at most.
     paces: Vec<SlowedPace>,

@@ -1,7 +1,8 @@
 //! The adaptive pace of the party that an answer counts for, and of others.
 
-use super::tests::{numbered, request_of};
+use super::tests::{metrics, numbered, request_of};
 use super::*;
+use crate::fleet::memory::MemoryEngine;
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -167,4 +168,28 @@ async fn an_address_elsewhere_slows_down_no_network() {
     granted.record_dialled(Some(network("192.0.2.0/24")));
     granted.record_answer(&other, 429, None);
     assert!(units().contains(&unit.to_string()), "{:?}", units());
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_clients_failures_at_one_node_slow_no_node_down() {
+    let memory = MemoryEngine::new("");
+    let joined = async |name| Pacer::in_fleet(&memory.join(name).await, metrics());
+    let nodes = [joined("one").await, joined("two").await, joined("three").await];
+    for path in ["/a", "/b", "/a", "/b"] {
+        be_refused(&nodes[0], 1, path, Sign::Status(503)).await;
+    }
+    for node in &nodes[1..] {
+        for _ in 0..5 {
+            assert!(be_refused(node, 2, "/c", Sign::Status(200)).await);
+        }
+        assert_eq!(slowed(node), []);
+    }
+    assert!(!slowed(&nodes[0]).contains(&None), "{:?}", slowed(&nodes[0]));
+    // Another client there, for another page.
+    be_refused(&nodes[0], 2, "/d", Sign::Status(503)).await;
+    tokio::time::sleep(3 * SECOND).await;
+    for node in &nodes {
+        be_refused(node, 3, "/e", Sign::Status(200)).await;
+        assert!(slowed(node).contains(&None), "what one node found slows down all");
+    }
 }

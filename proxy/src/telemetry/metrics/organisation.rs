@@ -13,7 +13,8 @@ const CA_EXPIRY: &str = "Time at which the certificate of the interception CA ex
 const CRAWL_DELAY_WAITS: &str = "Time that requests waited for a slot at an origin.";
 const SLOW_DOWNS: &str =
     "Times that requests to a server were slowed down, by cause (politeness.adaptive).";
-const SLOWED_PACES: &str = "Servers to which requests are slowed down (politeness.adaptive).";
+const SLOWED_PACES: &str =
+    "Paces that are slowed down, of servers and of single clients there (politeness.adaptive).";
 const DECISIONS_DROPPED: &str = "Decisions missing from the decision log: the writer was too slow, or the file could not be written.";
 const DECISION_LOG_ALTERED: &str =
     "Times that the decision log was found altered, each an `altered` line in it.";
