@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use wayleave_decision::{Permit, Reason, Refusal, ResolvedTarget};
+use wayleave_fairness::Holder;
 use wayleave_http_wire::field_pairs::{FieldPair, first};
 use wayleave_http_wire::ftp_path;
 use wayleave_http_wire::http1::{BodyFraming, SWITCHING_PROTOCOLS};
@@ -195,7 +196,7 @@ impl UpstreamAttempt<'_> {
         let timeout = exchange.settings.upstream.response_timeout();
         let started = match connection {
             UpstreamConnection::Ftp(control) => {
-                let ftp_request = ftp_request(exchange.received, self.resolved().path());
+                let ftp_request = ftp_request(exchange, self.resolved().path());
                 Box::pin(upstream::start_ftp(*control, &ftp_request, timeout)).await
             }
             UpstreamConnection::Http1(stream) => {
@@ -338,7 +339,8 @@ fn check_parent_status(form: &TargetForm, head: &UpstreamHead) -> Result<(), Ups
 }
 
 /// Returns the part of a request that an FTP server understands.
-fn ftp_request<'a>(received: &'a ReceivedHead, path: &'a str) -> FtpRequest<'a> {
+fn ftp_request<'a>(exchange: &'a Exchange<'_, '_>, path: &'a str) -> FtpRequest<'a> {
+    let received = exchange.received;
     let accept = received.field("accept").unwrap_or_default();
     FtpRequest {
         path,
@@ -346,6 +348,8 @@ fn ftp_request<'a>(received: &'a ReceivedHead, path: &'a str) -> FtpRequest<'a> 
         range: received.field("range").and_then(FtpRange::parse),
         prefers_text: accept.trim_ascii().starts_with(b"text/plain"),
         credentials: ftp_path::credentials(&received.target()),
+        pool: exchange.services.decider.robots.parser(),
+        holder: Holder::of_client(exchange.connection.client),
     }
 }
 

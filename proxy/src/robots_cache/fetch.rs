@@ -8,6 +8,7 @@ use arc_swap::ArcSwap;
 use http::{HeaderMap, header};
 use tokio::time::{Instant, timeout_at};
 use url::Url;
+use wayleave_fairness::WorkPool;
 use wayleave_lifecycle::{
     CacheValidators, ChosenBy, FetchEnding, FetchError, FetchErrorKind, FetchIdentity,
     FetchOutcome, FetchRequest, FetchResult, FetchedResponse, RedirectHop, ResponseFields,
@@ -107,6 +108,8 @@ pub struct HttpFetcher {
     pub(super) clock: Clock,
     traces: Option<Arc<Traces>>,
     pub(super) memory: FetchMemory,
+    /// The pool for listings of FTP servers.
+    pub(super) parser: WorkPool,
     /// The identities in effect, which a reload replaces.
     pub(super) identities: Arc<ArcSwap<FetchIdentities>>,
     pub(super) dialled: DialledHosts,
@@ -143,6 +146,7 @@ impl HttpFetcher {
             memory: FetchMemory::new(options.memory_bytes, options.timeout / 10),
             dialled: DialledHosts::new(FetchLimits::default().per_host),
             targets: RedirectTargets::new(options.max_age, clock),
+            parser: WorkPool::new(),
             options,
             own_request_policy: None,
             clock,

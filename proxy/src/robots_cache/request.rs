@@ -7,6 +7,7 @@ use bytes::BytesMut;
 use http::{HeaderMap, HeaderName, HeaderValue, Request, header};
 use tokio::time::{Instant, timeout_at};
 use wayleave_decision::Reason;
+use wayleave_fairness::Holder;
 use wayleave_http_wire::field_pairs::to_pairs;
 use wayleave_http_wire::http1::{BodyFraming, write_fields};
 use wayleave_http_wire::received::HttpVersion;
@@ -103,6 +104,8 @@ impl HttpFetcher {
                     range: None,
                     prefers_text: true,
                     credentials: None,
+                    pool: &self.parser,
+                    holder: Holder::OWN,
                 };
                 upstream::start_ftp(*control, &ftp_request, timeout).await
             }

@@ -402,6 +402,28 @@ fn a_listing_without_end_is_given_up() {
 }
 
 #[test]
+fn a_long_listing_is_cut_and_says_so() {
+    let pasv = passive(|mut stream| {
+        let lines: String = (0..9_000)
+            .map(|number| format!("-rw-r--r-- 1 a b 3 Jan 01 2026 {number:04}\r\n"))
+            .collect();
+        let _maybe_closed = stream.write_all(lines.as_bytes());
+    });
+    let server = Scripted::start(move |command| match command.split(' ').next() {
+        Some("PASV") => Some(pasv.clone()),
+        Some("MLSD") => Some("500 what?\r\n".to_owned()),
+        Some("LIST") => Some("150 here\r\n226 done\r\n".to_owned()),
+        Some("RETR") => Some("550 none\r\n".to_owned()),
+        _ => correct_reply(command),
+    });
+    let proxy = start(server.address);
+    let page = get(&proxy, "/pub/");
+    assert_eq!(page.status, 200, "{}", page.text());
+    assert_eq!(page.text().matches("<li><a href=\"./").count(), 2_000);
+    assert!(page.text().contains("7000 further lines of the server's listing are left out"));
+}
+
+#[test]
 fn a_malformed_modification_time_is_omitted() {
     let pasv = passive(|mut stream| stream.write_all(b"page").expect("it is read"));
     let server = Scripted::start(move |command| match command {

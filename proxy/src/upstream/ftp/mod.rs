@@ -18,17 +18,18 @@ use suppaftp::{Encoding, FtpError, FtpResult, Mode, Status};
 use tokio::io::AsyncReadExt;
 use tokio::net::TcpStream;
 use wayleave_decision::Reason;
+use wayleave_fairness::{Holder, WorkPool};
 use wayleave_http_wire::ftp_path;
 use wayleave_http_wire::http1::BodyFraming;
 
-use self::listing::ListingFormat;
+use self::listing::{Listing, ListingFormat};
 pub(crate) use self::range::ByteRange;
 use self::response::{FileFacts, FileTransfer, FtpResponse};
 use super::egress::DataRoute;
 use super::error::UpstreamError;
 use super::session::{UpstreamReader, UpstreamWriter, start_http1};
 
-/// The longest directory listing, in bytes: about 10,000 names.
+/// The longest directory listing, in bytes.
 const MAX_LISTING_BYTES: u64 = 1024 * 1024;
 /// The most characters of a server's message that are repeated.
 const MAX_QUOTED_CHARS: usize = 100;
@@ -53,6 +54,9 @@ pub(crate) struct FtpRequest<'a> {
     pub(crate) prefers_text: bool,
     /// User name and password; `None` for an anonymous login.
     pub(crate) credentials: Option<(String, String)>,
+    /// The pool that reads listings, and the holder on whose behalf.
+    pub(crate) pool: &'a WorkPool,
+    pub(crate) holder: Holder,
 }
 
 /// A permanent negative reply, by its code.
@@ -194,12 +198,14 @@ async fn fetch_directory(
         },
         Err(refusal) => return refusal.into_response(),
     };
-    let names = listing::parse_names(&listing, format);
-    let (media_type, body) = if request.prefers_text {
-        ("text/plain", listing::to_text(&names))
-    } else {
-        ("text/html", listing::to_html(request.path, &names))
+    let time_to_parse = Listing::time_to_parse(listing.len());
+    let (path, prefers_text) = (request.path.to_owned(), request.prefers_text);
+    let to_body = move || {
+        let listing = Listing::parse(&listing, format);
+        if prefers_text { listing.to_text() } else { listing.to_html(&path) }
     };
+    let body = request.pool.run(request.holder, time_to_parse, to_body).await;
+    let media_type = if prefers_text { "text/plain" } else { "text/html" };
     let fields = format!("Content-Type: {media_type}; charset=utf-8\r\n");
     Ok(FtpResponse::Text { status: "200 OK", fields, body })
 }
