@@ -20,6 +20,9 @@ use crate::subresource::{Subresource, SubresourcePolicy};
 use crate::target::{ResolvedTarget, TargetScope};
 use crate::verdict::{DecisionFacts, Permit, Verdict};
 
+/// The most statements of a file by which a decision is tried at once: a walk through all of them takes microseconds.
+const MAX_BRIEF_STATEMENTS: usize = 10_000;
+
 /// The settings that decide.
 #[derive(Clone, Copy, Debug)]
 pub struct DecisionSettings<'a> {
@@ -81,6 +84,15 @@ pub struct Decision<'a> {
     /// The refusal that would have been the verdict by now, were it not only observed.
     observed: Option<Refusal>,
     /// The answer to a request for robots.txt itself.
+    robots_answer: Option<RobotsAnswer>,
+    facts: DecisionFacts,
+    state: DecisionState,
+}
+
+/// The state of a decision, without the settings and the request, so that it can go on on another thread.
+#[derive(Debug)]
+pub struct SuspendedDecision {
+    observed: Option<Refusal>,
     robots_answer: Option<RobotsAnswer>,
     facts: DecisionFacts,
     state: DecisionState,
@@ -201,52 +213,85 @@ impl<'a> Decision<'a> {
         }
     }
 
-    /// Supplies the robots.txt that the decision needs.
+    /// Supplies the robots.txt that the decision needs. Judging by it may take milliseconds.
     pub fn add_robots_txt(&mut self, robots_txt: &RobotsCopy) {
+        // What a whole budget does not find is too costly, which is a verdict.
+        let _ = self.judge_by_robots_txt(robots_txt, MatchContext::default(), false);
+    }
+
+    /// Supplies the robots.txt that the decision needs, unless judging by it takes long. Then the decision still needs it, and
+    /// this returns false.
+    pub fn try_add_robots_txt(&mut self, robots_txt: &RobotsCopy) -> bool {
+        robots_txt.access().statements() <= MAX_BRIEF_STATEMENTS
+            && self.judge_by_robots_txt(robots_txt, MatchContext::brief(), true)
+    }
+
+    /// Judges by a robots.txt within a budget. If it is brief, and all of it is spent, nothing is kept and this returns false.
+    fn judge_by_robots_txt(
+        &mut self,
+        robots_txt: &RobotsCopy,
+        mut context: MatchContext,
+        is_brief: bool,
+    ) -> bool {
         let (request, settings) = (&self.request, self.settings);
+        let identity = &request.identified.identity;
+        let outcome = ask_robots_txt(robots_txt, identity, &request.resolved, &mut context);
+        // What was left unmatched may change what was found.
+        if is_brief && context.is_spent() {
+            return false;
+        }
+        let passed = self.passed_subresource(&outcome.finding).filter(|_| outcome.result.is_err());
+        let result = if passed.is_some() { Ok(Reason::SubresourceOf) } else { outcome.result };
+        let declaring = request.identified.declaring().filter(|_| result.is_ok());
         // For a crawler with purposes more is matched than rules, all within one budget.
-        let mut context = request.identified.declaring().map(|_| MatchContext::default());
-        let outcome = ask_robots_txt(
-            robots_txt,
-            &request.identified.identity,
-            &request.resolved,
-            context.as_mut(),
-        );
-        let passed = self.passed_subresource(&outcome.finding);
-        self.facts.finding = Some(outcome.finding);
-        self.facts.delay = outcome.delay;
-        self.robots_answer = (request.resolved.scope == TargetScope::RobotsTxt).then(|| {
-            let identity = &request.identified.identity;
-            RobotsAnswer::new(robots_txt, identity, &request.resolved.target)
+        let mut preferences = declaring.and_then(|crawler| {
+            PreferenceFinding::from_robots_txt(
+                robots_txt.clone(),
+                settings.preferences,
+                crawler,
+                request.method,
+                &request.resolved,
+                context,
+            )
         });
-        let result = match (outcome.result, passed) {
-            (Err(_), Some(subresource)) => {
-                self.facts.subresource = Some(subresource.clone());
-                self.facts.delay = crawl_delay(robots_txt.access(), &request.identified.identity);
-                Ok(Reason::SubresourceOf)
-            }
-            (result, _) => result,
+        if is_brief
+            && let Some(preferences) = &mut preferences
+            && !preferences.extend_budget()
+        {
+            return false;
+        }
+        self.facts.finding = Some(outcome.finding);
+        self.facts.delay = match passed {
+            Some(_) => crawl_delay(robots_txt.access(), identity),
+            None => outcome.delay,
         };
+        self.facts.subresource = passed.cloned();
+        self.robots_answer = (request.resolved.scope == TargetScope::RobotsTxt)
+            .then(|| RobotsAnswer::new(robots_txt, identity, &request.resolved.target));
+        self.facts.preferences = preferences;
         self.state = match result {
             Err(refusal) => self.refused(refusal),
-            Ok(reason) => {
-                let declaring = request.identified.declaring().zip(context);
-                self.facts.preferences = declaring.and_then(|(crawler, context)| {
-                    PreferenceFinding::from_robots_txt(
-                        robots_txt.clone(),
-                        settings.preferences,
-                        crawler,
-                        request.method,
-                        &request.resolved,
-                        context,
-                    )
-                });
-                match self.facts.preferences {
-                    Some(_) => DecisionState::NeedsDocuments(reason),
-                    None => DecisionState::Decided(Ok(reason)),
-                }
-            }
+            Ok(reason) if self.facts.preferences.is_some() => DecisionState::NeedsDocuments(reason),
+            Ok(reason) => DecisionState::Decided(Ok(reason)),
         };
+        true
+    }
+
+    /// Separates the decision from what it borrows.
+    pub fn suspend(self) -> (DecisionRequest<'a>, SuspendedDecision) {
+        let Self { request, observed, robots_answer, facts, state, .. } = self;
+        (request, SuspendedDecision { observed, robots_answer, facts, state })
+    }
+
+    /// Continues a decision about the same request.
+    #[must_use]
+    pub fn resume(
+        settings: DecisionSettings<'a>,
+        request: DecisionRequest<'a>,
+        suspended: SuspendedDecision,
+    ) -> Self {
+        let SuspendedDecision { observed, robots_answer, facts, state } = suspended;
+        Self { settings, request, observed, robots_answer, facts, state }
     }
 
     /// Returns the subresource if it passes robots.txt. Only what a rule disallows passes: an origin whose robots.txt cannot be

@@ -76,7 +76,7 @@ impl Identity {
 }
 
 /// The crawler behind a request, with an objection to it.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Identified {
     /// The crawler.
     pub identity: Identity,

@@ -42,7 +42,9 @@ pub use claimed_names::ClaimedNames;
 pub use contact::contacts;
 pub use crawler::{ClientFacts, CrawlTrigger, Crawler, DailyBudget, EnforcementMode, ProxyAccount};
 pub use crawlers::{Crawlers, CrawlersConfig};
-pub use decision::{Decision, DecisionRequest, DecisionSettings, Input, Step, decide_own_request};
+pub use decision::{
+    Decision, DecisionRequest, DecisionSettings, Input, Step, SuspendedDecision, decide_own_request,
+};
 pub use documents::{
     DocumentBatch, DocumentPending, DocumentResult, DocumentToFetch, documents_to_fetch, may_fetch,
 };

@@ -159,20 +159,17 @@ impl From<AccessReason> for Reason {
     }
 }
 
-/// Asks robots.txt about a request. `context` is the work left for a crawler for which more than rules is matched.
+/// Asks robots.txt about a request. `context` is the work left for the request.
 pub(crate) fn ask_robots_txt(
     copy: &RobotsCopy,
     identity: &Identity,
     resolved: &ResolvedTarget,
-    context: Option<&mut MatchContext>,
+    context: &mut MatchContext,
 ) -> RobotsOutcome {
     let access = copy.access();
     let (dialect, tokens) = (identity.dialect(), identity.tokens());
     let (scope, path) = (resolved.scope, resolved.target.path());
-    let decision = match context {
-        Some(context) => decide_within(scope, access, dialect, tokens, path, context),
-        None => decide_in_dialect(scope, access, dialect, tokens, path),
-    };
+    let decision = decide_within(scope, access, dialect, tokens, path, context);
     let finding = finding(copy, &decision);
     let result = match decision.verdict() {
         AccessVerdict::Allow => Ok(decision.reason().into()),
@@ -453,7 +450,8 @@ mod tests {
                 checked_at: at,
             });
             let identity = example_bot(Dialect::default());
-            let finding = ask_robots_txt(&copy, &identity, &resolved, None).finding;
+            let finding =
+                ask_robots_txt(&copy, &identity, &resolved, &mut MatchContext::default()).finding;
             let named = (finding.fetched_at.is_some(), finding.sha256.is_some());
             assert_eq!(named, (is_named, is_named), "after {days} days");
         }

@@ -547,3 +547,36 @@ fn redirects_obey_rules_for_everybody_only() {
         assert!(decide_own_request(&of_one_crawler, &target, NOW).result.is_ok(), "{crawler}");
     }
 }
+
+/// Whether a decision was made at once or in a second attempt, its verdict is that of one with all of the budget.
+#[test]
+fn a_costly_decision_is_made_in_a_second_attempt() {
+    let chain =
+        |number: usize, name: &str, value: &str| format!("{name}: /*a*g*e*{number}{value}\n");
+    let rules: String = (0..4_000).map(|number| chain(number, "Allow", "")).collect();
+    let uses: String = (0..4_000).map(|n| chain(n, "Content-Usage", " train-ai=y")).collect();
+    let walk = "Allow: /x\n".repeat(10_001);
+    for (text, is_cheap) in [
+        ("Disallow: /*e$\n".to_owned(), [true, true]),
+        (format!("{rules}Disallow: /*e$\n"), [false, false]),
+        (format!("{uses}Content-Usage: /*ge train-ai=n\n"), [true, false]),
+        (format!("{walk}Disallow: /page\n"), [false, false]),
+    ] {
+        let robots = format!("User-agent: *\n{text}");
+        for (world, is_cheap) in [World::default(), World::of_a_trainer()].iter().zip(is_cheap) {
+            let identified = world.identified();
+            let copy = RobotsCopy::Cached(fetched(&Resource::from(shop()), 200, &robots));
+            let (mut tried, mut whole) = (world.begin(&identified), world.begin(&identified));
+            whole.add_robots_txt(&copy);
+            let is_judged = tried.try_add_robots_txt(&copy);
+            assert_eq!(is_judged, is_cheap, "{}", &text[..20.min(text.len())]);
+            if !is_judged {
+                assert!(matches!(tried.step(), Step::Need(Input::RobotsTxt(_))));
+                assert!(tried.facts().finding.is_none() && tried.facts().preferences.is_none());
+                tried.add_robots_txt(&copy);
+            }
+            assert_eq!(format!("{:?}", tried.facts()), format!("{:?}", whole.facts()));
+            assert_eq!(format!("{:?}", tried.step()), format!("{:?}", whole.step()));
+        }
+    }
+}

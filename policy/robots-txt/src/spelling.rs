@@ -70,7 +70,7 @@ fn all_rewritings(path: &str) -> Result<Vec<String>, TooManySpellings> {
 
 /// Returns whether a path contains anything that is rewritten. Every decision of the proxy calls this.
 #[inline]
-fn may_have_other_spellings(path: &[u8]) -> bool {
+pub(crate) fn may_have_other_spellings(path: &[u8]) -> bool {
     // Without branches, so that the compiler vectorises the loop over all pairs of bytes.
     let is_rewritten = |(&first, &next): (&u8, &u8)| {
         u8::from((first == b'/') & ((next == b'/') | (next == b'.'))) | u8::from(next == b';')

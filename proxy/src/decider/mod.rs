@@ -20,10 +20,12 @@ pub(crate) mod settings;
 pub(crate) mod target;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use wayleave_decision::{
-    Decision, DecisionRequest, Input, ResolvedTarget, RobotsCopy, Step, Verdict,
+    CheckedSnapshot, Decision, DecisionRequest, Input, ResolvedTarget, RobotsCopy, Step, Verdict,
 };
+use wayleave_fairness::Holder;
 
 use self::documents::DocumentSource;
 use self::identify::IdentifiedClient;
@@ -31,6 +33,9 @@ use self::request::{ClientConnection, RequestView};
 use self::settings::{CurrentSettings, Settings};
 use crate::robots_cache::RobotsCache;
 use crate::telemetry::metrics::Metrics;
+
+/// The estimated time of a decision that takes more than a brief budget.
+const COSTLY_DECISION: Duration = Duration::from_millis(5);
 
 /// A verdict, and the group of robots.txt that gives an unknown client its pace: empty where the pace does not depend on it.
 pub(crate) struct DecidedRequest {
@@ -82,7 +87,7 @@ impl Decider {
     /// password.
     pub(crate) async fn is_still_allowed(
         &self,
-        settings: &Settings,
+        settings: &Arc<Settings>,
         connection: &ClientConnection,
         request: &RequestView<'_>,
         resolved: &ResolvedTarget,
@@ -105,7 +110,7 @@ impl Decider {
     /// Decides a request. Supplies the inputs that the decision asks for, and waits for the origin's robots.txt if it is not cached.
     pub(crate) async fn decide(
         &self,
-        settings: &Settings,
+        settings: &Arc<Settings>,
         client: &IdentifiedClient,
         request: DecisionRequest<'_>,
     ) -> DecidedRequest {
@@ -131,16 +136,19 @@ impl Decider {
                         Ok(cached) => {
                             let copy = RobotsCopy::Cached(cached.clone());
                             // Judging builds indexes, which count for the memory of the cache.
-                            pace_group = self.robots.with_recount(
+                            let is_judged = self.robots.with_recount(
                                 &origin,
                                 &client.fetch_identity,
                                 &cached,
-                                || {
-                                    decision.add_robots_txt(&copy);
-                                    let delay = decision.facts().delay;
-                                    pace_group::of(copy.access(), pacing, identity, delay)
-                                },
+                                || decision.try_add_robots_txt(&copy),
                             );
+                            if !is_judged {
+                                let judging =
+                                    self.judge_in_pool(settings, client, decision, cached);
+                                decision = Box::pin(judging).await;
+                            }
+                            let delay = decision.facts().delay;
+                            pace_group = pace_group::of(copy.access(), pacing, identity, delay);
                         }
                         Err(pending) => {
                             decision.robots_txt_pending(&pending.to_string(), pending.retry_after);
@@ -157,6 +165,43 @@ impl Decider {
             }
         }
         DecidedRequest { verdict: decision.into_verdict(), pace_group }
+    }
+
+    /// Judges by a robots.txt on another thread, since it takes long and its origin chooses how long: the other requests of this
+    /// thread would wait.
+    async fn judge_in_pool<'a>(
+        &self,
+        settings: &'a Arc<Settings>,
+        client: &IdentifiedClient,
+        decision: Decision<'a>,
+        known: CheckedSnapshot,
+    ) -> Decision<'a> {
+        let (request, suspended) = decision.suspend();
+        let (identified, method) = (request.identified.clone(), request.method.to_owned());
+        let subresource = request.subresource.cloned();
+        let (resolved, is_by_tunnel, now) =
+            (request.resolved.clone(), request.is_by_tunnel, request.now);
+        let (robots, fetch_identity) = (self.robots.clone(), Arc::clone(&client.fetch_identity));
+        let in_effect = Arc::clone(settings);
+        let judge = move || {
+            let origin = resolved.target.origin().clone();
+            let request = DecisionRequest {
+                identified: &identified,
+                method: &method,
+                resolved,
+                is_by_tunnel,
+                subresource: subresource.as_ref(),
+                now,
+            };
+            let mut decision = Decision::resume(in_effect.for_decisions(), request, suspended);
+            let copy = RobotsCopy::Cached(known.clone());
+            robots
+                .with_recount(&origin, &fetch_identity, &known, || decision.add_robots_txt(&copy));
+            decision.suspend().1
+        };
+        let holder = Holder::of_client(client.address);
+        let suspended = self.robots.parser().run(holder, COSTLY_DECISION, judge).await;
+        Decision::resume(settings.for_decisions(), request, suspended)
     }
 }
 

@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::fmt::Write;
 use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
 
 use wayleave_decision::{Permit, PreferenceFinding, Reason, Refusal, TargetScope};
 use wayleave_fairness::{Holder, WorkPool};
@@ -125,13 +126,12 @@ impl<'a> ResponseLabeller<'a> {
         // What the page states in any of its readings counts.
         let texts: Vec<String> = page.texts().map(Cow::into_owned).collect();
         let reading = self.config().reading.clone();
-        let bytes = texts.iter().map(String::len).sum();
+        let estimate = texts.iter().map(|text| time_to_read(text)).sum();
         let with_page =
             move || texts.iter().fold(by_head, |finding, text| finding.with_page(&reading, text));
         let parser = self.documents.robots.parser();
         // In a box it takes no room in every exchange.
-        let by_page =
-            Box::pin(parser.run(self.holder, WorkPool::time_to_read(bytes), with_page)).await;
+        let by_page = Box::pin(parser.run(self.holder, estimate, with_page)).await;
         self.conclude(self.documents.with_licences(by_page).await, 200)
     }
 
@@ -168,6 +168,12 @@ impl<'a> ResponseLabeller<'a> {
 /// redirect, or that a copy is still good.
 pub(super) fn is_judged(status: u16) -> bool {
     matches!(status, 200..=299)
+}
+
+/// Returns the estimated time to read a page: a tag takes as long as a hundred letters.
+fn time_to_read(page: &str) -> Duration {
+    let tags = memchr::memchr_iter(b'<', page.as_bytes()).count();
+    WorkPool::time_to_read(page.len() + 100 * tags)
 }
 
 fn text(bytes: &[u8]) -> Cow<'_, str> {
@@ -257,5 +263,17 @@ fn duty_member(duty: &UsageDuty) -> String {
             let value: String = excerpt(value).chars().filter(plain).collect();
             format!("{}=\"{value}\"", duty.name)
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_page_of_tags_is_estimated_above_one_of_letters() {
+        let (letters, tags) = ("x".repeat(60_000), "<x>".repeat(20_000));
+        assert!(time_to_read(&letters) < Duration::from_micros(200));
+        assert!(time_to_read(&tags) > Duration::from_millis(1));
     }
 }

@@ -69,6 +69,15 @@ impl PreferenceFinding {
         })
     }
 
+    /// Makes the brief budget of the request a whole one. Returns false if it was spent, so that the finding is not whole.
+    pub(crate) fn extend_budget(&mut self) -> bool {
+        let mut context = self.state.match_context().clone();
+        let is_whole = !context.is_spent();
+        context.budget.extend();
+        self.state.set_match_context(context);
+        is_whole
+    }
+
     /// Returns the crawler's query. It borrows all of `self`, so methods that change the state while they use one call
     /// [`query_of`] instead.
     fn query<'a>(&'a self, settings: &'a PreferenceSettings) -> PreferenceQuery<'a> {

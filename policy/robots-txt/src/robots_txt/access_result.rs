@@ -51,6 +51,18 @@ impl AccessResult {
         }
     }
 
+    /// Returns the number of statements in the file, if there is one: finding a group, or what it says, may be a walk
+    /// through all of them.
+    #[must_use]
+    pub fn statements(&self) -> usize {
+        match self {
+            Self::Successful(robots) | Self::Lapsed(robots) | Self::LongLapsed(robots) => {
+                robots.parsed().statements.len()
+            }
+            _ => 0,
+        }
+    }
+
     /// Returns the result in kebab case.
     #[must_use]
     pub const fn as_str(&self) -> &'static str {

@@ -20,6 +20,9 @@ impl MatchBudget {
     /// do questions about the same paths lengthened to 16 KiB.
     const STEPS: usize = 1 << 20;
 
+    /// About 150 us: what nearly all decisions need at most.
+    const BRIEF_STEPS: usize = Self::STEPS / 32;
+
     /// The steps to begin a search, or to compare at one position.
     const COMPARISON_STEPS: usize = 4;
 
@@ -36,6 +39,17 @@ impl MatchBudget {
     /// The steps to parse and store a statement about use, for the statement and for each of its bytes.
     const READ_STATEMENT_STEPS: usize = 300;
     const READ_BYTE_STEPS: usize = 8;
+
+    /// Creates a budget for a first attempt. A decision that spends it has to be made again, with a whole one.
+    #[must_use]
+    pub fn brief() -> Self {
+        Self { steps: Self::BRIEF_STEPS }
+    }
+
+    /// Makes a brief budget a whole one, less what has been spent of it.
+    pub fn extend(&mut self) {
+        self.steps += Self::STEPS - Self::BRIEF_STEPS;
+    }
 
     /// Spends some steps, such as one for each statement skipped. Returns whether any are left.
     #[inline]

@@ -6,10 +6,12 @@
 //!       ├─ generator  generated requests
 //!       ├─ naming     the tables that the page offers for unnamed requests
 //!       ├─ world      a configuration, and the callers that decide by it
+//!       ├─ costly     decisions that take long, beside others
 //!       ├─ sites      the files of origins
 //!       └─ log        what the proxy recorded, exported and verified
 //! ```
 
+mod costly;
 mod generator;
 mod log;
 mod naming;

@@ -12,6 +12,7 @@ use wayleave_decision::{
     decide_own_request,
 };
 use wayleave_evidence::Sha256Digest;
+use wayleave_fairness::WorkPool;
 use wayleave_lifecycle::Resource;
 use wayleave_robots_txt::{Origin, Target, UrlScheme};
 
@@ -147,9 +148,14 @@ impl World {
         }
     }
 
+    /// Returns the pool for what takes long.
+    pub(super) fn pool(&self) -> &WorkPool {
+        self.decider.robots.parser()
+    }
+
     /// Decides as the proxy does for a request, and returns what it records.
     pub(super) async fn decide(&self, request: &CrawlRequest) -> DecisionRecord {
-        let settings = &*self.settings;
+        let settings = &self.settings;
         let target = Target::parse(&request.url).ok();
         let origin = target.as_ref().map(Target::origin);
         let https = origin.filter(|origin| origin.scheme() == UrlScheme::Https);
