@@ -1,6 +1,5 @@
 //! The pages that clients were just allowed, and the style sheets and scripts that these have loaded.
 
-use std::collections::{HashMap, VecDeque};
 use std::fmt;
 use std::hash::{BuildHasher, RandomState};
 use std::net::IpAddr;
@@ -8,6 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use wayleave_decision::Subresource;
+use wayleave_fairness::{Holder, SharedMap};
 use wayleave_robots_txt::Target;
 
 use crate::decision_log::DecisionId;
@@ -16,15 +16,11 @@ use crate::decision_log::DecisionId;
 const MAX_AGE: Duration = Duration::from_secs(60);
 /// The longest chain of style sheets and scripts from a page to what loads another one. Real ones import two or three deep.
 const MAX_DEPTH: u8 = 5;
-/// The most keys of one client, two for each page, style sheet and script: a hundred tabs with some forty of them each.
-const MAX_KEYS_OF_HOLDER: usize = 8192;
-/// The most keys of all clients. A page that finds no room is not remembered, so what it loads is judged.
+/// The most keys of all clients, two for each page, style sheet and script. A page that is forgotten causes nothing, so what it loads
+/// is judged.
 const MAX_KEYS: usize = 65_536;
 /// The longest URL of a page that is remembered.
 const MAX_URL_BYTES: usize = 1024;
-/// The time between searches for keys that are too old, while there is no room.
-const SWEEP_INTERVAL: Duration = Duration::from_secs(1);
-
 /// The client that was allowed a page: only its own requests count as caused by it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct PageHolder {
@@ -64,27 +60,10 @@ pub(super) struct PageLoad {
     pub(super) cause: RequestCause,
 }
 
-/// The memory of allowed pages.
-#[derive(Default)]
+/// The memory of allowed pages. A key is the digest of a client and a URL, or an origin, of which the last page counts.
 pub(crate) struct AllowedPages {
     hasher: RandomState,
-    memory: Mutex<PageMemory>,
-}
-
-#[derive(Default)]
-struct PageMemory {
-    by_holder: HashMap<PageHolder, HolderPages>,
-    keys: usize,
-    swept_at: Option<SystemTime>,
-}
-
-/// The pages of one client. A key is the digest of a URL, or of an origin, of which the last one counts.
-#[derive(Default)]
-struct HolderPages {
-    causes: HashMap<u64, (RequestCause, u64)>,
-    /// The keys in the order in which they were added, each with its number.
-    order: VecDeque<(u64, u64)>,
-    last_number: u64,
+    causes: Mutex<SharedMap<u64, RequestCause>>,
 }
 
 impl RequestCause {
@@ -93,56 +72,9 @@ impl RequestCause {
     }
 }
 
-impl HolderPages {
-    fn add(&mut self, key: u64, cause: RequestCause) {
-        self.last_number += 1;
-        self.causes.insert(key, (cause, self.last_number));
-        self.order.push_back((key, self.last_number));
-    }
-
-    fn forget_oldest(&mut self) {
-        if let Some((key, number)) = self.order.pop_front()
-            // Since then it may have been added again.
-            && self.causes.get(&key).is_some_and(|(_, latest)| *latest == number)
-        {
-            self.causes.remove(&key);
-        }
-    }
-
-    /// Forgets the keys that are too old, from the oldest on.
-    fn forget_old(&mut self, now: SystemTime) {
-        while let Some((key, number)) = self.order.front() {
-            let current = self.causes.get(key).filter(|(_, latest)| latest == number);
-            if current.is_some_and(|(cause, _)| cause.is_recent(now)) {
-                break;
-            }
-            self.forget_oldest();
-        }
-    }
-}
-
-impl PageMemory {
-    /// Makes room for `keys` more of a client. Returns whether there is any.
-    fn make_room(&mut self, holder: &PageHolder, keys: usize, now: SystemTime) -> bool {
-        if let Some(pages) = self.by_holder.get_mut(holder) {
-            let before = pages.order.len();
-            while pages.order.len() + keys > MAX_KEYS_OF_HOLDER {
-                pages.forget_oldest();
-            }
-            self.keys -= before - pages.order.len();
-        }
-        let is_due = self
-            .swept_at
-            .is_none_or(|at| now.duration_since(at).is_ok_and(|age| age >= SWEEP_INTERVAL));
-        if self.keys + keys > MAX_KEYS && is_due {
-            self.swept_at = Some(now);
-            self.by_holder.retain(|_, pages| {
-                pages.forget_old(now);
-                !pages.order.is_empty()
-            });
-            self.keys = self.by_holder.values().map(|pages| pages.order.len()).sum();
-        }
-        self.keys + keys <= MAX_KEYS
+impl Default for AllowedPages {
+    fn default() -> Self {
+        Self { hasher: RandomState::new(), causes: Mutex::new(SharedMap::new(MAX_KEYS)) }
     }
 }
 
@@ -155,17 +87,14 @@ impl AllowedPages {
         referrer: &Target,
         now: SystemTime,
     ) -> Option<RequestCause> {
-        let memory = self.memory.lock().unwrap_or_else(PoisonError::into_inner);
-        let causes = &memory.by_holder.get(holder)?.causes;
-        let recent = |key: u64| {
-            let cause = causes.get(&key).map(|(cause, _)| cause);
-            cause.filter(|cause| cause.is_recent(now))
-        };
+        let causes = self.causes.lock().unwrap_or_else(PoisonError::into_inner);
+        let recent = |key: u64| causes.get(&key).filter(|cause| cause.is_recent(now));
+        let [url, origin] = self.keys(holder, referrer);
         let of_origin = || {
             let is_origin_alone = referrer.path().as_str() == "/";
-            is_origin_alone.then(|| recent(self.origin_key(referrer))).flatten()
+            is_origin_alone.then(|| recent(origin)).flatten()
         };
-        recent(self.url_key(referrer)).or_else(of_origin).cloned()
+        recent(url).or_else(of_origin).cloned()
     }
 
     /// Remembers a page that was allowed.
@@ -198,24 +127,19 @@ impl AllowedPages {
     }
 
     fn add(&self, holder: &PageHolder, target: &Target, cause: &RequestCause, now: SystemTime) {
-        let keys = [self.url_key(target), self.origin_key(target)];
-        let mut memory = self.memory.lock().unwrap_or_else(PoisonError::into_inner);
-        if memory.make_room(holder, keys.len(), now) {
-            memory.keys += keys.len();
-            let pages = memory.by_holder.entry(holder.clone()).or_default();
-            for key in keys {
-                pages.add(key, cause.clone());
-            }
+        let mut causes = self.causes.lock().unwrap_or_else(PoisonError::into_inner);
+        for key in self.keys(holder, target) {
+            // Removed first, or it would remain as old as its first page.
+            causes.remove(&key);
+            let client = Holder::of_client(holder.client);
+            causes.insert(client, key, cause.clone(), |other| !other.is_recent(now));
         }
     }
 
-    fn url_key(&self, target: &Target) -> u64 {
-        self.hasher.hash_one(target.to_string())
-    }
-
-    fn origin_key(&self, target: &Target) -> u64 {
-        // Without the slash it is not the URL of any page.
-        self.hasher.hash_one(target.origin().to_string())
+    /// Returns the keys of a URL and of its origin, which is without the slash not the URL of any page.
+    fn keys(&self, holder: &PageHolder, target: &Target) -> [u64; 2] {
+        [target.to_string(), target.origin().to_string()]
+            .map(|text| self.hasher.hash_one((holder, text)))
     }
 }
 
@@ -322,33 +246,23 @@ mod tests {
     }
 
     #[test]
-    fn the_memory_of_one_client_and_of_all_is_bounded() {
+    fn the_client_with_the_most_pages_gives_way() {
         let pages = AllowedPages::default();
-        let page = |number: usize| target(&format!("https://shop.test/{number}"));
-        let add = |client: u32, number: usize, seconds: u64| {
-            let holder = holder("news", client);
-            pages.add_page(&holder, &page(number), DecisionId::new(), at(seconds));
+        let page = |number: usize| target(&format!("https://{number}.shop.test/a"));
+        let add = |client: u32, number: usize| {
+            pages.add_page(&holder("news", client), &page(number), DecisionId::new(), at(0));
         };
-        let knows = |client: u32, number: usize, seconds: u64| {
-            pages.find(&holder("news", client), &page(number), at(seconds)).is_some()
+        let knows = |client: u32, number: usize| {
+            pages.find(&holder("news", client), &page(number), at(1)).is_some()
         };
-        let fits = MAX_KEYS_OF_HOLDER / 2;
-        for number in 0..=fits {
-            add(0, number, 0);
+        for number in 0..100 {
+            add(1, number);
         }
-        assert!(!knows(0, 0, 0) && knows(0, 1, 0) && knows(0, fits, 0), "the oldest is forgotten");
-        let clients = u32::try_from(MAX_KEYS / MAX_KEYS_OF_HOLDER).unwrap();
-        for client in 1..clients {
-            for number in 0..fits {
-                add(client, number, 30);
-            }
+        for number in 0..MAX_KEYS {
+            add(2, number);
         }
-        add(clients, 1, 31);
-        assert!(!knows(clients, 1, 31), "there is no room left");
-        add(clients, 1, 61);
-        assert!(knows(clients, 1, 61) && knows(1, 1, 61) && !knows(0, 1, 61), "old ones make room");
-        let memory = pages.memory.lock().unwrap();
-        assert_eq!(memory.keys, memory.by_holder.values().map(|it| it.order.len()).sum::<usize>());
-        assert!(memory.keys <= MAX_KEYS && !memory.by_holder.contains_key(&holder("news", 0)));
+        assert!((0..100).all(|number| knows(1, number)), "another client's");
+        assert!(!knows(2, 0) && knows(2, MAX_KEYS - 1), "its own oldest are forgotten");
+        assert_eq!(pages.causes.lock().unwrap().len(), MAX_KEYS);
     }
 }
