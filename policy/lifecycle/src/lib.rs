@@ -132,7 +132,7 @@ impl RefreshScheduler {
         self.cancel_fetch(resource);
         // An answer that could not be stored is not lost while its snapshot is in use.
         let newer = known.filter(|_| learned.has_failed());
-        let snapshot = Snapshot::from_entry(resource, learned, newer, &self.lifetimes);
+        let snapshot = Snapshot::from_entry(resource, learned.parts(), newer, &self.lifetimes);
         if let Some(known) = known {
             self.evict(resource, known);
         }
@@ -142,7 +142,7 @@ impl RefreshScheduler {
 
     /// Returns the snapshot of an entry that was stored, and schedules its refresh.
     pub fn restore(&mut self, resource: &Resource, learned: &ParsedEntry) -> Snapshot {
-        let snapshot = Snapshot::from_entry(resource, learned, None, &self.lifetimes);
+        let snapshot = Snapshot::from_entry(resource, learned.parts(), None, &self.lifetimes);
         self.schedule(resource, &snapshot);
         snapshot
     }

@@ -28,14 +28,9 @@ impl ParsedEntry {
         &self.entry
     }
 
-    /// Returns the parsed content of its answer.
-    pub(super) fn parsed_answer(&self) -> Option<&ParsedAnswer> {
-        self.answer.as_ref()
-    }
-
-    /// Returns the last attempt, if it was postponed.
-    pub(super) fn postponed(&self) -> Option<&FinishedFetch> {
-        self.postponed.as_deref()
+    /// Returns the entry, the parsed content of its answer, and the last attempt if it was postponed.
+    pub(super) fn parts(&self) -> (&CacheEntry, Option<&ParsedAnswer>, Option<&FinishedFetch>) {
+        (&self.entry, self.answer.as_ref(), self.postponed.as_deref())
     }
 
     /// Returns whether the last attempt brought no answer, so that an earlier one may still decide.

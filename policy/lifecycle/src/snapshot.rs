@@ -11,7 +11,6 @@ use super::fetch_identity::{Audience, FetchIdentity};
 use super::fetch_outcome::{FetchErrorKind, FetchResult, FinishedFetch};
 use super::lifetime::{LifetimeSettings, POSTPONED_PAUSE};
 use super::parsed_answer::ParsedAnswer;
-use super::parsed_entry::ParsedEntry;
 use super::resource::Resource;
 
 /// The state of a resource: its last answer, parsed, and whether the origin was reachable since. Immutable; times are
@@ -252,15 +251,14 @@ pub enum Usability {
 }
 
 impl Snapshot {
-    /// Creates the snapshot of an entry with its parsed answer; takes the answer of `newer` if that is newer.
+    /// Creates the snapshot of an entry with its parsed answer, and the attempt since that was postponed; takes the answer of
+    /// `newer` if that is newer.
     pub(super) fn from_entry(
         resource: &Resource,
-        learned: &ParsedEntry,
+        (entry, contents, postponed): (&CacheEntry, Option<&ParsedAnswer>, Option<&FinishedFetch>),
         newer: Option<&Self>,
         lifetimes: &LifetimeSettings,
     ) -> Self {
-        let entry = learned.entry();
-        let contents = learned.parsed_answer();
         let stored = entry.answer.as_ref().zip(contents).map(|(finished, contents)| {
             SnapshotAnswer::new(resource.kind(), finished, contents.clone(), lifetimes)
         });
@@ -269,11 +267,11 @@ impl Snapshot {
         let fetched_at =
             |answer: &Option<SnapshotAnswer>| answer.as_ref().map(|answer| answer.fetched_at);
         let mut answer = if fetched_at(&in_use) > fetched_at(&stored) { in_use } else { stored };
-        if learned.has_failed() {
+        let run = entry.failures.as_ref();
+        let last = postponed.or(run.map(|run| &*run.last));
+        if last.is_some() {
             answer = answer.map(|answer| answer.while_unreachable(lifetimes));
         }
-        let run = entry.failures.as_ref();
-        let last = learned.postponed().or(run.map(|run| &*run.last));
         let failure = last.map(|last| {
             Box::new(SnapshotFailure::new(resource, (run, last), answer.as_ref(), lifetimes))
         });
