@@ -77,7 +77,8 @@ const ROUTES: &[Route] = &[
         "post",
         "/v1/robots/{origin}/refresh",
         "/v1/robots/http%3A%2F%2Fone.test/refresh",
-        [401, 403, 403, 200, 200],
+        // The second one in five seconds.
+        [401, 403, 403, 200, 429],
     ),
     (
         "delete",

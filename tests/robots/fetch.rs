@@ -642,6 +642,41 @@ fn operators_refresh_forget_and_see_former_files() {
     assert_eq!(robots_fetches(&origin), 3);
 }
 
+#[test]
+fn an_origin_is_refreshed_once_in_five_seconds() {
+    let origin = Origin::start();
+    for host in ["shop.test", "other.test"] {
+        origin.site(host).robots(KEEP_OUT);
+    }
+    let proxy = Wayleave::start(&origin);
+    let path = |host: &str| format!("/v1/robots/http%3A%2F%2F{host}/refresh");
+    let refresh = |host: &str| proxy.admin_request("POST", &path(host));
+    assert_eq!(refresh("shop.test").status, 200);
+    for _ in 0..50 {
+        let refused = refresh("shop.test");
+        assert_eq!(refused.status, 429, "{refused:?}");
+        let wait: u64 =
+            refused.header("retry-after").expect("it is said").parse().expect("seconds");
+        assert!((1..=5).contains(&wait), "{wait}");
+        let body = refused.json();
+        assert_eq!(body["retry_after"], wait);
+        assert!(body["copy_age"].as_u64().expect("there is a copy") <= 5, "{body}");
+    }
+    assert_eq!(refresh("other.test").status, 200, "each origin has its own pace");
+    let refused = command()
+        .args(["robots", "refresh", "http://shop.test", "--config"])
+        .arg(proxy.config_with_ports())
+        .output()
+        .expect("it runs");
+    assert_eq!(refused.status.code(), Some(2));
+    let message = String::from_utf8_lossy(&refused.stderr);
+    let expected = "http://shop.test was refreshed a moment ago, and its copy is ";
+    assert!(message.contains(expected) && message.contains("try again in "), "{message}");
+    assert_eq!(robots_fetches(&origin), 2);
+    eventually("it may be fetched again", || refresh("shop.test").status == 200);
+    assert_eq!(robots_fetches(&origin), 3);
+}
+
 /// Runs `wayleave robots` against a running proxy. Returns its exit status and standard output.
 pub fn robots_command(proxy: &Wayleave, arguments: &[&str]) -> (Option<i32>, String) {
     let output = command()

@@ -29,6 +29,7 @@ mod page;
 mod parameters;
 pub(crate) mod preview;
 mod problems;
+mod refresh_limit;
 mod reload_handle;
 mod replay;
 mod replay_engine;

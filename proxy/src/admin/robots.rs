@@ -1,10 +1,10 @@
 //! `/v1/robots`: lists, shows, refreshes and forgets the robots.txt files of origins.
 
 use std::sync::Arc;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use axum::extract::State;
-use axum::http::StatusCode;
+use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use futures_util::future::join_all;
 use serde::{Deserialize, Serialize};
@@ -270,6 +270,7 @@ pub(super) async fn kept_file(
     responses(
         (status = 200, body = RobotsSummary, description = "What is known now; the fetch may have failed"),
         (status = 400, body = ErrorBody, description = "The origin is malformed"),
+        (status = 429, body = RefreshRefusal, description = "It was refreshed less than five seconds ago; `Retry-After` says when it may be again"),
         (status = 504, body = ErrorBody, description = "The fetch is still running"),
     )
 )]
@@ -278,6 +279,11 @@ pub(super) async fn refresh(
     PathOrigin(origin): PathOrigin,
 ) -> Response {
     let robots = &admin.decider.robots;
+    if let Err(wait) = admin.refreshes.admit(&origin) {
+        let known = robots.inspect(&origin).await;
+        let fetched_at = known.and_then(|known| known.snapshot?.fetched_at());
+        return too_soon(&origin, wait, fetched_at, robots.clock().now());
+    }
     let documents = robots.related_documents(&origin).await;
     let others = join_all(documents.iter().map(|document| robots.refresh(document)));
     // All at once: an origin that does not answer takes one timeout, not one for each document. The results of the other
@@ -290,6 +296,38 @@ pub(super) async fn refresh(
         // The fetch continues in the cache's task.
         Err(pending) => error_response(StatusCode::GATEWAY_TIMEOUT, pending.to_string()),
     }
+}
+
+/// The refusal of a refresh so soon after the last one.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = TooSoon)]
+pub(super) struct RefreshRefusal {
+    /// A sentence for people.
+    error: String,
+    /// The seconds until the next refresh, as in `Retry-After`.
+    retry_after: u64,
+    /// The age of the copy in use, in seconds; null: there is none.
+    copy_age: Option<u64>,
+}
+
+/// Answers a request for a refresh that has to wait.
+fn too_soon(
+    origin: &Origin,
+    wait: Duration,
+    fetched_at: Option<SystemTime>,
+    now: SystemTime,
+) -> Response {
+    let retry_after = wait.as_millis().div_ceil(1000).try_into().unwrap_or(u64::MAX);
+    let copy_age = fetched_at.map(|at| now.duration_since(at).unwrap_or_default().as_secs());
+    let copy = match copy_age {
+        Some(age) => format!("its copy is {age} s old"),
+        None => "there is no copy of its robots.txt".to_owned(),
+    };
+    let error =
+        format!("{origin} was refreshed a moment ago, and {copy}: try again in {retry_after} s");
+    let fields = [(header::RETRY_AFTER, retry_after.to_string())];
+    let body = SafeJson(RefreshRefusal { error, retry_after, copy_age });
+    (StatusCode::TOO_MANY_REQUESTS, fields, body).into_response()
 }
 
 /// Forgets an origin's robots.txt and its other documents: the next request for it waits for a fetch. The history is kept.

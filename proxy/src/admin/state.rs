@@ -6,6 +6,7 @@ use std::time::SystemTime;
 
 use tokio_util::sync::CancellationToken;
 
+use super::refresh_limit::RefreshLimit;
 use super::reload_handle::ReloadHandle;
 use super::replay_engine::ReplayEngine;
 use crate::budget::DailyBudgets;
@@ -32,6 +33,8 @@ pub(crate) struct AdminState {
     pub(crate) traffic: Arc<Traffic>,
     /// The results of the last drill.
     pub(crate) drill: Arc<DrillStatus>,
+    /// The refreshes of robots.txt files that operators asked for lately.
+    pub(crate) refreshes: Arc<RefreshLimit>,
     pub(crate) config: ReloadHandle,
     pub(crate) replay: ReplayEngine,
     pub(crate) started_at: SystemTime,

@@ -67,7 +67,6 @@ async fn build(
     config: &Config,
     log: LogHandle,
 ) -> anyhow::Result<(Arc<DownstreamServer>, BoxFuture<'static, ()>)> {
-    log.set_decisions(config.log.events);
     let metrics = Arc::new(Metrics::new()?);
     start::count_panics(Arc::clone(&metrics));
     let clock = Clock::start();

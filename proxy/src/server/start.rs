@@ -70,7 +70,6 @@ pub(super) async fn start(
     log: LogHandle,
     replay: ReplayEngine,
 ) -> anyhow::Result<Option<Startup>> {
-    log.set_decisions(config.log.events);
     let metrics = Arc::new(Metrics::new()?);
     count_panics(Arc::clone(&metrics));
     // Before the listeners: once they are open, a signal must find its handler.
@@ -113,6 +112,7 @@ pub(super) async fn start(
         pacer: Arc::clone(&exchanges.pacer),
         decisions,
         log_heads: Arc::default(),
+        refreshes: Arc::default(),
         started_at: clock.now(),
         certificate_pem: authority.certificate_pem().into(),
         fingerprint: authority.fingerprint().into(),
@@ -235,6 +235,7 @@ pub(super) fn open_decision_log(
     log: &LogHandle,
     metrics: &Arc<Metrics>,
 ) -> anyhow::Result<DecisionLog> {
+    log.set_decisions(config.log.events);
     let journal = wiring::open_journal(config)?;
     // Before the first decision: each one refers to the configuration it was made by.
     let revision = wiring::archive_config(

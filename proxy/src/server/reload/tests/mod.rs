@@ -42,7 +42,6 @@ impl ReloadableProxy {
         fs::write(&file, text).expect("the directory can be written");
         let config = Config::load(&file).expect("nothing is wrong with it");
         let (log, writing) = logging::start_discarding(config.log.format);
-        log.set_decisions(config.log.events);
         let metrics = Arc::new(Metrics::new().expect("they are sound"));
         let clock = Clock::start();
         let store =
