@@ -8,5 +8,5 @@ mod identify;
 mod payment;
 mod revoked;
 mod rules;
-mod signing;
+pub mod signing;
 mod subresources;

@@ -21,9 +21,9 @@ const TAG: &str = "web-bot-auth";
 const DIRECTORY: &str = "/.well-known/http-message-signatures-directory";
 
 /// A proxy whose crawler `news` has a key made by `wayleave keys new`.
-pub(super) struct Signing {
-    pub(super) origin: Origin,
-    pub(super) proxy: Wayleave,
+pub struct Signing {
+    pub origin: Origin,
+    pub proxy: Wayleave,
     _keys: TempDir,
 }
 
@@ -34,7 +34,7 @@ fn keys(dir: &Path, arguments: &[&str]) -> String {
     output_of(&mut keys, b"", LIMIT)
 }
 
-pub(super) fn start(mode: &str, change: impl FnOnce(Settings) -> Settings) -> Signing {
+pub fn start(mode: &str, change: impl FnOnce(Settings) -> Settings) -> Signing {
     let dir = tempfile::tempdir().expect("a directory");
     keys(dir.path(), &["new", "news"]);
     let key = format!("signing_key = {:?}\n", dir.path().join("keys/news.pem"));

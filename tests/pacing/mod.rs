@@ -4,5 +4,6 @@ mod adaptive;
 mod delays;
 mod rate_limits;
 mod rests;
+mod repeats;
 mod shared;
 mod slots;

@@ -1,6 +1,6 @@
 //! One permitted request upstream: picks the connection, retries the request if a reused connection was stale or, once, if the
-//! origin requests a signature, and applies the response to the crawler's pace. A request that was not sent because the settings
-//! changed is decided again by `Exchange::decide_and_forward`.
+//! origin requests a signature, and applies the response to the crawler's pace. `Exchange::decide_and_forward` decides a request
+//! again that was not sent because the settings changed, or that needs another slot to be sent a second time.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -16,6 +16,7 @@ use wayleave_robots_txt::{Target, UrlScheme};
 
 use super::Exchange;
 use super::headers::UpstreamRequest;
+use super::outcome::RequestRepeat;
 use super::relay::{
     self, ContentTreatment, InspectedHead, RelayContext, RelayError, RelayedResponse,
 };
@@ -87,7 +88,10 @@ impl UpstreamAttempt<'_> {
         if let Some(signer) = &self.signer {
             request = signer.without_foreign_signatures(request);
         }
-        let mut reusable = settings.upstream.reuse(destination, preference);
+        let mut reusable = match exchange.repeat {
+            Some(RequestRepeat::StaleConnection) => None,
+            _ => settings.upstream.reuse(destination, preference),
+        };
         loop {
             let session = match reusable.take() {
                 Some(session) => session,
@@ -99,9 +103,19 @@ impl UpstreamAttempt<'_> {
             match self.send(&request, session, client).await {
                 // The origin had closed the connection before it saw the request.
                 Err(RelayError::Upstream { fault, answered: false })
-                    if is_reused && fault.is_stale_connection && may_repeat(received) => {}
+                    if is_reused && fault.is_stale_connection && may_repeat(received) =>
+                {
+                    if self.slot.is_some_and(PacingSlot::has_pace) && self.keeps_pace() {
+                        return Err(RelayError::Repeat(RequestRepeat::StaleConnection));
+                    }
+                }
                 // The response asked for a signature, which the signer accepts once. It is left unread, and the connection with it.
                 Err(RelayError::SignatureRequested) => {
+                    let requested = self.signer.as_ref().and_then(RequestSigner::requested);
+                    if let Some(requested) = requested.filter(|_| self.keeps_pace()) {
+                        let requested = Box::new(requested.clone());
+                        return Err(RelayError::Repeat(RequestRepeat::Signature(requested)));
+                    }
                     reusable = settings.upstream.reuse(destination, preference);
                 }
                 ended => {
@@ -113,6 +127,11 @@ impl UpstreamAttempt<'_> {
                 }
             }
         }
+    }
+
+    /// Returns whether a second request has to take a turn of its own. Where refusals are only observed, the pace is not kept.
+    fn keeps_pace(&self) -> bool {
+        self.slot.is_some() && !self.exchange.is_observe_mode()
     }
 
     /// Records in the slot that the origin broke the connection instead of answering.

@@ -15,7 +15,10 @@ use wayleave_robots_txt::{Origin, UrlScheme};
 
 use super::attempt::{UpstreamAttempt, may_repeat};
 use super::error_response::decision_field;
-use super::outcome::{ExchangeOutcome, ReplyKind, client_closed, permitted_outcome, shut_down};
+use super::outcome::{
+    ExchangeOutcome, ForwardEnd, ReplyKind, RequestRepeat, client_closed, permitted_outcome,
+    shut_down,
+};
 use super::relay::{RelayError, RelayedResponse};
 use super::response_notes::{ResponseNotes, TurnedAway};
 use super::response_policy::{self, ResponseLabeller};
@@ -28,16 +31,16 @@ use crate::decider::settings::Settings;
 use crate::http::downstream::{ClientGone, Downstream, ResponseField};
 use crate::pacing::PacingSlot;
 use crate::robots_cache::Requester;
+use crate::signing::SignatureRequest;
 
 impl Exchange<'_, '_> {
-    /// Sends a permitted request and relays the response. Returns `None` if it was not sent because other settings are in effect
-    /// by now.
+    /// Sends a permitted request and relays the response, unless it has to be decided again.
     pub(super) async fn forward(
         &mut self,
         permit: &Permit,
         slot: Option<&PacingSlot<'_>>,
         client: &mut Downstream,
-    ) -> Option<(ExchangeOutcome, ReplyKind)> {
+    ) -> ForwardEnd {
         let attempt = self.attempt(permit, slot);
         let upgrade_revoked = async {
             // It happens while `relaying` is polled, and this is polled right after that: nobody has to be woken.
@@ -65,7 +68,8 @@ impl Exchange<'_, '_> {
                     ReplyKind::Given(ConnectionReuse::Whole),
                 )
             }
-            Some(Err(RelayError::SettingsChanged)) => return None,
+            Some(Err(RelayError::SettingsChanged)) => return ForwardEnd::SettingsChanged,
+            Some(Err(RelayError::Repeat(repeat))) => return ForwardEnd::Repeat(repeat),
             Some(Err(error)) => outcome_of_error(error, permit.resolved.target.origin()),
             None => (
                 permitted_outcome(permit, SWITCHING_PROTOCOLS),
@@ -89,7 +93,7 @@ impl Exchange<'_, '_> {
         self.record.body_bytes = has_body.then_some(attempt.relayed_bytes.into_inner());
         self.record_response(response, is_signed, preferences);
         self.record_turned_away(turned_away, is_signed);
-        Some((outcome, reply))
+        ForwardEnd::Ended(outcome, reply)
     }
 
     fn attempt<'a>(
@@ -184,7 +188,11 @@ impl Exchange<'_, '_> {
             key: signer.enabled_key(thumbprint)?,
             metrics: &self.services.metrics,
         };
-        Some(RequestSigner::new(identity, origin, may_repeat(self.received)))
+        let requested = match &self.repeat {
+            Some(RequestRepeat::Signature(requested)) => Some(SignatureRequest::clone(requested)),
+            _ => None,
+        };
+        Some(RequestSigner::new(identity, origin, may_repeat(self.received), requested))
     }
 
     /// Returns the proxy's own fields, which replace any of the same name in the response.
@@ -270,7 +278,7 @@ fn outcome_of_error(error: RelayError, origin: &Origin) -> (ExchangeOutcome, Rep
         // As if answered: a client that is gone reads no answer, and the shutdown does not wait for one to be read.
         RelayError::ShutDown => (ExchangeOutcome::Fail(shut_down()), true),
         RelayError::ClientGone(gone) => (ExchangeOutcome::Fail(client_closed(gone)), true),
-        RelayError::SignatureRequested | RelayError::SettingsChanged => {
+        RelayError::SignatureRequested | RelayError::SettingsChanged | RelayError::Repeat(_) => {
             (ExchangeOutcome::Fail(client_closed(ClientGone::Left)), true)
         }
     };

@@ -71,7 +71,7 @@ pub(crate) use self::services::{ExchangeServices, ExchangeShutdown};
 
 use self::allowed_pages::PageContext;
 use self::error_response::AnswerSource;
-use self::outcome::{ExchangeOutcome, NotSent, ReplyKind};
+use self::outcome::{ExchangeOutcome, ForwardEnd, NotSent, ReplyKind, RequestRepeat};
 use self::record::ExchangeRecord;
 use crate::decider::request::{ClientConnection, RequestView};
 use crate::decider::settings::Settings;
@@ -101,6 +101,8 @@ struct Exchange<'s, 'r> {
     page_context: Option<Box<PageContext>>,
     /// The place in the queue that the request would have if refusals were not only observed.
     predicted_wait: Option<PredictedWait<'s>>,
+    /// The cause for sending the request again, once it was sent.
+    repeat: Option<RequestRepeat>,
     record: ExchangeRecord,
 }
 
@@ -142,6 +144,7 @@ impl<'s, 'r> Exchange<'s, 'r> {
             charged: None,
             page_context: None,
             predicted_wait: None,
+            repeat: None,
         }
     }
 
@@ -208,10 +211,15 @@ impl<'s, 'r> Exchange<'s, 'r> {
             if let Err(not_sent) = self.charge_budget(&mut permit, client).await {
                 return not_sent.into_outcome();
             }
-            if let Some(end) = self.forward(&permit, slot.as_ref(), client).await {
-                return end;
+            match self.forward(&permit, slot.as_ref(), client).await {
+                ForwardEnd::Ended(outcome, reply) => return (outcome, reply),
+                // It keeps its slot, or it would wait twice.
+                ForwardEnd::SettingsChanged => {}
+                ForwardEnd::Repeat(repeat) => {
+                    slot = None;
+                    self.repeat = Some(repeat);
+                }
             }
-            // It was not sent because other settings are in effect by now. It keeps its slot, or it would wait twice.
             self.settings = self.services.decider.settings();
         }
     }

@@ -7,6 +7,7 @@ use wayleave_decision::{Permit, Reason, Refusal, RequestOutcome};
 use wayleave_lifecycle::FinishedFetch;
 
 use crate::http::downstream::ClientGone;
+use crate::signing::SignatureRequest;
 
 /// The outcome of a request.
 #[derive(Clone, Debug)]
@@ -26,6 +27,25 @@ pub(crate) enum ExchangeOutcome {
     Fail(Refusal),
     /// The response was cut after its client had the head, with this status.
     Cut { status: u16, failure: Refusal },
+}
+
+/// The cause for sending a request again.
+#[derive(Debug)]
+pub(crate) enum RequestRepeat {
+    /// The origin had closed the kept connection: a new one is needed.
+    StaleConnection,
+    /// The origin asked for this signature.
+    Signature(Box<SignatureRequest>),
+}
+
+/// The end of an attempt to forward a request.
+pub(super) enum ForwardEnd {
+    /// The exchange's outcome, and the answer that the client is still to get.
+    Ended(ExchangeOutcome, ReplyKind),
+    /// The request was not sent, because other settings are in effect by now.
+    SettingsChanged,
+    /// The request is to be sent again, in a slot of its own.
+    Repeat(RequestRepeat),
 }
 
 impl ExchangeOutcome {

@@ -21,7 +21,7 @@ use crate::clock::Clock;
 use crate::decider::refusal;
 use crate::decider::settings::{CurrentSettings, Settings};
 use crate::decision_log::{DecisionLog, LogWord, WAYLEAVE};
-use crate::pacing::{CrawlDelayMode, PacedRequest, Pacer, PacingConfig, PacingSlot};
+use crate::pacing::{PacedRequest, Pacer, PacingSlot};
 use crate::robots_cache::{
     Admission, AdmittedOwnRequest, CachedDocuments, OwnRequest, OwnRequestAnswer, OwnRequestPolicy,
 };
@@ -118,7 +118,9 @@ impl OwnRequestRules {
         if is_of_same_fetch || is_robots_txt {
             return (facts, Ok(None));
         }
-        let pacing = &waiting(settings.pacing);
+        // The client that waits for the fetch has caused no request to that host before, and must not be refused because another
+        // one has.
+        let pacing = &settings.pacing.waiting(MAX_WAIT);
         let crawlers = &settings.crawlers;
         let identity = Identity::Asserted {
             claim: crawlers.claim(WAYLEAVE.as_bytes()),
@@ -149,16 +151,6 @@ impl OwnRequestRules {
             }
         }
     }
-}
-
-/// Returns the same configuration with a wait instead of a refusal. The client that waits for the fetch has caused no request to
-/// that host before, and must not be refused because another one has.
-fn waiting(pacing: PacingConfig) -> PacingConfig {
-    let crawl_delay = match pacing.crawl_delay {
-        CrawlDelayMode::Reject => CrawlDelayMode::Wait,
-        other => other,
-    };
-    PacingConfig { crawl_delay, max_wait: MAX_WAIT, ..pacing }
 }
 
 impl AdmittedOwnRequest for AdmittedRequest<'_> {

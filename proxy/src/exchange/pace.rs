@@ -15,7 +15,7 @@ use super::outcome::NotSent;
 use super::{Exchange, pace_unit};
 use crate::decider::refusal;
 use crate::http::downstream::Downstream;
-use crate::pacing::{PaceShare, PaceUnit, PacedRequest, PacingSlot, TooSoon};
+use crate::pacing::{PaceShare, PaceUnit, PacedRequest, PacingConfig, PacingSlot, TooSoon};
 use crate::upstream::Destination;
 
 /// The end of a request's wait for its slot.
@@ -87,10 +87,7 @@ impl<'s> Exchange<'s, '_> {
         let identity = self.record.identity.as_ref();
         let crawler = identity.and_then(Identity::crawler);
         let mode = identity.map(Identity::mode).unwrap_or_default();
-        let pacing = match mode {
-            EnforcementMode::Enforce => self.settings.pacing,
-            EnforcementMode::Observe => self.settings.pacing.without_waiting(),
-        };
+        let pacing = self.pacing(mode);
         let robots_delay = self.record.facts.delay;
         // What the site asks for comes first, however short: `default_delay` is for sites that say nothing.
         let asked = robots_delay.or_else(|| crawler.and_then(|it| it.default_delay));
@@ -142,6 +139,17 @@ impl<'s> Exchange<'s, '_> {
             services.metrics.crawl_delay_wait(waited);
         }
         Ok(ended)
+    }
+
+    /// Returns the pacing of a request for whose crawler refusals are enforced, or only observed.
+    fn pacing(&self, mode: EnforcementMode) -> PacingConfig {
+        let pacing = self.settings.pacing;
+        match mode {
+            // The client has had its turn: what makes it wait for another one is none of its doing.
+            EnforcementMode::Enforce if self.repeat.is_some() => pacing.waiting(pacing.max_wait),
+            EnforcementMode::Enforce => pacing,
+            EnforcementMode::Observe => pacing.without_waiting(),
+        }
     }
 
     /// Returns what shares the pace of the request's origin.

@@ -27,9 +27,21 @@ pub(super) struct RequestSigner<'a> {
 }
 
 impl<'a> RequestSigner<'a> {
-    /// Creates the signer. `may_repeat`: the request may be sent once more if its origin asks for a signature.
-    pub(super) fn new(identity: SigningIdentity<'a>, origin: &'a Origin, may_repeat: bool) -> Self {
-        Self { identity, origin, may_repeat, requested: OnceLock::new() }
+    /// Creates the signer. `may_repeat`: the request may be sent once more if its origin asks for a signature; `requested`: it has
+    /// asked for this one.
+    pub(super) fn new(
+        identity: SigningIdentity<'a>,
+        origin: &'a Origin,
+        may_repeat: bool,
+        requested: Option<SignatureRequest>,
+    ) -> Self {
+        let requested = requested.map(OnceLock::from).unwrap_or_default();
+        Self { identity, origin, may_repeat, requested }
+    }
+
+    /// Returns the signature that the origin's first response requested.
+    pub(super) fn requested(&self) -> Option<&SignatureRequest> {
+        self.requested.get()
     }
 
     /// Removes signatures that the client made in another's name.
@@ -92,7 +104,8 @@ impl<'a> RequestSigner<'a> {
             return false;
         }
         signer.remember(key, self.origin, &requested);
-        if !self.may_repeat {
+        // After a 429 the next request, whoever sends it, has to wait.
+        if !self.may_repeat || head.status() == 429 {
             return false;
         }
         metrics.signatures("asked", 1);

@@ -137,6 +137,16 @@ impl PacingConfig {
         Self { crawl_delay, adaptive: false, ..self }
     }
 
+    /// Returns the same configuration with a wait of up to `max_wait` instead of a refusal, for a request that no client could
+    /// send later.
+    pub(crate) fn waiting(self, max_wait: Duration) -> Self {
+        let crawl_delay = match self.crawl_delay {
+            CrawlDelayMode::Reject => CrawlDelayMode::Wait,
+            other => other,
+        };
+        Self { crawl_delay, max_wait, ..self }
+    }
+
     /// Returns the delay between requests to an origin whose robots.txt has this `crawl_delay`, of a crawler with its own
     /// `min_delay`.
     pub(crate) fn delay(&self, crawl_delay: Option<Duration>, min_delay: Duration) -> Duration {
@@ -442,6 +452,11 @@ impl PacingSlot<'_> {
         if let Some(place) = &self.queue_place {
             place.release();
         }
+    }
+
+    /// Returns whether the next request has to wait for a pace.
+    pub(crate) fn has_pace(&self) -> bool {
+        self.queue_place.is_some() || self.turn.is_some()
     }
 
     /// Returns the network whose pace the request keeps, so that one of its addresses has to be dialled.

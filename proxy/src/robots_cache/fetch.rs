@@ -24,7 +24,6 @@ use super::identities::FetchIdentities;
 use super::own_request::{OwnRequest, OwnRequestPolicy};
 use super::queue::FetchLimits;
 use super::redirect_targets::{HopAnswer, NextHop, RedirectTargets, TargetKey};
-use super::request::timed_out;
 use crate::clock::Clock;
 use crate::traces::Traces;
 use crate::upstream::{Upstream, UpstreamReader};
@@ -262,21 +261,29 @@ impl HttpFetcher {
             let detail = format!("{target}: too many requests to {host} are in progress");
             FetchError { kind: FetchErrorKind::OwnPace, detail }
         })?;
-        let sending = self.request(target, validators, sender, chosen);
         // The robots.txt of a host that the crawler chose needs no admission. Others named the rest.
         let is_crawlers = chosen == ChosenBy::Crawler && request.resource.is_robots_txt();
-        let mut response = if is_crawlers {
-            sending.await?
-        } else {
-            let own_request = OwnRequest {
-                target: target.clone(),
-                identity: Arc::clone(&request.identity),
-                kind: request.resource.kind(),
-                is_same_origin: target.origin() == request.resource.origin(),
-                is_first,
-            };
-            self.request_admitted(&own_request, sender.deadline, sending).await?
+        let own_request = OwnRequest {
+            target: target.clone(),
+            identity: Arc::clone(&request.identity),
+            kind: request.resource.kind(),
+            is_same_origin: target.origin() == request.resource.origin(),
+            is_first,
         };
+        let send = async |signature| {
+            let sending = self.request(target, validators, (sender, signature), chosen);
+            if is_crawlers {
+                sending.await
+            } else {
+                self.request_admitted(&own_request, sender.deadline, sending).await
+            }
+        };
+        let mut response = send(None).await?;
+        // The second request is admitted like the first one. That response is left unread, and its connection with it.
+        if let Some(signature) = response.requested_signature.take() {
+            drop(response);
+            response = send(Some(signature)).await?;
+        }
         let (status, is_public) = (response.status, response.is_public);
         let fields = fields::read(&response.fields, self.clock.now());
         let varies = fields.varies;
@@ -404,6 +411,12 @@ fn redirect_target(from: &str, headers: &HeaderMap) -> Result<Url, FetchError> {
     let _ = target.set_username("");
     let _ = target.set_password(None);
     Ok(target)
+}
+
+/// Returns the error of a fetch that took too long.
+pub(super) fn timed_out(timeout: Duration) -> FetchError {
+    let detail = format!("not complete within {}", humantime::format_duration(timeout));
+    FetchError { kind: FetchErrorKind::Timeout, detail }
 }
 
 fn bad_redirect(detail: impl Into<String>) -> FetchError {

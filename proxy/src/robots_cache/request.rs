@@ -1,7 +1,6 @@
 //! One request of a fetch: a new connection, the request, and the head of the response.
 
 use std::fmt::Display;
-use std::time::Duration;
 
 use bytes::BytesMut;
 use http::{HeaderMap, HeaderName, HeaderValue, Request, header};
@@ -15,7 +14,7 @@ use wayleave_lifecycle::{CacheValidators, ChosenBy, FetchError, FetchErrorKind};
 use wayleave_robots_txt::Target;
 
 use super::document_sender::DocumentSender;
-use super::fetch::HttpFetcher;
+use super::fetch::{HttpFetcher, timed_out};
 use super::fields;
 use super::own_request::{OwnRequest, OwnRequestAnswer};
 use crate::signing::{
@@ -35,6 +34,8 @@ pub(super) struct DocumentResponse {
     pub(super) reader: UpstreamReader,
     /// Whether it may come from a public address.
     pub(super) is_public: bool,
+    /// The signature that it asks for, which the request lacked: the request is to be sent again.
+    pub(super) requested_signature: Option<SignatureRequest>,
     writer: UpstreamWriter,
     lease: ConnectionLease,
 }
@@ -51,12 +52,13 @@ impl DocumentResponse {
 }
 
 impl HttpFetcher {
-    /// Sends a request for `target` and reads the head of the response. `chosen` says who chose the host.
+    /// Sends a request for `target`, with the signature that its origin has `requested`, and reads the head of the response.
+    /// `chosen` says who chose the host.
     pub(super) async fn request(
         &self,
         target: &Target,
         validators: Option<&CacheValidators>,
-        sender: DocumentSender<'_>,
+        (sender, requested_signature): (DocumentSender<'_>, Option<SignatureRequest>),
         chosen: ChosenBy,
     ) -> Result<DocumentResponse, FetchError> {
         let destination = Destination {
@@ -66,20 +68,20 @@ impl HttpFetcher {
             client: None,
             network: None,
         };
-        let mut parts = DocumentRequest {
+        let has_answered = requested_signature.is_some();
+        let parts = DocumentRequest {
             target,
             validators,
             user_agent: sender.identity.user_agent.as_deref().unwrap_or(&self.options.user_agent),
             signed_by: sender.signer,
             via: via(sender.via, self.upstream.pseudonym()),
-            requested_signature: None,
+            requested_signature,
             deadline: sender.deadline,
         };
-        let response = self.send(&parts, destination, chosen).await?;
-        parts.requested_signature = parts.signature_requested_by(&response);
-        if parts.requested_signature.is_some() {
-            // The first response is left unread, so its connection cannot be used again.
-            return self.send(&parts, destination, chosen).await;
+        let mut response = self.send(&parts, destination, chosen).await?;
+        // Once only, or an origin that requests another signature each time would be asked forever.
+        if !has_answered {
+            response.requested_signature = parts.signature_requested_by(&response);
         }
         Ok(response)
     }
@@ -138,6 +140,7 @@ impl HttpFetcher {
             fields: header_map(&head),
             reader,
             is_public,
+            requested_signature: None,
             writer,
             lease: session.lease,
         })
@@ -215,8 +218,7 @@ struct DocumentRequest<'a> {
 }
 
 impl DocumentRequest<'_> {
-    /// Returns the signature that an answer asks for, if the request lacked it and it can be given. The request is then
-    /// sent again.
+    /// Returns the signature that an answer asks for, if the request lacked it and it can be given.
     fn signature_requested_by(&self, response: &DocumentResponse) -> Option<SignatureRequest> {
         let signed_by = self.signed_by?;
         if !matches!(response.status, 401 | 403) {
@@ -349,12 +351,6 @@ fn possibly_from_parent(parent: &ParentProxy, status: u16) -> FetchError {
         FetchErrorKind::Proxy,
         format!("the answer {status} may come from the parent proxy {} itself", parent.authority()),
     )
-}
-
-/// Returns the error of a fetch that took too long.
-pub(super) fn timed_out(timeout: Duration) -> FetchError {
-    let detail = format!("not complete within {}", humantime::format_duration(timeout));
-    failure(FetchErrorKind::Timeout, detail)
 }
 
 fn http_failure(fault: UpstreamError) -> FetchError {

@@ -2,6 +2,7 @@
 
 use wayleave_decision::Refusal;
 
+use crate::exchange::outcome::RequestRepeat;
 use crate::http::downstream::ClientGone;
 use crate::pacing::TooSoon;
 use crate::upstream::egress::ParentProxy;
@@ -28,6 +29,8 @@ pub(crate) enum RelayError {
     ClientGone(ClientGone),
     /// The response is not for the client: it asks for a signature.
     SignatureRequested,
+    /// The request is to be sent again, in a turn of its own.
+    Repeat(RequestRepeat),
 }
 
 impl RelayError {

@@ -462,7 +462,7 @@ async fn a_public_origin_never_redirects_to_an_internal_address() {
     let identity = FetchIdentity::default();
     let deadline = tokio::time::Instant::now() + TEN_SECONDS;
     let sender = DocumentSender { identity: &identity, signer: None, via: None, deadline };
-    let ask = |chosen| fetcher.request(&target, None, sender, chosen);
+    let ask = |chosen| fetcher.request(&target, None, (sender, None), chosen);
     let refused = ask(ChosenBy::Public).await.err().unwrap();
     assert_eq!(refused.kind, FetchErrorKind::RedirectProhibited);
     assert!(server.asked().is_empty());
