@@ -9,7 +9,6 @@ use crate::evidence::sha256_hex;
 use crate::harness::client::raw;
 use crate::harness::wayleave::command;
 use crate::harness::{Origin, Request, Wayleave, decisions, tools};
-use crate::operations::check::run;
 
 const LONGEST: usize = 16 * 1024;
 /// The most bytes of a line of the log about a request that was not understood.
@@ -100,7 +99,7 @@ fn no_long_part_of_a_request_that_is_refused_fills_the_log() {
 }
 
 #[test]
-fn a_long_target_is_the_same_mistake_wherever_it_is_asked_about() {
+fn a_preview_refuses_a_long_target_too() {
     let origin = Origin::start();
     let proxy = Wayleave::start(&origin);
     let long = url("http://shop.test/", LONGEST + 1);
@@ -109,21 +108,6 @@ fn a_long_target_is_the_same_mistake_wherever_it_is_asked_about() {
     assert!(answer.text().contains("longer than 16 KiB"), "{}", answer.text());
     let longest = &long[..LONGEST];
     assert_eq!(proxy.admin_get(&format!("/v1/decision?url={longest}")).status, 200);
-    let path = &long[..long.len() - 1]["http://shop.test".len()..];
-    let longer = format!("{path}{}", "a".repeat(LONGEST));
-    let file = tempfile::NamedTempFile::new().unwrap();
-    fs::write(file.path(), "User-agent: *\nDisallow:\n").unwrap();
-    let robots = file.path().to_str().unwrap();
-    for (asked, status) in [(&*long, 2), (longest, 0), (&*longer, 2), (path, 0)] {
-        let output = run(&["check", "--robots", robots, "--token", "ExampleBot", asked], b"");
-        let printed = String::from_utf8_lossy(&output.stderr);
-        assert_eq!(output.status.code(), Some(status), "{printed}");
-        assert_eq!(printed.contains("longer than 16 KiB"), status == 2, "{printed}");
-    }
-    let question = serde_json::json!({"robots": "", "token": "ExampleBot", "url": long});
-    let output = run(&["check", "--batch"], question.to_string().as_bytes());
-    let printed = String::from_utf8_lossy(&output.stdout);
-    assert!(printed.contains("longer than 16 KiB"), "{printed}");
 }
 
 #[test]

@@ -259,7 +259,7 @@ pub enum InvalidUrl {
     Character(char),
     /// A path that does not start with `/`.
     Path(String),
-    /// More than [`Target::MAX_BYTES`](crate::Target::MAX_BYTES).
+    /// More than [`Target::MAX_BYTES`](crate::Target::MAX_BYTES), where [`Target::check_length`] is asked.
     TooLong,
 }
 

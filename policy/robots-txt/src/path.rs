@@ -6,7 +6,7 @@ use std::fmt;
 use memchr::memchr;
 
 use crate::origin::split_url;
-use crate::{InvalidUrl, Target, excerpt};
+use crate::{InvalidUrl, excerpt};
 
 /// The path and query of a request, byte for byte as sent, so that decisions are about exactly what is fetched.
 ///
@@ -49,8 +49,7 @@ impl<'a> UrlPath<'a> {
     /// # Errors
     ///
     /// If the text is neither: there is no path to judge in `mailto:a@example.com`, `http://[::1` or an empty text. One
-    /// that begins with `//` is refused as well, since it may mean a host (RFC 3986 §4.2) or a path, and so is a path of
-    /// more than [`Target::MAX_BYTES`](crate::Target::MAX_BYTES).
+    /// that begins with `//` is refused as well, since it may mean a host (RFC 3986 §4.2) or a path.
     #[inline]
     pub fn of_url(url: &'a str) -> Result<Self, InvalidUrl> {
         let path = match url.as_bytes() {
@@ -61,7 +60,6 @@ impl<'a> UrlPath<'a> {
         let path = without_fragment(path);
         match path.chars().find(char::is_ascii_control) {
             Some(c) => Err(InvalidUrl::Character(c)),
-            None if path.len() > Target::MAX_BYTES => Err(InvalidUrl::TooLong),
             None if path.starts_with('/') => Ok(Self(Cow::Borrowed(path))),
             // A query directly after the authority has an implied root (RFC 9110 §4.2.3).
             None => Ok(Self(Cow::Owned(format!("/{path}")))),

@@ -47,6 +47,7 @@ impl RequestTarget<'_> {
     pub fn resolve(&self) -> Result<Target, TargetError> {
         self.refuse_connect()?;
         let target = self.parse_absolute()?;
+        target.check_length()?;
         if target.origin().scheme() == UrlScheme::Ftp {
             self.check_ftp(&target)?;
         }
@@ -87,9 +88,12 @@ impl RequestTarget<'_> {
             return Ok(Target::new(origin.clone(), "/")?);
         }
         if self.target.starts_with('/') {
-            return Ok(Target::new(origin.clone(), self.target)?);
+            let target = Target::new(origin.clone(), self.target)?;
+            target.check_length()?;
+            return Ok(target);
         }
         let target = self.parse_absolute()?;
+        target.check_length()?;
         if target.origin() == origin {
             Ok(target)
         } else {
@@ -133,7 +137,6 @@ pub fn without_credentials(target: &str) -> String {
     }
     match (Target::parse(target), target.rsplit_once('@')) {
         // In an invalid URL anything before the last `@` may belong to a password.
-        (Err(InvalidUrl::TooLong), _) => ftp_path::without_credentials(target),
         (Err(_), Some((_, rest))) => rest.to_owned(),
         _ => ftp_path::without_credentials(target),
     }

@@ -121,8 +121,7 @@ impl UrlList {
 /// that people paste.
 pub(super) fn find_mistake(url: &str, accepts_paths: bool) -> Option<String> {
     let error = if accepts_paths && url.starts_with('/') {
-        let control = url.chars().find(char::is_ascii_control).map(InvalidUrl::Character);
-        control.or((url.len() > Target::MAX_BYTES).then_some(InvalidUrl::TooLong))?
+        InvalidUrl::Character(url.chars().find(char::is_ascii_control)?)
     } else {
         let target = Target::parse(&with_escaped_spaces(url));
         target.err().or_else(|| UrlPath::of_url(url).err())?
