@@ -34,17 +34,17 @@ pub(super) async fn answer(
             fields.push(response_field("Content-Length", "0"));
             (fields, Bytes::new())
         }
-        CopyReply::File { copy, age, is_not_modified } => {
+        CopyReply::File { head, content, age, is_not_modified } => {
             let mut fields = common_fields(source, age);
-            fields.extend(stated_fields(&copy));
+            fields.extend(stated_fields(&head.fetch));
             if is_not_modified {
                 (fields, Bytes::new())
             } else {
-                let body = Bytes::from_owner(CopyBody(copy));
+                let body = content.map(|copy| Bytes::from_owner(CopyBody(copy)));
                 // Whatever the origin calls it, it was read as a robots.txt.
                 fields.push(response_field("Content-Type", "text/plain; charset=utf-8"));
-                fields.push(response_field("Content-Length", body.len().to_string()));
-                (fields, body)
+                fields.push(response_field("Content-Length", head.body_bytes.to_string()));
+                (fields, body.unwrap_or_default())
             }
         }
     };

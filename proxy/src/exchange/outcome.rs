@@ -7,6 +7,7 @@ use wayleave_decision::{Permit, Reason, Refusal, RequestOutcome};
 use wayleave_lifecycle::FinishedFetch;
 
 use crate::http::downstream::ClientGone;
+use crate::robots_cache::CopyHead;
 use crate::signing::SignatureRequest;
 
 /// The outcome of a request.
@@ -150,7 +151,13 @@ pub(super) enum ReplyKind {
 #[derive(Debug)]
 pub(crate) enum CopyReply {
     /// The file; or only that the client's own copy is still good.
-    File { copy: Arc<FinishedFetch>, age: Duration, is_not_modified: bool },
+    File {
+        head: Arc<CopyHead>,
+        /// The file itself; `None` if the client wants no content.
+        content: Option<Arc<FinishedFetch>>,
+        age: Duration,
+        is_not_modified: bool,
+    },
     /// The status by which the origin has none.
     Missing { status: u16, age: Duration },
     /// Nothing usable came from the origin.

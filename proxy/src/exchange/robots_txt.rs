@@ -1,6 +1,7 @@
 //! Requests for robots.txt itself, answered from the copy that decides: crawlers read the file that their requests are judged by,
 //! and the origin is asked once for all of them.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use wayleave_decision::{Permit, Reason, RobotsAnswer};
@@ -9,6 +10,7 @@ use super::Exchange;
 use super::outcome::{CopyReply, NotSent, permitted_outcome};
 use super::validators::is_not_modified;
 use crate::decider::settings::RobotsTxtSource;
+use crate::robots_cache::CopyHead;
 
 /// The source of the answer, as the record names it.
 const COPY: &str = "copy";
@@ -49,14 +51,28 @@ impl Exchange<'_, '_> {
         let robots = &self.services.decider.robots;
         let origin = permit.resolved.target.origin();
         let identity = &self.fetch_identity;
+        let now = robots.clock().now();
+        let is_head = self.received.method() == "HEAD";
+        // Unpacking a file takes longer than sending it, so it is left to clients that get its content.
+        if let Some(head) = robots.stored_head(origin, identity, &sha256, fetched_at) {
+            let is_not_modified = self.has_already(&head);
+            if is_head || is_not_modified {
+                let age = head.fetch.age(now);
+                return Some(CopyReply::File { head, content: None, age, is_not_modified });
+            }
+        }
         let copy = robots.stored_copy(origin, identity, &sha256, fetched_at).await?;
-        let stated = copy.outcome.fields()?;
-        let is_not_modified = is_not_modified(
-            &self.received.fields(),
-            stated.etag.as_deref(),
-            stated.last_modified.as_deref(),
-        );
-        Some(CopyReply::File { age: copy.age(robots.clock().now()), copy, is_not_modified })
+        let head = Arc::new(CopyHead::of(&copy));
+        let (is_not_modified, age) = (self.has_already(&head), copy.age(now));
+        Some(CopyReply::File { head, content: Some(copy), age, is_not_modified })
+    }
+
+    /// Returns whether the client has the file already.
+    fn has_already(&self, head: &CopyHead) -> bool {
+        head.fetch.outcome.fields().is_some_and(|stated| {
+            let fields = self.received.fields();
+            is_not_modified(&fields, stated.etag.as_deref(), stated.last_modified.as_deref())
+        })
     }
 
     /// Returns the age of the answer by which the origin has no file.

@@ -73,6 +73,7 @@ pub use requester::Requester;
 use snapshots::SnapshotMap;
 pub(crate) use store::is_panic_caught;
 pub use store::{DocumentVersion, RobotsStore, RobotsStoreConfig, StoreError, VersionChange};
+pub(crate) use stored_copies::CopyHead;
 use stored_copies::StoredCopies;
 
 /// The number of messages to the refresh task that are queued before senders wait.
@@ -525,6 +526,18 @@ impl RobotsCache {
     ) -> Option<Arc<FinishedFetch>> {
         let copy = self.documents.copy_for(&origin.into(), identity);
         self.copies.find(&self.store, copy, sha256, fetched_at).await
+    }
+
+    /// Returns the head of that robots.txt, if it is in memory.
+    pub(crate) fn stored_head(
+        &self,
+        origin: &Origin,
+        identity: &FetchIdentity,
+        sha256: &[u8; 32],
+        fetched_at: SystemTime,
+    ) -> Option<Arc<CopyHead>> {
+        let copy = self.documents.copy_for(&origin.into(), identity);
+        self.copies.head(&copy, sha256, fetched_at)
     }
 
     /// Returns the clock by which snapshots are judged.

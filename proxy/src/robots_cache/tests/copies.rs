@@ -85,3 +85,33 @@ async fn slow_clients_hold_no_more_than_the_limit() {
     held.pop();
     assert!(copy("short", b"").await.is_some());
 }
+
+#[tokio::test]
+async fn the_head_of_a_copy_is_known_once_it_was_read() {
+    let (robots, shop) = (started(&ScriptedFetch::default()), origin("shop"));
+    let proxy = FetchIdentity::proxy();
+    let digest = save(&robots, &shop, b"User-agent: *\n");
+    assert!(robots.stored_head(&shop, &proxy, &digest, fetched_at()).is_none());
+    drop(robots.stored_copy(&shop, &proxy, &digest, fetched_at()).await.expect("it is stored"));
+    // The file is gone, so its head can only come from memory.
+    robots.store().forget(&shop);
+    assert!(robots.stored_copy(&shop, &proxy, &digest, fetched_at()).await.is_none());
+    let head = robots.stored_head(&shop, &proxy, &digest, fetched_at()).expect("it is known");
+    assert_eq!(head.body_bytes, 14);
+    assert!(head.fetch.outcome.body().is_some_and(|body| body.bytes.is_empty()));
+    let later = fetched_at() + Duration::from_secs(1);
+    assert!(robots.stored_head(&shop, &proxy, &digest, later).is_none(), "it was confirmed since");
+    assert!(robots.stored_head(&shop, &proxy, &[0; 32], fetched_at()).is_none());
+}
+
+#[tokio::test]
+async fn the_copy_of_one_origin_does_not_wait_for_that_of_another() {
+    let robots = started(&ScriptedFetch::default());
+    let (proxy, shop, other) = (FetchIdentity::proxy(), origin("shop"), origin("other"));
+    let digest = save(&robots, &other, b"User-agent: *\n");
+    robots.store().flush().await;
+    let _reading = robots.copies.hold_reading(&(&shop).into()).await;
+    assert!(robots.stored_copy(&other, &proxy, &digest, fetched_at()).await.is_some());
+    let same = robots.stored_copy(&shop, &proxy, &digest, fetched_at());
+    assert!(futures_util::poll!(std::pin::pin!(same)).is_pending());
+}
