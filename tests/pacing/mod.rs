@@ -3,7 +3,7 @@
 mod adaptive;
 mod delays;
 mod rate_limits;
-mod rests;
 mod repeats;
+mod rests;
 mod shared;
 mod slots;
