@@ -2,13 +2,19 @@
 
 use std::net::{IpAddr, Ipv6Addr};
 
-/// The owner of a share: an IPv4 address, an IPv6 /64, or wayleave itself.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+/// The owner of a share: an IPv4 address, an IPv6 /64, or wayleave itself, which is the default.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Holder(Option<IpAddr>);
 
 impl Holder {
     /// The proxy itself, whose requests nobody asked for.
     pub const OWN: Self = Self(None);
+
+    /// Returns the address that stands for it; `None` for the proxy itself.
+    #[must_use]
+    pub fn address(self) -> Option<IpAddr> {
+        self.0
+    }
 
     /// Returns the holder to whom a client's address belongs. A host on an IPv6 network has all addresses of a /64 to
     /// itself.

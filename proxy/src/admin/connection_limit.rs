@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio_util::sync::CancellationToken;
+use wayleave_fairness::Holder;
 
-use crate::identity::per_client::client_network;
 
 /// The most connections at a time. They share the process's file descriptors with the clients' connections.
 pub(crate) const MAX_CONNECTIONS: usize = 1024;
@@ -32,7 +32,7 @@ pub(super) struct AdmittedConnection {
 /// The state of a connection that decides whether it is evicted.
 #[derive(Debug)]
 pub(super) struct ConnectionState {
-    client: IpAddr,
+    client: Holder,
     is_operator: AtomicBool,
     /// The number of its last event: its start or its newest request.
     active_at: AtomicU64,
@@ -42,7 +42,7 @@ pub(super) struct ConnectionState {
 impl ConnectionLimit {
     /// Admits a connection, and evicts another if there are too many.
     pub(super) fn admit(self: &Arc<Self>, client: IpAddr) -> AdmittedConnection {
-        let client = client_network(client);
+        let client = Holder::of_client(client);
         let state = Arc::new(ConnectionState {
             client,
             is_operator: AtomicBool::new(false),

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use wayleave_decision::{Reason, Refusal};
+use wayleave_fairness::{Holder, HolderCountGuard, HolderCounts};
 
-use crate::identity::per_client::{ClientCountGuard, ClientCounts};
 
 /// The connections beyond the limits that are answered with a 503 at once; further ones are closed without an answer.
 const MAX_CONCURRENT_REJECTIONS: usize = 1024;
@@ -32,14 +32,14 @@ pub(crate) struct ConnectionLimits {
     /// 0 means no limit.
     max_per_client: usize,
     /// Empty if there is no limit per client.
-    per_client: Arc<ClientCounts>,
+    per_client: Arc<HolderCounts>,
 }
 
 /// A connection's share of the limits, which is returned when dropped.
 #[derive(Debug)]
 pub(crate) struct ConnectionPermit {
     _permit: OwnedSemaphorePermit,
-    _counted: Option<ClientCountGuard>,
+    _counted: Option<HolderCountGuard>,
 }
 
 /// The limit that is reached.
@@ -117,10 +117,13 @@ impl ConnectionLimits {
         Arc::clone(&self.total).try_acquire_owned().map_err(|_| LimitReached::Total)
     }
 
-    fn count_for_client(&self, client: IpAddr) -> Result<Option<ClientCountGuard>, LimitReached> {
+    fn count_for_client(&self, client: IpAddr) -> Result<Option<HolderCountGuard>, LimitReached> {
         match self.max_per_client {
             0 => Ok(None),
-            most => self.per_client.count(client, most).ok_or(LimitReached::PerClient).map(Some),
+            most => {
+                let counted = self.per_client.count(Holder::of_client(client), most);
+                counted.ok_or(LimitReached::PerClient).map(Some)
+            },
         }
     }
 

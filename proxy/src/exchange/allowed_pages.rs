@@ -2,7 +2,6 @@
 
 use std::fmt;
 use std::hash::{BuildHasher, RandomState};
-use std::net::IpAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
@@ -25,8 +24,7 @@ const MAX_URL_BYTES: usize = 1024;
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct PageHolder {
     pub(super) crawler: String,
-    /// Its address, or the IPv6 /64.
-    pub(super) client: IpAddr,
+    pub(super) client: Holder,
     /// The user name that a password proved.
     pub(super) username: Option<Arc<str>>,
 }
@@ -131,8 +129,7 @@ impl AllowedPages {
         for key in self.keys(holder, target) {
             // Removed first, or it would remain as old as its first page.
             causes.remove(&key);
-            let client = Holder::of_client(holder.client);
-            causes.insert(client, key, cause.clone(), |other| !other.is_recent(now));
+            causes.insert(holder.client, key, cause.clone(), |other| !other.is_recent(now));
         }
     }
 
@@ -160,7 +157,7 @@ mod tests {
     }
 
     fn holder(crawler: &str, client: u32) -> PageHolder {
-        let client = std::net::Ipv4Addr::from_bits(client).into();
+        let client = Holder::of_client(std::net::Ipv4Addr::from_bits(client).into());
         PageHolder { crawler: crawler.to_owned(), client, username: None }
     }
 

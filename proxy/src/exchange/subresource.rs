@@ -4,6 +4,7 @@ use wayleave_decision::{
     Permit, Reason, Refusal, ResolvedTarget, Subresource, SubresourceKind, SubresourcePolicy,
     is_page_type,
 };
+use wayleave_fairness::Holder;
 use wayleave_http_wire::field_pairs::{first, single};
 use wayleave_http_wire::http1::has_content;
 use wayleave_http_wire::received::ReceivedHead;
@@ -13,7 +14,6 @@ use super::Exchange;
 use super::allowed_pages::{PageContext, PageHolder, PageLoad};
 use super::response_policy::{NOT_MODIFIED, is_judged};
 use crate::decider::identify::IdentifiedClient;
-use crate::identity::per_client::client_network;
 use crate::registrable_domain::registrable_domain;
 use crate::upstream::UpstreamHead;
 
@@ -40,7 +40,7 @@ impl Exchange<'_, '_> {
         };
         let holder = PageHolder {
             crawler: crawler.name.clone(),
-            client: client_network(self.connection.client),
+            client: Holder::of_client(self.connection.client),
             username: identified.proof.as_ref().map(|proof| proof.username.clone()),
         };
         if self.page_context.as_ref().is_some_and(|context| context.holder == holder) {

@@ -2,7 +2,6 @@
 
 mod certificate;
 mod passwords;
-pub(crate) mod per_client;
 
 use std::collections::HashMap;
 use std::net::IpAddr;

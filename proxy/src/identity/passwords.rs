@@ -15,8 +15,8 @@ use quick_cache::sync::Cache;
 use ring::hmac;
 use ring::rand::SystemRandom;
 use tokio::sync::Semaphore;
+use wayleave_fairness::{Holder, HolderCounts};
 
-use crate::identity::per_client::ClientCounts;
 
 /// The number of verified credentials that are remembered, and of rejected ones. Each have a cache of their own, so that guesses
 /// evict no verified ones.
@@ -43,7 +43,7 @@ pub(super) struct PasswordChecker {
     /// The places of verifications that run at one time.
     running: Arc<Semaphore>,
     waiting: Semaphore,
-    waiting_by_client: Arc<ClientCounts>,
+    waiting_by_client: Arc<HolderCounts>,
 }
 
 /// The account of a user name.
@@ -179,7 +179,7 @@ impl PasswordChecker {
         password: String,
     ) -> Result<bool, TooManyChecks> {
         let _of_client =
-            self.waiting_by_client.count(client, MAX_WAITING_OF_CLIENT).ok_or(TooManyChecks)?;
+            self.waiting_by_client.count(Holder::of_client(client), MAX_WAITING_OF_CLIENT).ok_or(TooManyChecks)?;
         let checked = account.unwrap_or(&self.unknown_account);
         let hash = Arc::clone(&checked.hash);
         let _of_name = checked.waiting.try_acquire().map_err(|_| TooManyChecks)?;

@@ -118,9 +118,9 @@ impl AdaptivePaces {
         let is_idle = |queue: &AdaptiveQueue| lock(&queue.pace).is_idle(now);
         let key = unit.clone();
         let queue =
-            lock(&self.queues).get_or_insert(request.client, key, AdaptiveQueue::new, is_idle)?;
+            lock(&self.queues).get_or_insert(request.holder, key, AdaptiveQueue::new, is_idle)?;
         let deadline = request.deadline.max(Instant::now() + SHORT_WAIT);
-        let of_client = PacedParty::Client(unit.clone(), request.client);
+        let of_client = PacedParty::Client(unit.clone(), request.holder);
         let of_origin = PacedParty::Origin(request.origin.clone());
         let own_paces = self.parties.find([&of_client, &of_origin]);
         // Before the queue, in which others would wait for this party.

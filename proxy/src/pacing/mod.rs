@@ -40,6 +40,7 @@ use std::time::Duration;
 use ipnet::IpNet;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
+use wayleave_fairness::Holder;
 use wayleave_robots_txt::Target;
 
 pub(crate) use self::adaptive_turns::PaceReport;
@@ -59,7 +60,6 @@ pub use self::unit::PaceShare;
 pub(crate) use self::unit::PaceUnit;
 use crate::fleet::engine::PacingResponse;
 use crate::fleet::{Fleet, FleetEvent};
-use crate::identity::per_client::client_network;
 use crate::telemetry::metrics::Metrics;
 
 /// The effect of a Crawl-delay.
@@ -190,8 +190,7 @@ impl PacingConfig {
         QueueRequest {
             origin: request.target.origin(),
             unit: request.unit.map(|unit| &**unit),
-            // By network, or the holder of an IPv6 /64 could wait as any number of clients.
-            client: client_network(request.client),
+            holder: Holder::of_client(request.client),
             pace: request.pace,
             // The delays of one origin and crawler hardly differ; those of several do.
             remembered_for: match request.unit {

@@ -1,7 +1,6 @@
 //! Queues for Crawl-delay and slots for concurrency, one of each per origin and pace, or for all that share one.
 
 use std::hash::{DefaultHasher, Hash, Hasher as _};
-use std::net::IpAddr;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -47,13 +46,12 @@ impl<K: Clone + Hash + Eq, V> SharedValues<K, V> {
     /// If this client's share is full of values in use.
     pub(super) fn get_or_insert(
         &mut self,
-        client: IpAddr,
+        holder: Holder,
         key: K,
         new: impl FnOnce() -> V,
         is_idle: impl Fn(&V) -> bool,
     ) -> Result<Arc<V>, TooSoon> {
         let is_over = |value: &Arc<V>| Arc::strong_count(value) == 1 && is_idle(value);
-        let holder = Holder::of_client(client);
         self.0
             .get_or_try_insert(holder, key, || Arc::new(new()), is_over)
             .map(|value| Arc::clone(value))
@@ -246,8 +244,8 @@ pub(super) struct QueueRequest<'a> {
     pub(super) origin: &'a Origin,
     /// The unit that shares the origin's pace.
     pub(super) unit: Option<&'a PaceUnit>,
-    /// The client's address, reduced to its network.
-    pub(super) client: IpAddr,
+    /// The client, whose turn it takes.
+    pub(super) holder: Holder,
     pub(super) pace: &'a str,
     /// The time for which its end is remembered.
     pub(super) remembered_for: Duration,
@@ -286,7 +284,7 @@ impl QueueRequest<'_> {
         match self.unit {
             Some(_) => self.turn_holder_among_origins(),
             None => {
-                let address = hash(self.client);
+                let address = hash(self.holder);
                 TurnHolder { origin: 0, client: address, address }
             }
         }
@@ -295,8 +293,8 @@ impl QueueRequest<'_> {
     pub(super) fn turn_holder_among_origins(&self) -> TurnHolder {
         TurnHolder {
             origin: hash(self.origin),
-            client: hash((self.client, self.pace.to_ascii_lowercase())),
-            address: hash(self.client),
+            client: hash((self.holder, self.pace.to_ascii_lowercase())),
+            address: hash(self.holder),
         }
     }
 }
@@ -361,7 +359,7 @@ impl PaceQueues {
         let is_idle = |queue: &PaceQueue| lock(&queue.last).is_none_or(|last| last.is_over(now));
         let mut queues = lock(&self.0);
         let key = request.queue_key();
-        let queue = queues.get_or_insert(request.client, key, PaceQueue::new, is_idle)?;
+        let queue = queues.get_or_insert(request.holder, key, PaceQueue::new, is_idle)?;
         if request.unit.is_some()
             && let Some(before_reload) = queues.get(&request.own_queue_key())
         {
@@ -518,7 +516,7 @@ impl ConcurrencySlots {
         let is_idle = |slots: &Arc<Turnstile>| Arc::strong_count(slots) == 1;
         let key = (request.queue_key(), count);
         let new = || Turnstile::new(count);
-        let slots = lock(&self.0).get_or_insert(request.client, key, new, is_idle)?;
+        let slots = lock(&self.0).get_or_insert(request.holder, key, new, is_idle)?;
         let holder = request.turn_holder();
         let refuse = || {
             if request.keeps_turn {

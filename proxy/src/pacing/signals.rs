@@ -22,10 +22,10 @@ use std::time::Duration;
 use ipnet::IpNet;
 use ring::digest::{SHA256, digest};
 use tokio::time::Instant;
+use wayleave_fairness::Holder;
 use wayleave_robots_txt::Target;
 
 use super::unit::PaceUnit;
-use crate::identity::per_client::client_network;
 
 /// A sign that a server wants fewer requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -225,9 +225,10 @@ pub(crate) fn credentials_mark<'a>(
 }
 
 fn client_digest(client: IpAddr) -> u64 {
-    match client_network(client) {
-        IpAddr::V4(address) => short_digest(&address.octets()),
-        IpAddr::V6(address) => short_digest(&address.octets()),
+    match Holder::of_client(client).address() {
+        Some(IpAddr::V4(address)) => short_digest(&address.octets()),
+        Some(IpAddr::V6(address)) => short_digest(&address.octets()),
+        None => 0,
     }
 }
 

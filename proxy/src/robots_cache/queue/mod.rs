@@ -5,9 +5,9 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use wayleave_fairness::Holder;
 use wayleave_lifecycle::{CacheEntry, FetchIdentity, Resource};
 
-use crate::identity::per_client::client_network;
 
 /// Limits on concurrent fetches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,13 +34,13 @@ pub(super) struct FairnessKey {
     /// The crawler's name.
     crawler: String,
     /// The client's address.
-    client: Option<IpAddr>,
+    client: Holder,
 }
 
 impl FairnessKey {
     /// Returns the key of a crawler's request from `client`. All addresses of one network holder count as one client.
     pub(super) fn new(crawler: &str, client: Option<IpAddr>) -> Self {
-        Self { crawler: crawler.to_owned(), client: client.map(client_network) }
+        Self { crawler: crawler.to_owned(), client: client.map_or(Holder::OWN, Holder::of_client) }
     }
 }
 

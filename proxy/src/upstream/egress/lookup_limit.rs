@@ -4,22 +4,22 @@ use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use wayleave_fairness::Holder;
 use tokio::sync::{AcquireError, OwnedSemaphorePermit, Semaphore};
 
-use crate::identity::per_client::client_network;
 
 /// The most concurrent lookups for one client. Even if each takes 20 ms, this allows 1,600 a second.
 pub(super) const MAX_LOOKUPS_PER_CLIENT: usize = 32;
 
 /// The lookups in progress and waiting, by client.
 #[derive(Debug, Default)]
-pub(super) struct LookupLimiter(Mutex<HashMap<IpAddr, Arc<Semaphore>>>);
+pub(super) struct LookupLimiter(Mutex<HashMap<Holder, Arc<Semaphore>>>);
 
 /// A permit for one lookup, until it is dropped.
 #[derive(Debug)]
 pub(super) struct LookupPermit<'a> {
     limiter: &'a LookupLimiter,
-    client: IpAddr,
+    client: Holder,
     semaphore: Option<Arc<Semaphore>>,
     permit: Option<OwnedSemaphorePermit>,
 }
@@ -27,8 +27,7 @@ pub(super) struct LookupPermit<'a> {
 impl LookupLimiter {
     /// Waits until `client` may start another lookup.
     pub(super) async fn acquire(&self, client: IpAddr) -> Result<LookupPermit<'_>, AcquireError> {
-        // By /64 for IPv6, where one host has as many addresses as it likes.
-        let client = client_network(client);
+        let client = Holder::of_client(client);
         let new = || Arc::new(Semaphore::new(MAX_LOOKUPS_PER_CLIENT));
         let semaphore = Arc::clone(self.lock().entry(client).or_insert_with(new));
         // Made before the wait, so that a cancelled wait removes its entry, too.
@@ -47,7 +46,7 @@ impl LookupLimiter {
         self.lock().is_empty()
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<IpAddr, Arc<Semaphore>>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<Holder, Arc<Semaphore>>> {
         // No code that may panic leaves the map inconsistent.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
