@@ -5,7 +5,10 @@ use std::str::FromStr;
 
 use smol_str::SmolStr;
 
-use crate::{Target, excerpt, host};
+use crate::{excerpt, host};
+
+/// The most bytes of a URI that is requested.
+pub(crate) const MAX_URI_BYTES: usize = 16 * 1024;
 
 /// A scheme over which robots.txt is fetched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -279,7 +282,7 @@ impl fmt::Display for InvalidUrl {
                 write!(f, "the path {:?} does not start with '/'", excerpt(path))
             }
             Self::TooLong => {
-                write!(f, "longer than {} KiB, the most that is judged", Target::MAX_BYTES / 1024)
+                write!(f, "longer than {} KiB, the most that is judged", MAX_URI_BYTES / 1024)
             }
         }
     }

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::origin::{is_unsendable, split_url};
+use crate::origin::{MAX_URI_BYTES, is_unsendable, split_url};
 use crate::spelling::{normalised, other_spellings};
 use crate::{InvalidUrl, Origin, UrlPath};
 
@@ -17,7 +17,7 @@ pub struct Target {
 
 impl Target {
     /// The most bytes of a URI that is requested: see [`Self::check_length`].
-    pub const MAX_BYTES: usize = 16 * 1024;
+    pub const MAX_BYTES: usize = MAX_URI_BYTES;
 
     /// Parses an absolute URI, the form of request target that a proxy receives.
     ///

@@ -136,6 +136,14 @@ impl Draws {
         }
     }
 
+    fn payment(&mut self) -> PaymentRecord {
+        PaymentRecord {
+            scheme: self.word(),
+            price: self.some(Self::text),
+            currency: self.some(Self::text),
+        }
+    }
+
     fn finding(&mut self) -> FindingRecord {
         FindingRecord {
             verdict: self.word(),
@@ -195,11 +203,7 @@ pub(super) fn any_decision(mut draws: Draws) -> DecisionRecord {
         reached_origin: it.some(Draws::coin),
         from: it.some(Draws::word),
         edge: it.some(Draws::word),
-        payment: it.some(|it| PaymentRecord {
-            scheme: it.word(),
-            price: it.some(Draws::text),
-            currency: it.some(Draws::text),
-        }),
+        payment: it.some(Draws::payment),
         would_be: it.some(|it| it.number() as u16),
         would_wait_us: it.some(Draws::number),
         body_bytes: it.some(Draws::number),

@@ -214,6 +214,7 @@ impl ExchangeRecord {
         let (facts, identity) = (self.facts, self.identity.as_ref());
         let crawler = identity.and_then(Identity::crawler);
         let preferences = facts.preferences.as_ref();
+        let documents = preferences.into_iter().flat_map(PreferenceFinding::documents_seen);
         let stated = preferences.into_iter().flat_map(PreferenceFinding::stated_preferences);
         let fetched_as = facts.finding.as_ref().and_then(|finding| finding.fetched_as.as_ref());
         DecisionRecord {
@@ -245,11 +246,7 @@ impl ExchangeRecord {
             policy: facts.rule.as_ref().map(policy),
             finding: facts.finding.map(Into::into),
             preferences: stated.map(|stated| UsePreference::from(&stated)).collect(),
-            documents: preferences
-                .into_iter()
-                .flat_map(PreferenceFinding::documents_seen)
-                .map(Into::into)
-                .collect(),
+            documents: documents.map(Into::into).collect(),
             subresource: facts.subresource.map(|it| SubresourceRecord {
                 page: it.page.as_ref().to_owned(),
                 kind: it.kind.as_str().into(),

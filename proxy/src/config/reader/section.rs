@@ -47,8 +47,8 @@ struct Mistakes {
 
 impl Mistakes {
     /// Adds a mistake in `file` and in `key`, which is only described if it is still listed.
-    fn add(&mut self, file: &str, key: &str, describe: impl FnOnce() -> ConfigMistake) {
-        self.keys.insert(key.to_owned());
+    fn add(&mut self, file: &str, key: String, describe: impl FnOnce() -> ConfigMistake) {
+        self.keys.insert(key);
         let count = self.counts.entry(file.to_owned()).or_default();
         *count += 1;
         if *count <= MAX_LISTED {
@@ -103,7 +103,7 @@ impl<'t> ConfigReader<'t> {
     /// Adds an included file, or the mistake if it cannot be read. Its tables follow those of the files before.
     pub(crate) fn include(&mut self, file: &'t str, text: Result<&'t str, ConfigMistake>) {
         let text = text.unwrap_or_else(|mistake| {
-            self.mistakes.get_mut().add(file, "", || mistake);
+            self.mistakes.get_mut().add(file, String::new(), || mistake);
             ""
         });
         self.sources.push(SourceText::new(file, text));
@@ -203,8 +203,9 @@ impl<'t> ConfigReader<'t> {
     }
 
     fn report(&self, source: &SourceText<'_>, at: usize, key: String, message: impl Into<String>) {
-        self.mistakes.borrow_mut().add(source.file, &key, || {
-            ConfigMistake::in_line(source.file, source.line(at), key.clone(), message)
+        let described = key.clone();
+        self.mistakes.borrow_mut().add(source.file, key, || {
+            ConfigMistake::in_line(source.file, source.line(at), described, message)
         });
     }
 }
@@ -630,9 +631,10 @@ impl<'t> Section<'t> {
             .and_then(|table| table.get_key_value(key))
             .map_or(self.location.span.start, |(key, _)| key.span().start);
         let key = self.full_key(key);
-        self.reader.mistakes.borrow_mut().add(self.source.file, &key, || {
+        let described = key.clone();
+        self.reader.mistakes.borrow_mut().add(self.source.file, key, || {
             let line = self.source.line(at);
-            ConfigMistake::in_line(self.source.file, line, key.clone(), message).of_readable_value()
+            ConfigMistake::in_line(self.source.file, line, described, message).of_readable_value()
         });
     }
 
