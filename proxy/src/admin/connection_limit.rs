@@ -8,7 +8,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio_util::sync::CancellationToken;
 use wayleave_fairness::Holder;
 
-
 /// The most connections at a time. They share the process's file descriptors with the clients' connections.
 pub(crate) const MAX_CONNECTIONS: usize = 1024;
 /// The most connections of one client, whose next one evicts one of its own: many more than a browser or a scraper needs.

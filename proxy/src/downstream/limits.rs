@@ -8,7 +8,6 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use wayleave_decision::{Reason, Refusal};
 use wayleave_fairness::{Holder, HolderCountGuard, HolderCounts};
 
-
 /// The connections beyond the limits that are answered with a 503 at once; further ones are closed without an answer.
 const MAX_CONCURRENT_REJECTIONS: usize = 1024;
 /// The most of them that are answered on a reserved descriptor.
@@ -123,7 +122,7 @@ impl ConnectionLimits {
             most => {
                 let counted = self.per_client.count(Holder::of_client(client), most);
                 counted.ok_or(LimitReached::PerClient).map(Some)
-            },
+            }
         }
     }
 

@@ -17,7 +17,6 @@ use ring::rand::SystemRandom;
 use tokio::sync::Semaphore;
 use wayleave_fairness::{Holder, HolderCounts};
 
-
 /// The number of verified credentials that are remembered, and of rejected ones. Each have a cache of their own, so that guesses
 /// evict no verified ones.
 const CREDENTIAL_CAPACITY: usize = 4096;
@@ -178,8 +177,10 @@ impl PasswordChecker {
         account: Option<&CheckedAccount>,
         password: String,
     ) -> Result<bool, TooManyChecks> {
-        let _of_client =
-            self.waiting_by_client.count(Holder::of_client(client), MAX_WAITING_OF_CLIENT).ok_or(TooManyChecks)?;
+        let _of_client = self
+            .waiting_by_client
+            .count(Holder::of_client(client), MAX_WAITING_OF_CLIENT)
+            .ok_or(TooManyChecks)?;
         let checked = account.unwrap_or(&self.unknown_account);
         let hash = Arc::clone(&checked.hash);
         let _of_name = checked.waiting.try_acquire().map_err(|_| TooManyChecks)?;

@@ -258,7 +258,7 @@ impl AdaptivePaces {
             .filter_map(|(unit, queue)| report_of(unit.to_string(), None, &lock(&queue.pace), now));
         let of_parties = self.parties.to_vec().into_iter().filter_map(|(party, pace)| {
             let (unit, client) = match party {
-                PacedParty::Client(unit, client) => (unit.to_string(), Some(client)),
+                PacedParty::Client(unit, client) => (unit.to_string(), client.address()),
                 PacedParty::Origin(origin) => (origin.to_string(), None),
             };
             report_of(unit, client, &lock(&pace), now)

@@ -22,8 +22,8 @@ const MAX_PARTIES: usize = 100_000;
 /// A party that has a pace of its own.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) enum PacedParty {
-    /// A client's network, at a unit.
-    Client(PaceUnit, IpAddr),
+    /// A client at a unit.
+    Client(PaceUnit, Holder),
     /// One of the origins that share a pace.
     Origin(Origin),
 }

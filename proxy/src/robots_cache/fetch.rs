@@ -206,10 +206,14 @@ impl HttpFetcher {
             let target = Target::parse(&progress.uri).map_err(|e| bad_redirect(e.to_string()))?;
             let chosen = progress.chosen;
             let is_elsewhere = target.origin().host() != request.resource.origin().host();
-            let hop = if is_elsewhere {
+            // Others named it, and redirects may have led there as well.
+            let is_named = progress.redirects.is_empty()
+                && request.identity.chosen != ChosenBy::Crawler
+                && request.validators.is_none();
+            let hop = if is_elsewhere || is_named {
                 let key = TargetKey::new(&progress.uri, identity, chosen);
                 // Without validators, which belong to one of those that share the answer.
-                let asking = self.ask(&target, (request, None), sender, chosen, false);
+                let asking = self.ask(&target, (request, None), sender, chosen, is_named);
                 let (hop, reservation) = self.targets.get_or_fetch(key, asking).await?;
                 progress.reservation = reservation;
                 Arc::unwrap_or_clone(hop)

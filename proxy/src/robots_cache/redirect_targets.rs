@@ -12,13 +12,18 @@ use url::Url;
 use wayleave_lifecycle::{
     ChosenBy, FetchEnding, FetchError, FetchIdentity, FetchResult, LifetimeSettings,
 };
+use wayleave_robots_txt::{Dialect, ProductToken};
 
 use super::fetch_memory::MemoryReservation;
 use crate::clock::Clock;
+use crate::decision_log::WAYLEAVE;
 
 /// The memory of all answers, and the number of them that is expected.
 const MAX_BYTES: u64 = 4 << 20;
 const EXPECTED_ANSWERS: usize = 1000;
+/// The least age of an answer that an operator's refresh replaces, and the longest that a Crawl-delay makes it.
+const REFRESH_INTERVAL: Duration = Duration::from_secs(5);
+const LONGEST_DELAY: Duration = Duration::from_mins(5);
 /// The memory of an answer besides its body.
 const OVERHEAD_BYTES: u64 = 1024;
 
@@ -43,6 +48,20 @@ pub(super) enum NextHop {
 }
 
 impl HopAnswer {
+    /// Returns the age from which an operator may want another one: five seconds, or the delay that the host asks for, as if the file
+    /// were its own.
+    fn least_age(&self, token: &ProductToken) -> Duration {
+        let stated = match &self.next {
+            NextHop::End(FetchEnding::Response(response)) => {
+                let tokens = std::slice::from_ref(token);
+                response.body.parse().longest_delay(Dialect::default(), tokens)
+            }
+            _ => None,
+        };
+        let delay = stated.map_or(Duration::ZERO, |(delay, _)| delay);
+        delay.clamp(REFRESH_INTERVAL, LONGEST_DELAY)
+    }
+
     /// Returns whether it says something for longer than a moment.
     fn is_usable(&self) -> bool {
         match &self.next {
@@ -147,9 +166,18 @@ impl RedirectTargets {
         Ok((result?, reservation))
     }
 
-    /// Forgets the answers for these URLs, because an operator wants new ones.
+    /// Forgets the answers for these URLs, because an operator wants new ones. Recent ones are kept: of a thousand origins that are
+    /// refreshed, each may lead to the same host.
     pub(super) fn forget(&self, uris: &[&str]) {
-        self.answers.retain(|key, _| !uris.contains(&key.uri.as_str()));
+        let Ok(token) = ProductToken::new(WAYLEAVE) else {
+            return;
+        };
+        let now = self.clock.now();
+        self.answers.retain(|key, answer| {
+            let is_wanted = uris.contains(&key.uri.as_str());
+            let age = now.duration_since(answer.fetched_at).unwrap_or_default();
+            !is_wanted || age < answer.least_age(&token)
+        });
     }
 
     fn recent(&self, key: &TargetKey) -> Option<Arc<HopAnswer>> {
@@ -241,10 +269,29 @@ mod tests {
             assert!(answers.iter().all(Result::is_ok));
             assert_eq!(fetches.load(Ordering::Relaxed), expected, "after {pause} s more");
         }
-        targets.forget(&["https://victim.test/rules"]);
-        assert!(ask(200).await.is_ok());
-        assert_eq!(fetches.load(Ordering::Relaxed), 3, "an operator wanted a new one");
+        for (pause, expected) in [(0, 2), (3, 2), (1, 3)] {
+            sleep(Duration::from_secs(pause)).await;
+            targets.forget(&["https://victim.test/rules"]);
+            assert!(ask(200).await.is_ok());
+            assert_eq!(fetches.load(Ordering::Relaxed), expected, "an operator wants a new one");
+        }
         assert!(targets.lock().is_empty());
+    }
+
+    #[test]
+    fn a_refresh_keeps_the_delay_that_the_host_asks_for() {
+        let token = ProductToken::new(WAYLEAVE).unwrap();
+        let least_age = |text: &str| {
+            let body = FetchedBody { bytes: text.as_bytes().into(), ..FetchedBody::default() };
+            let response = FetchedResponse { status: 200, fields: ResponseFields::default(), body };
+            let next = NextHop::End(FetchEnding::Response(response));
+            let fetched_at = SystemTime::UNIX_EPOCH;
+            HopAnswer { next, is_public: true, varies: false, fetched_at }.least_age(&token)
+        };
+        assert_eq!(least_age("User-agent: *\nCrawl-delay: 30\n"), Duration::from_secs(30));
+        assert_eq!(least_age("User-agent: *\nCrawl-delay: 1\n"), REFRESH_INTERVAL);
+        assert_eq!(least_age("User-agent: *\nCrawl-delay: 9000\n"), LONGEST_DELAY);
+        assert_eq!(least_age("<html>"), REFRESH_INTERVAL);
     }
 
     #[tokio::test(start_paused = true)]

@@ -8,7 +8,6 @@ use std::sync::Arc;
 use wayleave_fairness::Holder;
 use wayleave_lifecycle::{CacheEntry, FetchIdentity, Resource};
 
-
 /// Limits on concurrent fetches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FetchLimits {

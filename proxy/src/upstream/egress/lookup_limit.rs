@@ -4,9 +4,8 @@ use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use wayleave_fairness::Holder;
 use tokio::sync::{AcquireError, OwnedSemaphorePermit, Semaphore};
-
+use wayleave_fairness::Holder;
 
 /// The most concurrent lookups for one client. Even if each takes 20 ms, this allows 1,600 a second.
 pub(super) const MAX_LOOKUPS_PER_CLIENT: usize = 32;
