@@ -213,7 +213,8 @@ impl HttpFetcher {
             let hop = if is_elsewhere || is_named {
                 let key = TargetKey::new(&progress.uri, identity, chosen);
                 // Without validators, which belong to one of those that share the answer.
-                let asking = self.ask(&target, (request, None), sender, chosen, is_named);
+                // Boxed like the other: one in the other's place would make this future twice as large.
+                let asking = Box::pin(self.ask(&target, (request, None), sender, chosen, is_named));
                 let (hop, reservation) = self.targets.get_or_fetch(key, asking).await?;
                 progress.reservation = reservation;
                 Arc::unwrap_or_clone(hop)
@@ -222,7 +223,8 @@ impl HttpFetcher {
                 // Validators belong to the URL that sent them: after a redirect they would be those of another resource.
                 let validators = validators.filter(|validators| validators.uri == progress.uri);
                 let is_first = progress.redirects.is_empty();
-                let asking = self.ask(&target, (request, validators), sender, chosen, is_first);
+                let asking =
+                    Box::pin(self.ask(&target, (request, validators), sender, chosen, is_first));
                 let (hop, reservation) = asking.await?;
                 progress.reservation = reservation;
                 hop
@@ -275,7 +277,7 @@ impl HttpFetcher {
             is_first,
         };
         let send = async |signature| {
-            let sending = self.request(target, validators, (sender, signature), chosen);
+            let sending = Box::pin(self.request(target, validators, (sender, signature), chosen));
             if is_crawlers {
                 sending.await
             } else {

@@ -255,7 +255,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_thousand_origins_cause_one_fetch_of_a_file() {
-        let clock = Clock::start();
+        let clock = Clock::start_at(SystemTime::UNIX_EPOCH);
         let targets = RedirectTargets::new(2 * HOUR, clock);
         let (fetches, identity) = (AtomicUsize::new(0), FetchIdentity::default());
         let ask = async |status| {
@@ -296,7 +296,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn an_answer_that_is_none_is_shared_only_while_it_is_fetched() {
-        let clock = Clock::start();
+        let clock = Clock::start_at(SystemTime::UNIX_EPOCH);
         let targets = RedirectTargets::new(HOUR, clock);
         let (fetches, identity) = (AtomicUsize::new(0), FetchIdentity::default());
         for (status, expected) in [(503, 1), (429, 2), (404, 3), (404, 3)] {
@@ -311,7 +311,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn what_may_be_answered_otherwise_is_fetched_apart() {
-        let clock = Clock::start();
+        let clock = Clock::start_at(SystemTime::UNIX_EPOCH);
         let targets = RedirectTargets::new(HOUR, clock);
         let fetches = AtomicUsize::new(0);
         let proxy = FetchIdentity::default();
@@ -334,7 +334,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_failure_is_for_all_that_wait_and_a_gap_is_filled() {
-        let clock = Clock::start();
+        let clock = Clock::start_at(SystemTime::UNIX_EPOCH);
         let targets = RedirectTargets::new(HOUR, clock);
         let (fetches, identity) = (AtomicUsize::new(0), FetchIdentity::default());
         let fails = || async {
