@@ -85,7 +85,7 @@ impl Response {
 /// Reads a head, and leaves the bytes after it in `buffer`. `Ok(None)` if the connection closed before any byte.
 pub fn read_head(stream: &mut dyn Read, buffer: &mut Vec<u8>) -> io::Result<Option<Response>> {
     loop {
-        let mut fields = [httparse::EMPTY_HEADER; 100];
+        let mut fields = [httparse::EMPTY_HEADER; 1100];
         let mut parsed = httparse::Response::new(&mut fields);
         if let httparse::Status::Complete(length) =
             parsed.parse(buffer).map_err(io::Error::other)?

@@ -40,6 +40,29 @@ fn the_target_is_forwarded_as_received() {
 }
 
 #[test]
+fn raw_bytes_of_a_target_are_judged_and_sent_escaped() {
+    let origin = Origin::start();
+    origin.site("shop.test").robots("User-agent: *\nDisallow: /caf\u{e9}/no\n");
+    let proxy = Wayleave::start(&origin);
+    for (target, arrives) in [
+        ("http://shop.test/caf\u{e9}?q=\u{20ac}", Some("/caf%C3%A9?q=%E2%82%AC")),
+        ("http://shop.test/caf\u{e9}/no", None),
+    ] {
+        let mut wire = proxy.connect();
+        wire.send(Request::get("http://shop.test/").bytes(target));
+        assert_eq!(wire.response().status, if arrives.is_some() { 200 } else { 403 }, "{target}");
+        let seen = origin.requests();
+        let page = seen.iter().find(|request| request.target != "/robots.txt");
+        assert_eq!(page.map(|request| &*request.target), Some("/caf%C3%A9?q=%E2%82%AC"));
+    }
+    let mut wire = proxy.tunnel("shop.test:443");
+    wire.send(Request::get("https://shop.test/").bytes("/caf\u{e9}"));
+    assert_eq!(wire.response().status, 200);
+    let last = origin.requests().last().map(|request| request.target.clone());
+    assert_eq!(last.as_deref(), Some("/caf%C3%A9"));
+}
+
+#[test]
 fn a_target_without_path_becomes_the_root() {
     let origin = Origin::start();
     let proxy = Wayleave::start(&origin);

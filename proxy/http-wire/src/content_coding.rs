@@ -134,6 +134,11 @@ impl ContentDecoder {
         self.stages.iter().any(|stage| matches!(stage, CodingDecoder::Identity(_)))
     }
 
+    /// Returns whether no byte came yet, or too few to tell whether content begins as its coding does.
+    pub fn is_undecided(&self) -> bool {
+        self.stages.iter().any(|stage| matches!(stage, CodingDecoder::Undecided { .. }))
+    }
+
     /// Returns the decoded form of `bytes`. With an error nothing more can be decoded.
     pub fn decode(&mut self, bytes: &[u8]) -> (Vec<u8>, io::Result<()>) {
         let (mut decoded, mut result) = (Cow::Borrowed(bytes), Ok(()));

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use http::header::{CONTENT_LENGTH, HOST, USER_AGENT};
+use http::header::{CONTENT_LENGTH, COOKIE, HOST, USER_AGENT};
 use http::request::Parts;
 use http::{HeaderValue, Method};
 
@@ -227,8 +227,10 @@ impl ReceivedHead {
         let Self::Http2 { head, framing, .. } = self else {
             return Ok(());
         };
-        if head.headers.len() > MAX_FIELDS {
-            return Err(HeadError::TooLarge("more than 100 fields"));
+        // HTTP/2 clients may send each cookie as a field of its own (RFC 9113 section 8.2.3).
+        let cookies = head.headers.get_all(COOKIE).iter().count();
+        if head.headers.len() - cookies.saturating_sub(1) > MAX_FIELDS {
+            return Err(HeadError::TooLarge("more than 1,000 fields"));
         }
         framing.map_err(HeadError::from)?;
         // h2 keeps Host beside `:authority` (RFC 9113 section 8.3.1), and an HTTP/1 origin would see either.

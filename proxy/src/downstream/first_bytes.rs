@@ -2,7 +2,7 @@
 
 use memchr::memchr;
 use tokio::io::AsyncReadExt;
-use wayleave_http_wire::http1::MAX_HEAD_BYTES;
+use wayleave_http_wire::http1::MAX_REQUEST_HEAD_BYTES;
 
 use crate::http::transport::BufferedStream;
 use crate::tls;
@@ -58,7 +58,7 @@ fn protocol_of(bytes: &[u8]) -> Option<ClientProtocol> {
         }),
         None if !may_be_request(line) => Some(ClientProtocol::Other),
         // Its reader says that it is too long.
-        None if bytes.len() > MAX_HEAD_BYTES => Some(ClientProtocol::Http1),
+        None if bytes.len() > MAX_REQUEST_HEAD_BYTES => Some(ClientProtocol::Http1),
         None => None,
     }
 }
@@ -121,7 +121,7 @@ mod tests {
         ] {
             assert_eq!(protocol_of(bytes), expected, "{:?}", String::from_utf8_lossy(bytes));
         }
-        let long = [b"GET /", &[b'a'; MAX_HEAD_BYTES][..]].concat();
+        let long = [b"GET /", &[b'a'; MAX_REQUEST_HEAD_BYTES][..]].concat();
         assert_eq!(protocol_of(&long), Some(Http1));
     }
 

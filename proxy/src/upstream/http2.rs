@@ -17,7 +17,9 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::{CancellationToken, DropGuard};
 use wayleave_decision::Reason;
 use wayleave_http_wire::http1::oddities::{Oddities, Oddity};
-use wayleave_http_wire::http1::{MAX_FIELDS, MAX_HEAD_BYTES, agreed_content_length};
+use wayleave_http_wire::http1::{
+    MAX_FIELDS, MAX_HTTP2_TRAILERS, MAX_RESPONSE_HEAD_BYTES, agreed_content_length,
+};
 
 use crate::http::transport::BoxedStream;
 use crate::upstream::describe;
@@ -67,7 +69,7 @@ impl Http2Connection {
             // This limits streams that the origin opens, and push is off.
             .max_concurrent_streams(1)
             .max_frame_size(MAX_FRAME_BYTES)
-            .max_header_list_size(MAX_HEAD_BYTES as u32)
+            .max_header_list_size(MAX_RESPONSE_HEAD_BYTES as u32)
             .initial_window_size(window.stream)
             .initial_connection_window_size(window.connection)
             .handshake(stream)
@@ -167,7 +169,7 @@ impl Http2Stream {
     /// Returns the next head: an interim one, or the final one. A read that is cancelled loses nothing.
     pub(super) async fn next_head(&mut self) -> Result<Http2Head, UpstreamError> {
         let answer = self.response.as_mut().expect("the final head is read once");
-        let (head, body) = match poll_fn(|cx| answer.poll_informational(cx)).await {
+        let (mut head, body) = match poll_fn(|cx| answer.poll_informational(cx)).await {
             Some(interim) => (interim.map_err(|error| stream_error(&error))?.into_parts().0, None),
             None => {
                 let (head, body) = answer.await.map_err(|error| stream_error(&error))?.into_parts();
@@ -182,6 +184,9 @@ impl Http2Stream {
         // Treated as 5xx (RFC 9110 section 15), and counted.
         if head.status.as_u16() >= 600 {
             oddities.insert(Oddity::StatusOutOfRange);
+        }
+        if trim_values(&mut head.headers) {
+            oddities.insert(Oddity::PaddedValue);
         }
         self.oddities = self.oddities.union(oddities);
         if body.is_some() {
@@ -221,8 +226,13 @@ impl Http2Stream {
             return Ok(None);
         };
         match read_trailers(body).await {
-            Ok(Some(trailers)) if trailers.len() > MAX_FIELDS => Err(head_too_large()),
-            Ok(trailers) => Ok(trailers),
+            Ok(Some(trailers)) if trailers.len() > MAX_HTTP2_TRAILERS => Err(head_too_large()),
+            Ok(mut trailers) => {
+                if trailers.as_mut().is_some_and(trim_values) {
+                    self.oddities.insert(Oddity::PaddedValue);
+                }
+                Ok(trailers)
+            }
             // The response is complete, and its origin wants no more of the request (RFC 9113 section 8.1).
             Err(error) if error.is_remote() && error.reason() == Some(h2::Reason::NO_ERROR) => {
                 Ok(None)
@@ -248,6 +258,22 @@ async fn read_trailers(body: &mut RecvStream) -> Result<Option<HeaderMap>, h2::E
     body.trailers().await
 }
 
+/// Removes whitespace around values, which is malformed in HTTP/2 (RFC 9113 section 8.2.1): strict clients would refuse
+/// the response. Returns whether there was any.
+fn trim_values(fields: &mut HeaderMap) -> bool {
+    let mut is_trimmed = false;
+    for value in fields.values_mut() {
+        let trimmed = value.as_bytes().trim_ascii();
+        if trimmed.len() < value.len()
+            && let Ok(trimmed) = http::HeaderValue::from_bytes(trimmed)
+        {
+            *value = trimmed;
+            is_trimmed = true;
+        }
+    }
+    is_trimmed
+}
+
 fn content_length(fields: &HeaderMap) -> Result<(Option<u64>, Oddities), UpstreamError> {
     let values = fields.get_all(http::header::CONTENT_LENGTH).iter();
     agreed_content_length(values.map(http::HeaderValue::as_bytes)).map_err(|details| {
@@ -256,7 +282,8 @@ fn content_length(fields: &HeaderMap) -> Result<(Option<u64>, Oddities), Upstrea
 }
 
 fn head_too_large() -> UpstreamError {
-    let details = "the response: more than 64 KiB or 100 fields in its head or trailers";
+    let details =
+        "the response: more than 256 KiB or 1,000 fields in its head, or 100 in its trailers";
     UpstreamError::new(Reason::HttpResponseHeaderSectionSize, details.to_owned())
 }
 

@@ -68,7 +68,7 @@ async fn read_head<T: Transport>(
             head.clear();
         }
     }
-    let mut fields = [httparse::EMPTY_HEADER; 200];
+    let mut fields = [httparse::EMPTY_HEADER; 1100];
     let mut parsed = httparse::Request::new(&mut fields);
     let status = parsed.parse(&head).map_err(io::Error::other)?;
     assert!(status.is_complete(), "a head that ends in an empty line is complete");

@@ -1,8 +1,9 @@
 //! Message framing for both versions of HTTP (RFC 9112 section 6, RFC 9113 section 8.1.1). No other module decides
 //! where content ends.
 //!
-//! A message whose length is not stated once and unambiguously is refused: a reader that sees another end takes the
-//! rest for the next message.
+//! A request whose length is not stated once and unambiguously is refused: a reader that sees another end takes the
+//! rest for the next message. A response may say more than it should where RFC 9112 says what counts; nothing is read
+//! after it on its connection.
 
 use super::oddities::{Oddities, Oddity};
 
@@ -18,8 +19,8 @@ pub enum BodyFraming {
 }
 
 impl BodyFraming {
-    /// Returns the framing that HTTP/1's `Content-Length` and `Transfer-Encoding` state; `None` without either.
-    pub(super) fn from_http1<'a>(
+    /// Returns the framing that a request's `Content-Length` and `Transfer-Encoding` state; `None` without either.
+    pub(super) fn from_http1_request<'a>(
         length: Option<u64>,
         mut codings: impl Iterator<Item = &'a [u8]>,
         is_http_1_0: bool,
@@ -40,6 +41,37 @@ impl BodyFraming {
             return Err("Transfer-Encoding other than chunked");
         }
         Ok(Some(Self::Chunked))
+    }
+
+    /// Returns the framing that a response's `Content-Length` and `Transfer-Encoding` state, with the oddities of them;
+    /// `None` without either. Whatever else is said beside `chunked`, the chunks mark the end of the body (RFC 9112
+    /// section 6.3).
+    pub(super) fn from_http1_response<'a>(
+        lengths: impl Iterator<Item = &'a [u8]>,
+        codings: impl Iterator<Item = &'a [u8]>,
+        is_http_1_0: bool,
+    ) -> Result<(Option<Self>, Oddities), &'static str> {
+        let (length, mut oddities) = agreed_content_length(lengths)?;
+        let mut codings = codings.flat_map(|value| value.split(|&byte| byte == b','));
+        let Some(first) = codings.next() else {
+            return Ok((length.map(Self::Length), oddities));
+        };
+        // The clients behind us would get a body that is still coded (RFC 9112 section 7.2).
+        let is_chunked = |coding: &[u8]| coding.trim_ascii().eq_ignore_ascii_case(b"chunked");
+        let others: Vec<_> = codings.collect();
+        if !is_chunked(first) || !others.iter().all(|coding| is_chunked(coding)) {
+            return Err("Transfer-Encoding other than chunked");
+        }
+        if !others.is_empty() {
+            oddities.insert(Oddity::RepeatedChunked);
+        }
+        if length.is_some() {
+            oddities.insert(Oddity::LengthBesideChunked);
+        }
+        if is_http_1_0 {
+            oddities.insert(Oddity::ChunkedInHttp10);
+        }
+        Ok((Some(Self::Chunked), oddities))
     }
 
     /// Returns the framing of an HTTP/2 request for an HTTP/1 connection. `has_body` is false if the head ended the

@@ -6,26 +6,31 @@ use std::io;
 use std::mem::MaybeUninit;
 use std::ops::Range;
 
-use bytes::{Buf, Bytes, BytesMut};
+use bytes::{Buf, BufMut, Bytes, BytesMut};
 use httparse::ParserConfig;
-use memchr::memchr;
+use memchr::{memchr, memmem};
 use tokio::io::{AsyncRead, AsyncReadExt};
 
 use super::fields::{HeaderFields, is_end_to_end, is_underscore_alias, range_within};
-use super::framing::{BodyFraming, agreed_content_length, single_content_length};
+use super::framing::{BodyFraming, single_content_length};
 use super::oddities::{Oddities, Oddity};
 use super::repair::{LineEndings, SectionStart, repair, section_end};
 
-/// The longest head that is accepted, in bytes.
-pub const MAX_HEAD_BYTES: usize = 64 * 1024;
-/// The largest number of fields that a head may have.
-pub const MAX_FIELDS: usize = 100;
+/// The longest head of a request that is accepted, in bytes.
+pub const MAX_REQUEST_HEAD_BYTES: usize = 64 * 1024;
+/// The longest head of a response that is accepted, in bytes: as much as browsers read. Sites with long policies send
+/// more than the 64 KiB that are enough for requests.
+pub const MAX_RESPONSE_HEAD_BYTES: usize = 256 * 1024;
+/// The largest number of fields that a head may have. Their bytes are the bound; this one keeps work on each field small.
+pub const MAX_FIELDS: usize = 1000;
+/// The largest number of trailers over HTTP/2.
+pub const MAX_HTTP2_TRAILERS: usize = 100;
 /// The status after which a connection carries another protocol (RFC 9110 section 15.2.2).
 pub const SWITCHING_PROTOCOLS: u16 = 101;
 /// The number of bytes read at a time. Whatever part of a body arrives in the same read as its head can leave with
 /// the head in one write, as long as both are small enough to be gathered.
 const READ_BYTES: usize = 8 * 1024;
-/// Room for httparse to put the fields of a head in. Writing 3 KiB of empty fields for each head would take as long as parsing it.
+/// Room for httparse to put the fields of a head in. Writing 32 KiB of empty fields for each head would take as long as parsing it.
 const UNUSED_SLOTS: [MaybeUninit<httparse::Header<'_>>; MAX_FIELDS] =
     [const { MaybeUninit::uninit() }; MAX_FIELDS];
 
@@ -75,7 +80,7 @@ impl RequestHead {
         stream: &mut S,
         buffered: &mut BytesMut,
     ) -> Result<Self, HeadError> {
-        Self::parse(&read_head(stream, buffered, LineEndings::CrlfOnly).await?)
+        Self::parse(&read_head(stream, buffered, MessageKind::Request).await?)
     }
 
     /// Returns the head of a `CONNECT` to this host and port without any other field.
@@ -85,7 +90,8 @@ impl RequestHead {
     }
 
     /// Parses a head that is complete.
-    fn parse(bytes: &Bytes) -> Result<Self, HeadError> {
+    fn parse(received: &Bytes) -> Result<Self, HeadError> {
+        let bytes = &escape_target(received);
         let line = check_request_line(bytes)?;
         let mut slots = UNUSED_SLOTS;
         let mut request = httparse::Request::new(&mut []);
@@ -107,7 +113,7 @@ impl RequestHead {
         let length = single_content_length(fields.values("content-length"))?;
         let codings = fields.values("transfer-encoding");
         // A request that states neither has no body (RFC 9112 section 6.3).
-        let framing = BodyFraming::from_http1(length, codings, is_http_1_0)?
+        let framing = BodyFraming::from_http1_request(length, codings, is_http_1_0)?
             .unwrap_or(BodyFraming::Length(0));
         Ok(Self { line, method, target, is_http_1_0, framing, fields })
     }
@@ -157,7 +163,7 @@ impl ResponseHead {
         stream: &mut S,
         buffered: &mut BytesMut,
     ) -> Result<Self, HeadError> {
-        let bytes = read_head(stream, buffered, LineEndings::CrlfOrLf).await?;
+        let bytes = read_head(stream, buffered, MessageKind::Response).await?;
         let (bytes, mut oddities) = repair(bytes, SectionStart::StartLine)?;
         let mut slots = UNUSED_SLOTS;
         let mut response = httparse::Response::new(&mut []);
@@ -181,10 +187,16 @@ impl ResponseHead {
         };
         let is_http_1_0 = response.version == Some(0);
         let fields = HeaderFields::new(bytes.clone(), response.headers);
-        let (length, repeated) = agreed_content_length(fields.values("content-length"))?;
+        let lengths = fields.values("content-length");
         let codings = fields.values("transfer-encoding");
-        let framing = BodyFraming::from_http1(length, codings, is_http_1_0)?;
-        oddities = oddities.union(repeated);
+        let (framing, of_framing) =
+            BodyFraming::from_http1_response(lengths, codings, is_http_1_0)?;
+        oddities = oddities.union(of_framing);
+        // There is none (RFC 9110 section 15.2), but the origin may take the next bytes for it.
+        if (100..=199).contains(&status) && !matches!(framing, None | Some(BodyFraming::Length(0)))
+        {
+            oddities.insert(Oddity::FramedInterim);
+        }
         Ok(Self { status, reason, is_http_1_0, framing, fields, oddities })
     }
 
@@ -252,11 +264,26 @@ fn connection_options(fields: &HeaderFields) -> impl Iterator<Item = &[u8]> {
         .map(<[u8]>::trim_ascii)
 }
 
+/// A request or a response.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum MessageKind {
+    Request,
+    Response,
+}
+
 async fn read_head<S: AsyncRead + Unpin>(
     stream: &mut S,
     buffered: &mut BytesMut,
-    lines: LineEndings,
+    kind: MessageKind,
 ) -> Result<Bytes, HeadError> {
+    let (lines, limit, too_long) = match kind {
+        MessageKind::Request => {
+            (LineEndings::CrlfOnly, MAX_REQUEST_HEAD_BYTES, "the head is longer than 64 KiB")
+        }
+        MessageKind::Response => {
+            (LineEndings::CrlfOrLf, MAX_RESPONSE_HEAD_BYTES, "the head is longer than 256 KiB")
+        }
+    };
     let mut scanned = 0;
     loop {
         // RFC 9112 section 2.2: an empty line before a request line is ignored.
@@ -265,8 +292,8 @@ async fn read_head<S: AsyncRead + Unpin>(
             scanned = 0;
         }
         let end = section_end(buffered, scanned, lines)?;
-        if end.unwrap_or(buffered.len()) > MAX_HEAD_BYTES {
-            return Err(HeadError::TooLarge("the head is longer than 64 KiB"));
+        if end.unwrap_or(buffered.len()) > limit {
+            return Err(HeadError::TooLarge(too_long));
         }
         if let Some(end) = end {
             return Ok(buffered.split_to(end).freeze());
@@ -290,9 +317,46 @@ fn require_complete(parsed: httparse::Result<usize>, bytes: &[u8]) -> Result<(),
     match parsed {
         Ok(httparse::Status::Complete(end)) if end == bytes.len() => Ok(()),
         Ok(_) => Err("the head ends too early".into()),
-        Err(httparse::Error::TooManyHeaders) => Err(HeadError::TooLarge("more than 100 fields")),
+        Err(httparse::Error::TooManyHeaders) => Err(HeadError::TooLarge("more than 1,000 fields")),
         Err(error) => Err(HeadError::Malformed(format!("malformed head: {error}").into())),
     }
+}
+
+/// Returns the head with bytes beyond ASCII in the path and query of its target percent-encoded. curl and others send them
+/// as they are, and browsers escape them. The escaped form is judged and sent, so nobody reads another path than was
+/// judged.
+fn escape_target(head: &Bytes) -> Bytes {
+    let line = &head[..memchr(b'\r', head).unwrap_or(head.len())];
+    if line.is_ascii() {
+        return head.clone();
+    }
+    let Some(method_end) = memchr(b' ', line) else {
+        return head.clone();
+    };
+    let target = &line[method_end + 1..];
+    let authority_at = match target.first() {
+        Some(b'/') => Some(0),
+        _ => memmem::find(target, b"://").map(|at| at + 3),
+    };
+    let path_at = authority_at.and_then(|begin| {
+        let path = target[begin..].iter().position(|byte| matches!(byte, b'/' | b'?'));
+        path.map(|at| method_end + 1 + begin + at)
+    });
+    let Some(path_at) = path_at.filter(|&at| line[..at].is_ascii()) else {
+        return head.clone();
+    };
+    let path_end = memchr(b' ', &line[path_at..]).map_or(line.len(), |at| path_at + at);
+    let mut escaped = BytesMut::with_capacity(head.len() + 64);
+    escaped.extend_from_slice(&head[..path_at]);
+    for &byte in &head[path_at..path_end] {
+        if byte.is_ascii() {
+            escaped.put_u8(byte);
+        } else {
+            escaped.extend_from_slice(format!("%{byte:02X}").as_bytes());
+        }
+    }
+    escaped.extend_from_slice(&head[path_end..]);
+    escaped.freeze()
 }
 
 /// Checks that the request line has exactly one space between its three parts, and a target of visible ASCII (RFC
@@ -398,6 +462,24 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn bytes_beyond_ascii_in_a_path_are_escaped() {
+        for (target, escaped) in [
+            ("/caf\u{e9}?q=\u{20ac}", "/caf%C3%A9?q=%E2%82%AC"),
+            ("http://shop.test/caf\u{e9}", "http://shop.test/caf%C3%A9"),
+            ("http://shop.test?\u{e9}", "http://shop.test?%C3%A9"),
+            ("/%c3%a9/\u{e9}", "/%c3%a9/%C3%A9"),
+        ] {
+            let head = format!("GET {target} HTTP/1.1\r\nHost: a\r\nX: \u{e9}\r\n\r\n");
+            let head = request(head.as_bytes()).await.unwrap();
+            assert_eq!((head.method(), head.target()), ("GET", escaped));
+            assert_eq!(head.fields().values("x").next(), Some("\u{e9}".as_bytes()));
+        }
+        // Latin-1, as old links have it.
+        let head = request(b"GET /caf\xe9 HTTP/1.1\r\nHost: a\r\n\r\n").await.unwrap();
+        assert_eq!(head.target(), "/caf%E9");
+    }
+
+    #[tokio::test]
     async fn refuses_ambiguous_requests() {
         let cases: &[(&[u8], &str)] = &[
             (b"GET /\r\n\r\n", "malformed"),
@@ -411,7 +493,13 @@ mod tests {
             (b"GET / HTTP/1.1\r\n Host: a\r\n\r\n", "malformed"),
             (b"GET  / HTTP/1.1\r\nHost: a\r\n\r\n", "malformed"),
             (b"GET /\t HTTP/1.1\r\nHost: a\r\n\r\n", "malformed"),
-            (b"GET /\xc3\xa9 HTTP/1.1\r\nHost: a\r\n\r\n", "malformed"),
+            (b"G\xc3\xa9T / HTTP/1.1\r\nHost: a\r\n\r\n", "malformed"),
+            (b"GET http://\xc3\xa9/ HTTP/1.1\r\nHost: a\r\n\r\n", "malformed"),
+            (b"GET http://a\xc3\xa9 HTTP/1.1\r\nHost: a\r\n\r\n", "malformed"),
+            (b"CONNECT \xc3\xa9:443 HTTP/1.1\r\nHost: a\r\n\r\n", "malformed"),
+            (b"GET /a HTTP/1.1\xc3\xa9\r\nHost: a\r\n\r\n", "version"),
+            (b"GET /\xc3\xa9\x01 HTTP/1.1\r\nHost: a\r\n\r\n", "malformed"),
+            (b"GET /\xc3\xa9 b HTTP/1.1\r\nHost: a\r\n\r\n", "malformed"),
             (b"GET / HTTP/2.0\r\nHost: a\r\n\r\n", "version"),
             (b"GET / http/1.1\r\nHost: a\r\n\r\n", "malformed"),
             (b"GET / HTTP/1.1\r\n\r\n", "malformed"),
@@ -446,12 +534,17 @@ mod tests {
     async fn refuses_ambiguous_responses() {
         for fields in [
             "Content-Length: 1\r\nContent-Length: 2\r\n",
-            "Content-Length: 1\r\nTransfer-Encoding: chunked\r\n",
-            "Content-Length : 1\r\nTransfer-Encoding:\r\n chunked\r\n",
+            "Content-Length: 1\r\nContent-Length: 2\r\nTransfer-Encoding: chunked\r\n",
+            "Content-Length: x\r\nTransfer-Encoding: chunked\r\n",
             "Transfer-Encoding: gzip, chunked\r\n",
+            "Transfer-Encoding: chunked, gzip\r\n",
+            "Transfer-Encoding: chunked,\r\n",
+            "Transfer-Encoding: xchunked\r\n",
+            "Content-Length: 1\r\nTransfer-Encoding:\r\n",
             "Content-Length: 1\r\n 1\r\n",
             " X: a\r\n",
-            "X a: b\r\n",
+            "Content Length: 1\r\n",
+            "X: a\x01b\r\n",
         ] {
             let bytes = format!("HTTP/1.1 200 OK\r\n{fields}\r\n");
             assert_eq!(response(bytes.as_bytes()).await.err(), Some("malformed"), "{fields:?}");
@@ -482,6 +575,50 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn chunks_mark_the_end_whatever_else_a_response_says() {
+        for (head, found) in [
+            ("HTTP/1.1 200 OK\r\nTransfer-Encoding: Chunked\r\n", &[][..]),
+            ("HTTP/1.0 200 OK\r\nTransfer-Encoding: chunked\r\n", &["chunked-in-http-1.0"]),
+            (
+                "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nContent-Length: 1\r\n",
+                &["length-beside-chunked"],
+            ),
+            ("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked, chunked\r\n", &["repeated-chunked"]),
+            (
+                "HTTP/1.0 200 OK\r\nContent-Length: 0\r\nTransfer-Encoding:\r\n chunked\r\n\
+                 Transfer-Encoding : chunked\r\n",
+                &[
+                    "space-before-colon",
+                    "folded-field",
+                    "chunked-in-http-1.0",
+                    "length-beside-chunked",
+                    "repeated-chunked",
+                ],
+            ),
+        ] {
+            let read = response(format!("{head}\r\n").as_bytes()).await.unwrap();
+            let oddities: Vec<_> = read.oddities().iter().map(Oddity::as_str).collect();
+            let framing = (read.framing("GET"), read.framing("HEAD"), read.content_length());
+            assert_eq!(framing, (BodyFraming::Chunked, BodyFraming::Length(0), None), "{head:?}");
+            assert_eq!(oddities, found, "{head:?}");
+        }
+    }
+
+    #[tokio::test]
+    async fn interim_responses_that_announce_content_are_odd() {
+        for (fields, found) in [
+            ("Content-Length: 0\r\n", &[][..]),
+            ("Content-Length: 5\r\n", &["framed-interim"]),
+            ("Transfer-Encoding: chunked\r\n", &["framed-interim"]),
+        ] {
+            let head = format!("HTTP/1.1 103 Early Hints\r\n{fields}\r\n");
+            let read = response(head.as_bytes()).await.unwrap();
+            let oddities: Vec<_> = read.oddities().iter().map(Oddity::as_str).collect();
+            assert_eq!((read.framing("GET"), &oddities[..]), (BodyFraming::Length(0), found));
+        }
+    }
+
+    #[tokio::test]
     async fn response_framing_depends_on_status_and_method() {
         let head = response(b"HTTP/1.1 200 Fine by me\r\nContent-Length: 5\r\n\r\n").await.unwrap();
         assert_eq!((head.status(), head.reason()), (200, &b"Fine by me"[..]));
@@ -499,12 +636,32 @@ mod tests {
     #[tokio::test]
     async fn refuses_an_endless_head() {
         let mut long = b"GET / HTTP/1.1\r\nHost: a\r\nX: ".to_vec();
-        long.resize(2 * MAX_HEAD_BYTES, b'x');
+        long.resize(2 * MAX_REQUEST_HEAD_BYTES, b'x');
         assert_eq!(request(&long).await.err(), Some("too large"));
         long.extend_from_slice(b"\r\n\r\n");
         assert_eq!(request(&long).await.err(), Some("too large"));
         let fields = b"X: y\r\n".repeat(MAX_FIELDS);
         let many = [&b"GET / HTTP/1.1\r\nHost: a\r\n"[..], &fields, b"\r\n"].concat();
         assert_eq!(request(&many).await.err(), Some("too large"));
+    }
+
+    #[tokio::test]
+    async fn a_response_may_have_a_longer_head_than_a_request() {
+        let with_field = |start: &str, length: usize| {
+            let mut bytes = start.as_bytes().to_vec();
+            bytes.extend_from_slice(b"X: ");
+            bytes.resize(length - 4, b'x');
+            bytes.extend_from_slice(b"\r\n\r\n");
+            bytes
+        };
+        let status = "HTTP/1.1 200 OK\r\n";
+        let longest = with_field(status, MAX_RESPONSE_HEAD_BYTES);
+        assert_eq!(response(&longest).await.map(|head| head.status()), Ok(200));
+        let longer = with_field(status, MAX_RESPONSE_HEAD_BYTES + 1);
+        assert_eq!(response(&longer).await.err(), Some("too large"));
+        let line = "GET / HTTP/1.1\r\nHost: a\r\n";
+        assert!(request(&with_field(line, MAX_REQUEST_HEAD_BYTES)).await.is_ok());
+        let longer = with_field(line, MAX_REQUEST_HEAD_BYTES + 1);
+        assert_eq!(request(&longer).await.err(), Some("too large"));
     }
 }

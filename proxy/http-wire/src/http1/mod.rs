@@ -17,6 +17,6 @@ pub use self::body::{BodyError, BodyReader, BodyWriter, Trailers};
 pub use self::fields::{is_allowed_in_trailers, is_end_to_end, is_underscore_alias, write_fields};
 pub use self::framing::{BodyFraming, agreed_content_length};
 pub use self::head::{
-    HeadError, MAX_FIELDS, MAX_HEAD_BYTES, RequestHead, ResponseHead, SWITCHING_PROTOCOLS,
-    has_content,
+    HeadError, MAX_FIELDS, MAX_HTTP2_TRAILERS, MAX_REQUEST_HEAD_BYTES, MAX_RESPONSE_HEAD_BYTES,
+    RequestHead, ResponseHead, SWITCHING_PROTOCOLS, has_content,
 };

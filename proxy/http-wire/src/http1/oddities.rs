@@ -16,18 +16,36 @@ pub enum Oddity {
     BareLf,
     /// Whitespace after a chunk's size (RFC 9112 section 7.1.1).
     PaddedChunkSize,
+    /// `Transfer-Encoding: chunked` in HTTP/1.0 (RFC 9112 section 6.1).
+    ChunkedInHttp10,
+    /// `Content-Length` beside `Transfer-Encoding: chunked` (RFC 9112 section 6.3).
+    LengthBesideChunked,
+    /// `chunked` named more than once (RFC 9112 section 6.1).
+    RepeatedChunked,
+    /// A line of a head that is no field (RFC 9112 section 5).
+    SkippedLine,
+    /// Whitespace around a field's value in HTTP/2 (RFC 9113 section 8.2.1).
+    PaddedValue,
+    /// An interim response that announces content (RFC 9110 section 8.6, RFC 9112 section 6.1).
+    FramedInterim,
     /// A body ended by a TLS connection that closed without a close_notify alert (RFC 9112 section 9.8).
     IncompleteClose,
 }
 
 impl Oddity {
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 13] = [
         Self::SpaceBeforeColon,
         Self::FoldedField,
         Self::RepeatedContentLength,
         Self::StatusOutOfRange,
         Self::BareLf,
         Self::PaddedChunkSize,
+        Self::ChunkedInHttp10,
+        Self::LengthBesideChunked,
+        Self::RepeatedChunked,
+        Self::SkippedLine,
+        Self::PaddedValue,
+        Self::FramedInterim,
         Self::IncompleteClose,
     ];
 
@@ -40,6 +58,12 @@ impl Oddity {
             Self::StatusOutOfRange => "status-out-of-range",
             Self::BareLf => "bare-lf",
             Self::PaddedChunkSize => "padded-chunk-size",
+            Self::ChunkedInHttp10 => "chunked-in-http-1.0",
+            Self::LengthBesideChunked => "length-beside-chunked",
+            Self::RepeatedChunked => "repeated-chunked",
+            Self::SkippedLine => "skipped-line",
+            Self::PaddedValue => "padded-value",
+            Self::FramedInterim => "framed-interim",
             Self::IncompleteClose => "incomplete-close",
         }
     }
@@ -47,7 +71,7 @@ impl Oddity {
 
 /// The set of oddities of one response.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Oddities(u8);
+pub struct Oddities(u16);
 
 impl Oddities {
     pub fn insert(&mut self, oddity: Oddity) {

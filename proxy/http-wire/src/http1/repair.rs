@@ -1,7 +1,7 @@
 //! Repairs heads and trailers of origins where RFC 9112 lets a proxy do so.
 
 use bytes::{Bytes, BytesMut};
-use memchr::{memchr, memchr_iter};
+use memchr::{memchr, memchr_iter, memmem};
 
 use super::oddities::{Oddities, Oddity};
 
@@ -42,12 +42,13 @@ pub(super) fn section_end(
 }
 
 /// Returns a section, which ends in an empty line, with each line ended by CRLF (RFC 9112 section 2.2), folded fields
-/// joined to one line (section 5.2) and no whitespace before a colon (section 5.1), and which of these repairs it
-/// needed.
+/// joined to one line (section 5.2), no whitespace before a colon (section 5.1) and no line that is no field, and which
+/// of these repairs it needed.
 ///
 /// # Errors
 ///
-/// If the first field begins with whitespace, which section 2.2 says to reject.
+/// If the first field begins with whitespace, which section 2.2 says to reject, or a line that is no field could be
+/// framing to another reader.
 pub(super) fn repair(
     section: Bytes,
     begins: SectionStart,
@@ -60,7 +61,7 @@ pub(super) fn repair(
         return Err("whitespace before the first field");
     }
     // Nearly every response is well-formed; only the others are copied.
-    let oddities = find_oddities(&section, fields);
+    let oddities = find_oddities(&section, fields)?;
     if oddities.is_empty() {
         return Ok((section, oddities));
     }
@@ -75,23 +76,59 @@ pub(super) fn repair(
     Ok((repaired.freeze(), oddities))
 }
 
-fn find_oddities(section: &[u8], fields: usize) -> Oddities {
+fn find_oddities(section: &[u8], fields: usize) -> Result<Oddities, &'static str> {
     let mut found = Oddities::default();
     let ends_in_bare_lf = |line: &[u8]| !line.ends_with(b"\r");
     if split_at_lf(&section[..fields]).any(ends_in_bare_lf) {
         found.insert(Oddity::BareLf);
     }
+    let mut was_skipped = false;
     for line in split_at_lf(&section[fields..]) {
         if ends_in_bare_lf(line) {
             found.insert(Oddity::BareLf);
         }
+        let line = line.strip_suffix(b"\r").unwrap_or(line);
         if is_continuation(line) {
+            if was_skipped {
+                return Err("whitespace after a line that is no field");
+            }
             found.insert(Oddity::FoldedField);
+            continue;
+        }
+        was_skipped = !line.is_empty() && !has_field_name(line);
+        if was_skipped {
+            if may_be_framing(line) {
+                return Err("a line is no field, but could be framing");
+            }
+            found.insert(Oddity::SkippedLine);
         } else if has_space_before_colon(line) {
             found.insert(Oddity::SpaceBeforeColon);
         }
     }
-    found
+    Ok(found)
+}
+
+/// Returns whether a line begins with a token and a colon, perhaps with whitespace between them.
+fn has_field_name(line: &[u8]) -> bool {
+    // Names are too short for memchr to be faster.
+    let name = line.iter().position(|&byte| byte == b':').map(|colon| &line[..colon]);
+    let name = name.map(trim_trailing_whitespace).unwrap_or_default();
+    !name.is_empty() && name.iter().all(|&byte| is_token_byte(byte))
+}
+
+/// Returns whether a token may contain `byte` (RFC 9110 section 5.6.2).
+fn is_token_byte(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)
+}
+
+/// Returns whether another reader could see the framing of the message in a line that is no field: words of it, however
+/// they are spelt and separated, or a byte at which some readers end a line.
+fn may_be_framing(line: &[u8]) -> bool {
+    const WORDS: [&[u8]; 3] = [b"contentlength", b"transferencoding", b"chunked"];
+    let letters: Vec<u8> =
+        line.iter().filter(|byte| byte.is_ascii_alphabetic()).map(u8::to_ascii_lowercase).collect();
+    line.iter().any(|byte| matches!(byte, b'\r' | b'\0'))
+        || WORDS.iter().any(|word| memmem::find(&letters, word).is_some())
 }
 
 /// Returns the lines without their endings, which all of them have.
@@ -116,12 +153,11 @@ fn push_repaired_line(repaired: &mut BytesMut, line: &[u8]) {
         repaired.truncate(before.trim_ascii_end().len());
         repaired.extend_from_slice(b" ");
         repaired.extend_from_slice(line.trim_ascii());
-    } else if let Some(colon) = memchr(b':', line) {
+    } else if let Some(colon) = memchr(b':', line).filter(|_| has_field_name(line)) {
         repaired.extend_from_slice(trim_trailing_whitespace(&line[..colon]));
         repaired.extend_from_slice(&line[colon..]);
-    } else {
-        // Not a field: httparse will reject the line.
-        repaired.extend_from_slice(line);
+    } else if !line.is_empty() {
+        return;
     }
     repaired.extend_from_slice(b"\r\n");
 }
@@ -180,10 +216,45 @@ mod tests {
     }
 
     #[test]
-    fn unrepairable_section_is_left_to_the_parser() {
-        for head in ["H\r\nX: a\rb\r\n\r\n", "H\r\nX a: b\r\n\r\n", "H\r\nnonsense \r\n\r\n"] {
-            assert_eq!(repaired(head), Ok((head.to_owned(), vec![])), "{head:?}");
+    fn lines_that_are_no_fields_are_skipped() {
+        for line in [
+            "nonsense ",
+            "X a: b",
+            ":",
+            ": a",
+            "X\u{e9}: a",
+            "<!-- a: b -->",
+            "X\x01: a",
+            "HTTP/1.1 200 OK",
+        ] {
+            let head: &'static str = format!("H\r\n{line}\r\nX: a\r\n{line}\r\n\r\n").leak();
+            let expected = "H\r\nX: a\r\n\r\n".to_owned();
+            assert_eq!(repaired(head), Ok((expected, vec!["skipped-line"])), "{line}");
         }
+    }
+
+    #[test]
+    fn lines_that_could_be_framing_are_not_skipped() {
+        for line in [
+            "Content-Length 5",
+            "content length: 5",
+            "CONTENT_LENGTH\x0b: 5",
+            "Transfer Encoding: x",
+            "Transfer-Encoding\u{a0}: x",
+            "chunked",
+            "a\rb",
+            "a\0b",
+            "nonsense\r\n a",
+        ] {
+            let head: &'static str = format!("H\r\nX: a\r\n{line}\r\n\r\n").leak();
+            assert!(repaired(head).is_err(), "{line:?}");
+        }
+    }
+
+    #[test]
+    fn unrepairable_section_is_left_to_the_parser() {
+        let head = "H\r\nX: a\rb\r\n\r\n";
+        assert_eq!(repaired(head), Ok((head.to_owned(), vec![])));
         assert!(repaired("H\r\n X: a\r\n\r\n").is_err());
         assert!(repair("\tX: a\r\n\r\n".into(), SectionStart::FirstField).is_err());
     }

@@ -8,7 +8,7 @@ use bytes::{Bytes, BytesMut};
 use h2::RecvStream;
 use tokio::io::{AsyncReadExt, ReadHalf};
 use wayleave_http_wire::field_pairs::to_trailers;
-use wayleave_http_wire::http1::{BodyError, BodyFraming, BodyReader, MAX_FIELDS, Trailers};
+use wayleave_http_wire::http1::{BodyError, BodyFraming, BodyReader, MAX_HTTP2_TRAILERS, Trailers};
 
 use crate::clock::timeout;
 use crate::http::transport::BoxedStream;
@@ -34,6 +34,10 @@ pub(crate) enum DownstreamReader {
 }
 
 impl DownstreamReader {
+    pub(crate) fn is_http2(&self) -> bool {
+        matches!(self, Self::Http2 { .. })
+    }
+
     pub(crate) fn is_done(&self) -> bool {
         match self {
             Self::Http1 { body, .. } => body.is_done(),
@@ -82,7 +86,7 @@ impl DownstreamReader {
                     .await
                     .map_err(|_| BodyError::Timeout)?;
                 match received.map_err(io::Error::other)? {
-                    Some(trailers) if trailers.len() > MAX_FIELDS => {
+                    Some(trailers) if trailers.len() > MAX_HTTP2_TRAILERS => {
                         Err(BodyError::Malformed("more than 100 trailers"))
                     }
                     trailers => Ok(trailers.as_ref().map_or_else(Vec::new, to_trailers)),
