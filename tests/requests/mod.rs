@@ -10,6 +10,7 @@ mod hosts;
 pub mod http2;
 mod http2_listener;
 mod http2_tunnels;
+mod http2_uploads;
 mod intermediary;
 mod large_heads;
 mod long_targets;

@@ -1,6 +1,7 @@
 //! HTTP/2 on a downstream connection: each stream is served in its own task.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use h2::RecvStream;
@@ -13,7 +14,8 @@ use wayleave_http_wire::received::ReceivedHead;
 use super::frame_limit::FrameLimit;
 use super::server::DownstreamServer;
 use crate::decider::request::ClientConnection;
-use crate::http::downstream::Downstream;
+use crate::exchange::ConnectionReuse;
+use crate::http::downstream::{Downstream, DownstreamReader};
 use crate::http::flush_signal::FlushSignal;
 use crate::http::transport::{BoxedStream, Transport};
 
@@ -28,6 +30,13 @@ const SEND_BUFFER_BYTES: usize = 64 * 1024;
 /// streams' windows, which bounds the memory, and yet enough that one stalled origin does not hold up the other streams.
 const PROXIED_WINDOW_BYTES: u32 = 1024 * 1024;
 
+/// The limits within which a body is read and discarded after its response. A client may reset the stream without an error
+/// (RFC 9113 section 8.1), but many take that for a failure and never read the response.
+const DISCARD_TIMEOUT: Duration = Duration::from_secs(10);
+const MAX_DISCARDED_BYTES: usize = 64 * 1024 * 1024;
+/// The streams of one connection whose bodies are discarded at the same time. Others are reset.
+const MAX_DISCARDING: usize = 16;
+
 /// A request on its own stream.
 pub(super) struct Http2Request {
     pub(super) request: http::Request<RecvStream>,
@@ -37,6 +46,8 @@ pub(super) struct Http2Request {
     pub(super) flushes: Arc<FlushSignal>,
     /// Its share of the connection's `MAX_EXCHANGES`.
     pub(super) exchange_permit: OwnedSemaphorePermit,
+    /// A permit for each body of the connection that may be discarded.
+    discard_permits: Arc<Semaphore>,
 }
 
 /// Accepts streams until the connection ends; `spawn_stream` spawns a task for each.
@@ -85,6 +96,7 @@ struct Http2Streams {
     flushes: Arc<FlushSignal>,
     /// A permit for each exchange that may still begin.
     exchange_permits: Arc<Semaphore>,
+    discard_permits: Arc<Semaphore>,
     /// Whether GOAWAY was sent: no further streams are accepted.
     is_shutting_down: bool,
 }
@@ -109,6 +121,7 @@ impl Http2Streams {
             connection: Arc::new(connection),
             flushes,
             exchange_permits: Arc::new(Semaphore::new(MAX_EXCHANGES)),
+            discard_permits: Arc::new(Semaphore::new(MAX_DISCARDING)),
             is_shutting_down: false,
         })
     }
@@ -126,6 +139,7 @@ impl Http2Streams {
                 connection: Arc::clone(&self.connection),
                 flushes: Arc::clone(&self.flushes),
                 exchange_permit,
+                discard_permits: Arc::clone(&self.discard_permits),
             }),
             Err(_) => {
                 // The client may retry it: REFUSED_STREAM promises that nothing was done (RFC 9113 section 8.7).
@@ -148,7 +162,14 @@ impl Http2Streams {
 pub(super) fn exchange(server: &Arc<DownstreamServer>, stream: Http2Request) {
     let (spawner, server) = (server, Arc::clone(server));
     spawner.spawn(async move {
-        let Http2Request { request, respond, connection, flushes, exchange_permit } = stream;
+        let Http2Request {
+            request,
+            respond,
+            connection,
+            flushes,
+            exchange_permit,
+            discard_permits,
+        } = stream;
         let (head, body) = request.into_parts();
         let has_body = !body.is_end_stream();
         let received = if connection.is_to_proxy() {
@@ -159,9 +180,30 @@ pub(super) fn exchange(server: &Arc<DownstreamServer>, stream: Http2Request) {
         let mut client =
             Downstream::http2(body, respond, flushes, server.settings().options.idle_timeout);
         // If the response is not complete, dropping the client resets its stream.
-        server.exchanges.exchange(&connection, &received, &mut client).await;
+        let reuse = server.exchanges.exchange(&connection, &received, &mut client).await;
+        if reuse != ConnectionReuse::CutOff
+            && let Ok(_permit) = discard_permits.try_acquire_owned()
+        {
+            tokio::select! {
+                () = discard_rest(&mut client.reader) => {}
+                () = server.stopping.cancelled() => {}
+            }
+        }
         drop(exchange_permit);
     });
+}
+
+/// Reads the rest of a body whose request was answered, as long as the client sends it.
+async fn discard_rest(body: &mut DownstreamReader) {
+    let reading = async {
+        let mut left = MAX_DISCARDED_BYTES;
+        while let Ok(Some(chunk)) = body.next_chunk().await {
+            let Some(less) = left.checked_sub(chunk.len()) else { return };
+            left = less;
+        }
+    };
+    // Dropping a stream that has not ended resets it with NO_ERROR.
+    let _ = timeout(DISCARD_TIMEOUT, reading).await;
 }
 
 fn http2_options(is_to_origin: bool) -> http2::H2Options {

@@ -33,7 +33,7 @@ fn spawn_stream(server: &Arc<DownstreamServer>, stream: Http2Request) {
 
 /// Decides a CONNECT, and serves the protocol inside the tunnel.
 async fn serve_tunnel(server: &Arc<DownstreamServer>, stream: Http2Request) {
-    let Http2Request { request, respond, connection, flushes, exchange_permit } = stream;
+    let Http2Request { request, respond, connection, flushes, exchange_permit, .. } = stream;
     let (head, body) = request.into_parts();
     // DATA frames of a CONNECT are the tunnel's bytes, not a request body.
     let received = ReceivedHead::from_proxied_http2(head, false);

@@ -128,9 +128,10 @@ pub(super) async fn send(
     client.writer.finish(&Trailers::new()).await
 }
 
-/// Reads the rest of a body if that is short and arrives soon. Returns whether it ended.
+/// Reads the rest of a body if that is short and arrives soon. Returns whether the next request can follow.
 pub(crate) async fn drain(body: &mut DownstreamReader) -> bool {
-    body.is_done() || timeout(DRAIN_TIMEOUT, read_rest(body)).await == Ok(true)
+    // An HTTP/2 stream is answered at once and read afterwards: it delays no other.
+    body.is_http2() || body.is_done() || timeout(DRAIN_TIMEOUT, read_rest(body)).await == Ok(true)
 }
 
 async fn read_rest(body: &mut DownstreamReader) -> bool {
