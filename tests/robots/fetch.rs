@@ -454,6 +454,24 @@ fn a_plain_robots_txt_counts_whatever_coding_is_claimed() {
 }
 
 #[test]
+fn a_compressed_robots_txt_without_a_label_is_read() {
+    let origin = Origin::start();
+    let gzip = include_bytes!("../data/keep-out.gz");
+    origin.site("shop.test").robots_reply(Reply::text(gzip));
+    origin.site("cut.test").robots_reply(Reply::text(&gzip[..gzip.len() - 9]));
+    // Too short to begin as gzip does.
+    origin.site("empty.test").robots_reply(Reply::text(""));
+    origin.site("short.test").robots_reply(Reply::text("#"));
+    let proxy = Wayleave::start(&origin);
+    let answer = proxy.get("http://shop.test/private");
+    answer.expect_disallowed("http://shop.test/robots.txt", 2, "Disallow: /private");
+    proxy.get("http://cut.test/a").expect_unreachable("http://cut.test/robots.txt");
+    for host in ["empty.test", "short.test"] {
+        assert_eq!(proxy.get(&format!("http://{host}/private")).status, 200, "{host}");
+    }
+}
+
+#[test]
 fn a_compressed_robots_txt_in_several_members_is_read_whole() {
     let origin = Origin::start();
     // Each line is its own member.

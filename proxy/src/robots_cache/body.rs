@@ -6,7 +6,9 @@ use std::sync::Arc;
 use bytes::Bytes;
 use http::{HeaderMap, header};
 use wayleave_evidence::Sha256Digest;
-use wayleave_http_wire::content_coding::{ContentCodings, ContentDecoder, is_plain_text};
+use wayleave_http_wire::content_coding::{
+    ContentCoding, ContentCodings, ContentDecoder, is_plain_text,
+};
 use wayleave_http_wire::http1::oddities::Oddity;
 use wayleave_lifecycle::{FetchError, FetchErrorKind, FetchedBody};
 
@@ -48,8 +50,11 @@ pub(super) async fn read(
 ) -> Result<(FetchedBody, Option<MemoryReservation>), FetchError> {
     let coded_limit = limit.saturating_mul(MAX_CODED_FACTOR);
     // One byte beyond the limit tells a longer body from one that just fits.
-    let decoders = (!codings.known.is_empty())
-        .then(|| ContentDecoder::new(&codings.known, limit.saturating_add(1), coded_limit));
+    let is_labelled = codings.has_unknown || !codings.known.is_empty();
+    // Some servers send a compressed file without saying so. Text never begins as gzip does, and garbage has no rules.
+    let applied = if is_labelled { &codings.known[..] } else { &[ContentCoding::Gzip] };
+    let decoders = (!applied.is_empty())
+        .then(|| ContentDecoder::new(applied, limit.saturating_add(1), coded_limit));
     let mut incoming = IncomingBody {
         decoders,
         chunk: Bytes::new(),
@@ -57,13 +62,16 @@ pub(super) async fn read(
         bytes: Vec::new(),
         limit,
         reader,
+        is_labelled,
     };
     let reservation = read_all(&mut incoming, codings, memory)
         .await
         .map_err(|error| failure(error.to_string()))?;
     let IncomingBody { mut bytes, decoders, .. } = incoming;
-    let is_identity = decoders.as_ref().is_none_or(ContentDecoder::found_identity);
-    let is_mislabelled = codings.has_unknown || is_identity && decoders.is_some();
+    let is_identity = decoders
+        .as_ref()
+        .is_none_or(|decoders| decoders.found_identity() || decoders.is_undecided());
+    let is_mislabelled = codings.has_unknown || is_identity && is_labelled;
     if is_mislabelled && !is_plain_text(&bytes) {
         return Err(failure(
             "its Content-Encoding is not known or not true, and it is no text".to_owned(),
@@ -121,6 +129,8 @@ struct IncomingBody<'r> {
     remaining: usize,
     bytes: Vec<u8>,
     limit: usize,
+    /// Whether the fields name a coding. A body without any may be shorter than gzip's beginning.
+    is_labelled: bool,
 }
 
 impl IncomingBody<'_> {
@@ -128,7 +138,7 @@ impl IncomingBody<'_> {
     async fn read(&mut self, enough: usize) -> io::Result<bool> {
         while self.bytes.len() < enough {
             if self.chunk.is_empty() && !self.next_chunk().await? {
-                self.decoders.as_mut().map_or(Ok(()), ContentDecoder::finish)?;
+                self.finish()?;
                 return Ok(true);
             }
             // A small step bounds what one call can expand to, while nothing is reserved.
@@ -136,6 +146,13 @@ impl IncomingBody<'_> {
             self.decode(&step)?;
         }
         Ok(false)
+    }
+
+    fn finish(&mut self) -> io::Result<()> {
+        match &mut self.decoders {
+            Some(decoders) if self.is_labelled || !decoders.is_undecided() => decoders.finish(),
+            _ => Ok(()),
+        }
     }
 
     async fn next_chunk(&mut self) -> io::Result<bool> {
