@@ -6,7 +6,7 @@ VENV = target/venv
 WARCPROX = target/warcprox
 NPM = target/npm
 
-.PHONY: all test clients lint doc crate deny fuzz bench bench-proxy bench-proxy-tools run package package-test engines wheels wheels-test wheels-test-bare tarball tarball-test
+.PHONY: all test clients lint doc crate deny fuzz bench bench-proxy bench-proxy-tools bench-fairness run package package-test engines wheels wheels-test wheels-test-bare tarball tarball-test
 
 all: lint doc deny test
 
@@ -112,3 +112,8 @@ bench-proxy-tools:
 	benches/proxy/install
 	cargo build --profile dist --locked --package wayleave
 	cargo build --release --locked --manifest-path benches/proxy/Cargo.toml --target-dir target/bench
+
+# How long a polite client waits beside the dearest requests. BENCH takes options: see benches/fairness/README.md.
+bench-fairness:
+	cargo build --release --locked --package wayleave --package wayleave-bench-fairness
+	target/release/bench-fairness $(BENCH)
