@@ -8,6 +8,7 @@ use std::time::{Duration, SystemTime};
 
 use anyhow::Context;
 use data_encoding::HEXLOWER_PERMISSIVE;
+use rustls::client::WebPkiServerVerifier;
 use rustls::{ClientConfig, RootCertStore};
 use wayleave_decision::{Crawlers, PolicyRules};
 use wayleave_evidence::chain::event::program_version;
@@ -25,6 +26,7 @@ use crate::server::config_archive;
 use crate::signing::MessageSigner;
 use crate::telemetry::metrics::Metrics;
 use crate::tls;
+use crate::tls::listed_certificates::ListedCertificates;
 use crate::tls::pem_file::PemFile;
 use crate::upstream::egress::{self, Egress};
 use crate::upstream::{self, Upstream};
@@ -121,7 +123,8 @@ fn build_upstream(config: &OutboundConfig, metrics: &Arc<Metrics>) -> anyhow::Re
     Ok(Upstream::new(config.upstream.clone(), egress, &tls, Arc::clone(metrics)))
 }
 
-/// Returns a TLS configuration that verifies origins by the system's roots and `extra_roots`.
+/// Returns a TLS configuration that verifies origins by the system's roots and `extra_roots`, which may also be
+/// certificates of origins themselves.
 ///
 /// # Errors
 ///
@@ -133,13 +136,24 @@ pub(crate) fn upstream_tls_config(extra_roots: &[PemFile]) -> anyhow::Result<Cli
     if added == 0 {
         tracing::warn!("the system has no root certificates (Debian: install ca-certificates)");
     }
-    for certificate in extra_roots.iter().flat_map(|file| &file.certificates) {
+    let listed: Vec<_> = extra_roots.iter().flat_map(|file| &file.certificates).cloned().collect();
+    for certificate in &listed {
         roots.add(certificate.clone()).context("adding a certificate of upstream.extra_roots")?;
     }
-    let mut tls = ClientConfig::builder_with_provider(tls::provider())
-        .with_safe_default_protocol_versions()?
-        .with_root_certificates(roots)
-        .with_no_client_auth();
+    let builder = ClientConfig::builder_with_provider(tls::provider())
+        .with_safe_default_protocol_versions()?;
+    let mut tls = if listed.is_empty() {
+        builder.with_root_certificates(roots).with_no_client_auth()
+    } else {
+        let issued = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), tls::provider())
+            .build()?;
+        let verifier = ListedCertificates::new(issued, listed);
+        // Not weaker than the roots alone: it only adds certificates that the operator lists, byte by byte.
+        builder
+            .dangerous()
+            .with_custom_certificate_verifier(Arc::new(verifier))
+            .with_no_client_auth()
+    };
     tls.resumption = rustls::client::Resumption::in_memory_sessions(MAX_TLS_SESSIONS);
     Ok(tls)
 }

@@ -1,6 +1,7 @@
 //! TLS settings, downstream and upstream.
 
 pub(crate) mod intercept;
+pub(crate) mod listed_certificates;
 pub(crate) mod pem_file;
 pub(crate) mod roots;
 pub(crate) mod server;
