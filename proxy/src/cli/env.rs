@@ -7,7 +7,6 @@ use std::fs::File;
 use std::io::{self, ErrorKind};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
 
 use clap::Args;
 
@@ -33,7 +32,7 @@ pub(super) struct EnvArguments {
 pub(super) fn run(arguments: &EnvArguments, file: Option<&Path>) -> CommandResult {
     // On another machine there is no configuration, and none is needed if everything is given.
     if let (Some(proxy), Some(certificate)) = (&arguments.proxy, &arguments.ca) {
-        return Ok(print_lines(arguments.client, proxy, certificate));
+        return print_lines(arguments.client, proxy, certificate);
     }
     let (config, _) = load_keys(file, &["proxy.listen", "state.dir", "https.ca_dir"])?;
     let Some(proxy) =
@@ -45,18 +44,25 @@ pub(super) fn run(arguments: &EnvArguments, file: Option<&Path>) -> CommandResul
         ));
     };
     if let Some(certificate) = &arguments.ca {
-        return Ok(print_lines(arguments.client, &proxy, certificate));
+        return print_lines(arguments.client, &proxy, certificate);
     }
     let certificate = absolute_path(&config.https.ca_dir).join("ca.crt");
     // No lines: a shell that evaluated them would have clients that can use TLS no more.
     if let Err(error) = File::open(&certificate) {
         return Err(unusable(&explain_unreadable(&certificate, &error, config.admin.listen)));
     }
-    Ok(print_lines(arguments.client, &proxy, &certificate))
+    print_lines(arguments.client, &proxy, &certificate)
 }
 
-fn print_lines(client: Option<KnownClient>, proxy: &ProxyUrl, certificate: &Path) -> ExitCode {
-    print(&shell_lines(client, proxy, &certificate.display().to_string()))
+fn print_lines(client: Option<KnownClient>, proxy: &ProxyUrl, certificate: &Path) -> CommandResult {
+    // Lines with another path would have clients that trust nothing.
+    let Some(path) = certificate.to_str() else {
+        let path = certificate.display();
+        return Err(unusable(&format!(
+            "{path} is not UTF-8: copy the file to a path that is, and pass that as --ca"
+        )));
+    };
+    Ok(print(&shell_lines(client, proxy, path)))
 }
 
 /// Explains why the certificate cannot be read, and what to do about it. A service keeps it in a directory that only root can
@@ -89,7 +95,7 @@ mod tests {
 
     use clap::ValueEnum;
 
-    use super::{address_to_dial, shell_lines};
+    use super::{address_to_dial, print_lines, shell_lines};
     use crate::config::Config;
     use crate::environment::KnownClient;
 
@@ -137,6 +143,14 @@ mod tests {
         let script = r#"eval "$1"; wget() { :; }; command() { printf '%s\n' "$@"; }; eval "$1"; wget -q URL"#;
         let shown = shell(&["-c", script, "sh", &example(Some(KnownClient::Wget))]);
         assert_eq!(shown, "wget\n--ca-certificate=/var/lib/it's here/ca.crt\n-q\nURL\n");
+    }
+
+    #[test]
+    fn a_path_that_is_not_utf_8_is_an_error() {
+        use std::os::unix::ffi::OsStrExt;
+        let proxy = "http://[::1]:3128".parse().expect("a proxy");
+        let path = std::path::Path::new(std::ffi::OsStr::from_bytes(b"/caf\xe9/ca.crt"));
+        assert!(print_lines(None, &proxy, path).is_err());
     }
 
     #[test]
