@@ -230,3 +230,38 @@ fn socks_error(error: &SocksError) -> UpstreamError {
     );
     if is_proxys { fault.on_this_side() } else { fault }
 }
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::AsyncReadExt;
+    use tokio::net::{TcpListener, TcpStream};
+
+    use super::*;
+    use crate::upstream::link::over_tcp;
+
+    #[tokio::test]
+    async fn a_tunnel_opens_after_interim_responses() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let parent: ParentProxy = format!("http://{address}").parse().unwrap();
+        let origin = Origin::parse("https://shop.test").unwrap();
+        let responding = async {
+            let mut stream = listener.accept().await.unwrap().0;
+            let answer = b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nX: y\r\n\r\n\
+                           HTTP/1.1 200 OK\r\n\r\nhello";
+            stream.write_all(answer).await.unwrap();
+            stream
+        };
+        let opening = async {
+            let link = over_tcp(TcpStream::connect(address).await.unwrap());
+            open_tunnel(link, &parent, &origin, b"1.1 wayleave").await
+        };
+        let (link, _stream) = tokio::join!(opening, responding);
+        let mut hello = [0; 5];
+        link.unwrap_or_else(|error| panic!("{}", error.details))
+            .read_exact(&mut hello)
+            .await
+            .unwrap();
+        assert_eq!(&hello, b"hello");
+    }
+}
