@@ -127,7 +127,9 @@ impl DnsResolver {
 /// proxy runs.
 fn absolute_name(host: &str) -> Result<Name, EgressError> {
     let invalid = |_| EgressError::Dns { rcode: NOT_A_NAME.to_owned() };
-    let mut name = Name::from_ascii(host).map_err(invalid)?;
+    // Not `from_ascii`: names that are no host names of RFC 1123, such as `-a.example`, exist in DNS and resolve elsewhere.
+    let labels = host.strip_suffix('.').unwrap_or(host).split('.').map(str::as_bytes);
+    let mut name = Name::from_labels(labels).map_err(invalid)?;
     name.set_fqdn(true);
     Ok(name)
 }
@@ -187,5 +189,22 @@ fn rcode_name(code: ResponseCode) -> String {
         ResponseCode::NotImp => "NOTIMP".to_owned(),
         ResponseCode::Refused => "REFUSED".to_owned(),
         other => format!("RCODE {}", u16::from(other)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_that_are_no_host_names_are_asked_for() {
+        for host in ["-a.example", "a-.example", "_a.example", "xn--a.example", "a.example."] {
+            let name = absolute_name(host).unwrap();
+            let labels: Vec<_> = name.iter().map(<[u8]>::to_vec).collect();
+            assert_eq!(labels.join(&b'.'), host.trim_end_matches('.').as_bytes());
+        }
+        for host in ["", "a..example", &"a".repeat(64)] {
+            assert!(absolute_name(host).is_err(), "{host}");
+        }
     }
 }
