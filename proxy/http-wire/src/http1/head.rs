@@ -30,10 +30,6 @@ pub const SWITCHING_PROTOCOLS: u16 = 101;
 /// The number of bytes read at a time. Whatever part of a body arrives in the same read as its head can leave with
 /// the head in one write, as long as both are small enough to be gathered.
 const READ_BYTES: usize = 8 * 1024;
-/// Room for httparse to put the fields of a head in. Writing 32 KiB of empty fields for each head would take as long as parsing it.
-const UNUSED_SLOTS: [MaybeUninit<httparse::Header<'_>>; MAX_FIELDS] =
-    [const { MaybeUninit::uninit() }; MAX_FIELDS];
-
 /// A reason why a head could not be read.
 #[derive(Debug)]
 pub enum HeadError {
@@ -93,7 +89,8 @@ impl RequestHead {
     fn parse(received: &Bytes) -> Result<Self, HeadError> {
         let bytes = &escape_target(received);
         let line = check_request_line(bytes)?;
-        let mut slots = UNUSED_SLOTS;
+        // Uninitialised: writing 32 KiB of empty fields for each head would take longer than parsing it.
+        let mut slots = [const { MaybeUninit::uninit() }; MAX_FIELDS];
         let mut request = httparse::Request::new(&mut []);
         require_complete(request.parse_with_uninit_headers(bytes, &mut slots), bytes)?;
         let method = range_within(bytes, request.method.unwrap_or_default().as_bytes());
@@ -165,7 +162,7 @@ impl ResponseHead {
     ) -> Result<Self, HeadError> {
         let bytes = read_head(stream, buffered, MessageKind::Response).await?;
         let (bytes, mut oddities) = repair(bytes, SectionStart::StartLine)?;
-        let mut slots = UNUSED_SLOTS;
+        let mut slots = [const { MaybeUninit::uninit() }; MAX_FIELDS];
         let mut response = httparse::Response::new(&mut []);
         let parsed = ParserConfig::default().parse_response_with_uninit_headers(
             &mut response,
@@ -342,7 +339,8 @@ fn escape_target(head: &Bytes) -> Bytes {
         let path = target[begin..].iter().position(|byte| matches!(byte, b'/' | b'?'));
         path.map(|at| method_end + 1 + begin + at)
     });
-    let Some(path_at) = path_at.filter(|&at| line[..at].is_ascii()) else {
+    // Before the path such bytes remain, and are refused.
+    let Some(path_at) = path_at else {
         return head.clone();
     };
     let path_end = memchr(b' ', &line[path_at..]).map_or(line.len(), |at| path_at + at);
