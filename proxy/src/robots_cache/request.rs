@@ -320,6 +320,7 @@ fn egress_failure(error: &EgressError, chosen: ChosenBy) -> FetchError {
         EgressError::ParentUnreachable { .. } => FetchErrorKind::ProxyUnavailable,
         EgressError::DnsTimeout => FetchErrorKind::DnsTimeout,
         EgressError::DnsUnavailable { .. } => FetchErrorKind::DnsUnavailable,
+        _ if error.is_refused_lookup() => FetchErrorKind::DnsUnavailable,
         // The origin exists even if it redirects to a name that does not.
         error if error.is_no_such_name() && !is_redirected => FetchErrorKind::NoSuchName,
         EgressError::Dns { .. } | EgressError::DnsFailed { .. } => FetchErrorKind::Dns,

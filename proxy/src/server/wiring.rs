@@ -28,7 +28,8 @@ use crate::telemetry::metrics::Metrics;
 use crate::tls;
 use crate::tls::listed_certificates::ListedCertificates;
 use crate::tls::pem_file::PemFile;
-use crate::upstream::egress::{self, Egress};
+use crate::tls::roots::SystemRoots;
+use crate::upstream::egress::{self, Egress, SystemNames};
 use crate::upstream::{self, Upstream};
 
 /// A random number of this process, so that nodes that start together do not refresh the same robots.txt together.
@@ -55,15 +56,18 @@ pub(crate) struct OutboundConfig {
     egress: egress::EgressSettings,
     upstream: upstream::UpstreamSettings,
     extra_roots: Vec<PemFile>,
+    system_roots: SystemRoots,
     fetch: FetchConfig,
 }
 
 impl OutboundConfig {
-    /// Takes the part of `config`. No outbound connection may lead to `own_listeners`.
+    /// Takes the part of `config`, and reads what the system knows about names and roots: that may change as well. No
+    /// outbound connection may lead to `own_listeners`.
     pub(crate) fn new(config: &Config, own_listeners: &[SocketAddr]) -> Self {
         Self {
             egress: egress::EgressSettings {
                 own_listeners: own_listeners.to_vec(),
+                system_names: SystemNames::read(),
                 ..config.upstream.egress.clone()
             },
             upstream: upstream::UpstreamSettings {
@@ -71,6 +75,7 @@ impl OutboundConfig {
                 ..config.upstream.connections.clone()
             },
             extra_roots: config.upstream.extra_roots.clone(),
+            system_roots: SystemRoots(tls::roots::system_roots()),
             // The crawlers' identities and keys are not part of it: they are in `Settings`, and a new key needs no new connections.
             fetch: config.robots.fetch.clone(),
         }
@@ -88,7 +93,7 @@ pub(crate) struct OutboundClients {
 ///
 /// # Errors
 ///
-/// Returns an error if the system's DNS configuration is needed and cannot be read, or if a root cannot be trusted.
+/// Returns an error if DNS cannot be set up, or if a root cannot be trusted.
 pub(crate) fn outbound_clients(
     config: OutboundConfig,
     clock: Clock,
@@ -117,9 +122,8 @@ pub(crate) fn fetcher_for_check(config: &Config, clock: Clock) -> anyhow::Result
 }
 
 fn build_upstream(config: &OutboundConfig, metrics: &Arc<Metrics>) -> anyhow::Result<Upstream> {
-    let tls = upstream_tls_config(&config.extra_roots)?;
-    let egress =
-        Egress::new(config.egress.clone()).context("reading the system's DNS configuration")?;
+    let tls = tls_config(&config.system_roots, &config.extra_roots)?;
+    let egress = Egress::new(config.egress.clone()).context("setting DNS up")?;
     Ok(Upstream::new(config.upstream.clone(), egress, &tls, Arc::clone(metrics)))
 }
 
@@ -130,8 +134,12 @@ fn build_upstream(config: &OutboundConfig, metrics: &Arc<Metrics>) -> anyhow::Re
 ///
 /// Returns an error if a root cannot be trusted.
 pub(crate) fn upstream_tls_config(extra_roots: &[PemFile]) -> anyhow::Result<ClientConfig> {
+    tls_config(&SystemRoots(tls::roots::system_roots()), extra_roots)
+}
+
+fn tls_config(system: &SystemRoots, extra_roots: &[PemFile]) -> anyhow::Result<ClientConfig> {
     let mut roots = RootCertStore::empty();
-    let (added, _) = roots.add_parsable_certificates(tls::roots::system_roots());
+    let (added, _) = roots.add_parsable_certificates(system.0.iter().cloned());
     // Not fatal: a proxy that serves only plain HTTP, or only origins of `extra_roots`, needs none.
     if added == 0 {
         tracing::warn!("the system has no root certificates (Debian: install ca-certificates)");

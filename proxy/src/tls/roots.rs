@@ -1,6 +1,7 @@
 //! The system's root certificates.
 
-use std::path::Path;
+use std::fmt;
+use std::path::{Path, PathBuf};
 
 use rustls::pki_types::CertificateDer;
 use rustls_native_certs::{CertificateResult, load_certs_from_paths, load_native_certs};
@@ -19,6 +20,23 @@ pub(crate) const BUNDLES: [&str; 5] = [
     // Alpine
     "/etc/ssl/cert.pem",
 ];
+
+/// The system's roots, as they were read.
+#[derive(Clone, PartialEq, Eq)]
+pub(crate) struct SystemRoots(pub(crate) Vec<CertificateDer<'static>>);
+
+impl fmt::Debug for SystemRoots {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("SystemRoots").field(&self.0.len()).finish()
+    }
+}
+
+/// Returns the files and directories that change with the system's roots. Some may not exist.
+pub(crate) fn root_paths() -> Vec<PathBuf> {
+    let named = ["SSL_CERT_FILE", "SSL_CERT_DIR"].into_iter().filter_map(std::env::var_os);
+    let named = named.flat_map(|paths| std::env::split_paths(&paths).collect::<Vec<_>>());
+    named.chain(BUNDLES.iter().map(PathBuf::from)).collect()
+}
 
 /// Returns the system's roots, or those that `SSL_CERT_FILE` and `SSL_CERT_DIR` name instead.
 pub(crate) fn system_roots() -> Vec<CertificateDer<'static>> {

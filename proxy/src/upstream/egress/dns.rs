@@ -1,39 +1,38 @@
 //! DNS lookups, and a cache of their results for as long as the TTL allows.
 
 use std::net::{IpAddr, SocketAddr};
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use hickory_resolver::config::{
-    ConnectionConfig, LookupIpStrategy, NameServerConfig, ResolveHosts, ResolverConfig,
-};
-use hickory_resolver::net::runtime::TokioRuntimeProvider;
+use futures_util::future::{Either, select};
+use hickory_resolver::MAX_TTL;
+use hickory_resolver::lookup::Lookup;
 use hickory_resolver::net::{DnsError, NetError};
 use hickory_resolver::proto::op::ResponseCode;
-use hickory_resolver::proto::rr::Name;
-use hickory_resolver::{ResolverBuilder, TokioResolver};
+use hickory_resolver::proto::rr::{Name, RData, RecordType};
 use quick_cache::sync::Cache;
 
-use super::error::{EgressError, NO_ADDRESSES, NOT_A_NAME, NXDOMAIN};
+use super::error::{EgressError, NO_ADDRESSES, NOT_A_NAME, NXDOMAIN, SERVFAIL};
 use super::lookup_limit::LookupLimiter;
+use super::name_servers::{NameServers, SystemNames};
 
-/// The timeout of one query to one DNS server, which is sent up to three times.
-const DNS_TRY_TIMEOUT: Duration = Duration::from_millis(1500);
 /// The timeout of a lookup. Longer than three tries, so that a server that drops the queries for one address family
-/// does not cost the answer for the other.
+/// does not cost an error in the other.
 const DNS_TIMEOUT: Duration = Duration::from_secs(6);
 /// The most names that are cached, each for as long as its TTL allows.
 const MAX_CACHED_NAMES: usize = 65_536;
 /// The most addresses that are cached for a name. A name can have thousands.
 pub(super) const MAX_ADDRESSES: usize = 32;
-/// The most concurrent queries to one DNS server before the resolver reports that it is busy.
-const DNS_ACTIVE_QUERIES: usize = 4_096;
+/// The wait for the addresses of one family once those of the other are known (RFC 8305 section 3).
+const RESOLUTION_DELAY: Duration = Duration::from_millis(50);
+/// The longest time for which the addresses of one family are used alone: those of the other are only late, or lost.
+const ONE_FAMILY_LIFETIME: Duration = Duration::from_secs(1);
 
 /// Finds the addresses of names.
 #[derive(Debug)]
 pub(super) struct DnsResolver {
-    resolver: TokioResolver,
-    /// The resolver's own cache limits the number of names only, not the size of their answers.
+    servers: NameServers,
     cache: Cache<Name, Arc<CachedAddresses>>,
     pub(super) limiter: LookupLimiter,
 }
@@ -42,29 +41,21 @@ pub(super) struct DnsResolver {
 #[derive(Debug)]
 pub(super) struct CachedAddresses {
     pub(super) addresses: Box<[IpAddr]>,
+    /// Whether those of one family were not waited for.
+    pub(super) is_partial: bool,
     expires_at: Instant,
 }
 
 impl DnsResolver {
-    /// Creates a resolver that queries `servers`, or the system's if there are none. Must be called within a tokio
-    /// runtime.
+    /// Creates a resolver that queries `servers`, or those of the `system` if there are none. Must be called within a
+    /// tokio runtime.
     ///
     /// # Errors
     ///
-    /// If the system's resolver configuration is needed and cannot be read.
-    pub(super) fn new(servers: &[SocketAddr]) -> Result<Self, NetError> {
-        let mut builder = resolver_builder(servers)?;
-        let dns = builder.options_mut();
-        dns.timeout = DNS_TRY_TIMEOUT;
-        dns.attempts = 2;
-        // The first of two errors is the one reported; that of IPv4 says more.
-        dns.ip_strategy = LookupIpStrategy::Ipv4AndIpv6;
-        dns.use_hosts_file = ResolveHosts::Always;
-        // `cache` replaces it.
-        dns.cache_size = 0;
-        dns.max_active_requests = DNS_ACTIVE_QUERIES;
+    /// If the library cannot set a server up.
+    pub(super) fn new(servers: &[SocketAddr], system: &SystemNames) -> Result<Self, NetError> {
         Ok(Self {
-            resolver: builder.build()?,
+            servers: NameServers::new(servers, system)?,
             cache: Cache::new(MAX_CACHED_NAMES),
             limiter: LookupLimiter::default(),
         })
@@ -85,13 +76,13 @@ impl DnsResolver {
             return Ok(known);
         }
         let Some(client) = client else {
-            return self.query(name).await;
+            return self.query(name, RESOLUTION_DELAY).await;
         };
         let _permit = self.limiter.acquire(client).await.map_err(|_| EgressError::DnsTimeout)?;
         // The wait may have been for a lookup of the same name.
         match self.fresh(&name) {
             Some(known) => Ok(known),
-            None => self.query(name).await,
+            None => self.query(name, RESOLUTION_DELAY).await,
         }
     }
 
@@ -106,20 +97,90 @@ impl DnsResolver {
         self.cache.get(&absolute_name(host).ok()?)
     }
 
-    async fn query(&self, name: Name) -> Result<Arc<CachedAddresses>, EgressError> {
-        let lookup = tokio::time::timeout(DNS_TIMEOUT, self.resolver.lookup_ip(name.clone()))
+    /// Returns all addresses of `host`, of which [`Self::resolve`] has returned those of one family.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::resolve`].
+    pub(super) async fn resolve_whole(
+        &self,
+        host: &str,
+    ) -> Result<Arc<CachedAddresses>, EgressError> {
+        self.query(absolute_name(host)?, DNS_TIMEOUT).await
+    }
+
+    /// Queries both families, and waits for the second as long as `patience` says if the first has addresses.
+    async fn query(
+        &self,
+        name: Name,
+        patience: Duration,
+    ) -> Result<Arc<CachedAddresses>, EgressError> {
+        // Boxed because it is rare: most names are cached.
+        let querying = Box::pin(self.query_families(&name, patience));
+        let (v4, v6) = tokio::time::timeout(DNS_TIMEOUT, querying)
             .await
-            .map_err(|_| EgressError::DnsTimeout)?
-            .map_err(|error| dns_failure(&error))?;
-        let known = Arc::new(CachedAddresses {
-            addresses: lookup.iter().take(MAX_ADDRESSES).collect(),
-            expires_at: lookup.valid_until(),
-        });
-        if known.addresses.is_empty() {
-            return Err(EgressError::Dns { rcode: NO_ADDRESSES.to_owned() });
+            .map_err(|_| EgressError::DnsTimeout)?;
+        let is_partial = v4.is_none() || v6.is_none();
+        let (mut addresses, mut failure) = (Vec::new(), None);
+        let longest = Duration::from_secs(u64::from(MAX_TTL));
+        let mut expires_at =
+            Instant::now() + if is_partial { ONE_FAMILY_LIFETIME } else { longest };
+        for answer in [v4, v6].into_iter().flatten() {
+            match answer {
+                Ok(lookup) => {
+                    expires_at = expires_at.min(lookup.valid_until());
+                    let data = lookup.answers().iter().map(|record| &record.data);
+                    addresses.extend(data.filter_map(RData::ip_addr));
+                }
+                // The first of two errors is the one reported; that of IPv4 says more.
+                Err(error) => failure = failure.or(Some(error)),
+            }
         }
+        addresses.truncate(MAX_ADDRESSES);
+        if addresses.is_empty() {
+            let none = || EgressError::Dns { rcode: NO_ADDRESSES.to_owned() };
+            return Err(failure.as_ref().map_or_else(none, dns_failure));
+        }
+        let addresses = addresses.into_boxed_slice();
+        let known = Arc::new(CachedAddresses { addresses, is_partial, expires_at });
         self.cache.insert(name, Arc::clone(&known));
         Ok(known)
+    }
+
+    /// Returns the answers for IPv4 and IPv6; `None` for one that was not waited for.
+    async fn query_families(
+        &self,
+        name: &Name,
+        patience: Duration,
+    ) -> (Option<Answer>, Option<Answer>) {
+        let v4 = pin!(self.servers.lookup(name, RecordType::A));
+        let v6 = pin!(self.servers.lookup(name, RecordType::AAAA));
+        match select(v4, v6).await {
+            Either::Left((first, v6)) => {
+                let second = second_answer(&first, v6, patience).await;
+                (Some(first), second)
+            }
+            Either::Right((first, v4)) => {
+                let second = second_answer(&first, v4, patience).await;
+                (second, Some(first))
+            }
+        }
+    }
+}
+
+type Answer = Result<Lookup, NetError>;
+
+/// Returns the answer for the second family, unless the first has addresses and this one takes longer than `patience`.
+async fn second_answer(
+    first: &Answer,
+    second: Pin<&mut impl Future<Output = Answer>>,
+    patience: Duration,
+) -> Option<Answer> {
+    match first {
+        Ok(found) if !found.answers().is_empty() => {
+            tokio::time::timeout(patience, second).await.ok()
+        }
+        _ => Some(second.await),
     }
 }
 
@@ -132,36 +193,6 @@ fn absolute_name(host: &str) -> Result<Name, EgressError> {
     let mut name = Name::from_labels(labels).map_err(invalid)?;
     name.set_fqdn(true);
     Ok(name)
-}
-
-fn resolver_builder(
-    servers: &[SocketAddr],
-) -> Result<ResolverBuilder<TokioRuntimeProvider>, NetError> {
-    if !servers.is_empty() {
-        return Ok(builder_for(servers));
-    }
-    match TokioResolver::builder_tokio() {
-        // resolv.conf(5): without the file, the name server on this machine is asked.
-        Err(NetError::Io(error)) if error.kind() == std::io::ErrorKind::NotFound => {
-            Ok(builder_for(&[SocketAddr::from(([127, 0, 0, 1], 53))]))
-        }
-        other => other,
-    }
-}
-
-fn builder_for(servers: &[SocketAddr]) -> ResolverBuilder<TokioRuntimeProvider> {
-    let config =
-        ResolverConfig::from_parts(None, Vec::new(), servers.iter().map(name_server).collect());
-    TokioResolver::builder_with_config(config, TokioRuntimeProvider::default())
-}
-
-fn name_server(address: &SocketAddr) -> NameServerConfig {
-    let mut connections = vec![ConnectionConfig::udp(), ConnectionConfig::tcp()];
-    for connection in &mut connections {
-        connection.port = address.port();
-    }
-    // `true`: if it answers that a name does not exist, no other server is queried.
-    NameServerConfig::new(address.ip(), true, connections)
 }
 
 fn dns_failure(error: &NetError) -> EgressError {
@@ -184,7 +215,7 @@ fn rcode_name(code: ResponseCode) -> String {
     match code {
         ResponseCode::NoError => NO_ADDRESSES.to_owned(),
         ResponseCode::FormErr => "FORMERR".to_owned(),
-        ResponseCode::ServFail => "SERVFAIL".to_owned(),
+        ResponseCode::ServFail => SERVFAIL.to_owned(),
         ResponseCode::NXDomain => NXDOMAIN.to_owned(),
         ResponseCode::NotImp => "NOTIMP".to_owned(),
         ResponseCode::Refused => "REFUSED".to_owned(),

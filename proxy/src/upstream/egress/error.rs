@@ -9,6 +9,7 @@ use rustix::io::Errno;
 use crate::descriptors;
 
 pub(super) const NXDOMAIN: &str = "NXDOMAIN";
+pub(super) const SERVFAIL: &str = "SERVFAIL";
 pub(super) const NO_ADDRESSES: &str = "NOERROR";
 pub(super) const NOT_A_NAME: &str = "not a valid DNS name";
 
@@ -60,6 +61,13 @@ impl EgressError {
     /// Returns whether the host may not be dialled, even if nothing else were wrong.
     pub(crate) fn is_prohibited(&self) -> bool {
         matches!(self, Self::Prohibited { .. } | Self::InternalName)
+    }
+
+    /// Returns whether the DNS servers refused to look the name up, which says nothing about it. SERVFAIL does: of several
+    /// servers that all answer it, the name's own servers are more likely to be broken.
+    pub(crate) fn is_refused_lookup(&self) -> bool {
+        let about_the_name = [NXDOMAIN, NO_ADDRESSES, NOT_A_NAME, SERVFAIL];
+        matches!(self, Self::Dns { rcode } if !about_the_name.contains(&&**rcode))
     }
 
     /// Returns whether the name does not exist, so that a retry is pointless until it is registered.

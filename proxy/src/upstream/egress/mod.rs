@@ -12,6 +12,7 @@ mod error;
 mod internal;
 mod local_address;
 mod lookup_limit;
+mod name_servers;
 mod overrides;
 mod parent;
 mod source_addresses;
@@ -30,6 +31,8 @@ use dns::DnsResolver;
 pub use error::{DialError, EgressError};
 pub(crate) use internal::why_internal;
 pub(crate) use local_address::is_local_address;
+pub use name_servers::SystemNames;
+pub(crate) use name_servers::{HOSTS, RESOLV_CONF};
 use overrides::DnsOverrides;
 pub use overrides::{DnsOverride, InvalidDnsOverride};
 pub(crate) use parent::ParentProtocol;
@@ -44,6 +47,8 @@ pub struct EgressSettings {
     pub allow_private: Vec<IpNet>,
     /// The DNS servers to query, in order. If empty, the system's.
     pub dns_servers: Vec<SocketAddr>,
+    /// The names and DNS servers of the system.
+    pub system_names: SystemNames,
     /// Names that are not looked up. The addresses given for them pass the same check as all others.
     pub dns_overrides: Vec<DnsOverride>,
     /// Addresses on which this proxy listens. They are never dialled, whatever `allow_private` says. A wildcard
@@ -103,7 +108,7 @@ impl Egress {
     ///
     /// # Errors
     ///
-    /// If the system's resolver configuration is needed and cannot be read.
+    /// If no resolver can be set up.
     pub fn new(options: EgressSettings) -> Result<Self, NetError> {
         Ok(Self {
             check: Arc::new(AddressCheck {
@@ -111,7 +116,7 @@ impl Egress {
                 own_listeners: options.own_listeners,
             }),
             overrides: DnsOverrides::new(options.dns_overrides),
-            dns: DnsResolver::new(&options.dns_servers)?,
+            dns: DnsResolver::new(&options.dns_servers, &options.system_names)?,
             sources: SourceAddresses::new(options.source_addresses),
             parent: options.parent,
             bypass: options.bypass,
@@ -135,7 +140,17 @@ impl Egress {
         if let Some(parent) = self.parent_for(host) {
             return self.route_through_parent(parent, host, port, requester).await;
         }
-        let found = self.resolve(host, port, requester.client).await?;
+        let client = requester.client;
+        self.resolve(host, port, client, |found| self.route_by(host, requester, found)).await
+    }
+
+    /// Returns the route by those of the addresses `found` for `host` that may be dialled.
+    fn route_by(
+        &self,
+        host: &str,
+        requester: RouteRequester,
+        found: Vec<SocketAddr>,
+    ) -> Result<Route, EgressError> {
         let mut permitted = Vec::with_capacity(found.len());
         let mut prohibited = None;
         for address in found {
@@ -191,19 +206,19 @@ impl Egress {
             parent: parent.authority(),
             error: Box::new(error),
         };
+        let route_by = |found: Vec<SocketAddr>| {
+            // One address of our own is enough to refuse the parent: otherwise some requests would loop.
+            let permitted = found
+                .into_iter()
+                .map(|address| self.check.check_configured(address))
+                .collect::<Result<Vec<_>, _>>()?;
+            let sources = self.sources.for_host(&parent.host, requester.source);
+            let addresses = interleave(sources.reachable(permitted)?);
+            let through = Some(ParentHop { parent: Arc::clone(parent), is_public });
+            Ok(Route { addresses, sources, through, drill: None })
+        };
         // No client's limit counts the lookup: all of them need the parent.
-        let found = self.resolve(&parent.host, parent.port, None).await.map_err(of_parent)?;
-        // One address of our own is enough to refuse the parent: otherwise some requests would loop.
-        let permitted = found
-            .into_iter()
-            .map(|address| self.check.check_configured(address))
-            .collect::<Result<Vec<_>, _>>()
-            .map_err(of_parent)?;
-        let sources = self.sources.for_host(&parent.host, requester.source);
-        let addresses = interleave(sources.reachable(permitted).map_err(of_parent)?);
-        let parent = Arc::clone(parent);
-        let through = Some(ParentHop { parent, is_public });
-        Ok(Route { addresses, sources, through, drill: None })
+        self.resolve(&parent.host, parent.port, None, route_by).await.map_err(of_parent)
     }
 
     /// Checks what is known about a host that is not looked up here: an address that it spells or that an override
@@ -217,25 +232,34 @@ impl Egress {
         }
     }
 
-    /// Returns the addresses of a host, unchecked.
+    /// Returns the route that `route_by` makes of the addresses of a host, which are not checked yet.
     async fn resolve(
         &self,
         host: &str,
         port: u16,
         client: Option<IpAddr>,
-    ) -> Result<Vec<SocketAddr>, EgressError> {
+        route_by: impl Fn(Vec<SocketAddr>) -> Result<Route, EgressError>,
+    ) -> Result<Route, EgressError> {
+        let with_port = |addresses: &[IpAddr]| {
+            addresses.iter().map(|address| SocketAddr::new(*address, port)).collect()
+        };
         if let Some(addresses) = drill_hosts::addresses_of(host) {
-            return Ok(addresses.into_iter().map(|it| SocketAddr::new(it, port)).collect());
+            return route_by(with_port(&addresses));
         }
         if let Some(address) = self.overrides.find(host, port) {
-            return Ok(vec![address]);
+            return route_by(vec![address]);
         }
         if let Some(address) = parse_literal(host) {
-            return Ok(vec![SocketAddr::new(address, port)]);
+            return route_by(with_port(&[address]));
         }
         let known = self.dns.resolve(host, client).await?;
-        let with_port = |address: &IpAddr| SocketAddr::new(*address, port);
-        Ok(known.addresses.iter().map(with_port).collect())
+        match route_by(with_port(&known.addresses)) {
+            // The other family may have what this one lacks.
+            Err(_) if known.is_partial => {
+                route_by(with_port(&self.dns.resolve_whole(host).await?.addresses))
+            }
+            routed => routed,
+        }
     }
 }
 

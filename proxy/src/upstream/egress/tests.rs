@@ -1,6 +1,9 @@
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
+use hickory_resolver::proto::op::ResponseCode;
+use hickory_resolver::proto::rr::RecordType;
+
 use super::dns::MAX_ADDRESSES;
 use super::internal::why_internal;
 use super::lookup_limit::MAX_LOOKUPS_PER_CLIENT;
@@ -325,7 +328,7 @@ fn address_families_alternate_ipv6_first() {
 /// Starts a DNS server on loopback that answers by the first label: `mixed` and `internal` have addresses, `many` has
 /// 40, `brief` one that expires at once, `fails` is SERVFAIL, `empty` has no addresses, everything else does not exist.
 async fn dns_server() -> SocketAddr {
-    use hickory_resolver::proto::op::{Message, ResponseCode};
+    use hickory_resolver::proto::op::Message;
     use hickory_resolver::proto::rr::{RData, Record};
 
     let socket = tokio::net::UdpSocket::bind("127.0.0.1:0").await.unwrap();
@@ -427,7 +430,7 @@ async fn silent_dns_server_causes_a_timeout() {
 async fn recording_dns_server()
 -> (SocketAddr, Arc<std::sync::Mutex<std::collections::HashSet<String>>>) {
     use hickory_resolver::proto::op::Message;
-    use hickory_resolver::proto::rr::{RData, Record, RecordType};
+    use hickory_resolver::proto::rr::{RData, Record};
 
     let socket = tokio::net::UdpSocket::bind("127.0.0.1:0").await.unwrap();
     let address = socket.local_addr().unwrap();
@@ -486,4 +489,127 @@ async fn concurrent_lookups_of_a_client_are_limited() {
     assert!(egress.dns.limiter.is_empty());
     let own = route("mine.example".to_owned(), "2001:db8::1");
     assert!(own.await.is_ok());
+}
+
+/// Starts a DNS server on loopback that answers queries of a type as `answer` says: with a code and an address, or never.
+async fn scripted_dns_server(
+    answer: impl Fn(RecordType) -> Option<(ResponseCode, Option<&'static str>)> + Send + 'static,
+) -> SocketAddr {
+    use hickory_resolver::proto::op::Message;
+    use hickory_resolver::proto::rr::{RData, Record};
+
+    let socket = tokio::net::UdpSocket::bind("127.0.0.1:0").await.unwrap();
+    let address = socket.local_addr().unwrap();
+    tokio::spawn(async move {
+        let mut buffer = [0; 1024];
+        while let Ok((length, client)) = socket.recv_from(&mut buffer).await {
+            let query = Message::from_vec(&buffer[..length]).unwrap();
+            let question = query.queries[0].clone();
+            let Some((code, found)) = answer(question.query_type()) else {
+                continue;
+            };
+            let mut response = query.into_response();
+            response.metadata.response_code = code;
+            if let Some(found) = found {
+                let data = RData::from(ip(found));
+                response.add_answer(Record::from_rdata(question.name().clone(), 60, data));
+            }
+            socket.send_to(&response.to_vec().unwrap(), client).await.unwrap();
+        }
+    });
+    address
+}
+
+fn egress_asking(dns_servers: Vec<SocketAddr>) -> Egress {
+    Egress::new(EgressSettings { dns_servers, ..EgressSettings::default() }).unwrap()
+}
+
+/// The answer of a server that knows an IPv4 address only.
+fn known(kind: RecordType) -> Option<(ResponseCode, Option<&'static str>)> {
+    Some((ResponseCode::NoError, (kind == RecordType::A).then_some("8.8.8.8")))
+}
+
+const REFUSALS: [(ResponseCode, &str, bool); 5] = [
+    (ResponseCode::ServFail, "SERVFAIL", false),
+    (ResponseCode::Refused, "REFUSED", true),
+    (ResponseCode::NotImp, "NOTIMP", true),
+    (ResponseCode::FormErr, "FORMERR", true),
+    (ResponseCode::NotAuth, "RCODE 9", true),
+];
+
+#[tokio::test]
+async fn another_dns_server_is_asked_after_an_error() {
+    for (code, _, _) in REFUSALS {
+        let bad = scripted_dns_server(move |_| Some((code, None))).await;
+        let unreachable = at("127.0.0.1:9");
+        let good = scripted_dns_server(known).await;
+        for servers in [vec![bad, good], vec![good, bad], vec![bad, unreachable, bad, good]] {
+            let egress = egress_asking(servers.clone());
+            let found = egress.addresses("site.example", 80).await;
+            assert_eq!(found, Ok(vec![at("8.8.8.8:80")]), "{code} {servers:?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn the_error_of_all_dns_servers_stays() {
+    for (code, name, is_refused_lookup) in REFUSALS {
+        let bad = scripted_dns_server(move |_| Some((code, None))).await;
+        for servers in [vec![bad], vec![bad, at("127.0.0.1:9")]] {
+            let failure = egress_asking(servers).addresses("site.example", 80).await.unwrap_err();
+            assert_eq!(failure, EgressError::Dns { rcode: name.to_owned() });
+            assert_eq!(failure.is_refused_lookup(), is_refused_lookup, "{name}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_name_that_does_not_exist_is_asked_of_nobody_else() {
+    let absent = scripted_dns_server(|_| Some((ResponseCode::NXDomain, None))).await;
+    let silent = scripted_dns_server(|_| None).await;
+    let failure = egress_asking(vec![absent, silent]).addresses("site.example", 80).await;
+    assert_eq!(failure, Err(EgressError::Dns { rcode: "NXDOMAIN".to_owned() }));
+}
+
+/// The clock jumps to the next deadline once nothing else can happen: it would jump to the timeouts of the queries.
+#[tokio::test(start_paused = true)]
+async fn a_silent_family_is_not_waited_for() {
+    let only_a = scripted_dns_server(|kind| known(kind).filter(|_| kind == RecordType::A)).await;
+    let only_aaaa = scripted_dns_server(|kind| {
+        (kind == RecordType::AAAA).then_some((ResponseCode::NoError, Some("2600::1")))
+    });
+    let only_aaaa = only_aaaa.await;
+    for (server, expected) in [(only_a, "8.8.8.8:80"), (only_aaaa, "[2600::1]:80")] {
+        let egress = egress_asking(vec![server]);
+        let began = tokio::time::Instant::now();
+        assert_eq!(egress.addresses("site.example", 80).await, Ok(vec![at(expected)]));
+        assert!(began.elapsed() < std::time::Duration::from_secs(1), "{:?}", began.elapsed());
+        assert!(egress.dns.cached("site.example").unwrap().is_partial);
+    }
+}
+
+#[tokio::test]
+async fn a_late_family_is_waited_for_if_the_other_is_useless() {
+    let asked = Arc::new(std::sync::atomic::AtomicUsize::new(0));
+    let counted = Arc::clone(&asked);
+    // IPv4 is prohibited, and the first query for IPv6 is lost.
+    let server = scripted_dns_server(move |kind| match kind {
+        RecordType::A => Some((ResponseCode::NoError, Some("10.0.0.1"))),
+        _ if counted.fetch_add(1, std::sync::atomic::Ordering::Relaxed) == 0 => None,
+        _ => Some((ResponseCode::NoError, Some("2600::1"))),
+    });
+    let egress = egress_asking(vec![server.await]);
+    assert_eq!(egress.addresses("site.example", 80).await, Ok(vec![at("[2600::1]:80")]));
+    assert!(!egress.dns.cached("site.example").unwrap().is_partial);
+}
+
+#[tokio::test]
+async fn hosts_are_known_without_dns_servers() {
+    let system_names = SystemNames {
+        hosts: b"8.8.4.4 box.example\n2600::2 box.example\n".to_vec(),
+        ..SystemNames::default()
+    };
+    let egress = egress(EgressSettings { system_names, ..EgressSettings::default() });
+    let found = egress.addresses("box.example", 80).await;
+    assert_eq!(found, Ok(vec![at("[2600::2]:80"), at("8.8.4.4:80")]));
 }
