@@ -5,8 +5,8 @@
 //! process (listeners, connection limits, the directories of the state and the CA) do not change; the answer names those that
 //! need a restart, and everything else in the file takes effect.
 //!
-//! Included files are part of the configuration, and so is their number. The certificate files that it names are watched, too:
-//! when they change, the configuration is reloaded.
+//! Included files are part of the configuration, and so is their number. The certificate files that it names are watched, too,
+//! and the system's files about names and roots: when they change, the configuration is reloaded.
 //!
 //! After a change on disk, the configuration is loaded only if it looks complete: the writer of each file has closed it, the file
 //! is not empty, and no file is gone or has lost all of its rules or crawlers. A reload that an operator requests, by signal or
@@ -23,6 +23,7 @@ async fn sleep_until(at: Option<Instant>) {
     }
 }
 
+mod system_files;
 #[cfg(test)]
 mod tests;
 mod watch;
@@ -40,6 +41,7 @@ use wayleave_evidence::Sha256Digest;
 
 use self::changed::changed_toml;
 use self::completeness::find_incompleteness;
+use self::system_files::{CHECK_INTERVAL, SystemFiles};
 use self::watch::{FileWatch, IncludeWatch, WritingFiles};
 use crate::admin::{
     AdminGuard, ConfigStatus, ReloadAttempt, ReloadHandle, ReloadReply, ReloadResult, Reloaded,
@@ -65,6 +67,7 @@ const SETTLE_DELAY: Duration = Duration::from_millis(100);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ReloadCause {
     Change,
+    System,
     Signal,
     Operator,
 }
@@ -73,6 +76,7 @@ impl ReloadCause {
     const fn as_str(self) -> &'static str {
         match self {
             Self::Change => "the file changed",
+            Self::System => "the system's DNS servers, hosts or roots changed",
             Self::Signal => "SIGHUP",
             Self::Operator => "POST /v1/reload",
         }
@@ -117,6 +121,7 @@ struct ConfigReloader {
     watch: Option<FileWatch>,
     include_watch: Option<IncludeWatch>,
     referenced_files: ReferencedFiles,
+    system_files: SystemFiles,
     events: FileEvents,
 }
 
@@ -307,6 +312,7 @@ impl ConfigReloader {
             parts,
             status,
             referenced_files: ReferencedFiles::new(config, events.clone()),
+            system_files: SystemFiles::new(),
             events,
         }
     }
@@ -320,6 +326,7 @@ impl ConfigReloader {
         // One replacement of a file is several events: it is read once, after the first of them has settled.
         let mut settled_at: Option<Instant> = None;
         let mut overdue_at: Option<Instant> = None;
+        let mut system_check = tokio::time::interval(CHECK_INTERVAL);
         loop {
             tokio::select! {
                 Some(reply) = operators.recv() => {
@@ -338,6 +345,13 @@ impl ConfigReloader {
                     } else {
                         settled_at = None;
                         overdue_at.get_or_insert_with(|| Instant::now() + WRITING_TIME);
+                    }
+                }
+                _ = system_check.tick() => {
+                    // A change of the configuration that is under way leads to a reload anyway.
+                    if self.system_files.have_changed() && self.events.writing.is_empty() {
+                        // The mistakes are in the log.
+                        let _ = self.reload(ReloadCause::System).await;
                     }
                 }
                 () = sleep_until(overdue_at) => {
@@ -421,7 +435,7 @@ impl ConfigReloader {
         self.follow_links();
         let read = match cause {
             // It was read because it has been complete for a while.
-            ReloadCause::Change => Ok(self.read().await),
+            ReloadCause::Change | ReloadCause::System => Ok(self.read().await),
             ReloadCause::Signal | ReloadCause::Operator => self.read_settled().await,
         };
         self.is_unsettled = read.is_err();
@@ -472,7 +486,9 @@ impl ConfigReloader {
         }
         let prepared = self.prepare().await?;
         match find_incompleteness(&self.last_read, &self.running, &prepared.config) {
-            Some(reason) if cause == ReloadCause::Change => Err(vec![reason]),
+            Some(reason) if matches!(cause, ReloadCause::Change | ReloadCause::System) => {
+                Err(vec![reason])
+            }
             _ => Ok(prepared),
         }
     }
