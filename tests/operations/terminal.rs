@@ -33,7 +33,8 @@ impl Stage {
         Self { origin, proxy, refused }
     }
 
-    /// Returns commands that print for people, each with a word printed in colour.
+    /// Returns commands that print for people, each with a word printed in colour. They are run several times at once, which
+    /// `robots refresh` refuses.
     fn commands(&self) -> Vec<(String, &'static str)> {
         let decision = format!("decision {} --config ports.toml", self.refused);
         [
@@ -44,7 +45,6 @@ impl Stage {
             ("report --config ports.toml", "Refused: 1"),
             ("robots list --config ports.toml", "fresh"),
             ("robots show http://shop.test --config ports.toml", "fresh"),
-            ("robots refresh http://shop.test --config ports.toml", "fresh"),
             ("fleet status --config ports.toml", "alone"),
             (&decision, "refused 403"),
             ("--help", "Usage:"),

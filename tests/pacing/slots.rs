@@ -344,7 +344,8 @@ fn place_behind_six(proxy: &Wayleave, origin: &Origin, gate: &Gate) -> usize {
 fn clients_that_wait_for_a_delay_are_served_alternately() {
     let gate = Gate::closed();
     let origin = site(&gate);
-    origin.site("shop.test").robots("User-agent: *\nCrawl-delay: 0.05\n");
+    // Long enough for all of them to arrive before the turn passes on.
+    origin.site("shop.test").robots("User-agent: *\nCrawl-delay: 1\n");
     let proxy = Wayleave::start_with(&origin, |settings| {
         settings.set("politeness.crawl_delay", "\"wait\"").set("politeness.max_wait", "\"1h\"")
     });

@@ -48,7 +48,9 @@ use self::adaptive_turns::{AdaptivePaces, AdaptiveTurn};
 pub(crate) use self::client_limit::ClientLimit;
 use self::prediction::PredictedQueues;
 pub(crate) use self::prediction::PredictedWait;
-use self::queue::{ConcurrencySlot, ConcurrencySlots, PaceQueues, QueuePlace, QueueRequest};
+use self::queue::{
+    ConcurrencySlot, ConcurrencySlots, LONGEST_TURN, PaceQueues, QueuePlace, QueueRequest,
+};
 pub(crate) use self::rate_limit::{ServiceLimit, is_absent_or_list, read_service_limit};
 use self::rest_scope::RestScope;
 use self::rests::RestingOrigins;
@@ -436,7 +438,7 @@ impl PacingSlot<'_> {
     /// Returns the time for which the request may remain unanswered until its turn passes to other clients; `None` if the origin has
     /// no delay.
     pub(crate) fn longest_turn(&self) -> Option<Duration> {
-        self.queue_place.as_ref().map(QueuePlace::longest_turn)
+        self.queue_place.as_ref().map(|_| LONGEST_TURN)
     }
 
     /// Lets other clients' requests follow, although the origin has not answered: it received this request's head long enough ago.

@@ -17,8 +17,8 @@ use crate::fleet::{self, Fleet, FleetSlot, NoSlot, SlotTerms};
 
 /// The maximum number of values, some 100 MB; one client's fill at most half of them.
 const MAX_ENTRIES: usize = 250_000;
-/// The longest time for which an unanswered request keeps its turn.
-const LONGEST_TURN: Duration = Duration::from_secs(1);
+/// The longest time for which an unanswered request keeps its turn. By then the request has arrived, and a 429 would have.
+pub(super) const LONGEST_TURN: Duration = Duration::from_secs(1);
 /// The `Retry-After` while the fleet's engine is unreachable: about the interval of reconnection attempts.
 pub(super) const ENGINE_RETRY: Duration = Duration::from_secs(2);
 /// The error for a request beyond its client's share of queues, slots or rests. When one of them ends is unknown.
@@ -387,11 +387,6 @@ enum PlaceTurn {
 }
 
 impl QueuePlace {
-    /// Returns the time for which the origin may leave a request unanswered until the turn passes on. By then the request has arrived.
-    pub(super) fn longest_turn(&self) -> Duration {
-        LONGEST_TURN.min(self.delay)
-    }
-
     /// Lets the next request follow, after the delay, although the origin has not answered this one. Until then, its client comes after
     /// all others: a page that hangs takes a single turn.
     pub(super) fn pass_turn(&self) {
