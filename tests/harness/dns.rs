@@ -11,7 +11,10 @@ pub enum Answer {
     Addresses(Vec<IpAddr>),
     NameError,
     ServerFailure,
+    Refusal,
     Silence,
+    /// An IPv4 address; queries for others are dropped.
+    OnlyIpv4(IpAddr),
 }
 
 /// A running name server. Names without a script do not exist.
@@ -115,7 +118,9 @@ fn answer(query: &[u8], answers: &HashMap<String, Answer>) -> Option<Vec<u8>> {
         Answer::Addresses(addresses) => (0, addresses.iter().copied().filter(has_type).collect()),
         Answer::NameError => (3, Vec::new()),
         Answer::ServerFailure => (2, Vec::new()),
-        Answer::Silence => return None,
+        Answer::Refusal => (5, Vec::new()),
+        Answer::OnlyIpv4(address) if kind == TYPE_A => (0, vec![*address]),
+        Answer::OnlyIpv4(_) | Answer::Silence => return None,
     };
     let mut message = query[..2].to_vec();
     let count = u8::try_from(addresses.len()).expect("tests name few addresses");

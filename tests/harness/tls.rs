@@ -41,7 +41,8 @@ impl Authority {
         TRUSTED.get_or_init(|| Self::new("wayleave test root"))
     }
 
-    fn unknown() -> &'static Self {
+    /// Returns the CA of `Certificate::UnknownAuthority`.
+    pub fn unknown() -> &'static Self {
         static UNKNOWN: OnceLock<Authority> = OnceLock::new();
         UNKNOWN.get_or_init(|| Self::new("an untrusted root"))
     }

@@ -18,6 +18,7 @@ mod malformed;
 mod oddities;
 mod proxy_protocol;
 mod refusals;
+mod second_chances;
 pub mod tls_listener;
 mod tunnel;
 pub mod upstream;

@@ -32,11 +32,14 @@ use crate::pacing::{
     is_absent_or_list, read_service_limit,
 };
 use crate::signing::SignatureFields;
-use crate::upstream::error::UpstreamError;
+use crate::upstream::error::{Unprocessed, UpstreamError};
 use crate::upstream::{
     self, Destination, FtpRange, FtpRequest, TargetForm, UpstreamConnection, UpstreamHead,
     UpstreamReader, UpstreamSession, UpstreamWriter, VersionPreference,
 };
+
+/// How often a request is sent again that its origin has not begun to serve.
+const MAX_UNPROCESSED: usize = 3;
 
 /// A permitted request and the handling of its response, on whichever connection it is sent.
 pub(super) struct UpstreamAttempt<'a> {
@@ -89,14 +92,18 @@ impl UpstreamAttempt<'_> {
             request = signer.without_foreign_signatures(request);
         }
         let mut reusable = match exchange.repeat {
-            Some(RequestRepeat::StaleConnection) => None,
+            Some(RequestRepeat::StaleConnection | RequestRepeat::Unprocessed { .. }) => None,
             _ => settings.upstream.reuse(destination, preference),
+        };
+        let mut times_unprocessed = match exchange.repeat {
+            Some(RequestRepeat::Unprocessed { times }) => times,
+            _ => 0,
         };
         loop {
             let session = match reusable.take() {
-                Some(session) => session,
+                Some(session) if session.is_alive().await => session,
                 // Boxed because it is rare: a reused connection leaves every exchange's future this much smaller.
-                None => Box::pin(settings.upstream.connect(destination, preference)).await?,
+                _ => Box::pin(settings.upstream.connect(destination, preference)).await?,
             };
             let (is_reused, parent) = (session.lease.is_reused, session.lease.parent.clone());
             let is_to_origin = session.target_form.parent().is_none();
@@ -107,6 +114,20 @@ impl UpstreamAttempt<'_> {
                 {
                     if self.slot.is_some_and(PacingSlot::has_pace) && self.keeps_pace() {
                         return Err(RelayError::Repeat(RequestRepeat::StaleConnection));
+                    }
+                }
+                // Nothing of it was served, so it may be sent again whatever its method.
+                Err(RelayError::Upstream {
+                    fault: UpstreamError { unprocessed: Some(wish), .. },
+                    answered: false,
+                }) if times_unprocessed < MAX_UNPROCESSED && client.sent_body.is_kept() => {
+                    times_unprocessed += 1;
+                    if wish == Unprocessed::OverHttp1 {
+                        settings.upstream.remember_http1(destination.origin);
+                    }
+                    if self.slot.is_some_and(PacingSlot::has_pace) && self.keeps_pace() {
+                        let times = times_unprocessed;
+                        return Err(RelayError::Repeat(RequestRepeat::Unprocessed { times }));
                     }
                 }
                 // The response asked for a signature, which the signer accepts once. It is left unread, and the connection with it.
@@ -189,6 +210,11 @@ impl UpstreamAttempt<'_> {
         // Counted however the exchange ended: a repaired head may have been all that came.
         upstream.count_oddities(reader.oddities());
         upstream.count_dropped_interim(dropped_interim.into_inner());
+        if let Err(RelayError::Upstream { fault, .. }) = &relayed
+            && matches!(fault.reason, Reason::HttpResponseTimeout | Reason::ConnectionWriteTimeout)
+        {
+            reader.give_up_if_silent();
+        }
         let response = relayed?;
         if response.connection_serves_again && !request.ends_connection() {
             upstream.release(&lease, writer, reader);

@@ -35,6 +35,8 @@ pub(crate) enum ExchangeOutcome {
 pub(crate) enum RequestRepeat {
     /// The origin had closed the kept connection: a new one is needed.
     StaleConnection,
+    /// The origin has not begun to serve it, and said so this many times.
+    Unprocessed { times: usize },
     /// The origin asked for this signature.
     Signature(Box<SignatureRequest>),
 }

@@ -10,6 +10,13 @@ use crate::upstream::egress::{EgressError, ParentProxy};
 /// The message for a request, or its body, that could not be sent in time.
 pub(super) const STOPPED_READING: &str = "the origin stopped reading the request";
 
+/// The way in which an origin wants a request that it has not begun to serve (RFC 9113 section 8.7).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Unprocessed {
+    OnAnotherConnection,
+    OverHttp1,
+}
+
 /// A failure on the way to an origin.
 #[derive(Clone, Debug)]
 pub(crate) struct UpstreamError {
@@ -18,6 +25,8 @@ pub(crate) struct UpstreamError {
     pub(crate) details: String,
     /// Whether the connection may have died before it took the request, so that a new one may succeed.
     pub(crate) is_stale_connection: bool,
+    /// The origin's statement that it has not begun to serve the request, which may be sent again whatever its method.
+    pub(crate) unprocessed: Option<Unprocessed>,
     /// Whether the origin was not asked for a reason on this side: this machine's, or its parent proxy's.
     pub(crate) is_own_fault: bool,
     /// The parent proxy that was dialled instead of the origin.
@@ -26,7 +35,14 @@ pub(crate) struct UpstreamError {
 
 impl UpstreamError {
     pub(crate) fn new(reason: Reason, details: String) -> Self {
-        Self { reason, details, is_stale_connection: false, is_own_fault: false, next_hop: None }
+        Self {
+            reason,
+            details,
+            is_stale_connection: false,
+            unprocessed: None,
+            is_own_fault: false,
+            next_hop: None,
+        }
     }
 
     /// Returns the same error of a connection on which the origin was not asked, for a reason on this side.
@@ -37,6 +53,11 @@ impl UpstreamError {
     /// Makes the error that a kept connection shows after the origin has closed it.
     pub(crate) fn stale(reason: Reason, details: String) -> Self {
         Self { is_stale_connection: true, ..Self::new(reason, details) }
+    }
+
+    /// Makes the error of a request that the origin has not begun to serve.
+    pub(super) fn unprocessed(unprocessed: Unprocessed, details: String) -> Self {
+        Self { unprocessed: Some(unprocessed), ..Self::new(Reason::HttpProtocolError, details) }
     }
 
     /// Adds that the connection went through `parent`, if there is one.

@@ -5,15 +5,17 @@
 
 use std::fmt;
 use std::future::poll_fn;
-use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::FutureExt;
 use h2::client::{ResponseFuture, SendRequest};
-use h2::{RecvStream, SendStream};
+use h2::{Ping, PingPong, RecvStream, SendStream};
 use http::{HeaderMap, Request};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::Instant;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use wayleave_decision::Reason;
 use wayleave_http_wire::http1::oddities::{Oddities, Oddity};
@@ -23,7 +25,7 @@ use wayleave_http_wire::http1::{
 
 use crate::http::transport::BoxedStream;
 use crate::upstream::describe;
-use crate::upstream::error::UpstreamError;
+use crate::upstream::error::{Unprocessed, UpstreamError};
 
 /// The most streams that one connection carries at a time.
 const MAX_STREAMS: usize = 100;
@@ -31,6 +33,11 @@ const MAX_STREAMS: usize = 100;
 const MAX_FRAME_BYTES: u32 = 64 * 1024;
 /// The time that an unused connection has to send GOAWAY: its origin may read nothing.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// The time without a sign of life after which an origin has to answer a PING before it gets another request.
+const SILENCE: Duration = Duration::from_secs(10);
+/// The time that the origin has to answer it.
+const PING_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The bytes that an origin may send before they are read. They occupy memory until then.
 #[derive(Clone, Copy, Debug)]
@@ -54,18 +61,37 @@ pub(super) struct Http2Connection {
     requests: SendRequest<Bytes>,
     /// One permit for each stream.
     stream_permits: Arc<Semaphore>,
+    pulse: Arc<Pulse>,
     _open: Arc<DropGuard>,
+}
+
+/// The signs of life of a connection's origin. Routers and load balancers forget connections without closing them.
+struct Pulse {
+    /// The last time at which the origin sent something.
+    heard_at: Mutex<Instant>,
+    is_lost: AtomicBool,
+    pings: tokio::sync::Mutex<PingPong>,
+}
+
+impl Pulse {
+    fn heard_at(&self) -> Instant {
+        *self.heard_at.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn hear(&self) {
+        *self.heard_at.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
+    }
 }
 
 impl Http2Connection {
     /// Opens HTTP/2 on `stream`. Heads and trailers are limited as in HTTP/1, since HPACK turns kilobytes into
     /// megabytes.
     pub(super) async fn open(stream: BoxedStream, window: FlowWindow) -> Result<Self, h2::Error> {
-        let (requests, connection) = h2::client::Builder::new()
+        let (requests, mut connection) = h2::client::Builder::new()
             // A pushed response would belong to no request of a client.
             .enable_push(false)
-            // Until the origin's SETTINGS arrive.
-            .initial_max_send_streams(MAX_STREAMS)
+            // Until the origin's SETTINGS arrive: it would refuse all above its limit.
+            .initial_max_send_streams(1)
             // This limits streams that the origin opens, and push is off.
             .max_concurrent_streams(1)
             .max_frame_size(MAX_FRAME_BYTES)
@@ -74,6 +100,12 @@ impl Http2Connection {
             .initial_connection_window_size(window.connection)
             .handshake(stream)
             .await?;
+        let pings = connection.ping_pong().expect("it is taken once");
+        let pulse = Arc::new(Pulse {
+            heard_at: Mutex::new(Instant::now()),
+            is_lost: AtomicBool::new(false),
+            pings: tokio::sync::Mutex::new(pings),
+        });
         let is_unused = CancellationToken::new();
         let open = Arc::new(is_unused.clone().drop_guard());
         tokio::spawn(async move {
@@ -87,7 +119,8 @@ impl Http2Connection {
                 () = close_timed_out => {}
             }
         });
-        Ok(Self { requests, stream_permits: Arc::new(Semaphore::new(MAX_STREAMS)), _open: open })
+        let stream_permits = Arc::new(Semaphore::new(MAX_STREAMS));
+        Ok(Self { requests, stream_permits, pulse, _open: open })
     }
 
     /// Opens a stream, unless the connection is closed or has as many as it may.
@@ -101,15 +134,25 @@ impl Http2Connection {
             response: None,
             body: None,
             oddities: Oddities::default(),
+            opened_at: Instant::now(),
             connection: self.clone(),
             _permit: permit,
         })
     }
 
-    /// Returns whether the origin closed the connection or sent GOAWAY: then it accepts no more streams.
+    /// Returns whether the connection accepts no more streams: the origin closed it or sent GOAWAY, or fell silent.
     pub(super) fn is_closed(&self) -> bool {
+        if self.pulse.is_lost.load(Ordering::Relaxed) {
+            return true;
+        }
         let ready = self.requests.clone().ready().now_or_never();
         matches!(ready, Some(Err(_)))
+    }
+
+    /// Returns the number of streams that the origin permits.
+    #[cfg(test)]
+    pub(super) fn max_streams(&self) -> usize {
+        self.requests.current_max_send_streams()
     }
 
     /// Returns the number of open streams.
@@ -133,6 +176,7 @@ pub(crate) struct Http2Stream {
     /// Present from the final head on.
     body: Option<RecvStream>,
     oddities: Oddities,
+    opened_at: Instant,
     connection: Http2Connection,
     // Dropped last: the stream has ended before another can use its permit.
     _permit: OwnedSemaphorePermit,
@@ -152,6 +196,37 @@ impl Http2Stream {
         self.connection.clone()
     }
 
+    /// Returns whether the origin was silent for so long that [`Self::is_alive`] has to be asked.
+    pub(super) fn is_doubtful(&self) -> bool {
+        self.connection.pulse.heard_at().elapsed() >= SILENCE
+    }
+
+    /// Sends a PING, and returns whether the origin answers it. If not, the connection serves no other request.
+    pub(super) async fn is_alive(&self) -> bool {
+        let pulse = &self.connection.pulse;
+        let mut pings = pulse.pings.lock().await;
+        // Another request may have asked meanwhile.
+        if !self.is_doubtful() || self.connection.is_closed() {
+            return !self.connection.is_closed();
+        }
+        let pong = tokio::time::timeout(PING_TIMEOUT, pings.ping(Ping::opaque())).await;
+        let is_alive = matches!(pong, Ok(Ok(_)));
+        if is_alive {
+            pulse.hear();
+        } else {
+            pulse.is_lost.store(true, Ordering::Relaxed);
+        }
+        is_alive
+    }
+
+    /// Takes the connection out of use if the origin has sent nothing since this stream was opened.
+    pub(super) fn give_up_if_silent(&self) {
+        let pulse = &self.connection.pulse;
+        if pulse.heard_at() <= self.opened_at {
+            pulse.is_lost.store(true, Ordering::Relaxed);
+        }
+    }
+
     /// Sends a request's head. With `ends` nothing follows it.
     pub(super) async fn send_head(
         &mut self,
@@ -161,7 +236,7 @@ impl Http2Stream {
         let ready = self.connection.requests.clone().ready().await;
         let (response, writer) = ready
             .and_then(|mut requests| requests.send_request(head, ends))
-            .map_err(|error| stream_error(&error))?;
+            .map_err(|error| unsent_error(&error))?;
         self.response = Some(response);
         Ok(writer)
     }
@@ -176,6 +251,7 @@ impl Http2Stream {
                 (head, Some(body))
             }
         };
+        self.connection.pulse.hear();
         // h2 limits the size of a head, but not its number of fields.
         if head.headers.len() > MAX_FIELDS {
             return Err(head_too_large());
@@ -206,6 +282,7 @@ impl Http2Stream {
                 return Ok(None);
             };
             let chunk = received.map_err(|error| stream_error(&error))?;
+            self.connection.pulse.hear();
             // This fails for a stream that ended, which needs no window.
             let _ = body.flow_control().release_capacity(chunk.len());
             // DATA may be empty, and an empty chunk would look like the end.
@@ -287,6 +364,14 @@ fn head_too_large() -> UpstreamError {
     UpstreamError::new(Reason::HttpResponseHeaderSectionSize, details.to_owned())
 }
 
+/// Converts the error of a request of which nothing was sent.
+fn unsent_error(error: &h2::Error) -> UpstreamError {
+    let failed = stream_error(error);
+    let is_connection_gone = error.is_io() || error.is_go_away();
+    let unsent = is_connection_gone.then_some(Unprocessed::OnAnotherConnection);
+    UpstreamError { unprocessed: failed.unprocessed.or(unsent), ..failed }
+}
+
 /// Converts an error of a stream or its connection. A stream that the origin did not begin to serve may be retried
 /// (RFC 9113 section 8.7), and so may one on a kept connection that turns out to be dead.
 pub(super) fn stream_error(error: &h2::Error) -> UpstreamError {
@@ -294,14 +379,21 @@ pub(super) fn stream_error(error: &h2::Error) -> UpstreamError {
         return head_too_large();
     }
     let details = describe::http2(error);
-    let is_refused = error.is_reset() && error.reason() == Some(h2::Reason::REFUSED_STREAM)
-        || error.is_go_away() && error.reason() == Some(h2::Reason::NO_ERROR);
     if error.is_io() {
-        UpstreamError::stale(Reason::ConnectionTerminated, details)
-    } else if error.is_remote() && is_refused {
-        UpstreamError::stale(Reason::HttpProtocolError, details)
-    } else {
-        UpstreamError::new(Reason::HttpProtocolError, details)
+        return UpstreamError::stale(Reason::ConnectionTerminated, details);
+    }
+    match error.reason() {
+        Some(h2::Reason::HTTP_1_1_REQUIRED) if error.is_remote() => {
+            UpstreamError::unprocessed(Unprocessed::OverHttp1, details)
+        }
+        // h2 reports GOAWAY, whatever its code, only to the streams above the last that the origin may have served.
+        reason
+            if error.is_remote()
+                && (error.is_go_away() || reason == Some(h2::Reason::REFUSED_STREAM)) =>
+        {
+            UpstreamError::unprocessed(Unprocessed::OnAnotherConnection, details)
+        }
+        _ => UpstreamError::new(Reason::HttpProtocolError, details),
     }
 }
 

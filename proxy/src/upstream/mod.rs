@@ -22,6 +22,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ipnet::IpNet;
+use quick_cache::sync::Cache;
 use rustls::ClientConfig;
 use tokio::time::Instant;
 use wayleave_decision::Reason;
@@ -45,6 +46,9 @@ pub(crate) use self::session::{
 use crate::http::transport::BoxedStream;
 use crate::telemetry::metrics::{ConnectionAge, Metrics, OpenConnection};
 
+/// The most origins of which it is remembered that they want HTTP/1.1.
+const HTTP1_ORIGINS: usize = 10_000;
+
 /// The settings of connections to origins.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct UpstreamSettings {
@@ -64,6 +68,19 @@ pub(crate) struct UpstreamSession {
     pub(crate) lease: ConnectionLease,
     /// The form of request targets on this connection.
     pub(crate) target_form: TargetForm,
+}
+
+impl UpstreamSession {
+    /// Returns whether a request may be sent on it: an HTTP/2 origin that was silent for long has to answer a PING first.
+    pub(crate) async fn is_alive(&self) -> bool {
+        match &self.connection {
+            UpstreamConnection::Http2(stream) if stream.is_doubtful() => {
+                // Boxed because it is rare.
+                Box::pin(stream.is_alive()).await
+            }
+            _ => true,
+        }
+    }
 }
 
 /// A connection, by its protocol.
@@ -91,6 +108,8 @@ pub(crate) struct Upstream {
     settings: UpstreamSettings,
     connector: UpstreamConnector,
     pool: Arc<ConnectionPool>,
+    /// Origins that want HTTP/1.1, although they agree on HTTP/2.
+    http1_only: Cache<Origin, ()>,
     metrics: Arc<Metrics>,
 }
 
@@ -106,17 +125,20 @@ impl Upstream {
         Self {
             connector: UpstreamConnector::new(egress, tls, &settings.pseudonym),
             pool: ConnectionPool::new(settings.idle_connections),
+            http1_only: Cache::new(HTTP1_ORIGINS),
             settings,
             metrics,
         }
     }
 
-    /// Takes an idle connection to `destination` from the pool, or a stream of a shared one.
+    /// Takes an idle connection to `destination` from the pool, or a stream of a shared one, for a request that can be
+    /// repeated.
     pub(crate) fn reuse(
         &self,
         destination: Destination<'_>,
         preference: VersionPreference,
     ) -> Option<UpstreamSession> {
+        let preference = self.settled(destination.origin, preference);
         let any_http1 = || {
             self.take_http1(destination, PooledProtocol::Http1)
                 .or_else(|| self.take_http1(destination, PooledProtocol::Http1Fallback))
@@ -133,6 +155,22 @@ impl Upstream {
             VersionPreference::Http2 => self
                 .share_http2(destination)
                 .or_else(|| self.take_http1(destination, PooledProtocol::Http1Fallback)),
+        }
+    }
+
+    /// Remembers that an origin wants HTTP/1.1, although it agrees on HTTP/2.
+    pub(crate) fn remember_http1(&self, origin: &Origin) {
+        self.http1_only.insert(origin.clone(), ());
+    }
+
+    fn settled(&self, origin: &Origin, preference: VersionPreference) -> VersionPreference {
+        match preference {
+            VersionPreference::Http1 | VersionPreference::Http2
+                if self.http1_only.get(origin).is_some() =>
+            {
+                VersionPreference::OnlyHttp1
+            }
+            preference => preference,
         }
     }
 
@@ -257,6 +295,8 @@ impl Upstream {
         deadline: Instant,
     ) -> Result<UpstreamSession, UpstreamError> {
         let origin = destination.origin;
+        let preference = self.settled(origin, options.preference);
+        let options = ConnectOptions { preference, ..options };
         let open = || self.connector.open(origin, options, route, deadline);
         let DialledConnection { opened, peer } = self
             .with_room(open)

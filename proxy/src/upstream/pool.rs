@@ -362,7 +362,37 @@ mod tests {
         let (near, far) = tokio::io::duplex(1024);
         let opening = Http2Connection::open(Box::new(near), FlowWindow::SMALL);
         let (near, far) = tokio::join!(opening, h2::server::handshake(far));
-        (near.unwrap(), far.unwrap())
+        let near = near.unwrap();
+        // Until then, one request alone may be sent.
+        while near.max_streams() < 2 {
+            tokio::task::yield_now().await;
+        }
+        (near, far.unwrap())
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_silent_http_2_connection_answers_a_ping_or_is_left() {
+        for answers in [true, false] {
+            let pool = ConnectionPool::new(10);
+            let (connection, mut origin) = http2().await;
+            pool.keep(key(7), PooledConnection::Http2(connection));
+            let stream = pool.share(key(7)).expect("kept");
+            assert!(!stream.is_doubtful());
+            tokio::time::advance(Duration::from_secs(11)).await;
+            assert!(stream.is_doubtful());
+            // The origin sends only while it is polled.
+            let serving = async move {
+                if answers {
+                    origin.accept().await;
+                }
+                std::future::pending::<()>().await;
+            };
+            let serving = tokio::spawn(serving);
+            assert_eq!(stream.is_alive().await, answers);
+            assert_eq!(stream.is_doubtful(), !answers);
+            assert_eq!(pool.share(key(7)).is_some(), answers);
+            serving.abort();
+        }
     }
 
     #[tokio::test(start_paused = true)]

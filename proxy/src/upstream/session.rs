@@ -198,6 +198,13 @@ impl UpstreamReader {
         }
     }
 
+    /// Takes an HTTP/2 connection out of use on which a request has timed out and nothing at all arrived meanwhile.
+    pub(crate) fn give_up_if_silent(&self) {
+        if let Self::Http2(stream) = self {
+            stream.give_up_if_silent();
+        }
+    }
+
     /// Returns what was repaired so far.
     pub(crate) fn oddities(&self) -> Oddities {
         match self {

@@ -5,7 +5,7 @@ use std::io;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use super::wire::{Connection, Transport};
-use crate::harness::h2_frames::{ACK, HEADERS, PING, SETTINGS, frame};
+use crate::harness::h2_frames::{ACK, GOAWAY, HEADERS, PING, SETTINGS, frame};
 
 /// Kind, flags and payload; the stream is the request's.
 pub type Frame = (u8, u8, Vec<u8>);
@@ -32,6 +32,8 @@ pub async fn serve(mut stream: impl Transport, connection: &Connection) -> io::R
             }
             (HEADERS, _) => {
                 for (kind, flags, payload) in connection.frames() {
+                    // It is about the connection.
+                    let number = if kind == GOAWAY { 0 } else { number };
                     stream.write_all(&frame(kind, flags, number, &payload)).await?;
                 }
             }

@@ -11,7 +11,12 @@ use super::wire::Connection;
 use super::{Body, ReceivedRequest};
 
 pub async fn serve(stream: TlsStream<TcpStream>, connection: &Connection) -> io::Result<()> {
-    let mut session = h2::server::handshake(stream).await.map_err(io::Error::other)?;
+    let mut builder = h2::server::Builder::new();
+    let site = connection.shared.site(connection.sni.as_deref().unwrap_or("*"));
+    if let Some(max) = site.max_streams {
+        builder.max_concurrent_streams(max);
+    }
+    let mut session = builder.handshake(stream).await.map_err(io::Error::other)?;
     while let Some(accepted) = session.accept().await {
         let (request, respond) = accepted.map_err(io::Error::other)?;
         let connection = connection.clone();
@@ -44,7 +49,15 @@ async fn answer_http2(
             .collect(),
         body: Body::default().into(),
     });
-    let reply = connection.shared.site(&request.host()).reply(&request);
+    let site = connection.shared.site(&request.host());
+    if let Some((reason, times)) = site.refusals
+        && request.target != "/robots.txt"
+        && connection.shared.count(&request.target) <= times
+    {
+        respond.send_reset(reason);
+        return Ok(());
+    }
+    let reply = site.reply(&request);
     if !reply.early {
         while let Some(data) = body.data().await {
             let data = data?;

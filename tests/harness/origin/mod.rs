@@ -122,6 +122,10 @@ pub struct Site {
     /// Whether TLS is completed with a client that offers none of them.
     pub ignores_alpn: bool,
     pub content_handling: ContentHandling,
+    /// The reset by which HTTP/2 requests are refused, and for how many of each target. robots.txt is served.
+    pub refusals: Option<(h2::Reason, usize)>,
+    /// The most concurrent streams of an HTTP/2 connection.
+    pub max_streams: Option<u32>,
 }
 
 impl Site {
@@ -187,6 +191,11 @@ impl Shared {
         arrived.connections += 1;
         self.changed.notify_all();
         arrived.connections
+    }
+
+    /// Returns the number of requests for `target` so far.
+    pub fn count(&self, target: &str) -> usize {
+        lock(&self.arrived).requests.iter().filter(|request| request.target == target).count()
     }
 
     pub fn answer_ended(&self) {
@@ -430,6 +439,15 @@ impl SiteHandle<'_> {
 
     pub fn content_handling(self, content_handling: ContentHandling) -> Self {
         self.change(|site| site.content_handling = content_handling)
+    }
+
+    /// Refuses the first `times` HTTP/2 requests for each target but robots.txt.
+    pub fn refuse_streams(self, reason: h2::Reason, times: usize) -> Self {
+        self.change(|site| site.refusals = Some((reason, times)))
+    }
+
+    pub fn max_streams(self, max: u32) -> Self {
+        self.change(|site| site.max_streams = Some(max))
     }
 
     /// Responds to every request by HTTP/2 with these frames on its stream: `(kind, flags, payload)`.

@@ -45,6 +45,7 @@ pub(super) async fn relay(
     progress.is_upload_complete.store(has_no_body, Ordering::Relaxed);
     let request = RequestRelay {
         body: &mut client.reader,
+        sent: &mut client.sent_body,
         writer,
         progress: &progress,
         slot: context.slot,

@@ -11,13 +11,15 @@ use wayleave_http_wire::http1::BodyError;
 use super::client_rate::{ClientRate, TooSlow};
 use super::error::RelayError;
 use super::progress::RelayProgress;
-use crate::http::downstream::{ClientGone, DownstreamReader};
+use crate::http::downstream::{ClientGone, DownstreamReader, SentBody};
 use crate::pacing::PacingSlot;
 use crate::upstream::UpstreamWriter;
 
 /// The request's body on its way to the origin.
 pub(super) struct RequestRelay<'a> {
     pub(super) body: &'a mut DownstreamReader,
+    /// What was read of the body before, and is sent first.
+    pub(super) sent: &'a mut SentBody,
     pub(super) writer: &'a mut UpstreamWriter,
     pub(super) progress: &'a RelayProgress,
     pub(super) slot: Option<&'a PacingSlot<'a>>,
@@ -60,11 +62,23 @@ impl RequestRelay<'_> {
         // A client that holds one of a limited number of slots must not hold it by sending slowly.
         let limited = self.slot.filter(|slot| slot.has_concurrency_slot());
         let mut rate = limited.map(|slot| (ClientRate::default(), slot));
+        let (chunks, whole) = self.sent.sent();
+        for chunk in chunks {
+            self.writer.send_chunk(chunk, timeout).await.map_err(failed)?;
+            progress.count_sent_chunk();
+        }
+        if let Some(trailers) = whole {
+            return self.writer.finish(&trailers, timeout).await.map_err(failed);
+        }
+        // An HTTP/1 origin does not say which requests it has begun to serve.
+        let may_be_repeated = matches!(self.writer, UpstreamWriter::Http2(_));
         while let Some(chunk) = next(self.body, rate.as_mut()).await.map_err(broke)? {
+            self.sent.keep(&chunk, may_be_repeated);
             self.writer.send_chunk(chunk, timeout).await.map_err(failed)?;
             progress.count_sent_chunk();
         }
         let trailers = self.body.trailers().await.map_err(broke)?;
+        self.sent.end(trailers.clone());
         let finishing = self.writer.finish(&trailers, timeout);
         finishing.await.map_err(failed)
     }

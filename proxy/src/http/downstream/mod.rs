@@ -2,6 +2,7 @@
 //! same time.
 
 mod reader;
+mod sent_body;
 mod writer;
 
 use std::pin::Pin;
@@ -15,6 +16,7 @@ use wayleave_http_wire::http1::{BodyFraming, BodyReader, BodyWriter};
 use wayleave_http_wire::received::HalfClosePolicy;
 
 pub(crate) use self::reader::DownstreamReader;
+pub(crate) use self::sent_body::SentBody;
 use self::writer::Http1Writer;
 pub(crate) use self::writer::{
     ClientGone, DownstreamResponse, DownstreamWriter, ResponseField, response_field,
@@ -26,6 +28,8 @@ use super::transport::{BoxedStream, BufferedStream};
 pub(crate) struct Downstream {
     pub(crate) reader: DownstreamReader,
     pub(crate) writer: DownstreamWriter,
+    /// What was read of the request's body.
+    pub(crate) sent_body: SentBody,
     half_close_policy: HalfClosePolicy,
 }
 
@@ -54,6 +58,7 @@ impl Downstream {
                 keeps_alive,
                 has_unflushed: false,
             }),
+            sent_body: SentBody::default(),
             half_close_policy: HalfClosePolicy::Gone,
         }
     }
@@ -73,6 +78,7 @@ impl Downstream {
                 write_timeout: timeout,
                 flushes,
             },
+            sent_body: SentBody::default(),
             half_close_policy: HalfClosePolicy::Gone,
         }
     }

@@ -1,0 +1,192 @@
+//! Another server, another connection or another version, where the first one fails without having served anything.
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use h2::Reason;
+
+use crate::harness::dns::{Answer, NameServer};
+use crate::harness::h2_frames::GOAWAY;
+use crate::harness::tls::Authority;
+use crate::harness::{Certificate, Origin, Request, Wayleave, eventually};
+
+fn asking(origin: &Origin, servers: &[&NameServer]) -> Wayleave {
+    let servers: Vec<_> = servers.iter().map(|server| server.address.to_string()).collect();
+    Wayleave::start_with(origin, |settings| settings.set("dns.servers", &format!("{servers:?}")))
+}
+
+#[test]
+fn names_resolve_if_one_of_two_dns_servers_refuses() {
+    let origin = Origin::start();
+    let port = origin.http.port();
+    let (bad, good) = (NameServer::start(), NameServer::start());
+    bad.set("failure.example", Answer::ServerFailure);
+    bad.set("refusal.example", Answer::Refusal);
+    for host in ["failure.example", "refusal.example"] {
+        good.set(host, Answer::Addresses(vec![[127, 0, 0, 1].into()]));
+        origin.site(host);
+    }
+    for servers in [[&bad, &good], [&good, &bad]] {
+        let proxy = asking(&origin, &servers);
+        for host in ["failure.example", "refusal.example"] {
+            assert_eq!(proxy.get(&format!("http://{host}:{port}/a")).status, 200, "{host}");
+        }
+    }
+}
+
+#[test]
+fn names_resolve_if_queries_for_ipv6_are_lost() {
+    let origin = Origin::start();
+    let names = NameServer::start();
+    names.set("old.example", Answer::OnlyIpv4([127, 0, 0, 1].into()));
+    origin.site("old.example");
+    let proxy = Wayleave::start_with(&origin, |settings| {
+        let servers = format!("[\"{}\"]", names.address);
+        // Less than three tries for IPv6 take.
+        settings.set("dns.servers", &servers).set("upstream.connect_timeout", "\"4s\"")
+    });
+    let answer = proxy.get(&format!("http://old.example:{}/a", origin.http.port()));
+    assert_eq!(answer.status, 200, "{answer:?}");
+}
+
+#[test]
+fn requests_that_were_not_begun_are_sent_again() {
+    let origin = Origin::start();
+    origin.site("busy.test").http2_only().refuse_streams(Reason::REFUSED_STREAM, 2);
+    origin.site("closed.test").http2_only().refuse_streams(Reason::REFUSED_STREAM, usize::MAX);
+    let proxy = Wayleave::start(&origin);
+    let client = proxy.http2("busy.test:443");
+    assert_eq!(client.get("/a").status, 200);
+    let body = "0123456789".repeat(6000);
+    let post = |url: &str, body: &str| Request::new("POST", url).body(body);
+    assert_eq!(client.exchange(&post("https://busy.test/small", &body)).status, 200);
+    let requests = origin.requests();
+    let last = requests.iter().rfind(|request| request.target == "/small").expect("it arrived");
+    assert_eq!(last.body().start, body.as_bytes());
+    assert_eq!(requests.iter().filter(|request| request.target == "/small").count(), 3);
+    // Too long to be kept.
+    let long = client.exchange(&post("https://busy.test/long", &body.repeat(2)));
+    long.expect_refusal(502, None, "http_protocol_error");
+    let client = proxy.http2("closed.test:443");
+    client.get("/b").expect_refusal(502, None, "http_protocol_error");
+    let requests = origin.requests();
+    assert_eq!(requests.iter().filter(|request| request.target == "/b").count(), 4, "bounded");
+}
+
+#[test]
+fn requests_above_a_goaway_are_sent_again() {
+    let origin = Origin::start();
+    // robots.txt is fetched by HTTP/1.1. The last stream that was served is none, and the code is NO_ERROR.
+    origin.site("away.test").frames(&[(GOAWAY, 0, vec![0; 8])]);
+    let proxy = Wayleave::start(&origin);
+    let client = proxy.http2("away.test:443");
+    let post = Request::new("POST", "https://away.test/b").body("a=1");
+    client.exchange(&post).expect_refusal(502, None, "http_protocol_error");
+    assert_eq!(origin.connections(), 1 + 4, "on a new connection each time");
+}
+
+#[test]
+fn an_origin_that_wants_http_1_gets_it() {
+    let origin = Origin::start();
+    origin.site("old.test").refuse_streams(Reason::HTTP_1_1_REQUIRED, usize::MAX);
+    let proxy = Wayleave::start(&origin);
+    let client = proxy.http2("old.test:443");
+    let post = Request::new("POST", "https://old.test/post").body("a=1");
+    assert_eq!(client.exchange(&post).status, 200);
+    assert_eq!(client.get("/a").status, 200);
+    let requests = origin.requests();
+    let versions: Vec<_> =
+        requests.iter().map(|request| (&*request.target, request.version)).collect();
+    let pages: Vec<_> = versions.iter().filter(|(target, _)| *target != "/robots.txt").collect();
+    assert_eq!(
+        pages,
+        [&("/post", "HTTP/2"), &("/post", "HTTP/1.1"), &("/a", "HTTP/1.1")],
+        "remembered: {versions:?}"
+    );
+}
+
+#[test]
+fn a_burst_above_the_origins_limit_is_served() {
+    let origin = Origin::start();
+    origin.site("narrow.test").http2_only().max_streams(1);
+    let proxy = Wayleave::start(&origin);
+    let client = proxy.http2("narrow.test:443");
+    let posts: Vec<_> = (0..30)
+        .map(|number| Request::new("POST", &format!("https://narrow.test/{number}")).body("a=1"))
+        .collect();
+    let statuses: Vec<_> = client.exchange_all(&posts).iter().map(|answer| answer.status).collect();
+    assert!(statuses.iter().all(|status| *status == 200), "{statuses:?}");
+}
+
+/// Starts a forwarder to `to`, as a router is one, which forgets all its connections once `is_forgetful` is set.
+fn router_to(to: SocketAddr, is_forgetful: &Arc<AtomicBool>) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("loopback has free ports");
+    let address = listener.local_addr().expect("a bound socket has an address");
+    let is_forgetful = Arc::clone(is_forgetful);
+    std::thread::spawn(move || {
+        while let Ok((near, _)) = listener.accept() {
+            let far = TcpStream::connect(to).expect("the origin listens");
+            // Those that are opened later work.
+            let is_old = Arc::new(AtomicBool::new(!is_forgetful.load(Ordering::SeqCst)));
+            for (mut from, mut to) in [(&near, &far), (&far, &near)].map(|(from, to)| {
+                (from.try_clone().expect("a socket"), to.try_clone().expect("a socket"))
+            }) {
+                let (is_forgetful, is_old) = (Arc::clone(&is_forgetful), Arc::clone(&is_old));
+                std::thread::spawn(move || {
+                    let mut bytes = [0; 16_384];
+                    while let Ok(length @ 1..) = from.read(&mut bytes) {
+                        let is_lost =
+                            is_old.load(Ordering::SeqCst) && is_forgetful.load(Ordering::SeqCst);
+                        if !is_lost && to.write_all(&bytes[..length]).is_err() {
+                            return;
+                        }
+                    }
+                });
+            }
+        }
+    });
+    address
+}
+
+#[test]
+fn a_silent_http_2_connection_is_left_after_a_timeout() {
+    let origin = Origin::start();
+    origin.site("quiet.test").http2_only();
+    let is_forgetful = Arc::new(AtomicBool::new(false));
+    let router = router_to(origin.https, &is_forgetful);
+    let proxy = Wayleave::start_with(&origin, |settings| {
+        settings.resolve("quiet.test:443", router).set("upstream.response_timeout", "\"2s\"")
+    });
+    let client = proxy.http2("quiet.test:443");
+    assert_eq!(client.get("/a").status, 200);
+    is_forgetful.store(true, Ordering::SeqCst);
+    client.get("/b").expect_refusal(504, None, "http_response_timeout");
+    assert_eq!(client.get("/c").status, 200, "on a new connection");
+}
+
+#[test]
+fn changes_of_the_systems_roots_take_effect() {
+    let origin = Origin::start();
+    let dir = tempfile::tempdir().expect("a temporary directory can be made");
+    let bundle = dir.path().join("roots.pem");
+    let other = Authority::new("another root").pem;
+    let both = format!("{other}{}", Authority::unknown().pem);
+    std::fs::write(&bundle, &other).expect("the directory can be written");
+    let proxy = Wayleave::start_after(
+        &origin,
+        &format!("unset SSL_CERT_DIR; export SSL_CERT_FILE={}", bundle.display()),
+    );
+    let status = |host: &str| {
+        origin.site(host).certificate(Certificate::UnknownAuthority);
+        proxy.get(&format!("https://{host}/a")).status
+    };
+    assert_ne!(status("before.test"), 200);
+    std::fs::write(&bundle, &both).expect("the directory can be written");
+    assert_eq!(proxy.admin_request("POST", "/v1/reload").status, 200);
+    assert_eq!(status("added.test"), 200);
+    std::fs::write(&bundle, &other).expect("the directory can be written");
+    eventually("the change is noticed", || proxy.log().contains("hosts or roots changed"));
+    eventually("it is in effect", || proxy.get("https://added.test/b").status == 502);
+}
