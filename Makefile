@@ -115,5 +115,5 @@ bench-proxy-tools:
 
 # How long a polite client waits beside the dearest requests. BENCH takes options: see benches/fairness/README.md.
 bench-fairness:
-	cargo build --release --locked --package wayleave --package wayleave-bench-fairness
-	target/release/bench-fairness $(BENCH)
+	cargo build --profile dist --locked --package wayleave --package wayleave-bench-fairness
+	target/dist/bench-fairness $(BENCH)

@@ -61,7 +61,7 @@ struct Options {
     #[arg(long, default_value_t = 10.0)]
     seconds: f64,
     /// A build to measure, as NAME=PATH; several are measured in turns.
-    #[arg(long, value_parser = proxy::parse_build, default_value = "wayleave=target/release/wayleave")]
+    #[arg(long, value_parser = proxy::parse_build, default_value = "wayleave=target/dist/wayleave")]
     wayleave: Vec<(String, PathBuf)>,
     /// The connections of an attack.
     #[arg(long, default_value_t = 200)]

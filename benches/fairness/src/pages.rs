@@ -83,10 +83,11 @@ fn lasting(text: String) -> &'static str {
     text.leak()
 }
 
-/// Patterns that begin to match everywhere.
+/// Patterns whose first and last byte match at each second byte of a path, and nothing in between: 60 of them take 0.92 of
+/// what a decision may cost.
 static CHAINS: LazyLock<String> = LazyLock::new(|| {
-    let rules: String = (0..600).map(|number| format!("Allow: /*ab*ba*c{number}\n")).collect();
-    format!("User-agent: *\n{rules}Disallow: /*ba$\n")
+    let rules: String = (0..60).map(|number| format!("Disallow: /*ab{number:03}b\n")).collect();
+    format!("User-agent: *\n{rules}")
 });
 
 static LONG_FILE: LazyLock<String> = LazyLock::new(|| {
