@@ -22,6 +22,8 @@ use crate::verdict::{DecisionFacts, Permit, Verdict};
 
 /// The most statements of a file by which a decision is tried at once: a walk through all of them takes microseconds.
 const MAX_BRIEF_STATEMENTS: usize = 10_000;
+/// The longest path that is judged briefly, in bytes: finding the other spellings of longer ones takes long by itself.
+const MAX_BRIEF_PATH_BYTES: usize = 2 * 1024;
 
 /// The settings that decide.
 #[derive(Clone, Copy, Debug)]
@@ -222,7 +224,9 @@ impl<'a> Decision<'a> {
     /// Supplies the robots.txt that the decision needs, unless judging by it takes long. Then the decision still needs it, and
     /// this returns false.
     pub fn try_add_robots_txt(&mut self, robots_txt: &RobotsCopy) -> bool {
-        robots_txt.access().statements() <= MAX_BRIEF_STATEMENTS
+        let path = self.request.resolved.target.path().as_str();
+        path.len() <= MAX_BRIEF_PATH_BYTES
+            && robots_txt.access().statements() <= MAX_BRIEF_STATEMENTS
             && self.judge_by_robots_txt(robots_txt, MatchContext::brief(), true)
     }
 

@@ -33,6 +33,8 @@ const OLDER_FIELDS: [(&str, &[&str]); 3] = [
 
 /// The most policies of a `RateLimit-Policy` that are read: each limit is compared with each of them.
 const MAX_POLICIES: usize = 16;
+/// The longest value of a field that is read, in bytes. Real ones have some dozens.
+const MAX_FIELD_BYTES: usize = 4 * 1024;
 
 /// Returns the quota that a response says is left, of several the one that allows least. `None` if the response states none
 /// that can be read, or comes from a cache. `now` returns the time by which a reset that is a time is read, as hardly any is.
@@ -57,7 +59,9 @@ pub(crate) fn read_service_limit(
 /// Returns whether `field`, which is `RateLimit` or `RateLimit-Policy`, is absent or a list as in the draft, so that a member
 /// can be added to it.
 pub(crate) fn is_absent_or_list(fields: &[FieldPair<'_>], field: &str) -> bool {
-    joined(fields, field).is_none_or(|text| Parser::new(&text).parse::<List>().is_ok())
+    let is_list =
+        |text: Vec<u8>| text.len() <= MAX_FIELD_BYTES && Parser::new(&text).parse::<List>().is_ok();
+    joined(fields, field).is_none_or(is_list)
 }
 
 fn joined(fields: &[FieldPair<'_>], name: &str) -> Option<Vec<u8>> {
@@ -66,11 +70,12 @@ fn joined(fields: &[FieldPair<'_>], name: &str) -> Option<Vec<u8>> {
 }
 
 fn read_standard(fields: &[FieldPair<'_>]) -> Option<ServiceLimit> {
-    let text = joined(fields, "ratelimit")?;
+    let is_short = |text: &Vec<u8>| text.len() <= MAX_FIELD_BYTES;
+    let text = joined(fields, "ratelimit").filter(is_short)?;
     let Ok(list) = Parser::new(&text).parse::<List>() else {
         return read_dictionary(&text);
     };
-    let policies = joined(fields, "ratelimit-policy");
+    let policies = joined(fields, "ratelimit-policy").filter(is_short);
     let policies = policies.and_then(|text| Parser::new(&text).parse::<List>().ok());
     let policies: Vec<_> = policies.iter().flat_map(items).take(MAX_POLICIES).collect();
     let is_counted = |item: &&Item| {
@@ -198,13 +203,17 @@ mod tests {
     fn sixteen_policies_are_read_and_all_limits() {
         let policy = |number: usize| format!("\"{number}\";q=9;qu=\"concurrent-requests\"");
         let limit = |number: usize| format!("\"{number}\";r={number}");
-        let policies: Vec<_> = (0..5_000).map(policy).collect();
+        let policies: Vec<_> = (0..90).map(policy).collect();
         let policies = policies.join(",");
         assert_eq!(limit_of(&limit(15), &policies), None);
         assert_eq!(limit_of(&limit(16), &policies), Some(16));
-        let limits: Vec<_> = (0..5_000).map(limit).collect();
+        let limits: Vec<_> = (0..300).map(limit).collect();
         assert_eq!(limit_of(&limits.join(","), &policies), Some(16));
         let least = [limits.join(","), "\"last\";r=3".to_owned()].join(",");
         assert_eq!(limit_of(&least, &policies), Some(3));
+        let long = [least, " ".repeat(MAX_FIELD_BYTES)].concat();
+        assert_eq!(limit_of(&long, &policies), None, "too long to be read");
+        let long_policies = [&policies, ",", &policies].concat();
+        assert_eq!(limit_of(&limit(15), &long_policies), Some(15), "as if there were none");
     }
 }

@@ -23,6 +23,8 @@ pub const MAX_REQUEST_HEAD_BYTES: usize = 64 * 1024;
 pub const MAX_RESPONSE_HEAD_BYTES: usize = 256 * 1024;
 /// The largest number of fields that a head may have. Their bytes are the bound; this one keeps work on each field small.
 pub const MAX_FIELDS: usize = 1000;
+/// The largest number of options in `Connection`.
+const MAX_CONNECTION_OPTIONS: usize = 100;
 /// The largest number of trailers over HTTP/2.
 pub const MAX_HTTP2_TRAILERS: usize = 100;
 /// The status after which a connection carries another protocol (RFC 9110 section 15.2.2).
@@ -397,9 +399,12 @@ fn is_authority_byte(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"-._~!$&'()*+,;=:[]%".contains(&byte)
 }
 
-/// Checks that Connection lists no field that every recipient needs (RFC 9110 section 7.6.1): the next hop would drop
-/// it.
+/// Checks that Connection has a sensible number of options, and lists no field that every recipient needs (RFC 9110 section
+/// 7.6.1): the next hop would drop it.
 fn check_connection_options(fields: &HeaderFields) -> Result<(), HeadError> {
+    if connection_options(fields).nth(MAX_CONNECTION_OPTIONS).is_some() {
+        return Err("Connection has more than 100 options".into());
+    }
     match connection_options(fields).find(|option| is_end_to_end(option)) {
         None => Ok(()),
         Some(option) => {
@@ -629,6 +634,15 @@ mod tests {
             (head.framing("GET"), head.keeps_alive("GET")),
             (BodyFraming::UntilClose, false)
         );
+    }
+
+    #[tokio::test]
+    async fn a_connection_field_has_at_most_a_hundred_options() {
+        for (options, error) in [(100, None), (101, Some("malformed"))] {
+            let listed = vec!["x"; options].join(",");
+            let head = format!("GET / HTTP/1.1\r\nHost: a\r\nConnection: {listed}\r\n\r\n");
+            assert_eq!(request(head.as_bytes()).await.err(), error, "{options}");
+        }
     }
 
     #[tokio::test]
