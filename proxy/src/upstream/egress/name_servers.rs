@@ -1,7 +1,7 @@
 //! The DNS servers that are queried, and the names that the system knows without them.
 
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -165,7 +165,7 @@ fn name_server(address: &SocketAddr) -> NameServerConfig {
     for connection in &mut connections {
         connection.port = address.port();
     }
-    NameServerConfig::new(IpAddr::from(address.ip()), true, connections)
+    NameServerConfig::new(address.ip(), true, connections)
 }
 
 /// Returns whether the answer is that the name, or a record of that type, does not exist.
