@@ -1,9 +1,9 @@
 //! Another server, another connection or another version, where the first one fails without having served anything.
 
-use std::io::{Read, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use h2::Reason;
 
@@ -51,6 +51,60 @@ fn names_resolve_if_queries_for_ipv6_are_lost() {
     assert_eq!(answer.status, 200, "{answer:?}");
 }
 
+/// Starts an origin that closes a connection which has served before as soon as `/race` is requested on it. Returns its
+/// address, and the number of its connections.
+fn origin_that_closes_kept_connections() -> (SocketAddr, Arc<AtomicUsize>) {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("loopback has free ports");
+    let address = listener.local_addr().expect("a bound socket has an address");
+    let connections = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&connections);
+    std::thread::spawn(move || {
+        while let Ok((stream, _)) = listener.accept() {
+            counted.fetch_add(1, Ordering::SeqCst);
+            std::thread::spawn(move || serve_until_race(&stream));
+        }
+    });
+    (address, connections)
+}
+
+fn serve_until_race(stream: &TcpStream) -> Option<()> {
+    let mut reader = BufReader::new(stream);
+    let mut writer = stream;
+    for number in 0.. {
+        let (mut head, mut length) = (String::new(), 0);
+        while !head.ends_with("\r\n\r\n") {
+            let mut line = String::new();
+            (reader.read_line(&mut line).ok()? > 0).then_some(())?;
+            if let Some(value) = line.to_ascii_lowercase().strip_prefix("content-length:") {
+                length = value.trim().parse().ok()?;
+            }
+            head += &line;
+        }
+        if number > 0 && head.contains(" /race ") {
+            return None;
+        }
+        reader.read_exact(&mut vec![0; length]).ok()?;
+        let body = if head.contains(" /robots.txt ") { "User-agent: *\nDisallow:\n" } else { "ok" };
+        write!(writer, "HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{body}", body.len()).ok()?;
+    }
+    None
+}
+
+#[test]
+fn a_post_is_sent_on_a_new_connection() {
+    let (address, connections) = origin_that_closes_kept_connections();
+    let origin = Origin::start();
+    let proxy = Wayleave::start_with(&origin, |settings| settings.resolve("race.test", address));
+    let post = Request::new("POST", "http://race.test/race").body("pay=1");
+    for _ in 0..5 {
+        assert_eq!(proxy.get("http://race.test/warm").status, 200);
+        let answer = proxy.exchange(&post);
+        assert_eq!(answer.status, 200, "{answer:?}");
+    }
+    // One for robots.txt and all pages, and one for each POST.
+    assert_eq!(connections.load(Ordering::SeqCst), 6);
+}
+
 #[test]
 fn requests_that_were_not_begun_are_sent_again() {
     let origin = Origin::start();
@@ -66,9 +120,6 @@ fn requests_that_were_not_begun_are_sent_again() {
     let last = requests.iter().rfind(|request| request.target == "/small").expect("it arrived");
     assert_eq!(last.body().start, body.as_bytes());
     assert_eq!(requests.iter().filter(|request| request.target == "/small").count(), 3);
-    // Too long to be kept.
-    let long = client.exchange(&post("https://busy.test/long", &body.repeat(2)));
-    long.expect_refusal(502, None, "http_protocol_error");
     let client = proxy.http2("closed.test:443");
     client.get("/b").expect_refusal(502, None, "http_protocol_error");
     let requests = origin.requests();

@@ -80,25 +80,15 @@ impl UpstreamAttempt<'_> {
         let (settings, received) = (&exchange.settings, exchange.received);
         let is_websocket = received.field("upgrade").is_some() && websocket::is_handshake(received);
         let preference = version_preference(received, resolved, is_websocket);
-        let destination = Destination {
-            origin: resolved.target.origin(),
-            source: exchange.crawler().and_then(|it| it.source_address),
-            client: Some(exchange.connection.client),
-            network: self.slot.and_then(PacingSlot::network),
-        };
+        let destination = self.destination();
         let name = &settings.options.name;
         let mut request = UpstreamRequest::new(received, resolved, name, is_websocket);
         if let Some(signer) = &self.signer {
             request = signer.without_foreign_signatures(request);
         }
-        let mut reusable = match exchange.repeat {
-            Some(RequestRepeat::StaleConnection | RequestRepeat::Unprocessed { .. }) => None,
-            _ => settings.upstream.reuse(destination, preference),
-        };
-        let mut times_unprocessed = match exchange.repeat {
-            Some(RequestRepeat::Unprocessed { times }) => times,
-            _ => 0,
-        };
+        let mut reusable = self.reusable(destination, preference);
+        let repeat = exchange.repeat.as_ref();
+        let mut times_unprocessed = repeat.map_or(0, RequestRepeat::times_unprocessed);
         loop {
             let session = match reusable.take() {
                 Some(session) if session.is_alive().await => session,
@@ -112,7 +102,7 @@ impl UpstreamAttempt<'_> {
                 Err(RelayError::Upstream { fault, answered: false })
                     if is_reused && fault.is_stale_connection && may_repeat(received) =>
                 {
-                    if self.slot.is_some_and(PacingSlot::has_pace) && self.keeps_pace() {
+                    if self.keeps_delay() {
                         return Err(RelayError::Repeat(RequestRepeat::StaleConnection));
                     }
                 }
@@ -125,7 +115,7 @@ impl UpstreamAttempt<'_> {
                     if wish == Unprocessed::OverHttp1 {
                         settings.upstream.remember_http1(destination.origin);
                     }
-                    if self.slot.is_some_and(PacingSlot::has_pace) && self.keeps_pace() {
+                    if self.keeps_delay() {
                         let times = times_unprocessed;
                         return Err(RelayError::Repeat(RequestRepeat::Unprocessed { times }));
                     }
@@ -148,6 +138,34 @@ impl UpstreamAttempt<'_> {
                 }
             }
         }
+    }
+
+    fn destination(&self) -> Destination<'_> {
+        Destination {
+            origin: self.resolved().target.origin(),
+            source: self.exchange.crawler().and_then(|it| it.source_address),
+            client: Some(self.exchange.connection.client),
+            network: self.slot.and_then(PacingSlot::network),
+        }
+    }
+
+    /// Returns a kept connection that may be used. One over HTTP/1 may just be closing.
+    fn reusable(
+        &self,
+        destination: Destination<'_>,
+        preference: VersionPreference,
+    ) -> Option<UpstreamSession> {
+        let upstream = &self.exchange.settings.upstream;
+        match self.exchange.repeat {
+            Some(RequestRepeat::StaleConnection | RequestRepeat::Unprocessed { .. }) => None,
+            _ if may_repeat(self.exchange.received) => upstream.reuse(destination, preference),
+            _ => upstream.share(destination, preference),
+        }
+    }
+
+    /// Returns whether a second request has to wait for a turn of its own because the first one was sent in one.
+    fn keeps_delay(&self) -> bool {
+        self.slot.is_some_and(PacingSlot::has_pace) && self.keeps_pace()
     }
 
     /// Returns whether a second request has to take a turn of its own. Where refusals are only observed, the pace is not kept.

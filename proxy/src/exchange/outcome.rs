@@ -41,6 +41,16 @@ pub(crate) enum RequestRepeat {
     Signature(Box<SignatureRequest>),
 }
 
+impl RequestRepeat {
+    /// Returns how often the origin has said that it has not begun to serve the request.
+    pub(super) fn times_unprocessed(&self) -> usize {
+        match self {
+            Self::Unprocessed { times } => *times,
+            Self::StaleConnection | Self::Signature(_) => 0,
+        }
+    }
+}
+
 /// The end of an attempt to forward a request.
 pub(super) enum ForwardEnd {
     /// The exchange's outcome, and the answer that the client is still to get.

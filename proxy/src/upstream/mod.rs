@@ -158,6 +158,19 @@ impl Upstream {
         }
     }
 
+    /// Takes a stream of a shared connection to `destination`, for a request that cannot be repeated. Its origin may just
+    /// be closing an idle HTTP/1 connection, and nobody would know whether it had served the request.
+    pub(crate) fn share(
+        &self,
+        destination: Destination<'_>,
+        preference: VersionPreference,
+    ) -> Option<UpstreamSession> {
+        match self.settled(destination.origin, preference) {
+            VersionPreference::Http1 | VersionPreference::Http2 => self.share_http2(destination),
+            VersionPreference::OnlyHttp1 | VersionPreference::Upgrade => None,
+        }
+    }
+
     /// Remembers that an origin wants HTTP/1.1, although it agrees on HTTP/2.
     pub(crate) fn remember_http1(&self, origin: &Origin) {
         self.http1_only.insert(origin.clone(), ());
