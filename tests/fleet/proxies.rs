@@ -63,10 +63,16 @@ fn robots_path(host: &str) -> String {
     format!("/v1/robots/http%3A%2F%2F{host}")
 }
 
-/// Has a node fetch the robots.txt of a host again.
+/// Has a node fetch the robots.txt of a host again, as soon as it may.
 pub fn refresh(proxy: &Wayleave, host: &str) {
     let path = robots_path(host) + "/refresh";
-    assert_eq!(proxy.admin_request("POST", &path).status, 200, "{path}");
+    eventually("the host is fetched again", || match proxy.admin_request("POST", &path).status {
+        429 => false,
+        status => {
+            assert_eq!(status, 200, "{path}");
+            true
+        }
+    });
 }
 
 pub fn is_up(proxy: &Wayleave) -> bool {

@@ -575,7 +575,7 @@ async fn truncated_and_invalid_bodies_are_failures() {
 
 #[tokio::test]
 async fn responses_that_are_not_http_are_failures() {
-    let long_field = format!("HTTP/1.1 200 OK\r\nX: {}\r\n\r\n", "x".repeat(100_000));
+    let long_field = format!("HTTP/1.1 200 OK\r\nX: {}\r\n\r\n", "x".repeat(300_000));
     let many_fields = format!("HTTP/1.1 200 OK\r\n{}\r\n", "X: y\r\n".repeat(2_000));
     let early = b"HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n".to_vec();
     let cases = [

@@ -142,7 +142,7 @@ async fn bodies_are_read_up_to_the_limit_only() {
 #[tokio::test]
 async fn huge_heads_and_broken_streams_are_failures() {
     let long = fetched(FetchConfig::default(), |_, respond| {
-        let response = Response::builder().header("x", "x".repeat(100_000));
+        let response = Response::builder().header("x", "x".repeat(300_000));
         whole(respond, response, RULES);
         std::future::ready(())
     });
