@@ -240,6 +240,8 @@ mod tests {
     use crate::upstream::link::over_tcp;
 
     #[tokio::test]
+    // To its own listener.
+    #[expect(clippy::disallowed_methods)]
     async fn a_tunnel_opens_after_interim_responses() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
