@@ -22,7 +22,7 @@ use crate::verdict::{DecisionFacts, Permit, Verdict};
 
 /// The most statements of a file by which a decision is tried at once: a walk through all of them takes microseconds.
 const MAX_BRIEF_STATEMENTS: usize = 10_000;
-/// The longest path that is judged briefly, in bytes: finding the other spellings of longer ones takes long by itself.
+/// The longest path that is judged briefly, in bytes, if it may have other spellings: to find those takes long by itself.
 const MAX_BRIEF_PATH_BYTES: usize = 2 * 1024;
 
 /// The settings that decide.
@@ -225,7 +225,9 @@ impl<'a> Decision<'a> {
     /// this returns false.
     pub fn try_add_robots_txt(&mut self, robots_txt: &RobotsCopy) -> bool {
         let path = self.request.resolved.target.path().as_str();
-        path.len() <= MAX_BRIEF_PATH_BYTES
+        let has_no_other_spelling =
+            || !["%", "\\", ";", "//", "/."].iter().any(|part| path.contains(part));
+        (path.len() <= MAX_BRIEF_PATH_BYTES || has_no_other_spelling())
             && robots_txt.access().statements() <= MAX_BRIEF_STATEMENTS
             && self.judge_by_robots_txt(robots_txt, MatchContext::brief(), true)
     }
