@@ -262,7 +262,8 @@ pub enum InvalidUrl {
     Character(char),
     /// A path that does not start with `/`.
     Path(String),
-    /// More than [`Target::MAX_BYTES`](crate::Target::MAX_BYTES), where [`Target::check_length`] is asked.
+    /// More than [`Target::MAX_BYTES`](crate::Target::MAX_BYTES), where
+    /// [`Target::check_length`](crate::Target::check_length) is asked.
     TooLong,
 }
 
