@@ -163,12 +163,16 @@ mod tests {
         let (done, order) = mpsc::channel();
         let mut tasks = Vec::new();
         let first = pool.clone();
+        let (started, is_started) = oneshot::channel();
         tasks.push(tokio::spawn(async move {
-            first.run(holder(1), LONG, move || gate.recv().unwrap()).await;
+            let wait = move || {
+                started.send(()).unwrap();
+                gate.recv().unwrap();
+            };
+            first.run(holder(1), LONG, wait).await;
         }));
-        while pool.state().free > 0 {
-            tokio::task::yield_now().await;
-        }
+        // Until then it is in the queue.
+        is_started.await.unwrap();
         for (owner, count) in [(1, 20), (2, 1)] {
             for _ in 0..count {
                 let (pool, done) = (pool.clone(), done.clone());
