@@ -1,19 +1,21 @@
 //! Whose share is it? One place for the answer, wherever many parties use something bounded.
 //!
 //! Whatever a client or an origin can fill, queue for or make us compute belongs to a [`Holder`]. A [`SharedMap`] keeps
-//! bounded facts, and the holder with the most of them gives way. [`HolderCounts`] limit what each has. [`Turns`] is a queue that serves holders in turn. A
-//! [`WorkPool`] runs work whose cost an outsider chooses, by turns, away from the threads that serve connections.
+//! bounded facts, and the holder with the most of them gives way. [`HolderCounts`] limit what each has at a time, and
+//! [`KeyedSemaphores`] make it wait instead. [`Turns`] is a queue that serves holders in turn. A [`WorkPool`] runs work whose cost an outsider chooses, by turns, away from the threads that serve connections.
 //!
 //! This crate knows nothing of requests, origins or time: begin reading at [`Holder`].
 
 mod holder;
 mod holder_counts;
+mod keyed_semaphores;
 mod shared_map;
 mod turns;
 mod work_pool;
 
 pub use holder::Holder;
 pub use holder_counts::{HolderCountGuard, HolderCounts};
+pub use keyed_semaphores::{KeyedPermit, KeyedSemaphores};
 pub use shared_map::{NoRoom, SharedMap};
 pub use turns::Turns;
 pub use work_pool::WorkPool;

@@ -1,76 +1,35 @@
 //! The limit on concurrent requests of fetches to the host that is dialled, which a redirect may have named.
 
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use futures_util::future::OptionFuture;
+use wayleave_fairness::{KeyedPermit, KeyedSemaphores};
 
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-
-/// The hosts with requests in progress.
-#[derive(Default)]
+/// The places of hosts with requests in progress.
 pub(super) struct DialledHosts {
-    hosts: Mutex<HashMap<Box<str>, Arc<HostPlaces>>>,
-    per_host: usize,
-}
-
-/// The places of one host.
-struct HostPlaces {
-    all: Arc<Semaphore>,
+    all: KeyedSemaphores<Box<str>>,
     /// All but one, so that redirects never keep a host's own robots.txt waiting for long.
-    redirects: Arc<Semaphore>,
+    redirects: KeyedSemaphores<Box<str>>,
 }
 
 /// A place at a host, given back when dropped.
 pub(super) struct HostPlace<'a> {
-    dialled: &'a DialledHosts,
-    host: Box<str>,
-    /// Both before the places that they belong to.
-    permits: Option<(OwnedSemaphorePermit, Option<OwnedSemaphorePermit>)>,
+    _of_redirects: Option<KeyedPermit<'a, Box<str>>>,
+    _of_all: KeyedPermit<'a, Box<str>>,
 }
 
 impl DialledHosts {
     /// Returns an empty collection, with this number of places for each host.
     pub(super) fn new(per_host: usize) -> Self {
-        Self { hosts: Mutex::default(), per_host: per_host.max(1) }
+        Self {
+            all: KeyedSemaphores::new(per_host.max(1)),
+            redirects: KeyedSemaphores::new(per_host.saturating_sub(1).max(1)),
+        }
     }
 
     /// Waits for a place at `host`, in order of arrival.
     pub(super) async fn enter(&self, host: &str, is_redirected: bool) -> HostPlace<'_> {
-        let places = Arc::clone(self.lock().entry(host.into()).or_insert_with(|| {
-            let redirects = self.per_host.saturating_sub(1).max(1);
-            Arc::new(HostPlaces {
-                all: Arc::new(Semaphore::new(self.per_host)),
-                redirects: Arc::new(Semaphore::new(redirects)),
-            })
-        }));
-        // Before the wait, so that a waiter that leaves tidies up as well.
-        let mut place = HostPlace { dialled: self, host: host.into(), permits: None };
-        // The semaphores are never closed, which is the only error.
-        let redirect = match is_redirected {
-            true => Arc::clone(&places.redirects).acquire_owned().await.ok(),
-            false => None,
-        };
-        let permit = Arc::clone(&places.all).acquire_owned().await.ok();
-        drop(places);
-        place.permits = permit.map(|permit| (permit, redirect));
-        place
-    }
-
-    fn lock(&self) -> MutexGuard<'_, HashMap<Box<str>, Arc<HostPlaces>>> {
-        self.hosts.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl Drop for HostPlace<'_> {
-    fn drop(&mut self) {
-        let mut hosts = self.dialled.lock();
-        self.permits = None;
-        // A waiter holds the places, and a permit its semaphore.
-        let is_unused = hosts.get(&self.host).is_some_and(|places| {
-            Arc::strong_count(places) == 1 && Arc::strong_count(&places.all) == 1
-        });
-        if is_unused {
-            hosts.remove(&self.host);
-        }
+        let redirected = is_redirected.then(|| self.redirects.acquire(host.into()));
+        let of_redirects = OptionFuture::from(redirected).await;
+        HostPlace { _of_redirects: of_redirects, _of_all: self.all.acquire(host.into()).await }
     }
 }
 
@@ -103,7 +62,7 @@ mod tests {
         assert_eq!(most.load(Ordering::Relaxed), 4);
         assert_eq!(took, Duration::from_secs(1), "the host's own fetch does not queue behind");
         assert_eq!(started.elapsed(), Duration::from_secs(10));
-        assert!(dialled.lock().is_empty());
+        assert!(dialled.all.is_empty() && dialled.redirects.is_empty());
     }
 
     #[tokio::test(start_paused = true)]
@@ -116,6 +75,6 @@ mod tests {
         drop(first);
         let second = timeout(Duration::from_secs(1), dialled.enter("victim.test", false)).await;
         drop(second.expect("it is free"));
-        assert_eq!(dialled.lock().len(), 1);
+        assert_eq!((dialled.all.len(), dialled.redirects.len()), (1, 1));
     }
 }

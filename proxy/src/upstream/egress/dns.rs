@@ -12,9 +12,9 @@ use hickory_resolver::net::{DnsError, NetError};
 use hickory_resolver::proto::op::ResponseCode;
 use hickory_resolver::proto::rr::{Name, RData, RecordType};
 use quick_cache::sync::Cache;
+use wayleave_fairness::{Holder, KeyedSemaphores};
 
 use super::error::{EgressError, NO_ADDRESSES, NOT_A_NAME, NXDOMAIN, SERVFAIL};
-use super::lookup_limit::LookupLimiter;
 use super::name_servers::{NameServers, SystemNames};
 
 /// The timeout of a lookup. Longer than three tries, so that a server that drops the queries for one address family
@@ -26,6 +26,8 @@ const MAX_CACHED_NAMES: usize = 65_536;
 pub(super) const MAX_ADDRESSES: usize = 32;
 /// The wait for the addresses of one family once those of the other are known (RFC 8305 section 3).
 const RESOLUTION_DELAY: Duration = Duration::from_millis(50);
+/// The most concurrent lookups for one client. Even if each takes 20 ms, this allows 1,600 a second.
+pub(super) const MAX_LOOKUPS_PER_CLIENT: usize = 32;
 /// The longest time for which the addresses of one family are used alone: those of the other are only late, or lost.
 const ONE_FAMILY_LIFETIME: Duration = Duration::from_secs(1);
 
@@ -34,7 +36,8 @@ const ONE_FAMILY_LIFETIME: Duration = Duration::from_secs(1);
 pub(super) struct DnsResolver {
     servers: NameServers,
     cache: Cache<Name, Arc<CachedAddresses>>,
-    pub(super) limiter: LookupLimiter,
+    /// The lookups in progress and waiting, by client, so that a client with many delays only itself.
+    pub(super) lookups: KeyedSemaphores<Holder>,
 }
 
 /// The cached answer for a name.
@@ -57,7 +60,7 @@ impl DnsResolver {
         Ok(Self {
             servers: NameServers::new(servers, system)?,
             cache: Cache::new(MAX_CACHED_NAMES),
-            limiter: LookupLimiter::default(),
+            lookups: KeyedSemaphores::new(MAX_LOOKUPS_PER_CLIENT),
         })
     }
 
@@ -78,7 +81,7 @@ impl DnsResolver {
         let Some(client) = client else {
             return self.query(name, RESOLUTION_DELAY).await;
         };
-        let _permit = self.limiter.acquire(client).await.map_err(|_| EgressError::DnsTimeout)?;
+        let _permit = self.lookups.acquire(Holder::of_client(client)).await;
         // The wait may have been for a lookup of the same name.
         match self.fresh(&name) {
             Some(known) => Ok(known),

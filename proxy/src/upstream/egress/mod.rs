@@ -11,7 +11,6 @@ pub(crate) mod drill_hosts;
 mod error;
 mod internal;
 mod local_address;
-mod lookup_limit;
 mod name_servers;
 mod overrides;
 mod parent;

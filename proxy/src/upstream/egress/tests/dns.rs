@@ -5,7 +5,7 @@ use hickory_resolver::proto::rr::{RData, Record, RecordType};
 
 use super::*;
 use crate::upstream::egress::dns::MAX_ADDRESSES;
-use crate::upstream::egress::lookup_limit::MAX_LOOKUPS_PER_CLIENT;
+use crate::upstream::egress::dns::MAX_LOOKUPS_PER_CLIENT;
 
 /// Starts a DNS server on loopback that answers by the first label: `mixed` and `internal` have addresses, `many` has
 /// 40, `brief` one that expires at once, `fails` is SERVFAIL, `empty` has no addresses, everything else does not exist.
@@ -162,7 +162,7 @@ async fn concurrent_lookups_of_a_client_are_limited() {
     for task in greedy {
         assert!(task.await.unwrap_err().is_cancelled());
     }
-    assert!(egress.dns.limiter.is_empty());
+    assert!(egress.dns.lookups.is_empty());
     let own = route("mine.example".to_owned(), "2001:db8::1");
     assert!(own.await.is_ok());
 }

@@ -1,0 +1,100 @@
+//! A semaphore for each key, such as a client or a host.
+
+use std::collections::HashMap;
+use std::hash::Hash;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+/// A semaphore for each key, with the same number of permits. Keys that are not in use take no memory.
+#[derive(Debug)]
+pub struct KeyedSemaphores<K> {
+    permits: usize,
+    in_use: Mutex<HashMap<K, Arc<Semaphore>>>,
+}
+
+/// A permit of one key, given back when dropped.
+#[derive(Debug)]
+pub struct KeyedPermit<'a, K: Eq + Hash> {
+    semaphores: &'a KeyedSemaphores<K>,
+    key: K,
+    semaphore: Option<Arc<Semaphore>>,
+    permit: Option<OwnedSemaphorePermit>,
+}
+
+impl<K: Clone + Eq + Hash> KeyedSemaphores<K> {
+    /// Creates semaphores with this number of permits for each key.
+    #[must_use]
+    pub fn new(permits: usize) -> Self {
+        Self { permits, in_use: Mutex::default() }
+    }
+
+    /// Waits for a permit of `key`, in order of arrival.
+    pub async fn acquire(&self, key: K) -> KeyedPermit<'_, K> {
+        let new = || Arc::new(Semaphore::new(self.permits));
+        let semaphore = Arc::clone(self.lock().entry(key.clone()).or_insert_with(new));
+        // Made before the wait, so that a cancelled wait removes its entry, too.
+        let mut permit = KeyedPermit {
+            semaphores: self,
+            key,
+            semaphore: Some(Arc::clone(&semaphore)),
+            permit: None,
+        };
+        // None is ever closed, which is the only error.
+        permit.permit = semaphore.acquire_owned().await.ok();
+        permit
+    }
+}
+
+impl<K> KeyedSemaphores<K> {
+    /// Returns the number of keys in use.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.lock().len()
+    }
+
+    /// Returns whether no key is in use.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.lock().is_empty()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<K, Arc<Semaphore>>> {
+        // No code that may panic leaves the map inconsistent.
+        self.in_use.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<K: Eq + Hash> Drop for KeyedPermit<'_, K> {
+    fn drop(&mut self) {
+        // Locked first, so that nobody takes the semaphore while its references are counted.
+        let mut in_use = self.semaphores.lock();
+        drop((self.permit.take(), self.semaphore.take()));
+        if in_use.get(&self.key).is_some_and(|semaphore| Arc::strong_count(semaphore) == 1) {
+            in_use.remove(&self.key);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::task::{Context, Waker};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn each_key_has_its_permits_and_a_cancelled_wait_leaves_nothing() {
+        let semaphores = KeyedSemaphores::new(1);
+        let held = semaphores.acquire('a').await;
+        let other = semaphores.acquire('b').await;
+        let mut context = Context::from_waker(Waker::noop());
+        let mut waiting = Box::pin(semaphores.acquire('a'));
+        assert!(waiting.as_mut().poll(&mut context).is_pending());
+        drop(held);
+        // It is passed the permit, and leaves before it notices.
+        drop(waiting);
+        assert_eq!(semaphores.len(), 1);
+        drop(other);
+        assert!(semaphores.is_empty());
+    }
+}
