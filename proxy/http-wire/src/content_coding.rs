@@ -134,7 +134,7 @@ impl ContentDecoder {
         self.stages.iter().any(|stage| matches!(stage, CodingDecoder::Identity(_)))
     }
 
-    /// Returns whether no byte came yet, or too few to tell whether content begins as its coding does.
+    /// Returns whether no byte came yet, or too few to show whether content begins as its coding does.
     pub fn is_undecided(&self) -> bool {
         self.stages.iter().any(|stage| matches!(stage, CodingDecoder::Undecided { .. }))
     }

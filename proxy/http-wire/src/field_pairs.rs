@@ -56,9 +56,9 @@ pub fn is_listed_in_connection(fields: &[FieldPair<'_>], name: &[u8]) -> bool {
             .any(|listed| listed.trim_ascii().eq_ignore_ascii_case(name))
 }
 
-/// Returns the names, in lower case, of those fields that `Connection` lists, as [`is_listed_in_connection`] tells of
-/// one. RFC 9110 section 7.6.1 lets a message list any number of options, and an intermediary must not miss one, so
-/// there is no bound but the size of a head: each option is looked up once.
+/// Returns the names, in lower case, of the fields that `Connection` lists, as [`is_listed_in_connection`] finds one. RFC
+/// 9110 section 7.6.1 lets a response list any number of options, and an intermediary must not miss one, so there is no
+/// bound but the size of a head: each option is looked up once.
 pub fn listed_in_connection(fields: &[FieldPair<'_>]) -> HashSet<Vec<u8>> {
     let mut rest: HashSet<_> = fields
         .iter()

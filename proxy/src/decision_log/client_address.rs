@@ -95,7 +95,7 @@ impl LoggedClient {
         }
     }
 
-    /// Returns the owner of shares, as far as the form tells clients apart.
+    /// Returns the owner of shares, as far as the form distinguishes clients.
     pub(super) fn holder(&self) -> Holder {
         Holder::of_client(match self {
             Self::Address(address) => address.to_canonical(),

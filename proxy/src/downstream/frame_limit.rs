@@ -1,5 +1,5 @@
-//! A limit on HTTP/2 frames that lead nowhere: a client can send PING, SETTINGS, WINDOW_UPDATE, PRIORITY and empty DATA for ever, each
-//! answered or at least read (CVE-2019-9512, -9515, -9518), while it requests nothing.
+//! A limit on HTTP/2 frames that lead nowhere: a client can send PING, SETTINGS, WINDOW_UPDATE, PRIORITY and empty DATA for
+//! ever, each answered or at least read (CVE-2019-9512, -9515, -9518), while it requests nothing.
 
 use std::io;
 use std::pin::Pin;

@@ -15,8 +15,8 @@ use crate::decision_log::DecisionId;
 const MAX_AGE: Duration = Duration::from_secs(60);
 /// The longest chain of style sheets and scripts from a page to what loads another one. Real ones import two or three deep.
 const MAX_DEPTH: u8 = 5;
-/// The most keys of all clients, two for each page, style sheet and script. A page that is forgotten causes nothing, so what it loads
-/// is judged.
+/// The most keys of all clients, two for each page, style sheet and script. What a forgotten page loads is judged by
+/// itself.
 const MAX_KEYS: usize = 65_536;
 /// The longest URL of a page that is remembered.
 const MAX_URL_BYTES: usize = 1024;

@@ -35,14 +35,14 @@ pub(crate) enum ExchangeOutcome {
 pub(crate) enum RequestRepeat {
     /// The origin had closed the kept connection: a new one is needed.
     StaleConnection,
-    /// The origin has not begun to serve it, and said so this many times.
+    /// The origin has refused this many times to begin serving it.
     Unprocessed { times: usize },
     /// The origin asked for this signature.
     Signature(Box<SignatureRequest>),
 }
 
 impl RequestRepeat {
-    /// Returns how often the origin has said that it has not begun to serve the request.
+    /// Returns how often the origin has refused to begin serving the request.
     pub(super) fn times_unprocessed(&self) -> usize {
         match self {
             Self::Unprocessed { times } => *times,

@@ -140,7 +140,7 @@ pub struct SlotRequest {
 }
 
 impl SlotRequest {
-    /// The time for which a turn is kept after the wait that a refused request was told of, which clients learn in whole seconds.
+    /// The time for which a turn is kept after the wait in a refusal, which clients learn in whole seconds.
     pub const TURN_GRACE: Duration = Duration::from_secs(2);
     /// The number under which an engine keeps a turn: no slot has it.
     pub(super) const KEPT_TURN: u64 = 0;

@@ -5,9 +5,11 @@
 //! everyone who keeps the same pace: a configured crawler by its product token, all others by the group of robots.txt
 //! that applies to them, whatever they call themselves. It counts from the answer because that is the latest instant at
 //! which the origin can have received the request: whatever the network does, two requests never arrive closer together
-//! than the delay. An origin that does not answer within a second has received it by then. With a burst of one, GCRA (the generic cell rate algorithm) is one instant per key: the next at
-//! which a request conforms. A limiter library such as governor gives one rate to all of its keys and counts from the
-//! start of a request; here each origin names its own delay.
+//! than the delay. An origin that does not answer within a second has received it by then.
+//!
+//! With a burst of one, GCRA (the generic cell rate algorithm) is one instant per key: the next at which a request
+//! conforms. A limiter library such as governor gives one rate to all of its keys and counts from the start of a
+//! request; here each origin names its own delay.
 //!
 //! Requests to an origin with a delay follow one another. Clients that wait for the same origin take turns, by IPv4
 //! address or IPv6 /64, and the requests of one client keep their order of arrival. Clients that are refused instead keep
@@ -435,8 +437,8 @@ impl PacingSlot<'_> {
             .then_some(TooSoon { cause: TooSoonCause::SlotLost, retry_after: queue::ENGINE_RETRY })
     }
 
-    /// Returns the time for which the request may remain unanswered until its turn passes to other clients; `None` if the origin has
-    /// no delay.
+    /// Returns the time for which the request may remain unanswered until its turn passes to other clients; `None` if the
+    /// origin has no delay.
     pub(crate) fn longest_turn(&self) -> Option<Duration> {
         self.queue_place.as_ref().map(|_| LONGEST_TURN)
     }

@@ -6,7 +6,7 @@ use crate::fleet::memory::MemoryEngine;
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// Rests are ignored, so that only the pace can tell.
+/// Rests are ignored, so that only the pace has an effect.
 fn options() -> PacingConfig {
     PacingConfig { crawl_delay: CrawlDelayMode::Ignore, adaptive: true, ..PacingConfig::default() }
 }

@@ -143,7 +143,8 @@ impl PaceQueue {
         request: QueueRequest<'_>,
         delay: Duration,
     ) -> Result<QueueHead<'_>, TooSoon> {
-        let (now, holder) = (Instant::now(), request.turn_holder());
+        let now = Instant::now();
+        let holder = request.turn_holder();
         let next_at = self.next_at(delay);
         if next_at.is_none_or(|at| at <= now)
             && let Some(permit) = self.turnstile.try_take_turn(holder, next_at)
@@ -251,7 +252,7 @@ pub(super) struct QueueRequest<'a> {
     pub(super) remembered_for: Duration,
     /// Whether it waits until the origin's rest is over.
     pub(super) obeys_rest: bool,
-    /// Whether it keeps its turn if it is refused, because its client is told when to come again.
+    /// Whether it keeps its turn if it is refused, because its client learns when to come again.
     pub(super) keeps_turn: bool,
     /// The end of its wait: a slot granted later is useless.
     pub(super) deadline: Instant,
@@ -387,8 +388,8 @@ enum PlaceTurn {
 }
 
 impl QueuePlace {
-    /// Lets the next request follow, after the delay, although the origin has not answered this one. Until then, its client comes after
-    /// all others: a page that hangs takes a single turn.
+    /// Lets the next request follow, after the delay, although the origin has not answered this one. Until it does, this
+    /// client comes after all others: a page that hangs takes a single turn.
     pub(super) fn pass_turn(&self) {
         let mut turn = lock(&self.turn);
         if matches!(*turn, PlaceTurn::Held(_)) {

@@ -217,7 +217,7 @@ async fn a_client_may_not_make_more_than_its_share_rest() {
     assert_eq!(slot([192, 0, 2, 2], 0).await, Err(TooSoonCause::OriginRests), "kept");
 }
 
-/// Requests a page of `shop.test` with these credentials for a client of this number, and is told that nothing is left
+/// Requests a page of `shop.test` with these credentials for a client of this number, and learns that nothing is left
 /// of their quota.
 async fn use_up(pacer: &Pacer, client: u8, credentials: Option<&str>, is_partitioned: bool) {
     let shop = target();

@@ -1,17 +1,17 @@
 //! Whom an answer counts for: the one place that says which requests rest, or become slower, after a sign that a server
 //! wants fewer of them.
 //!
-//! An answer is told to one party: a client, with credentials or without, that requests a page of an origin at one of
-//! its addresses. It counts for that party until a second, independent one is told the same, unless it is plainly about
-//! all requests:
+//! An answer goes to one party: a client, with credentials or without, that requests a page of an origin at one of its
+//! addresses. It counts for that party until a second, independent one gets the same, unless it is plainly about all
+//! requests:
 //!
 //! | sign | counts for | for all once |
 //! | --- | --- | --- |
 //! | 429 | all: it is about the rate of our requests | |
 //! | 503, or a connection that breaks | the page, and the client after a second page; the client's own adaptive pace | another client gets one for another page |
 //! | 503 for robots.txt | all: it concerns every page | |
-//! | a quota, told without credentials | all: everybody else has none either | |
-//! | a quota, told with credentials or a partition key | the client | another client with other credentials is told so, too |
+//! | a quota, in answer to a request without credentials | all: everybody else has none either | |
+//! | a quota, with credentials or a partition key | the client | another client with other credentials gets one, too |
 //!
 //! By address, an answer counts for the network of the address that gave it, whatever other addresses its name has. A
 //! refusal at the edge with another status, such as 403, is about the crawler or its request: nothing rests after it.
@@ -64,7 +64,7 @@ impl Signal {
         }
     }
 
-    /// Returns the requests that it counts for. `is_seconded`: an independent party has been told the same.
+    /// Returns the requests that it counts for. `is_seconded`: an independent party has got the same answer.
     pub(super) fn scope(self, is_seconded: bool) -> SignalScope {
         match self {
             Self::TooManyRequests | Self::RobotsUnavailable | Self::CommonQuota => SignalScope::All,
@@ -156,15 +156,15 @@ impl UnsecondedRefusals {
     }
 }
 
-/// A client that was told about a quota of its own.
+/// A client with a used-up quota of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct QuotaHolder {
     pub(super) client: u64,
     pub(super) credentials: Option<CredentialsMark>,
 }
 
-/// A byte of a digest of credentials: enough to tell most apart, and too little to tell anything about them where other
-/// nodes see it.
+/// A byte of a digest of credentials: enough to distinguish most, and too little to reveal anything where other nodes see
+/// it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct CredentialsMark(pub(super) u8);
 
@@ -173,7 +173,7 @@ impl QuotaHolder {
         Self { client: client_digest(client), credentials }
     }
 
-    /// Returns whether the two are told about different quotas. Clients with the same credentials share one.
+    /// Returns whether the two have different quotas. Clients with the same credentials share one.
     pub(super) fn is_independent_of(self, other: Self) -> bool {
         let shares_credentials =
             self.credentials.is_some() && self.credentials == other.credentials;

@@ -1,4 +1,4 @@
-//! Tickets: the turns of clients that were refused and told when to come again.
+//! Tickets: the turns of clients that were refused with a `Retry-After`.
 //!
 //! Where requests do not wait, a client that asks all the time would get every slot, because it is there the moment one is free.
 //! So a refused client keeps its turn until its `Retry-After` and a little longer, and until then those behind it are refused,
@@ -39,7 +39,7 @@ pub(super) struct Tickets {
 #[derive(Clone, Copy)]
 struct Ticket {
     holder: TurnHolder,
-    /// The time at which it was told to come, or at which its ticket lapsed.
+    /// The end of its `Retry-After`, or the time at which its ticket lapsed.
     at: Instant,
 }
 
@@ -78,7 +78,7 @@ impl Tickets {
         }
     }
 
-    /// Keeps the turn of a client that is told to come at `at`. One that has a ticket keeps its place.
+    /// Keeps the turn of a client that may come at `at`. One that has a ticket keeps its place.
     pub(super) fn keep(&mut self, holder: TurnHolder, at: Instant) {
         if let Some(place) = self.place_of(holder) {
             self.kept[place].at = at;

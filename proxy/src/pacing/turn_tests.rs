@@ -20,7 +20,7 @@ fn request(target: &Target, number: u8) -> PacedRequest<'_> {
 /// The behaviour of a client.
 #[derive(Clone, Copy, Debug)]
 enum Behaviour {
-    /// Comes again when it was told to, as its whole seconds say.
+    /// Comes again after its `Retry-After`, in whole seconds.
     Obedient,
     /// Asks every 10 ms, several times at once.
     Impatient,
@@ -112,7 +112,7 @@ async fn nodes(count: usize) -> Vec<Arc<Pacer>> {
     nodes
 }
 
-/// Checks that clients that come when they are told to get as much beside any other client as they would beside one of their kind.
+/// Checks that obedient clients get as much beside any other client as they would beside one of their kind.
 async fn each_gets_its_share(crawl_delay: CrawlDelayMode, nodes_count: usize) {
     let of = async |beside| {
         let clients = [Behaviour::Obedient, beside, Behaviour::Obedient];

@@ -101,7 +101,7 @@ impl Turnstile {
         lock(&self.0).tickets.ahead_of(holder)
     }
 
-    /// Keeps the turn of a holder that is told to come at `at`, unless it comes after all others.
+    /// Keeps the turn of a holder that may come at `at`, unless it comes after all others.
     pub(super) fn keep_turn(&self, holder: TurnHolder, at: Instant) {
         let mut state = lock(&self.0);
         if !state.unanswered.contains(&holder) {

@@ -48,8 +48,8 @@ pub(super) enum NextHop {
 }
 
 impl HopAnswer {
-    /// Returns the age from which an operator may want another one: five seconds, or the delay that the host asks for, as if the file
-    /// were its own.
+    /// Returns the age from which an operator may want another one: five seconds, or the Crawl-delay in the file, as if it
+    /// were the host's own.
     fn least_age(&self, token: &ProductToken) -> Duration {
         let stated = match &self.next {
             NextHop::End(FetchEnding::Response(response)) => {
@@ -74,7 +74,7 @@ impl HopAnswer {
     }
 }
 
-/// The answers, each for as long as half of its lifetime: whoever gets it refreshes it after more than that.
+/// The answers, each kept for half of its lifetime: the origins that got it refresh it after more than that.
 pub(super) struct RedirectTargets {
     answers: Cache<TargetKey, Arc<HopAnswer>, BodyBytes>,
     flights: Mutex<HashMap<TargetKey, Flight>>,

@@ -69,8 +69,8 @@ impl fmt::Debug for StoredCopies {
 }
 
 impl StoredCopies {
-    /// Returns the answer for `resource` in `store` with the body of this SHA-256 that was received or confirmed at `fetched_at`, or later. `None`
-    /// if the store has another answer or has failed, or if too much is being sent already.
+    /// Returns the answer for `resource` in `store` with the body of this SHA-256 that was received or confirmed at
+    /// `fetched_at`, or later. `None` if the store has another answer or has failed, or if too much is being sent already.
     pub(super) async fn find(
         &self,
         store: &RobotsStore,

@@ -44,7 +44,7 @@ impl BodyFraming {
     }
 
     /// Returns the framing that a response's `Content-Length` and `Transfer-Encoding` state, with the oddities of them;
-    /// `None` without either. Whatever else is said beside `chunked`, the chunks mark the end of the body (RFC 9112
+    /// `None` without either. Whatever else stands beside `chunked`, the chunks mark the end of the body (RFC 9112
     /// section 6.3).
     pub(super) fn from_http1_response<'a>(
         lengths: impl Iterator<Item = &'a [u8]>,

@@ -15,7 +15,7 @@ use super::value::{
     ParseResult, ValueNode, checked, kind_name, list, nearest, non_empty_list, one_of, text, word,
 };
 
-/// The most mistakes of a file that are listed: whoever can write a file that is included chooses how many it has.
+/// The most mistakes of a file that are listed: the author of an included file chooses how many it has.
 const MAX_LISTED: usize = 100;
 
 /// The text of one file.
