@@ -56,8 +56,8 @@ const DATE_WORDS: usize = 8;
 
 /// The most words of a line, and the most dates among them, that are read one by one. No honest line has more: of the
 /// rest, every rule without a value that occurs anywhere counts.
-const MAX_WORDS: usize = 1024;
-const MAX_DATES: usize = 64;
+const MAX_WORDS: usize = 256;
+const MAX_DATES: usize = 16;
 
 /// The most crawlers that may be named before one rule. A line that names more is read as unknown rules.
 const MAX_NAMES: usize = 4;

@@ -12,7 +12,9 @@ use wayleave_http_wire::http1::{SWITCHING_PROTOCOLS, has_content};
 use wayleave_http_wire::page::PageBuffer;
 use wayleave_http_wire::received::ReceivedHead;
 use wayleave_robots_txt::excerpt;
-use wayleave_usage_preferences::{Preference, PreferenceSource, Purpose, UsageDuty};
+use wayleave_usage_preferences::{
+    Preference, PreferenceSource, PreferenceState, Purpose, UsageDuty,
+};
 
 use crate::decider::documents::DocumentSource;
 use crate::decider::settings::{PreferencesConfig, RefusedResponse};
@@ -87,15 +89,19 @@ impl<'a> ResponseLabeller<'a> {
 
     /// Adds the statements of the head, and of the licences that it names if it describes content.
     async fn with_head(&self, status: u16, fields: &[FieldPair<'_>]) -> PreferenceFinding {
-        let finding = {
-            let texts: Vec<_> =
-                fields.iter().map(|(name, value)| (text(name), text(value))).collect();
-            self.preferences_before.with_head(
-                &self.config().reading,
-                status,
-                &texts.iter().map(|(name, value)| (&**name, &**value)),
-            )
+        let stating = fields.iter().filter(|(name, _)| PreferenceState::reads_field(name));
+        let texts: Vec<(String, String)> =
+            stating.map(|(name, value)| (text(name), text(value))).collect();
+        let bytes = texts.iter().map(|(_, value)| value.len()).sum();
+        let (before, reading) = (self.preferences_before.clone(), self.config().reading.clone());
+        let with_head = move || {
+            let texts = texts.iter().map(|(name, value)| (&**name, &**value));
+            before.with_head(&reading, status, &texts)
         };
+        let parser = self.documents.robots.parser();
+        // In a box it takes no room in every exchange.
+        let finding =
+            Box::pin(parser.run(self.holder, time_to_read_fields(bytes), with_head)).await;
         if is_judged(status) || status == NOT_MODIFIED {
             self.documents.with_licences(finding).await
         } else {
@@ -176,8 +182,13 @@ fn time_to_read(page: &str) -> Duration {
     WorkPool::time_to_read(page.len() + 100 * tags)
 }
 
-fn text(bytes: &[u8]) -> Cow<'_, str> {
-    String::from_utf8_lossy(bytes)
+/// Returns the estimated time to read values of fields: their statements are short, and each is compared with many names.
+const fn time_to_read_fields(bytes: usize) -> Duration {
+    WorkPool::time_to_read(50 * bytes)
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
 }
 
 /// Returns `Wayleave-Preferences` and, where there are any, `Wayleave-Duties`, as dictionaries (RFC 9651).

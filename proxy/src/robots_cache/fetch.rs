@@ -154,6 +154,12 @@ impl HttpFetcher {
         }
     }
 
+    /// Returns the same fetcher, which parses in this pool.
+    pub(crate) fn with_parser(mut self, parser: WorkPool) -> Self {
+        self.parser = parser;
+        self
+    }
+
     /// Returns the same fetcher, which also exports each fetch as a span.
     pub(crate) fn with_traces(mut self, traces: Option<Arc<Traces>>) -> Self {
         self.traces = traces;
@@ -170,12 +176,13 @@ impl HttpFetcher {
         self.identities.store(identities);
     }
 
-    /// Returns the same fetcher with the policy, identities and traces of the one that it replaces.
+    /// Returns the same fetcher with the policy, identities, parser and traces of the one that it replaces.
     pub(crate) fn replacing(self, previous: &Self) -> Self {
         Self {
             own_request_policy: previous.own_request_policy.clone(),
             traces: previous.traces.clone(),
             identities: Arc::clone(&previous.identities),
+            parser: previous.parser.clone(),
             ..self
         }
     }

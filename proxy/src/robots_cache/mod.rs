@@ -128,12 +128,14 @@ pub struct CachedDocuments {
     published: Arc<SnapshotMap>,
     clock: Clock,
     metrics: Arc<Metrics>,
+    /// The pool that parses documents from origins.
+    pub(crate) parser: WorkPool,
 }
 
 impl CachedDocuments {
     /// Returns the memory of a cache that is not started yet.
     pub fn new(clock: Clock, metrics: Arc<Metrics>) -> Self {
-        Self { published: Arc::new(SnapshotMap::new()), clock, metrics }
+        Self { published: Arc::new(SnapshotMap::new()), clock, metrics, parser: WorkPool::new() }
     }
 
     /// Returns a document if it may be used now for requests of `identity`. Unlike [`RobotsCache::cached`], never causes a
@@ -262,10 +264,10 @@ impl RobotsCache {
         cached: CachedDocuments,
         fleet: Fleet,
     ) -> (Self, impl Future<Output = ()> + Send + use<F>) {
-        let CachedDocuments { published, clock, metrics } = cached.clone();
+        let CachedDocuments { published, clock, metrics, parser } = cached.clone();
         // The store counts nothing before it knows the lifetimes.
         store.set_lifetimes(options.lifetimes.clone());
-        let fleet_entries = FleetEntries { fleet, clock, parser: WorkPool::new() };
+        let fleet_entries = FleetEntries { fleet, clock, parser };
         let (events, received) = mpsc::channel(EVENT_CAPACITY);
         let (changes, _) = broadcast::channel(CHANGES_CAPACITY);
         let services = RefreshServices {
@@ -502,7 +504,7 @@ impl RobotsCache {
 
     /// Returns the parser for documents from origins.
     pub(crate) fn parser(&self) -> &WorkPool {
-        &self.fleet_entries.parser
+        &self.documents.parser
     }
 
     /// Returns the changes of robots.txt files from now on.

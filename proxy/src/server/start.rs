@@ -26,6 +26,7 @@ use crate::drill::Drill;
 use crate::exchange::own_request::OwnRequestRules;
 use crate::exchange::{AllowedPages, ExchangeServices, ExchangeShutdown};
 use crate::fleet::Fleet;
+use crate::http::downstream::UnreadResponses;
 use crate::pacing::Pacer;
 use crate::robots_cache::{self, CachedDocuments, HttpFetcher, RobotsCache, RobotsStore};
 use crate::server::announce::{announce, local_client_address};
@@ -288,9 +289,12 @@ pub(super) fn build(
         cached: cached.clone(),
         clock,
     });
-    let fetcher = Arc::new(ArcSwap::from_pointee(
-        outbound.fetcher.with_own_request_policy(own_requests).with_traces(traces.clone()),
-    ));
+    let fetcher = outbound
+        .fetcher
+        .with_own_request_policy(own_requests)
+        .with_parser(cached.parser.clone())
+        .with_traces(traces.clone());
+    let fetcher = Arc::new(ArcSwap::from_pointee(fetcher));
     let cache_config = wiring::robots_cache_config(config);
     let (robots, refresh) =
         RobotsCache::start_in_fleet(Arc::clone(&fetcher), store, &cache_config, cached, fleet);
@@ -324,6 +328,7 @@ pub(super) fn build_downstream(
         exchanges: Arc::clone(exchanges),
         interceptor: TlsInterceptor::new(Arc::clone(authority))?,
         limits: ConnectionLimits::new(config.proxy.limits),
+        unread: UnreadResponses::default(),
         untrusting: Arc::default(),
         accept_loops: TaskTracker::new(),
         tasks: TaskTracker::new(),

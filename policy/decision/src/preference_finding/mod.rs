@@ -164,16 +164,15 @@ impl PreferenceFinding {
     /// Returns the finding with the statements in a response's head added.
     #[must_use]
     pub fn with_head<'f>(
-        &self,
+        mut self,
         settings: &PreferenceSettings,
         status: u16,
         fields: &(impl Iterator<Item = (&'f str, &'f str)> + Clone),
     ) -> Self {
-        let mut finding = self.clone();
-        let query = self.query(settings);
-        finding.state.add_response_head(query, status, fields);
-        finding.judge_again(settings);
-        finding
+        let query = query_of(&self.crawler, settings, self.robots_txt.at());
+        self.state.add_response_head(query, status, fields);
+        self.judge_again(settings);
+        self
     }
 
     /// Returns the finding with the statements in the beginning of a page added.

@@ -56,7 +56,7 @@ fn to_train(access: AccessResult) -> PreferenceFinding {
 }
 
 fn after_head(decision: &PreferenceFinding, fields: &[(&str, &str)]) -> PreferenceFinding {
-    decision.with_head(&PreferenceSettings::default(), 200, &fields.iter().copied())
+    decision.clone().with_head(&PreferenceSettings::default(), 200, &fields.iter().copied())
 }
 
 /// Returns the result of fetching a document.

@@ -8,7 +8,27 @@ use crate::{
     StatementCarrier, content_signal, content_usage, html, link, robots_meta, robots_tag, tdmrep,
 };
 
+/// The fields of a response that state something, or say how the others are to be read.
+const STATING_FIELDS: [&str; 10] = [
+    "content-signal",
+    "content-type",
+    "content-usage",
+    "crawler-price",
+    "link",
+    "robots-tag",
+    "tdm-policy",
+    "tdm-reservation",
+    "www-authenticate",
+    "x-robots-tag",
+];
+
 impl PreferenceState {
+    /// Returns whether [`Self::add_response_head`] reads a field.
+    #[must_use]
+    pub fn reads_field(name: &[u8]) -> bool {
+        STATING_FIELDS.iter().any(|it| name.eq_ignore_ascii_case(it.as_bytes()))
+    }
+
     /// Adds the response head: its status, and its field lines.
     pub fn add_response_head<'f>(
         &mut self,
