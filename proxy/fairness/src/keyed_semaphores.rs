@@ -7,16 +7,16 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 /// A semaphore for each key, with the same number of permits. Keys that are not in use take no memory.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct KeyedSemaphores<K> {
     permits: usize,
-    in_use: Mutex<HashMap<K, Arc<Semaphore>>>,
+    in_use: Arc<Mutex<HashMap<K, Arc<Semaphore>>>>,
 }
 
 /// A permit of one key, given back when dropped.
 #[derive(Debug)]
-pub struct KeyedPermit<'a, K: Eq + Hash> {
-    semaphores: &'a KeyedSemaphores<K>,
+pub struct KeyedPermit<K: Eq + Hash> {
+    semaphores: KeyedSemaphores<K>,
     key: K,
     semaphore: Option<Arc<Semaphore>>,
     permit: Option<OwnedSemaphorePermit>,
@@ -26,23 +26,41 @@ impl<K: Clone + Eq + Hash> KeyedSemaphores<K> {
     /// Creates semaphores with this number of permits for each key.
     #[must_use]
     pub fn new(permits: usize) -> Self {
-        Self { permits, in_use: Mutex::default() }
+        Self { permits, in_use: Arc::default() }
     }
 
     /// Waits for a permit of `key`, in order of arrival.
-    pub async fn acquire(&self, key: K) -> KeyedPermit<'_, K> {
-        let new = || Arc::new(Semaphore::new(self.permits));
-        let semaphore = Arc::clone(self.lock().entry(key.clone()).or_insert_with(new));
+    pub async fn acquire(&self, key: K) -> KeyedPermit<K> {
         // Made before the wait, so that a cancelled wait removes its entry, too.
-        let mut permit = KeyedPermit {
-            semaphores: self,
-            key,
-            semaphore: Some(Arc::clone(&semaphore)),
-            permit: None,
-        };
+        let (mut permit, semaphore) = self.entry(key);
         // None is ever closed, which is the only error.
         permit.permit = semaphore.acquire_owned().await.ok();
         permit
+    }
+
+    /// Returns a permit of `key` if one is free.
+    #[must_use]
+    pub fn try_acquire(&self, key: K) -> Option<KeyedPermit<K>> {
+        let (mut permit, semaphore) = self.entry(key);
+        permit.permit = Some(semaphore.try_acquire_owned().ok()?);
+        Some(permit)
+    }
+
+    /// Waits until a permit of `key` is free, in order of arrival, but does not take it.
+    pub async fn wait_until_free(&self, key: K) {
+        let is_in_use = self.lock().contains_key(&key);
+        if is_in_use {
+            drop(self.acquire(key).await);
+        }
+    }
+
+    /// Returns the semaphore of `key`, and an entry without a permit yet.
+    fn entry(&self, key: K) -> (KeyedPermit<K>, Arc<Semaphore>) {
+        let new = || Arc::new(Semaphore::new(self.permits));
+        let semaphore = Arc::clone(self.lock().entry(key.clone()).or_insert_with(new));
+        let semaphores = Self { permits: self.permits, in_use: Arc::clone(&self.in_use) };
+        let of_entry = Some(Arc::clone(&semaphore));
+        (KeyedPermit { semaphores, key, semaphore: of_entry, permit: None }, semaphore)
     }
 }
 
@@ -65,7 +83,7 @@ impl<K> KeyedSemaphores<K> {
     }
 }
 
-impl<K: Eq + Hash> Drop for KeyedPermit<'_, K> {
+impl<K: Eq + Hash> Drop for KeyedPermit<K> {
     fn drop(&mut self) {
         // Locked first, so that nobody takes the semaphore while its references are counted.
         let mut in_use = self.semaphores.lock();
@@ -95,6 +113,25 @@ mod tests {
         drop(waiting);
         assert_eq!(semaphores.len(), 1);
         drop(other);
+        assert!(semaphores.is_empty());
+    }
+
+    #[tokio::test]
+    async fn permits_are_tried_for_and_waited_for_without_taking_one() {
+        let semaphores = KeyedSemaphores::new(2);
+        semaphores.wait_until_free('a').await;
+        let held = [semaphores.try_acquire('a'), semaphores.try_acquire('a')];
+        assert!(held.iter().all(Option::is_some));
+        assert!(semaphores.try_acquire('a').is_none() && semaphores.try_acquire('b').is_some());
+        let mut context = Context::from_waker(Waker::noop());
+        let mut waiting = [(); 3].map(|()| Box::pin(semaphores.wait_until_free('a')));
+        for wait in &mut waiting {
+            assert!(wait.as_mut().poll(&mut context).is_pending());
+        }
+        drop(held);
+        for wait in waiting {
+            wait.await;
+        }
         assert!(semaphores.is_empty());
     }
 }

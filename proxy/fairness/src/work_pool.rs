@@ -10,15 +10,20 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 use tokio::task::spawn_blocking;
 
-use crate::{Holder, Turns};
+use crate::{Holder, KeyedPermit, KeyedSemaphores, Turns};
 
 /// The estimated time up to which handing work to another thread costs more than it saves.
 const INLINE: Duration = Duration::from_micros(200);
+/// The most large inputs of a holder that are in memory: one that is worked on, and some that arrive meanwhile.
+const INPUTS_PER_HOLDER: usize = 4;
 
 /// Runs work whose cost an outsider chooses: inline if it is short, else on other threads, by turns of holders, and only
 /// on so many that half of the processors remain for requests.
 #[derive(Clone)]
-pub struct WorkPool(Arc<Mutex<PoolState>>);
+pub struct WorkPool {
+    state: Arc<Mutex<PoolState>>,
+    inputs: KeyedSemaphores<Holder>,
+}
 
 struct PoolState {
     free: usize,
@@ -34,7 +39,13 @@ impl WorkPool {
     }
 
     fn with_threads(threads: usize) -> Self {
-        Self(Arc::new(Mutex::new(PoolState { free: threads, waiting: Turns::new() })))
+        let state = PoolState { free: threads, waiting: Turns::new() };
+        Self { state: Arc::new(Mutex::new(state)), inputs: KeyedSemaphores::new(INPUTS_PER_HOLDER) }
+    }
+
+    /// Waits until a holder may have one more large input, or its result, in memory. It does as long as it keeps the permit.
+    pub async fn admit_input(&self, holder: Holder) -> KeyedPermit<Holder> {
+        self.inputs.acquire(holder).await
     }
 
     /// Returns the estimated time to parse a document of this length: 64 KiB take as long as handing them to another thread.
@@ -101,7 +112,7 @@ impl WorkPool {
 
     fn state(&self) -> std::sync::MutexGuard<'_, PoolState> {
         // Nothing that panics runs under this lock.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -11,9 +11,9 @@ pub(super) struct DialledHosts {
 }
 
 /// A place at a host, given back when dropped.
-pub(super) struct HostPlace<'a> {
-    _of_redirects: Option<KeyedPermit<'a, Box<str>>>,
-    _of_all: KeyedPermit<'a, Box<str>>,
+pub(super) struct HostPlace {
+    _of_redirects: Option<KeyedPermit<Box<str>>>,
+    _of_all: KeyedPermit<Box<str>>,
 }
 
 impl DialledHosts {
@@ -26,7 +26,7 @@ impl DialledHosts {
     }
 
     /// Waits for a place at `host`, in order of arrival.
-    pub(super) async fn enter(&self, host: &str, is_redirected: bool) -> HostPlace<'_> {
+    pub(super) async fn enter(&self, host: &str, is_redirected: bool) -> HostPlace {
         let redirected = is_redirected.then(|| self.redirects.acquire(host.into()));
         let of_redirects = OptionFuture::from(redirected).await;
         HostPlace { _of_redirects: of_redirects, _of_all: self.all.acquire(host.into()).await }

@@ -27,6 +27,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use tokio::sync::Semaphore;
 use tokio::time::Instant;
 use wayleave_lifecycle::{CacheEntry, LifetimeSettings, Resource};
 use wayleave_robots_txt::Origin;
@@ -91,7 +92,12 @@ impl DocumentVersion {
 #[derive(Clone)]
 pub struct RobotsStore {
     writer: Arc<StoreWriter>,
+    /// A permit for each read in progress.
+    read_permits: Arc<Semaphore>,
 }
+
+/// The most reads at a time. Each unpacks a body on a thread of its own, which keeps the memory for a while.
+const MAX_READS: usize = 4;
 
 impl fmt::Debug for RobotsStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -101,6 +107,10 @@ impl fmt::Debug for RobotsStore {
 }
 
 impl RobotsStore {
+    fn new(writer: Arc<StoreWriter>) -> Self {
+        Self { writer, read_permits: Arc::new(Semaphore::new(MAX_READS)) }
+    }
+
     /// Opens or creates the store in `dir`. Needs a tokio runtime.
     ///
     /// An unwritable directory is no error: the store tries again until it can be written.
@@ -116,7 +126,7 @@ impl RobotsStore {
     ) -> Result<Self, StoreError> {
         let writer = StoreWriter::start(Some(dir.join(FILE_NAME)), options, clock, metrics);
         writer.reopen()?;
-        Ok(Self { writer })
+        Ok(Self::new(writer))
     }
 
     /// Does the same as [`open`](Self::open), but waits up to `timeout` for another process to release the store.
@@ -143,7 +153,7 @@ impl RobotsStore {
                     }
                     tokio::time::sleep(LOCK_RETRY_INTERVAL).await;
                 }
-                opened => return opened.map(|()| Self { writer }),
+                opened => return opened.map(|()| Self::new(writer)),
             }
         }
     }
@@ -154,7 +164,7 @@ impl RobotsStore {
         if let Err(error) = writer.reopen() {
             unreachable!("no other process and no other version can have it: {error}");
         }
-        Self { writer }
+        Self::new(writer)
     }
 
     /// Saves `entry`. Returns at once; it is on disk within a second unless the disk fails.
@@ -334,12 +344,14 @@ impl RobotsStore {
         &self,
         read: impl FnOnce(&OpenDatabase) -> Result<T, StoreFailure> + Send + 'static,
     ) -> Option<T> {
+        let permit = Arc::clone(&self.read_permits).acquire_owned().await.ok()?;
         let database = self.writer.database()?;
         let writer = self.writer.clone();
         let reading = tokio::task::spawn_blocking(move || {
             let done = catching_panics(|| read(&database));
             // Before a failure is recorded, which closes the database.
             drop(database);
+            drop(permit);
             done.inspect_err(|failure| writer.record_failure("read", failure)).ok()
         });
         reading.await.ok().flatten()

@@ -189,6 +189,7 @@ async fn fetch_directory(
     if let Err(refusal) = split_refusal(control.cwd(name).await)? {
         return refusal.into_response();
     }
+    let permit = request.pool.admit_input(request.holder).await;
     let (listing, format) = match read_listing(control, "MLSD").await? {
         Ok(listing) => (listing, ListingFormat::Mlsd),
         // 500 to 504: MLSD is not implemented (RFC 959 section 4.2).
@@ -207,7 +208,7 @@ async fn fetch_directory(
     let body = request.pool.run(request.holder, time_to_parse, to_body).await;
     let media_type = if prefers_text { "text/plain" } else { "text/html" };
     let fields = format!("Content-Type: {media_type}; charset=utf-8\r\n");
-    Ok(FtpResponse::Text { status: "200 OK", fields, body })
+    Ok(FtpResponse::Text { status: "200 OK", fields, body, permit: Some(permit) })
 }
 
 async fn read_listing(

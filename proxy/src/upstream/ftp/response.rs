@@ -6,6 +6,7 @@ use std::time::{Duration, SystemTime};
 use suppaftp::tokio::{AsyncFtpStream, AsyncNoTlsStream, TransferStream};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
 use tokio::time;
+use wayleave_fairness::{Holder, KeyedPermit};
 
 use super::range::ByteSpan;
 use crate::http::transport::BoxedStream;
@@ -22,6 +23,8 @@ pub(super) enum FtpResponse {
         /// Lines of the head.
         fields: String,
         body: String,
+        /// The permit to hold a long one in memory.
+        permit: Option<KeyedPermit<Holder>>,
     },
     /// A file, or a range of it; without content for HEAD.
     File { facts: FileFacts, content: Option<FileTransfer> },
@@ -48,7 +51,7 @@ impl FtpResponse {
             None => String::new(),
         };
         let fields = format!("Content-Type: text/plain\r\n{fields}");
-        Self::Text { status, fields, body }
+        Self::Text { status, fields, body, permit: None }
     }
 
     /// Returns the response as a stream that ends after it. It is cut off if the server sends nothing for `timeout`.
@@ -63,13 +66,15 @@ impl FtpResponse {
 
     async fn write(self, mut to: DuplexStream, timeout: Duration) -> io::Result<()> {
         match self {
-            Self::Text { status, fields, body } => {
+            Self::Text { status, fields, body, permit } => {
                 let length = body.len();
                 let head = format!(
                     "HTTP/1.1 {status}\r\n{fields}Content-Length: {length}\r\nConnection: close\r\n\r\n"
                 );
                 to.write_all(head.as_bytes()).await?;
-                to.write_all(body.as_bytes()).await
+                let written = to.write_all(body.as_bytes()).await;
+                drop((body, permit));
+                written
             }
             Self::File { facts, content } => {
                 to.write_all(facts.head().as_bytes()).await?;
