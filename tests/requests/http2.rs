@@ -1,11 +1,15 @@
 //! HTTP/2 inside intercepted tunnels, to origins of either version.
 
+use std::time::Duration;
+
 use crate::harness::h2_frames::{
     DATA, END_HEADERS, END_STREAM, HEADERS, block, open, request, swollen,
 };
 use crate::harness::origin::SiteHandle;
 use crate::harness::origin::reply::{Framing, Step, is_pattern, pattern};
-use crate::harness::{DEADLINE, Origin, Reply, Request, Response, Wayleave, Wire, eventually};
+use crate::harness::{
+    DEADLINE, H2Client, Origin, Reply, Request, Response, Wayleave, Wire, eventually,
+};
 
 #[test]
 fn http_2_inside_is_decided_stream_by_stream() {
@@ -421,4 +425,38 @@ fn unread_interim_responses_take_bounded_memory() {
     assert!(grown < 64 * 1024, "{grown} KiB");
     let dropped = proxy.metric("wayleave_interim_responses_dropped_total", &[]);
     assert!(dropped >= f64::from(98 * STREAMS), "{dropped}");
+}
+
+#[test]
+fn a_client_that_reads_nothing_gets_no_further_requests_through() {
+    let origin = Origin::start();
+    origin
+        .site("shop.test")
+        .page("/long", Reply::new(200).body(pattern(200_000)))
+        .page("/short", Reply::text("short"));
+    let proxy = Wayleave::start(&origin);
+    let mut reads_nothing = open(&proxy, "shop.test:443");
+    // As many as one connection may have. The first fills the connection's window, so that all of them wait for it.
+    for number in 0..100 {
+        reads_nothing.send(request(2 * number + 1, "shop.test", "/long"));
+    }
+    eventually("the origin is asked", || origin.count_gets("https://shop.test/long") == 100);
+    // The last ones may be on their way for a moment, so requests are sent until one has to wait.
+    let mut waiting = open(&proxy, "shop.test:443");
+    waiting.tcp.set_read_timeout(Some(Duration::from_millis(500))).expect("not zero");
+    let mut is_answered = |number| {
+        waiting.send(request(2 * number + 1, "shop.test", "/short"));
+        waiting.outcome(2 * number + 1).is_some()
+    };
+    assert!(!(0..500).all(&mut is_answered), "all of them were sent");
+    let answered = origin.count_gets("https://shop.test/short");
+    let mut other = Wire::connect_from([127, 0, 0, 2], proxy.proxy);
+    assert_eq!(other.connect_tunnel("shop.test:443").status, 200);
+    let other = H2Client::inside(other, "shop.test:443", &proxy.ca_pem());
+    assert_eq!(other.get("/short").text(), "short");
+    assert_eq!(origin.count_gets("https://shop.test/short"), answered + 1);
+    drop(reads_nothing);
+    eventually("the request that waited is sent", || {
+        origin.count_gets("https://shop.test/short") == answered + 2
+    });
 }

@@ -1,5 +1,6 @@
 //! HTTP/2 on a downstream connection: each stream is served in its own task.
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,6 +10,7 @@ use h2::server::SendResponse;
 use pingora_core::protocols::http::v2::server as http2;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
+use wayleave_fairness::Holder;
 use wayleave_http_wire::received::ReceivedHead;
 
 use super::frame_limit::FrameLimit;
@@ -177,8 +179,12 @@ pub(super) fn exchange(server: &Arc<DownstreamServer>, stream: Http2Request) {
         } else {
             ReceivedHead::from_http2(head, has_body)
         };
-        let mut client =
-            Downstream::http2(body, respond, flushes, server.settings().options.idle_timeout);
+        let unread = server.unread.of(Holder::of_client(connection.client));
+        let idle_timeout = server.settings().options.idle_timeout;
+        let mut client = Downstream::http2(body, respond, flushes, unread.clone(), idle_timeout);
+        if client.run_unless_gone(pin!(unread.wait_for_room())).await.is_none() {
+            return;
+        }
         // If the response is not complete, dropping the client resets its stream.
         let reuse = server.exchanges.exchange(&connection, &received, &mut client).await;
         if reuse != ConnectionReuse::CutOff

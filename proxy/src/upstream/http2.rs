@@ -14,7 +14,7 @@ use futures_util::FutureExt;
 use h2::client::{ResponseFuture, SendRequest};
 use h2::{Ping, PingPong, RecvStream, SendStream};
 use http::{HeaderMap, Request};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::time::Instant;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use wayleave_decision::Reason;
@@ -46,9 +46,16 @@ pub(super) struct FlowWindow {
     connection: u32,
 }
 
+/// The windows of the streams of a connection with many of them.
+const NARROW_WINDOW_BYTES: u32 = 64 * 1024;
+/// The number of streams beyond which their windows become narrow, and half of which makes them wide again.
+const FEW_STREAMS: usize = 8;
+/// The interval at which a change of windows is tried again while the origin has not acknowledged the one before.
+const WINDOW_RETRY_INTERVAL: Duration = Duration::from_millis(100);
+
 impl FlowWindow {
-    /// For pages of several clients: 2.5 MB/s each at a round trip of 100 ms. The connection's window is the sum of
-    /// those of its streams, so that clients that do not read delay no others.
+    /// For pages of several clients: 2.5 MB/s each at a round trip of 100 ms while there are few streams. The connection's
+    /// window is the sum of those of its streams, so that clients that do not read delay no others.
     pub(super) const SHARED: Self =
         Self { stream: 256 * 1024, connection: 256 * 1024 * MAX_STREAMS as u32 };
     /// For one short response.
@@ -62,6 +69,10 @@ pub(super) struct Http2Connection {
     /// One permit for each stream.
     stream_permits: Arc<Semaphore>,
     pulse: Arc<Pulse>,
+    /// The window of each stream while there are few.
+    wide_window: u32,
+    /// The window that each stream is to have.
+    window: Arc<watch::Sender<u32>>,
     _open: Arc<DropGuard>,
 }
 
@@ -108,6 +119,7 @@ impl Http2Connection {
         });
         let is_unused = CancellationToken::new();
         let open = Arc::new(is_unused.clone().drop_guard());
+        let (window_sender, window_changes) = watch::channel(window.stream);
         tokio::spawn(async move {
             let close_timed_out = async {
                 is_unused.cancelled().await;
@@ -115,12 +127,33 @@ impl Http2Connection {
             };
             tokio::select! {
                 // Errors of the connection are reported to its streams.
-                _ = connection => {}
+                () = drive(connection, window_changes) => {}
                 () = close_timed_out => {}
             }
         });
         let stream_permits = Arc::new(Semaphore::new(MAX_STREAMS));
-        Ok(Self { requests, stream_permits, pulse, _open: open })
+        Ok(Self {
+            requests,
+            stream_permits,
+            pulse,
+            wide_window: window.stream,
+            window: Arc::new(window_sender),
+            _open: open,
+        })
+    }
+
+    /// Chooses the window of each stream by their number: what clients do not read remains in memory.
+    fn choose_window(&self) {
+        let streams = self.active_streams();
+        self.window.send_if_modified(|window| {
+            let before = *window;
+            if streams > FEW_STREAMS {
+                *window = self.wide_window.min(NARROW_WINDOW_BYTES);
+            } else if streams <= FEW_STREAMS / 2 {
+                *window = self.wide_window;
+            }
+            *window != before
+        });
     }
 
     /// Opens a stream, unless the connection is closed or has as many as it may.
@@ -130,6 +163,7 @@ impl Http2Connection {
             return None;
         }
         let permit = Arc::clone(&self.stream_permits).try_acquire_owned().ok()?;
+        self.choose_window();
         Some(Http2Stream {
             response: None,
             body: None,
@@ -161,6 +195,25 @@ impl Http2Connection {
     }
 }
 
+/// Runs a connection to its end, and tells its origin each change of the windows.
+async fn drive(
+    mut connection: h2::client::Connection<BoxedStream>,
+    mut window_changes: watch::Receiver<u32>,
+) {
+    loop {
+        tokio::select! {
+            _ = &mut connection => return,
+            Ok(()) = window_changes.changed() => {}
+        }
+        while connection.set_initial_window_size(*window_changes.borrow_and_update()).is_err() {
+            tokio::select! {
+                _ = &mut connection => return,
+                () = tokio::time::sleep(WINDOW_RETRY_INTERVAL) => {}
+            }
+        }
+    }
+}
+
 impl fmt::Debug for Http2Connection {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Http2Connection")
@@ -188,6 +241,12 @@ pub(crate) struct Http2Head {
     pub(crate) status: u16,
     pub(crate) fields: HeaderMap,
     pub(crate) length: Option<u64>,
+}
+
+impl Drop for Http2Stream {
+    fn drop(&mut self) {
+        self.connection.choose_window();
+    }
 }
 
 impl Http2Stream {
@@ -402,4 +461,59 @@ pub(super) fn stream_error(error: &h2::Error) -> UpstreamError {
 fn is_header_list_too_large(error: &h2::Error) -> bool {
     error.is_reset() && error.reason() == Some(h2::Reason::REFUSED_STREAM)
         || error.is_go_away() && error.to_string().contains("header_list_way_too_large")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::poll_fn;
+
+    use http::{Request, Response};
+
+    use super::*;
+
+    /// Returns the bytes that an origin may send on each of so many streams that nobody reads.
+    async fn windows_of(streams: usize) -> Vec<usize> {
+        let (near, far) = tokio::io::duplex(64 * 1024);
+        let origin = tokio::spawn(async move {
+            let mut http2 = h2::server::handshake(far).await.expect("a handshake");
+            let mut bodies = Vec::new();
+            while bodies.len() < streams {
+                let (_, mut respond) = http2.accept().await.expect("a stream").expect("a request");
+                let mut body = respond.send_response(Response::new(()), false).expect("a head");
+                body.reserve_capacity(1024 * 1024);
+                bodies.push(body);
+            }
+            // All settings have been applied by the time a later PING is answered.
+            let mut pings = http2.ping_pong().expect("it is taken once");
+            let pong = pings.ping(Ping::opaque());
+            tokio::select! {
+                pong = pong => drop(pong.expect("a PONG")),
+                more = poll_fn(|cx| http2.poll_accept(cx)) => panic!("{more:?}"),
+            }
+            bodies.iter().map(SendStream::<Bytes>::capacity).collect()
+        });
+        let opening = Http2Connection::open(Box::new(near), FlowWindow::SHARED).await;
+        let connection = opening.expect("a connection");
+        let mut opened = Vec::new();
+        for _ in 0..streams {
+            let mut stream = loop {
+                match connection.open_stream() {
+                    Some(stream) => break stream,
+                    // The origin's SETTINGS are on their way.
+                    None => tokio::task::yield_now().await,
+                }
+            };
+            let request = Request::get("https://a.example/").body(()).expect("a request");
+            drop(stream.send_head(request, true).await.expect("it is sent"));
+            opened.push(stream);
+        }
+        origin.await.expect("its windows")
+    }
+
+    #[tokio::test]
+    async fn streams_have_wide_windows_while_there_are_few() {
+        assert_eq!(windows_of(8).await, [256 * 1024; 8]);
+        let of_nine = windows_of(9).await;
+        assert!(of_nine.iter().all(|window| *window <= 64 * 1024), "{of_nine:?}");
+    }
 }

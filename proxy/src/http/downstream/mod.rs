@@ -3,6 +3,7 @@
 
 mod reader;
 mod sent_body;
+mod unread;
 mod writer;
 
 use std::pin::Pin;
@@ -17,6 +18,7 @@ use wayleave_http_wire::received::HalfClosePolicy;
 
 pub(crate) use self::reader::DownstreamReader;
 pub(crate) use self::sent_body::SentBody;
+pub(crate) use self::unread::{UnreadResponses, UnreadShare};
 use self::writer::Http1Writer;
 pub(crate) use self::writer::{
     ClientGone, DownstreamResponse, DownstreamWriter, ResponseField, response_field,
@@ -68,6 +70,7 @@ impl Downstream {
         stream: RecvStream,
         respond: SendResponse<Bytes>,
         flushes: Arc<FlushSignal>,
+        unread: UnreadShare,
         timeout: Duration,
     ) -> Self {
         Self {
@@ -77,6 +80,7 @@ impl Downstream {
                 stream: None,
                 write_timeout: timeout,
                 flushes,
+                unread,
             },
             sent_body: SentBody::default(),
             half_close_policy: HalfClosePolicy::Gone,
