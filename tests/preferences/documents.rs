@@ -100,6 +100,20 @@ fn licences_are_fetched_at_the_pace_of_their_host() {
 }
 
 #[test]
+fn a_licence_waits_for_the_pages_of_the_crawler_it_is_fetched_for() {
+    let origin = Origin::start();
+    let robots = "License: http://victim.test/1.xml\nUser-agent: *\nAllow: /\n";
+    origin.site("site.test").robots(robots);
+    origin.site("victim.test").page("/1.xml", licence(ALL)).page("/page", Reply::text("page"));
+    let proxy = Wayleave::start_with(&origin, |settings| {
+        settings.set("politeness.min_delay", "\"1h\"").table(&crawlers())
+    });
+    assert_eq!(status(&proxy, CORPUS, "http://victim.test/page"), 200);
+    assert_eq!(status(&proxy, CORPUS, "http://site.test/"), 503);
+    assert_eq!(origin.count_gets("http://victim.test/1.xml"), 0);
+}
+
+#[test]
 fn reservations_that_cannot_be_read_state_nothing() {
     let origin = Origin::start();
     let array = |bytes: usize| {

@@ -444,7 +444,7 @@ fn a_client_that_reads_nothing_gets_no_further_requests_through() {
     // The last ones may be on their way for a moment, so requests are sent until one has to wait.
     let mut waiting = open(&proxy, "shop.test:443");
     waiting.tcp.set_read_timeout(Some(Duration::from_millis(500))).expect("not zero");
-    let mut is_answered = |number| {
+    let mut is_answered = |number: u32| {
         waiting.send(request(2 * number + 1, "shop.test", "/short"));
         waiting.outcome(2 * number + 1).is_some()
     };

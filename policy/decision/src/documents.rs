@@ -150,11 +150,13 @@ fn licence_resource(url: &str) -> Result<Resource, String> {
     Ok(target.into())
 }
 
-/// Returns whether the last attempt failed for a reason that is not the origin's.
-fn is_kept_from(snapshot: &Snapshot) -> bool {
+/// Returns whether no request for a document has reached its origin, so that nothing is known about it yet.
+fn is_not_asked_yet(source: PreferenceSource, snapshot: &Snapshot) -> bool {
     snapshot.error_kind().is_some_and(|kind| {
-        kind.is_own_fault()
-            || matches!(kind, FetchErrorKind::RedirectProhibited | FetchErrorKind::Internal)
+        // A licence that must not be fetched is unavailable, which refuses; an origin without a file states nothing.
+        let is_kept_from =
+            matches!(kind, FetchErrorKind::RedirectProhibited | FetchErrorKind::Internal);
+        kind.is_own_fault() || is_kept_from && source != PreferenceSource::Rsl
     })
 }
 
@@ -202,17 +204,16 @@ impl DocumentToFetch {
                 state.add_too_costly(self.source, &self.named);
             }
             DocumentResult::NotAsked(cause) => state.set_licence_unavailable(&self.named, cause),
-            DocumentResult::Cached(cached) if self.source == PreferenceSource::Rsl => {
-                self.add_licence(state, cached);
-            }
             DocumentResult::Cached(cached) => {
                 let document = cached.document();
-                // An origin that has no document states nothing, but here no request reached the origin.
-                if document.is_none() && is_kept_from(&cached.snapshot) {
+                if document.is_none() && is_not_asked_yet(self.source, &cached.snapshot) {
                     let retry_after = cached.snapshot.retry_after(cached.checked_at);
                     return Err(DocumentPending { retry_after: retry_after.unwrap_or_default() });
                 }
-                self.add_document(state, query, document);
+                match self.source {
+                    PreferenceSource::Rsl => self.add_licence(state, cached),
+                    _ => self.add_document(state, query, document),
+                }
             }
             DocumentResult::Archived(document) => {
                 self.add_document(state, query, document.as_ref());

@@ -11,7 +11,7 @@ use wayleave_decision::{
     DecisionFacts, Identity, Reason, Refusal, crawl_delay, decide_own_request,
 };
 use wayleave_lifecycle::{ChosenBy, FetchError, FetchErrorKind};
-use wayleave_robots_txt::Target;
+use wayleave_robots_txt::{ProductToken, Target};
 use wayleave_usage_preferences::DocumentKind;
 
 use super::outcome::ExchangeOutcome;
@@ -121,12 +121,8 @@ impl OwnRequestRules {
         // The client that waits for the fetch has caused no request to that host before, and must not be refused because another
         // one has.
         let pacing = &settings.pacing.waiting(MAX_WAIT);
-        let crawlers = &settings.crawlers;
-        let identity = Identity::Asserted {
-            claim: crawlers.claim(WAYLEAVE.as_bytes()),
-            dialect: crawlers.dialect,
-            mode: crawlers.mode,
-        };
+        let identity = identity_of(settings, own_request);
+        let crawler = identity.crawler();
         // Only a cached one: fetching it could be redirected, too, in circles (docs/design.md).
         let robots_txt = self.cached.cached(origin, &own_request.identity);
         let robots_delay = robots_txt.and_then(|cached| crawl_delay(cached.access(), &identity));
@@ -136,11 +132,13 @@ impl OwnRequestRules {
         let request = PacedRequest {
             target,
             client: NO_CLIENT,
-            pace: WAYLEAVE,
+            // A site that sees one crawler sees one pace.
+            pace: crawler.and_then(|it| it.tokens.first()).map_or(WAYLEAVE, ProductToken::as_str),
             unit: unit.as_ref(),
             keeps_turn: false,
         };
-        let delay = pacing.delay(robots_delay, Duration::ZERO);
+        let asked = robots_delay.or_else(|| crawler.and_then(|it| it.default_delay));
+        let delay = pacing.delay(asked, crawler.map_or(Duration::ZERO, |it| it.min_delay));
         match self.pacer.wait_for_slot(pacing, request, delay).await {
             Ok(slot) => (facts, Ok(Some(slot))),
             // Enforced in mode "observe", too, which is about crawlers: this request is wayleave's own.
@@ -151,6 +149,20 @@ impl OwnRequestRules {
             }
         }
     }
+}
+
+/// Returns the crawler in whose name the request is made, or wayleave itself.
+fn identity_of(settings: &Settings, own_request: &OwnRequest) -> Identity {
+    let crawlers = &settings.crawlers;
+    let crawler = own_request.identity.crawler.as_deref().and_then(|name| crawlers.named(name));
+    crawler.map_or_else(
+        || Identity::Asserted {
+            claim: crawlers.claim(WAYLEAVE.as_bytes()),
+            dialect: crawlers.dialect,
+            mode: crawlers.mode,
+        },
+        Identity::Known,
+    )
 }
 
 impl AdmittedOwnRequest for AdmittedRequest<'_> {
