@@ -134,6 +134,7 @@ impl fmt::Debug for WorkPool {
 mod tests {
     use std::net::IpAddr;
     use std::sync::mpsc;
+    use std::task::{Context, Waker};
     use std::thread;
 
     use super::*;
@@ -152,6 +153,22 @@ mod tests {
         assert_eq!(short.await, here);
         let long = pool.run(holder(1), LONG, || thread::current().id());
         assert_ne!(long.await, here);
+    }
+
+    #[tokio::test]
+    async fn a_holder_has_four_large_inputs_in_memory() {
+        let pool = WorkPool::new();
+        let mut held = Vec::new();
+        for _ in 0..4 {
+            held.push(pool.admit_input(holder(1)).await);
+        }
+        let same_pool = pool.clone();
+        let mut fifth = Box::pin(same_pool.admit_input(holder(1)));
+        let mut context = Context::from_waker(Waker::noop());
+        assert!(fifth.as_mut().poll(&mut context).is_pending());
+        drop(pool.admit_input(holder(2)).await);
+        held.pop();
+        drop(fifth.await);
     }
 
     #[tokio::test]
