@@ -2,9 +2,13 @@
 
 use std::time::Duration;
 
+use wayleave::fleet::engine::{EngineFailure, SharedEngine};
+use wayleave::fleet::redis::{RedisAddress, RedisSettings};
+
 use super::engines::{Cluster, Product, Server};
 use super::proxies::{arrivals, expect_gaps, is_up, node};
 use super::relay::Relay;
+use super::{engine, options, run};
 use crate::harness::origin::reply::Step;
 use crate::harness::tools::status_and_output;
 use crate::harness::wayleave::{Settings, command};
@@ -56,6 +60,49 @@ fn a_silent_engine_is_not_used_until_it_responds() {
     for node in &nodes {
         eventually("slow.test is served again", || slow_is_served(node));
         assert!(is_up(node));
+    }
+    expect_gaps(&arrivals(&origin, "slow.test"), DELAY);
+}
+
+#[test]
+fn the_next_beat_replaces_a_connection_that_a_router_forgot() {
+    let server = Server::start(Product::Redis);
+    let relay = Relay::to(server.port);
+    let urls = vec![format!("redis://127.0.0.1:{}", relay.port)];
+    let timeout = Duration::from_millis(500);
+    let options = options(RedisAddress { urls, ..server.address() }, "a");
+    let engine = engine(RedisSettings { timeout, ..options });
+    run(async {
+        engine.beat("0.1.0").await.expect("it joins");
+        for connections in 2..4 {
+            relay.forget();
+            assert_eq!(engine.heads().await.unwrap_err(), EngineFailure::Timeout);
+            engine.beat("0.1.0").await.expect("it joins again");
+            engine.heads().await.expect("the new connection works");
+            assert_eq!(relay.accepted(), connections);
+        }
+        relay.cut();
+        engine.beat("0.1.0").await.expect_err("it is away");
+        relay.restore();
+        engine.beat("0.1.0").await.expect("it is back");
+    });
+}
+
+#[test]
+fn a_node_finds_its_engine_again_after_a_router_forgot_it() {
+    let origin = sites();
+    let server = Server::start(Product::Valkey);
+    let relay = Relay::to(server.port);
+    let node = node(&origin, &server, |settings| {
+        let url = format!("\"redis://127.0.0.1:{}\"", relay.port);
+        waiting(settings).set("store.url", &url)
+    });
+    eventually("slow.test is served", || slow_is_served(&node));
+    for connections in 2..4 {
+        relay.forget();
+        expect_free(&node);
+        eventually("it dials again", || relay.accepted() == connections && is_up(&node));
+        eventually("slow.test is served", || slow_is_served(&node));
     }
     expect_gaps(&arrivals(&origin, "slow.test"), DELAY);
 }

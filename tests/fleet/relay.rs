@@ -1,4 +1,4 @@
-//! A relay to an engine or an origin: a test can cut its connections, or hold back responses.
+//! A relay to an engine, an origin or the proxy: a test can cut its connections, hold back responses, or lose all bytes.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -13,6 +13,8 @@ pub struct Relay {
 struct State {
     is_cut: bool,
     holds_answers: bool,
+    /// The number of connections that are forgotten: the first ones.
+    forgotten: usize,
     accepted: usize,
     open: Vec<TcpStream>,
 }
@@ -33,8 +35,9 @@ impl Relay {
                 if let (false, Ok(far)) = (state.is_cut, far) {
                     let pair =
                         |from: &TcpStream, to: &TcpStream| (from.try_clone(), to.try_clone());
-                    copy(pair(&near, &far), None);
-                    copy(pair(&far, &near), Some(Arc::clone(&shared)));
+                    let number = state.accepted;
+                    copy(pair(&near, &far), number, false, Arc::clone(&shared));
+                    copy(pair(&far, &near), number, true, Arc::clone(&shared));
                     state.open.extend([near, far]);
                     state.accepted += 1;
                 }
@@ -70,6 +73,12 @@ impl Relay {
         self.state.1.notify_all();
     }
 
+    /// Forgets the present connections, as routers do: they stay open, and all bytes on them are lost.
+    pub fn forget(&self) {
+        let mut state = lock(&self.state.0);
+        state.forgotten = state.accepted;
+    }
+
     /// Returns the number of connections that were made.
     pub fn accepted(&self) -> usize {
         lock(&self.state.0).accepted
@@ -82,19 +91,24 @@ fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
 
 type Ends = (std::io::Result<TcpStream>, std::io::Result<TcpStream>);
 
-fn copy((from, to): Ends, held_by: Option<Arc<(Mutex<State>, Condvar)>>) {
+fn copy((from, to): Ends, number: usize, is_answer: bool, shared: Arc<(Mutex<State>, Condvar)>) {
     let (mut from, mut to) = (from.expect("a socket"), to.expect("a socket"));
     std::thread::spawn(move || {
         let mut buffer = [0; 16 << 10];
         while let Ok(length @ 1..) = from.read(&mut buffer) {
-            if let Some(shared) = &held_by {
-                let waited = shared.1.wait_while(lock(&shared.0), |state| state.holds_answers);
-                drop(waited.expect("no thread panics while it has it"));
+            let is_held = |state: &mut State| is_answer && state.holds_answers;
+            let waited = shared.1.wait_while(lock(&shared.0), is_held);
+            let state = waited.expect("no thread panics while it has it");
+            if number < state.forgotten {
+                continue;
             }
+            drop(state);
             if to.write_all(&buffer[..length]).is_err() {
                 return;
             }
         }
-        let _ = to.shutdown(Shutdown::Both);
+        if number >= lock(&shared.0).forgotten {
+            let _ = to.shutdown(Shutdown::Both);
+        }
     });
 }

@@ -19,6 +19,7 @@ mod oddities;
 mod proxy_protocol;
 mod refusals;
 mod second_chances;
+mod silent_peers;
 pub mod tls_listener;
 mod tunnel;
 pub mod upstream;

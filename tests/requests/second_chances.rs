@@ -3,10 +3,11 @@
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use h2::Reason;
 
+use crate::fleet::relay::Relay;
 use crate::harness::dns::{Answer, NameServer};
 use crate::harness::h2_frames::GOAWAY;
 use crate::harness::tls::Authority;
@@ -171,48 +172,19 @@ fn a_burst_above_the_origins_limit_is_served() {
     assert!(statuses.iter().all(|status| *status == 200), "{statuses:?}");
 }
 
-/// Starts a forwarder to `to`, as a router is one, which forgets all its connections once `is_forgetful` is set.
-fn router_to(to: SocketAddr, is_forgetful: &Arc<AtomicBool>) -> SocketAddr {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("loopback has free ports");
-    let address = listener.local_addr().expect("a bound socket has an address");
-    let is_forgetful = Arc::clone(is_forgetful);
-    std::thread::spawn(move || {
-        while let Ok((near, _)) = listener.accept() {
-            let far = TcpStream::connect(to).expect("the origin listens");
-            // Those that are opened later work.
-            let is_old = Arc::new(AtomicBool::new(!is_forgetful.load(Ordering::SeqCst)));
-            for (mut from, mut to) in [(&near, &far), (&far, &near)].map(|(from, to)| {
-                (from.try_clone().expect("a socket"), to.try_clone().expect("a socket"))
-            }) {
-                let (is_forgetful, is_old) = (Arc::clone(&is_forgetful), Arc::clone(&is_old));
-                std::thread::spawn(move || {
-                    let mut bytes = [0; 16_384];
-                    while let Ok(length @ 1..) = from.read(&mut bytes) {
-                        let is_lost =
-                            is_old.load(Ordering::SeqCst) && is_forgetful.load(Ordering::SeqCst);
-                        if !is_lost && to.write_all(&bytes[..length]).is_err() {
-                            return;
-                        }
-                    }
-                });
-            }
-        }
-    });
-    address
-}
-
 #[test]
 fn a_silent_http_2_connection_is_left_after_a_timeout() {
     let origin = Origin::start();
     origin.site("quiet.test").http2_only();
-    let is_forgetful = Arc::new(AtomicBool::new(false));
-    let router = router_to(origin.https, &is_forgetful);
+    let router = Relay::to(origin.https.port());
     let proxy = Wayleave::start_with(&origin, |settings| {
-        settings.resolve("quiet.test:443", router).set("upstream.response_timeout", "\"2s\"")
+        settings
+            .resolve("quiet.test:443", router.address())
+            .set("upstream.response_timeout", "\"2s\"")
     });
     let client = proxy.http2("quiet.test:443");
     assert_eq!(client.get("/a").status, 200);
-    is_forgetful.store(true, Ordering::SeqCst);
+    router.forget();
     client.get("/b").expect_refusal(504, None, "http_response_timeout");
     assert_eq!(client.get("/c").status, 200, "on a new connection");
 }

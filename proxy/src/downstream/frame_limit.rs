@@ -3,10 +3,13 @@
 
 use std::io;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Instant;
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+use super::pulse::MovedBytes;
 
 const PREFACE_BYTES: u32 = 24;
 const FRAME_HEAD_BYTES: usize = 9;
@@ -32,6 +35,7 @@ pub(super) struct FrameLimit<S> {
     frames: FrameReader,
     credit: u64,
     refilled_at: Instant,
+    moved: Arc<MovedBytes>,
 }
 
 /// Finds the heads of frames in a stream of bytes.
@@ -44,9 +48,10 @@ struct FrameReader {
 }
 
 impl<S> FrameLimit<S> {
-    pub(super) fn new(inner: S) -> Self {
+    /// Wraps a connection, whose bytes are counted in `moved`, too.
+    pub(super) fn new(inner: S, moved: Arc<MovedBytes>) -> Self {
         let frames = FrameReader { head: [0; 9], head_bytes: 0, to_skip: PREFACE_BYTES };
-        Self { inner, frames, credit: MAX_CREDIT, refilled_at: Instant::now() }
+        Self { inner, frames, credit: MAX_CREDIT, refilled_at: Instant::now(), moved }
     }
 
     /// Counts the frames that begin in `bytes`.
@@ -111,7 +116,9 @@ impl<S: AsyncRead + Unpin> AsyncRead for FrameLimit<S> {
     ) -> Poll<io::Result<()>> {
         let before = buf.filled().len();
         ready!(Pin::new(&mut self.inner).poll_read(cx, buf))?;
-        Poll::Ready(self.count(&buf.filled()[before..]))
+        let read = &buf.filled()[before..];
+        self.moved.add_read(read.len());
+        Poll::Ready(self.count(read))
     }
 }
 
@@ -122,6 +129,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for FrameLimit<S> {
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
         let written = ready!(Pin::new(&mut self.inner).poll_write(cx, bytes))?;
+        self.moved.add_written(written);
         self.earn(written as u64 / BYTES_OF_FRAME);
         Poll::Ready(Ok(written))
     }
@@ -132,6 +140,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for FrameLimit<S> {
         slices: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         let written = ready!(Pin::new(&mut self.inner).poll_write_vectored(cx, slices))?;
+        self.moved.add_written(written);
         self.earn(written as u64 / BYTES_OF_FRAME);
         Poll::Ready(Ok(written))
     }
@@ -162,7 +171,7 @@ mod tests {
     }
 
     fn connection() -> FrameLimit<()> {
-        let mut limit = FrameLimit::new(());
+        let mut limit = FrameLimit::new((), Arc::default());
         limit.count(&[b'P'; PREFACE_BYTES as usize]).unwrap();
         limit
     }

@@ -14,6 +14,7 @@ use wayleave_fairness::Holder;
 use wayleave_http_wire::received::ReceivedHead;
 
 use super::frame_limit::FrameLimit;
+use super::pulse::{ClientPulse, MovedBytes};
 use super::server::DownstreamServer;
 use crate::decider::request::ClientConnection;
 use crate::exchange::ConnectionReuse;
@@ -66,7 +67,7 @@ pub(super) async fn serve(
         // Read each time, because a reload may change it.
         let idle_timeout = server.settings().options.idle_timeout;
         let accepted = tokio::select! {
-            accepted = timeout(idle_timeout, streams.http2.accept()) => accepted,
+            accepted = timeout(idle_timeout / 2, streams.http2.accept()) => accepted,
             () = server.stopping.cancelled(), if !streams.is_shutting_down => {
                 streams.shut_down();
                 continue;
@@ -74,6 +75,7 @@ pub(super) async fn serve(
         };
         match accepted {
             Ok(Some(Ok((request, respond)))) => {
+                streams.quiet_halves = 0;
                 if !server.settings().permits_connection(&streams.connection) {
                     streams.shut_down();
                 }
@@ -83,8 +85,8 @@ pub(super) async fn serve(
                 }
             }
             Ok(None | Some(Err(_))) => return,
-            // Idle counts only while no exchange runs.
-            Err(_) if streams.exchange_permits.available_permits() < MAX_EXCHANGES => {}
+            Err(_) if streams.pulse.is_lost() => return,
+            Err(_) if !streams.is_idle() => {}
             Err(_) if streams.is_shutting_down => return,
             Err(_) => streams.shut_down(),
         }
@@ -101,6 +103,9 @@ struct Http2Streams {
     discard_permits: Arc<Semaphore>,
     /// Whether GOAWAY was sent: no further streams are accepted.
     is_shutting_down: bool,
+    pulse: ClientPulse,
+    /// The halves of `proxy.idle_timeout` since the last request or the end of the last exchange.
+    quiet_halves: u32,
 }
 
 impl Http2Streams {
@@ -113,18 +118,23 @@ impl Http2Streams {
         let header_timeout = server.settings().options.header_timeout;
         let options = http2_options(!connection.is_to_proxy());
         let flushes = Arc::<FlushSignal>::default();
-        let stream = Transport::new(FrameLimit::new(stream))
+        let moved = Arc::<MovedBytes>::default();
+        let stream = Transport::new(FrameLimit::new(stream, Arc::clone(&moved)))
             .without_gathering()
             .with_flush_signal(Arc::clone(&flushes));
         let handshake = timeout(header_timeout, options.handshake(stream)).await;
         let http2 = handshake.ok()?.inspect_err(|error| tracing::debug!(%error, "no HTTP/2"));
+        let mut http2 = http2.ok()?;
+        let pings = http2.ping_pong().expect("it is taken once");
         Some(Self {
-            http2: http2.ok()?,
+            http2,
             connection: Arc::new(connection),
             flushes,
             exchange_permits: Arc::new(Semaphore::new(MAX_EXCHANGES)),
             discard_permits: Arc::new(Semaphore::new(MAX_DISCARDING)),
             is_shutting_down: false,
+            pulse: ClientPulse::new(pings, moved),
+            quiet_halves: 0,
         })
     }
 
@@ -149,6 +159,17 @@ impl Http2Streams {
                 None
             }
         }
+    }
+
+    /// Counts half of the idle timeout. Returns whether all of it has passed without a request or a running exchange.
+    fn is_idle(&mut self) -> bool {
+        let is_in_use = self.exchange_permits.available_permits() < MAX_EXCHANGES;
+        self.quiet_halves = if is_in_use { 0 } else { self.quiet_halves + 1 };
+        let is_idle = self.quiet_halves >= 2;
+        if is_idle {
+            self.quiet_halves = 0;
+        }
+        is_idle
     }
 
     /// Sends GOAWAY; exchanges that are running continue.

@@ -12,7 +12,7 @@
 //!     │
 //!  tunnel ── blind_tunnel                         the protocol inside a tunnel
 //!     │
-//!  http1, http2                                   requests in sequence; requests multiplexed
+//!  http1, http2 ── frame_limit, pulse             requests in sequence; requests multiplexed, and what connections may waste
 //!
 //!  server                                         state that all connections share
 //! ```
@@ -30,6 +30,7 @@ pub(crate) mod listeners;
 mod original_destination;
 mod proxied_http2;
 mod proxy_protocol;
+mod pulse;
 mod server;
 mod socks5;
 mod tls_termination;

@@ -9,7 +9,7 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::{Buf, Bytes, BytesMut};
-use socket2::SockRef;
+use socket2::{SockRef, TcpKeepalive};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 
@@ -49,10 +49,23 @@ const SHORT_BODY_BYTES: usize = 2048;
 /// everything: HTTP/2 acknowledges pings, for example, outside any request.
 pub(crate) const UNACKNOWLEDGED_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Sets TCP_NODELAY, and TCP_USER_TIMEOUT (RFC 5482 section 3.3) to `user_timeout`.
+/// The time without traffic after which the peer's machine is asked for a sign of life, and the time between two questions.
+/// Routers forget most connections after minutes, so this also keeps those that are in use, such as a silent WebSocket.
+const KEEPALIVE_AFTER: Duration = Duration::from_secs(30);
+const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(10);
+
+/// Sets the options of every socket that may live long: TCP_NODELAY, keepalive, and TCP_USER_TIMEOUT (RFC 5482 section
+/// 3.3), after which a connection breaks that acknowledges neither data nor keepalive probes.
 pub(crate) fn set_tcp_options(tcp: &TcpStream, user_timeout: Duration) -> io::Result<()> {
     tcp.set_nodelay(true)?;
-    SockRef::from(tcp).set_tcp_user_timeout(Some(user_timeout))
+    let socket = SockRef::from(tcp);
+    socket.set_tcp_keepalive(&keepalive())?;
+    socket.set_tcp_user_timeout(Some(user_timeout))
+}
+
+/// Returns the keepalive of all sockets, for libraries that open theirs themselves.
+pub(crate) fn keepalive() -> TcpKeepalive {
+    TcpKeepalive::new().with_time(KEEPALIVE_AFTER).with_interval(KEEPALIVE_INTERVAL)
 }
 
 /// A byte stream to one peer. It holds the first small write after a flush, which is a head, until the next write, so

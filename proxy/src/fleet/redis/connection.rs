@@ -11,6 +11,7 @@ use base64::Engine as _;
 use redis::aio::MultiplexedConnection;
 use redis::cluster::{ClusterClient, ClusterClientBuilder};
 use redis::cluster_async::ClusterConnection;
+use redis::io::tcp::TcpSettings;
 use redis::{
     AsyncConnectionConfig, Client, Cmd, ErrorKind, IntoConnectionInfo, RedisError, RedisResult,
     ServerErrorKind, TlsCertificates, Value,
@@ -20,6 +21,7 @@ use tokio::time::timeout;
 use super::failure;
 use super::scripts::LuaScript;
 use crate::fleet::engine::EngineFailure;
+use crate::http::transport::{UNACKNOWLEDGED_TIMEOUT, keepalive};
 use crate::tls;
 use crate::tls::roots::system_roots;
 
@@ -201,12 +203,14 @@ fn build_client(address: &RedisAddress) -> RedisResult<RedisClient> {
         if let Some(password) = &address.password {
             settings = settings.set_password(password);
         }
-        infos.push(info.set_redis_settings(settings));
+        infos.push(info.set_redis_settings(settings).set_tcp_settings(tcp_settings()));
     }
     if address.is_cluster {
         // Retries would exceed the timeout; the callers repeat what has to be repeated.
         let mut builder =
             ClusterClientBuilder::new(infos).retries(0).connection_timeout(CONNECT_TIMEOUT);
+        // Its connections to servers that the URLs do not name.
+        builder = builder.tcp_settings(tcp_settings());
         if let Some(certificates) = certificates {
             builder = builder.certs(certificates);
         }
@@ -220,6 +224,14 @@ fn build_client(address: &RedisAddress) -> RedisResult<RedisClient> {
         None => Client::open(info)?,
     };
     Ok(RedisClient::Server(Box::new(client)))
+}
+
+/// Returns the options that all our long-lived sockets have.
+fn tcp_settings() -> TcpSettings {
+    TcpSettings::default()
+        .set_nodelay(true)
+        .set_keepalive(keepalive())
+        .set_user_timeout(UNACKNOWLEDGED_TIMEOUT)
 }
 
 /// Returns these certificates and the system's roots as PEM: redis-rs trusts nothing else once it is given any.

@@ -164,6 +164,19 @@ impl RedisEngine {
         Ok((last_note, server))
     }
 
+    /// Opens a connection, and sends the beat of a node that joins.
+    async fn join_and_beat(&self, version: &str) -> Result<BeatAnswer, EngineFailure> {
+        self.join().await?;
+        let beat = self.read_beat(version, true).await;
+        // Only a joining node compares its settings with the fleet's, so the next beat has to join again.
+        let is_refused = matches!(beat, Err(EngineFailure::Denied(_)));
+        let is_lost = matches!(beat, Err(EngineFailure::Timeout | EngineFailure::Connection(_)));
+        if is_refused || is_lost {
+            self.connection.close();
+        }
+        beat
+    }
+
     /// Sends a beat and returns the engine's answer to it.
     async fn read_beat(
         &self,
@@ -448,19 +461,18 @@ impl SharedEngine for RedisEngine {
     }
 
     async fn beat(&self, version: &str) -> Result<BeatAnswer, EngineFailure> {
-        let is_joining = !self.connection.is_open();
-        if is_joining {
-            self.join().await?;
+        if !self.connection.is_open() {
+            return self.join_and_beat(version).await;
         }
-        let beat = self.read_beat(version, is_joining).await;
-        // Only a joining node compares its settings with the fleet's, so the next beat has to join again.
-        let is_refused = is_joining && matches!(beat, Err(EngineFailure::Denied(_)));
-        // A connection may be dead without a reset. The next beat opens another one.
-        let is_lost = matches!(beat, Err(EngineFailure::Timeout | EngineFailure::Connection(_)));
-        if is_refused || is_lost {
-            self.connection.close();
+        match self.read_beat(version, false).await {
+            // The connection may be dead without a reset, for example because a router forgot it. Another one shows
+            // whether the engine is away, too.
+            Err(EngineFailure::Timeout | EngineFailure::Connection(_)) => {
+                self.connection.close();
+                self.join_and_beat(version).await
+            }
+            beat => beat,
         }
-        beat
     }
 
     async fn leave_fleet(&self) -> Result<(), EngineFailure> {
