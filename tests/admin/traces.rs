@@ -9,8 +9,9 @@ use prost::Message;
 
 use super::attributes::{text, value};
 use crate::harness::ports::free_address;
+use crate::harness::tls::Authority;
 use crate::harness::wayleave::Settings;
-use crate::harness::{Origin, Reply, Request, Wayleave, eventually};
+use crate::harness::{Certificate, Origin, Reply, Request, Wayleave, eventually};
 
 /// The trace of a client and its span.
 const TRACE: &str = "0af7651916cd43dd8448eb211c80319c";
@@ -256,6 +257,28 @@ fn requests_do_not_depend_on_the_collector() {
     });
     eventually("it is logged", || proxy.log().contains("traces cannot be sent"));
     proxy.stop();
+}
+
+#[test]
+fn a_collector_is_verified_by_the_roots_of_the_last_reload() {
+    let (origin, collector) = (Origin::start(), Origin::start());
+    let site = collector.site("localhost").certificate(Certificate::UnknownAuthority);
+    site.page("/v1/traces", Reply::new(200));
+    let dir = tempfile::tempdir().expect("a temporary directory can be made");
+    let bundle = dir.path().join("roots.pem");
+    std::fs::write(&bundle, Authority::new("another root").pem).expect("it can be written");
+    let endpoint = format!("\"https://localhost:{}\"", collector.https.port());
+    let proxy = Wayleave::start_with_after(
+        &origin,
+        |settings| settings.set("traces.otlp_endpoint", &endpoint),
+        &format!("unset SSL_CERT_DIR; export SSL_CERT_FILE={}", bundle.display()),
+    );
+    std::fs::write(&bundle, &Authority::unknown().pem).expect("it can be written");
+    assert_eq!(proxy.admin_request("POST", "/v1/reload").status, 200);
+    assert_eq!(request_status(&proxy, "http://shop.test/a", None), 200);
+    // The last spans are sent by then.
+    drop(proxy.stop());
+    assert!(!collector.requests().is_empty(), "nothing arrived");
 }
 
 #[test]

@@ -6,10 +6,11 @@ use wayleave::fleet::engine::{EngineFailure, SharedEngine};
 use wayleave::fleet::redis::{RedisAddress, RedisSettings};
 
 use super::engines::{Cluster, Product, Server};
-use super::proxies::{arrivals, expect_gaps, is_up, node};
+use super::proxies::{arrivals, expect_gaps, is_up, joined, node};
 use super::relay::Relay;
 use super::{engine, options, run};
 use crate::harness::origin::reply::Step;
+use crate::harness::tls::Authority;
 use crate::harness::tools::status_and_output;
 use crate::harness::wayleave::{Settings, command};
 use crate::harness::{Gate, Origin, Reply, Wayleave, eventually};
@@ -105,6 +106,29 @@ fn a_node_finds_its_engine_again_after_a_router_forgot_it() {
         eventually("slow.test is served", || slow_is_served(&node));
     }
     expect_gaps(&arrivals(&origin, "slow.test"), DELAY);
+}
+
+#[test]
+fn an_engine_is_verified_by_the_roots_of_the_moment() {
+    let origin = sites();
+    let dir = tempfile::tempdir().expect("a temporary directory can be made");
+    let (server, port) = Server::start_with_tls(Product::Redis, dir.path());
+    let file = |name: &str| dir.path().join(name);
+    for name in ["ca.pem", "roots.pem"] {
+        std::fs::write(file(name), Authority::new(name).pem).expect("it can be written");
+    }
+    let node = Wayleave::start_with_after(
+        &origin,
+        |settings| {
+            joined(settings, &server)
+                .set("store.url", &format!("\"rediss://127.0.0.1:{port}\""))
+                .set("store.ca_file", &format!("{:?}", file("ca.pem")))
+        },
+        &format!("unset SSL_CERT_DIR; export SSL_CERT_FILE={}", file("roots.pem").display()),
+    );
+    assert!(!is_up(&node));
+    std::fs::write(file("roots.pem"), &Authority::trusted().pem).expect("it can be written");
+    eventually("it joins", || is_up(&node));
 }
 
 #[test]

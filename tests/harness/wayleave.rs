@@ -177,8 +177,17 @@ impl Wayleave {
     /// Starts from a shell that runs `preparation` first.
     #[track_caller]
     pub fn start_after(origin: &Origin, preparation: &str) -> Self {
+        Self::start_with_after(origin, |settings| settings, preparation)
+    }
+
+    #[track_caller]
+    pub fn start_with_after(
+        origin: &Origin,
+        change: impl FnOnce(Settings) -> Settings,
+        preparation: &str,
+    ) -> Self {
         let dir = tempfile::tempdir().expect("a temporary directory can be made");
-        let settings = Settings::for_origin(dir.path(), origin);
+        let settings = change(Settings::for_origin(dir.path(), origin));
         let mut shell = Command::new("sh");
         shell.arg("-c").arg(format!("{preparation}; exec \"$0\" \"$@\"")).arg(BINARY);
         Self::spawn(Self::serve(shell, &dir, &settings), dir, settings)

@@ -15,12 +15,11 @@ use opentelemetry_sdk::error::OTelSdkResult;
 use opentelemetry_sdk::logs::{
     BatchConfigBuilder, BatchLogProcessor, LogBatch, SdkLogger, SdkLoggerProvider,
 };
-use rustls::ClientConfig;
 use url::Url;
 
 use super::attributes::log_attributes;
 use super::record::DecisionRecord;
-use crate::telemetry::collector::{CollectorClient, resource, signal_url};
+use crate::telemetry::collector::{CollectorClient, CollectorTls, resource, signal_url};
 use crate::telemetry::export_queue::{ExportQueue, ExportedKind, MAX_BATCH, MAX_QUEUED};
 use crate::telemetry::metrics::Metrics;
 
@@ -45,7 +44,7 @@ impl DecisionExport {
     /// Returns an error if the endpoint can never work.
     pub(crate) fn start(
         endpoint: &Url,
-        tls: &ClientConfig,
+        tls: &CollectorTls,
         metrics: &Arc<Metrics>,
     ) -> anyhow::Result<Self> {
         let exporter = LogExporter::builder()

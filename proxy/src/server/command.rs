@@ -26,7 +26,8 @@ use crate::robots_cache::{RobotsStore, StoreError};
 use crate::server::process::{server_conf, state_runtime};
 use crate::server::services::{ProcessService, Supervised, until_stopped, worker_threads};
 use crate::server::shutdown::{GracefulShutdown, StopSignals};
-use crate::server::{start, wiring};
+use crate::server::start;
+use crate::server::wiring::{self, OutboundConfig};
 use crate::telemetry::logging::{self, LogHandle};
 use crate::telemetry::metrics::Metrics;
 
@@ -76,9 +77,11 @@ async fn build(
             .await
             .map_err(|error| explain_lock(error, config))?;
     let authority = start::load_authority(config, &metrics)?;
-    let decisions = Arc::new(start::open_decision_log(config, &log, &metrics)?.with_tally());
+    let outbound = wiring::outbound_clients(OutboundConfig::new(config, &[]), clock, &metrics)?;
+    let decisions = start::open_decision_log(config, &log, &outbound.collector_tls, &metrics)?;
+    let decisions = Arc::new(decisions.with_tally());
     let fleet = wiring::join_fleet(config, &metrics).await?;
-    let parts = start::build(config, &metrics, &decisions, &[], store, clock, fleet)?;
+    let parts = start::build(config, &metrics, &decisions, outbound, store, clock, fleet)?;
     let exchanges = Arc::new(parts.exchanges);
     let downstream = start::build_downstream(config, &exchanges, &authority)?;
     Ok((Arc::new(downstream), parts.refresh))

@@ -33,7 +33,8 @@ use crate::server::announce::{announce, local_client_address};
 use crate::server::reload::{self, ReloadService, ReloadedParts};
 use crate::server::services::{CrawlerService, OperatorService};
 use crate::server::shutdown::StopSignals;
-use crate::server::wiring::{self, OutboundConfig};
+use crate::server::wiring::{self, OutboundClients, OutboundConfig};
+use crate::telemetry::collector::CollectorTls;
 use crate::telemetry::logging::LogHandle;
 use crate::telemetry::metrics::Metrics;
 use crate::telemetry::traffic::Traffic;
@@ -85,9 +86,12 @@ pub(super) async fn start(
     let authority = load_authority(config, &metrics)?;
     let admin_address = admin_listener.local_addr()?;
     let own_listeners = own_addresses(&listeners, admin_address);
-    let decisions = Arc::new(open_decision_log(config, &log, &metrics)?);
+    let outbound_config = OutboundConfig::new(config, &own_listeners);
+    let outbound = wiring::outbound_clients(outbound_config, clock, &metrics)?;
+    let collector_tls = Arc::clone(&outbound.collector_tls);
+    let decisions = Arc::new(open_decision_log(config, &log, &collector_tls, &metrics)?);
     let fleet = wiring::join_fleet(config, &metrics).await?;
-    let parts = build(config, &metrics, &decisions, &own_listeners, store, clock, fleet)?;
+    let parts = build(config, &metrics, &decisions, outbound, store, clock, fleet)?;
 
     let exchanges = Arc::new(parts.exchanges);
     let downstream = Arc::new(build_downstream(config, &exchanges, &authority)?);
@@ -96,6 +100,7 @@ pub(super) async fn start(
         exchanges: Arc::clone(&exchanges),
         fetcher: parts.fetcher,
         log,
+        collector_tls,
         own_listeners,
         guard: Arc::new(ArcSwap::from_pointee(config.admin.guard.clone())),
     };
@@ -234,6 +239,7 @@ fn own_addresses(listeners: &[BoundListener], admin: SocketAddr) -> Vec<SocketAd
 pub(super) fn open_decision_log(
     config: &Config,
     log: &LogHandle,
+    collector_tls: &CollectorTls,
     metrics: &Arc<Metrics>,
 ) -> anyhow::Result<DecisionLog> {
     log.set_decisions(config.log.events);
@@ -244,10 +250,8 @@ pub(super) fn open_decision_log(
         &config.state.dir,
         wiring::FIRST_CONFIGURATION,
     )?;
-    let export = config.log.otlp_endpoint.as_ref().map(|endpoint| {
-        let tls = wiring::upstream_tls_config(&config.upstream.extra_roots)?;
-        DecisionExport::start(endpoint, &tls, metrics)
-    });
+    let endpoint = config.log.otlp_endpoint.as_ref();
+    let export = endpoint.map(|endpoint| DecisionExport::start(endpoint, collector_tls, metrics));
     let log = DecisionLog::start(journal, revision, log.clone(), Arc::clone(metrics))?;
     Ok(log.with_export(export.transpose()?))
 }
@@ -257,15 +261,12 @@ pub(super) fn build(
     config: &Config,
     metrics: &Arc<Metrics>,
     decisions: &Arc<DecisionLog>,
-    own_listeners: &[SocketAddr],
+    outbound: OutboundClients,
     store: RobotsStore,
     clock: Clock,
     fleet: Fleet,
 ) -> anyhow::Result<BuiltParts> {
-    let tls = wiring::upstream_tls_config(&config.upstream.extra_roots)?;
-    let traces = Traces::start(&config.traces, &tls, metrics)?.map(Arc::new);
-    let outbound_config = OutboundConfig::new(config, own_listeners);
-    let outbound = wiring::outbound_clients(outbound_config, clock, metrics)?;
+    let traces = Traces::start(&config.traces, &outbound.collector_tls, metrics)?.map(Arc::new);
     metrics.client_connections_limit(config.proxy.limits.connections);
     // At zero from the start: an alert on a rate needs the first increase as well.
     for crawler in &config.crawlers.crawlers {

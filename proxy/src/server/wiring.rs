@@ -7,6 +7,7 @@ use std::sync::{Arc, LazyLock};
 use std::time::{Duration, SystemTime};
 
 use anyhow::Context;
+use arc_swap::ArcSwap;
 use data_encoding::HEXLOWER_PERMISSIVE;
 use rustls::client::WebPkiServerVerifier;
 use rustls::{ClientConfig, RootCertStore};
@@ -24,6 +25,7 @@ use crate::identity::Authenticator;
 use crate::robots_cache::{self, FetchConfig, FetchIdentities, HttpFetcher};
 use crate::server::config_archive;
 use crate::signing::MessageSigner;
+use crate::telemetry::collector::CollectorTls;
 use crate::telemetry::metrics::Metrics;
 use crate::tls;
 use crate::tls::listed_certificates::ListedCertificates;
@@ -82,11 +84,21 @@ impl OutboundConfig {
     }
 }
 
+#[cfg(test)]
+impl OutboundConfig {
+    /// Makes it one that was read while the system had other roots.
+    pub(crate) fn forget_system_roots(&mut self) {
+        self.system_roots = SystemRoots(vec![vec![0].into()]);
+    }
+}
+
 /// The clients that connect to origins: for requests, and for robots.txt files.
 pub(crate) struct OutboundClients {
     pub(crate) config: OutboundConfig,
     pub(crate) upstream: Arc<Upstream>,
     pub(crate) fetcher: HttpFetcher,
+    /// Collectors are verified as origins are.
+    pub(crate) collector_tls: CollectorTls,
 }
 
 /// Builds the clients that connect to origins. Must be called within a tokio runtime.
@@ -103,9 +115,15 @@ pub(crate) fn outbound_clients(
         tracing::warn!(proxy = %parent.authority(), "{UNCHECKED_PARENT_WARNING}");
     }
     // Shared, because a fetch hands its connection on to the requests that waited for the file.
-    let upstream = Arc::new(build_upstream(&config, metrics)?);
+    let tls = tls_config(&config.system_roots, &config.extra_roots)?;
+    let upstream = Arc::new(build_upstream(&config, &tls, metrics)?);
     let fetcher = HttpFetcher::new(Arc::clone(&upstream), config.fetch.clone(), clock);
-    Ok(OutboundClients { fetcher, upstream, config })
+    Ok(OutboundClients {
+        fetcher,
+        upstream,
+        collector_tls: Arc::new(ArcSwap::from_pointee(tls)),
+        config,
+    })
 }
 
 /// Builds the client that fetches robots.txt for `wayleave check` as the proxy would.
@@ -115,27 +133,24 @@ pub(crate) fn outbound_clients(
 /// As [`outbound_clients`].
 pub(crate) fn fetcher_for_check(config: &Config, clock: Clock) -> anyhow::Result<HttpFetcher> {
     let outbound = OutboundConfig::new(config, &[]);
-    let upstream = build_upstream(&outbound, &Arc::new(Metrics::new()?))?;
+    let tls = tls_config(&outbound.system_roots, &outbound.extra_roots)?;
+    let upstream = build_upstream(&outbound, &tls, &Arc::new(Metrics::new()?))?;
     let fetcher = HttpFetcher::new(Arc::new(upstream), outbound.fetch, clock);
     fetcher.set_identities(Arc::new(fetch_identities(config, message_signer(config))));
     Ok(fetcher)
 }
 
-fn build_upstream(config: &OutboundConfig, metrics: &Arc<Metrics>) -> anyhow::Result<Upstream> {
-    let tls = tls_config(&config.system_roots, &config.extra_roots)?;
+fn build_upstream(
+    config: &OutboundConfig,
+    tls: &ClientConfig,
+    metrics: &Arc<Metrics>,
+) -> anyhow::Result<Upstream> {
     let egress = Egress::new(config.egress.clone()).context("setting DNS up")?;
-    Ok(Upstream::new(config.upstream.clone(), egress, &tls, Arc::clone(metrics)))
+    Ok(Upstream::new(config.upstream.clone(), egress, tls, Arc::clone(metrics)))
 }
 
 /// Returns a TLS configuration that verifies origins by the system's roots and `extra_roots`, which may also be
 /// certificates of origins themselves.
-///
-/// # Errors
-///
-/// Returns an error if a root cannot be trusted.
-pub(crate) fn upstream_tls_config(extra_roots: &[PemFile]) -> anyhow::Result<ClientConfig> {
-    tls_config(&SystemRoots(tls::roots::system_roots()), extra_roots)
-}
 
 fn tls_config(system: &SystemRoots, extra_roots: &[PemFile]) -> anyhow::Result<ClientConfig> {
     let mut roots = RootCertStore::empty();

@@ -5,6 +5,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
+use arc_swap::ArcSwap;
 use async_trait::async_trait;
 use bytes::Bytes;
 use http::header::HOST;
@@ -29,10 +30,13 @@ const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
 /// The longest response that is read. Collectors send far shorter ones.
 const MAX_RESPONSE_BYTES: usize = 64 * 1024;
 
+/// The certificates that collectors are verified by. A reload replaces them.
+pub(crate) type CollectorTls = Arc<ArcSwap<ClientConfig>>;
+
 /// An HTTP/1.1 client that opens a connection for each request: there is one every few seconds.
 #[derive(Clone)]
 pub(crate) struct CollectorClient {
-    tls: TlsConnector,
+    tls: CollectorTls,
     /// The runtime for requests: the library calls from a thread of its own, outside of any.
     runtime: Handle,
 }
@@ -55,11 +59,8 @@ impl std::fmt::Debug for CollectorClient {
 }
 
 impl CollectorClient {
-    pub(crate) fn new(tls: &ClientConfig) -> Self {
-        let mut config = tls.clone();
-        // This client speaks only HTTP/1.1, whatever the configuration offers elsewhere.
-        config.alpn_protocols = vec![b"http/1.1".to_vec()];
-        Self { tls: TlsConnector::from(Arc::new(config)), runtime: Handle::current() }
+    pub(crate) fn new(tls: &CollectorTls) -> Self {
+        Self { tls: Arc::clone(tls), runtime: Handle::current() }
     }
 
     async fn send(self, request: Request<Bytes>) -> Result<Response<Bytes>, HttpError> {
@@ -79,7 +80,11 @@ impl CollectorClient {
             return exchange(tcp, request, &uri).await;
         }
         let name = ServerName::try_from(host.to_owned())?;
-        exchange(self.tls.connect(name, tcp).await?, request, &uri).await
+        let mut tls = ClientConfig::clone(&self.tls.load());
+        // This client speaks only HTTP/1.1, whatever the configuration offers elsewhere.
+        tls.alpn_protocols = vec![b"http/1.1".to_vec()];
+        let stream = TlsConnector::from(Arc::new(tls)).connect(name, tcp).await?;
+        exchange(stream, request, &uri).await
     }
 }
 

@@ -23,14 +23,13 @@ use opentelemetry_sdk::propagation::TraceContextPropagator;
 use opentelemetry_sdk::trace::{
     BatchConfigBuilder, BatchSpanProcessor, Sampler, SdkTracer, SdkTracerProvider,
 };
-use rustls::ClientConfig;
 use url::Url;
 use wayleave_decision::RequestOutcome;
 use wayleave_lifecycle::FetchOutcome;
 
 use self::export::{CountingSpanExporter, attribute_bytes};
 use crate::decision_log::{DecisionRecord, attributes};
-use crate::telemetry::collector::{CollectorClient, resource, signal_url};
+use crate::telemetry::collector::{CollectorClient, CollectorTls, resource, signal_url};
 use crate::telemetry::export_queue::{ExportQueue, ExportedKind, MAX_BATCH, MAX_QUEUED};
 use crate::telemetry::metrics::Metrics;
 
@@ -95,7 +94,7 @@ impl Traces {
     /// Returns an error if the endpoint can never work.
     pub(crate) fn start(
         options: &TraceConfig,
-        tls: &ClientConfig,
+        tls: &CollectorTls,
         metrics: &Arc<Metrics>,
     ) -> anyhow::Result<Option<Self>> {
         let Some(endpoint) = &options.otlp_endpoint else {

@@ -61,7 +61,7 @@ enum RedisLink {
 
 /// A connection that may be open or closed.
 pub(super) struct RedisConnection {
-    client: RedisClient,
+    address: RedisAddress,
     link: ArcSwapOption<RedisLink>,
     timeout: Duration,
     is_tls: bool,
@@ -72,9 +72,9 @@ impl RedisConnection {
     pub(super) fn new(address: &RedisAddress, timeout: Duration) -> Result<Self, EngineFailure> {
         // redis-rs uses the process's default provider. An error means that there is one already.
         let _installed = rustls::crypto::CryptoProvider::clone(&tls::provider()).install_default();
+        build_client(address).map_err(|error| EngineFailure::Denied(error.to_string()))?;
         Ok(Self {
-            client: build_client(address)
-                .map_err(|error| EngineFailure::Denied(error.to_string()))?,
+            address: address.clone(),
             link: ArcSwapOption::empty(),
             timeout,
             is_tls: address.urls.iter().any(|url| url.starts_with("rediss:")),
@@ -86,13 +86,14 @@ impl RedisConnection {
     }
 
     pub(super) fn is_cluster(&self) -> bool {
-        matches!(self.client, RedisClient::Cluster(_))
+        self.address.is_cluster
     }
 
     /// Opens the connection, in place of the one before.
     pub(super) async fn open(&self) -> Result<(), EngineFailure> {
         let opening = async {
-            Ok(match &self.client {
+            // Built each time: the system's roots may have changed.
+            Ok(match build_client(&self.address)? {
                 RedisClient::Server(client) => {
                     // The timeout of an answer is that of `attempt`.
                     let config = AsyncConnectionConfig::new()

@@ -5,6 +5,8 @@
 //! process (listeners, connection limits, the directories of the state and the CA) do not change; the answer names those that
 //! need a restart, and everything else in the file takes effect.
 //!
+//! A process that runs without a file has nothing to read but the system's files, and does so for the same reasons.
+//!
 //! Included files are part of the configuration, and so is their number. The certificate files that it names are watched, too,
 //! and the system's files about names and roots: when they change, the configuration is reloaded.
 //!
@@ -52,6 +54,7 @@ use crate::decision_log::{ClientMask, ConfigRevision, Journal};
 use crate::exchange::ExchangeServices;
 use crate::robots_cache::HttpFetcher;
 use crate::server::wiring::{self, OutboundClients, OutboundConfig};
+use crate::telemetry::collector::CollectorTls;
 use crate::telemetry::logging::LogHandle;
 
 /// The operators' requests, and the changes of files, that may wait.
@@ -89,6 +92,7 @@ pub(crate) struct ReloadedParts {
     /// The client that fetches robots.txt files.
     pub(crate) fetcher: Arc<ArcSwap<HttpFetcher>>,
     pub(crate) log: LogHandle,
+    pub(crate) collector_tls: CollectorTls,
     /// The addresses on which this process listens.
     pub(crate) own_listeners: Vec<SocketAddr>,
     /// The rights of operators.
@@ -99,14 +103,15 @@ pub(crate) struct ReloadedParts {
 pub(crate) struct ReloadService {
     operators: mpsc::Receiver<ReloadReply>,
     hangup: Signal,
-    /// `None` if the built-in defaults are in use: there is no file to reload.
-    file: Option<(ConfigReloader, mpsc::Receiver<()>)>,
+    reloader: ConfigReloader,
+    changes: mpsc::Receiver<()>,
 }
 
-/// Reloads one file.
+/// Reloads one file, or what the system knows.
 struct ConfigReloader {
-    file: PathBuf,
-    /// The files as they were last read, in effect or not.
+    /// `None` if the built-in defaults are in use.
+    file: Option<PathBuf>,
+    /// The files as they were last read, in effect or not. Empty without a file.
     last_read: ConfigSources,
     /// Whether the last reload was refused because a file was being written, whatever is in it now.
     is_unsettled: bool,
@@ -150,36 +155,15 @@ pub(crate) fn service(
     parts.exchanges.metrics.config_reloaded(Some(system_time()));
     let status = status(config, file, &parts);
     let handle = ReloadHandle::new(requests, Arc::clone(&status));
-    let reloader = file.map(|file| {
-        let (events, changes) = mpsc::channel(MAX_QUEUED);
-        (ConfigReloader::new(file, config, parts, status, events), changes)
-    });
-    (handle, ReloadService { operators, hangup, file: reloader })
+    let (events, changes) = mpsc::channel(MAX_QUEUED);
+    let reloader = ConfigReloader::new(file, config, parts, status, events);
+    (handle, ReloadService { operators, hangup, reloader, changes })
 }
 
 impl ReloadService {
     /// Reloads the configuration whenever there is a reason to, for as long as the process runs.
     pub(crate) async fn serve(self) {
-        match self.file {
-            Some((reloader, changes)) => reloader.run(self.operators, self.hangup, changes).await,
-            None => refuse_all(self.operators, self.hangup).await,
-        }
-    }
-}
-
-/// Refuses every request, because there is no file.
-async fn refuse_all(mut operators: mpsc::Receiver<ReloadReply>, mut hangup: Signal) {
-    loop {
-        let reply = tokio::select! {
-            Some(reply) = operators.recv() => Some(reply),
-            _ = hangup.recv() => None,
-        };
-        let refusal = "there is no configuration file to reload: the built-in defaults are in use";
-        tracing::warn!("{refusal}");
-        if let Some(reply) = reply {
-            // The operator may have disconnected.
-            let _ = reply.send(Err(vec![refusal.to_owned()]));
-        }
+        self.reloader.run(self.operators, self.hangup, self.changes).await;
     }
 }
 
@@ -291,21 +275,20 @@ fn warn_unwatched(error: &anyhow::Error) {
 impl ConfigReloader {
     /// Creates the reloader for `parts` that were built from `config`. Changes of files are sent to `events`.
     fn new(
-        file: &Path,
+        file: Option<&Path>,
         config: &Config,
         parts: ReloadedParts,
         status: Arc<ArcSwap<ConfigStatus>>,
         changed: mpsc::Sender<()>,
     ) -> Self {
         let events = FileEvents::new(changed);
-        let watch = events.watch(file);
-        let last_read = ConfigSources::read(file);
+        let last_read = read_sources(file);
         Self {
-            watch,
+            watch: file.and_then(|file| events.watch(file)),
             include_watch: events.watch_included(&last_read),
             last_read,
             is_unsettled: false,
-            file: file.to_owned(),
+            file: file.map(Path::to_owned),
             started_with: config.clone(),
             running: config.clone(),
             outbound_config: OutboundConfig::new(config, &parts.own_listeners),
@@ -390,7 +373,7 @@ impl ConfigReloader {
     /// Reads all files of the configuration.
     async fn read(&self) -> ConfigSources {
         let file = self.file.clone();
-        let read = tokio::task::spawn_blocking(move || ConfigSources::read(&file)).await;
+        let read = tokio::task::spawn_blocking(move || read_sources(file.as_deref())).await;
         read.unwrap_or_else(|_| self.last_read.clone())
     }
 
@@ -480,12 +463,13 @@ impl ConfigReloader {
 
     /// Prepares the files that were read last, if they seem to be complete.
     async fn prepare_complete(&self, cause: ReloadCause) -> Result<PreparedReload, Vec<String>> {
-        if self.last_read.is_main_blank() {
+        if self.file.is_some() && self.last_read.is_main_blank() {
             let advice = "the file is empty: if all defaults are meant, write a comment into it";
             return Err(vec![advice.to_owned()]);
         }
         let prepared = self.prepare().await?;
         match find_incompleteness(&self.last_read, &self.running, &prepared.config) {
+            _ if self.file.is_none() => Ok(prepared),
             Some(reason) if matches!(cause, ReloadCause::Change | ReloadCause::System) => {
                 Err(vec![reason])
             }
@@ -505,9 +489,14 @@ impl ConfigReloader {
         let number = self.parts.exchanges.decider.settings().configuration + 1;
         // Certificates, roots and the log are read from disk, which may be slow.
         tokio::task::spawn_blocking(move || {
-            let config = Config::load_again(&read, &started_with)
-                .map_err(|mistakes| to_messages(&mistakes))?;
-            let fault = |error: anyhow::Error| vec![format!("{}: {error:#}", file.display())];
+            let config = match &file {
+                Some(_) => Config::load_again(&read, &started_with),
+                None => Ok(started_with.clone()),
+            };
+            let config = config.map_err(|mistakes| to_messages(&mistakes))?;
+            let name =
+                file.map_or("the built-in defaults".to_owned(), |it| it.display().to_string());
+            let fault = |error: anyhow::Error| vec![format!("{name}: {error:#}")];
             // Connections, sessions and resolved names are worth keeping: they are rebuilt only if they must be.
             let outbound_config = OutboundConfig::new(&config, &own_listeners);
             let outbound = (outbound_config != current_outbound)
@@ -538,6 +527,7 @@ impl ConfigReloader {
         if let Some(outbound) = prepared.outbound {
             upstream = outbound.upstream;
             self.outbound_config = outbound.config;
+            self.parts.collector_tls.store(outbound.collector_tls.load_full());
             let fetcher = outbound.fetcher.replacing(&self.parts.fetcher.load());
             self.parts.fetcher.store(Arc::new(fetcher));
         }
@@ -582,6 +572,14 @@ impl ConfigReloader {
             tracing::warn!(keys, "these changes take effect only after a restart");
         }
         Reloaded { configuration, needs_restart: prepared.needs_restart, removed_crawlers }
+    }
+}
+
+/// Reads all files of the configuration; none if there is no main one.
+fn read_sources(file: Option<&Path>) -> ConfigSources {
+    match file {
+        Some(file) => ConfigSources::read(file),
+        None => ConfigSources::of_text("", "", Path::new("")),
     }
 }
 

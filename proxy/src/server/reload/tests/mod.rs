@@ -46,30 +46,38 @@ impl ReloadableProxy {
         let clock = Clock::start();
         let store =
             RobotsStore::open(&config.state.dir, config.robots_store, clock, Arc::clone(&metrics));
-        let decisions =
-            start::open_decision_log(&config, &log, &metrics).expect("they can be written");
+        let outbound = OutboundConfig::new(&config, &[]);
+        let outbound = wiring::outbound_clients(outbound, clock, &metrics).expect("it is set up");
+        let collector_tls = Arc::clone(&outbound.collector_tls);
+        let decisions = start::open_decision_log(&config, &log, &collector_tls, &metrics)
+            .expect("they can be written");
         let (store, fleet) = (store.expect("it is new"), Fleet::default());
         let decisions = Arc::new(decisions);
-        let built = start::build(&config, &metrics, &decisions, &[], store, clock, fleet)
+        let built = start::build(&config, &metrics, &decisions, outbound, store, clock, fleet)
             .expect("nothing is missing");
         let parts = ReloadedParts {
             exchanges: Arc::new(built.exchanges),
             fetcher: built.fetcher,
             log,
+            collector_tls,
             own_listeners: Vec::new(),
             guard: Arc::new(ArcSwap::from_pointee(config.admin.guard.clone())),
         };
         // The tests reload by themselves.
         let (events, _) = mpsc::channel(MAX_QUEUED);
         let status = status(&config, Some(&file), &parts);
-        let mut reloader = ConfigReloader::new(&file, &config, parts, status, events);
+        let mut reloader = ConfigReloader::new(Some(&file), &config, parts, status, events);
         reloader.watch = None;
         Self { reloader, refresh: tokio::spawn(built.refresh), dir, _writing: writing }
     }
 
+    fn file(&self) -> &Path {
+        self.reloader.file.as_deref().expect("it runs with one")
+    }
+
     /// Reloads, and returns which keys need a restart.
     async fn reload(&mut self, text: &str) -> Vec<String> {
-        fs::write(&self.reloader.file, text).expect("the directory can be written");
+        fs::write(self.file(), text).expect("the directory can be written");
         let reloaded = self.reloader.reload(ReloadCause::Operator).await;
         reloaded.expect("nothing is wrong with it").needs_restart
     }
@@ -112,9 +120,30 @@ async fn crawlers_that_are_gone_are_named() {
         )
     };
     let mut running = ReloadableProxy::start(&(crawler("a") + &crawler("b")));
-    fs::write(&running.reloader.file, crawler("b") + &crawler("c")).expect("it can be written");
+    fs::write(running.file(), crawler("b") + &crawler("c")).expect("it can be written");
     let reloaded = running.reloader.reload(ReloadCause::Operator).await;
     assert_eq!(reloaded.expect("nothing is wrong with it").removed_crawlers, ["a"]);
+    running.stop().await;
+}
+
+#[tokio::test]
+async fn without_a_file_what_the_system_knows_is_read_again() {
+    let mut running = ReloadableProxy::start("");
+    // As a process that was started without a file.
+    running.reloader.file = None;
+    let reloader = &mut running.reloader;
+    for cause in [ReloadCause::Signal, ReloadCause::Operator, ReloadCause::System] {
+        let upstream = |reloader: &ConfigReloader| {
+            Arc::clone(&reloader.parts.exchanges.decider.settings().upstream)
+        };
+        let (before, tls) = (upstream(reloader), reloader.parts.collector_tls.load_full());
+        reloader.reload(cause).await.expect("nothing is wrong");
+        assert!(Arc::ptr_eq(&before, &upstream(reloader)), "nothing has changed");
+        reloader.outbound_config.forget_system_roots();
+        reloader.reload(cause).await.expect("nothing is wrong");
+        assert!(!Arc::ptr_eq(&before, &upstream(reloader)), "{cause:?}");
+        assert!(!Arc::ptr_eq(&tls, &reloader.parts.collector_tls.load_full()), "{cause:?}");
+    }
     running.stop().await;
 }
 
