@@ -12,6 +12,7 @@ pub mod over_time;
 mod overload;
 mod reload;
 mod replay;
+mod replay_incomplete;
 mod replay_mixed;
 mod report;
 mod restart;

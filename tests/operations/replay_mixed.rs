@@ -209,7 +209,7 @@ fn replay(config: &Path) -> Value {
     let mut command = command();
     command.args(["replay", "--json", "--config"]).arg(config);
     let output = tools::run(&mut command, b"", LIMIT);
-    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    assert_eq!(output.status.code(), Some(3), "some are undecidable");
     serde_json::from_slice(&output.stdout).expect("JSON")
 }
 

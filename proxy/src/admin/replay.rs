@@ -50,6 +50,8 @@ struct ReplaySchema {
     /// The number of decisions.
     decisions: u64,
     damaged_lines: u64,
+    /// What could not be looked at, such as a missing file of the log, a phrase each.
+    missing: Vec<String>,
     /// Whether it ended before the span did: there are too many decisions, or it took too long.
     is_cut: bool,
     /// Tables and keys of the configuration that were not read, because they decide nothing or name files.

@@ -15,6 +15,8 @@ pub(super) type CommandResult = Result<ExitCode, ExitCode>;
 
 /// The exit status for input that cannot be used.
 pub(super) const UNUSABLE: u8 = 2;
+/// The exit status if the answer leaves open what could not be looked at.
+pub(super) const INCOMPLETE: u8 = 3;
 
 /// Returns the absolute path, or the path as it is if the working directory is unknown.
 pub(super) fn absolute_path(path: &Path) -> PathBuf {
@@ -69,6 +71,12 @@ pub(super) fn json_line(value: &impl Serialize) -> String {
 pub(super) fn unusable(message: &str) -> ExitCode {
     print_errors(&format!("wayleave: {message}\n"));
     ExitCode::from(UNUSABLE)
+}
+
+/// Prints what could not be looked at, and returns the exit status.
+pub(super) fn incomplete(missing: &[String]) -> ExitCode {
+    print_errors(&format!("wayleave: the answer is not complete: {}\n", missing.join("; ")));
+    ExitCode::from(INCOMPLETE)
 }
 
 /// Prints why the command failed at run time, and returns the exit status.

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use wayleave_evidence::files::{
-    FileBegin, MAX_LINE_BYTES, compressed_name, decompressed, rotated_files,
+    FileBegin, MAX_LINE_BYTES, compressed_name, decompressed, log_directory, rotated_files,
 };
 use wayleave_evidence::regular_file;
 
@@ -57,7 +57,8 @@ fn open_rotated(name: PathBuf) -> (PathBuf, io::Result<File>) {
 /// The path of a file, and the file or why it cannot be opened.
 pub(super) type LogFile = (PathBuf, io::Result<File>);
 
-/// Opens the log's files, the oldest first and the current one last. Each comes with the error if it cannot be opened.
+/// Opens the log's files, the oldest first and the current one last. Each comes with the error if it cannot be opened; so does
+/// their directory if it cannot be listed.
 pub(super) fn open_log_files(path: &Path) -> Vec<LogFile> {
     // The current file is opened first: if it is rotated meanwhile, it is listed again under its new name, and left out there.
     let current = regular_file::open(path);
@@ -67,12 +68,11 @@ pub(super) fn open_log_files(path: &Path) -> Vec<LogFile> {
         (Ok(file), Ok(current)) => identity(file) == identity(current),
         _ => false,
     };
-    let mut files: Vec<_> = rotated_files(path)
-        .unwrap_or_default()
-        .into_iter()
-        .map(open_rotated)
-        .filter(|(_, file)| !is_current(file))
-        .collect();
+    let mut files: Vec<LogFile> = match rotated_files(path) {
+        Ok(rotated) => rotated.into_iter().map(open_rotated).collect(),
+        Err(error) => vec![(log_directory(path).to_owned(), Err(error))],
+    };
+    files.retain(|(_, file)| !is_current(file));
     let is_there = !matches!(&current, Err(error) if error.kind() == io::ErrorKind::NotFound);
     files.extend(is_there.then(|| (path.to_owned(), current)));
     files

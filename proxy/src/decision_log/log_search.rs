@@ -10,6 +10,7 @@ use tokio_util::sync::CancellationToken;
 use wayleave_evidence::chain::event;
 
 use super::files::{LogFile, LogLine, UNFINISHED, are_older, find_line, open_log_files};
+use super::gaps::LogGaps;
 use super::query::DecisionQuery;
 use super::record::DecisionRecord;
 
@@ -21,7 +22,7 @@ pub(crate) struct TimeRange {
 }
 
 impl TimeRange {
-    fn contains(&self, at: SystemTime) -> bool {
+    pub(super) fn contains(&self, at: SystemTime) -> bool {
         self.since.is_none_or(|since| at >= since) && self.until.is_none_or(|until| at <= until)
     }
 }
@@ -52,7 +53,7 @@ pub(super) fn newest(
     // Lines can only be read forwards, so older decisions give way to newer ones.
     let mut kept = VecDeque::new();
     let mut is_truncated = false;
-    let damaged_lines = scan(path, range, query, |step| {
+    let gaps = scan(path, range, query, |step| {
         if let ScanStep::Decision(decision, _) = step {
             kept.push_back(decision);
         }
@@ -63,7 +64,7 @@ pub(super) fn newest(
         if is_given_up.is_cancelled() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     })?;
     let decisions = kept.into_iter().rev().collect();
-    Ok(NewestDecisions { decisions, is_truncated, damaged_lines })
+    Ok(NewestDecisions { decisions, is_truncated, damaged_lines: gaps.damaged_lines })
 }
 
 /// The number of lines between two reports of progress.
@@ -80,8 +81,7 @@ pub(crate) enum ScanStep<'l> {
 }
 
 /// Passes the decisions of a time range that match `query`, in the order of the log at `path`, to `take` until it breaks, and the
-/// progress every few hundred lines. Returns the number of damaged lines on the way: complete lines that are too long, or are not a
-/// decision.
+/// progress every few hundred lines. Returns the gaps in what it read.
 ///
 /// # Errors
 ///
@@ -91,9 +91,9 @@ pub(crate) fn scan(
     range: TimeRange,
     query: &DecisionQuery,
     mut take: impl FnMut(ScanStep<'_>) -> ControlFlow<()>,
-) -> io::Result<u64> {
-    let mut damaged = 0;
+) -> io::Result<LogGaps> {
     let mut files = open_log_files(path);
+    let mut gaps = LogGaps::of_files(&files, range, !path.exists());
     if let Some(since) = range.since {
         let mut older = are_older(&files, since).into_iter();
         files.retain(|_| older.next() != Some(true));
@@ -121,16 +121,19 @@ pub(crate) fn scan(
                 }
             }
             let line = match line {
-                Ok(line) if line.starts_with(event::EVENT_PREFIX) => return None,
+                Ok(line) if line.starts_with(event::EVENT_PREFIX) => {
+                    gaps.note_event(line, range);
+                    return None;
+                }
                 Ok(line) => line,
                 Err(error) => {
                     // Only in the current file may the last line still be being written.
-                    damaged += u64::from(error != UNFINISHED || name != path);
+                    gaps.damaged_lines += u64::from(error != UNFINISHED || name != path);
                     return None;
                 }
             };
             let Ok(decision) = serde_json::from_slice::<DecisionRecord>(line) else {
-                damaged += 1;
+                gaps.damaged_lines += 1;
                 return None;
             };
             if !range.contains(decision.at) || !query.matches(&decision) {
@@ -139,10 +142,10 @@ pub(crate) fn scan(
             take(ScanStep::Decision(decision, line)).break_value()
         };
         if find_line(&file, take_matching).map_err(in_file)?.is_some() {
-            return Ok(damaged);
+            return Ok(gaps);
         }
     }
-    Ok(damaged)
+    Ok(gaps)
 }
 
 #[cfg(test)]

@@ -13,7 +13,8 @@
 //!       ├─ writer          the thread that writes the log
 //!       │    └─ journal      its files: a hash chain, rotated by size and age
 //!       ├─ query           filters of decisions
-//!       ├─ past            decisions of a time range, from the files
+//!       ├─ log_search      decisions of a time range, from the files
+//!       ├─ gaps            what is missing from the files
 //!       ├─ report_cache    reports for the admin listener
 //!       │    └─ report       statistics over a time range, from the files or from memory
 //!       ├─ files           finds the log's files and reads their lines
@@ -32,6 +33,7 @@ mod client_address;
 mod decision_event;
 mod edge_tally;
 mod files;
+mod gaps;
 mod journal;
 mod live;
 mod log_search;
@@ -66,6 +68,7 @@ pub(crate) use self::client_address::{ClientForm, ClientMask, LoggedClient};
 use self::edge_tally::EdgeTally;
 pub(crate) use self::edge_tally::{EdgeCount, EdgeCountBy};
 pub(crate) use self::files::find_decision;
+pub(crate) use self::gaps::LogGaps;
 pub(crate) use self::journal::{Journal, JournalConfig, JournalDescription};
 use self::live::LiveFeed;
 pub(crate) use self::live::{DecisionWatch, WatchedBatch, to_event};
@@ -323,7 +326,7 @@ impl DecisionLog {
             };
             let scanned = log_search::scan(&journal.config.path, range, &query, each);
             match &scanned {
-                Ok(damaged) => warn_of_damage(*damaged),
+                Ok(gaps) => warn_of_damage(gaps.damaged_lines),
                 Err(error) => tracing::warn!(%error, "the decision log cannot be read"),
             }
             // The result only says whether more is wanted.

@@ -47,13 +47,14 @@ export function replay() {
 }
 
 function result(found) {
-  const same = found.newly_refused.count + found.newly_forwarded.count === 0;
+  const same = found.newly_refused.count + found.newly_forwarded.count === 0 && !found.missing.length;
   const counts = KINDS.map(([kind, name]) => `${count(found[kind].count)} ${name.toLowerCase()}`).join(", ");
   const head = h("p", { class: "verdict" }, h("strong", {}, same ? "No request would be decided differently. " : ""),
     `${count(found.decisions)} decisions: ${counts}, ${count(found.unchanged.count)} unchanged.`);
   const notes = [
     found.is_cut ? "Not all decisions were read: there are too many for one replay. Choose a shorter span, or use wayleave replay." : null,
     found.damaged_lines ? `${count(found.damaged_lines)} lines of the log cannot be read.` : null,
+    found.missing.length ? `Not complete: ${found.missing.join("; ")}.` : null,
     found.not_read.length ? `Not read, because it decides nothing or names files: ${found.not_read.join(", ")}.` : null,
   ].filter(Boolean).map((note) => h("p", { class: "note" }, note));
   const panels = KINDS.filter(([kind]) => found[kind].count).map(([kind, name, rule]) => panel(name, groups(name, found[kind], rule)));

@@ -11,7 +11,7 @@ use wayleave_usage_preferences::{CrawlerDeclaration, Preference, PreferenceSetti
 use super::live::FetchedFiles;
 use super::preference::{self, UseSubject};
 use crate::cli::paint::Tone;
-use crate::cli::terminal::json_line;
+use crate::cli::terminal::{INCOMPLETE, json_line};
 use crate::telemetry::harmless::escape_controls;
 
 /// The decision about one URL, with the rest of what the file states.
@@ -123,7 +123,7 @@ impl<'a> CheckAnswer<'a> {
 /// Returns 3 if anything could not be decided, else 1 if anything is disallowed or its use refused, else 0.
 pub(super) fn exit_status(answers: &[CheckAnswer<'_>]) -> u8 {
     if answers.iter().any(|it| it.explanation.reason == AccessReason::Unreachable) {
-        return 3;
+        return INCOMPLETE;
     }
     u8::from(answers.iter().any(|it| {
         let preference = it.preference.as_ref().map(|it| it.preference);

@@ -24,7 +24,7 @@ use crate::cli::config_file::load_config;
 use crate::cli::paint::Tone;
 use crate::cli::robots_fetcher::RobotsFetcher;
 use crate::cli::terminal::{
-    CommandResult, UNUSABLE, counted, json_line, print, print_painted, unusable,
+    CommandResult, INCOMPLETE, UNUSABLE, counted, json_line, print, print_painted, unusable,
 };
 use crate::clock::system_time;
 use crate::config::Config;
@@ -304,7 +304,7 @@ fn annotations(verdicts: &[Preview], arguments: &CheckArguments) -> String {
 /// Returns 3 if anything could not be decided, else 1 if anything is refused, else 0.
 fn exit_status(verdicts: &[Preview]) -> u8 {
     if verdicts.iter().any(is_undecided) {
-        return 3;
+        return INCOMPLETE;
     }
     u8::from(verdicts.iter().any(|verdict| word(verdict) == "refuse"))
 }

@@ -12,7 +12,7 @@ mod summary;
 mod tables;
 mod unknown;
 
-use std::io;
+use std::io::{self, Read as _};
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -20,11 +20,11 @@ use std::sync::atomic::Ordering;
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::time::{Duration, Instant, SystemTime};
 
-use anyhow::Context;
+use anyhow::{Context, bail};
 use clap::Args;
-use wayleave_evidence::Sha256Digest;
 use wayleave_evidence::chain::link;
 use wayleave_evidence::files::rotated_files;
+use wayleave_evidence::{Sha256Digest, regular_file};
 
 use self::replayer::Replayer;
 use self::summary::ReplaySummary;
@@ -32,14 +32,16 @@ use super::config_file::load_config;
 use super::evidence::sources::MaterialSources;
 use super::evidence::verify::settings::PastSettings;
 use super::progress::ProgressLine;
-use super::terminal::{CommandResult, pretty_json, print, unusable};
+use super::terminal::{CommandResult, incomplete, pretty_json, print, unusable};
 use crate::admin::{ReplayRequest, ReplayResult};
 use crate::clock::{Clock, TimeArgument};
 use crate::config::Config;
-use crate::decision_log::{DecisionQuery, DecisionRecord, ScanStep, TimeRange, scan_log};
+use crate::decision_log::{DecisionQuery, DecisionRecord, LogGaps, ScanStep, TimeRange, scan_log};
 
 /// The exit status if a request would be decided differently.
 const DIFFERENT: u8 = 1;
+/// The first bytes of a store (redb's design.md, "Magic number").
+const STORE_MAGIC: [u8; 9] = *b"redb\x1a\x0a\xa9\x0d\x0a";
 /// The number of batches of decisions that may wait.
 const MAX_WAITING_BATCHES: usize = 4;
 /// The most decisions, and the longest time, of a replay by a running proxy.
@@ -52,7 +54,8 @@ const MAX_TIME: Duration = Duration::from_secs(60);
                   --config says they are, or --from. Gets the robots.txt files from the proxy if it is running. Sends no request \
                   to any origin.\n\
                   Exit status: 0 no request would be decided differently, 1 some would be, 2 the configuration has a mistake, or \
-                  the log cannot be read."
+                  the log or the store cannot be read, 3 some cannot be decided, because a robots.txt, a file of the log or another \
+                  document is missing, or there is none in the span. If several apply: 2, else 3, else 1."
 )]
 pub(super) struct ReplayArguments {
     /// Only decisions since then: a span before now, or a time such as 2026-11-22T08:00:00Z or 2026-11-22 [default: the whole log]
@@ -92,6 +95,9 @@ pub(super) fn run(arguments: &ReplayArguments, file: Option<&Path>) -> CommandRe
     if printed != ExitCode::SUCCESS {
         return Err(printed);
     }
+    if !summary.missing.is_empty() {
+        return Err(incomplete(&summary.missing));
+    }
     Ok(if summary.has_differences() { ExitCode::from(DIFFERENT) } else { printed })
 }
 
@@ -105,12 +111,13 @@ struct ReadBatch {
 fn replay(new: &Config, from: &Config, since: Option<SystemTime>) -> anyhow::Result<ReplaySummary> {
     let log =
         from.log.decisions.as_ref().context("log.decisions is empty: there is no decision log")?;
-    let rotated = rotated_files(&log.path).unwrap_or_default();
+    let path = log.path.display();
+    let rotated = rotated_files(&log.path).with_context(|| format!("the files of {path}"))?;
     anyhow::ensure!(
         log.path.exists() || !rotated.is_empty(),
-        "there is no decision log {}; --from names the configuration of another",
-        log.path.display()
+        "there is no decision log {path}; --from names the configuration of another"
     );
+    let has_store = check_store(&from.state.dir.join("robots.redb"))?;
     let sources = MaterialSources::open(from)?;
     // As it would be archived: what is not archived decides nothing that can be derived.
     let settings = PastSettings::read(new.to_string().as_bytes()).map_err(anyhow::Error::msg)?;
@@ -118,10 +125,30 @@ fn replay(new: &Config, from: &Config, since: Option<SystemTime>) -> anyhow::Res
     let progress = ProgressLine::of_bytes("0 decisions");
     let span = TimeRange { since, until: None };
     let scanned = (&*log.path, span, &DecisionQuery::default());
-    replay_log(scanned, replayer, |summary, (bytes, total_bytes)| {
+    let mut summary = replay_log(scanned, replayer, |summary, (bytes, total_bytes)| {
         progress.set_bytes(bytes, total_bytes, &format!("{} decisions", summary.decisions));
         ControlFlow::Continue(())
-    })
+    })?;
+    if !has_store {
+        let dir = from.state.dir.display();
+        summary.missing.push(format!("there is no store of robots.txt files in {dir}"));
+    }
+    Ok(summary)
+}
+
+/// Returns whether there is a store at `path`.
+///
+/// # Errors
+///
+/// Returns an error if it cannot be read, or is not a store: opening it would put a new one in its place.
+fn check_store(path: &Path) -> anyhow::Result<bool> {
+    let mut begin = [0; STORE_MAGIC.len()];
+    match regular_file::open(path).and_then(|mut file| file.read_exact(&mut begin)) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+        Err(error) => Err(error).with_context(|| format!("{} cannot be read", path.display())),
+        Ok(()) if begin != STORE_MAGIC => bail!("{} is not a store, or damaged", path.display()),
+        Ok(()) => Ok(true),
+    }
 }
 
 /// Replays the decisions of a log that match, until `goes_on` says otherwise after some of them. It is passed the bytes that have
@@ -147,8 +174,8 @@ fn replay_log(
         scanning.join().unwrap_or_else(|_| Err(io::Error::other("reading it failed")))
     });
     let path = log.display();
-    summary.damaged_lines =
-        scanned.with_context(|| format!("the decision log {path} cannot be read"))?;
+    let gaps = scanned.with_context(|| format!("the decision log {path} cannot be read"))?;
+    summary.note_missing(&gaps, span);
     Ok(summary)
 }
 
@@ -175,16 +202,16 @@ pub(super) fn for_operators(state_dir: &Path, request: &ReplayRequest) -> Replay
         .map_err(|error| vec![format!("{error:#}")])
 }
 
-/// Sends the decisions of the log in its order. Returns the number of damaged lines.
+/// Sends the decisions of the log in its order. Returns the gaps in it.
 fn scan(
     path: &Path,
     span: TimeRange,
     query: &DecisionQuery,
     sender: &SyncSender<ReadBatch>,
-) -> io::Result<u64> {
+) -> io::Result<LogGaps> {
     let mut decisions = Vec::new();
     let mut read = (0, 0);
-    let damaged = scan_log(path, span, query, |step| {
+    let gaps = scan_log(path, span, query, |step| {
         match step {
             ScanStep::Decision(decision, line) => {
                 decisions.push((decision, link::config_digest(line)));
@@ -199,5 +226,5 @@ fn scan(
     })?;
     // Nobody waits for it only if no more is needed.
     let _ = sender.send(ReadBatch { decisions, progress: read });
-    Ok(damaged)
+    Ok(gaps)
 }

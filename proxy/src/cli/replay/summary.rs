@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use super::replayer::{ReplayChange, Replayed};
 use super::unknown::NOT_REPLAYED;
-use crate::decision_log::DecisionRecord;
+use crate::decision_log::{DecisionRecord, LogGaps, TimeRange};
 
 /// The most groups of one kind; further hosts are counted together.
 const MAX_GROUPS: usize = 2_000;
@@ -33,6 +33,8 @@ pub(super) struct ReplaySummary {
     pub(super) since: Option<String>,
     pub(super) decisions: u64,
     pub(super) damaged_lines: u64,
+    /// What could not be looked at, a phrase each.
+    pub(super) missing: Vec<String>,
     pub(super) newly_refused: ChangeSummary,
     pub(super) newly_forwarded: ChangeSummary,
     pub(super) unchanged: ChangeSummary,
@@ -84,6 +86,7 @@ impl ReplaySummary {
             since: since.map(|since| humantime::format_rfc3339_seconds(since).to_string()),
             decisions: 0,
             damaged_lines: 0,
+            missing: Vec::new(),
             newly_refused: ChangeSummary::default(),
             newly_forwarded: ChangeSummary::default(),
             unchanged: ChangeSummary::default(),
@@ -103,6 +106,19 @@ impl ReplaySummary {
         summary.add(decision, replayed);
     }
 
+    /// Notes after the last decision what the result leaves open.
+    pub(super) fn note_missing(&mut self, gaps: &LogGaps, span: TimeRange) {
+        self.damaged_lines = gaps.damaged_lines;
+        self.missing = gaps.phrases(span.since.is_some());
+        if self.undecidable.count > 0 {
+            self.missing
+                .push(format!("requests that cannot be decided: {}", self.undecidable.count));
+        }
+        if self.decisions == 0 {
+            self.missing.push("the log has no decision in this span".to_owned());
+        }
+    }
+
     /// Returns the summary as the API shows it: the largest groups, and not where the log is.
     pub(super) fn for_operators(&self, is_cut: bool, not_read: &[String]) -> Value {
         let kind = |summary: &ChangeSummary| {
@@ -114,6 +130,7 @@ impl ReplaySummary {
         json!({
             "decisions": self.decisions,
             "damaged_lines": self.damaged_lines,
+            "missing": self.missing,
             "is_cut": is_cut,
             "not_read": not_read,
             "newly_refused": kind(&self.newly_refused),

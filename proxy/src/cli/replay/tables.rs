@@ -36,6 +36,9 @@ impl ReplaySummary {
 /// Formats the summary for a terminal.
 pub(super) fn text(summary: &ReplaySummary) -> String {
     let mut text = summary.head() + "\n";
+    for missing in &summary.missing {
+        writeln!(text, "not complete: {missing}").expect("writing to a String cannot fail");
+    }
     for (name, summary) in summary.kinds().into_iter().filter(|(_, summary)| summary.count > 0) {
         let rows = summary.rows();
         write!(text, "\n{name}:\n").expect("writing to a String cannot fail");
@@ -61,6 +64,9 @@ pub(super) fn text(summary: &ReplaySummary) -> String {
 /// Formats the summary in Markdown.
 pub(super) fn markdown(summary: &ReplaySummary) -> String {
     let mut text = format!("**{}**\n", summary.head());
+    for missing in &summary.missing {
+        write!(text, "\nNot complete: {missing}.\n").expect("writing to a String cannot fail");
+    }
     for (name, summary) in summary.kinds().into_iter().filter(|(_, summary)| summary.count > 0) {
         let rows = summary.rows();
         let title = name.replacen(|c: char| c.is_ascii_lowercase(), &name[..1].to_uppercase(), 1);

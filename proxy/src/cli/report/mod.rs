@@ -18,14 +18,17 @@ use super::config_file::{EVIDENCE_KEYS, load_keys};
 use super::crawler_names;
 use super::expired_rules::{self, ExpiredRule};
 use super::progress::ProgressLine;
-use super::terminal::{CommandResult, pretty_json, print, print_errors, print_painted, unusable};
+use super::terminal::{
+    CommandResult, incomplete, pretty_json, print, print_errors, print_painted, unusable,
+};
 use crate::clock::{Clock, TimeArgument};
 use crate::decision_log::{DecisionQuery, LogReport, ReportContents, ReportDimension, ReportQuery};
 
 #[derive(Debug, Args)]
 #[command(
     after_help = "Reads log.decisions of the configuration and its rotated files; needs no running proxy.\n\
-                  Exit status: 0 reported, 2 usage error, no decision log, or a file or line of it cannot be read."
+                  Exit status: 0 reported, 2 usage error, no decision log, or a file or line of it cannot be read, \
+                  3 files of the log or decisions are missing."
 )]
 pub(super) struct ReportArguments {
     /// Start of the report: 7d, yesterday, 2026-11-22 or 2026-11-22T08:00:00Z
@@ -82,6 +85,8 @@ impl ReportArguments {
 struct ReportJson<'a> {
     #[serde(flatten)]
     report: &'a LogReport,
+    /// What could not be looked at, a phrase each.
+    missing: Vec<String>,
     expired_rules: &'a [ExpiredRule],
 }
 
@@ -138,7 +143,10 @@ fn print_report(
 ) -> ExitCode {
     let (by, limits) = (arguments.by, RowLimits::new(arguments.limit));
     match arguments.format() {
-        ReportFormat::Json => print(&pretty_json(&ReportJson { report, expired_rules: expired })),
+        ReportFormat::Json => {
+            let missing = report.gaps.phrases(true);
+            print(&pretty_json(&ReportJson { report, missing, expired_rules: expired }))
+        }
         ReportFormat::Csv => {
             // On standard error, so that standard output is nothing but CSV.
             print_errors(&table::read_summary(report));
@@ -157,17 +165,23 @@ fn print_report(
     }
 }
 
-/// Fails if something could not be read: a report without it is not reliable.
+/// Fails if something could not be read, or is missing: a report without it is not reliable.
 fn check_complete(report: &LogReport) -> Result<(), ExitCode> {
-    let mut missing = report.failures.clone();
+    let mut unread = report.failures.clone();
     match report.damaged_lines {
         0 => {}
-        1 => missing.push("1 line cannot be read".to_owned()),
-        count => missing.push(format!("{count} lines cannot be read")),
+        1 => unread.push("1 line cannot be read".to_owned()),
+        count => unread.push(format!("{count} lines cannot be read")),
     }
-    if missing.is_empty() {
+    let missing = report.gaps.phrases(true);
+    if !unread.is_empty() {
+        Err(unusable(&format!(
+            "the report is not complete: {}",
+            [unread, missing].concat().join("; ")
+        )))
+    } else if missing.is_empty() {
         Ok(())
     } else {
-        Err(unusable(&format!("the report is not complete: {}", missing.join("; "))))
+        Err(incomplete(&missing))
     }
 }

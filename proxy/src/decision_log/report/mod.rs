@@ -28,7 +28,6 @@ use std::time::SystemTime;
 use serde::Serialize;
 use wayleave_decision::RequestOutcome;
 use wayleave_evidence::chain::event;
-use wayleave_evidence::files::{log_directory, rotated_files};
 use wayleave_evidence::rfc3339;
 
 use self::costs::add_costs;
@@ -41,6 +40,8 @@ pub(crate) use self::rows::ReportRow;
 pub(crate) use self::summary::SummaryRow;
 pub(crate) use self::timeline::Timeline;
 use super::files::{LogLine, UNFINISHED, are_older, find_line, open_log_files};
+use super::gaps::LogGaps;
+use super::log_search::TimeRange;
 
 /// The number of unreadable lines that are listed; further ones are only counted.
 const MAX_LISTED: usize = 20;
@@ -81,6 +82,9 @@ pub(crate) struct LogReport {
     /// The errors of files, or of the directory, that could not be read.
     #[serde(skip)]
     pub(crate) failures: Vec<String>,
+    /// The decisions of the range that are missing from the log.
+    #[serde(skip)]
+    pub(crate) gaps: LogGaps,
     /// The time of the first decision.
     #[serde(serialize_with = "rfc3339::serialize_some")]
     pub(crate) first_at: Option<SystemTime>,
@@ -143,9 +147,6 @@ impl LogReport {
         let mut report = Self::empty(query);
         let mut counts = ReportCounts::new(query);
         let mut progress = ReportProgress::default();
-        if let Err(error) = rotated_files(path) {
-            report.note_failure(log_directory(path), &error);
-        }
         let files = report.files_in_range(path);
         progress.total_bytes = files.iter().map(|(.., bytes)| bytes).sum();
         for (name, file, bytes) in files {
@@ -185,6 +186,7 @@ impl LogReport {
             unreadable_lines: Vec::new(),
             damaged_lines: 0,
             failures: Vec::new(),
+            gaps: LogGaps::default(),
             first_at: None,
             last_at: None,
             outcomes: BTreeMap::new(),
@@ -208,6 +210,7 @@ impl LogReport {
         let mut files = Vec::new();
         let opened = open_log_files(path);
         let older = are_older(&opened, self.since);
+        self.gaps = LogGaps::of_files(&opened, self.range(), !path.exists());
         for ((name, file), is_older) in opened.into_iter().zip(older) {
             if is_older {
                 self.older_files += 1;
@@ -217,6 +220,10 @@ impl LogReport {
             }
         }
         files
+    }
+
+    fn range(&self) -> TimeRange {
+        TimeRange { since: Some(self.since), until: Some(self.until) }
     }
 
     fn read_file(
@@ -232,7 +239,10 @@ impl LogReport {
         let read = file.and_then(|file| {
             find_line(&file, |line| {
                 number += 1;
-                if line.is_ok_and(|line| line.starts_with(event::EVENT_PREFIX)) {
+                if let Ok(line) = line
+                    && line.starts_with(event::EVENT_PREFIX)
+                {
+                    self.gaps.note_event(line, self.range());
                     return None;
                 }
                 lines += 1;
