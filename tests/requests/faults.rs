@@ -135,8 +135,8 @@ const BROKEN_RESPONSES: &[(&str, &str, Step, &[&str])] = &[
         &["http_protocol_error", "http_upgrade_failed"],
     ),
     (
-        "field-with-nul",
-        "HTTP/1.1 200 OK\r\nX: a\0b\r\nContent-Length: 0\r\n\r\n",
+        "name-with-nul",
+        "HTTP/1.1 200 OK\r\nX\0Y: a\r\nContent-Length: 0\r\n\r\n",
         Step::Close,
         PROTOCOL,
     ),

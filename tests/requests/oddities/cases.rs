@@ -38,6 +38,10 @@ pub const REPAIRED: &[Row] = &[
     Row { kinds: &["skipped-line"], name: "a-second-status-line", bytes: "HTTP/1.1 200 OK\r\nHTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello", status: 200, field: ("content-length", &["5"]), body: "hello" },
     Row { kinds: &["skipped-line"], name: "a-space-in-a-name", bytes: "HTTP/1.1 200 OK\r\nX A: b\r\nContent-Length: 5\r\n\r\nhello", status: 200, field: ("x a", &[]), body: "hello" },
     Row { kinds: &["skipped-line"], name: "no-name", bytes: "HTTP/1.1 200 OK\r\n: b\r\nContent-Length: 5\r\n\r\nhello", status: 200, field: ("", &[]), body: "hello" },
+    Row { kinds: &["control-character"], name: "bare-cr-in-a-value", bytes: "HTTP/1.1 200 OK\r\nX-A: b\rc\r\nContent-Length: 5\r\n\r\nhello", status: 200, field: ("x-a", &["b c"]), body: "hello" },
+    Row { kinds: &["control-character"], name: "bare-cr-before-lf", bytes: "HTTP/1.1 200 OK\r\nX-A: b\r\r\nContent-Length: 5\r\n\r\nhello", status: 200, field: ("x-a", &["b"]), body: "hello" },
+    Row { kinds: &["control-character"], name: "nul", bytes: "HTTP/1.1 200 OK\r\nX-A: b\0c\r\nContent-Length: 5\r\n\r\nhello", status: 200, field: ("x-a", &["b c"]), body: "hello" },
+    Row { kinds: &["control-character"], name: "escape", bytes: "HTTP/1.1 200 OK\r\nX-A: b\x1bc\r\nContent-Length: 5\r\n\r\nhello", status: 200, field: ("x-a", &["b c"]), body: "hello" },
 ];
 
 /// Responses that are refused: a name and the bytes. More in faults.rs.
@@ -60,8 +64,9 @@ pub const REFUSED: &[(&str, &str)] = &[
     ("bare-cr-without-colon", "HTTP/1.1 200 OK\r\nnonsense\rX: b\r\nContent-Length: 5\r\n\r\nhello"),
     ("nul-without-colon", "HTTP/1.1 200 OK\r\nnon\0sense\r\nContent-Length: 5\r\n\r\nhello"),
     ("bare-cr", "HTTP/1.1 200 OK\r\nX: a\rContent-Length: 5\r\n\r\nhello"),
-    ("bare-cr-before-lf", "HTTP/1.1 200 OK\r\nX: a\r\r\nContent-Length: 5\r\n\r\nhello"),
-    ("nul", "HTTP/1.1 200 OK\r\nX: a\0b\r\nContent-Length: 5\r\n\r\nhello"),
+    ("bare-cr-behind-a-length", "HTTP/1.1 200 OK\r\nContent-Length: 5\r\r\n\r\nhello"),
+    ("nul-in-a-fold", "HTTP/1.1 200 OK\r\nX: a\r\n \0b\r\nContent-Length: 5\r\n\r\nhello"),
+    ("bare-cr-in-the-reason", "HTTP/1.1 200 O\rK\r\nContent-Length: 5\r\n\r\nhello"),
     ("status-below-100", "HTTP/1.1 099 Odd\r\nContent-Length: 5\r\n\r\nhello"),
     ("status-1000", "HTTP/1.1 1000 Odd\r\nContent-Length: 5\r\n\r\nhello"),
 ];
@@ -87,6 +92,7 @@ pub const ROBOTS: &[(&str, &str, u16)] = &[
     ("both", "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nContent-Length: 33\r\n\r\n21\r\nUser-agent: *\nDisallow: /private\n\r\n0\r\n\r\n", 403),
     ("in-1-0", "HTTP/1.0 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n21\r\nUser-agent: *\nDisallow: /private\n\r\n0\r\n\r\n", 403),
     ("a-skipped-line", "HTTP/1.1 200 OK\r\nnonsense\r\nContent-Length: 33\r\n\r\nUser-agent: *\nDisallow: /private\n", 403),
+    ("nul-in-a-value", "HTTP/1.1 200 OK\r\nX: a\0b\r\nContent-Length: 33\r\n\r\nUser-agent: *\nDisallow: /private\n", 403),
     ("gzip-chunked", "HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip, chunked\r\n\r\n21\r\nUser-agent: *\nDisallow: /private\n\r\n0\r\n\r\n", 503),
     ("chunked-twice", "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n\r\n21\r\nUser-agent: *\nDisallow: /private\n\r\n0\r\n\r\n", 403),
     ("two-lengths", "HTTP/1.1 200 OK\r\nContent-Length: 2\r\nContent-Length: 33\r\n\r\nUser-agent: *\nDisallow: /private\n", 503),

@@ -547,7 +547,8 @@ mod tests {
             "Content-Length: 1\r\n 1\r\n",
             " X: a\r\n",
             "Content Length: 1\r\n",
-            "X: a\x01b\r\n",
+            "Content-Length: 1\x01\r\n",
+            "X: a\r\n \x01b\r\n",
         ] {
             let bytes = format!("HTTP/1.1 200 OK\r\n{fields}\r\n");
             assert_eq!(response(bytes.as_bytes()).await.err(), Some("malformed"), "{fields:?}");

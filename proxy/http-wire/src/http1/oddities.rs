@@ -24,6 +24,8 @@ pub enum Oddity {
     RepeatedChunked,
     /// A line of a head that is no field (RFC 9112 section 5).
     SkippedLine,
+    /// A control character in a field's value (RFC 9110 section 5.5).
+    ControlCharacter,
     /// Whitespace around a field's value in HTTP/2 (RFC 9113 section 8.2.1).
     PaddedValue,
     /// An interim response that announces content (RFC 9110 section 8.6, RFC 9112 section 6.1).
@@ -33,7 +35,7 @@ pub enum Oddity {
 }
 
 impl Oddity {
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 14] = [
         Self::SpaceBeforeColon,
         Self::FoldedField,
         Self::RepeatedContentLength,
@@ -44,6 +46,7 @@ impl Oddity {
         Self::LengthBesideChunked,
         Self::RepeatedChunked,
         Self::SkippedLine,
+        Self::ControlCharacter,
         Self::PaddedValue,
         Self::FramedInterim,
         Self::IncompleteClose,
@@ -62,6 +65,7 @@ impl Oddity {
             Self::LengthBesideChunked => "length-beside-chunked",
             Self::RepeatedChunked => "repeated-chunked",
             Self::SkippedLine => "skipped-line",
+            Self::ControlCharacter => "control-character",
             Self::PaddedValue => "padded-value",
             Self::FramedInterim => "framed-interim",
             Self::IncompleteClose => "incomplete-close",

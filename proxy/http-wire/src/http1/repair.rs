@@ -42,13 +42,13 @@ pub(super) fn section_end(
 }
 
 /// Returns a section, which ends in an empty line, with each line ended by CRLF (RFC 9112 section 2.2), folded fields
-/// joined to one line (section 5.2), no whitespace before a colon (section 5.1) and no line that is no field, and which
-/// of these repairs it needed.
+/// joined to one line (section 5.2), no whitespace before a colon (section 5.1), spaces for control characters in values
+/// (RFC 9110 section 5.5) and no line that is no field, and which of these repairs it needed.
 ///
 /// # Errors
 ///
-/// If the first field begins with whitespace, which section 2.2 says to reject, or a line that is no field could be
-/// framing to another reader.
+/// If the first field begins with whitespace, which section 2.2 says to reject, or a line that is no field, or has a
+/// control character, could be framing to another reader.
 pub(super) fn repair(
     section: Bytes,
     begins: SectionStart,
@@ -101,8 +101,16 @@ fn find_oddities(section: &[u8], fields: usize) -> Result<Oddities, &'static str
                 return Err("a line is no field, but could be framing");
             }
             found.insert(Oddity::SkippedLine);
-        } else if has_space_before_colon(line) {
+            continue;
+        }
+        if has_space_before_colon(line) {
             found.insert(Oddity::SpaceBeforeColon);
+        }
+        if line.iter().any(is_control) {
+            if names_framing(line) {
+                return Err("a control character in a line that could be framing");
+            }
+            found.insert(Oddity::ControlCharacter);
         }
     }
     Ok(found)
@@ -121,14 +129,23 @@ fn is_token_byte(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)
 }
 
-/// Returns whether another reader could see the framing of the message in a line that is no field: words of it, however
-/// they are spelt and separated, or a byte at which some readers end a line.
+/// Returns whether another reader could see the framing of the message in a line that is no field: words of it, or a
+/// byte at which some readers end a line.
 fn may_be_framing(line: &[u8]) -> bool {
+    line.iter().any(|byte| matches!(byte, b'\r' | b'\0')) || names_framing(line)
+}
+
+/// Returns whether a line has words of framing, however they are spelt and separated.
+fn names_framing(line: &[u8]) -> bool {
     const WORDS: [&[u8]; 3] = [b"contentlength", b"transferencoding", b"chunked"];
     let letters: Vec<u8> =
         line.iter().filter(|byte| byte.is_ascii_alphabetic()).map(u8::to_ascii_lowercase).collect();
-    line.iter().any(|byte| matches!(byte, b'\r' | b'\0'))
-        || WORDS.iter().any(|word| memmem::find(&letters, word).is_some())
+    WORDS.iter().any(|word| memmem::find(&letters, word).is_some())
+}
+
+/// Returns whether no value may contain `byte` (RFC 9110 section 5.5).
+fn is_control(byte: &u8) -> bool {
+    byte.is_ascii_control() && *byte != b'\t'
 }
 
 /// Returns the lines without their endings, which all of them have.
@@ -155,7 +172,8 @@ fn push_repaired_line(repaired: &mut BytesMut, line: &[u8]) {
         repaired.extend_from_slice(line.trim_ascii());
     } else if let Some(colon) = memchr(b':', line).filter(|_| has_field_name(line)) {
         repaired.extend_from_slice(trim_trailing_whitespace(&line[..colon]));
-        repaired.extend_from_slice(&line[colon..]);
+        let value = line[colon..].iter();
+        repaired.extend(value.map(|byte| if is_control(byte) { b' ' } else { *byte }));
     } else if !line.is_empty() {
         return;
     }
@@ -252,8 +270,45 @@ mod tests {
     }
 
     #[test]
+    fn control_characters_in_values_become_spaces() {
+        for (value, expected) in [
+            ("a\rb", "a b"),
+            ("a\0b", "a b"),
+            ("a\x01\x7fb\x1b", "a  b "),
+            ("a\r", "a "),
+            ("a\tb\u{e9}", "a\tb\u{e9}"),
+        ] {
+            let head: &'static str = format!("H\r\nX: {value}\r\n\r\n").leak();
+            let found = if value == expected { vec![] } else { vec!["control-character"] };
+            assert_eq!(
+                repaired(head),
+                Ok((format!("H\r\nX: {expected}\r\n\r\n"), found)),
+                "{value:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn control_characters_beside_framing_are_not_repaired() {
+        for line in [
+            "Content-Length: 5\r",
+            "Content-Length: \x005",
+            "Transfer-Encoding: chunked\x0b",
+            "X: a\rContent-Length: 5",
+            "X: a\0transfer-encoding:chunked",
+        ] {
+            let head: &'static str = format!("H\r\n{line}\r\n\r\n").leak();
+            assert!(repaired(head).is_err(), "{line:?}");
+        }
+    }
+
+    #[test]
     fn unrepairable_section_is_left_to_the_parser() {
-        let head = "H\r\nX: a\rb\r\n\r\n";
+        // The value may be that of a field which frames the message.
+        let head = "H\r\nX: a\r\n b\0\r\n\r\n";
+        let repaired_fold = "H\r\nX: a b\0\r\n\r\n".to_owned();
+        assert_eq!(repaired(head), Ok((repaired_fold, vec!["folded-field"])));
+        let head = "H\r1\r\nX: a\r\n\r\n";
         assert_eq!(repaired(head), Ok((head.to_owned(), vec![])));
         assert!(repaired("H\r\n X: a\r\n\r\n").is_err());
         assert!(repair("\tX: a\r\n\r\n".into(), SectionStart::FirstField).is_err());
