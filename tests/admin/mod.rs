@@ -12,7 +12,7 @@ mod marked_lines;
 mod metrics;
 mod overview;
 mod page;
-mod reasons;
+pub mod reasons;
 mod replay;
 mod roles;
 mod traces;

@@ -11,7 +11,7 @@ use crate::harness::tools::project;
 use crate::harness::{Origin, Wayleave};
 
 /// Compares a part of a file, between `start` and `end`, with the expected text.
-fn compare(path: &str, start: &str, end: &str, expected: &str) {
+pub fn compare(path: &str, start: &str, end: &str, expected: &str) {
     let path = project().join(path);
     let text = fs::read_to_string(&path).expect("a file of the project");
     let (before, rest) = text.split_once(start).expect("the start of the table");
@@ -21,7 +21,7 @@ fn compare(path: &str, start: &str, end: &str, expected: &str) {
     }
     assert!(
         std::env::var_os("WAYLEAVE_GENERATE").is_some(),
-        "{} differs from `Reason`: run this test with WAYLEAVE_GENERATE=1",
+        "{} is out of date: run this test with WAYLEAVE_GENERATE=1, which writes:\n{expected}",
         path.display()
     );
     let text = format!("{before}{start}{expected}{end}{after}");

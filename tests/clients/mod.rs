@@ -10,4 +10,5 @@ mod passwords;
 mod recipes;
 mod run;
 pub mod snippets;
+mod stacks;
 mod subresources;
