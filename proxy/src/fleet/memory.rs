@@ -37,6 +37,8 @@ struct MemoryState {
     started: Option<Instant>,
     /// The failure of every verb while it is set.
     failure: Option<EngineFailure>,
+    /// Whether the next beat ends it.
+    is_until_beat: bool,
     entries: HashMap<String, MemoryEntry>,
     leases: HashMap<String, (String, Instant)>,
     last_token: u64,
@@ -136,6 +138,13 @@ impl MemoryEngine {
     /// Makes every verb of every node fail from now on, or none.
     pub fn fail(&self, failure: Option<EngineFailure>) {
         self.lock().failure = failure;
+    }
+
+    /// Makes every verb time out until the next beat, which opens another connection.
+    pub fn lose_connection(&self) {
+        let mut state = self.lock();
+        state.failure = Some(EngineFailure::Timeout);
+        state.is_until_beat = true;
     }
 
     fn lock(&self) -> MutexGuard<'_, MemoryState> {
@@ -495,6 +504,9 @@ impl SharedEngine for MemoryEngine {
     }
 
     async fn beat(&self, version: &str) -> Result<BeatAnswer, EngineFailure> {
+        if std::mem::take(&mut self.lock().is_until_beat) {
+            self.fail(None);
+        }
         let mut state = self.access()?;
         let now = Instant::now();
         state.members.insert(self.node.clone(), (version.to_owned(), now));

@@ -93,6 +93,21 @@ async fn node_without_beats_is_dropped_from_the_fleet() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn lost_connection_is_replaced_as_soon_as_calls_fail() {
+    let memory = MemoryEngine::new("b");
+    let fleet = memory.join("a").await;
+    sleep(SECOND / 10).await;
+    memory.lose_connection();
+    for _ in 0..3 {
+        fetch(&fleet).await;
+    }
+    assert!(!fleet.is_reachable());
+    // Less than until the next beat, and than the shortest pause after a failure.
+    sleep(SECOND / 10).await;
+    assert!(fleet.is_reachable());
+}
+
+#[tokio::test(start_paused = true)]
 async fn node_that_missed_notes_is_notified_of_the_loss() {
     let memory = MemoryEngine::new("b");
     let fleet = memory.join("a").await;

@@ -109,7 +109,9 @@ impl FleetWatcher {
 
     /// Sends a beat if one is due, then reads the notes, and closes the breaker if both succeed.
     async fn poll(&mut self, inner: &FleetInner) -> Result<(), EngineFailure> {
-        if self.last_beat.is_none_or(|at| at.elapsed() >= BEAT_INTERVAL) {
+        // If calls failed, their connection may be dead, and only a beat opens another.
+        let is_lost = inner.breaker.is_open();
+        if is_lost || self.last_beat.is_none_or(|at| at.elapsed() >= BEAT_INTERVAL) {
             let beat = self.beat(inner).await;
             inner.note_beat(&beat);
             match beat {
