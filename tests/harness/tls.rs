@@ -21,6 +21,8 @@ pub enum Certificate {
     NotYetValid,
     OtherName,
     SelfSigned,
+    /// `own_authority`, whatever the host.
+    OwnAuthority,
     UnknownAuthority,
     /// The origin responds to the ClientHello with a fatal alert.
     Alert,
@@ -56,6 +58,19 @@ impl Authority {
         let certificate = params.self_signed(&key).expect("the parameters are complete");
         Self { pem: certificate.pem(), issuer: Issuer::new(params, key) }
     }
+}
+
+/// Returns the certificate of `own.test`, as PEM, and its key. It is self-signed and says that it is an authority, as those of
+/// many appliances do.
+pub fn own_authority() -> &'static (String, KeyPair) {
+    static OWN: OnceLock<(String, KeyPair)> = OnceLock::new();
+    OWN.get_or_init(|| {
+        let mut params =
+            CertificateParams::new(vec!["own.test".to_owned()]).expect("the name is valid");
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        let key = KeyPair::generate().expect("P-256 keys can be generated");
+        (params.self_signed(&key).expect("the parameters are complete").pem(), key)
+    })
 }
 
 /// Returns the TLS settings of an origin `host` that offers `protocols` by ALPN.
@@ -116,6 +131,12 @@ fn leaf(
     host: &str,
     certificate: Certificate,
 ) -> (Vec<CertificateDer<'static>>, PrivateKeyDer<'static>) {
+    if certificate == Certificate::OwnAuthority {
+        let (pem, key) = own_authority();
+        let certificate = CertificateDer::from_pem_slice(pem.as_bytes()).expect("rcgen wrote it");
+        let key = PrivateKeyDer::try_from(key.serialize_der()).expect("rcgen writes PKCS #8");
+        return (vec![certificate], key);
+    }
     let name = if certificate == Certificate::OtherName { "other.invalid" } else { host };
     let mut params =
         CertificateParams::new(vec![name.to_owned()]).expect("host names and addresses are valid");

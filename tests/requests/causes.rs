@@ -6,6 +6,7 @@ use serde_json::Value;
 
 use crate::harness::dns::{Answer, NameServer};
 use crate::harness::origin::reply::Step;
+use crate::harness::tls::own_authority;
 use crate::harness::{Certificate, Origin, Reply, Wayleave, eventually};
 use crate::requests::faults::closing_robots;
 use crate::robots::fetch::robots_command;
@@ -227,4 +228,24 @@ fn broken_http_2_is_described() {
     site.page("/reset", Reply::nothing(Step::Reset));
     let words = "the origin reset the HTTP/2 stream";
     expect_described(&proxy, "https://two.test/reset", words);
+}
+
+#[test]
+fn an_origin_is_reached_by_its_own_listed_certificate() {
+    let origin = Origin::start();
+    origin.site("own.test").certificate(Certificate::OwnAuthority).page("/a", Reply::text("ok"));
+    // Another name, which the certificate does not state.
+    origin.site("other.test").certificate(Certificate::OwnAuthority);
+    let dir = tempfile::tempdir().expect("a temporary directory can be made");
+    let file = dir.path().join("own.pem");
+    std::fs::write(&file, &own_authority().0).expect("it can be written");
+    let proxy = Wayleave::start(&origin);
+    let refused = proxy.get("https://own.test/a");
+    assert_ne!(refused.status, 200, "it is not listed: {refused:?}");
+    let proxy = Wayleave::start_with(&origin, |settings| {
+        settings.set("upstream.extra_roots", &format!("[{file:?}]"))
+    });
+    let answer = proxy.get("https://own.test/a");
+    assert_eq!((answer.status, answer.text().as_str()), (200, "ok"), "robots.txt and page");
+    assert_ne!(proxy.get("https://other.test/a").status, 200, "for its names only");
 }

@@ -25,8 +25,11 @@ impl MovedBytes {
         self.written.fetch_add(bytes as u64, Ordering::Relaxed);
     }
 
-    fn load(&self) -> (u64, u64) {
-        (self.read.load(Ordering::Relaxed), self.written.load(Ordering::Relaxed))
+    /// Returns whether the client has sent anything since `seen`, or has taken more than a PING; sets `seen` to now.
+    fn have_moved_since(&self, seen: &mut (u64, u64)) -> bool {
+        let now = (self.read.load(Ordering::Relaxed), self.written.load(Ordering::Relaxed));
+        let (read, written) = std::mem::replace(seen, now);
+        now.0 > read || now.1 > written + PING_BYTES
     }
 }
 
@@ -48,9 +51,7 @@ impl ClientPulse {
 
     /// Returns whether the client answered nothing since the last look, when it was asked to. Asks a client that was silent.
     pub(super) fn is_lost(&mut self) -> bool {
-        let (read, written) = self.moved.load();
-        let is_silent = read == self.seen.0 && written <= self.seen.1 + PING_BYTES;
-        self.seen = (read, written);
+        let is_silent = !self.moved.have_moved_since(&mut self.seen);
         if is_silent && self.is_asked {
             return true;
         }
@@ -62,5 +63,28 @@ impl ClientPulse {
             let _ = self.pings.send_ping(Ping::opaque());
         }
         false
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn content_is_a_sign_of_life_and_a_ping_is_none() {
+        let (moved, mut seen) = (MovedBytes::default(), (0, 0));
+        assert!(!moved.have_moved_since(&mut seen));
+        for (read, written, expected) in [
+            (1, 0, true),
+            (0, 0, false),
+            (0, 17, false),
+            (0, 18, true),
+            (0, 0, false),
+            (9, 99, true),
+        ] {
+            moved.add_read(read);
+            moved.add_written(written);
+            assert_eq!(moved.have_moved_since(&mut seen), expected, "{read} {written}");
+        }
     }
 }

@@ -370,6 +370,28 @@ mod tests {
         (near, far.unwrap())
     }
 
+    #[tokio::test]
+    async fn an_origins_limit_holds_before_it_is_known() {
+        for limit in [1, 3] {
+            let (near, far) = tokio::io::duplex(1024);
+            let near = Http2Connection::open(Box::new(near), FlowWindow::SMALL).await.unwrap();
+            let first = near.open_stream().expect("one may be open");
+            assert!(near.open_stream().is_none(), "until the origin's SETTINGS arrive");
+            let _far = h2::server::Builder::new()
+                .max_concurrent_streams(limit)
+                .handshake::<_, Bytes>(far)
+                .await
+                .unwrap();
+            while limit > 1 && near.max_streams() == 1 {
+                tokio::task::yield_now().await;
+            }
+            let more = std::iter::from_fn(|| near.open_stream()).collect::<Vec<_>>();
+            assert_eq!(more.len() as u32, limit - 1);
+            drop(first);
+            assert!(near.open_stream().is_some());
+        }
+    }
+
     #[tokio::test(start_paused = true)]
     async fn a_silent_http_2_connection_answers_a_ping_or_is_left() {
         for answers in [true, false] {
