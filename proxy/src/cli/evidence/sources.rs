@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use anyhow::Context;
+use anyhow::{Context, bail};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::Deserialize;
 use tokio::runtime::{Handle, Runtime};
@@ -71,11 +71,10 @@ impl<'a> MaterialSources<'a> {
     pub(crate) fn open(config: &'a Config) -> anyhow::Result<Self> {
         let runtime = Runtime::new().context("starting the runtime")?;
         let dir = &config.state.dir;
-        // Opening would create a missing store.
         let opened = dir.join("robots.redb").exists().then(|| {
             let _within = runtime.enter();
             let metrics = Arc::new(Metrics::new()?);
-            match RobotsStore::open(dir, config.robots_store, Clock::start(), metrics) {
+            match RobotsStore::open_to_read(dir, config.robots_store, Clock::start(), metrics) {
                 Ok(store) => anyhow::Ok(Some(store)),
                 Err(StoreError::Locked(_)) => Ok(None),
                 Err(error) => Err(error.into()),
@@ -108,6 +107,10 @@ impl<'a> MaterialSources<'a> {
         let found = match &self.bodies {
             BodySource::Store { store, runtime, .. } => {
                 let found = runtime.block_on(store.body(digest.0));
+                // Of a store that fails, everything would seem to be missing.
+                if let (None, Some(fault)) = (&found, store.fault()) {
+                    bail!("the store cannot be read: {fault}");
+                }
                 found.map(|bytes| bytes.to_vec())
             }
             BodySource::Proxy(admin) => request_bytes(*admin, &body_path(digest))?,

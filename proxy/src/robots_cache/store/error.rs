@@ -16,6 +16,13 @@ pub enum StoreError {
         /// The format found.
         found: u64,
     },
+    /// It is damaged or cannot be read, and was opened only to read.
+    Unreadable {
+        /// The path of the file.
+        path: PathBuf,
+        /// The cause.
+        what: String,
+    },
 }
 
 impl fmt::Display for StoreError {
@@ -26,6 +33,9 @@ impl fmt::Display for StoreError {
                 "{} is in use by another process: give each wayleave a state.dir of its own",
                 path.display()
             ),
+            Self::Unreadable { path, what } => {
+                write!(f, "{} is damaged or cannot be read: {what}", path.display())
+            }
             Self::Format { path, found } => write!(
                 f,
                 "{} has format {found}, which this version of wayleave cannot read",

@@ -11,6 +11,7 @@ use redb::backends::{FileBackend, InMemoryBackend};
 use redb::{BackendError, Builder, Database, DatabaseError, StorageBackend};
 
 use super::failure::{StoreFailure, catching_panics};
+use super::read_only::ReadOnlyFile;
 
 /// The mode of the directory: other users need only the CA's certificate in it, so they may enter but not list it.
 const DIR_MODE: u32 = 0o711;
@@ -51,6 +52,16 @@ impl Drop for OpenDatabase {
             tracing::warn!(%failure, "the store was not closed cleanly");
         }
     }
+}
+
+/// Opens the file at `path` without ever changing it.
+pub(super) fn open_to_read(path: &Path, cache: usize) -> Result<OpenDatabase, StoreFailure> {
+    catching_panics(|| {
+        let file = ReadOnlyFile::new(File::open(path).map_err(DatabaseError::from)?)?;
+        let mut builder = Builder::new();
+        builder.set_cache_size(cache);
+        Ok(OpenDatabase(Some(builder.create_with_backend(file)?)))
+    })
 }
 
 /// Opens or creates the file at `path`; without a path, a database in memory. The file grows to `longest` bytes at

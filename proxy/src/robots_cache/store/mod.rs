@@ -12,6 +12,7 @@ mod error;
 mod failure;
 mod file;
 mod pending;
+mod read_only;
 mod sealed;
 mod state_counter;
 mod state_tally;
@@ -127,6 +128,23 @@ impl RobotsStore {
         let writer = StoreWriter::start(Some(dir.join(FILE_NAME)), options, clock, metrics);
         writer.reopen()?;
         Ok(Self::new(writer))
+    }
+
+    /// Opens the store in `dir` to read it, whatever state it is in, and changes nothing on disk. Needs a tokio runtime.
+    ///
+    /// # Errors
+    ///
+    /// If another process has it open to write, another version of wayleave wrote it, or it is damaged or cannot be read.
+    pub fn open_to_read(
+        dir: &Path,
+        options: RobotsStoreConfig,
+        clock: Clock,
+        metrics: Arc<Metrics>,
+    ) -> Result<Self, StoreError> {
+        let path = dir.join(FILE_NAME);
+        let writer = StoreWriter::start_to_read(path, options, clock, metrics);
+        writer.reopen()?;
+        Ok(Self { writer })
     }
 
     /// Does the same as [`open`](Self::open), but waits up to `timeout` for another process to release the store.

@@ -76,6 +76,8 @@ pub(super) struct StoreWriter {
     /// The path of the file; `None` for a store in memory.
     pub(super) path: Option<PathBuf>,
     options: RobotsStoreConfig,
+    /// Whether the file is only read.
+    is_read_only: bool,
     /// The current value of `options.memory_bytes`, which a reload may change.
     memory: AtomicUsize,
     pub(super) clock: Clock,
@@ -142,9 +144,34 @@ impl StoreWriter {
         clock: Clock,
         metrics: Arc<Metrics>,
     ) -> Arc<Self> {
-        let writer = Arc::new(Self {
+        let writer = Arc::new(Self::new(path, options, clock, metrics));
+        let changed = writer.changed.subscribe();
+        tokio::spawn(write_while_alive(Arc::downgrade(&writer), changed));
+        writer
+    }
+
+    /// Does the same for a file that is only read.
+    pub(super) fn start_to_read(
+        path: PathBuf,
+        options: RobotsStoreConfig,
+        clock: Clock,
+        metrics: Arc<Metrics>,
+    ) -> Arc<Self> {
+        let mut writer = Self::new(Some(path), options, clock, metrics);
+        writer.is_read_only = true;
+        Arc::new(writer)
+    }
+
+    fn new(
+        path: Option<PathBuf>,
+        options: RobotsStoreConfig,
+        clock: Clock,
+        metrics: Arc<Metrics>,
+    ) -> Self {
+        Self {
             path,
             options,
+            is_read_only: false,
             memory: AtomicUsize::new(options.memory_bytes),
             clock,
             metrics,
@@ -152,10 +179,7 @@ impl StoreWriter {
             write_lock: Mutex::default(),
             counts: Arc::default(),
             changed: watch::Sender::new(()),
-        });
-        let changed = writer.changed.subscribe();
-        tokio::spawn(write_while_alive(Arc::downgrade(&writer), changed));
-        writer
+        }
     }
 
     /// Sets the limit of pending changes, and that of the database's cache once the file is reopened.
@@ -358,6 +382,10 @@ impl StoreWriter {
             Err(OpenFailure::Failure(StoreFailure::Database(redb::Error::DatabaseAlreadyOpen))) => {
                 Err(StoreError::Locked(self.path.clone().unwrap_or_default()))
             }
+            Err(OpenFailure::Failure(failure)) if self.is_read_only => {
+                let path = self.path.clone().unwrap_or_default();
+                Err(StoreError::Unreadable { path, what: failure.to_string() })
+            }
             Err(OpenFailure::Failure(failure)) => {
                 self.record_failure("open", &failure);
                 Ok(())
@@ -366,6 +394,11 @@ impl StoreWriter {
     }
 
     fn open(&self) -> Result<OpenDatabase, OpenFailure> {
+        if let Some(path) = self.path.as_ref().filter(|_| self.is_read_only) {
+            let database = file::open_to_read(path, self.memory())?;
+            upkeep::prepare(&database, self.retention_limits())?.map_err(OpenFailure::Format)?;
+            return Ok(database);
+        }
         let max_size_bytes = self.options.max_size_bytes;
         let mut database =
             file::open_database(self.path.as_deref(), max_size_bytes, self.memory())?;
@@ -385,7 +418,7 @@ impl StoreWriter {
     /// Sets a damaged file aside. Returns whether that succeeded. Logged as an error, because everything has to be
     /// fetched again.
     fn set_damaged_aside(&self, what: &str) -> bool {
-        let Some(path) = &self.path else {
+        let Some(path) = self.path.as_ref().filter(|_| !self.is_read_only) else {
             return false;
         };
         self.metrics.store_error("open");

@@ -137,6 +137,50 @@ async fn a_database_panic_sets_the_file_aside() {
 }
 
 #[tokio::test]
+async fn a_reader_neither_repairs_nor_replaces_a_file() {
+    let dir = tempfile::tempdir().unwrap();
+    let saved = filled(dir.path()).await;
+    let path = dir.path().join(FILE_NAME);
+    let whole = std::fs::read(&path).unwrap();
+    let read = || {
+        let (clock, options) = (Clock::start_at(first()), RobotsStoreConfig::default());
+        RobotsStore::open_to_read(dir.path(), options, clock, metrics())
+    };
+    let (mut refused, mut failed) = (0, 0);
+    for n in 0..60 {
+        let mut file = whole.clone();
+        let what = damage(&mut file, n);
+        std::fs::write(&path, &file).unwrap();
+        match read() {
+            Ok(store) => {
+                for (origin, entry) in &saved {
+                    let loaded = store.load(origin).await;
+                    assert!(loaded.is_none_or(|loaded| loaded == **entry), "{n}, {what}");
+                }
+                failed += usize::from(store.fault().is_some());
+                store.flush().await;
+            }
+            Err(StoreError::Unreadable { .. }) => refused += 1,
+            Err(error) => panic!("{n}, {what}: {error}"),
+        }
+        assert!(std::fs::read(&path).unwrap() == file, "{n}, {what}: it was changed");
+        assert_eq!(names(dir.path()), [FILE_NAME], "{n}, {what}");
+    }
+    assert!(refused > 5, "{refused} refused, {failed} failed");
+    // A process that was killed leaves a file that is in use.
+    std::fs::write(&path, &whole).unwrap();
+    let writer = open(dir.path()).unwrap();
+    assert!(matches!(read(), Err(StoreError::Locked(_))));
+    let killed = std::fs::read(&path).unwrap();
+    drop(writer);
+    std::fs::write(&path, &killed).unwrap();
+    let store = read().unwrap();
+    assert_eq!(store.load(&saved[0].0).await.as_ref(), Some(&*saved[0].1));
+    drop(store);
+    assert!(std::fs::read(&path).unwrap() == killed);
+}
+
+#[tokio::test]
 async fn only_the_newest_damaged_file_is_kept() {
     let dir = tempfile::tempdir().unwrap();
     for day in 0..3 {

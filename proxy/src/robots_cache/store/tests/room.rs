@@ -69,7 +69,7 @@ async fn held_documents_outlive_every_limit() {
         made_at: at(0),
         released_at: None,
     };
-    let mut hold = folder.add(&hold).unwrap();
+    let mut hold = folder.add(&hold, None).unwrap();
     let options = RobotsStoreConfig { history_length: 2, ..SMALL };
     let store = open_at(dir.path(), at(0), options).unwrap();
     for version in 0..5 {
@@ -95,7 +95,7 @@ async fn held_documents_outlive_every_limit() {
     store.flush().await;
     assert_eq!(store.history(&registered(0)).await.len(), 5);
     hold.released_at = Some(at(1000));
-    folder.replace(&hold).unwrap();
+    folder.replace(&hold, None).unwrap();
     store.save(registered(301), entry(response(200, RULES), at(1000)));
     store.flush().await;
     assert!(store.history(&registered(0)).await.len() < 5);
