@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use crate::evidence::export::{evidence, expect};
 use crate::harness::client::reset_when_dropped;
 use crate::harness::dns::{Answer, NameServer};
+use crate::harness::h2_frames::{self, CANCEL, DATA, END_HEADERS, HEADERS, RST_STREAM};
 use crate::harness::origin::reply::{Framing, Step};
 use crate::harness::program::Program;
 use crate::harness::{Certificate, Gate, Origin, Reply, Request, Wayleave, eventually, tools};
@@ -346,6 +347,32 @@ fn a_client_that_gives_up_its_response_is_named() {
         assert_eq!(recorded(&proxy, &format!("http://shop.test{path}"))[3], json!(details));
     }
     drop(unread);
+}
+
+#[test]
+fn a_client_that_leaves_within_its_body_has_left_over_any_version() {
+    let origin = Origin::start();
+    let proxy = Wayleave::start(&origin);
+    fetch_robots(&proxy, "http://shop.test/a");
+    fetch_robots(&proxy, "https://shop.test/a");
+    let left = |so_far: f64| {
+        let labels = [("outcome", "failed"), ("reason", "client-closed")];
+        eventually("it has left", || proxy.metric("wayleave_requests_total", &labels) == so_far);
+    };
+    let head =
+        "POST http://shop.test/b HTTP/1.1\r\nHost: shop.test\r\nContent-Length: 10\r\n\r\nabc";
+    let mut wire = proxy.connect();
+    wire.send(head);
+    drop(wire);
+    left(1.0);
+    let mut wire = h2_frames::open(&proxy, "shop.test:443");
+    let mut fields = h2_frames::get("shop.test", "/c");
+    fields[0].1 = "POST";
+    fields.push(("content-length", "10"));
+    wire.send(h2_frames::frame(HEADERS, END_HEADERS, 1, &h2_frames::block(&fields)));
+    wire.send(h2_frames::frame(DATA, 0, 1, b"abc"));
+    wire.send(h2_frames::frame(RST_STREAM, 0, 1, &CANCEL));
+    left(2.0);
 }
 
 #[test]

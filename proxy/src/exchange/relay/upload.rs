@@ -101,10 +101,8 @@ fn body_broke(error: &BodyError, progress: &RelayProgress) -> RelayError {
     let answered = progress.is_answered.load(Ordering::Relaxed);
     match error {
         BodyError::Malformed(details) => RelayError::Body { details, answered },
-        BodyError::Incomplete => {
-            RelayError::Body { details: "the request body is cut short", answered }
-        }
         BodyError::Timeout => RelayError::BodyTimeout { answered },
-        BodyError::Io(_) => ClientGone::Left.into(),
+        // Over HTTP/1 a client that leaves ends the body too early, over HTTP/2 it resets the stream.
+        BodyError::Incomplete | BodyError::Io(_) => ClientGone::Left.into(),
     }
 }
