@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::sha256_hex;
 use crate::harness::wayleave::command;
-use crate::harness::{Origin, Wayleave, decisions, eventually};
+use crate::harness::{Origin, Request, Wayleave, decisions, eventually};
 
 fn read(state: &Path) -> String {
     std::fs::read_to_string(state.join("decisions.jsonl")).expect("there is a log")
@@ -106,7 +106,15 @@ fn requests_that_cannot_be_logged_are_refused_if_configured() {
     let dir = proxy.dir.path().join("state/log");
     std::fs::remove_dir_all(&dir).expect("it can be removed");
     std::fs::write(&dir, "a file in its place").expect("it can be written");
-    eventually("requests are refused", || proxy.get("http://shop.test/b").status == 503);
+    // Only the record of a request shows that none can be written.
+    let mut wire = proxy.connect();
+    let statuses: Vec<_> = (0..20)
+        .map(|_| {
+            wire.send(Request::get("http://shop.test/b").absolute_form());
+            wire.response().status
+        })
+        .collect();
+    assert!(statuses[1..].iter().all(|status| *status == 503), "{statuses:?}");
     let seen = origin.seen().len();
     let refused = proxy.get("http://shop.test/c");
     assert_eq!(refused.status, 503);

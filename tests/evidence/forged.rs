@@ -99,7 +99,7 @@ fn unsigned_lines_of_a_killed_process_need_acceptance() {
     let words = "1 decision was not signed by its writer: lines 4 to 4 of file 1";
     write_export(dir.path());
     let printed = expect(&evidence(dir.path(), &["verify", "out"]), 1);
-    assert!(printed.contains("are left out: 1"), "{printed}");
+    assert!(printed.contains("not signed by their writer: 1"), "{printed}");
     let (dir, _) = Wayleave::start_in(dir, settings).stop();
     write_export(dir.path());
     for (accepts, status) in [(&[][..], 1), (&["--accept-unsigned"], 0)] {

@@ -71,9 +71,10 @@ fn what_is_held_outlives_the_retention_of_the_log() {
     let (dir_guard, settings) = proxy.stop();
     let kept = files_about(&dir, "http://held.test/private/0");
     assert_eq!(kept.len(), 1, "{kept:?}");
-    assert!(
-        !fs::read_to_string(dir.join("state/decisions.jsonl")).expect("text").contains("held.test")
-    );
+    let current = fs::read_to_string(dir.join("state/decisions.jsonl")).expect("text");
+    assert!(!current.contains("http://held.test"), "{current}");
+    let recorded = "{\"event\":\"hold\",\"hold\":{";
+    assert!(current.contains(recorded), "each file begins with the holds in effect: {current}");
     // Its neighbours are gone, each with a line that says so.
     evidence_is_sound(&dir, "1");
     let listed = expect(&hold(&["list"]), 0);
@@ -92,13 +93,33 @@ fn what_is_held_outlives_the_retention_of_the_log() {
     assert!(expect(&hold(&["release", "1"]), 2).contains("was released before"));
     let proxy = Wayleave::start_in(dir_guard, settings);
     crawl(&proxy, "shop.test", 500);
-    let dir_guard = proxy.stop().0;
+    let (dir_guard, settings) = proxy.stop();
     assert!(
         files_about(&dir, "http://held.test/private/0").is_empty(),
         "it went as soon as it was released"
     );
     evidence_is_sound(&dir, "2");
     assert!(expect(&hold(&["list"]), 0).contains("  released "));
+    // Nobody but wayleave ends a hold.
+    let add = ["add", "--host", "shop.test", "--reason", "another"];
+    expect(&hold(&add), 0);
+    let proxy = Wayleave::start_in(dir_guard, settings);
+    crawl(&proxy, "shop.test", 1);
+    let dir_guard = proxy.stop().0;
+    let file = dir.join("state/holds/2.json");
+    let text = fs::read_to_string(&file).expect("text");
+    let released =
+        text.replace("\"made_at\"", "\"released_at\":\"2026-01-01T00:00:00Z\",\"made_at\"");
+    fs::write(&file, released).expect("writable");
+    let listed = expect(&hold(&["list"]), 1);
+    assert!(listed.contains("the release of hold 2 is not signed by the log's key"), "{listed}");
+    expect(&evidence(&dir, &["export", "--since", "1d", "--out", "3"]), 0);
+    let verified = expect(&evidence(&dir, &["verify", "3"]), 2);
+    assert!(verified.contains("the release of hold 2 is not signed"), "{verified}");
+    fs::remove_file(&file).expect("it can be deleted");
+    assert!(expect(&hold(&["list"]), 1).contains("the file of hold 2 is gone"));
+    expect(&hold(&["release", "2"]), 0);
+    expect(&hold(&["list"]), 0);
     drop(dir_guard);
 }
 

@@ -105,24 +105,35 @@ fn the_log_is_bounded_and_records_deletions() {
 #[test]
 fn only_recorded_deletions_explain_a_gap() {
     let (dir, settings) = write_log(|settings| settings);
-    // As if it were a year old.
-    let old = rotated(dir.path())[1].clone();
-    let file = fs::File::options().write(true).open(&old);
+    // It is as old as its last line, whatever its time of modification says.
+    let touched = rotated(dir.path())[1].clone();
+    let file = fs::File::options().write(true).open(&touched);
     let ago = SystemTime::now() - Duration::from_hours(365 * 24);
-    let set = file.and_then(|file| file.set_modified(ago));
-    set.expect("its time can be set");
-    let proxy = Wayleave::start_in(dir, settings);
-    crawl(&proxy, 1);
-    let dir = proxy.stop().0;
-    assert!(!old.exists(), "it was deleted because of its age");
+    file.and_then(|file| file.set_modified(ago)).expect("its time can be set");
+    let (dir, settings) = crawl_once(dir, settings);
+    assert!(touched.exists(), "it is not old");
+    let first = rotated(dir.path())[0].clone();
+    let settings = settings.set("log.decisions_max_total", "\"256KiB\"");
+    let (dir, _) = crawl_once(dir, settings);
+    assert!(!first.exists(), "it was deleted to make room");
     write_export(dir.path());
     expect(&evidence(dir.path(), &["verify", "out"]), 0);
     assert!(verify_by_document(dir.path()).starts_with("sound: "));
+    let ask = ["ask", "http://shop.test/nothing", "--at", "0s"];
+    let printed = expect(&evidence(dir.path(), &ask), 2);
+    assert!(printed.contains("retention deleted its file"), "{printed}");
     fs::remove_dir_all(dir.path().join("out")).expect("it can be");
-    fs::remove_file(&rotated(dir.path())[2]).expect("it can be");
+    fs::remove_file(&rotated(dir.path())[1]).expect("it can be");
     write_export(dir.path());
     let printed = expect(&evidence(dir.path(), &["verify", "out"]), 2);
-    assert!(printed.contains("file 4 is missing before this one"), "{printed}");
+    assert!(printed.contains(" is missing before this one"), "{printed}");
     let printed = verify_by_document(dir.path());
-    assert!(printed.contains("file 4 is missing"), "{printed}");
+    assert!(printed.contains(" is missing"), "{printed}");
+}
+
+/// Starts a proxy again for one request, and stops it.
+fn crawl_once(dir: TempDir, settings: Settings) -> (TempDir, Settings) {
+    let proxy = Wayleave::start_in(dir, settings);
+    crawl(&proxy, 1);
+    proxy.stop()
 }

@@ -3,20 +3,25 @@
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fs::{self, File};
-use std::io::{self, BufRead, BufReader, Read};
+use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
+use flate2::GzBuilder;
 use flate2::bufread::MultiGzDecoder;
 
 use crate::chain::event::{EventKind, LogEvent};
+use crate::chain::link::previous_digest;
+use crate::digest::Sha256Digest;
 use crate::regular_file;
 
 /// The longest line that is read. Lines that wayleave writes are far shorter: request heads and quoted texts are bounded.
 pub const MAX_LINE_BYTES: u64 = 4 << 20;
 /// The first bytes of a gzip file (RFC 1952 section 2.3.1). No line begins with them.
 const GZIP_MAGIC: [u8; 2] = [0x1f, 0x8b];
+/// The part of a file in which its last line is looked for: a head is far shorter.
+pub(crate) const TAIL_BYTES: u64 = 64 * 1024;
 /// The size of read buffers.
 const BUFFER_BYTES: usize = 256 * 1024;
 
@@ -89,6 +94,34 @@ pub fn decompressed(file: &File) -> Box<dyn BufRead + '_> {
     Box::new(BufReader::with_capacity(BUFFER_BYTES, unpacked))
 }
 
+/// Returns the last line of an uncompressed file without its line feed; `None` if it has none, or no line feed at its end.
+///
+/// # Errors
+///
+/// Returns an error if it cannot be read.
+pub fn last_line(mut file: &File) -> io::Result<Option<Vec<u8>>> {
+    let length = file.seek(SeekFrom::End(0))?;
+    file.seek(SeekFrom::Start(length.saturating_sub(TAIL_BYTES)))?;
+    let mut end = Vec::new();
+    BufReader::new(file.take(TAIL_BYTES)).read_to_end(&mut end)?;
+    let Some(lines) = end.strip_suffix(b"\n") else {
+        return Ok(None);
+    };
+    let from = memchr::memrchr(b'\n', lines).map_or(0, |at| at + 1);
+    Ok((from > 0 || length <= TAIL_BYTES).then(|| lines[from..].to_vec()))
+}
+
+/// Returns a builder of the compressed form of a file that ends in a head. It repeats the head at its beginning, as the comment
+/// of RFC 1952 section 2.3.1, so that nobody need read all of it to know when it ended.
+///
+/// # Errors
+///
+/// Returns an error if the file cannot be read.
+pub fn gzip_builder(file: &File) -> io::Result<GzBuilder> {
+    let head = last_line(file)?.filter(|line| LogEvent::parse_head(line).is_some());
+    Ok(head.map_or_else(GzBuilder::new, |head| GzBuilder::new().comment(head)))
+}
+
 /// Passes the lines of a log to `take`, without their line feeds, until it returns false. Lines that are too long are skipped.
 ///
 /// # Errors
@@ -114,13 +147,15 @@ pub struct FileBegin {
     pub number: u64,
     /// The time at which the file was begun, and the one before it had ended.
     pub at: SystemTime,
+    /// The digest of the last line of the file before, as the line says.
+    pub previous: Option<Sha256Digest>,
 }
 
 impl FileBegin {
     /// Reads the first line of a file; `None` if it is not a file of a chain. The position in the file does not change.
     pub fn read(file: &File) -> Option<Self> {
         // The first line of a chain is short; the bound keeps foreign files without line feeds from being read whole.
-        let mut begin = [0; 4096];
+        let mut begin = [0; 8192];
         let length = file.read_at(&mut begin, 0).ok()?;
         let begin = &begin[..length];
         let mut first = Vec::new();
@@ -131,9 +166,12 @@ impl FileBegin {
         } else {
             first.extend(begin.split_inclusive(|byte| *byte == b'\n').next()?);
         }
-        let event = LogEvent::parse(first.strip_suffix(b"\n")?)?;
+        let line = first.strip_suffix(b"\n")?;
+        let event = LogEvent::parse(line)?;
         match event.kind {
-            EventKind::File { file, .. } => Some(Self { number: file, at: event.at }),
+            EventKind::File { file, .. } => {
+                Some(Self { number: file, at: event.at, previous: previous_digest(line) })
+            }
             _ => None,
         }
     }

@@ -23,12 +23,16 @@ pub struct HeadFiles {
 }
 
 /// A head whose signature is valid for the key that it names.
+#[derive(Clone)]
 struct SignedHead {
     line: Vec<u8>,
     head: TreeHead,
 }
 
 impl HeadFiles {
+    /// The number of the files.
+    pub const COUNT: usize = 2;
+
     /// Returns the head files of the log at `path`. The name of the copy in `state_dir` depends on the log's path, so that each
     /// log has its own.
     pub fn for_log(path: &Path, state_dir: &Path) -> Self {
@@ -73,12 +77,20 @@ impl HeadFiles {
 
     /// Returns the newest head that was signed with the key whose public half is `public`.
     pub fn newest_signed_by(&self, public: &str) -> Option<Vec<u8>> {
-        [&self.copy, &self.beside]
-            .into_iter()
-            .filter_map(|path| SignedHead::read(path).ok().flatten())
-            .filter(|signed| signed.head.key == public)
-            .max_by_key(SignedHead::position)
-            .map(|signed| signed.line)
+        let read = |path| SignedHead::read(path).ok().flatten();
+        let signed = |path| read(path).filter(|signed: &SignedHead| signed.head.key == public);
+        SignedHead::newer(signed(&self.copy), signed(&self.beside)).map(|signed| signed.line)
+    }
+
+    /// Returns whether the head next to the log is of another log with the same key.
+    pub fn is_of_another_log(&self) -> bool {
+        let read = |path| SignedHead::read(path).ok().flatten();
+        match (read(&self.copy), read(&self.beside)) {
+            (Some(copy), Some(beside)) => {
+                copy.head.key == beside.head.key && !copy.is_of_same_log(&beside)
+            }
+            _ => false,
+        }
     }
 
     /// Returns the newest head for readers that have no key. A head next to the log that was signed with another key than the
@@ -89,23 +101,17 @@ impl HeadFiles {
     /// Returns an error if there is none.
     pub fn newest(&self) -> io::Result<Vec<u8>> {
         let copy = SignedHead::read(&self.copy).ok().flatten();
-        let newer = match (copy, SignedHead::read(&self.beside)) {
-            (Some(copy), Ok(Some(beside))) => {
-                // If the copy could not be saved, the head next to the log is newer.
-                if copy.head.key == beside.head.key && beside.position() > copy.position() {
-                    beside
-                } else {
-                    copy
-                }
-            }
-            (Some(copy), _) => copy,
-            (None, beside) => match beside? {
-                Some(beside) => beside,
-                // An invalid head is returned as well, since the check of an export reports it.
-                None => return read(&self.beside),
-            },
-        };
-        Ok(newer.line)
+        let beside = SignedHead::read(&self.beside);
+        if copy.is_none() && !matches!(beside, Ok(Some(_))) {
+            // An invalid head is returned as well, since the check of an export reports it.
+            return read(&self.beside);
+        }
+        let key = copy.as_ref().map(|copy| copy.head.key.clone());
+        let is_comparable =
+            |beside: &SignedHead| key.as_ref().is_none_or(|key| *key == beside.head.key);
+        let beside = beside.ok().flatten().filter(is_comparable);
+        let newer = SignedHead::newer(copy, beside);
+        newer.map(|newer| newer.line).ok_or_else(|| io::ErrorKind::NotFound.into())
     }
 }
 
@@ -114,6 +120,24 @@ impl SignedHead {
         let line = read(path)?;
         let head = LogEvent::parse_head(&line).filter(|head| is_signed_by(&line, &head.key));
         Ok(head.map(|head| Self { line, head }))
+    }
+
+    /// Returns the newer of two heads with the same key. If the copy could not be saved, the head next to the log is newer; but if
+    /// that is of another log, somebody else put it there.
+    fn newer(copy: Option<Self>, beside: Option<Self>) -> Option<Self> {
+        let (Some(copy), Some(beside)) = (&copy, &beside) else {
+            return copy.or(beside);
+        };
+        let is_newer = copy.is_of_same_log(beside) && beside.position() > copy.position();
+        Some(if is_newer { beside.clone() } else { copy.clone() })
+    }
+
+    /// Returns whether both can be heads of one log; earlier versions did not name it.
+    fn is_of_same_log(&self, other: &Self) -> bool {
+        match (&self.head.count, &other.head.count) {
+            (Some(count), Some(other)) => count.log == other.log,
+            _ => true,
+        }
     }
 
     fn position(&self) -> (u64, u64) {
@@ -139,4 +163,41 @@ fn read(path: &Path) -> io::Result<Vec<u8>> {
     let mut line = regular_file::read(path)?;
     line.truncate(line.trim_ascii_end().len());
     Ok(line)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::SystemTime;
+
+    use ring::signature::Ed25519KeyPair;
+
+    use super::*;
+    use crate::chain::{HashChain, LogCount};
+
+    fn head(log: &str, lines: u64) -> Vec<u8> {
+        let key = Ed25519KeyPair::from_seed_unchecked(&[1; 32]).unwrap();
+        let mut chain = HashChain::new();
+        for line in 0..lines {
+            chain.append(format!("{{\"line\":{line}}}").as_bytes());
+        }
+        let count = Some(LogCount::new(log.to_owned()));
+        let head = TreeHead { count, ..chain.tree_head(&key) };
+        chain.sign_head(&key, SystemTime::UNIX_EPOCH, head)
+    }
+
+    #[test]
+    fn a_newer_head_of_another_log_replaces_none() {
+        let dir = tempfile::tempdir().unwrap();
+        let heads = HeadFiles::for_log(&dir.path().join("log/decisions.jsonl"), dir.path());
+        fs::create_dir(dir.path().join("log")).unwrap();
+        let (own, newer, other) = (head("a", 5), head("a", 9), head("b", 9));
+        assert!(heads.save(&own).is_empty());
+        let key = LogEvent::parse_head(&own).unwrap().key;
+        for (beside, expected, is_foreign) in [(&newer, &newer, false), (&other, &own, true)] {
+            write(&heads.beside, beside).unwrap();
+            assert_eq!(heads.newest().unwrap(), *expected);
+            assert_eq!(heads.newest_signed_by(&key).as_ref(), Some(expected));
+            assert_eq!(heads.is_of_another_log(), is_foreign);
+        }
+    }
 }

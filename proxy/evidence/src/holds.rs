@@ -29,7 +29,7 @@ const DIR: &str = "holds";
 const DELETIONS: &str = "deletions.json";
 
 /// A hold on the decisions about some hosts.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Hold {
     /// The number, which names its file.
     pub id: u64,
@@ -62,6 +62,14 @@ pub struct Hold {
         skip_serializing_if = "Option::is_none"
     )]
     pub released_at: Option<SystemTime>,
+}
+
+/// A hold in its file.
+#[derive(Clone, Debug)]
+pub struct StoredHold {
+    pub hold: Hold,
+    /// Whether the log's key signed it as it is.
+    pub is_signed: bool,
 }
 
 /// The evidence that a hold was found to hold.
@@ -214,6 +222,16 @@ impl HoldFolder {
     ///
     /// Returns an error if one of them cannot be read. Nothing may be deleted then.
     pub fn read(&self) -> anyhow::Result<Vec<Hold>> {
+        // Nothing is signed by nobody.
+        Ok(self.read_stored("")?.into_iter().map(|stored| stored.hold).collect())
+    }
+
+    /// Returns all holds as [`Self::read`] does, and whether the key whose public half is `public` signed them.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::read`].
+    pub fn read_stored(&self, public: &str) -> anyhow::Result<Vec<StoredHold>> {
         let entries = match fs::read_dir(&self.0) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
             entries => entries.with_context(|| self.0.display().to_string())?,
@@ -224,11 +242,15 @@ impl HoldFolder {
             let name = path.file_name().unwrap_or_default().to_string_lossy();
             let number = name.strip_suffix(".json").map(str::parse::<u64>);
             if let Some(Ok(_)) = number {
-                let hold: Hold = read_json(&path)?;
-                holds.push(hold);
+                let read = || -> anyhow::Result<StoredHold> {
+                    let line = regular_file::read(&path)?;
+                    let hold = serde_json::from_slice(&line)?;
+                    Ok(StoredHold { hold, is_signed: is_signed_by(&line, public) })
+                };
+                holds.push(read().with_context(|| path.display().to_string())?);
             }
         }
-        holds.sort_by_key(|hold| hold.id);
+        holds.sort_by_key(|stored| stored.hold.id);
         Ok(holds)
     }
 
@@ -241,12 +263,13 @@ impl HoldFolder {
         Ok(self.read()?.into_iter().filter(Hold::is_active).collect())
     }
 
-    /// Stores a new hold under the next free number, which it returns.
+    /// Stores a new hold, signed with the log's `key`, under the next free number, which it returns. Without a key there is no log
+    /// yet, which takes over what it finds when it begins.
     ///
     /// # Errors
     ///
     /// Returns an error if it cannot be written.
-    pub fn add(&self, hold: &Hold) -> anyhow::Result<Hold> {
+    pub fn add(&self, hold: &Hold, key: Option<&Ed25519KeyPair>) -> anyhow::Result<Hold> {
         self.create()?;
         let mut id = self.read()?.last().map_or(0, |last| last.id);
         loop {
@@ -255,7 +278,7 @@ impl HoldFolder {
             let path = self.path(id);
             // Whole or not at all: a running process reads it at any moment. A link fails if another command took the number.
             let part = self.0.join(format!("{id}.{}.part", std::process::id()));
-            write_json(&part, &hold)?;
+            write_file(&part, &signed_json(&hold, key)?)?;
             let linked = fs::hard_link(&part, &path);
             fs::remove_file(&part)?;
             match linked {
@@ -269,13 +292,13 @@ impl HoldFolder {
         }
     }
 
-    /// Stores a hold that was changed.
+    /// Stores a hold that was changed, signed with the log's `key`.
     ///
     /// # Errors
     ///
     /// Returns an error if it cannot be written.
-    pub fn replace(&self, hold: &Hold) -> anyhow::Result<()> {
-        replace_json(&self.path(hold.id), hold)
+    pub fn replace(&self, hold: &Hold, key: Option<&Ed25519KeyPair>) -> anyhow::Result<()> {
+        replace_file(&self.path(hold.id), &signed_json(hold, key)?)
     }
 
     /// Returns what a hold was found to hold; nothing if that was not looked for yet.
@@ -362,8 +385,9 @@ fn read_json<T: for<'de> Deserialize<'de>>(path: &Path) -> anyhow::Result<T> {
     read().with_context(|| path.display().to_string())
 }
 
-fn write_json(path: &Path, value: &impl Serialize) -> anyhow::Result<()> {
-    write_file(path, &serde_json::to_vec(value)?)
+fn signed_json(hold: &Hold, key: Option<&Ed25519KeyPair>) -> anyhow::Result<Vec<u8>> {
+    let line = serde_json::to_vec(hold)?;
+    Ok(key.map_or_else(|| line.clone(), |key| sign_line(&line, key)))
 }
 
 fn write_file(path: &Path, bytes: &[u8]) -> anyhow::Result<()> {
@@ -471,18 +495,35 @@ mod tests {
         let folder = HoldFolder::in_state_dir(dir.path());
         assert!(folder.read().unwrap().is_empty());
         assert_eq!(
-            [folder.add(&hold("a.test")).unwrap().id, folder.add(&hold("b.test")).unwrap().id],
+            [
+                folder.add(&hold("a.test"), None).unwrap().id,
+                folder.add(&hold("b.test"), None).unwrap().id
+            ],
             [1, 2]
         );
         let mut released = folder.read().unwrap().remove(0);
         released.released_at = Some(SystemTime::UNIX_EPOCH);
-        folder.replace(&released).unwrap();
+        folder.replace(&released, None).unwrap();
         folder.save_held(2, &HeldEvidence { decisions: 3, ..HeldEvidence::default() }).unwrap();
         assert_eq!(folder.held(2).unwrap().decisions, 3);
         let active: Vec<_> = folder.active().unwrap().into_iter().map(|hold| hold.host).collect();
         assert_eq!(active, ["b.test"]);
         fs::write(dir.path().join("holds/2.json"), "{").unwrap();
         assert!(folder.active().unwrap_err().to_string().ends_with("holds/2.json"));
+    }
+
+    #[test]
+    fn a_hold_that_was_changed_by_hand_is_not_signed() {
+        let dir = tempfile::tempdir().unwrap();
+        let folder = HoldFolder::in_state_dir(dir.path());
+        let key = Ed25519KeyPair::from_seed_unchecked(&[1; 32]).unwrap();
+        folder.add(&hold("a.test"), Some(&key)).unwrap();
+        let is_signed = || folder.read_stored(&public_key(&key)).unwrap()[0].is_signed;
+        assert!(is_signed());
+        let path = dir.path().join("holds/1.json");
+        let text = fs::read_to_string(&path).unwrap();
+        fs::write(&path, text.replace("a.test", "b.test")).unwrap();
+        assert!(!is_signed());
     }
 
     #[test]
@@ -493,7 +534,7 @@ mod tests {
         let owner = |path: &Path| fs::metadata(path).unwrap().uid();
         let service = owner(dir.path());
         let folder = HoldFolder::in_state_dir(dir.path());
-        let id = folder.add(&hold("a.test")).unwrap().id;
+        let id = folder.add(&hold("a.test"), None).unwrap().id;
         folder.save_held(id, &HeldEvidence::default()).unwrap();
         let key = Ed25519KeyPair::from_seed_unchecked(&[1; 32]).unwrap();
         folder.save_deletions(Path::new("log"), BTreeSet::new(), &key).unwrap();

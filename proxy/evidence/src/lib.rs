@@ -16,8 +16,11 @@
 //!  head_files    the files with the newest head of a log
 //!  log_head      a head as others keep it
 //!  holds         what must outlive every retention
+//!  recorded_holds  those that the log says are in effect
+//!  log_files     what is signed about the files in a log's directory
 //!  files         a log's files and their names
 //!  chain         lines, links, the Merkle tree and heads
+//!  clock_steps   judges whether a clock may be believed
 //!  regular_file  opens files, and nothing else
 //!  digest        SHA-256
 //! ```
@@ -26,14 +29,17 @@
 //! an export passes a function that derives a decision again.
 
 pub mod chain;
+pub mod clock_steps;
 mod digest;
 mod exchange;
 pub mod export;
 pub mod files;
 mod head_files;
 pub mod holds;
+pub mod log_files;
 mod log_head;
 mod manifest;
+pub mod recorded_holds;
 pub mod regular_file;
 pub mod rfc3339;
 pub mod select;

@@ -76,7 +76,8 @@ mod tests {
         }
         let count =
             LogCount { decisions, lost_decisions, earlier_decisions: 100, log: "a".to_owned() };
-        let line = chain.current_head(&key, SystemTime::UNIX_EPOCH, 7, false, count);
+        let head = TreeHead { count: Some(count), ..chain.tree_head(&key) };
+        let line = chain.sign_head(&key, SystemTime::UNIX_EPOCH, head);
         LogHead::parse(str::from_utf8(&line).unwrap()).unwrap()
     }
 

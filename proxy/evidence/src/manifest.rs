@@ -53,6 +53,10 @@ pub struct LogWindow {
     pub unsigned_lines: u64,
     /// The newest saved head.
     pub head: String,
+    /// Files beside the log that do not belong to it, each with the reason, and other things that nobody but its process may have
+    /// put there.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub foreign: Vec<String>,
 }
 
 impl LogWindow {
@@ -62,6 +66,7 @@ impl LogWindow {
             missing_files: log.missing.clone(),
             unsigned_lines: log.unsigned_lines,
             head: log.head.clone(),
+            foreign: log.foreign.clone(),
         }
     }
 }

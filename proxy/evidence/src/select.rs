@@ -124,9 +124,16 @@ pub fn select(
     let mut selected: Vec<_> = files.iter().map(|_| SelectedLines::default()).collect();
     let (mut before, mut after): (NearestDecision, NearestDecision) = (None, None);
     for (index, file) in files.iter().enumerate() {
+        let unsigned_from = file.unsigned_from.into_iter();
+        let unsigned = unsigned_from
+            .map(|from| UnsignedLines { lines: from..u64::MAX, is_foreign: file.is_after_stop() });
+        selected[index].unsigned.extend(unsigned);
         file.read(|number, line| {
             if line.starts_with(EVENT_PREFIX) {
-                selected[index].add_event(number, line);
+                // An event that anybody may have written explains nothing.
+                if file.is_signed(number) {
+                    selected[index].add_event(number, line);
+                }
                 return Ok(());
             }
             // Torn and foreign lines are not decisions. They are left out here, and reported by the check of the chain.
@@ -183,7 +190,11 @@ pub(crate) fn files_to_show(
     let is_shown = |index: usize| {
         let (file, selected) = (&log.files[index], &selected[index]);
         let explains_gap = selected.deleted.iter().any(|file| log.missing.contains(file));
-        !selected.lines.is_empty() || explains_gap || file.is_truncated
+        // What is not signed, or is missing, is shown with any selection.
+        !selected.lines.is_empty()
+            || explains_gap
+            || file.is_truncated
+            || file.unsigned_from.is_some()
     };
     let first = (0..log.files.len()).find(|index| is_shown(*index));
     let is_last = |index: usize| matches!(selection, Selection::Since { .. }) || is_shown(index);

@@ -1,9 +1,8 @@
 //! The files of a decision log, up to the last line that was signed.
 
-use std::cmp::Ordering;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
-use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom};
+use std::io::{self, BufRead, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::Duration;
@@ -13,8 +12,12 @@ use anyhow::{Context, bail, ensure};
 use crate::chain::TreeHead;
 use crate::chain::event::LogEvent;
 use crate::chain::link::previous_digest;
+use crate::digest::Sha256Digest;
 use crate::files::{MAX_LINE_BYTES, decompressed, file_number, is_compressed, rotated_files};
 use crate::head_files::HeadFiles;
+use crate::holds::HoldFolder;
+use crate::log_files::{ForeignFile, LogFilesReader, OwnLog};
+use crate::recorded_holds::RecordedHolds;
 use crate::regular_file;
 
 /// The number of times that the files are listed if the log is rotated meanwhile.
@@ -34,29 +37,46 @@ pub struct SignedLogFile {
     bytes: u64,
     /// Whether it is shorter than its signed part.
     pub is_truncated: bool,
-    /// The saved head, to be added as its last line if it does not end in a head.
+    /// The saved head, to be added after its last signed line if it does not end in a head.
     pub head: Option<Vec<u8>>,
+    /// The number of the first line that is not signed.
+    pub unsigned_from: Option<u64>,
 }
 
 impl SignedLogFile {
     /// Passes every line, numbered from 1, to `take`.
     pub fn read(&self, take: impl FnMut(u64, &[u8]) -> anyhow::Result<()>) -> anyhow::Result<()> {
-        // Compressed files have no limit: they are complete, and their signed size is that of the uncompressed lines.
+        // Compressed files have no limit: they are complete, and their size is that of the uncompressed lines.
         let mut file = &self.file;
         file.seek(SeekFrom::Start(0))?;
         each_line(decompressed(file).take(self.bytes), take)
     }
 
-    /// Returns the number of lines after those that are read.
-    fn count_lines_after(&self) -> anyhow::Result<u64> {
-        let mut file = &self.file;
-        file.seek(SeekFrom::Start(self.bytes.min(file.metadata()?.len())))?;
-        let mut lines = 0;
-        each_line(BufReader::new(file), |number, _| {
-            lines = number;
+    /// Returns whether its signed lines end with the one with which the process stopped.
+    #[must_use]
+    pub fn is_after_stop(&self) -> bool {
+        let head = self.head.as_deref().and_then(LogEvent::parse_head);
+        head.is_some_and(|head| head.stopped)
+    }
+
+    /// Returns whether a line is signed.
+    #[must_use]
+    pub fn is_signed(&self, number: u64) -> bool {
+        self.unsigned_from.is_none_or(|from| number < from)
+    }
+
+    /// Returns the number of lines that are not signed. They are read with the others, because they may be true: nothing can be
+    /// signed while the head cannot be written.
+    fn count_unsigned(&self) -> anyhow::Result<u64> {
+        let Some(from) = self.unsigned_from else {
+            return Ok(0);
+        };
+        let mut last = 0;
+        self.read(|number, _| {
+            last = number;
             Ok(())
         })?;
-        Ok(lines)
+        Ok((last + 1).saturating_sub(from))
     }
 }
 
@@ -92,6 +112,8 @@ pub struct SignedLog {
     pub missing: Vec<u64>,
     /// The number of lines after the signed ones.
     pub unsigned_lines: u64,
+    /// The files beside the log, and in its state directory, that do not belong there, each with the reason.
+    pub foreign: Vec<String>,
 }
 
 impl SignedLog {
@@ -102,6 +124,10 @@ impl SignedLog {
     /// Returns an error if there is no signed log, or if a file cannot be read.
     pub fn open(path: &Path, state_dir: &Path) -> anyhow::Result<Self> {
         let heads = HeadFiles::for_log(path, state_dir);
+        let mut foreign = Vec::new();
+        if heads.is_of_another_log() {
+            foreign.push(format!("the head next to {} is of another log", path.display()));
+        }
         let is_signed = await_signature(path, &heads);
         for attempt in 1..=ATTEMPTS {
             let shown = path.display();
@@ -112,9 +138,12 @@ impl SignedLog {
             let Some(head) = LogEvent::parse_head(&line) else {
                 bail!("the head next to {shown} cannot be read");
             };
-            let opened: anyhow::Result<Vec<_>> = number_files(path)?
+            let numbered = number_files(path)?;
+            let newest = numbered.last().map_or(head.file, |(number, _)| *number);
+            let outsiders = foreign_files(path, &head, newest)?;
+            let opened: anyhow::Result<Vec<_>> = without_copies(numbered, &outsiders)
                 .into_iter()
-                .map(|(number, path)| open_file(number, path, &head, &line))
+                .map(|(number, path)| open_file(number, path, &head, &line, is_signed))
                 .collect();
             let files = match opened {
                 Err(error) if is_not_found(&error) => continue,
@@ -122,7 +151,17 @@ impl SignedLog {
             };
             let newest = files.last().map(|last| last.number);
             if newest == Some(head.file) || attempt == ATTEMPTS {
-                return Self::from_files(files, &head, &line, is_signed);
+                let describe =
+                    |file: ForeignFile| format!("{} {}", file.path.display(), file.reason);
+                foreign.extend(outsiders.into_iter().map(describe));
+                let log = Self::from_files(files, &head, &line, is_signed)?;
+                let truncated = log.files.iter().filter(|file| file.is_truncated);
+                foreign.extend(truncated.map(|file| {
+                    format!("{} is shorter than what was signed of it", file.path.display())
+                }));
+                foreign.extend(log.missing_last_line(&head, &line)?);
+                foreign.extend(hold_findings(path, state_dir, &head)?);
+                return Ok(Self { foreign, ..log });
             }
             thread::sleep(POLL_INTERVAL);
         }
@@ -135,28 +174,83 @@ impl SignedLog {
         line: &[u8],
         is_signed: bool,
     ) -> anyhow::Result<Self> {
+        if is_signed {
+            // A file that was begun after the head was read.
+            files.retain(|file| file.number <= head.file);
+        }
         let mut unsigned_lines = 0;
         for file in &files {
-            match file.number.cmp(&head.file) {
-                Ordering::Equal if !is_signed => unsigned_lines += file.count_lines_after()?,
-                Ordering::Greater => unsigned_lines += file.count_lines_after()?,
-                _ => {}
-            }
+            unsigned_lines += file.count_unsigned()?;
         }
-        files.retain(|file| file.number <= head.file);
         let there: BTreeSet<u64> = files.iter().map(|file| file.number).collect();
-        let Some(first) = there.first() else {
+        let (Some(first), Some(last)) = (there.first(), there.last()) else {
             bail!("file {} of the log was signed, but there are no files", head.file);
         };
         // Only the file directly before the first is listed: if its deletion is recorded, those before it were deleted earlier.
-        let missing = first.saturating_sub(1).max(1)..=head.file;
+        let missing = first.saturating_sub(1).max(1)..=head.file.max(*last);
         Ok(Self {
             missing: missing.filter(|number| !there.contains(number)).collect(),
             files,
             head: String::from_utf8_lossy(line).into_owned(),
             unsigned_lines,
+            foreign: Vec::new(),
         })
     }
+
+    /// Returns a description of a file that was ended without the line that was signed last: another log's file in its place.
+    fn missing_last_line(&self, head: &TreeHead, line: &[u8]) -> anyhow::Result<Option<String>> {
+        let file = self.files.iter().find(|file| file.number == head.file && file.head.is_none());
+        let Some(file) = file.filter(|_| head.lines > 0) else {
+            return Ok(None);
+        };
+        let last = previous_digest(line);
+        let mut is_there = false;
+        file.read(|number, line| {
+            is_there |= number == head.lines && Some(Sha256Digest::of(line)) == last;
+            Ok(())
+        })?;
+        let shown = file.path.display();
+        Ok((!is_there).then(|| format!("{shown} does not have the line that was signed last")))
+    }
+}
+
+/// Returns what is wrong with the holds.
+fn hold_findings(path: &Path, state_dir: &Path, head: &TreeHead) -> anyhow::Result<Vec<String>> {
+    let folder = HoldFolder::in_state_dir(state_dir);
+    let mut findings = match folder.read_stored(&head.key) {
+        Ok(stored) => RecordedHolds::read(path, head)?.compare(&stored).findings,
+        Err(error) => vec![format!("{error:#}")],
+    };
+    // A file that is missing could pass for one that retention deleted.
+    findings.extend(folder.deletions(path, &head.key).err().map(|error| format!("{error:#}")));
+    Ok(findings)
+}
+
+/// Returns the files beside the log that do not belong to it.
+fn foreign_files(path: &Path, head: &TreeHead, newest: u64) -> anyhow::Result<Vec<ForeignFile>> {
+    let log = OwnLog {
+        path,
+        key: &head.key,
+        id: head.count.as_ref().map(|count| count.log.as_str()),
+        newest: newest.max(head.file),
+    };
+    Ok(LogFilesReader::default().read(log)?.foreign)
+}
+
+/// Returns one file of each number, of several the one that belongs to the log. Those that have taken the place of one are checked
+/// as if they belonged to it, so that the check says what is wrong with them.
+fn without_copies(
+    numbered: Vec<(u64, PathBuf)>,
+    outsiders: &[ForeignFile],
+) -> BTreeMap<u64, PathBuf> {
+    let mut files = BTreeMap::new();
+    let is_outsider = |path: &Path| outsiders.iter().any(|file| file.path == path);
+    let (foreign, own): (Vec<_>, Vec<_>) =
+        numbered.into_iter().partition(|(_, path)| is_outsider(path));
+    for (number, path) in own.into_iter().chain(foreign) {
+        files.entry(number).or_insert(path);
+    }
+    files
 }
 
 /// Returns the files of the log at `path` with their numbers, sorted. A file whose first line was replaced, but that has linked
@@ -234,23 +328,36 @@ fn open_file(
     path: PathBuf,
     head: &TreeHead,
     line: &[u8],
+    is_signed: bool,
 ) -> anyhow::Result<SignedLogFile> {
     let shown = path.display().to_string();
     let file = regular_file::open(&path).with_context(|| shown.clone())?;
     // If it is being deleted or compressed already, the open file can still be read to its end.
     let _ = file.try_lock_shared();
     let bytes = if is_compressed(&file) { u64::MAX } else { file.metadata()?.len() };
-    let mut log = SignedLogFile { number, path, file, bytes, is_truncated: false, head: None };
-    if number > head.file {
-        // Nothing in it is signed.
-        log.bytes = 0;
-    }
-    if number == head.file && bytes < u64::MAX && !ends_in_head(&log)? {
-        // Later lines are still being written, and are not signed yet.
+    let mut log = SignedLogFile {
+        number,
+        path,
+        file,
+        bytes,
+        is_truncated: false,
+        head: None,
+        unsigned_from: None,
+    };
+    if number >= head.file && bytes < u64::MAX && !ends_in_head(&log)? {
+        if number > head.file {
+            log.unsigned_from = Some(1);
+            return Ok(log);
+        }
         let signed = head.bytes.unwrap_or(bytes);
         log.is_truncated = signed > bytes;
-        log.bytes = signed;
         log.head = Some(line.to_vec());
+        if is_signed || log.is_truncated {
+            // Later lines are still being written, and will be signed in a moment.
+            log.bytes = signed;
+        } else if signed < bytes {
+            log.unsigned_from = Some(head.lines + 1);
+        }
     }
     Ok(log)
 }

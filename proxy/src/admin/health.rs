@@ -16,7 +16,7 @@ pub(super) async fn livez() -> &'static str {
 
 /// Whether the proxy takes requests.
 ///
-/// A store that fails, or a fleet's engine that does not answer, does not stop it, but is reported.
+/// A store or a decision log that fails, or a fleet's engine that does not answer, does not stop it, but is reported.
 // The admin listener starts after the listeners for clients, so only a shutdown can make the proxy unready.
 #[utoipa::path(
     get,
@@ -31,6 +31,10 @@ pub(super) async fn livez() -> &'static str {
 pub(super) async fn readyz(State(admin): State<AdminState>) -> (StatusCode, String) {
     if admin.stopping.is_cancelled() {
         return (StatusCode::SERVICE_UNAVAILABLE, "stopping\n".to_owned());
+    }
+    if let Some(fault) = admin.decisions.warnings().head_fault {
+        let text = format!("ready, but the decision log cannot be signed: {fault}\n");
+        return (StatusCode::OK, text);
     }
     let body = match admin.decider.robots.store().fault() {
         Some(fault) => format!("ready, but the store fails: {fault}\n"),

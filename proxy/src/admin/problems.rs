@@ -26,8 +26,8 @@ struct ListedProblems {
 /// A problem of the proxy as a whole.
 #[derive(Debug, Serialize, ToSchema)]
 struct Problem {
-    /// A word for programs: `drill-wrong`, `drill-failed`, `reload-rejected`, `decisions-lost`, `state-unwritable`,
-    /// `state-set-aside` or `rules-expired`.
+    /// A word for programs: `drill-wrong`, `drill-failed`, `reload-rejected`, `decisions-lost`, `decisions-unsigned`,
+    /// `log-foreign-files`, `holds-altered`, `state-unwritable`, `state-set-aside` or `rules-expired`.
     kind: &'static str,
     /// A sentence.
     text: String,
@@ -48,6 +48,9 @@ pub(super) async fn list(State(admin): State<AdminState>, scope: TeamScope) -> R
     let problems = [
         rejected_reload(&admin, &scope),
         lost_decisions(&admin, now),
+        unsigned_decisions(&admin),
+        foreign_files(&admin),
+        forged_holds(&admin),
         unwritable_state(&admin),
         expired_rules(&admin, &scope, now),
     ];
@@ -104,6 +107,37 @@ fn lost_decisions(admin: &AdminState, now: SystemTime) -> Option<Problem> {
         },
         details: Vec::new(),
         at: Some(format_instant(at)),
+    })
+}
+
+fn unsigned_decisions(admin: &AdminState) -> Option<Problem> {
+    let fault = admin.decisions.warnings().head_fault?;
+    Some(Problem {
+        kind: "decisions-unsigned",
+        text: format!("The decision log cannot be signed: {fault}"),
+        details: Vec::new(),
+        at: None,
+    })
+}
+
+fn foreign_files(admin: &AdminState) -> Option<Problem> {
+    let foreign = admin.decisions.warnings().foreign;
+    let details = foreign.iter().map(|file| format!("{} {}", file.path.display(), file.reason));
+    (!foreign.is_empty()).then(|| Problem {
+        kind: "log-foreign-files",
+        text: "Files beside the decision log do not belong to it, and are left alone".to_owned(),
+        details: details.collect(),
+        at: None,
+    })
+}
+
+fn forged_holds(admin: &AdminState) -> Option<Problem> {
+    let details = admin.decisions.warnings().holds;
+    (!details.is_empty()).then(|| Problem {
+        kind: "holds-altered",
+        text: "Somebody has changed the holds by hand, or they cannot be read".to_owned(),
+        details,
+        at: None,
     })
 }
 

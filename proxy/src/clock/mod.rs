@@ -4,17 +4,19 @@ mod time_argument;
 mod timeout;
 
 use std::fmt;
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use tokio::time::Instant;
+use wayleave_evidence::clock_steps::{ClockStep, ClockSteps, GRACE, MAX_CORRECTION};
 
 pub(crate) use self::time_argument::TimeArgument;
 pub(crate) use self::timeout::timeout;
 
 /// The difference from the system time that is not corrected. Smaller corrections do not change lifetimes, and a machine
 /// that synchronizes its clock makes larger ones only when it starts or wakes up.
-pub(crate) const MAX_DRIFT: Duration = Duration::from_secs(60);
+pub(crate) const MAX_DRIFT: Duration = MAX_CORRECTION;
 
 /// A clock that reads the system time once and counts on from there with tokio's clock, so that tests can pause and
 /// advance it, and so that small corrections of the system time do not change lifetimes.
@@ -32,6 +34,9 @@ struct ClockState {
     correction: AtomicI64,
     /// The source of the system time; without it the clock is never corrected.
     calendar: Option<Box<dyn Fn() -> SystemTime + Send + Sync>>,
+    steps: Mutex<ClockSteps>,
+    /// Whether the judgement of the process before was continued.
+    has_continued: AtomicBool,
 }
 
 impl fmt::Debug for Clock {
@@ -70,6 +75,8 @@ impl Clock {
             started: Instant::now(),
             correction: AtomicI64::new(0),
             calendar,
+            steps: Mutex::default(),
+            has_continued: AtomicBool::new(false),
         })))
     }
 
@@ -98,6 +105,46 @@ impl Clock {
             );
         }
         system_time
+    }
+
+    /// Returns what the system time is now, to be written down.
+    pub(crate) fn shown(&self) -> SystemTime {
+        let counted = || self.0.started_at + self.0.started.elapsed();
+        self.0.calendar.as_ref().map_or_else(counted, |calendar| calendar())
+    }
+
+    /// Returns the time to go by for what cannot be undone: a step of the clock does not count until the clock has kept its new
+    /// value for [`GRACE`]. Never later than the system time.
+    pub(crate) fn settled(&self) -> SystemTime {
+        let (shown, running) = self.reading();
+        self.steps().observe(shown, running)
+    }
+
+    /// Returns the steps of the clock that do not count yet.
+    pub(crate) fn unsettled_steps(&self) -> Vec<ClockStep> {
+        let (shown, running) = self.reading();
+        let mut steps = self.steps();
+        steps.observe(shown, running);
+        steps.steps(shown, running)
+    }
+
+    /// Continues the judgement of the process before, which knew these steps when its clock showed `last_at`. Only the first call
+    /// has an effect.
+    pub(crate) fn continue_from(&self, steps: &[ClockStep], last_at: SystemTime) {
+        if !self.0.has_continued.swap(true, Ordering::Relaxed) {
+            let (shown, running) = self.reading();
+            self.steps().continue_from(steps, last_at, shown, running);
+        }
+    }
+
+    /// Returns the system time, and the time that has passed. That begins at the grace, so that what was before the start has
+    /// times, too.
+    fn reading(&self) -> (SystemTime, Duration) {
+        (self.shown(), GRACE + self.0.started.elapsed())
+    }
+
+    fn steps(&self) -> MutexGuard<'_, ClockSteps> {
+        self.0.steps.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Returns the time left until `at`, or zero if that has passed.

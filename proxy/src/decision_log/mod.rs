@@ -69,7 +69,7 @@ use self::edge_tally::EdgeTally;
 pub(crate) use self::edge_tally::{EdgeCount, EdgeCountBy};
 pub(crate) use self::files::find_decision;
 pub(crate) use self::gaps::LogGaps;
-pub(crate) use self::journal::{Journal, JournalConfig, JournalDescription};
+pub(crate) use self::journal::{Journal, JournalConfig, JournalDescription, JournalWarnings};
 use self::live::LiveFeed;
 pub(crate) use self::live::{DecisionWatch, WatchedBatch, to_event};
 pub(crate) use self::log_search::{NewestDecisions, ScanStep, TimeRange, scan as scan_log};
@@ -210,6 +210,11 @@ impl DecisionLog {
         self.writer.is_failing()
     }
 
+    /// Waits until all decisions recorded so far are written, or lost, so that [`Self::is_failing`] is up to date.
+    pub(crate) async fn settle(&self) {
+        self.writer.settle().await;
+    }
+
     /// Returns a client in the form in which it is logged; the API and traces use the same.
     pub(crate) fn mask_client(&self, client: impl Into<LoggedClient>) -> LoggedClient {
         self.client_mask.load().apply(client.into())
@@ -218,6 +223,11 @@ impl DecisionLog {
     /// Returns how many decisions were lost since the start, and when the last was; none if none was.
     pub(crate) fn losses(&self) -> Option<(u64, SystemTime)> {
         self.writer.losses()
+    }
+
+    /// Returns what is wrong with the log's files.
+    pub(crate) fn warnings(&self) -> JournalWarnings {
+        self.writer.warnings()
     }
 
     /// Returns the newest signed head of the log; none without a log in regular files.

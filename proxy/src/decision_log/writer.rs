@@ -2,6 +2,7 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::fmt;
+use std::mem;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -9,11 +10,11 @@ use std::thread::{self, JoinHandle, Thread};
 use std::time::{Duration, SystemTime};
 
 use anyhow::Context;
-use tokio::sync::oneshot;
+use tokio::sync::{oneshot, watch};
 use wayleave_evidence::chain::event::{ConfigRevision, EventKind};
 use wayleave_evidence::{LogHead, Sha256Digest};
 
-use super::journal::{Journal, LostLines};
+use super::journal::{Journal, JournalWarnings, LostLines};
 use super::record::EncodedDecision;
 use crate::clock::system_time;
 use crate::telemetry::metrics::Metrics;
@@ -37,17 +38,25 @@ enum WriterUpdate {
 type PendingUpdates = Arc<Mutex<VecDeque<WriterUpdate>>>;
 /// The newest head that the thread has saved, as its line; none without a log.
 type SharedHead = Arc<Mutex<Option<Vec<u8>>>>;
+type SharedWarnings = Arc<Mutex<JournalWarnings>>;
+/// The interval at which a head that could not be saved is tried again while nothing is written.
+const SIGN_RETRY: Duration = Duration::from_secs(1);
 
 /// The sending side of the thread's queue.
 pub(super) struct DecisionWriter {
     queue: SyncSender<EncodedDecision>,
     queued_bytes: Arc<AtomicUsize>,
+    /// The number of decisions that were put into the queue.
+    queued: AtomicU64,
+    /// The number of those that are written, or lost.
+    settled: watch::Receiver<u64>,
     /// The number of dropped decisions that the log does not mention yet.
     dropped: Arc<AtomicU64>,
     /// Whether decisions are being lost at present.
     is_failing: Arc<AtomicBool>,
     losses: Arc<LossCount>,
     newest_head: SharedHead,
+    warnings: SharedWarnings,
     updates: PendingUpdates,
     closing: Arc<AtomicBool>,
     is_idle: Arc<AtomicBool>,
@@ -71,8 +80,12 @@ impl DecisionWriter {
         let is_failing = Arc::<AtomicBool>::default();
         let losses = Arc::<LossCount>::default();
         let newest_head = SharedHead::default();
+        let warnings = SharedWarnings::default();
+        let (settle, settled) = watch::channel(0);
         let writer = WriterThread {
             received,
+            taken: 0,
+            settled: settle,
             queued_bytes: Arc::clone(&queued_bytes),
             dropped: Arc::clone(&dropped),
             journal,
@@ -84,6 +97,7 @@ impl DecisionWriter {
             is_failing: Arc::clone(&is_failing),
             losses: Arc::clone(&losses),
             newest_head: Arc::clone(&newest_head),
+            warnings: Arc::clone(&warnings),
         };
         let handle = thread::Builder::new()
             .name("decisions".to_owned())
@@ -92,10 +106,13 @@ impl DecisionWriter {
         Ok(Self {
             queue,
             queued_bytes,
+            queued: AtomicU64::new(0),
+            settled,
             dropped,
             is_failing,
             losses,
             newest_head,
+            warnings,
             updates,
             closing,
             is_idle,
@@ -110,7 +127,9 @@ impl DecisionWriter {
         let bytes = queued_size(&recorded);
         // Reserved before sending: the thread may receive the decision and subtract its size at once.
         let before = self.queued_bytes.fetch_add(bytes, Ordering::Relaxed);
-        if before + bytes > MAX_QUEUED_BYTES || self.queue.try_send(recorded).is_err() {
+        if before + bytes <= MAX_QUEUED_BYTES && self.queue.try_send(recorded).is_ok() {
+            self.queued.fetch_add(1, Ordering::SeqCst);
+        } else {
             self.queued_bytes.fetch_sub(bytes, Ordering::Relaxed);
             self.dropped.fetch_add(1, Ordering::Relaxed);
             self.is_failing.store(true, Ordering::Relaxed);
@@ -123,6 +142,17 @@ impl DecisionWriter {
         }
     }
 
+    /// Waits until all decisions queued so far are written, or lost. They are written at once then.
+    pub(super) async fn settle(&self) {
+        let queued = self.queued.load(Ordering::SeqCst);
+        let mut settled = self.settled.clone();
+        if *settled.borrow() < queued {
+            self.thread.unpark();
+            // An error means that the thread has ended.
+            let _ = settled.wait_for(|settled| *settled >= queued).await;
+        }
+    }
+
     /// Returns whether decisions are being lost at present.
     pub(super) fn is_failing(&self) -> bool {
         self.is_failing.load(Ordering::Relaxed)
@@ -131,6 +161,11 @@ impl DecisionWriter {
     /// Returns how many decisions were lost, and when the last was; none if none was.
     pub(super) fn losses(&self) -> Option<(u64, SystemTime)> {
         self.losses.last()
+    }
+
+    /// Returns what is wrong with the log's files.
+    pub(super) fn warnings(&self) -> JournalWarnings {
+        lock(&self.warnings).clone()
     }
 
     /// Replaces the journal. Further decisions may be made by `configuration`.
@@ -207,6 +242,9 @@ impl fmt::Debug for DecisionWriter {
 /// The state of the thread.
 struct WriterThread {
     received: Receiver<EncodedDecision>,
+    /// The number of decisions taken out of the queue.
+    taken: u64,
+    settled: watch::Sender<u64>,
     queued_bytes: Arc<AtomicUsize>,
     dropped: Arc<AtomicU64>,
     journal: Option<Journal>,
@@ -219,6 +257,7 @@ struct WriterThread {
     is_failing: Arc<AtomicBool>,
     losses: Arc<LossCount>,
     newest_head: SharedHead,
+    warnings: SharedWarnings,
 }
 
 impl WriterThread {
@@ -245,9 +284,18 @@ impl WriterThread {
             // parking.
             first = self.receive();
             if first.is_none() && !self.closing.load(Ordering::SeqCst) {
-                thread::park();
+                self.park();
             }
             self.is_idle.store(false, Ordering::SeqCst);
+        }
+    }
+
+    /// Waits for something to do.
+    fn park(&self) {
+        if self.journal.as_ref().is_some_and(Journal::is_unsigned) {
+            thread::park_timeout(SIGN_RETRY);
+        } else {
+            thread::park();
         }
     }
 
@@ -285,7 +333,7 @@ impl WriterThread {
         self.remember_revision(&configuration);
         // If the new journal writes to another log, this one's last lines would remain unsigned.
         self.sign_head();
-        let before = std::mem::replace(&mut self.journal, journal);
+        let before = mem::replace(&mut self.journal, journal);
         if let (Some(mut before), Some(journal)) = (before, &mut self.journal) {
             journal.continue_from(&mut before);
         }
@@ -314,14 +362,20 @@ impl WriterThread {
         self.share_head();
     }
 
+    /// Shows others what the journal knows.
     fn share_head(&mut self) {
+        let warnings = self.journal.as_ref().map(Journal::warnings).unwrap_or_default();
+        self.metrics.decision_log_unsigned(warnings.head_fault.is_some());
+        self.metrics.decision_log_foreign_files(warnings.foreign.len());
+        *lock(&self.warnings) = warnings;
         if let Some(head) = self.journal.as_mut().and_then(Journal::take_saved_head) {
             *lock(&self.newest_head) = Some(head);
         }
     }
 
-    fn receive(&self) -> Option<EncodedDecision> {
+    fn receive(&mut self) -> Option<EncodedDecision> {
         let recorded = self.received.try_recv().ok()?;
+        self.taken += 1;
         self.queued_bytes.fetch_sub(queued_size(&recorded), Ordering::Relaxed);
         Some(recorded)
     }
@@ -329,7 +383,10 @@ impl WriterThread {
     /// Writes `first` and everything in the queue. Returns whether there was anything.
     fn write_queued(&mut self, first: Option<EncodedDecision>) -> bool {
         let mut had_work = false;
-        let mut next = first.or_else(|| self.receive());
+        let mut next = match first {
+            None => self.receive(),
+            first => first,
+        };
         while let Some(recorded) = next {
             had_work = true;
             let number = recorded.configuration;
@@ -349,6 +406,8 @@ impl WriterThread {
             next = self.receive();
         }
         self.flush();
+        let taken = self.taken;
+        self.settled.send_if_modified(|settled| mem::replace(settled, taken) != taken);
         had_work
     }
 
@@ -396,10 +455,13 @@ mod tests {
         let writer = DecisionWriter {
             queue,
             queued_bytes: Arc::default(),
+            queued: AtomicU64::new(0),
+            settled: watch::channel(0).1,
             dropped: Arc::default(),
             is_failing: Arc::default(),
             losses: Arc::default(),
             newest_head: SharedHead::default(),
+            warnings: SharedWarnings::default(),
             updates: PendingUpdates::default(),
             closing: Arc::default(),
             is_idle: Arc::default(),

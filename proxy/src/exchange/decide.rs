@@ -67,8 +67,12 @@ impl Exchange<'_, '_> {
         self.count_user_agent_mismatch(&identified, &request);
         self.proof = identified.proof;
         match result {
-            Ok(_) if self.cannot_be_recorded() => Err(NotSent::Refused(refusal::unrecorded())),
-            Ok(permit) => Ok(permit),
+            Ok(permit) => {
+                if self.cannot_be_recorded().await {
+                    return Err(NotSent::Refused(refusal::unrecorded()));
+                }
+                Ok(permit)
+            }
             Err(refusal) => Err(NotSent::Refused(refusal)),
         }
     }
@@ -128,7 +132,13 @@ impl Exchange<'_, '_> {
     }
 
     /// Returns whether the request must be refused because its record would be lost.
-    fn cannot_be_recorded(&self) -> bool {
-        self.settings.on_failure == LogFailureMode::Refuse && self.services.decisions.is_failing()
+    async fn cannot_be_recorded(&self) -> bool {
+        if self.settings.on_failure == LogFailureMode::Forward {
+            return false;
+        }
+        // The records of earlier requests show whether this one could be written. Without a wait, those that come within a moment
+        // after the disk is full would be forwarded as well.
+        self.services.decisions.settle().await;
+        self.services.decisions.is_failing()
     }
 }

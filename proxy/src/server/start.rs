@@ -89,7 +89,7 @@ pub(super) async fn start(
     let outbound_config = OutboundConfig::new(config, &own_listeners);
     let outbound = wiring::outbound_clients(outbound_config, clock, &metrics)?;
     let collector_tls = Arc::clone(&outbound.collector_tls);
-    let decisions = Arc::new(open_decision_log(config, &log, &collector_tls, &metrics)?);
+    let decisions = Arc::new(open_decision_log(config, &log, &collector_tls, &metrics, clock)?);
     let fleet = wiring::join_fleet(config, &metrics).await?;
     let parts = build(config, &metrics, &decisions, outbound, store, clock, fleet)?;
 
@@ -241,9 +241,10 @@ pub(super) fn open_decision_log(
     log: &LogHandle,
     collector_tls: &CollectorTls,
     metrics: &Arc<Metrics>,
+    clock: Clock,
 ) -> anyhow::Result<DecisionLog> {
     log.set_decisions(config.log.events);
-    let journal = wiring::open_journal(config)?;
+    let journal = wiring::open_journal(config, clock)?;
     // Before the first decision: each one refers to the configuration it was made by.
     let revision = wiring::archive_config(
         &config.to_string(),

@@ -285,12 +285,15 @@ fn read_key(path: &Path) -> anyhow::Result<[u8; 32]> {
 /// # Errors
 ///
 /// Returns an error if the file cannot be opened, or if the key that hides addresses cannot be read or created.
-pub(crate) fn open_journal(config: &Config) -> anyhow::Result<(Option<Journal>, ClientMask)> {
+pub(crate) fn open_journal(
+    config: &Config,
+    clock: Clock,
+) -> anyhow::Result<(Option<Journal>, ClientMask)> {
     let log = &config.log;
     let file = log.decisions.clone();
     let key = config.state.dir.join("client-address.key");
     let clients = ClientMask::new(log.client_address, &key).context("log.client_address")?;
-    Ok((file.map(Journal::open).transpose()?, clients))
+    Ok((file.map(|file| Journal::open(file, clock)).transpose()?, clients))
 }
 
 /// Archives the configuration with this number, which is in effect from now on, as TOML without secrets. Returns the digest

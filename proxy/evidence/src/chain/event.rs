@@ -3,6 +3,7 @@
 use std::time::SystemTime;
 
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use super::head::TreeHead;
 use crate::digest::Sha256Digest;
@@ -55,6 +56,14 @@ pub enum EventKind {
     },
     /// A rotated file was deleted because of its age, or to make room.
     Deleted { file: u64 },
+    /// A hold is in effect. Those that are, are repeated at the beginning of each file.
+    Hold { hold: Value },
+    /// The hold with this number was released.
+    Release {
+        hold: u64,
+        #[serde(serialize_with = "rfc3339::serialize", deserialize_with = "rfc3339::deserialize")]
+        released_at: SystemTime,
+    },
     /// The clock was set back from this time.
     ClockSetBack {
         #[serde(serialize_with = "rfc3339::serialize", deserialize_with = "rfc3339::deserialize")]
@@ -127,6 +136,8 @@ mod tests {
                 foreign_lines: Some(2),
             },
             EventKind::Deleted { file: 1 },
+            EventKind::Hold { hold: serde_json::json!({"id": 1, "host": "a.test"}) },
+            EventKind::Release { hold: 1, released_at: at },
             EventKind::ClockSetBack { from: at },
             EventKind::Stop {},
         ] {

@@ -5,7 +5,7 @@ use std::time::SystemTime;
 use ring::signature::Ed25519KeyPair;
 
 use super::event::{EventKind, LogEvent, program_version};
-use super::head::{LogCount, TreeHead, public_key, sign_line};
+use super::head::{TreeHead, public_key, sign_line};
 use super::link::{NO_PREVIOUS, link_line, push_linked};
 use super::tree::MerkleTree;
 use crate::digest::Sha256Digest;
@@ -63,28 +63,9 @@ impl HashChain {
         self.tree.push(self.last);
     }
 
-    /// Returns the head that ends the file, without a line feed.
-    pub fn final_head(&self, key: &Ed25519KeyPair, at: SystemTime) -> Vec<u8> {
-        let next = Some(self.file + 1);
-        self.sign_head(key, at, TreeHead { next, ..self.tree_head(key) })
-    }
-
-    /// Returns the head of a file that is still being written and holds `bytes` bytes so far. It is stored next to the file.
-    pub fn current_head(
-        &self,
-        key: &Ed25519KeyPair,
-        at: SystemTime,
-        bytes: u64,
-        stopped: bool,
-        count: LogCount,
-    ) -> Vec<u8> {
-        let (bytes, peaks) = (Some(bytes), self.tree.peaks().to_vec());
-        let count = Some(count);
-        let head = TreeHead { bytes, peaks, stopped, count, ..self.tree_head(key) };
-        self.sign_head(key, at, head)
-    }
-
-    fn tree_head(&self, key: &Ed25519KeyPair) -> TreeHead {
+    /// Returns what a head says of the lines so far.
+    #[must_use]
+    pub fn tree_head(&self, key: &Ed25519KeyPair) -> TreeHead {
         TreeHead {
             file: self.file,
             lines: self.tree.lines(),
@@ -94,20 +75,32 @@ impl HashChain {
             peaks: Vec::new(),
             stopped: false,
             count: None,
+            lost: 0,
+            holds: None,
+            clock: Vec::new(),
             key: public_key(key),
         }
     }
 
-    fn sign_head(&self, key: &Ed25519KeyPair, at: SystemTime, head: TreeHead) -> Vec<u8> {
+    /// Returns a head of the lines so far, signed, without a line feed. One that names the next file ends the file.
+    #[must_use]
+    pub fn sign_head(&self, key: &Ed25519KeyPair, at: SystemTime, head: TreeHead) -> Vec<u8> {
         let object = LogEvent::new(EventKind::Head(head), at).to_json();
         // The signature covers the link, too, so that a head cannot be moved to other lines.
         sign_line(&link_line(&object, self.last), key)
+    }
+
+    /// Returns the head that ends the file as earlier versions wrote it.
+    #[must_use]
+    pub fn final_head(&self, key: &Ed25519KeyPair, at: SystemTime) -> Vec<u8> {
+        let next = Some(self.file + 1);
+        self.sign_head(key, at, TreeHead { next, ..self.tree_head(key) })
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::head::is_signed_by;
+    use super::super::head::{LogCount, is_signed_by};
     use super::super::link::previous_digest;
     use super::*;
 
@@ -120,7 +113,14 @@ mod tests {
         assert_eq!(previous_digest(&first), Some(NO_PREVIOUS));
         assert_eq!(previous_digest(&second), Some(Sha256Digest::of(&first)));
         let count = LogCount { decisions: 2, ..LogCount::new("a".to_owned()) };
-        let so_far = chain.current_head(&key, SystemTime::UNIX_EPOCH, 7, true, count.clone());
+        let head = TreeHead {
+            bytes: Some(7),
+            peaks: chain.tree.peaks().to_vec(),
+            stopped: true,
+            count: Some(count.clone()),
+            ..chain.tree_head(&key)
+        };
+        let so_far = chain.sign_head(&key, SystemTime::UNIX_EPOCH, head);
         let end = chain.final_head(&key, SystemTime::UNIX_EPOCH);
         for line in [&so_far, &end] {
             assert_eq!(previous_digest(line), Some(Sha256Digest::of(&second)));

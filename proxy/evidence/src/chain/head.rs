@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::link::{append_members, split_signature};
 use super::tree::MerkleTree;
+use crate::clock_steps::ClockStep;
 use crate::digest::Sha256Digest;
 
 /// The members of a head, which are signed together with the digest of the line before it.
@@ -21,19 +22,29 @@ pub struct TreeHead {
     /// The number of the next file, if this line ends the file.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next: Option<u64>,
-    /// The size of the lines in bytes. Only in a head that is stored next to a file that is still being written, as are
-    /// `peaks`.
+    /// The size of the lines in bytes. Final heads of earlier versions have none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bytes: Option<u64>,
-    /// The roots of the complete subtrees, so that the next process can continue the tree without reading the file again.
+    /// Only in a head that is stored next to a file that is still being written: the roots of the complete subtrees, so that the next process can continue the tree without reading the file again.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub peaks: Vec<Sha256Digest>,
     /// Whether the process shut down properly, so that it wrote nothing after these lines.
     #[serde(default, skip_serializing_if = "is_false")]
     pub stopped: bool,
-    /// The log, and the decisions in it. Only in a head that is stored next to a file; earlier versions have none.
+    /// The log, and the decisions in it; final heads of earlier versions have none.
     #[serde(default, flatten, skip_serializing_if = "Option::is_none")]
     pub count: Option<LogCount>,
+    /// The number of decisions that could not be written and that no line mentions yet. Only in a head that is stored next to a file,
+    /// which a full disk still takes.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub lost: u64,
+    /// The number of holds that the log records as in effect. Only in a head that is stored next to a file; earlier versions did not
+    /// record them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub holds: Option<u64>,
+    /// The steps of the clock that it had not kept for the grace when this was signed, the earliest first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub clock: Vec<ClockStep>,
     /// The public half of the key (RFC 8037, `x`).
     pub key: String,
 }

@@ -78,11 +78,19 @@ impl Export {
         self.output.begin_log(file.number)?;
         let mut numbers = selected.iter().copied().peekable();
         let mut omitted = OmittedLines::default();
+        let mut head = file.head.as_deref();
         file.read(|number, line| {
+            if !file.is_signed(number)
+                && let Some(head) = head.take()
+            {
+                self.write_end(&mut omitted, head)?;
+            }
             let is_selected = numbers.next_if_eq(&number).is_some();
             // All events are exported: they record which files were deleted and which lines are not authentic.
             if !is_selected && !line.starts_with(EVENT_PREFIX) {
-                omitted.push(number - 1, Sha256Digest::of(line));
+                // Those after the head are in no tree.
+                let at = if file.is_signed(number) { number - 1 } else { 0 };
+                omitted.push(at, Sha256Digest::of(line));
                 return Ok(());
             }
             for stand_in in omitted.drain_stand_ins() {
@@ -100,10 +108,18 @@ impl Export {
             self.output.add_line(&stand_in, None)?;
         }
         // A file that is still being written does not end in a head.
-        if let Some(head) = &file.head {
+        if let Some(head) = head {
             self.output.add_line(head, None)?;
         }
         self.output.end_log()
+    }
+
+    /// Writes the head after the last signed line.
+    fn write_end(&mut self, omitted: &mut OmittedLines, head: &[u8]) -> anyhow::Result<()> {
+        for stand_in in omitted.drain_stand_ins() {
+            self.output.add_line(&stand_in, None)?;
+        }
+        self.output.add_line(head, None)
     }
 
     fn write_decision(&mut self, line: &[u8]) -> anyhow::Result<()> {

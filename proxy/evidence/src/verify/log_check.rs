@@ -38,6 +38,14 @@ pub struct FileEnd {
     gaps: LogGaps,
     /// The digest of the last line, if that is a head that names the next file.
     last: Option<Sha256Digest>,
+    /// The last line of the file, if no head follows it.
+    headless: Option<String>,
+    /// The number of lines that no head signs.
+    unsigned_lines: u64,
+    /// The id of the log, as the last head that has one says.
+    log: Option<String>,
+    /// The number of decisions that could not be written, as the log says.
+    lost: u64,
 }
 
 impl LogGaps {
@@ -57,7 +65,7 @@ impl FileEnd {
     /// Checks, after the last file, that the log says of every missing file that it was deleted, and that everything in the log
     /// was signed.
     pub fn check_gaps(self, window: Option<&LogWindow>, key: &str, findings: &mut ExportFindings) {
-        let gaps = self.gaps;
+        let gaps = &self.gaps;
         let mut named = BTreeSet::new();
         for (missing, next) in &gaps.missing {
             if let Some(gone) = missing.clone().find(|gone| !gaps.explains(*gone)) {
@@ -65,6 +73,11 @@ impl FileEnd {
                 findings.add_altered(&format!("{next}:1"), &what);
                 named.insert(gone);
             }
+        }
+        if let Some(place) = self.headless.as_ref().filter(|_| !self.may_be_headless(window)) {
+            let what =
+                "is not the head that ends the file: it was changed, or lines after it are missing";
+            findings.add_altered(place, what);
         }
         let Some(window) = window else {
             return;
@@ -77,29 +90,56 @@ impl FileEnd {
                 findings.add_altered(&place, &what);
             }
         }
+        for foreign in &window.foreign {
+            findings.add_altered(&place, foreign);
+        }
         let line = window.head.as_bytes();
         let is_authentic = |head: &TreeHead| head.key == key && is_signed_by(line, key);
         let Some(head) = LogEvent::parse_head(line).filter(is_authentic) else {
             return findings.add_altered(&place, "the head of the log is not signed by its key");
         };
-        match (window.unsigned_lines, head.stopped) {
+        if self
+            .log
+            .as_ref()
+            .is_some_and(|log| head.count.as_ref().is_some_and(|own| own.log != *log))
+        {
+            findings.add_altered(&place, "the head is of another log than the files");
+        }
+        let lines = window.unsigned_lines.max(self.unsigned_lines);
+        match (lines, head.stopped) {
             (0, _) => {}
             // A process that shut down properly has signed its last line.
             (lines, true) => {
                 let what = format!(
-                    "after the line with which it stopped, file {} of the log has lines that somebody else wrote, which are left out: {lines}",
+                    "after the line with which it stopped, file {} of the log has lines that somebody else wrote: {lines}",
                     head.file
                 );
                 findings.add_altered(&place, &what);
             }
             (lines, false) => {
                 let what = format!(
-                    "after line {} of file {} of the log, lines were not signed by their writer, and are left out: {lines}",
+                    "after line {} of file {} of the log, lines were not signed by their writer: {lines}",
                     head.lines, head.file
                 );
                 findings.add_unsigned(&place, &what);
             }
         }
+    }
+
+    /// Returns whether the last file need not end in a head, because none could be written since it was begun.
+    fn may_be_headless(&self, window: Option<&LogWindow>) -> bool {
+        window.is_some_and(|window| {
+            let head = LogEvent::parse_head(window.head.as_bytes());
+            window.unsigned_lines >= self.unsigned_lines
+                && head.is_some_and(|head| head.file < self.file)
+        })
+    }
+
+    /// Returns the number of decisions that could not be written, as the log says.
+    #[must_use]
+    pub fn lost_decisions(&self, window: Option<&LogWindow>) -> u64 {
+        let head = window.and_then(|window| LogEvent::parse_head(window.head.as_bytes()));
+        self.lost.saturating_add(head.map_or(0, |head| head.lost))
     }
 }
 
@@ -122,6 +162,10 @@ pub struct LogCheck<'a> {
     torn: Option<(u64, Sha256Digest)>,
     /// The head that ended the file.
     end: Option<TreeHead>,
+    /// The number of lines after a head that does not end the file: they are not signed.
+    after_head: u64,
+    log: Option<String>,
+    lost: u64,
     is_first: bool,
     /// The number of the last line.
     number: u64,
@@ -130,7 +174,11 @@ pub struct LogCheck<'a> {
 impl<'a> LogCheck<'a> {
     pub fn begin(path: &'a str, key: &'a str, mut before: Option<FileEnd>) -> Self {
         let gaps = before.as_mut().map(|end| mem::take(&mut end.gaps));
+        let log = before.as_mut().and_then(|end| end.log.take());
         Self {
+            log,
+            lost: before.as_ref().map_or(0, |end| end.lost),
+            after_head: 0,
             path,
             key,
             gaps: gaps.unwrap_or_default(),
@@ -150,8 +198,11 @@ impl<'a> LogCheck<'a> {
     /// Checks the next line.
     pub fn check_line(&mut self, number: u64, line: &[u8], findings: &mut ExportFindings) {
         self.number = number;
-        if self.end.is_some() {
-            self.report(number, "comes after the head that ends the file", findings);
+        match &self.end {
+            // Nobody signed what follows; what it says counts for nothing.
+            Some(head) if head.next.is_none() => return self.count_unsigned(line),
+            Some(_) => self.report(number, "comes after the head that ends the file", findings),
+            None => {}
         }
         if line.starts_with(STANDIN_PREFIX) {
             return self.check_stand_in(number, line, findings);
@@ -175,6 +226,9 @@ impl<'a> LogCheck<'a> {
             Some(EventKind::Altered { file, lines, foreign_lines, .. }) => {
                 self.check_altered_event(number, (*file, *lines), *foreign_lines, findings);
             }
+            Some(EventKind::Lost { decisions }) => {
+                self.lost = self.lost.saturating_add(*decisions);
+            }
             Some(EventKind::Recovered { unsigned_lines, .. }) => {
                 self.check_recovered_event(number, *unsigned_lines, findings);
             }
@@ -187,6 +241,12 @@ impl<'a> LogCheck<'a> {
             self.tree.push(digest);
         }
         self.last = Some(digest);
+    }
+
+    fn count_unsigned(&mut self, line: &[u8]) {
+        let stand_in = line.starts_with(STANDIN_PREFIX).then(|| serde_json::from_slice(line).ok());
+        let level = stand_in.flatten().map_or(0, |read: StandIn| read.standin.level);
+        self.after_head = self.after_head.saturating_add(1_u64.checked_shl(level).unwrap_or(1));
     }
 
     /// Reports an `altered` event: the log says that it was altered after that many signed lines of a file.
@@ -357,27 +417,38 @@ impl<'a> LogCheck<'a> {
         {
             report("is the head of another file");
         }
+        let log = head.count.as_ref().map(|count| count.log.as_str());
+        if self.log.is_some() && log.is_some() && self.log.as_deref() != log {
+            report("is the head of another log");
+        }
         if head.lines != self.tree.lines() {
             report(&format!("signs {} lines, but {} precede it", head.lines, self.tree.lines()));
         } else if head.root_sha256 != self.tree.root() {
             report("does not match the lines before it");
         }
+        self.log = log.map(str::to_owned).or_else(|| self.log.take());
         self.end = Some(head.clone());
     }
 
     /// Ends the check after the last line.
     pub fn finish(mut self, findings: &mut ExportFindings) -> FileEnd {
         self.report_unresolved(u64::MAX, findings);
-        let Some(head) = &self.end else {
-            let what =
-                "is not the head that ends the file: it was changed, or lines after it are missing";
-            self.report(self.number, what, findings);
-            return FileEnd { file: self.file, gaps: self.gaps, last: None };
-        };
+        let is_headless = self.end.is_none();
+        if is_headless {
+            // Nothing in it is signed, so it explains nothing.
+            self.gaps.discard_unsigned(self.file, &(0..u64::MAX));
+        }
+        let is_ended = self.end.as_ref().is_some_and(|head| head.next.is_some());
+        let before = self.before.as_ref().map_or(0, |end| end.unsigned_lines);
+        let own = if is_headless { self.tree.lines() } else { self.after_head };
         FileEnd {
             file: self.file,
             gaps: self.gaps,
-            last: self.last.filter(|_| head.next.is_some()),
+            last: self.last.filter(|_| is_ended),
+            headless: is_headless.then(|| format!("{}:{}", self.path, self.number)),
+            unsigned_lines: before.saturating_add(own),
+            log: self.log,
+            lost: self.lost,
         }
     }
 
@@ -418,7 +489,7 @@ mod tests {
         for (number, line) in (1..).zip(lines) {
             check.check_line(number, line, &mut findings);
         }
-        check.finish(&mut findings);
+        check.finish(&mut findings).check_gaps(None, &public, &mut findings);
         findings.to_string()
     }
 
@@ -532,6 +603,9 @@ mod tests {
             peaks: Vec::new(),
             stopped: false,
             count: None,
+            lost: 0,
+            holds: None,
+            clock: Vec::new(),
             key: public_key(&key),
         };
         let head = LogEvent::new(EventKind::Head(head), AT).to_json();
@@ -555,6 +629,9 @@ mod tests {
             peaks: Vec::new(),
             stopped: false,
             count: None,
+            lost: 0,
+            holds: None,
+            clock: Vec::new(),
             key: public_key(&key),
         };
         let head = LogEvent::new(EventKind::Head(head), AT).to_json();

@@ -44,6 +44,14 @@ pub struct CheckedExport {
     _unpacked: Option<TempDir>,
 }
 
+/// The lines of an export's log.
+#[derive(Clone, Copy, Debug)]
+pub struct CheckedLines {
+    pub lines: u64,
+    /// The number of decisions that could not be written, as the log says.
+    pub lost_decisions: u64,
+}
+
 impl CheckedExport {
     /// Opens an export, a folder or a WARC file, and checks the signature of its manifest. `trusted` is the public key that must
     /// have signed it; without, any key may.
@@ -78,7 +86,7 @@ impl CheckedExport {
 
     /// Checks the files of the log. Each line that is neither an event nor a stand-in is passed to `derive`, which derives the
     /// decision in it again and returns a description of what comes out differently; `None` if the line is not a decision.
-    /// Returns the number of lines.
+    /// Returns the number of lines, and that of decisions which could not be written, as the log says.
     ///
     /// # Errors
     ///
@@ -87,8 +95,8 @@ impl CheckedExport {
         &self,
         findings: &mut ExportFindings,
         mut derive: impl FnMut(&[u8]) -> Option<Result<(), String>>,
-    ) -> anyhow::Result<u64> {
-        let mut before = None;
+    ) -> anyhow::Result<CheckedLines> {
+        let mut before: Option<FileEnd> = None;
         let (mut lines, mut decisions) = (0, 0);
         for listed in &self.manifest.logs {
             let mut check = LogCheck::begin(&listed.path, &self.manifest.key, before);
@@ -113,8 +121,11 @@ impl CheckedExport {
                 findings.add_altered(&listed.path, "differs from the file in the manifest");
             }
         }
+        let mut lost = 0;
         if let Some(end) = before {
-            end.check_gaps(self.manifest.window.as_ref(), &self.manifest.key, findings);
+            let window = self.manifest.window.as_ref();
+            lost = end.lost_decisions(window);
+            end.check_gaps(window, &self.manifest.key, findings);
         }
         // Lines that do not parse are skipped above, so only the count shows whether a decision disappeared.
         if decisions != self.manifest.decisions {
@@ -122,7 +133,7 @@ impl CheckedExport {
             let what = format!("lists {listed} decisions, but there are {decisions}");
             findings.add_altered(MANIFEST_PATH, &what);
         }
-        Ok(lines)
+        Ok(CheckedLines { lines, lost_decisions: lost })
     }
 
     /// Passes the lines of a log file to `on_line`, and returns the digest of the file.

@@ -10,6 +10,7 @@ const KINDS = {
   "drill-wrong": { isUrgent: true },
   "reload-rejected": { href: "#/configuration", link: "Configuration", isUrgent: true },
   "decisions-lost": { isUrgent: true },
+  "decisions-unsigned": { isUrgent: true },
   "state-unwritable": { isUrgent: true },
   "rules-expired": { href: "#/configuration", link: "Rules" },
 };

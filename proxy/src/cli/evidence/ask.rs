@@ -1,5 +1,6 @@
 //! `wayleave evidence ask`: whether a URL was allowed at a time, by which rule, and whether it was fetched.
 
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::path::Path;
 use std::process::ExitCode;
@@ -9,7 +10,7 @@ use anyhow::Context;
 use clap::Args;
 use wayleave_decision::RequestOutcome;
 use wayleave_evidence::SignedLog;
-use wayleave_evidence::select::{Selection, UnsignedLines, select};
+use wayleave_evidence::select::{SelectedLines, Selection, UnsignedLines, select};
 use wayleave_robots_txt::Target;
 
 use super::node_url::NodeUrl;
@@ -90,7 +91,11 @@ fn ask(arguments: &AskArgs, config: &Config) -> anyhow::Result<(Vec<FoundDecisio
             log.unsigned_lines
         ));
     }
+    for foreign in &log.foreign {
+        print_errors(&escape_lines(&format!("wayleave: {foreign}\n")));
+    }
     let selected = select(&log.files, &wanted)?;
+    let deleted = describe_deleted(&selected);
     let mut found = Vec::new();
     for (file, chosen) in
         log.files.iter().zip(&selected).filter(|(_, chosen)| !chosen.lines.is_empty())
@@ -105,21 +110,46 @@ fn ask(arguments: &AskArgs, config: &Config) -> anyhow::Result<(Vec<FoundDecisio
             Ok(())
         })?;
     }
+    let hint = deleted.as_ref().map_or(String::new(), |deleted| format!(" ({deleted})"));
     let first = (found.first().map(|first| &first.decision))
-        .with_context(|| format!("the log has no request for {url}"))?;
+        .with_context(|| format!("the log has no request for {url}{hint}"))?;
     anyhow::ensure!(
         first.at <= at,
-        "the log has no request for {url} up to that time; the first was at {} (decision {})",
+        "the log has no request for {url} up to that time; the first was at {} (decision {}){hint}",
         humantime::format_rfc3339_micros(first.at),
         first.id
     );
     let files = counted(log.files.len(), "file");
-    let looked_at = format!("the decision log {} ({files})", options.path.display());
+    let deleted = deleted.map_or(String::new(), |deleted| format!("; {deleted}"));
+    let looked_at = format!("the decision log {} ({files}{deleted})", options.path.display());
     let mut sentences = answer(arguments, at, &looked_at, first, found.len() > 1);
     if let Some(lines) = found.first().and_then(|first| first.unsigned.as_ref()) {
         sentences += &format!("Signed: {}.\n", describe_unsigned(lines));
     }
     Ok((found, sentences + "\n"))
+}
+
+/// Says which files retention deleted, as far as the log still records that; `None` if it deleted none.
+fn describe_deleted(selected: &[SelectedLines]) -> Option<String> {
+    let deleted = selected.iter().flat_map(|selected| &selected.deleted);
+    let deleted: BTreeSet<_> = deleted.collect();
+    let mut ranges: Vec<(u64, u64)> = Vec::new();
+    for &number in deleted {
+        match ranges.last_mut() {
+            Some((_, last)) if *last + 1 == number => *last = number,
+            _ => ranges.push((number, number)),
+        }
+    }
+    let describe = |&(first, last): &(u64, u64)| {
+        if first == last { first.to_string() } else { format!("{first} to {last}") }
+    };
+    let files = match &ranges[..] {
+        [] => return None,
+        [(first, last)] if first == last => "file",
+        _ => "files",
+    };
+    let ranges: Vec<_> = ranges.iter().map(describe).collect();
+    Some(format!("retention deleted its {files} {}", ranges.join(", ")))
 }
 
 /// Says what was asked, what was looked at, and what follows from the last decision up to the time.

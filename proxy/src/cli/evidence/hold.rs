@@ -10,9 +10,11 @@ use std::process::ExitCode;
 use anyhow::Context;
 use clap::{Args, Subcommand};
 use serde::Serialize;
-use wayleave_evidence::Sha256Digest;
+use wayleave_evidence::chain::event::LogEvent;
 use wayleave_evidence::files::{file_number, rotated_files};
 use wayleave_evidence::holds::{HeldEvidence, Hold, HoldFolder};
+use wayleave_evidence::recorded_holds::RecordedHolds;
+use wayleave_evidence::{HeadFiles, Sha256Digest};
 use wayleave_robots_txt::HostPattern;
 
 use super::sources::MaterialSources;
@@ -84,7 +86,7 @@ pub(super) fn run(command: &HoldCommand, file: Option<&Path>) -> ExitCode {
     let done = match command {
         HoldCommand::Add(arguments) => add(arguments, &config, &folder),
         HoldCommand::List(arguments) => list(arguments, &config, &folder),
-        HoldCommand::Release(arguments) => release(arguments, &folder),
+        HoldCommand::Release(arguments) => release(arguments, &config, &folder),
     };
     done.unwrap_or_else(|error| unusable(&format!("{error:#}")))
 }
@@ -104,7 +106,7 @@ fn add(arguments: &AddArgs, config: &Config, folder: &HoldFolder) -> anyhow::Res
         anyhow::bail!(mistake);
     }
     // Before anything is read: whatever is there now stays.
-    let hold = folder.add(&Hold {
+    let hold = Hold {
         id: 0,
         host: arguments.host.to_string(),
         crawler,
@@ -113,7 +115,9 @@ fn add(arguments: &AddArgs, config: &Config, folder: &HoldFolder) -> anyhow::Res
         reason: arguments.reason.clone(),
         made_at: now,
         released_at: None,
-    })?;
+    };
+    let key = log_key(config)?;
+    let hold = folder.add(&hold, key.as_ref().map(SigningKey::pair))?;
     let held = find_held(&hold, config)?;
     folder.save_held(hold.id, &held)?;
     Ok(print(&format!("hold {}: {}\n", hold.id, describe_held(&held))))
@@ -136,14 +140,45 @@ fn has_decision_of(crawler: &str, config: &Config) -> anyhow::Result<bool> {
     Ok(is_there)
 }
 
-fn release(arguments: &ReleaseArgs, folder: &HoldFolder) -> anyhow::Result<ExitCode> {
+/// Reads the log's key, by which holds and releases are signed; none if there is no log yet.
+fn log_key(config: &Config) -> anyhow::Result<Option<SigningKey>> {
+    let log = config.log.decisions.as_ref().filter(|log| log.key.exists());
+    log.map(|log| SigningKey::read(&log.key).context("evidence.key")).transpose()
+}
+
+/// Reads the holds that the log records, with the key that signed it; none if there is no log yet.
+fn recorded_holds(config: &Config) -> anyhow::Result<Option<(RecordedHolds, SigningKey)>> {
+    let (Some(log), Some(key)) = (&config.log.decisions, log_key(config)?) else {
+        return Ok(None);
+    };
+    let heads = HeadFiles::for_log(&log.path, &log.state_dir);
+    let head = heads.newest_signed_by(&key.public_base64());
+    let head = head.as_deref().and_then(LogEvent::parse_head);
+    let recorded = head.map(|head| RecordedHolds::read(&log.path, &head)).transpose()?;
+    Ok(Some((recorded.unwrap_or_default(), key)))
+}
+
+fn release(
+    arguments: &ReleaseArgs,
+    config: &Config,
+    folder: &HoldFolder,
+) -> anyhow::Result<ExitCode> {
     let id = arguments.id;
-    let mut holds = folder.read()?.into_iter();
-    let mut hold =
-        holds.find(|hold| hold.id == id).with_context(|| format!("there is no hold {id}"))?;
-    anyhow::ensure!(hold.is_active(), "hold {id} was released before");
+    let recorded = recorded_holds(config)?;
+    let (public, in_log) = match &recorded {
+        Some((recorded, key)) => (key.public_base64(), recorded.active()),
+        None => (String::new(), Vec::new()),
+    };
+    let in_log = in_log.into_iter().find(|hold| hold.id == id);
+    let stored = folder.read_stored(&public)?.into_iter().find(|stored| stored.hold.id == id);
+    let is_released = stored.as_ref().is_some_and(|stored| !stored.hold.is_active());
+    // A release that somebody wrote by hand does not count, nor does the loss of the file.
+    let counts = stored.as_ref().is_some_and(|stored| stored.is_signed) || in_log.is_none();
+    anyhow::ensure!(!(is_released && counts), "hold {id} was released before");
+    let hold = in_log.or(stored.map(|stored| stored.hold));
+    let mut hold = hold.with_context(|| format!("there is no hold {id}"))?;
     hold.released_at = Some(Clock::start().now());
-    folder.replace(&hold)?;
+    folder.replace(&hold, recorded.as_ref().map(|(_, key)| key.pair()))?;
     Ok(print(&format!("hold {id} is released\n")))
 }
 
@@ -182,11 +217,23 @@ fn list(arguments: &ListArgs, config: &Config, folder: &HoldFolder) -> anyhow::R
         is_complete = false;
         print_errors(&describe_missing(hold));
     }
+    for finding in find_forged(config, folder)? {
+        is_complete = false;
+        print_errors(&escape_lines(&format!("wayleave: {finding}\n")));
+    }
     if let Err(error) = check_deletions(config, folder) {
         is_complete = false;
         print_errors(&escape_lines(&format!("wayleave: {error:#}\n")));
     }
     Ok(if is_complete { printed } else { ExitCode::from(MISSING) })
+}
+
+/// Returns what somebody without the log's key did to the holds.
+fn find_forged(config: &Config, folder: &HoldFolder) -> anyhow::Result<Vec<String>> {
+    let Some((recorded, key)) = recorded_holds(config)? else {
+        return Ok(Vec::new());
+    };
+    Ok(recorded.compare(&folder.read_stored(&key.public_base64())?).findings)
 }
 
 /// Checks that nobody but the proxy has changed the list of files that retention deleted between those that are held.

@@ -153,7 +153,7 @@ mod tests {
     use std::time::SystemTime;
 
     use ring::signature::Ed25519KeyPair;
-    use wayleave_evidence::chain::{HashChain, LogCount};
+    use wayleave_evidence::chain::{HashChain, LogCount, TreeHead};
 
     use super::*;
 
@@ -164,7 +164,8 @@ mod tests {
             chain.append(format!("{{\"id\":{line}}}").as_bytes());
         }
         let count = LogCount { decisions, ..LogCount::new(log.to_owned()) };
-        let line = chain.current_head(&key, SystemTime::UNIX_EPOCH, 0, false, count);
+        let head = TreeHead { count: Some(count), ..chain.tree_head(&key) };
+        let line = chain.sign_head(&key, SystemTime::UNIX_EPOCH, head);
         LogHead::parse(str::from_utf8(&line).unwrap()).unwrap()
     }
 

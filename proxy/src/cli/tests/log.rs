@@ -13,6 +13,7 @@ use wayleave_evidence::{Sha256Digest, SignedLog};
 
 use super::world::{World, members_of, verdict_members};
 use crate::cli::evidence::verify::derive::{DecisionDeriver, DerivedCounts};
+use crate::clock::Clock;
 use crate::decision_log::{DecisionRecord, Journal, JournalConfig};
 use crate::signing::SigningKey;
 
@@ -29,7 +30,7 @@ pub(super) struct TestLog {
 impl TestLog {
     pub(super) fn new() -> Self {
         let dir = tempfile::tempdir().unwrap();
-        let journal = Journal::open(config(&dir)).unwrap();
+        let journal = Journal::open(config(&dir), Clock::start()).unwrap();
         Self {
             dir,
             journal,

@@ -5,8 +5,6 @@ use std::time::{Duration, SystemTime};
 use wayleave_evidence::chain::HashChain;
 use wayleave_evidence::chain::event::{EVENT_PREFIX, EventKind, LogEvent};
 
-use crate::clock::system_time;
-
 /// The most by which clocks are set back when they are corrected. Only larger steps are events.
 const MAX_CORRECTION: Duration = Duration::from_secs(2);
 
@@ -18,6 +16,8 @@ pub(super) struct LogChanges<'a> {
     pub(super) lost: u64,
     /// The time of the latest line.
     pub(super) latest_at: SystemTime,
+    /// The time of the events.
+    pub(super) at: SystemTime,
 }
 
 /// Lines to be written.
@@ -36,7 +36,7 @@ impl LineBatch {
     pub(super) fn new(chain: &HashChain, changes: LogChanges<'_>, objects: &[u8]) -> Self {
         let mut batch = Self {
             bytes: Vec::with_capacity(objects.len() + objects.len() / 4 + 1024),
-            at: system_time(),
+            at: changes.at,
             event_bytes: 0,
             chain: chain.clone(),
         };

@@ -4,15 +4,14 @@
 //! and compression starts again at the next rotation.
 
 use std::fs::{self, File};
-use std::io::{self, BufWriter, Write};
+use std::io::{self, BufWriter, Seek, Write};
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::thread::{self, JoinHandle};
 
 use flate2::Compression;
-use flate2::write::GzEncoder;
 use wayleave_evidence::files::{
-    compressed_name, file_number, is_compressed, log_directory, rotated_files,
+    compressed_name, file_number, gzip_builder, is_compressed, log_directory, rotated_files,
 };
 use wayleave_evidence::regular_file;
 
@@ -90,7 +89,9 @@ fn write_compressed(mut from: &File, to: &Path) -> io::Result<()> {
         .truncate(true)
         .mode(found.permissions().mode() & 0o777)
         .open(to)?;
-    let mut gzip = GzEncoder::new(BufWriter::new(file), Compression::default());
+    let builder = gzip_builder(from)?;
+    from.rewind()?;
+    let mut gzip = builder.write(BufWriter::new(file), Compression::default());
     io::copy(&mut from, &mut gzip)?;
     let mut writer = gzip.finish()?;
     writer.flush()?;

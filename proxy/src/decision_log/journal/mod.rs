@@ -7,12 +7,14 @@
 //!  published  finds out whether a head that was published is in the log
 //!  config     location, rotation and retention
 //!  retention  deletes rotated files
+//!  holds      what must not be deleted, as the log records it
 //!  compress   compresses rotated files, in a thread of its own
 //! ```
 
 mod batch;
 mod compress;
 mod config;
+mod holds;
 mod open_file;
 mod published;
 mod resume;
@@ -23,20 +25,24 @@ mod tests;
 use std::fs;
 use std::io::{self, Write};
 use std::mem;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
+use wayleave_evidence::chain::TreeHead;
 use wayleave_evidence::chain::event::{EventKind, LogEvent, STOP_PREFIX};
+use wayleave_evidence::log_files::{ForeignFile, LogFiles, LogFilesReader, OwnLog};
 use wayleave_evidence::{HeadFiles, LogHead, Sha256Digest};
 
 use self::batch::{LineBatch, LogChanges};
 use self::compress::CompressionThread;
 pub(crate) use self::config::JournalConfig;
+use self::holds::JournalHolds;
 use self::open_file::OpenFile;
 use self::resume::{ChainState, ResumableLog, ResumedChain};
 use self::retention::{ExpiredFile, HeldFiles};
 use super::files::unused_name;
-use crate::clock::system_time;
+use crate::clock::Clock;
 use crate::signing::{Jwk, SigningKey};
 
 /// The amount of buffered lines, in bytes, at which they are written.
@@ -51,6 +57,7 @@ const ROTATE_RETRY: Duration = Duration::from_mins(1);
 pub(crate) struct Journal {
     config: JournalConfig,
     key: SigningKey,
+    clock: Clock,
     heads: HeadFiles,
     /// Whether the key is older than this log: it existed, and no head shows what it signed.
     has_earlier_key: bool,
@@ -70,17 +77,25 @@ pub(crate) struct Journal {
     saved_head: Option<Vec<u8>>,
     /// The time at which this process last saved a head for the file.
     signed_at: Option<Instant>,
+    /// Whether the log is in regular files: there is no head beside a device.
+    is_regular: bool,
     /// Whether there are lines that the saved head does not cover.
     is_unsigned: bool,
     /// Events of the log itself that are not written yet.
     events: Vec<EventKind>,
-    /// The number of lost decisions that the log does not mention yet.
+    /// The number of lost decisions that the log does not mention yet. The head does, since a full disk still takes it.
     lost: u64,
+    /// Why the head cannot be saved, while that is so.
+    head_fault: Option<String>,
     /// Whether a file was begun, so that rotated files are to be deleted or compressed once it has a line.
     needs_cleanup: bool,
     /// Files to delete, as the log says, or will with its next lines.
     expired: Vec<ExpiredFile>,
     held: HeldFiles,
+    holds: JournalHolds,
+    files: LogFilesReader,
+    /// The files found beside the log that do not belong to it.
+    foreign: Vec<ForeignFile>,
     compression: CompressionThread,
 }
 
@@ -90,6 +105,17 @@ pub(crate) struct JournalDescription {
     pub(crate) config: JournalConfig,
     /// The public half of the key.
     pub(crate) key: Jwk,
+}
+
+/// What an operator should know about the log's files.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct JournalWarnings {
+    /// Why the head cannot be saved, so that lines are not signed.
+    pub(crate) head_fault: Option<String>,
+    /// Files beside the log that do not belong to it.
+    pub(crate) foreign: Vec<ForeignFile>,
+    /// What somebody without the log's key did to the holds.
+    pub(crate) holds: Vec<String>,
 }
 
 /// The decisions that could not be written, and the error.
@@ -105,7 +131,7 @@ impl Journal {
     /// # Errors
     ///
     /// Returns an error if one of them cannot be opened or made.
-    pub(crate) fn open(options: JournalConfig) -> anyhow::Result<Self> {
+    pub(crate) fn open(options: JournalConfig, clock: Clock) -> anyhow::Result<Self> {
         let open = OpenFile::new(&options.path)
             .with_context(|| format!("opening the decision log {}", options.path.display()))?;
         let heads = HeadFiles::for_log(&options.path, &options.state_dir);
@@ -115,18 +141,25 @@ impl Journal {
         let belongs_here = options.key.parent() == Some(options.state_dir.as_path());
         // Written before the first line: a key without any head then means that a log is gone.
         if !is_known && !heads.exists() {
-            heads
-                .save_first(&ChainState::new().signed_head(&key))
-                .context("saving the log's head")?;
+            let first = ChainState::new();
+            // Holds that are there already are taken over.
+            let line = first.sign_head(&key, first.current_head(&key, clock));
+            heads.save_first(&line).context("saving the log's head")?;
         }
+        // The process before may have stopped while the disk was full.
+        let before = resume::signed_before(&heads, &key).map(|(_, head)| head);
+        let lost = before.as_ref().map_or(0, |head| head.lost);
+        let holds = JournalHolds::read(&options.path, before.as_ref());
         Ok(Self {
             has_earlier_key: is_known && belongs_here && !heads.has_any_copy(),
             altered: 0,
             key,
+            clock,
             heads,
             config: options,
             rotate_after: None,
             buffer: Vec::with_capacity(FLUSH_BYTES),
+            is_regular: open.is_regular,
             open_file: Some(open),
             state: None,
             resumed_decisions: None,
@@ -134,10 +167,14 @@ impl Journal {
             signed_at: None,
             is_unsigned: false,
             events: Vec::new(),
-            lost: 0,
+            lost,
+            head_fault: None,
             needs_cleanup: false,
             expired: Vec::new(),
             held: HeldFiles::default(),
+            holds,
+            files: LogFilesReader::default(),
+            foreign: Vec::new(),
             compression: CompressionThread::default(),
         })
     }
@@ -153,10 +190,14 @@ impl Journal {
             self.state = before.state.take();
             self.resumed_decisions = before.resumed_decisions;
             self.altered += before.altered;
+            self.head_fault = before.head_fault.take();
             self.lost = before.lost;
             self.events.splice(0..0, mem::take(&mut before.events));
             self.expired = mem::take(&mut before.expired);
             self.held = mem::take(&mut before.held);
+            self.holds = mem::take(&mut before.holds);
+            self.files = mem::take(&mut before.files);
+            self.foreign = mem::take(&mut before.foreign);
             self.compression = mem::take(&mut before.compression);
         }
     }
@@ -176,7 +217,7 @@ impl Journal {
 
     /// Buffers an event.
     pub(crate) fn push_event(&mut self, event: EventKind) {
-        self.buffer.extend_from_slice(&LogEvent::new(event, system_time()).to_json());
+        self.buffer.extend_from_slice(&LogEvent::new(event, self.clock.shown()).to_json());
         self.buffer.push(b'\n');
     }
 
@@ -204,6 +245,9 @@ impl Journal {
             return Ok(false);
         }
         self.rotate();
+        if self.state.is_some() && self.holds.is_due() {
+            self.check_holds();
+        }
         let result = self.write().map_err(|(lines, error)| LostLines {
             lines,
             error: anyhow::Error::new(error).context(self.config.path.display().to_string()),
@@ -213,24 +257,72 @@ impl Journal {
         if let Err(lost) = &result {
             self.lost += lost.lines;
             self.open_file = None;
+            self.is_unsigned = self.is_regular;
+            self.save_head_when_due();
         }
         result.map(|()| true)
     }
 
-    /// Signs and saves a head, if there are lines that the saved one does not cover.
+    fn save_head_when_due(&mut self) {
+        if self.signed_at.is_none_or(|at| at.elapsed() >= SIGN_INTERVAL) {
+            self.save_head();
+        }
+    }
+
+    /// Signs and saves a head, if there are lines that the saved one does not cover, or decisions that were lost.
     pub(crate) fn save_head(&mut self) {
-        if let Some(state) = self.state.as_ref().filter(|_| self.is_unsigned) {
-            let head = state.signed_head(&self.key);
-            let failures = self.heads.save(&head);
-            for (file, error) in &failures {
-                tracing::debug!(%error, file = %file.display(), "the decision log's head cannot be written");
+        if !self.is_unsigned {
+            return;
+        }
+        // If nothing could be written at all, the head of the process before is signed again, with what is lost.
+        let before = || resume::signed_before(&self.heads, &self.key).map(|(state, _)| state);
+        let Some(state) = self.state.clone().or_else(before) else {
+            return;
+        };
+        let head = TreeHead {
+            lost: self.lost,
+            holds: Some(self.holds.recorded.count()),
+            ..state.current_head(&self.key, self.clock)
+        };
+        let head = state.sign_head(&self.key, head);
+        let failures = self.heads.save(&head);
+        // One of the two files is enough: the newer counts.
+        self.is_unsigned = failures.len() == HeadFiles::COUNT;
+        let describe = |(file, error): &(&Path, io::Error)| format!("{}: {error}", file.display());
+        let fault = failures.iter().map(describe).collect::<Vec<_>>().join("; ");
+        // One that others know and this machine does not would look like a log that was cut back.
+        if failures.is_empty() {
+            self.saved_head = Some(head);
+        }
+        self.signed_at = Some(Instant::now());
+        self.set_head_fault((!fault.is_empty()).then_some(fault));
+    }
+
+    fn set_head_fault(&mut self, fault: Option<String>) {
+        match (&self.head_fault, &fault) {
+            (None, Some(error)) => {
+                tracing::warn!(
+                    error,
+                    "the decision log's head cannot be written: its lines are not signed"
+                );
             }
-            // One that others know and this machine does not would look like a log that was cut back.
-            if failures.is_empty() {
-                self.saved_head = Some(head);
-            }
-            self.signed_at = Some(Instant::now());
-            self.is_unsigned = false;
+            (Some(_), None) => tracing::info!("the decision log's head is writable again"),
+            _ => {}
+        }
+        self.head_fault = fault;
+    }
+
+    /// Returns whether there are lines that no saved head covers.
+    pub(super) fn is_unsigned(&self) -> bool {
+        self.is_unsigned
+    }
+
+    /// Returns what is wrong with the log's files.
+    pub(super) fn warnings(&self) -> JournalWarnings {
+        JournalWarnings {
+            head_fault: self.head_fault.clone(),
+            foreign: self.foreign.clone(),
+            holds: self.holds.findings.clone(),
         }
     }
 
@@ -298,8 +390,12 @@ impl Journal {
         let mut open =
             self.take_open_file().map_err(|error| (batch::count_decisions(&self.buffer), error))?;
         let state = self.state.get_or_insert_with(ChainState::new);
-        let changes =
-            LogChanges { events: &self.events, lost: self.lost, latest_at: state.latest_at };
+        let changes = LogChanges {
+            events: &self.events,
+            lost: self.lost,
+            latest_at: state.latest_at,
+            at: self.clock.shown(),
+        };
         let batch = LineBatch::new(&state.chain, changes, &self.buffer);
         let written = open.file.write_all(&batch.bytes);
         // A full disk may accept a part.
@@ -323,9 +419,7 @@ impl Journal {
         }
         self.is_unsigned = open.is_regular;
         self.open_file = Some(open);
-        if self.signed_at.is_none_or(|at| at.elapsed() >= SIGN_INTERVAL) {
-            self.save_head();
-        }
+        self.save_head_when_due();
         self.clean_up(are_events_written);
         written.map_err(|error| (batch::count_decisions(&batch.bytes[written_bytes..]), error))
     }
@@ -347,9 +441,14 @@ impl Journal {
                 path,
                 heads: &self.heads,
                 key: &self.key,
+                clock: self.clock,
                 has_earlier_key: self.has_earlier_key,
             };
-            let ResumedChain { state, events, altered } = log.resume(self.state.clone())?;
+            let ResumedChain { state, events, altered, mentioned_lost } =
+                log.resume(self.state.clone())?;
+            if self.state.is_none() {
+                self.lost = self.lost.saturating_sub(mentioned_lost);
+            }
             if altered > 0 {
                 tracing::error!(
                     file = %path.display(),
@@ -362,8 +461,13 @@ impl Journal {
             }
             // `resume` may have renamed the file that was open.
             open = OpenFile::new(path)?;
+            let is_new_file = state.chain.tree.lines() == 0;
             self.state = Some(state);
             self.events.splice(0..0, events);
+            if is_new_file {
+                self.events.extend(self.holds.recorded.events());
+            }
+            self.check_holds();
             self.announce_deletions();
             // The saved head is of another file, or there is none.
             self.signed_at = None;
@@ -372,24 +476,63 @@ impl Journal {
         Ok(open)
     }
 
+    /// Adds events for holds that were made or released since the last look.
+    fn check_holds(&mut self) {
+        let events = self.holds.check(&self.config.state_dir, &self.key.public_base64());
+        self.events.extend(events);
+    }
+
     /// Adds events for the files that will be deleted. They must precede the deletions: a log without files whose deletion it
     /// does not mention counts as altered.
     fn announce_deletions(&mut self) {
         self.needs_cleanup = true;
-        if self.expired.is_empty() {
-            self.expired = retention::expired_files(&self.config, &mut self.held);
-            match retention::deletions_to_record(&self.config, &self.key, &self.expired) {
-                Ok(numbers) => {
-                    let deleted = numbers.into_iter().map(|file| EventKind::Deleted { file });
-                    self.events.extend(deleted);
-                }
-                Err(error) => {
-                    let error = format!("{error:#}");
-                    tracing::error!(error, "old decision logs are not deleted");
-                    self.expired.clear();
-                }
+        if !self.expired.is_empty() {
+            return;
+        }
+        let files = self.read_files();
+        let now = self.clock.settled();
+        let Some(holds) = self.holds.in_effect() else {
+            return;
+        };
+        self.expired =
+            retention::expired_files(&self.config, &files, (now, &holds), &mut self.held);
+        match retention::deletions_to_record(&self.config, &self.key, &files, &self.expired) {
+            Ok(numbers) => {
+                let deleted = numbers.into_iter().map(|file| EventKind::Deleted { file });
+                self.events.extend(deleted);
+            }
+            Err(error) => {
+                let error = format!("{error:#}");
+                tracing::error!(error, "old decision logs are not deleted");
+                self.expired.clear();
             }
         }
+    }
+
+    /// Reads what is signed about the rotated files, and logs which others there are since the last time.
+    fn read_files(&mut self) -> LogFiles {
+        let path = &self.config.path;
+        let public = self.key.public_base64();
+        let state = self.state.as_ref();
+        let log = OwnLog {
+            path,
+            key: &public,
+            id: state.map(|state| state.count.log.as_str()),
+            newest: state.map_or(0, |state| state.chain.file),
+        };
+        let files = self.files.read(log).unwrap_or_else(|error| {
+            tracing::error!(%error, file = %path.display(), "the decision log's files cannot be listed");
+            LogFiles::default()
+        });
+        for file in files.foreign.iter().filter(|file| !self.foreign.contains(file)) {
+            tracing::warn!(
+                file = %file.path.display(),
+                reason = file.reason,
+                "a file beside the decision log does not belong to it, and is left alone"
+            );
+        }
+        self.foreign.clone_from(&files.foreign);
+        files
     }
 
     /// Deletes expired files and starts compressing the rest. The files are deleted even if the events about them could not be

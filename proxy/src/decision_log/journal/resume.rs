@@ -15,12 +15,12 @@ use uuid::Uuid;
 use wayleave_evidence::chain::event::{EVENT_PREFIX, EventKind, LogEvent};
 use wayleave_evidence::chain::head::is_signed_by;
 use wayleave_evidence::chain::link::previous_digest;
-use wayleave_evidence::chain::{HashChain, LogCount, MerkleTree};
+use wayleave_evidence::chain::{HashChain, LogCount, MerkleTree, TreeHead};
 use wayleave_evidence::files::{file_number, is_compressed, rotated_files};
 use wayleave_evidence::{HeadFiles, Sha256Digest, regular_file};
 
 use super::super::files::unused_name;
-use crate::clock::system_time;
+use crate::clock::Clock;
 use crate::signing::SigningKey;
 
 /// The chain after a known line, and the size of its last file up to there.
@@ -65,10 +65,33 @@ impl ChainState {
         Self { chain, count, bytes: 0, is_stopped: false, ..*self }
     }
 
-    /// Returns the signed head of a file that is still being written.
-    pub(super) fn signed_head(&self, key: &SigningKey) -> Vec<u8> {
-        let (at, count) = (self.latest_at, self.count.clone());
-        self.chain.current_head(key.pair(), at, self.bytes, self.is_stopped, count)
+    /// Returns the head of a file that is still being written.
+    pub(super) fn current_head(&self, key: &SigningKey, clock: Clock) -> TreeHead {
+        TreeHead {
+            peaks: self.chain.tree.peaks().to_vec(),
+            stopped: self.is_stopped,
+            ..self.head(key, clock)
+        }
+    }
+
+    /// Returns it signed.
+    pub(super) fn sign_head(&self, key: &SigningKey, head: TreeHead) -> Vec<u8> {
+        self.chain.sign_head(key.pair(), self.latest_at, head)
+    }
+
+    /// Returns the signed head that ends the file.
+    fn final_head(&self, key: &SigningKey, clock: Clock) -> Vec<u8> {
+        let head = TreeHead { next: Some(self.chain.file + 1), ..self.head(key, clock) };
+        self.chain.sign_head(key.pair(), clock.shown(), head)
+    }
+
+    fn head(&self, key: &SigningKey, clock: Clock) -> TreeHead {
+        TreeHead {
+            bytes: Some(self.bytes),
+            count: Some(self.count.clone()),
+            clock: clock.unsettled_steps(),
+            ..self.chain.tree_head(key.pair())
+        }
     }
 
     /// Returns the event for signed lines that are missing or changed or, with `foreign_lines`, for that many appended by
@@ -90,11 +113,13 @@ pub(super) struct ResumedChain {
     pub(super) events: Vec<EventKind>,
     /// The number of alterations found, including those whose events are already written.
     pub(super) altered: u64,
+    /// The number of lost decisions that lines after the saved head mention.
+    pub(super) mentioned_lost: u64,
 }
 
 impl ResumedChain {
     fn new(state: ChainState, events: Vec<EventKind>) -> Self {
-        Self { altered: count_altered(&events), state, events }
+        Self { altered: count_altered(&events), state, events, mentioned_lost: 0 }
     }
 }
 
@@ -108,21 +133,21 @@ fn new_log_id() -> String {
 }
 
 /// Returns the state that the newest head shows, if it was signed with this key.
-fn signed_before(heads: &HeadFiles, key: &SigningKey) -> Option<ChainState> {
+pub(super) fn signed_before(heads: &HeadFiles, key: &SigningKey) -> Option<(ChainState, TreeHead)> {
     let line = heads.newest_signed_by(&key.public_base64())?;
     let LogEvent { kind: EventKind::Head(head), at } = LogEvent::parse(&line)? else {
         return None;
     };
     let tree: MerkleTree = head.tree()?;
-    let (bytes, last, file) = (head.bytes?, previous_digest(&line)?, head.file);
-    Some(ChainState {
-        chain: HashChain { file, last, tree },
-        count: head.count.unwrap_or_else(|| LogCount::new(new_log_id())),
-        bytes,
+    let state = ChainState {
+        chain: HashChain { file: head.file, last: previous_digest(&line)?, tree },
+        count: head.count.clone().unwrap_or_else(|| LogCount::new(new_log_id())),
+        bytes: head.bytes?,
         latest_at: at,
         is_stopped: head.stopped,
         is_complete: head.stopped,
-    })
+    };
+    Some((state, head))
 }
 
 /// A log that is to be continued.
@@ -130,6 +155,7 @@ pub(super) struct ResumableLog<'a> {
     pub(super) path: &'a Path,
     pub(super) heads: &'a HeadFiles,
     pub(super) key: &'a SigningKey,
+    pub(super) clock: Clock,
     /// Whether the key is older than this log as far as its heads show: then there was another log, which is gone.
     pub(super) has_earlier_key: bool,
 }
@@ -142,7 +168,7 @@ impl ResumableLog<'_> {
     /// Returns an error if a file cannot be read, renamed or ended.
     pub(super) fn resume(&self, own: Option<ChainState>) -> io::Result<ResumedChain> {
         let path = self.path;
-        let known = own.or_else(|| signed_before(self.heads, self.key));
+        let known = own.or_else(|| self.signed_before());
         if let Some(file) = file_number(path) {
             return self.resume_file(file, known);
         }
@@ -153,13 +179,23 @@ impl ResumableLog<'_> {
         self.begin_next_file(known)
     }
 
+    /// Returns the state that the process before signed, and continues its judgement of the clock.
+    fn signed_before(&self) -> Option<ChainState> {
+        let (state, head) = signed_before(self.heads, self.key)?;
+        if state.chain.tree.lines() > 0 {
+            self.clock.continue_from(&head.clock, state.latest_at);
+        }
+        Some(state)
+    }
+
     /// Continues an existing file.
     fn resume_file(&self, file: u64, known: Option<ChainState>) -> io::Result<ResumedChain> {
         if let Some(known) = known.as_ref().filter(|known| known.chain.file == file)
             && let Some(tail) = FileTail::after_known(self.path, known, self.key)?
         {
             let events = tail.events(known);
-            return Ok(ResumedChain::new(tail.state, events));
+            let mentioned_lost = tail.lost;
+            return Ok(ResumedChain { mentioned_lost, ..ResumedChain::new(tail.state, events) });
         }
         let start = ChainState::start_of_file(file, known.as_ref());
         let tail = FileTail::read_on(self.path, start.clone(), self.key)?;
@@ -219,24 +255,29 @@ impl ResumableLog<'_> {
                 (tail, vec![known.altered_event(None)])
             }
         };
+        let mentioned_lost = tail.lost;
         if tail.is_ended {
-            return Ok(ResumedChain::new(tail.state.next_file(), events));
+            let chain = ResumedChain::new(tail.state.next_file(), events);
+            return Ok(ResumedChain { mentioned_lost, ..chain });
         }
         let altered = count_altered(&events);
         // The events go into the file that they are about, because it may be exported without the next one.
         let mut lines = Vec::new();
         for event in events {
-            let object = LogEvent::new(event, system_time()).to_json();
-            lines.extend_from_slice(&tail.state.chain.append(&object));
+            let object = LogEvent::new(event, self.clock.shown()).to_json();
+            let line = tail.state.chain.append(&object);
+            tail.state.bytes += line.len() as u64 + 1;
+            lines.extend_from_slice(&line);
             lines.push(b'\n');
         }
-        let head = tail.state.chain.final_head(self.key.pair(), system_time());
+        let head = tail.state.final_head(self.key, self.clock);
         tail.state.chain.push_line(&head);
         lines.extend_from_slice(&head);
         lines.push(b'\n');
         let mut file = OpenOptions::new().append(true).open(path)?;
         file.write_all(&lines)?;
-        Ok(ResumedChain { state: tail.state.next_file(), events: Vec::new(), altered })
+        let chain = ResumedChain::new(tail.state.next_file(), Vec::new());
+        Ok(ResumedChain { altered, mentioned_lost, ..chain })
     }
 }
 
@@ -268,6 +309,8 @@ struct FileTail {
     state: ChainState,
     lines: u64,
     torn: Option<Sha256Digest>,
+    /// The number of lost decisions that the lines mention.
+    lost: u64,
     /// Whether the last line is the head that ends the file, signed with our key.
     is_ended: bool,
 }
@@ -286,7 +329,7 @@ impl FileTail {
     fn read_on(path: &Path, known: ChainState, key: &SigningKey) -> io::Result<Self> {
         let mut file = OpenOptions::new().read(true).append(true).open(path)?;
         file.seek(SeekFrom::Start(known.bytes))?;
-        let mut tail = Self { state: known, lines: 0, torn: None, is_ended: false };
+        let mut tail = Self { state: known, lines: 0, torn: None, lost: 0, is_ended: false };
         let mut lines = BufReader::new(&file);
         let mut line = Vec::new();
         while lines.read_until(b'\n', &mut line)? > 0 {
@@ -300,6 +343,9 @@ impl FileTail {
             tail.state.bytes += bytes.len() as u64 + 1;
             tail.state.is_stopped = false;
             tail.lines += 1;
+            if let Some(EventKind::Lost { decisions }) = LogEvent::parse(bytes).map(|it| it.kind) {
+                tail.lost = tail.lost.saturating_add(decisions);
+            }
             tail.is_ended = LogEvent::parse_head(bytes).is_some_and(|head| {
                 let is_ours = head.key == key.public_base64() && is_signed_by(bytes, &head.key);
                 head.next.is_some() && is_ours

@@ -1,29 +1,38 @@
 //! Retention of rotated files: those that are too old are deleted, then the oldest until the rest fit the configured total
 //! size. A file with a decision that is held is not.
+//!
+//! Ages and sizes are those that the files' heads sign, and ages count from the settled time, so that neither a wrong clock nor
+//! `touch` deletes anything. Files that do not belong to the log do not count, and are left alone.
 
 use std::collections::{BTreeSet, HashMap};
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-use wayleave_evidence::files::{file_number, rotated_files};
 use wayleave_evidence::holds::{Hold, HoldFolder};
+use wayleave_evidence::log_files::{LogFile, LogFiles};
 use wayleave_evidence::regular_file;
 
 use super::config::JournalConfig;
-use crate::clock::system_time;
 use crate::signing::SigningKey;
 
 /// A file that is to be deleted. It is locked until then, so that no export and no compression of it can begin.
 #[derive(Debug)]
 pub(super) struct ExpiredFile {
-    /// Its number, if it is a file of the chain.
-    pub(super) number: Option<u64>,
+    /// Its number.
+    pub(super) number: u64,
     path: PathBuf,
     _lock: File,
 }
 
 impl ExpiredFile {
+    /// Locks the file; `None` if it is in use.
+    fn lock(file: &LogFile) -> Option<Self> {
+        let lock = regular_file::open(&file.path).ok()?;
+        lock.try_lock().ok()?;
+        Some(Self { number: file.number, path: file.path.clone(), _lock: lock })
+    }
+
     pub(super) fn delete(self) {
         if let Err(error) = fs::remove_file(&self.path) {
             tracing::warn!(%error, file = %self.path.display(), "an old decision log could not be deleted");
@@ -54,14 +63,6 @@ impl HeldFiles {
     }
 }
 
-/// A rotated file.
-struct RotatedFile {
-    number: Option<u64>,
-    path: PathBuf,
-    bytes: u64,
-    written_at: SystemTime,
-}
-
 /// Returns the numbers of files whose deletion the log has to record when those that are `expired` are deleted: theirs, and those
 /// of files that were deleted earlier and are newer than one that a hold keeps. The files that recorded these may be gone, too.
 /// What was deleted is taken from the state directory, signed with `key`: a file that is missing for another reason must not pass
@@ -73,14 +74,14 @@ struct RotatedFile {
 pub(super) fn deletions_to_record(
     options: &JournalConfig,
     key: &SigningKey,
+    files: &LogFiles,
     expired: &[ExpiredFile],
 ) -> anyhow::Result<BTreeSet<u64>> {
-    let gone: BTreeSet<_> = expired.iter().filter_map(|file| file.number).collect();
+    let gone: BTreeSet<_> = expired.iter().map(|file| file.number).collect();
     let Some(newest_gone) = gone.last().copied() else {
         return Ok(gone);
     };
-    let files = rotated_files(&options.path)?;
-    let there: BTreeSet<_> = files.iter().filter_map(|file| file_number(file)).collect();
+    let there: BTreeSet<_> = files.files.iter().map(|file| file.number).collect();
     let oldest_kept = there.difference(&gone).next().copied().unwrap_or(newest_gone + 1);
     let folder = HoldFolder::in_state_dir(&options.state_dir);
     let mut deleted = folder.deletions(&options.path, &key.public_base64())?;
@@ -92,44 +93,34 @@ pub(super) fn deletions_to_record(
     Ok(deleted)
 }
 
-/// Returns the files to delete when a new one is begun, the oldest first. A file that an export is reading is kept, and so are
-/// all younger ones, unless they are too old themselves: the remaining files should have no gap that age does not explain.
-pub(super) fn expired_files(options: &JournalConfig, held: &mut HeldFiles) -> Vec<ExpiredFile> {
-    let now = system_time();
-    let holds = match HoldFolder::in_state_dir(&options.state_dir).active() {
-        Ok(holds) => holds,
-        Err(error) => {
-            let error = format!("{error:#}");
-            tracing::error!(error, "a hold cannot be read: nothing of the decision log is deleted");
-            return Vec::new();
-        }
-    };
-    let mut files: Vec<_> = rotated_files(&options.path)
-        .unwrap_or_default()
-        .into_iter()
-        .filter_map(RotatedFile::inspect)
-        .collect();
-    // By number rather than name, because the clock may have been set back.
-    files.sort_by(|one, other| (one.number, &one.path).cmp(&(other.number, &other.path)));
-    let rotated: u64 = files.iter().map(|file| file.bytes).sum();
+/// Returns which of the log's `files` to delete when a new one is begun at `now`, the settled time, with `holds` in effect, the oldest
+/// first. A file that
+/// an export is reading is kept, and so are all younger ones, unless they are too old themselves: the remaining files should have
+/// no gap that age does not explain.
+pub(super) fn expired_files(
+    options: &JournalConfig,
+    files: &LogFiles,
+    (now, holds): (SystemTime, &[Hold]),
+    held: &mut HeldFiles,
+) -> Vec<ExpiredFile> {
+    let sizes = files.files.iter().map(|file| file.bytes);
     // The new file will grow to its maximum size.
-    let mut total = rotated.saturating_add(options.max_size_bytes);
+    let mut total = sizes.fold(options.max_size_bytes, u64::saturating_add);
     let mut may_delete = options.max_total_bytes.is_some();
     let mut expired = Vec::new();
-    for file in files {
-        let age = now.duration_since(file.written_at).unwrap_or_default();
-        let is_too_old = age > options.keep;
+    for file in &files.files {
+        let is_older = |ended_at| now.duration_since(ended_at).unwrap_or_default() > options.keep;
+        let is_too_old = file.ended_at.is_some_and(is_older);
         let is_too_much = options.max_total_bytes.is_some_and(|max| total > max);
         // Age always applies: it limits how long personal data is stored.
         let must_go = is_too_old || (is_too_much && may_delete);
-        if !must_go || held.includes(&file.path, &holds) {
+        if !must_go || held.includes(&file.path, holds) {
             continue;
         }
-        let bytes = file.bytes;
-        match file.lock() {
-            Some(file) => {
-                total -= bytes;
-                expired.push(file);
+        match ExpiredFile::lock(file) {
+            Some(locked) => {
+                total -= file.bytes;
+                expired.push(locked);
             }
             None => may_delete = false,
         }
@@ -141,23 +132,4 @@ pub(super) fn expired_files(options: &JournalConfig, held: &mut HeldFiles) -> Ve
         );
     }
     expired
-}
-
-impl RotatedFile {
-    fn inspect(path: PathBuf) -> Option<Self> {
-        let found = fs::metadata(&path).ok()?;
-        Some(Self {
-            number: file_number(&path),
-            bytes: found.len(),
-            written_at: found.modified().ok()?,
-            path,
-        })
-    }
-
-    /// Locks the file; `None` if it is in use.
-    fn lock(self) -> Option<ExpiredFile> {
-        let lock = regular_file::open(&self.path).ok()?;
-        lock.try_lock().ok()?;
-        Some(ExpiredFile { number: self.number, path: self.path, _lock: lock })
-    }
 }

@@ -1,7 +1,9 @@
 //! Tests that the log remains complete and linked whatever happens to files and processes.
 
 use std::fs::{File, OpenOptions};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
+use std::time::SystemTime;
 
 use wayleave_evidence::chain::event::EVENT_PREFIX;
 use wayleave_evidence::chain::head::is_signed_by;
@@ -17,6 +19,7 @@ use super::super::record::{DecisionId, DecisionRecord, EncodedDecision};
 use super::super::tests::decision;
 use super::retention::expired_files;
 use super::*;
+use crate::clock::system_time;
 
 fn options(dir: &Path) -> JournalConfig {
     JournalConfig {
@@ -29,6 +32,30 @@ fn options(dir: &Path) -> JournalConfig {
         key: dir.join("evidence.key"),
         state_dir: dir.to_owned(),
     }
+}
+
+fn open(options: JournalConfig) -> anyhow::Result<Journal> {
+    Journal::open(options, Clock::start())
+}
+
+/// Returns what retention would delete now.
+fn expired(options: &JournalConfig, held: &mut HeldFiles) -> Vec<u64> {
+    let mut journal = open(options.clone()).unwrap();
+    journal.state = Some(ChainState::new());
+    journal.state.as_mut().unwrap().chain.file = u64::MAX;
+    journal.state.as_mut().unwrap().count.log = log_id(options);
+    let files = journal.read_files();
+    journal.check_holds();
+    let holds = journal.holds.in_effect().unwrap();
+    let expired = expired_files(options, &files, (journal.clock.settled(), &holds), held);
+    expired.iter().map(|file| file.number).collect()
+}
+
+/// Returns the id of a log.
+fn log_id(options: &JournalConfig) -> String {
+    let heads = HeadFiles::for_log(&options.path, &options.state_dir);
+    let head = LogEvent::parse_head(&heads.newest().unwrap()).unwrap();
+    head.count.unwrap().log
 }
 
 fn head_path(path: &Path) -> PathBuf {
@@ -64,7 +91,7 @@ fn push(journal: &mut Journal, decision: &DecisionRecord) {
 #[test]
 fn full_file_is_rotated_without_loss() {
     let dir = tempfile::tempdir().unwrap();
-    let mut journal = Journal::open(options(dir.path())).unwrap();
+    let mut journal = open(options(dir.path())).unwrap();
     for _ in 0..10 {
         push(&mut journal, &decision());
         journal.flush().unwrap();
@@ -74,11 +101,25 @@ fn full_file_is_rotated_without_loss() {
     assert_eq!(files.iter().map(|file| count_decisions(file)).sum::<usize>(), 10);
 }
 
+/// Returns a new hold.
+fn hold_on(host: &str) -> Hold {
+    Hold {
+        id: 0,
+        host: host.to_owned(),
+        crawler: None,
+        since: None,
+        until: None,
+        reason: "a dispute".to_owned(),
+        made_at: SystemTime::UNIX_EPOCH,
+        released_at: None,
+    }
+}
+
 /// What the files were read for at first must not answer for a hold that is made later.
 #[test]
 fn second_hold_is_looked_for_in_files_already_read() {
     let dir = tempfile::tempdir().unwrap();
-    let mut journal = Journal::open(options(dir.path())).unwrap();
+    let mut journal = open(options(dir.path())).unwrap();
     let about_shop = DecisionRecord { origin: Some("https://shop.test".to_owned()), ..decision() };
     while rotated_files(&journal.config.path).unwrap().is_empty() {
         push(&mut journal, &about_shop);
@@ -86,24 +127,16 @@ fn second_hold_is_looked_for_in_files_already_read() {
     }
     let folder = HoldFolder::in_state_dir(dir.path());
     let hold = |host: &str| {
-        let hold = Hold {
-            id: 0,
-            host: host.to_owned(),
-            crawler: None,
-            since: None,
-            until: None,
-            reason: "a dispute".to_owned(),
-            made_at: system_time(),
-            released_at: None,
-        };
-        folder.add(&hold).unwrap();
+        let hold = hold_on(host);
+        let key = SigningKey::read(&dir.path().join("evidence.key")).unwrap();
+        folder.add(&hold, Some(key.pair())).unwrap();
     };
     let options = JournalConfig { keep: Duration::ZERO, ..options(dir.path()) };
     let mut held = HeldFiles::default();
     hold("elsewhere.test");
-    assert_eq!(expired_files(&options, &mut held).len(), 1);
+    assert_eq!(expired(&options, &mut held).len(), 1);
     hold("shop.test");
-    assert_eq!(expired_files(&options, &mut held).len(), 0);
+    assert_eq!(expired(&options, &mut held).len(), 0);
 }
 
 #[test]
@@ -111,7 +144,7 @@ fn old_file_is_rotated_and_oldest_deleted() {
     let dir = tempfile::tempdir().unwrap();
     let options =
         JournalConfig { max_age: Duration::ZERO, keep: Duration::ZERO, ..options(dir.path()) };
-    let mut journal = Journal::open(options).unwrap();
+    let mut journal = open(options).unwrap();
     for _ in 0..3 {
         push(&mut journal, &decision());
         journal.flush().unwrap();
@@ -123,7 +156,7 @@ fn old_file_is_rotated_and_oldest_deleted() {
 #[test]
 fn decision_is_found_in_any_file() {
     let dir = tempfile::tempdir().unwrap();
-    let mut journal = Journal::open(options(dir.path())).unwrap();
+    let mut journal = open(options(dir.path())).unwrap();
     let written: Vec<_> = (0..10).map(|_| decision()).collect();
     for decision in &written {
         push(&mut journal, decision);
@@ -139,9 +172,9 @@ fn decision_is_found_in_any_file() {
 #[test]
 fn new_journal_continues_after_last_line_of_old_one() {
     let dir = tempfile::tempdir().unwrap();
-    let mut before = Journal::open(options(dir.path())).unwrap();
+    let mut before = open(options(dir.path())).unwrap();
     before.config.max_size_bytes = 1 << 20;
-    let mut journal = Journal::open(options(dir.path())).unwrap();
+    let mut journal = open(options(dir.path())).unwrap();
     write_one(&mut before);
     journal.continue_from(&mut before);
     write_one(&mut journal);
@@ -155,7 +188,7 @@ fn incomplete_line_does_not_spoil_others() {
     let options = options(dir.path());
     fs::create_dir_all(options.path.parent().unwrap()).unwrap();
     fs::write(&options.path, "{\"id\":\"0193").unwrap();
-    let mut journal = Journal::open(options).unwrap();
+    let mut journal = open(options).unwrap();
     let written = decision();
     push(&mut journal, &written);
     journal.flush().unwrap();
@@ -166,7 +199,7 @@ fn incomplete_line_does_not_spoil_others() {
 #[test]
 fn deleted_file_is_created_again() {
     let dir = tempfile::tempdir().unwrap();
-    let mut journal = Journal::open(options(dir.path())).unwrap();
+    let mut journal = open(options(dir.path())).unwrap();
     fs::remove_file(&journal.config.path).unwrap();
     push(&mut journal, &decision());
     journal.flush().unwrap();
@@ -176,7 +209,7 @@ fn deleted_file_is_created_again() {
 #[test]
 fn emptied_file_is_continued() {
     let dir = tempfile::tempdir().unwrap();
-    let mut journal = Journal::open(options(dir.path())).unwrap();
+    let mut journal = open(options(dir.path())).unwrap();
     for _ in 0..2 {
         push(&mut journal, &decision());
         journal.flush().unwrap();
@@ -195,7 +228,7 @@ fn emptied_file_is_continued() {
 #[test]
 fn file_grows_if_rotation_fails() {
     let dir = tempfile::tempdir().unwrap();
-    let mut journal = Journal::open(options(dir.path())).unwrap();
+    let mut journal = open(options(dir.path())).unwrap();
     let elsewhere = dir.path().join("elsewhere");
     push(&mut journal, &decision());
     journal.flush().unwrap();
@@ -213,7 +246,7 @@ fn file_grows_if_rotation_fails() {
 fn file_of_earlier_run_is_continued() {
     let dir = tempfile::tempdir().unwrap();
     for _ in 0..2 {
-        let mut journal = Journal::open(options(dir.path())).unwrap();
+        let mut journal = open(options(dir.path())).unwrap();
         push(&mut journal, &decision());
         journal.flush().unwrap();
     }
@@ -273,7 +306,7 @@ fn write_one(journal: &mut Journal) {
 
 /// Writes a log with some rotated files, and closes it.
 fn write_log(dir: &Path) -> PathBuf {
-    let mut journal = Journal::open(options(dir)).unwrap();
+    let mut journal = open(options(dir)).unwrap();
     for _ in 0..5 {
         write_one(&mut journal);
     }
@@ -297,17 +330,17 @@ fn decisions_are_counted_over_processes_and_files() {
     let dir = tempfile::tempdir().unwrap();
     let ids = [5, 10].map(|total| {
         write_log(dir.path());
-        let head = saved_head(&mut Journal::open(options(dir.path())).unwrap(), dir.path());
+        let head = saved_head(&mut open(options(dir.path())).unwrap(), dir.path());
         assert_eq!((head.count.total(), head.count.lost_decisions), (total, 0));
         head.count.log
     });
     assert_eq!(ids[0], ids[1], "one log");
     write_log(tempfile::tempdir().unwrap().path());
     // A killed process has counted lines that it had not signed.
-    let mut killed = Journal::open(options(dir.path())).unwrap();
+    let mut killed = open(options(dir.path())).unwrap();
     killed.signed_at = Some(Instant::now());
     write_one(&mut killed);
-    let mut journal = Journal::open(options(dir.path())).unwrap();
+    let mut journal = open(options(dir.path())).unwrap();
     write_one(&mut journal);
     assert_eq!(saved_head(&mut journal, dir.path()).count.total(), 12);
 }
@@ -330,7 +363,7 @@ fn log_that_lacks_a_published_head_says_so_once() {
             assert!(cp.arg("-a").arg(from.join(".")).arg(to).status().unwrap().success());
         };
         copy(dir.path(), backup.path());
-        let mut lost = Journal::open(options(dir.path())).unwrap();
+        let mut lost = open(options(dir.path())).unwrap();
         for _ in 0..3 {
             write_one(&mut lost);
         }
@@ -340,7 +373,7 @@ fn log_that_lacks_a_published_head_says_so_once() {
         drop(lost);
         fs::remove_dir_all(dir.path().join("log")).unwrap();
         copy(backup.path(), dir.path());
-        let mut journal = Journal::open(options(dir.path())).unwrap();
+        let mut journal = open(options(dir.path())).unwrap();
         for _ in 0..written {
             write_one(&mut journal);
         }
@@ -368,7 +401,7 @@ fn torn_line_is_recorded_by_its_digest() {
     let path = write_log(dir.path());
     let mut log = OpenOptions::new().append(true).open(&path).unwrap();
     log.write_all(b"{\"id\":\"0193").unwrap();
-    write_one(&mut Journal::open(options(dir.path())).unwrap());
+    write_one(&mut open(options(dir.path())).unwrap());
     let torn = EventKind::Recovered {
         unsigned_lines: 1,
         torn_sha256: Some(Sha256Digest::of(b"{\"id\":\"0193")),
@@ -381,14 +414,14 @@ fn unsigned_lines_are_reported() {
     let dir = tempfile::tempdir().unwrap();
     let path = write_log(dir.path());
     let head = fs::read(head_path(&path)).unwrap();
-    let mut before = Journal::open(options(dir.path())).unwrap();
+    let mut before = open(options(dir.path())).unwrap();
     before.config.max_size_bytes = 1 << 20;
     write_one(&mut before);
     write_one(&mut before);
     // As if the process had been killed before it signed the two lines.
     fs::write(head_path(&path), &head).unwrap();
     fs::write(copy_path(dir.path()), &head).unwrap();
-    write_one(&mut Journal::open(options(dir.path())).unwrap());
+    write_one(&mut open(options(dir.path())).unwrap());
     let events = check_log(&path);
     let is_recovered =
         |what: &EventKind| matches!(what, EventKind::Recovered { torn_sha256: None, .. });
@@ -429,7 +462,7 @@ fn missing_signed_line_is_reported() {
         let dir = tempfile::tempdir().unwrap();
         let path = write_log(dir.path());
         change(&path);
-        write_one(&mut Journal::open(options(dir.path())).unwrap());
+        write_one(&mut open(options(dir.path())).unwrap());
         let text = fs::read_to_string(&path).unwrap();
         assert!(text.contains("{\"event\":\"altered\""), "{name}: {text}");
     }
@@ -438,7 +471,7 @@ fn missing_signed_line_is_reported() {
 #[test]
 fn lost_decisions_are_reported_in_a_line() {
     let dir = tempfile::tempdir().unwrap();
-    let mut journal = Journal::open(options(dir.path())).unwrap();
+    let mut journal = open(options(dir.path())).unwrap();
     journal.add_lost(3);
     write_one(&mut journal);
     let path = journal.config.path;
@@ -448,7 +481,7 @@ fn lost_decisions_are_reported_in_a_line() {
 #[test]
 fn clock_set_back_is_reported_once() {
     let dir = tempfile::tempdir().unwrap();
-    let mut journal = Journal::open(options(dir.path())).unwrap();
+    let mut journal = open(options(dir.path())).unwrap();
     journal.config.max_size_bytes = 1 << 20;
     write_one(&mut journal);
     // A step as small as this is an ordinary correction.
@@ -473,7 +506,7 @@ fn log_without_chain_is_rotated() {
     fs::create_dir_all(path.parent().unwrap()).unwrap();
     let old = decision();
     fs::write(&path, EncodedDecision::new(&old).line).unwrap();
-    write_one(&mut Journal::open(options(dir.path())).unwrap());
+    write_one(&mut open(options(dir.path())).unwrap());
     assert!(fs::read(&path).unwrap().starts_with(EVENT_PREFIX));
     assert!(find_decision(&path, old.id).is_some());
 }
@@ -487,7 +520,7 @@ fn total(path: &Path) -> u64 {
 fn bounded(dir: &Path) -> Journal {
     let options =
         JournalConfig { max_size_bytes: 4000, max_total_bytes: Some(16_000), ..options(dir) };
-    Journal::open(options).unwrap()
+    open(options).unwrap()
 }
 
 /// Returns the numbers of the files whose deletion the log mentions.
@@ -562,15 +595,16 @@ fn kill_between_event_and_deletion_leaves_no_file() {
     let dir = tempfile::tempdir().unwrap();
     let mut journal = bounded(dir.path());
     let path = journal.config.path.clone();
-    while deleted(&path).is_empty() {
+    while rotated_files(&path).unwrap().is_empty() {
+        write_one(&mut journal);
+    }
+    let first = rotated_files(&path).unwrap().remove(0);
+    let bytes = fs::read(&first).unwrap();
+    while first.exists() {
         write_one(&mut journal);
     }
     // As if the process had been killed before the deletion.
-    let first = path.with_file_name("decisions.20200101T000000.000Z.jsonl");
-    let number = deleted(&path)[0];
-    let line =
-        LogEvent::new(EventKind::File { file: number, program: String::new() }, system_time());
-    fs::write(&first, [&line.to_json()[..], b"\n"].concat()).unwrap();
+    fs::write(&first, bytes).unwrap();
     let last = file_number(&path);
     while file_number(&path) == last {
         write_one(&mut journal);
@@ -580,7 +614,7 @@ fn kill_between_event_and_deletion_leaves_no_file() {
 
 fn compressing(dir: &Path) -> Journal {
     let options = JournalConfig { compresses: true, ..options(dir) };
-    Journal::open(options).unwrap()
+    open(options).unwrap()
 }
 
 /// Waits for the compressing thread, if there is one.
@@ -690,7 +724,7 @@ fn file_without_final_head_is_not_compressed() {
     fs::rename(&path, &last).unwrap();
     compress::compress_all(&path, file_number(&last).unwrap());
     assert!(last.exists(), "it has no head yet");
-    write_one(&mut Journal::open(options(dir.path())).unwrap());
+    write_one(&mut open(options(dir.path())).unwrap());
     assert_eq!(check_log(&path), []);
 }
 
@@ -702,7 +736,8 @@ fn head_of_another_key_is_ignored() {
     let mut newer = ChainState::new();
     newer.chain.file = 999;
     let head = fs::read(head_path(&path)).unwrap();
-    fs::write(head_path(&path), newer.signed_head(&other)).unwrap();
+    let newer_head = newer.sign_head(&other, newer.current_head(&other, Clock::start()));
+    fs::write(head_path(&path), newer_head).unwrap();
     let last = file_number(&path).unwrap();
     let config = options(dir.path());
     let heads = HeadFiles::for_log(&config.path, &config.state_dir);
@@ -727,13 +762,13 @@ fn head_of_another_key_is_ignored() {
 #[test]
 fn log_of_another_key_counts_as_altered() {
     let dir = tempfile::tempdir().unwrap();
-    let mut journal = Journal::open(options(dir.path())).unwrap();
+    let mut journal = open(options(dir.path())).unwrap();
     write_one(&mut journal);
     journal.save_head();
     drop(journal);
     fs::remove_file(dir.path().join("evidence.key")).unwrap();
     let mut journal =
-        Journal::open(JournalConfig { max_size_bytes: 1 << 20, ..options(dir.path()) }).unwrap();
+        open(JournalConfig { max_size_bytes: 1 << 20, ..options(dir.path()) }).unwrap();
     write_one(&mut journal);
     assert_eq!(journal.take_altered(), 1);
     let text = fs::read_to_string(&journal.config.path).unwrap();
@@ -757,4 +792,307 @@ fn oldest_file_is_deleted_first_whatever_its_name() {
     }
     assert_eq!(deleted(&path)[0], 1);
     assert!(!late.exists());
+}
+
+/// A clock that the test sets, beside the time that really passes.
+#[derive(Clone)]
+struct WallClock(Arc<Mutex<SystemTime>>);
+
+impl WallClock {
+    fn new() -> Self {
+        Self(Arc::new(Mutex::new(system_time())))
+    }
+
+    fn add(&self, span: Duration) {
+        *self.0.lock().unwrap() += span;
+    }
+
+    fn set_back(&self, span: Duration) {
+        *self.0.lock().unwrap() -= span;
+    }
+
+    /// Returns the clock of a new process.
+    fn start(&self) -> Clock {
+        let shown = Arc::clone(&self.0);
+        Clock::with_calendar(move || *shown.lock().unwrap())
+    }
+
+    /// Opens the log, whose files are kept for 30 days, in a new process.
+    fn open(&self, dir: &Path) -> Journal {
+        let options = JournalConfig { keep: 30 * DAY, ..options(dir) };
+        Journal::open(options, self.start()).unwrap()
+    }
+}
+
+const DAY: Duration = Duration::from_hours(24);
+
+/// Returns the numbers of the log's files, and writes until there are at least two more.
+fn rotate(journal: &mut Journal) -> Vec<u64> {
+    let path = journal.config.path.clone();
+    let first = file_number(&path).unwrap_or(0);
+    while file_number(&path).is_none_or(|number| number < first + 2) {
+        write_one(journal);
+    }
+    journal.save_head();
+    let mut numbers: Vec<_> =
+        log_paths(&path).iter().filter_map(|file| file_number(file)).collect();
+    numbers.sort_unstable();
+    numbers
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_clock_that_is_wrong_for_a_minute_deletes_nothing() {
+    let (dir, wall) = (tempfile::tempdir().unwrap(), WallClock::new());
+    let mut journal = wall.open(dir.path());
+    rotate(&mut journal);
+    wall.add(40 * DAY);
+    assert_eq!(rotate(&mut journal)[0], 1);
+    // Nor does another process that starts meanwhile, and one after that.
+    for _ in 0..2 {
+        drop(journal);
+        journal = wall.open(dir.path());
+        assert_eq!(rotate(&mut journal)[0], 1);
+    }
+    wall.set_back(40 * DAY);
+    assert_eq!(rotate(&mut journal)[0], 1);
+    drop(journal);
+    assert_eq!(rotate(&mut wall.open(dir.path()))[0], 1);
+    assert_eq!(deleted(&options(dir.path()).path), [0; 0]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_clock_that_stays_ahead_is_believed_after_a_day() {
+    let (dir, wall) = (tempfile::tempdir().unwrap(), WallClock::new());
+    let mut journal = wall.open(dir.path());
+    rotate(&mut journal);
+    wall.add(40 * DAY);
+    assert_eq!(rotate(&mut journal)[0], 1);
+    tokio::time::advance(DAY - Duration::from_secs(60)).await;
+    wall.add(DAY - Duration::from_secs(60));
+    assert_eq!(rotate(&mut journal)[0], 1);
+    tokio::time::advance(Duration::from_secs(60)).await;
+    wall.add(Duration::from_secs(60));
+    // What ended while the clock was ahead ended, by the settled time, before it was.
+    assert!(rotate(&mut journal)[0] > 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_clock_that_was_behind_at_a_rotation_deletes_nothing() {
+    let (dir, wall) = (tempfile::tempdir().unwrap(), WallClock::new());
+    let mut journal = wall.open(dir.path());
+    rotate(&mut journal);
+    wall.set_back(40 * DAY);
+    rotate(&mut journal);
+    wall.add(40 * DAY);
+    tokio::time::advance(2 * DAY).await;
+    wall.add(2 * DAY);
+    assert_eq!(rotate(&mut journal)[0], 1);
+    assert_eq!(deleted(&options(dir.path()).path), [0; 0]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn restored_files_are_as_old_as_their_last_lines() {
+    for compresses in [false, true] {
+        let (dir, wall) = (tempfile::tempdir().unwrap(), WallClock::new());
+        let mut journal = wall.open(dir.path());
+        journal.config.compresses = compresses;
+        rotate(&mut journal);
+        finish(&mut journal);
+        for _ in 0..40 {
+            tokio::time::advance(DAY).await;
+            wall.add(DAY);
+            journal.clock.settled();
+        }
+        // Every copy is new.
+        for file in rotated_files(&journal.config.path).unwrap() {
+            let bytes = fs::read(&file).unwrap();
+            fs::remove_file(&file).unwrap();
+            fs::write(&file, bytes).unwrap();
+        }
+        assert!(rotate(&mut journal)[0] > 1, "{compresses}");
+    }
+}
+
+#[test]
+fn touched_files_are_not_old() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut journal = open(options(dir.path())).unwrap();
+    rotate(&mut journal);
+    for file in rotated_files(&journal.config.path).unwrap() {
+        let year = system_time() - 400 * DAY;
+        File::options().write(true).open(&file).unwrap().set_modified(year).unwrap();
+    }
+    assert_eq!(rotate(&mut journal)[0], 1);
+}
+
+#[test]
+fn planted_files_displace_none_and_are_not_deleted() {
+    let (dir, elsewhere) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let mut journal = bounded(dir.path());
+    journal.config.max_total_bytes = Some(1 << 20);
+    rotate(&mut journal);
+    let path = journal.config.path.clone();
+    let name = |n: u32| path.with_file_name(format!("decisions.2020010{n}T000000.000Z.jsonl"));
+    let sparse = File::create(name(1)).unwrap();
+    sparse.set_len(1 << 40).unwrap();
+    // A file of another log with the same key, and one of a log with another.
+    fs::copy(dir.path().join("evidence.key"), elsewhere.path().join("evidence.key")).unwrap();
+    let other = write_log(elsewhere.path());
+    fs::copy(&rotated_files(&other).unwrap()[0], name(2)).unwrap();
+    let third = tempfile::tempdir().unwrap();
+    let other = write_log(third.path());
+    fs::copy(&rotated_files(&other).unwrap()[0], name(3)).unwrap();
+    // A true file whose end was moved a tebibyte away.
+    let own = rotated_files(&path).unwrap().into_iter().find(|file| file_number(file) == Some(1));
+    let own = own.unwrap();
+    let text = fs::read(&own).unwrap();
+    let head = memchr::memrchr(b'\n', &text[..text.len() - 1]).unwrap() + 1;
+    let file = File::options().write(true).open(&own).unwrap();
+    std::os::unix::fs::FileExt::write_all_at(&file, b"\n", (1 << 40) - 1).unwrap();
+    std::os::unix::fs::FileExt::write_all_at(&file, &text[head..], 1 << 40).unwrap();
+    rotate(&mut journal);
+    assert!(own.exists());
+    assert!([1, 2, 3].into_iter().all(|n| name(n).exists()));
+    let mut reasons: Vec<_> = journal.foreign.iter().map(|file| file.reason.clone()).collect();
+    reasons.sort();
+    assert_eq!(reasons.len(), 3, "{reasons:?}");
+    assert_eq!(reasons[0], "does not begin as a file of a log");
+    assert!(reasons[1].starts_with("is a file of another log, "), "{reasons:?}");
+    assert!(reasons[2].starts_with("is a"), "{reasons:?}");
+}
+
+#[test]
+fn a_head_that_cannot_be_written_is_a_warning_until_it_can() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut journal = open(options(dir.path())).unwrap();
+    journal.config.max_size_bytes = 1 << 20;
+    write_one(&mut journal);
+    journal.save_head();
+    assert_eq!(journal.warnings(), JournalWarnings::default());
+    let files = [head_path(&journal.config.path), copy_path(dir.path())];
+    for file in &files {
+        fs::remove_file(file).unwrap();
+        fs::create_dir(file).unwrap();
+    }
+    write_one(&mut journal);
+    journal.save_head();
+    let fault = journal.warnings().head_fault.unwrap();
+    assert!(files.iter().all(|file| fault.contains(&file.display().to_string())), "{fault}");
+    assert!(journal.is_unsigned(), "it is tried again");
+    files.iter().for_each(|file| fs::remove_dir(file).unwrap());
+    journal.save_head();
+    assert_eq!(journal.warnings(), JournalWarnings::default());
+    assert!(!journal.is_unsigned());
+    assert_eq!(check_log(&journal.config.path), []);
+}
+
+#[test]
+fn decisions_lost_before_a_stop_are_mentioned_by_the_next_process() {
+    for is_first in [false, true] {
+        let dir = tempfile::tempdir().unwrap();
+        let config = JournalConfig { max_size_bytes: 1 << 20, ..options(dir.path()) };
+        let mut journal = open(config.clone()).unwrap();
+        write_one(&mut journal);
+        journal.save_head();
+        if is_first {
+            journal = open(config.clone()).unwrap();
+        }
+        // As if the disk were full.
+        let (path, aside) = (config.path.clone(), dir.path().join("aside"));
+        fs::rename(&path, &aside).unwrap();
+        fs::create_dir(&path).unwrap();
+        journal.open_file = None;
+        for _ in 0..3 {
+            push(&mut journal, &decision());
+        }
+        assert_eq!(journal.flush().unwrap_err().lines, 3);
+        journal.save_head();
+        drop(journal);
+        fs::remove_dir(&path).unwrap();
+        fs::rename(&aside, &path).unwrap();
+        let mut journal = open(config.clone()).unwrap();
+        write_one(&mut journal);
+        drop(journal);
+        // Killed before it signed that: the head still has the number.
+        for _ in 0..2 {
+            let mut journal = open(config.clone()).unwrap();
+            write_one(&mut journal);
+            journal.save_head();
+        }
+        let events = check_log(&path);
+        let lost = events.iter().filter(|event| matches!(event, EventKind::Lost { .. }));
+        assert_eq!(lost.collect::<Vec<_>>(), [&EventKind::Lost { decisions: 3 }], "{events:?}");
+    }
+}
+
+/// Opens a log with a hold that it records. Returns it with the file of the hold.
+fn with_hold(dir: &Path) -> (Journal, PathBuf) {
+    let mut journal = open(options(dir)).unwrap();
+    write_one(&mut journal);
+    let folder = HoldFolder::in_state_dir(dir);
+    folder.add(&hold_on("shop.test"), Some(journal.key.pair())).unwrap();
+    rotate(&mut journal);
+    (journal, dir.join("holds/1.json"))
+}
+
+/// Returns the hosts of the holds that count in the next process, and how many things are wrong with them.
+fn held_hosts(dir: &Path) -> (Vec<String>, usize) {
+    let mut journal = open(options(dir)).unwrap();
+    journal.check_holds();
+    let holds = journal.holds.in_effect().unwrap();
+    (holds.into_iter().map(|hold| hold.host).collect(), journal.holds.findings.len())
+}
+
+#[test]
+fn a_hold_is_released_by_the_key_alone() {
+    let dir = tempfile::tempdir().unwrap();
+    let (mut journal, file) = with_hold(dir.path());
+    let own = vec!["shop.test".to_owned()];
+    assert_eq!(held_hosts(dir.path()), (own.clone(), 0));
+    let text = fs::read_to_string(&file).unwrap();
+    let by_hand =
+        text.replace("\"made_at\"", "\"released_at\":\"2026-01-01T00:00:00Z\",\"made_at\"");
+    fs::write(&file, by_hand).unwrap();
+    assert_eq!(held_hosts(dir.path()), (own.clone(), 1));
+    fs::write(&file, text.replace("shop.test", "other.test")).unwrap();
+    assert_eq!(held_hosts(dir.path()), (own.clone(), 1));
+    fs::remove_file(&file).unwrap();
+    assert_eq!(held_hosts(dir.path()), (own.clone(), 1));
+    // Whole files may be gone in which it was recorded first.
+    for old in rotated_files(&journal.config.path).unwrap() {
+        fs::remove_file(old).unwrap();
+    }
+    rotate(&mut journal);
+    assert_eq!(held_hosts(dir.path()), (own, 1));
+    let hold = Hold { id: 1, released_at: Some(system_time()), ..hold_on("shop.test") };
+    HoldFolder::in_state_dir(dir.path()).replace(&hold, Some(journal.key.pair())).unwrap();
+    rotate(&mut journal);
+    assert_eq!(held_hosts(dir.path()), (Vec::new(), 0));
+}
+
+#[test]
+fn a_planted_hold_holds_nothing_and_is_named() {
+    let dir = tempfile::tempdir().unwrap();
+    let (_, file) = with_hold(dir.path());
+    let text = fs::read_to_string(&file).unwrap();
+    fs::write(dir.path().join("holds/2.json"), text.replace("\"id\":1", "\"id\":2")).unwrap();
+    assert_eq!(held_hosts(dir.path()), (vec!["shop.test".to_owned()], 1));
+}
+
+#[test]
+fn holds_of_the_version_before_are_taken_over() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut journal = open(options(dir.path())).unwrap();
+    write_one(&mut journal);
+    let state = journal.state.clone().unwrap();
+    let folder = HoldFolder::in_state_dir(dir.path());
+    folder.add(&hold_on("shop.test"), None).unwrap();
+    // That signed no number of holds.
+    let head = state.sign_head(&journal.key, state.current_head(&journal.key, journal.clock));
+    assert!(journal.heads.save(&head).is_empty());
+    drop(journal);
+    write_log(dir.path());
+    assert_eq!(held_hosts(dir.path()), (vec!["shop.test".to_owned()], 0));
+    folder.add(&hold_on("other.test"), None).unwrap();
+    assert_eq!(held_hosts(dir.path()), (vec!["shop.test".to_owned()], 1));
 }

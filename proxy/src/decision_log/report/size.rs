@@ -62,7 +62,7 @@ fn next_decision(numbers: &mut Numbers, at: SystemTime) -> DecisionRecord {
 
 /// Writes a year of decisions as the service does.
 fn write_log(config: JournalConfig, lines: u64) {
-    let mut journal = Journal::open(config).expect("a new log");
+    let mut journal = Journal::open(config, crate::clock::Clock::start()).expect("a new log");
     let mut numbers = Numbers(1);
     let step = Duration::from_hours(24 * 365) / u32::try_from(lines).expect("not that many");
     for number in 0..lines {

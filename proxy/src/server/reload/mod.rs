@@ -504,7 +504,7 @@ impl ConfigReloader {
             let toml = config.public_toml(&started_with);
             Ok(PreparedReload {
                 outbound: outbound.transpose().map_err(fault)?,
-                journal: wiring::open_journal(&config).map_err(fault)?,
+                journal: wiring::open_journal(&config, clock).map_err(fault)?,
                 configuration: wiring::archive_config(&toml, &started_with.state.dir, number)
                     .map_err(fault)?,
                 changed_toml: changed_toml(&toml),

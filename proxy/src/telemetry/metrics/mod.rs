@@ -414,6 +414,16 @@ impl Metrics {
         self.organisation.decision_log_altered.inc_by(times);
     }
 
+    /// Sets whether the decision log's head cannot be written.
+    pub(crate) fn decision_log_unsigned(&self, is_unsigned: bool) {
+        self.organisation.decision_log_unsigned.set(i64::from(is_unsigned));
+    }
+
+    /// Sets the number of files beside the decision log that do not belong to it.
+    pub(crate) fn decision_log_foreign_files(&self, files: usize) {
+        self.organisation.decision_log_foreign_files.set(i64::try_from(files).unwrap_or(i64::MAX));
+    }
+
     /// Counts signatures: requests that were `signed`, or sent again because the origin `asked`; requests for signatures that
     /// were `unanswerable`; clients' own signatures, which were `foreign` and removed; and each `tunnel`, which cannot be
     /// signed.

@@ -18,6 +18,9 @@ const SLOWED_PACES: &str =
 const DECISIONS_DROPPED: &str = "Decisions missing from the decision log: the writer was too slow, or the file could not be written.";
 const DECISION_LOG_ALTERED: &str =
     "Times that the decision log was found altered, each an `altered` line in it.";
+const DECISION_LOG_UNSIGNED: &str = "1 while the head of the decision log cannot be written, so that new lines are not signed, else 0.";
+const DECISION_LOG_FOREIGN_FILES: &str =
+    "Files beside the decision log that have such names and do not belong to it.";
 const EXCEPTION_EXPIRY: &str =
     "Time at which the next exception to robots.txt expires; 0 if there is none.";
 const RELOAD_SUCCESSFUL: &str = "1 if the last reload of the configuration succeeded, else 0.";
@@ -37,6 +40,8 @@ pub(super) struct OrganisationMetrics {
     pub(super) ca_expiry: IntGauge,
     pub(super) decisions_dropped: IntCounter,
     pub(super) decision_log_altered: IntCounter,
+    pub(super) decision_log_unsigned: IntGauge,
+    pub(super) decision_log_foreign_files: IntGauge,
     pub(super) crawl_delay_waits: Histogram,
     pub(super) slow_downs: IntCounterVec,
     pub(super) slowed_paces: IntGauge,
@@ -82,6 +87,12 @@ impl OrganisationMetrics {
                 RELOAD_SUCCESS_AT,
             )?,
             decisions_dropped: counter(registry, "decisions_dropped_total", DECISIONS_DROPPED)?,
+            decision_log_unsigned: gauge(registry, "decision_log_unsigned", DECISION_LOG_UNSIGNED)?,
+            decision_log_foreign_files: gauge(
+                registry,
+                "decision_log_foreign_files",
+                DECISION_LOG_FOREIGN_FILES,
+            )?,
             decision_log_altered: counter(
                 registry,
                 "decision_log_altered_total",

@@ -10,6 +10,8 @@
 //!       └─ report      the result
 //! ```
 
+#[cfg(test)]
+mod alteration_tests;
 pub(crate) mod compare;
 pub(crate) mod derive;
 pub(crate) mod documents;
@@ -25,7 +27,7 @@ use std::process::ExitCode;
 
 use clap::Args;
 use wayleave_evidence::Manifest;
-use wayleave_evidence::verify::{CheckedExport, ExportFindings};
+use wayleave_evidence::verify::{CheckedExport, CheckedLines, ExportFindings};
 
 use self::derive::{DecisionDeriver, DerivedCounts};
 use self::report::VerifyReport;
@@ -75,7 +77,7 @@ struct VerifiedExport {
     manifest: Manifest,
     findings: ExportFindings,
     derived: DerivedCounts,
-    lines: u64,
+    lines: CheckedLines,
 }
 
 impl VerifiedExport {
@@ -86,7 +88,8 @@ impl VerifiedExport {
             decisions: self.manifest.decisions,
             derived: self.derived,
             files: self.manifest.logs.len(),
-            lines: self.lines,
+            lines: self.lines.lines,
+            lost: self.lines.lost_decisions,
             key: &self.manifest.key,
             trusted,
             exported_at: &self.manifest.made_at,

@@ -24,6 +24,8 @@ pub(super) struct VerifyReport<'a> {
     pub(super) files: usize,
     /// The number of lines in these files.
     pub(super) lines: u64,
+    /// The number of decisions that could not be written, as the log says.
+    pub(super) lost: u64,
     pub(super) key: &'a str,
     /// Whether the key was compared with a trusted one.
     pub(super) trusted: bool,
@@ -52,11 +54,15 @@ impl fmt::Display for VerifyReport<'_> {
             VerifyResult::Unsigned => "not every line was signed by its writer (--accept-unsigned)",
             VerifyResult::Altered => "altered",
         };
+        let lost = match self.lost {
+            0 => String::new(),
+            lost => format!("; not written: {}", counted(lost, "decision")),
+        };
         write!(
             f,
             "{}decisions  {}: by robots.txt {robots}, by [[rule]] {rules}, by identity {identities}, by preference {preferences}; \
              nothing to derive: {others}\n\
-             chain      {}, {}\n\
+             chain      {}, {}{}\n\
              key        {} ({trust})\n\
              exported   {} by {}\n\
              result     {result}\n",
@@ -64,6 +70,7 @@ impl fmt::Display for VerifyReport<'_> {
             self.decisions,
             counted(self.files, "file"),
             counted(self.lines, "line"),
+            lost,
             self.key,
             self.exported_at,
             self.exported_by

@@ -15,7 +15,7 @@ use wayleave_evidence::{Sha256Digest, SignedLog};
 
 use super::super::export;
 use super::*;
-use crate::clock::system_time;
+use crate::clock::{Clock, system_time};
 use crate::config::Config;
 use crate::decision_log::{Journal, JournalConfig};
 
@@ -33,7 +33,7 @@ struct VerifyCli {
 
 /// The actions of the process around the tampering.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum ProcessFate {
+pub(super) enum ProcessFate {
     /// It keeps running.
     Runs,
     /// It has stopped, and another continues the log.
@@ -44,17 +44,17 @@ enum ProcessFate {
     Rests,
 }
 
-const ALL: [ProcessFate; 4] =
+pub(super) const ALL: [ProcessFate; 4] =
     [ProcessFate::Runs, ProcessFate::Stopped, ProcessFate::Killed, ProcessFate::Rests];
 
-struct TestLog {
-    dir: tempfile::TempDir,
-    journal: Option<Journal>,
+pub(super) struct TestLog {
+    pub(super) dir: tempfile::TempDir,
+    pub(super) journal: Option<Journal>,
 }
 
 impl TestLog {
     /// Writes a log of several files, in the state that `process` leaves.
-    fn written(process: ProcessFate) -> Self {
+    pub(super) fn written(process: ProcessFate) -> Self {
         let mut place = Self { dir: tempfile::tempdir().unwrap(), journal: None };
         for _ in 0..6 {
             place.write();
@@ -68,7 +68,7 @@ impl TestLog {
         place
     }
 
-    fn options(&self) -> JournalConfig {
+    pub(super) fn options(&self) -> JournalConfig {
         JournalConfig {
             path: self.dir.path().join("log/decisions.jsonl"),
             max_size_bytes: 900,
@@ -81,9 +81,10 @@ impl TestLog {
         }
     }
 
-    fn write(&mut self) {
+    pub(super) fn write(&mut self) {
         let options = self.options();
-        let journal = self.journal.get_or_insert_with(|| Journal::open(options).unwrap());
+        let journal =
+            self.journal.get_or_insert_with(|| Journal::open(options, Clock::start()).unwrap());
         let mut line = decision(&crate::decision_log::DecisionId::new().to_string());
         line.push(b'\n');
         journal.push(&line, Some(Sha256Digest::of(b"")));
@@ -91,7 +92,7 @@ impl TestLog {
         journal.save_head();
     }
 
-    fn stop(&mut self) {
+    pub(super) fn stop(&mut self) {
         let mut journal = self.journal.take().unwrap();
         journal.push_event(EventKind::Stop {});
         journal.flush().unwrap();
@@ -99,7 +100,7 @@ impl TestLog {
     }
 
     /// Returns the files of the log, sorted by number.
-    fn files(&self) -> Vec<PathBuf> {
+    pub(super) fn files(&self) -> Vec<PathBuf> {
         let path = self.options().path;
         let mut files = rotated_files(&path).unwrap();
         files.push(path);
@@ -108,7 +109,7 @@ impl TestLog {
     }
 
     /// Lets the process continue, exports everything, and returns what the check finds.
-    fn checked(mut self, process: ProcessFate) -> Option<String> {
+    pub(super) fn checked(mut self, process: ProcessFate) -> Option<String> {
         if process != ProcessFate::Rests {
             self.write();
             self.write();
@@ -118,7 +119,7 @@ impl TestLog {
     }
 
     /// Exports a selection and returns what the check finds; `None` if nothing.
-    fn found(&self, out: &str, wanted: &[&str]) -> Option<String> {
+    pub(super) fn found(&self, out: &str, wanted: &[&str]) -> Option<String> {
         let dir = self.dir.path();
         let text = format!("[state]\ndir = {:?}\n", dir.join("state"));
         let mut config = Config::from_toml("config.toml", &text).unwrap();
@@ -141,7 +142,7 @@ impl TestLog {
 }
 
 /// Returns the line of a decision that rests on no documents.
-fn decision(id: &str) -> Vec<u8> {
+pub(super) fn decision(id: &str) -> Vec<u8> {
     let at = humantime::format_rfc3339_micros(system_time()).to_string();
     // Lines of the log begin with the id.
     let line = json!({
@@ -160,7 +161,7 @@ enum LineChange {
     Delete,
 }
 
-fn lines(path: &Path) -> Vec<Vec<u8>> {
+pub(super) fn lines(path: &Path) -> Vec<Vec<u8>> {
     let text = fs::read(path).unwrap();
     let text = text.strip_suffix(b"\n").unwrap_or(&text);
     text.split(|byte| *byte == b'\n').map(<[u8]>::to_vec).collect()
@@ -325,7 +326,7 @@ fn append(path: &Path) {
 fn lines_after_clean_stop_are_foreign() {
     for (process, words) in [
         (ProcessFate::Stopped, "was written by somebody else"),
-        (ProcessFate::Rests, "lines that somebody else wrote, which are left out: 1"),
+        (ProcessFate::Rests, "lines that somebody else wrote: 1"),
     ] {
         let place = TestLog::written(process);
         append(&place.options().path);
@@ -369,7 +370,7 @@ fn file_begun_before_final_head_counts_as_unsigned() {
     fs::write(&path, [&first[..], b"\n"].concat()).unwrap();
     append(&path);
     let found = place.checked(ProcessFate::Rests).unwrap();
-    assert!(found.contains("are left out: 2"), "{found}");
+    assert!(found.contains("not signed by their writer: 2"), "{found}");
 }
 
 #[test]
@@ -389,7 +390,7 @@ fn new_log_next_to_old_key_says_altered() {
             options.key = place.dir.path().join("mounted.key");
             fs::rename(state.join("evidence.key"), &options.key).unwrap();
         }
-        place.journal = Some(Journal::open(options).unwrap());
+        place.journal = Some(Journal::open(options, Clock::start()).unwrap());
         place.write();
         let log = fs::read_to_string(place.options().path).unwrap();
         assert_eq!(log.contains("\"altered\""), is_of_here, "{log}");
@@ -429,4 +430,83 @@ fn bytes_after_manifest_are_refused() {
     let error = verify(&VerifyCli::parse_from(["verify", &shown]).arguments).err();
     let error = error.map(|error| format!("{error:#}")).unwrap_or_default();
     assert!(error.contains("comes after the manifest"), "{error}");
+}
+
+/// Returns the files with the head of a log.
+pub(super) fn head_files(place: &TestLog) -> [PathBuf; 2] {
+    let beside = place.options().path.with_extension("jsonl.head");
+    let mut entries = fs::read_dir(place.options().state_dir).unwrap().flatten();
+    let copy = entries.find(|entry| entry.path().extension().is_some_and(|it| it == "head"));
+    [beside, copy.unwrap().path()]
+}
+
+#[test]
+fn lines_that_no_head_signs_are_exported_as_unsigned() {
+    for lines in [1, 9] {
+        let mut place = TestLog::written(ProcessFate::Runs);
+        let heads = head_files(&place).map(|path| (path.clone(), fs::read(path).unwrap()));
+        for _ in 0..lines {
+            place.write();
+        }
+        place.journal = None;
+        // As if they could not have been written.
+        for (path, head) in heads {
+            fs::write(path, head).unwrap();
+        }
+        let found = place.found("out", &["--since", "1d"]).unwrap();
+        assert!(found.contains("not signed by their writer: "), "{lines}: {found}");
+        assert!(!found.contains(": altered: "), "{lines}: {found}");
+        let manifest = fs::read(place.dir.path().join("out/manifest.json")).unwrap();
+        let manifest: serde_json::Value = serde_json::from_slice(&manifest).unwrap();
+        assert_eq!(manifest["decisions"], 6 + lines, "{lines}");
+    }
+}
+
+#[test]
+fn another_log_with_the_same_key_in_its_place_is_altered() {
+    // Longer, as long, and with the head next to it, or without.
+    for more in [0, 6] {
+        for with_head in [false, true] {
+            let place = TestLog::written(ProcessFate::Stopped);
+            let mut other = TestLog { dir: tempfile::tempdir().unwrap(), journal: None };
+            fs::create_dir(other.dir.path().join("state")).unwrap();
+            fs::copy(place.options().key, other.options().key).unwrap();
+            for _ in 0..6 + more {
+                other.write();
+            }
+            other.stop();
+            let log = place.dir.path().join("log");
+            for entry in fs::read_dir(&log).unwrap().flatten() {
+                if with_head || entry.path().extension().is_none_or(|it| it != "head") {
+                    fs::remove_file(entry.path()).unwrap();
+                }
+            }
+            for entry in fs::read_dir(other.dir.path().join("log")).unwrap().flatten() {
+                if with_head || entry.path().extension().is_none_or(|it| it != "head") {
+                    fs::copy(entry.path(), log.join(entry.file_name())).unwrap();
+                }
+            }
+            let found = place.found("out", &["--since", "1d"]);
+            let found = found.unwrap_or_else(|| panic!("{more} {with_head} is not noticed"));
+            assert!(found.contains(" another log"), "{more} {with_head}: {found}");
+        }
+    }
+}
+
+#[test]
+fn planted_files_and_forged_holds_are_named() {
+    let place = TestLog::written(ProcessFate::Stopped);
+    let rotated = rotated_files(&place.options().path).unwrap();
+    fs::copy(&rotated[0], rotated[0].with_file_name("decisions.20990101T000000.000Z.jsonl"))
+        .unwrap();
+    fs::write(rotated[0].with_file_name("decisions.20000101T000000.000Z.jsonl"), "{}").unwrap();
+    fs::create_dir(place.options().state_dir.join("holds")).unwrap();
+    let hold = r#"{"id":1,"host":"a.test","reason":"none","made_at":"2026-01-01T00:00:00Z"}"#;
+    fs::write(place.options().state_dir.join("holds/1.json"), hold).unwrap();
+    let found = place.found("out", &["--since", "1d"]).unwrap();
+    for finding in
+        ["is a second file 1", "does not begin as a file of a log", "hold 1 is not signed"]
+    {
+        assert!(found.contains(finding), "{finding}: {found}");
+    }
 }

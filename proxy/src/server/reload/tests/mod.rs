@@ -49,7 +49,7 @@ impl ReloadableProxy {
         let outbound = OutboundConfig::new(&config, &[]);
         let outbound = wiring::outbound_clients(outbound, clock, &metrics).expect("it is set up");
         let collector_tls = Arc::clone(&outbound.collector_tls);
-        let decisions = start::open_decision_log(&config, &log, &collector_tls, &metrics)
+        let decisions = start::open_decision_log(&config, &log, &collector_tls, &metrics, clock)
             .expect("they can be written");
         let (store, fleet) = (store.expect("it is new"), Fleet::default());
         let decisions = Arc::new(decisions);

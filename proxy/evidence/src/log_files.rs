@@ -1,0 +1,261 @@
+//! What is signed about the files that a log's directory has under the names of rotated files. Names, times, sizes and owners of
+//! files prove nothing: files are copied, restored, touched and planted.
+
+use std::collections::{BTreeMap, HashMap};
+use std::fs::File;
+use std::io::{self, BufReader, Read, Seek, SeekFrom};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+use flate2::bufread::MultiGzDecoder;
+
+use crate::chain::TreeHead;
+use crate::chain::event::{EventKind, LogEvent};
+use crate::chain::head::is_signed_by;
+use crate::clock_steps::ClockStep;
+use crate::digest::Sha256Digest;
+use crate::files::{
+    FileBegin, TAIL_BYTES, decompressed, is_compressed, last_line, read_lines, rotated_files,
+};
+use crate::regular_file;
+
+/// The bytes of a gzip file that may be more than those in it: its head and trailers.
+const GZIP_OVERHEAD: u64 = 16 * 1024;
+
+/// A rotated file that belongs to the log.
+#[derive(Clone, Debug)]
+pub struct LogFile {
+    pub number: u64,
+    pub path: PathBuf,
+    /// The size that counts: at most what its head signs.
+    pub bytes: u64,
+    /// The settled time at which it ended, and those before it had; `None`: it does not end in a head yet.
+    pub ended_at: Option<SystemTime>,
+}
+
+/// A file that has the name of a rotated file and does not belong to the log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ForeignFile {
+    pub path: PathBuf,
+    /// Why, to be read after its name.
+    pub reason: String,
+}
+
+/// The rotated files of a log, and others that have such names.
+#[derive(Debug, Default)]
+pub struct LogFiles {
+    /// Sorted by number.
+    pub files: Vec<LogFile>,
+    pub foreign: Vec<ForeignFile>,
+}
+
+/// The log that files must belong to.
+#[derive(Clone, Copy, Debug)]
+pub struct OwnLog<'a> {
+    pub path: &'a Path,
+    /// The public half of its key.
+    pub key: &'a str,
+    /// Its id; earlier versions have not signed it in every file.
+    pub id: Option<&'a str>,
+    /// The number of its newest file.
+    pub newest: u64,
+}
+
+/// The last line of a file that ends in a head.
+#[derive(Clone, Debug)]
+struct FinalHead {
+    head: TreeHead,
+    digest: Sha256Digest,
+    at: SystemTime,
+    /// The number of bytes of the file up to its end, as far as they were read.
+    read_bytes: Option<u64>,
+}
+
+/// A file by its name, with its first and last lines.
+struct NamedFile {
+    path: PathBuf,
+    begin: FileBegin,
+    end: Option<FinalHead>,
+    /// Its size, or what it takes on disk if that is less.
+    stored_bytes: u64,
+    is_compressed: bool,
+}
+
+/// What tells a file from another that replaced it.
+type FileIdentity = (u64, u64, u64, i64, i64);
+
+/// Reads logs' directories, and remembers the ends of compressed files that do not have them at their beginning.
+#[derive(Debug, Default)]
+pub struct LogFilesReader {
+    ends: HashMap<FileIdentity, Option<FinalHead>>,
+}
+
+impl LogFilesReader {
+    /// Reads what is signed about the rotated files of a log.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if their directory cannot be listed.
+    pub fn read(&mut self, log: OwnLog<'_>) -> io::Result<LogFiles> {
+        let mut found = LogFiles::default();
+        let mut by_number: BTreeMap<u64, Vec<NamedFile>> = BTreeMap::new();
+        for path in rotated_files(log.path)? {
+            match self.inspect(&path) {
+                Ok(file) => by_number.entry(file.begin.number).or_default().push(file),
+                // Renamed by compression, or deleted by the process that writes the log.
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                Err(error) => {
+                    found.foreign.push(ForeignFile { path, reason: error.to_string() });
+                }
+            }
+        }
+        let current = regular_file::open(log.path).ok().and_then(|file| FileBegin::read(&file));
+        let current = current.filter(|begin| begin.number == log.newest);
+        let mut next = current;
+        // From the newest: each file names the last line of the one before it.
+        for (number, same) in by_number.into_iter().rev() {
+            let link = next.filter(|next| number.checked_add(1) == Some(next.number));
+            let link = link.and_then(|next| next.previous);
+            let mut own = None;
+            let is_current = current.is_some_and(|current| current.number == number);
+            for file in same {
+                match reason_against(&file, log, link) {
+                    None if own.is_none() && !is_current => own = Some(file),
+                    None => found.add_foreign(file, format!("is a second file {number}")),
+                    Some(reason) => found.add_foreign(file, reason),
+                }
+            }
+            next = own.as_ref().map(|file| file.begin).or(next);
+            found.files.extend(own.map(NamedFile::into_own));
+        }
+        found.files.reverse();
+        found.order_ends();
+        Ok(found)
+    }
+
+    fn inspect(&mut self, path: &Path) -> io::Result<NamedFile> {
+        let file = regular_file::open(path)?;
+        let metadata = file.metadata()?;
+        let none =
+            || io::Error::new(io::ErrorKind::InvalidData, "does not begin as a file of a log");
+        let begin = FileBegin::read(&file).ok_or_else(none)?;
+        let is_compressed = is_compressed(&file);
+        let end = if is_compressed {
+            match FinalHead::of_gzip_comment(&file) {
+                Some(end) => Some(end),
+                None => {
+                    // By the time of the last change, which nobody but root can set.
+                    let (changed, nanos) = (metadata.ctime(), metadata.ctime_nsec());
+                    let key = (metadata.dev(), metadata.ino(), metadata.len(), changed, nanos);
+                    self.ends.entry(key).or_insert_with(|| FinalHead::of_lines(&file)).clone()
+                }
+            }
+        } else {
+            FinalHead::of_tail(&file)?
+        };
+        // A file of zeros that were never written takes no space.
+        let stored_bytes =
+            metadata.len().min(metadata.blocks().saturating_mul(512).max(TAIL_BYTES));
+        Ok(NamedFile { path: path.to_owned(), begin, end, stored_bytes, is_compressed })
+    }
+}
+
+/// Returns why a file does not belong to a log. `link` is the last line of it that the next file names, if that is there.
+fn reason_against(file: &NamedFile, log: OwnLog<'_>, link: Option<Sha256Digest>) -> Option<String> {
+    let number = file.begin.number;
+    let Some(end) = &file.end else {
+        // The next process ends it.
+        let is_newest = number == log.newest && !file.is_compressed && link.is_none();
+        return (!is_newest).then(|| "does not end in a signed head".to_owned());
+    };
+    if number > log.newest {
+        return Some(format!("is file {number}, but the newest of the log is {}", log.newest));
+    }
+    if end.head.file != number || end.head.next.is_none() {
+        return Some("ends in the head of another file".to_owned());
+    }
+    let id = end.head.count.as_ref().map(|count| count.log.as_str());
+    if let (Some(id), Some(own)) = (id, log.id)
+        && id != own
+    {
+        return Some(format!("is a file of another log, {id}"));
+    }
+    let is_linked = link.map(|link| link == end.digest);
+    // A file that was signed with an earlier key belongs to the log if the next one continues it.
+    let is_own = if end.head.key != log.key || id.is_none() {
+        is_linked.unwrap_or(end.head.key == log.key)
+    } else {
+        true
+    };
+    (!is_own).then(|| "is not continued by the next file of the log".to_owned())
+}
+
+impl NamedFile {
+    fn into_own(self) -> LogFile {
+        let end = self.end.as_ref();
+        let signed = end.and_then(|end| end.head.bytes.or(end.read_bytes));
+        let most = match signed {
+            Some(bytes) if self.is_compressed => bytes.saturating_add(GZIP_OVERHEAD),
+            Some(bytes) => bytes.saturating_add(TAIL_BYTES),
+            None => u64::MAX,
+        };
+        LogFile {
+            number: self.begin.number,
+            path: self.path,
+            bytes: self.stored_bytes.min(most),
+            ended_at: end.map(|end| ClockStep::settled(&end.head.clock, end.at)),
+        }
+    }
+}
+
+impl LogFiles {
+    fn add_foreign(&mut self, file: NamedFile, reason: String) {
+        self.foreign.push(ForeignFile { path: file.path, reason });
+    }
+
+    /// Makes no file end before the one before it: the clock was wrong when that was written.
+    fn order_ends(&mut self) {
+        let mut latest = SystemTime::UNIX_EPOCH;
+        for at in self.files.iter_mut().filter_map(|file| file.ended_at.as_mut()) {
+            latest = latest.max(*at);
+            *at = latest;
+        }
+    }
+}
+
+impl FinalHead {
+    fn parse(line: &[u8], read_bytes: Option<u64>) -> Option<Self> {
+        let LogEvent { kind: EventKind::Head(head), at } = LogEvent::parse(line)? else {
+            return None;
+        };
+        let is_signed = is_signed_by(line, &head.key);
+        is_signed.then(|| Self { head, digest: Sha256Digest::of(line), at, read_bytes })
+    }
+
+    /// Reads the last line of an uncompressed file.
+    fn of_tail(file: &File) -> io::Result<Option<Self>> {
+        Ok(last_line(file)?.and_then(|line| Self::parse(&line, None)))
+    }
+
+    /// Reads the last line of a compressed file from its beginning, where [`crate::files::gzip_builder`] puts it.
+    fn of_gzip_comment(mut file: &File) -> Option<Self> {
+        file.seek(SeekFrom::Start(0)).ok()?;
+        let unpacked = MultiGzDecoder::new(BufReader::new(file.take(TAIL_BYTES)));
+        Self::parse(unpacked.header()?.comment()?, None)
+    }
+
+    /// Reads the last line of a compressed file at its end, and thus all of it.
+    fn of_lines(mut file: &File) -> Option<Self> {
+        file.seek(SeekFrom::Start(0)).ok()?;
+        let (mut last, mut bytes) = (Vec::new(), 0);
+        read_lines(decompressed(file), |line| {
+            last.clear();
+            last.extend_from_slice(line);
+            bytes += line.len() as u64 + 1;
+            true
+        })
+        .ok()?;
+        Self::parse(&last, Some(bytes))
+    }
+}
