@@ -144,7 +144,7 @@ impl RobotsStore {
         let path = dir.join(FILE_NAME);
         let writer = StoreWriter::start_to_read(path, options, clock, metrics);
         writer.reopen()?;
-        Ok(Self { writer })
+        Ok(Self::new(writer))
     }
 
     /// Does the same as [`open`](Self::open), but waits up to `timeout` for another process to release the store.

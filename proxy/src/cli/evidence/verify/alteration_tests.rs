@@ -361,7 +361,7 @@ fn written_before(place: &TestLog) {
     fs::create_dir_all(&options.state_dir).unwrap();
     let key = SigningKey::read_or_create(&options.key).unwrap();
     let mut chain = HashChain::new();
-    let mut write = |chain: &mut HashChain, file: &Path, is_last: bool| {
+    let write = |chain: &mut HashChain, file: &Path, is_last: bool| {
         let mut text = Vec::new();
         let mut add = |line: Vec<u8>| text.extend([line, vec![b'\n']].concat());
         add(chain.append(&chain.file_event(system_time()).to_json()));
