@@ -11,7 +11,7 @@ use crate::fleet::relay::Relay;
 use crate::harness::dns::{Answer, NameServer};
 use crate::harness::h2_frames::GOAWAY;
 use crate::harness::tls::Authority;
-use crate::harness::{Certificate, Origin, Request, Wayleave, eventually};
+use crate::harness::{Certificate, Gate, Origin, Request, Wayleave, eventually};
 
 fn asking(origin: &Origin, servers: &[&NameServer]) -> Wayleave {
     let servers: Vec<_> = servers.iter().map(|server| server.address.to_string()).collect();
@@ -161,13 +161,32 @@ fn an_origin_that_wants_http_1_gets_it() {
 
 #[test]
 fn a_burst_above_the_origins_limit_is_served() {
-    let origin = Origin::start();
-    origin.site("narrow.test").http2_only().max_streams(1);
+    let (origin, gate) = (Origin::start(), Gate::closed());
+    // robots.txt is fetched by HTTP/1.1.
+    let site = origin.site("narrow.test").robots("User-agent: *\nDisallow: /private\n");
+    site.max_streams(1).settings_after(&gate);
     let proxy = Wayleave::start(&origin);
     let client = proxy.http2("narrow.test:443");
-    let posts: Vec<_> = (0..30)
-        .map(|number| Request::new("POST", &format!("https://narrow.test/{number}")).body("a=1"))
-        .collect();
+    assert_eq!(client.get("/robots.txt").status, 200);
+    let post = |number| Request::new("POST", &format!("https://narrow.test/{number}")).body("a=1");
+    std::thread::scope(|scope| {
+        let mut under_way = Vec::new();
+        for number in 0..5 {
+            let before = origin.connections();
+            let request = post(number);
+            under_way.push(scope.spawn({
+                let client = &client;
+                move || client.exchange(&request)
+            }));
+            // The origin has not said what it permits, so no other request is sent on a connection that has one.
+            eventually("it has a connection of its own", || origin.connections() > before);
+        }
+        gate.open();
+        for request in under_way {
+            assert_eq!(request.join().expect("it is answered").status, 200);
+        }
+    });
+    let posts: Vec<_> = (5..35).map(post).collect();
     let statuses: Vec<_> = client.exchange_all(&posts).iter().map(|answer| answer.status).collect();
     assert!(statuses.iter().all(|status| *status == 200), "{statuses:?}");
 }

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 
 use crate::fleet::relay::Relay;
-use crate::harness::h2_frames::{ACK, PING, begin, frame, open, request};
+use crate::harness::h2_frames::{ACK, GOAWAY, PING, begin, frame, open, request};
 use crate::harness::origin::reply::Step;
 use crate::harness::{Gate, Origin, Reply, Request, Wayleave, Wire, eventually};
 
@@ -28,8 +28,9 @@ fn an_http_2_client_that_answers_pings_may_wait() {
     let proxy = impatient(&origin);
     let mut wire = open(&proxy, "slow.test:443");
     wire.send(request(1, "slow.test", "/slow"));
-    let mut pings = 0;
+    let (mut pings, mut last) = (0, None);
     while let Some(received) = wire.frame() {
+        last = Some(received.kind);
         if received.kind == PING {
             pings += 1;
             // It takes three timeouts until then.
@@ -38,7 +39,7 @@ fn an_http_2_client_that_answers_pings_may_wait() {
             }
         }
     }
-    assert_eq!(pings, 4, "closed after the one without an answer");
+    assert_eq!((pings, last), (4, Some(GOAWAY)), "closed after the one without an answer");
     expect_no_connections(&proxy);
     let reason = [("reason", "client-closed")];
     eventually("the exchange has ended", || {

@@ -37,6 +37,8 @@ const PROXIED_WINDOW_BYTES: u32 = 1024 * 1024;
 /// (RFC 9113 section 8.1), but many take that for a failure and never read the response.
 const DISCARD_TIMEOUT: Duration = Duration::from_secs(10);
 const MAX_DISCARDED_BYTES: usize = 64 * 1024 * 1024;
+/// The time that a last GOAWAY may take.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 /// The streams of one connection whose bodies are discarded at the same time. Others are reset.
 const MAX_DISCARDING: usize = 16;
 
@@ -85,7 +87,7 @@ pub(super) async fn serve(
                 }
             }
             Ok(None | Some(Err(_))) => return,
-            Err(_) if streams.pulse.is_lost() => return,
+            Err(_) if streams.pulse.is_lost() => return streams.give_up().await,
             Err(_) if !streams.is_idle() => {}
             Err(_) if streams.is_shutting_down => return,
             Err(_) => streams.shut_down(),
@@ -170,6 +172,14 @@ impl Http2Streams {
             self.quiet_halves = 0;
         }
         is_idle
+    }
+
+    /// Ends the connection of a client that seems to be gone, and its exchanges. A client that only reads late learns by
+    /// GOAWAY which requests were not served.
+    async fn give_up(mut self) {
+        self.http2.abrupt_shutdown(h2::Reason::NO_ERROR);
+        let closing = async { while let Some(Ok(_)) = self.http2.accept().await {} };
+        let _ = timeout(CLOSE_TIMEOUT, closing).await;
     }
 
     /// Sends GOAWAY; exchanges that are running continue.

@@ -13,6 +13,9 @@ use super::{Body, ReceivedRequest};
 pub async fn serve(stream: TlsStream<TcpStream>, connection: &Connection) -> io::Result<()> {
     let mut builder = h2::server::Builder::new();
     let site = connection.shared.site(connection.sni.as_deref().unwrap_or("*"));
+    if let Some(gate) = &site.settings_gate {
+        gate.passed().await;
+    }
     if let Some(max) = site.max_streams {
         builder.max_concurrent_streams(max);
     }

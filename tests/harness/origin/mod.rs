@@ -15,7 +15,7 @@ use std::time::Instant;
 use tokio::net::TcpListener;
 use tokio::sync::Notify;
 
-use self::reply::Reply;
+use self::reply::{Gate, Reply};
 use super::tls::Certificate;
 use super::{DEADLINE, runtime};
 
@@ -126,6 +126,8 @@ pub struct Site {
     pub refusals: Option<(h2::Reason, usize)>,
     /// The most concurrent streams of an HTTP/2 connection.
     pub max_streams: Option<u32>,
+    /// The gate at which connections of HTTP/2 wait before they send SETTINGS.
+    pub settings_gate: Option<Gate>,
 }
 
 impl Site {
@@ -448,6 +450,11 @@ impl SiteHandle<'_> {
 
     pub fn max_streams(self, max: u32) -> Self {
         self.change(|site| site.max_streams = Some(max))
+    }
+
+    /// Sends nothing on connections of HTTP/2 until the gate is open.
+    pub fn settings_after(self, gate: &Gate) -> Self {
+        self.change(|site| site.settings_gate = Some(gate.clone()))
     }
 
     /// Responds to every request by HTTP/2 with these frames on its stream: `(kind, flags, payload)`.
