@@ -11,7 +11,7 @@ use nix::sys::signal::{SigSet, Signal};
 use rustix::mount::{MountFlags, mount};
 
 use super::signals::BlockedSignals;
-use super::{privileges, system_calls};
+use super::{privileges, socket_scope, system_calls};
 
 /// Runs the command to its end. Returns its exit status.
 ///
@@ -29,6 +29,7 @@ pub(crate) fn run(command: &[OsString]) -> anyhow::Result<u8> {
     privileges::drop_all().context("dropping capabilities")?;
     // The command, which is the same user, could control this process otherwise.
     prctl::set_dumpable(false)?;
+    socket_scope::forbid_outside_sockets()?;
     system_calls::forbid()?;
     let signals = BlockedSignals::block()?;
     let mut program = Command::new("/proc/self/exe");

@@ -9,9 +9,11 @@
 //!     ├─ entry            makes the namespaces and the sockets, then starts init
 //!     │    ├─ network       `lo`, the routes, the sockets
 //!     │    ├─ mounts        names by our server only, the CA's certificate, no sockets of services outside
+//!     │    │    └─ sockets     where those are
 //!     │    └─ privileges    none is left to the command
 //!     ├─ init             process 1 of the new PID namespace: starts the command
-//!     │    └─ system_calls  no sockets that a network namespace does not confine
+//!     │    ├─ socket_scope  no connections to Unix sockets outside, where the kernel can forbid them
+//!     │    └─ system_calls  no sockets that a network namespace does not confine, and no typing into the terminal
 //!     ├─ handover         passes sockets from inside to outside
 //!     └─ signals          passes signals on, from each process to the one that it started
 //!
@@ -28,6 +30,8 @@ mod names;
 mod network;
 mod privileges;
 mod signals;
+mod socket_scope;
+mod sockets;
 mod system_calls;
 
 pub(crate) use self::dns::DnsServer;

@@ -1,26 +1,26 @@
 //! The mounts inside: what the command sees instead of the machine's own files.
 
 use std::collections::BTreeSet;
+use std::ffi::OsString;
 use std::fs::{self, DirBuilder, Permissions};
-use std::io;
+use std::io::{self, ErrorKind};
 use std::os::unix::fs::{DirBuilderExt, FileTypeExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 
-use anyhow::Context;
+use anyhow::{Context, ensure};
 use nix::unistd::Uid;
 use rustix::mount::{MountFlags, MountPropagationFlags, mount, mount_bind, mount_change};
 use serde::{Deserialize, Serialize};
 
-/// The directory of the sockets of services.
-const RUN: &str = "/run";
+use super::sockets::{RUN_DIRS, find_outside};
 
 /// The mounts to make.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub(crate) struct MountPlan {
     /// Files and directories (second) that show others (first).
     replaced: Vec<(PathBuf, PathBuf)>,
-    /// Sockets to which nothing inside can connect.
-    hidden: Vec<PathBuf>,
+    /// Sockets to which nothing inside can connect. Their names need not be Unicode.
+    hidden: Vec<OsString>,
 }
 
 impl MountPlan {
@@ -51,13 +51,13 @@ impl MountPlan {
 
     /// Hides the sockets that services have bound outside of /run, which is hidden as a whole. Each could be asked to connect to
     /// somewhere for the command, as Docker's and tmux's can.
-    pub(crate) fn hide_services(&mut self) {
-        let table = fs::read_to_string("/proc/net/unix").unwrap_or_default();
-        let bound: BTreeSet<PathBuf> = table.lines().filter_map(bound_path).collect();
-        let is_socket = |path: &PathBuf| {
-            fs::symlink_metadata(path).is_ok_and(|found| found.file_type().is_socket())
-        };
-        self.hidden.extend(bound.into_iter().filter(is_socket));
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if it cannot be known which there are.
+    pub(crate) fn hide_services(&mut self) -> anyhow::Result<()> {
+        self.hidden.extend(find_outside()?.into_iter().map(PathBuf::into_os_string));
+        Ok(())
     }
 
     /// Makes the mounts in this process's namespace, which is new.
@@ -68,60 +68,79 @@ impl MountPlan {
     pub(super) fn apply(&self) -> anyhow::Result<()> {
         let private = MountPropagationFlags::PRIVATE | MountPropagationFlags::REC;
         mount_change("/", private).context("making the mounts private")?;
+        let in_run = |target: &Path| RUN_DIRS.iter().any(|dir| target.starts_with(dir));
         let (in_run, elsewhere): (Vec<_>, Vec<_>) =
-            self.replaced.iter().partition(|(_, target)| target.starts_with(RUN));
+            self.replaced.iter().partition(|(_, target)| in_run(target));
         for (source, target) in elsewhere {
             mount_bind(source, target)
                 .with_context(|| format!("mounting over {}", target.display()))?;
         }
         for socket in &self.hidden {
-            // It may be gone, or out of reach; then it is for the command, too.
-            let _ = mount_bind("/dev/null", socket);
+            hide_socket(Path::new(socket))?;
         }
         let mut kept = Vec::with_capacity(in_run.len());
         for (source, target) in in_run {
             kept.push((target, fs::read(source)?));
         }
-        cover_run().context("covering /run")?;
+        cover_run()?;
         for (target, content) in kept {
-            fs::create_dir_all(target.parent().unwrap_or(Path::new(RUN)))?;
+            fs::create_dir_all(target.parent().context("a file is in a directory")?)?;
             fs::write(target, content)?;
         }
         Ok(())
     }
 }
 
-/// Covers /run with an empty directory, in which later sockets of services do not appear either.
-fn cover_run() -> anyhow::Result<()> {
-    let Ok(entries) = fs::read_dir(RUN) else {
-        return Ok(());
+/// Mounts something over a socket that nobody can connect to.
+fn hide_socket(socket: &Path) -> anyhow::Result<()> {
+    let mounted = mount_bind("/dev/null", socket).map_err(io::Error::from);
+    let is_socket = |path: &Path| -> io::Result<bool> {
+        Ok(fs::symlink_metadata(path)?.file_type().is_socket())
     };
-    // Some systems keep links to their programs here (NixOS: /run/current-system).
-    let links: Vec<(PathBuf, PathBuf)> = entries
-        .flatten()
-        .filter_map(|entry| Some((entry.path(), fs::read_link(entry.path()).ok()?)))
-        .collect();
-    let flags = MountFlags::NOSUID | MountFlags::NODEV;
-    mount("tmpfs", RUN, "tmpfs", flags, Some(c"mode=0755"))?;
-    for (path, target) in links {
-        symlink(target, path)?;
+    match mounted.and_then(|()| is_socket(socket)) {
+        // It may be gone, or out of reach; then it is for the command, too.
+        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::PermissionDenied) => {
+            Ok(())
+        }
+        Err(error) => Err(error).with_context(|| format!("covering {}", socket.display())),
+        Ok(is_socket) => {
+            ensure!(!is_socket, "{} cannot be covered", socket.display());
+            Ok(())
+        }
     }
-    let lock = Path::new(RUN).join("lock");
-    fs::create_dir(&lock)?;
-    fs::set_permissions(&lock, Permissions::from_mode(0o1777))?;
-    // Where XDG_RUNTIME_DIR usually is.
-    let own = Path::new(RUN).join("user").join(Uid::current().to_string());
-    DirBuilder::new().recursive(true).mode(0o700).create(own)?;
-    Ok(())
 }
 
-/// Returns the path in a line of /proc/net/unix (proc_net_unix(5)), if it has one that is not hidden with /run.
-fn bound_path(line: &str) -> Option<PathBuf> {
-    // Seven columns precede it, and it may contain spaces.
-    let (_, path) = line.split_once(" /")?;
-    let path = Path::new("/").join(path);
-    let is_in_run = path.starts_with(RUN) || path.starts_with("/var/run");
-    (!is_in_run).then_some(path)
+/// Covers /run with an empty directory, in which later sockets of services do not appear either; and /var/run, if that is another.
+fn cover_run() -> anyhow::Result<()> {
+    let mut dirs = BTreeSet::new();
+    for dir in RUN_DIRS {
+        // Usually, one is a link to the other.
+        match fs::canonicalize(dir) {
+            Ok(dir) => drop(dirs.insert(dir)),
+            Err(error) if error.kind() == ErrorKind::NotFound => {}
+            Err(error) => return Err(error).with_context(|| format!("covering {dir}")),
+        }
+    }
+    for path in dirs {
+        // Some systems keep links to their programs here (NixOS: /run/current-system). Without them if it cannot be listed.
+        let entries = fs::read_dir(&path).into_iter().flatten().flatten();
+        let links: Vec<(PathBuf, PathBuf)> = entries
+            .filter_map(|entry| Some((entry.path(), fs::read_link(entry.path()).ok()?)))
+            .collect();
+        let flags = MountFlags::NOSUID | MountFlags::NODEV;
+        mount("tmpfs", &path, "tmpfs", flags, Some(c"mode=0755"))
+            .with_context(|| format!("covering {}", path.display()))?;
+        for (link, target) in links {
+            symlink(target, link)?;
+        }
+        let lock = path.join("lock");
+        fs::create_dir(&lock)?;
+        fs::set_permissions(&lock, Permissions::from_mode(0o1777))?;
+        // Where XDG_RUNTIME_DIR usually is.
+        let own = path.join("user").join(Uid::current().to_string());
+        DirBuilder::new().recursive(true).mode(0o700).create(own)?;
+    }
+    Ok(())
 }
 
 /// Returns nsswitch.conf with hosts looked up in /etc/hosts and by DNS, and by nothing else.
@@ -133,19 +152,6 @@ fn with_hosts_by_dns(switch: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn bound_sockets_outside_of_run_are_found() {
-        let path = |rest: &str| {
-            bound_path(&format!("0000000000000000: 00000002 00000000 00010000 0001 01 20304{rest}"))
-        };
-        let expected = Some(PathBuf::from("/tmp/tmux-0/my default"));
-        assert_eq!(path(" /tmp/tmux-0/my default"), expected);
-        for rest in ["", " @/tmp/abstract", " /run/docker.sock", " /var/run/nscd/socket"] {
-            assert_eq!(path(rest), None, "{rest}");
-        }
-        assert_eq!(bound_path("Num       RefCount Protocol Flags    Type St Inode Path"), None);
-    }
 
     #[test]
     fn hosts_are_looked_up_by_dns_alone() {

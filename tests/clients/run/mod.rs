@@ -5,6 +5,7 @@ mod command;
 mod packets;
 mod programs;
 mod report;
+mod sockets;
 
 use std::os::unix::fs::chown;
 use std::path::{Path, PathBuf};

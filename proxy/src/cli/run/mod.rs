@@ -140,7 +140,7 @@ fn run_with_proxy(
     let mut plan = MountPlan::default();
     plan.resolve_names_inside(dir).context("writing the files that resolve names")?;
     trust::prepare(dir, &certificate, &mut plan)?;
-    plan.hide_services();
+    plan.hide_services().context("looking for the sockets of services")?;
     let log = open_log(&config.state.dir)?;
     let run = move || enclosure.run(&plan, &signals);
     let (status, tally) = server::run_for_command(config, sockets, log, run)?;
