@@ -284,6 +284,73 @@ fn forbidden_namespaces_are_explained() {
 }
 
 #[test]
+fn too_few_descriptors_are_explained() {
+    let stage = Stage::new();
+    for limit in [10, 20, 28, 32] {
+        let run = stage.command(&["touch", "was-run"]);
+        let mut limited = tools::clean(tools::program("prlimit"));
+        limited
+            .arg(format!("--nofile={limit}:{limit}"))
+            .arg(run.get_program())
+            .args(run.get_args());
+        limited.current_dir(stage.dir.path()).env("HOME", stage.dir.path());
+        let output = tools::run(&mut limited, b"", super::LIMIT);
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(125), "{limit}: {stderr}");
+        assert!(stderr.starts_with("wayleave: too few files may be open: "), "{limit}: {stderr}");
+        assert_eq!(stderr.lines().count(), 1, "{limit}: {stderr}");
+    }
+    assert!(!stage.dir.path().join("was-run").exists());
+}
+
+/// Runs certutil(1) on the NSS database of the stage.
+fn certutil(stage: &Stage, arguments: &[&str]) -> String {
+    let database = format!("sql:{}", stage.dir.path().join(".pki/nssdb").display());
+    let mut certutil = tools::clean(tools::program("certutil"));
+    let output = tools::run(certutil.args(arguments).args(["-d", &database]), b"", super::LIMIT);
+    assert!(output.status.success(), "{arguments:?}: {output:?}");
+    both_streams(&output)
+}
+
+#[test]
+fn chromium_sees_this_ca_besides_one_of_another_wayleave() {
+    let (stage, other) = (Stage::new(), Stage::new());
+    std::fs::create_dir_all(stage.dir.path().join(".pki/nssdb")).expect("writable");
+    certutil(&stage, &["-N", "--empty-password"]);
+    let list = "certutil -L -d sql:$HOME/.pki/nssdb";
+    let certificate = |stage: &Stage| {
+        assert_eq!(stage.run(&["true"]).status.code(), Some(0));
+        stage.dir.path().join("state/ca/ca.crt").display().to_string()
+    };
+    // As docs/clients.md says.
+    let documented = |file: &str| {
+        certutil(&stage, &["-A", "-n", "wayleave", "-t", "C,,", "-i", file]);
+    };
+    documented(&certificate(&other));
+    let (listed, stderr) = stage.shell(list);
+    assert!(listed.contains("wayleave  ") && listed.contains("wayleave CA "), "{listed}{stderr}");
+    assert!(!stderr.contains("warning"), "{stderr}");
+    // Its own may be there under that name, too.
+    certutil(&stage, &["-D", "-n", "wayleave"]);
+    documented(&certificate(&stage));
+    let (listed, stderr) = stage.shell(list);
+    assert!(listed.contains("wayleave") && listed.contains("C,,"), "{listed}{stderr}");
+    assert!(!stderr.contains("warning"), "{stderr}");
+}
+
+#[test]
+fn a_database_that_cannot_be_changed_is_said() {
+    let stage = Stage::new();
+    let database = stage.dir.path().join(".pki/nssdb");
+    std::fs::create_dir_all(&database).expect("writable");
+    std::fs::write(database.join("cert9.db"), "no database").expect("writable");
+    let output = stage.run(&["true"]);
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(stderr.contains("wayleave: warning: Chromium will not trust the CA: "), "{stderr}");
+    assert_eq!(output.status.code(), Some(0), "{stderr}");
+}
+
+#[test]
 fn a_proxy_that_cannot_start_runs_no_command() {
     let stage = Stage::new();
     let running = crate::harness::Wayleave::start_with(&Origin::start(), |settings| {

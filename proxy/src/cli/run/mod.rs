@@ -11,11 +11,12 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use anyhow::Context;
+use anyhow::{Context, ensure};
 use clap::Args;
 
 use self::settings::RunSettings;
-use super::terminal::{CommandResult, pretty_json, print_errors, unusable};
+use super::terminal::{CommandResult, print_errors, unusable};
+use crate::descriptors;
 use crate::isolation::{self, BlockedSignals, Enclosure, FAILED, MountPlan};
 use crate::server;
 use crate::tls::intercept::CertificateAuthority;
@@ -24,6 +25,9 @@ use crate::upstream::egress::ParentProxy;
 /// The exit statuses of a shell for a command that cannot be executed, or does not exist.
 const NOT_EXECUTABLE: u8 = 126;
 const NOT_FOUND: u8 = 127;
+/// The descriptors of a proxy for its listeners, files and a few connections; and those of each of its threads.
+const DESCRIPTORS: u64 = 32;
+const DESCRIPTORS_OF_THREAD: u64 = 8;
 
 #[derive(Debug, Args)]
 pub(super) struct RunArguments {
@@ -80,6 +84,7 @@ fn parse_port(text: &str) -> Result<u16, String> {
 }
 
 pub(super) fn run(arguments: &RunArguments, file: Option<&Path>) -> CommandResult {
+    check_descriptors().map_err(|error| failed(&error))?;
     let settings = match &arguments.proxy {
         Some(proxy) => settings::load_for_running(proxy, arguments.ca.as_deref(), file)?,
         None => load_settings(arguments, file)?,
@@ -90,6 +95,19 @@ pub(super) fn run(arguments: &RunArguments, file: Option<&Path>) -> CommandResul
         Err(error) => return Err(unusable(&format!("the report cannot be written: {error}"))),
     };
     run_with_proxy(arguments, &settings, report).map(ExitCode::from).map_err(|error| failed(&error))
+}
+
+/// Checks that the process may have the descriptors that a proxy needs. Without them, the runtimes would panic at some point.
+fn check_descriptors() -> anyhow::Result<()> {
+    let threads = std::thread::available_parallelism().map_or(1, |threads| threads.get() as u64);
+    let needed = DESCRIPTORS + DESCRIPTORS_OF_THREAD * threads;
+    let open = fs::read_dir("/proc/self/fd").map_or(u64::MAX, |open| open.count() as u64);
+    let limit = descriptors::limit();
+    ensure!(
+        limit.saturating_sub(open) >= needed,
+        "too few files may be open: {limit}, of which {needed} must be free; raise the limit (`ulimit -n 1024`)"
+    );
+    Ok(())
 }
 
 /// Returns the settings without `--proxy`: those of the proxy that runs with the configuration, or of one of our own.
@@ -145,12 +163,12 @@ fn run_with_proxy(
     let run = move || enclosure.run(&plan, &signals);
     let (status, tally) = server::run_for_command(config, sockets, log, run)?;
     // Only a running proxy's certificate is among the settings.
-    let is_own = settings.certificate.is_none();
-    let summary = if is_own { summary::text } else { summary::text_of_connections };
+    let is_decided_here = settings.certificate.is_none();
+    let summary = if is_decided_here { summary::text } else { summary::text_of_connections };
     print_errors(&summary(&tally));
     if let Some(mut report) = report {
         // The status remains the command's, which has done its work.
-        if let Err(error) = report.write_all(pretty_json(&tally).as_bytes()) {
+        if let Err(error) = report.write_all(summary::report(&tally, is_decided_here).as_bytes()) {
             print_errors(&format!("wayleave: the report cannot be written: {error}\n"));
         }
     }

@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use crate::cli::terminal::counted;
+use serde::Serialize;
+
+use crate::cli::terminal::{counted, pretty_json};
 use crate::decision_log::DecisionTally;
 
 /// The most hosts that the summary names; the report has all.
@@ -29,6 +31,33 @@ pub(super) fn text_of_connections(tally: &DecisionTally) -> String {
     let connections = counted(tally.requests, "connection");
     let decided = "whose requests the running proxy decided: `wayleave report` has them";
     format!("wayleave: {connections}, {decided}\n{}", details(tally))
+}
+
+/// The report of a run whose requests a running proxy decided. It has no numbers of what was forwarded or refused, which are not known
+/// here, and not zero.
+#[derive(Debug, Serialize)]
+struct ConnectionReport<'a> {
+    /// The connections.
+    requests: u64,
+    failed: u64,
+    tunnelled: u64,
+    by_reason: &'a BTreeMap<String, u64>,
+    by_host: &'a BTreeMap<String, u64>,
+}
+
+/// Returns the report in JSON. `is_decided_here` says whether a proxy of this run decided the requests.
+pub(super) fn report(tally: &DecisionTally, is_decided_here: bool) -> String {
+    if is_decided_here {
+        return pretty_json(tally);
+    }
+    let DecisionTally { requests, failed, tunnelled, by_reason, by_host, .. } = tally;
+    pretty_json(&ConnectionReport {
+        requests: *requests,
+        failed: *failed,
+        tunnelled: *tunnelled,
+        by_reason,
+        by_host,
+    })
 }
 
 /// Returns one line for the reasons and one for the hosts, if there are any.

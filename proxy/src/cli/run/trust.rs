@@ -5,10 +5,11 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use anyhow::Context;
+use anyhow::{Context, ensure};
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 
+use crate::cli::terminal::print_errors;
 use crate::environment::{PROXY_VARIABLES, trust_variables};
 use crate::isolation::MountPlan;
 use crate::tls::roots::BUNDLES;
@@ -51,7 +52,9 @@ pub(super) fn prepare(dir: &Path, certificate: &str, plan: &mut MountPlan) -> an
     }
     let alone = dir.join("wayleave.pem");
     fs::write(&alone, certificate)?;
-    trust_in_nss(dir, &alone, plan);
+    if let Err(error) = trust_in_nss(dir, &alone, plan) {
+        print_errors(&format!("wayleave: warning: Chromium will not trust the CA: {error:#}\n"));
+    }
     Ok(())
 }
 
@@ -108,24 +111,39 @@ fn java_key_store(pem: &str) -> Vec<u8> {
 }
 
 /// Shows Chromium a copy of the user's NSS database that has the CA. Without `certutil` Chromium does not trust it.
-fn trust_in_nss(dir: &Path, certificate: &Path, plan: &mut MountPlan) {
+///
+/// # Errors
+///
+/// Returns an error if there is a database, and the CA cannot be added to its copy.
+fn trust_in_nss(dir: &Path, certificate: &Path, plan: &mut MountPlan) -> anyhow::Result<()> {
     let home = std::env::var_os("HOME").map(PathBuf::from).filter(|home| home.is_dir());
     let Some((home, certutil)) = home.zip(find_program("certutil")) else {
-        return;
+        return Ok(());
     };
     let (own, copy) = (home.join(".pki/nssdb"), dir.join("nssdb"));
     // The copy is mounted there; Chromium creates the directory, too.
-    if fs::create_dir_all(&own).and_then(|()| copy_files(&own, &copy)).is_err() {
-        return;
-    }
+    fs::create_dir_all(&own)
+        .and_then(|()| copy_files(&own, &copy))
+        .with_context(|| format!("copying {}", own.display()))?;
     let mut database = OsString::from("sql:");
     database.push(&copy);
+    // A nickname is of one subject only: a fixed one may be taken by the CA of another wayleave.
+    let nickname = subject(&fs::read(certificate)?)?;
     let mut add = Command::new(certutil);
-    add.args(["-A", "-n", "wayleave", "-t", "C,,", "-d"]).arg(database).arg("-i").arg(certificate);
-    add.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-    if add.status().is_ok_and(|status| status.success()) {
-        plan.replace(copy, own);
-    }
+    add.args(["-A", "-n", &nickname, "-t", "C,,", "-d"]).arg(database).arg("-i").arg(certificate);
+    let added = add.stdin(Stdio::null()).stdout(Stdio::null()).output().context("certutil")?;
+    ensure!(added.status.success(), "certutil: {}", String::from_utf8_lossy(&added.stderr).trim());
+    plan.replace(copy, own);
+    Ok(())
+}
+
+/// Returns the name of a certificate in PEM, such as `wayleave CA 1a2b3c4d`.
+fn subject(pem: &[u8]) -> anyhow::Result<String> {
+    let certificate = CertificateDer::from_pem_slice(pem)?;
+    let (_, parsed) = x509_parser::parse_x509_certificate(&certificate)?;
+    let common_name =
+        parsed.subject().iter_common_name().next().and_then(|name| name.as_str().ok());
+    Ok(common_name.map_or_else(|| parsed.subject().to_string(), str::to_owned))
 }
 
 fn copy_files(from: &Path, to: &Path) -> std::io::Result<()> {
@@ -137,4 +155,21 @@ fn copy_files(from: &Path, to: &Path) -> std::io::Result<()> {
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tls::intercept::CertificateAuthority;
+
+    #[test]
+    fn two_authorities_have_different_nicknames() {
+        let names = [0; 2].map(|_| {
+            let dir = tempfile::tempdir().unwrap();
+            let authority = CertificateAuthority::load_or_create(dir.path()).unwrap();
+            subject(authority.certificate_pem().as_bytes()).unwrap()
+        });
+        assert!(names.iter().all(|name| name.starts_with("wayleave CA ")), "{names:?}");
+        assert_ne!(names[0], names[1]);
+    }
 }
