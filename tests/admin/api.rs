@@ -55,6 +55,7 @@ fn the_openapi_document_describes_every_endpoint() {
     let expected = [
         "/.well-known/http-message-signatures-directory",
         "/.well-known/signature-agent-card/{crawler}",
+        "/ca-proof.cer",
         "/ca.pem",
         "/livez",
         "/metrics",

@@ -25,6 +25,7 @@ const ROUTES: &[Route] = &[
     ("get", "/livez", "/livez", PUBLIC),
     ("get", "/readyz", "/readyz", PUBLIC),
     ("get", "/ca.pem", "/ca.pem", PUBLIC),
+    ("get", "/ca-proof.cer", "/ca-proof.cer?nonce=0123456789abcdef0123456789abcdef", PUBLIC),
     ("get", "/proxy.pac", "/proxy.pac", PUBLIC),
     (
         "get",

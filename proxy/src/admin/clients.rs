@@ -12,14 +12,40 @@ use utoipa::{IntoParams, ToSchema};
 use super::parameters::QueryParameters;
 use super::response::{ErrorBody, SafeJson, bad_request, error_response};
 use super::state::AdminState;
+use crate::clock::system_time;
 use crate::downstream::listeners::ListenProtocol;
 use crate::environment::{KnownClient, ProxyUrl, general_variables, shell_lines};
+use crate::tls::intercept::ProofNonce;
 
 /// The certificate of the interception CA, which clients must trust.
 #[utoipa::path(get, path = "/ca.pem", tag = "clients", security(()), responses((status = 200, body = String, content_type = "application/x-pem-file")))]
 pub(super) async fn certificate(State(admin): State<AdminState>) -> Response {
-    let pem = admin.certificate_pem.to_string();
+    let pem = admin.authority.certificate_pem().to_owned();
     ([(CONTENT_TYPE, "application/x-pem-file")], pem).into_response()
+}
+
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(super) struct ProofParameters {
+    /// A random number of 32 hexadecimal digits in lower case.
+    #[param(pattern = "^[0-9a-f]{32}$")]
+    nonce: String,
+}
+
+/// The proof that this proxy has the key of the CA: a certificate for `NONCE.proof.wayleave.invalid`, which the CA issues now.
+#[utoipa::path(get, path = "/ca-proof.cer", tag = "clients", security(()), params(ProofParameters), responses((status = 200, body = Vec<u8>, content_type = "application/pkix-cert"), (status = 400, body = ErrorBody, description = "The nonce is malformed")))]
+pub(super) async fn proof(
+    State(admin): State<AdminState>,
+    QueryParameters(parameters): QueryParameters<ProofParameters>,
+) -> Response {
+    let Some(nonce) = ProofNonce::parse(&parameters.nonce) else {
+        return bad_request("nonce: expected 32 hexadecimal digits in lower case");
+    };
+    match admin.authority.prove(&nonce, system_time()) {
+        Ok(certificate) => ([(CONTENT_TYPE, "application/pkix-cert")], certificate).into_response(),
+        Err(error) => error_response(StatusCode::INTERNAL_SERVER_ERROR, &format!("{error:#}")),
+    }
 }
 
 /// A proxy auto-configuration file: everything goes through the proxy but this machine's own names, which it would refuse.

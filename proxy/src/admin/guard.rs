@@ -29,8 +29,8 @@ use crate::signing::agent_card::CARD_PATH;
 use crate::signing::directory;
 
 /// The paths that need no token: they are for load balancers and clients, or serve no data.
-const PUBLIC_PATHS: [&str; 6] =
-    ["/", "/livez", "/readyz", "/ca.pem", "/proxy.pac", "/v1/openapi.json"];
+const PUBLIC_PATHS: [&str; 7] =
+    ["/", "/livez", "/readyz", "/ca.pem", "/ca-proof.cer", "/proxy.pac", "/v1/openapi.json"];
 
 /// The policy that allows the page to run its own scripts and connect to this listener, and forbids everything else, such as
 /// being framed.

@@ -168,6 +168,7 @@ fn api_routes() -> (Router<AdminState>, OpenApi) {
         .routes(routes!(health::readyz))
         .routes(routes!(health::metrics))
         .routes(routes!(clients::certificate))
+        .routes(routes!(clients::proof))
         .routes(routes!(clients::proxy_auto_config))
         .routes(routes!(clients::connect))
         .routes(routes!(signatures::directory))

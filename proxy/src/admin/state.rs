@@ -19,6 +19,7 @@ use crate::log_heads::LogHeads;
 use crate::pacing::Pacer;
 use crate::telemetry::metrics::Metrics;
 use crate::telemetry::traffic::Traffic;
+use crate::tls::intercept::CertificateAuthority;
 
 /// The parts of the proxy that the admin listener shows.
 #[derive(Clone, Debug)]
@@ -38,8 +39,8 @@ pub(crate) struct AdminState {
     pub(crate) config: ReloadHandle,
     pub(crate) replay: ReplayEngine,
     pub(crate) started_at: SystemTime,
-    /// The interception CA's certificate.
-    pub(crate) certificate_pem: Arc<str>,
+    /// The interception CA.
+    pub(crate) authority: Arc<CertificateAuthority>,
     /// The SHA-256 of that certificate.
     pub(crate) fingerprint: Arc<str>,
     /// The absolute path of that certificate on this machine.

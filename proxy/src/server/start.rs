@@ -120,7 +120,7 @@ pub(super) async fn start(
         log_heads: Arc::default(),
         refreshes: Arc::default(),
         started_at: clock.now(),
-        certificate_pem: authority.certificate_pem().into(),
+        authority: Arc::clone(&authority),
         fingerprint: authority.fingerprint().into(),
         certificate_path: absolute_text(authority.certificate_path()),
         docs_url: config.admin.docs_url.as_deref().map(Arc::from),

@@ -1,7 +1,12 @@
 //! What was decided: the summary and the report, the log, the crawler.
 
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener};
 use std::path::Path;
 use std::process::Output;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
 
 use serde_json::json;
 
@@ -124,6 +129,49 @@ fn a_proxy_that_runs_with_the_configuration_is_used() {
     }
 }
 
+/// Serves what everybody can have of a proxy, the certificate of its CA, at every path, and counts connections to a second address.
+fn impostor(certificate: Vec<u8>) -> (SocketAddr, SocketAddr, Arc<AtomicUsize>) {
+    let [admin, proxy] =
+        [(); 2].map(|()| TcpListener::bind("127.0.0.1:0").expect("a port is free"));
+    let address = |listener: &TcpListener| listener.local_addr().expect("it is bound");
+    let (addresses, used) = ((address(&admin), address(&proxy)), Arc::new(AtomicUsize::new(0)));
+    thread::spawn(move || {
+        for stream in admin.incoming() {
+            let mut stream = stream.expect("a connection");
+            let _ = stream.read(&mut [0; 4096]);
+            let length = certificate.len();
+            let head =
+                format!("HTTP/1.1 200 OK\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n");
+            let _ = stream.write_all(&[head.as_bytes(), &certificate].concat());
+        }
+    });
+    let counted = Arc::clone(&used);
+    thread::spawn(move || {
+        for _ in proxy.incoming() {
+            counted.fetch_add(1, Ordering::SeqCst);
+        }
+    });
+    (addresses.0, addresses.1, used)
+}
+
+#[test]
+fn whoever_has_the_certificate_is_not_yet_the_proxy() {
+    let stage = Stage::new();
+    // Makes the CA.
+    stage.run(&["true"]);
+    let ca_file = stage.dir.path().join("state/ca/ca.crt");
+    let pem = std::fs::read(&ca_file).expect("it is made");
+    let (admin, proxy, used) = impostor(pem);
+    let settings = Settings::for_origin(stage.dir.path(), &stage.origin)
+        .set("admin.listen", &format!("\"{admin}\""))
+        .set("proxy.listen", &format!("[\"{proxy}\"]"));
+    std::fs::write(stage.dir.path().join("config.toml"), settings.to_toml()).expect("writable");
+    let (printed, stderr) = stage.shell("curl -q -sS https://shop.test/open");
+    assert_eq!(printed, super::OPEN, "{stderr}");
+    assert!(!stderr.contains("which runs with this configuration"), "{stderr}");
+    assert_eq!(used.load(Ordering::SeqCst), 0);
+}
+
 #[test]
 fn a_proxy_that_runs_and_cannot_be_used_is_explained() {
     let stage = Stage::new();
@@ -158,6 +206,10 @@ fn a_running_proxy_can_decide_instead() {
     });
     let report = stage.report();
     assert_eq!((&report["requests"], &report["tunnelled"]), (&json!(1), &json!(1)), "{report}");
+    // The running proxy refused requests, of which nothing is known here.
+    for unknown in ["forwarded", "observed", "refused", "waited_seconds"] {
+        assert!(report.get(unknown).is_none(), "{unknown}: {report}");
+    }
     assert_eq!(running.metric("wayleave_requests_total", &[("outcome", "refused")]), 2.0);
 
     // The address of one name, with the server name of another: whatever is allowed there, nothing disallowed is had.

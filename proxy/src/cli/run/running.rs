@@ -7,7 +7,9 @@ use std::process::ExitCode;
 use super::super::admin_client;
 use super::super::config_file::load_config;
 use super::super::env::address_to_dial;
+use crate::clock::system_time;
 use crate::downstream::listeners::ListenAddress;
+use crate::tls::intercept::{ProofNonce, is_proof};
 use crate::upstream::egress::ParentProxy;
 
 /// Returns the proxy that runs with this configuration, if one does. Only it can keep the pace that its crawlers have together.
@@ -21,9 +23,11 @@ pub(super) fn find(file: Option<&Path>) -> Result<Option<ParentProxy>, ExitCode>
         return Ok(None);
     };
     let admin = ListenAddress::http(config.admin.listen).dialable().address;
-    // Another wayleave may listen at the default addresses: this one has our CA.
-    let served = admin_client::request_bytes(admin, "/ca.pem").ok().flatten();
-    if served.is_none_or(|served| served.trim_ascii() != certificate.trim_ascii()) {
+    // Anybody may listen at that address while no wayleave does, and everybody has the certificate: only ours has its key.
+    let nonce = ProofNonce::random();
+    let path = format!("/ca-proof.cer?nonce={}", nonce.as_str());
+    let proof = admin_client::request_bytes(admin, &path).ok().flatten();
+    if !proof.is_some_and(|proof| is_proof(&certificate, &proof, &nonce, system_time())) {
         return Ok(None);
     }
     // The certificate of a listener with TLS may be for any name: its user has to give that.

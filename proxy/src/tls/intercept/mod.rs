@@ -1,6 +1,7 @@
 //! Termination of TLS in place of the origin, with a server configuration and a leaf certificate for each host.
 
 mod ca;
+mod proof;
 
 use std::fmt;
 use std::sync::Arc;
@@ -17,6 +18,7 @@ use rustls::{AlertDescription, ServerConfig};
 
 use self::ca::LEAF_LIFETIME;
 pub(crate) use self::ca::{CertificateAuthority, exposed_key_warning, is_wayleaves};
+pub(crate) use self::proof::{ProofNonce, is_proof};
 use crate::tls;
 
 /// The most hosts whose leaf is cached, at about 2 KiB each. The least used are evicted.
