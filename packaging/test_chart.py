@@ -234,8 +234,8 @@ def test_sidecar(chart, program):
 
 
 def test_document(chart):
-    """The values and manifests of docs/kubernetes.md."""
-    text = (HERE.parent / "docs/kubernetes.md").read_text()
+    """The values and manifests of packaging/chart/README.md."""
+    text = (HERE / "chart/README.md").read_text()
     blocks = [yaml.safe_load(block) for block in re.findall(r"^```yaml\n(.*?)^```", text, flags=re.M | re.S)]
     values = [block for block in blocks if "kind" not in block]
     manifests = [block for block in blocks if "kind" in block]

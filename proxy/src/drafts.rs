@@ -1,4 +1,4 @@
-//! The Internet-Drafts that are followed, each in one revision. `docs/standards.md` lists them for readers; a test compares it, and
+//! The Internet-Drafts that are followed, each in one revision. `docs/design.md` lists them for readers; a test compares it, and
 //! every mention of a revision in code and documents, with this list.
 
 /// The name and the revision of each draft.
@@ -88,7 +88,7 @@ mod tests {
 
     #[test]
     fn the_documents_list_exactly_the_followed_drafts() {
-        let text = fs::read_to_string(project().join("docs/standards.md")).unwrap();
+        let text = fs::read_to_string(project().join("docs/design.md")).unwrap();
         let rows = text.lines().filter_map(|line| line.strip_prefix("| draft-"));
         let listed: Vec<_> = rows.map(|row| row.split(" |").next().unwrap_or_default()).collect();
         let expected = FOLLOWED_DRAFTS.map(|(name, revision)| format!("{name}-{revision}"));

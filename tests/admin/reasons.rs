@@ -58,13 +58,9 @@ fn docs_refusals_has_the_response_to_every_reason() {
             continue;
         }
         let answer = reason.default_answer();
-        let _ = writeln!(
-            table,
-            "| `{reason}` | {} | {} | `{}` |",
-            answer.status, answer.title, answer.proxy_error
-        );
+        let _ = writeln!(table, "| `{reason}` | {} | `{}` |", answer.status, answer.proxy_error);
     }
-    let head = "| reason | status | title | Proxy-Status error |\n| --- | --- | --- | --- |\n";
+    let head = "| reason | status | Proxy-Status error |\n| --- | --- | --- |\n";
     compare("docs/refusals.md", head, "\n\n", table.trim_end());
 }
 

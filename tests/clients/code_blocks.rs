@@ -67,7 +67,7 @@ fn every_configuration_in_the_documents_is_valid() {
     let dir = tempfile::tempdir().expect("a directory");
     write_files(dir.path());
     let mut count = 0;
-    for file in ["README.md", "docs/configuration.md", "docs/fleet.md"] {
+    for file in ["README.md", "docs/configuration.md", "docs/fleet.md", "docs/moving.md"] {
         let mut before = Table::new();
         for block in blocks(file, "toml") {
             let shown: Table = block.parse().expect("TOML");
@@ -80,7 +80,7 @@ fn every_configuration_in_the_documents_is_valid() {
             count += 1;
         }
     }
-    assert_eq!(count, 11, "configurations in the documents");
+    assert_eq!(count, 12, "configurations in the documents");
 }
 
 #[test]
@@ -224,7 +224,7 @@ fn decision_and_report_print_what_the_documents_show() {
     let (stage, id) = stage();
     for (file, prompt, command) in [
         ("docs/refusals.md", "$ wayleave decision", format!("wayleave decision {id}")),
-        ("docs/configuration.md", "$ wayleave report", "wayleave report --since 7d".to_owned()),
+        ("docs/moving.md", "$ wayleave report", "wayleave report --since 7d".to_owned()),
     ] {
         let shown = block(file, "console", prompt);
         let output = stage.run(&script(&command));

@@ -1,4 +1,4 @@
-//! The programs of docs/handling.md, which tell a refusal of wayleave from one of the origin, and wait if they are told to.
+//! The programs of examples/clients and of docs/refusals.md and docs/scrapy.md that tell a refusal of wayleave from one of the origin, and wait if they are told to.
 
 use std::process::Output;
 

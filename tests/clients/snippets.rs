@@ -23,11 +23,37 @@ pub struct Snippet {
 }
 
 /// The files that have snippets, below the top of the project.
-const FILES: [&str; 4] =
-    ["README.md", "docs/clients.md", "docs/configuration.md", "docs/handling.md"];
+const FILES: [&str; 6] = [
+    "README.md",
+    "docs/clients.md",
+    "docs/configuration.md",
+    "docs/crawlee.md",
+    "docs/refusals.md",
+    "docs/scrapy.md",
+];
+
+/// Programs in files of their own in examples/clients, as snippets: name, language, file.
+const PROGRAMS: [[&str; 3]; 9] = [
+    ["node", "js", "fetch.mjs"],
+    ["go", "go", "fetch.go"],
+    ["java", "java", "Fetch.java"],
+    ["handle-curl", "sh", "handle.sh"],
+    ["handle-httpx", "python", "handle_httpx.py"],
+    ["handle-aiohttp", "python", "handle_aiohttp.py"],
+    ["handle-node", "js", "handle.mjs"],
+    ["handle-go", "go", "handle.go"],
+    ["handle-java", "java", "Handle.java"],
+];
 
 fn snippets() -> Vec<Snippet> {
-    FILES.into_iter().flat_map(snippets_in).collect()
+    let in_documents = FILES.into_iter().flat_map(snippets_in);
+    in_documents.chain(PROGRAMS.map(program_in_a_file)).collect()
+}
+
+fn program_in_a_file([name, language, file]: [&str; 3]) -> Snippet {
+    let file = project().join("examples/clients").join(file);
+    let text = std::fs::read_to_string(file).expect("there is such a file");
+    Snippet { name: name.to_owned(), language: language.to_owned(), text }
 }
 
 fn snippets_in(file: &str) -> Vec<Snippet> {
@@ -214,6 +240,7 @@ fn every_snippet_has_a_test() {
         "env-scrapy",
         "env-node",
         "env-java",
+        "crawlee",
         "handle-curl",
         "handle-requests",
         "handle-httpx",
@@ -224,8 +251,6 @@ fn every_snippet_has_a_test() {
         "handle-java",
         "password-hash",
         "password-environment",
-        "password-curl",
-        "password-requests",
     ];
     for name in &names {
         assert!(known.contains(&name.as_str()), "no test runs the snippet `{name}`");
@@ -446,6 +471,11 @@ fn scrapy_works() {
 #[test]
 fn node_works() {
     check("node", None);
+}
+
+#[test]
+fn crawlee_works() {
+    check("crawlee", None);
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! The answers that clients read without the proxy, and through it. `WAYLEAVE_GENERATE=1` rewrites the table of docs/clients.md.
+//! The answers that clients read without the proxy, and through it. `WAYLEAVE_GENERATE=1` rewrites the table of proxy/http-wire/README.md.
 
 mod answers;
 
@@ -208,7 +208,8 @@ fn clients_read_through_the_proxy_what_they_read_without() {
     };
     let read = read_by_all(urls, &format!("http://{}", proxy.proxy));
     let names: Vec<_> = CLIENTS.iter().map(|(name, _)| *name).collect();
-    let document = std::fs::read_to_string(project().join("docs/clients.md")).expect("it is there");
+    let document =
+        std::fs::read_to_string(project().join("proxy/http-wire/README.md")).expect("it is there");
     let mut table = String::new();
     let mut unexplained = Vec::new();
     for (number, answer) in answers.iter().enumerate() {
@@ -227,6 +228,6 @@ fn clients_read_through_the_proxy_what_they_read_without() {
     }
     let rule = "| --- ".repeat(names.len() + 2);
     let head = format!("| answer | {} | why |\n{rule}|\n", names.join(" | "));
-    compare("docs/clients.md", &head, "\n\n", table.trim_end());
+    compare("proxy/http-wire/README.md", &head, "\n\n", table.trim_end());
     assert!(unexplained.is_empty(), "the last column says why, where it has to: {unexplained:?}");
 }

@@ -1,4 +1,4 @@
-//! The same bytes, read by curl, Chromium and Go's client without a proxy, as docs/design.md describes.
+//! The same bytes, read by curl, Chromium and Go's client without a proxy, as proxy/http-wire/README.md describes.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -92,7 +92,7 @@ fn by_chromium(address: SocketAddr, urls: &[String]) -> Answers {
     answers(&output_of(&mut node, urls.join("\n").as_bytes(), LIMIT))
 }
 
-/// Returns how a client read a case, as in the table of docs/design.md.
+/// Returns how a client read a case, as in the table of proxy/http-wire/README.md.
 fn reading(case: &Case, answer: Option<&(u64, String)>) -> &'static str {
     match (answer, case.body) {
         (None, _) => "refused",
@@ -133,6 +133,7 @@ fn other_clients_read_the_same_bytes_as_documented() {
         assert_eq!(readings[0], expected, "{}", case.name);
         table += &format!("| {} | {} |\n", case.name, readings.join(" | "));
     }
-    let text = std::fs::read_to_string(project().join("docs/design.md")).expect("it is there");
-    assert!(text.contains(&table), "docs/design.md should say:\n{table}");
+    let text =
+        std::fs::read_to_string(project().join("proxy/http-wire/README.md")).expect("it is there");
+    assert!(text.contains(&table), "proxy/http-wire/README.md should say:\n{table}");
 }

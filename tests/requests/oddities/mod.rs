@@ -1,5 +1,5 @@
 //! Responses that do not quite conform to HTTP: repaired and counted where RFC 9112 lets a proxy do so, refused where two readers
-//! could see two messages. The table of docs/design.md names these tests.
+//! could see two messages. The table of proxy/http-wire/README.md names these tests.
 
 mod cases;
 mod elsewhere;
@@ -261,7 +261,8 @@ fn each_kind_has_its_row_in_the_design_with_its_tests() {
         rest.split('"').next().map(str::to_owned)
     };
     let served: BTreeSet<_> = metrics.lines().filter_map(kind).collect();
-    let text = std::fs::read_to_string(project().join("docs/design.md")).expect("it is there");
+    let text =
+        std::fs::read_to_string(project().join("proxy/http-wire/README.md")).expect("it is there");
     let mut documented = BTreeSet::new();
     for row in text.lines().filter(|line| line.starts_with("| `")) {
         let words: Vec<_> = row.split('`').skip(1).step_by(2).collect();

@@ -1,4 +1,4 @@
-//! Malformed responses that are repaired on the way to the client: docs/design.md has a row for each kind, with the
+//! Malformed responses that are repaired on the way to the client: proxy/http-wire/README.md has a row for each kind, with the
 //! clause that lets a proxy repair it.
 
 /// A way in which a response was malformed.

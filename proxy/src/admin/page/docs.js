@@ -13,8 +13,8 @@ export function useDocs(url) {
 
 /** The documents about reasons; for all others, refusals.md or metrics.md. */
 const ABOUT = {
-  "preference": "preferences", "payment": "edge", "crawl-delay": "politeness", "origin-rests": "politeness",
-  "concurrency": "politeness", "budget": "politeness", "https-refused": "https", "bypass": "https",
+  "preference": "preferences", "payment": "refusals", "crawl-delay": "politeness", "origin-rests": "politeness",
+  "concurrency": "politeness", "budget": "configuration", "https-refused": "https", "bypass": "https",
 };
 
 /** A link to one of the documents, such as `refusals`. It opens beside the page, which has live data. */

@@ -39,7 +39,7 @@ export function politeness(parameters) {
   load();
   const timer = setInterval(() => document.hidden || load(), REFRESH);
   const view = h("div", { class: "view" }, h("h1", {}, "Politeness"),
-    h("p", { class: "lead" }, "How origins bear the requests, and what crawlers may still send today. Documentation: ", docsLink("politeness", "pace and budgets"), ", ", docsLink("edge", "refusals by origins"), "."),
+    h("p", { class: "lead" }, "How origins bear the requests, and what crawlers may still send today. Documentation: ", docsLink("politeness", "pace and budgets"), ", ", docsLink("refusals", "refusals by origins"), "."),
     panel("Slowed down", h("p", { class: "note" }, "Servers that get fewer requests than they could, because of how they answer (politeness.adaptive)."), paces),
     h("section", { class: "panel", "aria-labelledby": "p-edge" }, h("div", { class: "bar" }, h("h2", { id: "p-edge" }, "Turned away by origins"), by),
       h("p", { class: "note" }, "Since the start: requests that robots.txt allows, but the origin, or the bot manager in front of it, does not."), edge),

@@ -1,4 +1,4 @@
-//! The duties, in the order of docs/legal.md: what the best practices for crawlers (draft-illyes-webbotauth-cbcp-01), Web Bot Auth
+//! The duties, in the order of docs/security.md: what the best practices for crawlers (draft-illyes-webbotauth-cbcp-01), Web Bot Auth
 //! and the law on text and data mining ask of those who run crawlers.
 
 use std::fs;
@@ -23,7 +23,7 @@ use crate::signing::directory::{self, DIRECTORY_PATH};
 /// A duty, and whether it is fulfilled.
 #[derive(Debug, Serialize)]
 pub(super) struct Duty {
-    /// The number in docs/legal.md, from 1.
+    /// The number in docs/security.md, from 1.
     pub(super) number: usize,
     pub(super) duty: &'static str,
     #[serde(flatten)]
@@ -359,11 +359,11 @@ mod tests {
 
     #[test]
     fn every_key_exists_and_is_documented() {
-        let legal = include_str!("../../../../docs/legal.md");
+        let security = include_str!("../../../../docs/security.md");
         let duties = check(&Config::default(), None);
         for duty in &duties {
             let row = format!("| {} | {} |", duty.number, duty.duty);
-            assert!(legal.contains(&row), "{row} is missing in docs/legal.md");
+            assert!(security.contains(&row), "{row} is missing in docs/security.md");
         }
         for case in cases() {
             for (duty, found) in duties.iter().zip(&case.duties) {

@@ -56,7 +56,7 @@ fn summary(duties: &[Duty], read_from: Option<&Path>, published: Option<&Path>) 
     let config = read_from.map_or("the built-in defaults".into(), Path::to_string_lossy);
     let compared = published.map(|dir| format!(", and what is published in {}", dir.display()));
     let mut text = format!(
-        "Asked: which of the {} duties of those who run crawlers (docs/legal.md) are fulfilled?\n\
+        "Asked: which of the {} duties of those who run crawlers (docs/security.md) are fulfilled?\n\
          Looked at: {config}{}.\n\
          Answer: {ok} fulfilled, {missing} missing, {unknown} unknown.",
         duties.len(),
