@@ -1,13 +1,14 @@
 //! The commands other than `serve`: their output and their exit statuses.
 
+use std::io::{BufRead, BufReader};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
-use std::process::Output;
+use std::process::{Output, Stdio};
 use std::time::Duration;
 
 use crate::harness::tools::{self, output_of, program};
 use crate::harness::wayleave::{BINARY, command};
-use crate::harness::{Origin, Wayleave};
+use crate::harness::{Origin, Reply, Wayleave};
 
 const LIMIT: Duration = Duration::from_secs(120);
 
@@ -587,6 +588,76 @@ fn without_a_proxy_a_decision_is_in_the_log() {
     let output = run(dir.path(), &["decision", &other, "--config", file]);
     assert_eq!(output.status.code(), Some(2), "{output:?}");
     assert!(text(&output.stderr).contains("; nor is it in "), "{output:?}");
+}
+
+#[test]
+fn decisions_are_listed_and_followed_with_the_filters_of_the_api() {
+    let origin = Origin::start();
+    for host in ["one.test", "two.test"] {
+        origin
+            .site(host)
+            .robots("User-agent: *\nDisallow: /private\n")
+            .page("/", Reply::text("page"));
+    }
+    let proxy = Wayleave::start(&origin);
+    for url in ["http://one.test/", "http://one.test/private", "http://two.test/private"] {
+        proxy.get(url);
+    }
+    let file = proxy.config_with_ports();
+    let file = file.to_str().expect("text");
+    let decisions = |arguments: &[&str]| {
+        let arguments = [&["decisions", "--config", file], arguments].concat();
+        let output = run(proxy.dir.path(), &arguments);
+        assert_eq!(output.status.code(), Some(0), "{arguments:?}: {output:?}");
+        text(&output.stdout)
+    };
+    // The oldest first, so that the newest are next to the prompt.
+    let all = decisions(&[]);
+    let urls: Vec<_> = all.lines().filter_map(|line| line.split(" GET ").nth(1)).collect();
+    let reason = "disallowed (line 2: Disallow: /private)";
+    assert_eq!(
+        urls,
+        [
+            "http://one.test/",
+            &format!("http://one.test/private  {reason}"),
+            &format!("http://two.test/private  {reason}")
+        ]
+    );
+    let refused = ["--outcome", "refused", "--host", "one.test", "--crawler", "asserted"];
+    let json = decisions(&[&refused[..], &["--json", "--since", "1h"]].concat());
+    let json: Vec<serde_json::Value> =
+        json.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
+    let urls: Vec<_> = json.iter().map(|decision| decision["url"].as_str()).collect();
+    assert_eq!(urls, [Some("http://one.test/private")]);
+    assert_eq!(decisions(&["--crawler", "nobody"]), "");
+    assert_eq!(decisions(&["--limit", "1"]).lines().count(), 1);
+
+    let mut following = command();
+    following.args([
+        "decisions",
+        "--config",
+        file,
+        "--follow",
+        "--outcome",
+        "refused",
+        "--limit",
+        "1",
+    ]);
+    let mut following = following.stdout(Stdio::piped()).spawn().expect("it starts");
+    let mut lines = BufReader::new(following.stdout.take().expect("a pipe")).lines();
+    let mut next = || lines.next().expect("a line").expect("text");
+    assert!(next().contains("http://two.test/private"));
+    proxy.get("http://one.test/private/2");
+    proxy.get("http://one.test/");
+    proxy.get("http://two.test/private/3");
+    assert!(next().contains("http://one.test/private/2"));
+    assert!(next().contains("http://two.test/private/3"));
+    // When the proxy stops, the command says so.
+    let (dir, _) = proxy.stop();
+    assert_eq!(following.wait().expect("it ends").code(), Some(2));
+    let output = run(dir.path(), &["decisions", "--config", file]);
+    assert_eq!(output.status.code(), Some(2), "{output:?}");
+    assert!(text(&output.stderr).contains("is `wayleave serve` running?"), "{output:?}");
 }
 
 /// Whoever opened a pipe would wait, for ever, for somebody to write.

@@ -376,3 +376,57 @@ fn refused_tunnels_have_nothing_inside_to_know() {
         assert_eq!(counts, [refused, 0], "{mode}: {summary:#}");
     }
 }
+
+#[test]
+fn crawlers_a_dialect_and_rules_are_tried_on_the_configuration_in_use() {
+    let origin = Origin::start();
+    origin
+        .site("shop.test")
+        .robots("User-agent: *\nDisallow: /a\nAllow: /a\nDisallow: /b\n")
+        .page("/a", Reply::text("a"))
+        .page("/c", Reply::text("c"));
+    let configure = |settings: Settings| {
+        let images = format!("{}mode = \"observe\"\n", crawler("images", "ImageBot"));
+        settings.table(&crawler("news", "NewsBot")).table(&images)
+    };
+    let proxy = Wayleave::start_with(&origin, configure);
+    for agent in ["NewsBot/1", "ImageBot/1"] {
+        for path in ["a", "b", "c"] {
+            proxy.exchange(&Request::get(&format!("http://shop.test/{path}")).agent(agent));
+        }
+    }
+    let (dir, _) = proxy.stop();
+    let in_use = write_new(dir.path(), &origin, configure);
+    let rules = dir.path().join("rules.toml");
+    std::fs::write(
+        &rules,
+        "[[rule]]\naction = \"refuse\"\nhosts = [\"*.test\"]\npaths = [\"/c\"]\n",
+    )
+    .expect("writable");
+    let rules = rules.to_str().expect("text");
+    let refused = |arguments: &[&str]| {
+        let output = replay(&in_use, &[arguments, &["--json"]].concat());
+        let summary: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+        assert_eq!(summary["undecidable"]["count"], 0, "{summary:#}");
+        let count = summary["newly_refused"]["count"].as_u64().expect("a number");
+        (count, output.status.code())
+    };
+    assert_eq!(refused(&[]), (0, Some(0)));
+    assert_eq!(refused(&["--enforce", "images"]), (1, Some(1)));
+    assert_eq!(refused(&["--enforce", "news,asserted"]), (0, Some(0)));
+    assert_eq!(refused(&["--dialect", "koster1996"]), (1, Some(1)));
+    assert_eq!(refused(&["--dialect", "koster1996", "--enforce", "images"]), (3, Some(1)));
+    assert_eq!(refused(&["--rule", rules]), (1, Some(1)));
+    let config = in_use.to_str().expect("text");
+    for (arguments, said) in [
+        (["--enforce", "nobody"], "no [[crawler]] is named \"nobody\""),
+        (["--dialect", "bing"], "is not one of rfc9309"),
+        (["--rule", "missing.toml"], "missing.toml cannot be read"),
+        (["--rule", config], "only [[rule]] tables are tried"),
+    ] {
+        let output = replay(&in_use, &arguments);
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {output:?}");
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert!(errors.contains(said), "{arguments:?}: {errors}");
+    }
+}

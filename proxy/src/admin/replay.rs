@@ -1,4 +1,5 @@
-//! `/v1/replay`: what another configuration would have decided about the requests of the decision log. It is never put into effect.
+//! `/v1/replay`: what the configuration in use would have decided about the requests of the decision log if something in it were
+//! different. The change is never put into effect.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,10 +19,11 @@ use super::replay_engine::ReplayRequest;
 use super::response::{ErrorBody, SafeJson, bad_request, error_response};
 use super::state::AdminState;
 use crate::clock::system_time;
+use crate::config::WhatIf;
 use crate::decision_log::{DecisionQuery, TimeRange};
 
-/// The longest configuration, in bytes.
-const MAX_BYTES: usize = 1 << 20;
+/// The longest body, in bytes.
+const MAX_BYTES: usize = 64 << 10;
 /// The span of time if none is given.
 const DEFAULT_SPAN: Duration = Duration::from_hours(24);
 
@@ -37,12 +39,6 @@ pub(super) struct ReplayParameters {
     until: Option<String>,
 }
 
-/// A configuration in TOML.
-#[derive(ToSchema)]
-#[schema(format = "toml")]
-#[expect(dead_code, reason = "the description of the API has it; the body is read as bytes")]
-struct ConfigurationText(String);
-
 /// The decisions of the log, made again.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = Replay)]
@@ -54,8 +50,6 @@ struct ReplaySchema {
     missing: Vec<String>,
     /// Whether it ended before the span did: there are too many decisions, or it took too long.
     is_cut: bool,
-    /// Tables and keys of the configuration that were not read, because they decide nothing or name files.
-    not_read: Vec<String>,
     newly_refused: ReplayedGroups,
     newly_forwarded: ReplayedGroups,
     unchanged: ReplayedGroups,
@@ -91,20 +85,20 @@ struct ReplayMistakes {
     mistakes: Vec<String>,
 }
 
-/// Decides about the requests of the decision log again, under the configuration in the body (TOML). Nothing is put into effect, and
-/// no file that it names is read: only `[[crawler]]`, `[[rule]]` and the keys that decide are.
+/// Decides about the requests of the decision log again: what if these crawlers were enforced, robots.txt were read in this
+/// dialect, these rules came first? The rest is the configuration in use. Nothing is put into effect.
 #[utoipa::path(
     post,
     path = "/v1/replay",
     tag = "proxy",
     params(ReplayParameters),
-    request_body(content = ConfigurationText, content_type = "text/plain"),
+    request_body = WhatIf,
     responses(
         (status = 200, body = ReplaySchema),
-        (status = 400, body = ErrorBody, description = "A parameter is malformed, or the body is no text"),
+        (status = 400, body = ErrorBody, description = "A parameter or the body is malformed"),
         (status = 404, body = ErrorBody, description = "There is no decision log"),
-        (status = 413, body = ErrorBody, description = "The configuration is longer than 1 MiB"),
-        (status = 422, body = ReplayMistakes, description = "The configuration cannot be used"),
+        (status = 413, body = ErrorBody, description = "The body is longer than 64 KiB"),
+        (status = 422, body = ReplayMistakes, description = "There is no such crawler or dialect, or a rule cannot be used"),
         (status = 429, body = ErrorBody, description = "Another replay is running"),
     )
 )]
@@ -121,15 +115,16 @@ pub(super) async fn replay(
     let Some(journal) = admin.decisions.journal() else {
         return no_decision_log();
     };
-    let Ok(text) = to_bytes(body, MAX_BYTES).await else {
-        let message = "the configuration is longer than 1 MiB, or did not arrive";
+    let Ok(body) = to_bytes(body, MAX_BYTES).await else {
+        let message = "the body is longer than 64 KiB, or did not arrive";
         return error_response(StatusCode::PAYLOAD_TOO_LARGE, message);
     };
-    let Ok(text) = String::from_utf8(text.to_vec()) else {
-        return bad_request("the configuration is not UTF-8".to_owned());
+    let what_if: WhatIf = match serde_json::from_slice(&body) {
+        Ok(what_if) => what_if,
+        Err(error) => return bad_request(format!("the body: {error}")),
     };
-    if text.trim().is_empty() {
-        return bad_request("the body is the configuration, and it is empty".to_owned());
+    if what_if.is_empty() {
+        return bad_request("the body names no change: enforce, dialect or rules".to_owned());
     }
     // After the body has arrived: whoever sends it slowly keeps nobody waiting.
     let Some(turn) = admin.replay.turn() else {
@@ -140,7 +135,8 @@ pub(super) async fn replay(
     store.flush().await;
     let since = span.since.or_else(|| system_time().checked_sub(DEFAULT_SPAN));
     let request = ReplayRequest {
-        text,
+        configuration: admin.config.status().toml,
+        what_if,
         log: journal.config.path.clone(),
         span: TimeRange { since, ..span },
         query: DecisionQuery { owner: scope.team().map(str::to_owned), ..DecisionQuery::default() },
@@ -151,7 +147,7 @@ pub(super) async fn replay(
     match admin.replay.run(request, turn).await {
         Ok(summary) => SafeJson(summary).into_response(),
         Err(mistakes) => {
-            let body = ReplayMistakes { error: "the configuration cannot be replayed", mistakes };
+            let body = ReplayMistakes { error: "the change cannot be tried", mistakes };
             (StatusCode::UNPROCESSABLE_ENTITY, SafeJson(body)).into_response()
         }
     }

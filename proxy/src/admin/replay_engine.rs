@@ -9,13 +9,15 @@ use serde_json::Value;
 use tokio::runtime::Handle;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
+use crate::config::WhatIf;
 use crate::decision_log::{DecisionQuery, TimeRange};
 use crate::robots_cache::RobotsStore;
 
-/// A configuration, and the decisions to make again under it.
+/// A change of the configuration in use, and the decisions to make again under it.
 pub(crate) struct ReplayRequest {
-    /// The configuration, as TOML.
-    pub(crate) text: String,
+    /// The configuration in use, as TOML.
+    pub(crate) configuration: String,
+    pub(crate) what_if: WhatIf,
     /// The decision log.
     pub(crate) log: PathBuf,
     pub(crate) span: TimeRange,
@@ -33,7 +35,7 @@ pub(crate) struct ReplayRequest {
 ///
 /// # Errors
 ///
-/// All mistakes of the configuration, or why the log cannot be read.
+/// All mistakes of the change, or why the log cannot be read.
 pub(crate) type ReplayResult = Result<Value, Vec<String>>;
 
 /// Replays decisions; one request at a time, because each reads the whole log.

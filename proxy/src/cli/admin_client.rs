@@ -4,11 +4,14 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
+use bytes::BytesMut;
 use bytesize::ByteSize;
 use http_body_util::Empty;
 use serde_json::Value;
+use tokio::runtime::Runtime;
+use tokio::time::timeout;
 
-use crate::http::loopback::{self, LoopbackResponse};
+use crate::http::loopback::{self, LoopbackResponse, OpenResponse};
 
 /// The time after which a request is given up.
 const TIMEOUT: Duration = Duration::from_secs(30);
@@ -75,33 +78,92 @@ pub(super) fn readiness(admin: SocketAddr) -> anyhow::Result<String> {
     Ok(text)
 }
 
-fn request(admin: SocketAddr, method: &str, path: &str) -> anyhow::Result<LoopbackResponse> {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .context("starting the runtime")?;
-    // Within the runtime, because a timeout needs its timer.
-    let sending = async { tokio::time::timeout(TIMEOUT, exchange(admin, method, path)).await };
-    match runtime.block_on(sending) {
-        Ok(Ok(response)) if response.status == http::StatusCode::UNAUTHORIZED => {
-            match std::env::var_os(TOKEN) {
-                None => {
-                    bail!("the proxy at http://{admin} needs its token in the variable {TOKEN}")
-                }
-                Some(_) => bail!(
-                    "the variable {TOKEN} does not contain the token of the proxy at http://{admin}: \
-                     its SHA-256 is not in [admin]"
-                ),
+/// Encodes a value of a query. A space becomes "+", which a path would take literally.
+pub(super) fn encoded(value: &str) -> String {
+    url::form_urlencoded::byte_serialize(value.as_bytes()).collect()
+}
+
+/// An endless stream of server-sent events from a running proxy.
+pub(super) struct EventStream {
+    runtime: Runtime,
+    response: OpenResponse,
+    /// The bytes that are no whole event yet.
+    received: BytesMut,
+}
+
+/// A server-sent event.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct ServerSentEvent {
+    pub(super) name: String,
+    pub(super) data: String,
+}
+
+impl EventStream {
+    /// Opens the stream at `path`.
+    ///
+    /// # Errors
+    ///
+    /// The proxy cannot be reached, or answers with an error.
+    pub(super) fn open(admin: SocketAddr, path: &str) -> anyhow::Result<Self> {
+        let runtime = runtime()?;
+        let response = runtime.block_on(async {
+            let response = open(admin, "GET", path).await?;
+            if response.status.is_success() {
+                return Ok(response);
             }
-        }
-        Ok(response) => response.with_context(|| {
-            format!("asking the proxy at http://{admin} (is `wayleave serve` running?)")
-        }),
-        Err(_) => bail!("the proxy at http://{admin} does not answer"),
+            parse_json(&read(response).await?)?;
+            bail!("the proxy at http://{admin} did not open a stream")
+        })?;
+        Ok(Self { runtime, response, received: BytesMut::new() })
+    }
+
+    /// Waits for the next event.
+    ///
+    /// # Errors
+    ///
+    /// The proxy stops, or the connection breaks.
+    pub(super) fn next(&mut self) -> anyhow::Result<ServerSentEvent> {
+        let Self { runtime, response, received } = self;
+        runtime.block_on(async {
+            loop {
+                while let Some(end) = received.windows(2).position(|two| two == b"\n\n") {
+                    let block = received.split_to(end + 2);
+                    if let Some(event) = parse_event(&String::from_utf8_lossy(&block)) {
+                        return Ok(event);
+                    }
+                }
+                let chunk =
+                    response.next_chunk().await?.context("the proxy has ended the stream")?;
+                received.extend_from_slice(&chunk);
+            }
+        })
     }
 }
 
-async fn exchange(admin: SocketAddr, method: &str, path: &str) -> anyhow::Result<LoopbackResponse> {
+/// Parses one event; `None` for a comment.
+fn parse_event(block: &str) -> Option<ServerSentEvent> {
+    let mut event = ServerSentEvent::default();
+    for line in block.lines() {
+        if let Some(name) = line.strip_prefix("event: ") {
+            name.clone_into(&mut event.name);
+        } else if let Some(data) = line.strip_prefix("data: ") {
+            data.clone_into(&mut event.data);
+        }
+    }
+    (event != ServerSentEvent::default()).then_some(event)
+}
+
+fn runtime() -> anyhow::Result<Runtime> {
+    let mut builder = tokio::runtime::Builder::new_current_thread();
+    builder.enable_all().build().context("starting the runtime")
+}
+
+fn request(admin: SocketAddr, method: &str, path: &str) -> anyhow::Result<LoopbackResponse> {
+    runtime()?.block_on(async { read(open(admin, method, path).await?).await })
+}
+
+/// Sends a request, and returns the response once its head has arrived. Needs a tokio runtime.
+async fn open(admin: SocketAddr, method: &str, path: &str) -> anyhow::Result<OpenResponse> {
     let mut request = http::Request::builder()
         .method(method)
         .uri(path)
@@ -111,7 +173,27 @@ async fn exchange(admin: SocketAddr, method: &str, path: &str) -> anyhow::Result
         request = request.header(http::header::AUTHORIZATION, format!("Bearer {token}"));
     }
     let request = request.body(Empty::new()).with_context(|| format!("{TOKEN} cannot be sent"))?;
-    let response = loopback::send(admin, request, MAX_BYTES).await?;
+    let Ok(opened) = timeout(TIMEOUT, loopback::open(admin, request)).await else {
+        bail!("the proxy at http://{admin} does not answer")
+    };
+    let response = opened.with_context(|| {
+        format!("asking the proxy at http://{admin} (is `wayleave serve` running?)")
+    })?;
+    if response.status == http::StatusCode::UNAUTHORIZED {
+        match std::env::var_os(TOKEN) {
+            None => bail!("the proxy at http://{admin} needs its token in the variable {TOKEN}"),
+            Some(_) => bail!(
+                "the variable {TOKEN} does not contain the token of the proxy at http://{admin}: \
+                 its SHA-256 is not in [admin]"
+            ),
+        }
+    }
+    Ok(response)
+}
+
+async fn read(response: OpenResponse) -> anyhow::Result<LoopbackResponse> {
+    let response = response.read(MAX_BYTES, TIMEOUT).await?;
+    anyhow::ensure!(!response.is_late, "the proxy does not answer");
     anyhow::ensure!(
         !response.is_cut,
         "the answer is longer than {}",

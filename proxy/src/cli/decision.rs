@@ -291,7 +291,8 @@ fn describe(decision: &Value) -> String {
     described
 }
 
-fn tone(decision: &Value) -> Tone {
+/// Returns the tone in which the outcome of a decision is shown.
+pub(super) fn tone(decision: &Value) -> Tone {
     match decision["outcome"].as_str().and_then(RequestOutcome::named) {
         Some(outcome) if outcome.was_let_through() => Tone::Good,
         Some(RequestOutcome::Observed) => Tone::Doubtful,

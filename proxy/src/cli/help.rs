@@ -14,7 +14,7 @@ const GROUPS: [(&str, &[&str]); 5] = [
 ];
 
 /// The examples of each command, by its name without "wayleave".
-const EXAMPLES: [(&str, &[&str]); 31] = [
+const EXAMPLES: [(&str, &[&str]); 32] = [
     (
         "",
         &[
@@ -52,6 +52,14 @@ const EXAMPLES: [(&str, &[&str]); 31] = [
     ),
     ("decision", &["wayleave decision 01939f6e27a17a3e8d0c6f0f6a1d2b3c"]),
     (
+        "decisions",
+        &[
+            "wayleave decisions --outcome refused --host shop.example",
+            "wayleave decisions --follow --crawler news",
+            "wayleave decisions --since 1d --json | jq -r .url",
+        ],
+    ),
+    (
         "report",
         &[
             "wayleave report --since yesterday",
@@ -62,6 +70,8 @@ const EXAMPLES: [(&str, &[&str]); 31] = [
     (
         "replay",
         &[
+            "wayleave replay --enforce news,images --since 7d",
+            "wayleave replay --rule rules.toml",
             "wayleave replay --config new.toml --since 7d",
             "wayleave replay --config new.toml --from config.toml --markdown > replay.md",
         ],

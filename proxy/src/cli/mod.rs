@@ -11,6 +11,7 @@ mod config;
 mod config_file;
 mod crawler_names;
 mod decision;
+mod decisions;
 mod env;
 mod evidence;
 mod expired_rules;
@@ -91,6 +92,8 @@ enum CliCommand {
     Comply(comply::ComplyArguments),
     /// Explain why a request was refused or forwarded (asks the running proxy, or reads the decision log)
     Decision(decision::DecisionArguments),
+    /// List recent decisions of the running proxy, or follow them as they are made
+    Decisions(decisions::DecisionsArguments),
     /// Summarise the decision log: what was refused, and what enforcement would refuse
     Report(report::ReportArguments),
     /// Decide about the requests of the decision log again, under another configuration
@@ -136,6 +139,7 @@ pub fn run() -> ExitCode {
         CliCommand::Publish(arguments) => publish::run(&arguments, file),
         CliCommand::Comply(arguments) => comply::run(&arguments, file),
         CliCommand::Decision(arguments) => decision::run(&arguments, file),
+        CliCommand::Decisions(arguments) => decisions::run(&arguments, file),
         CliCommand::Report(arguments) => report::run(&arguments, file),
         CliCommand::Replay(arguments) => replay::run(&arguments, file),
         CliCommand::Evidence(command) => Ok(evidence::run(&command, file)),

@@ -9,7 +9,7 @@ use clap::{Args, Subcommand};
 use serde_json::Value;
 use wayleave_robots_txt::Origin;
 
-use super::admin_client::request_json;
+use super::admin_client::{encoded, request_json};
 use super::config_file::load_keys;
 use super::paint::Tone;
 use super::terminal::{
@@ -332,11 +332,6 @@ fn api_path(origin: &str) -> Result<String, String> {
     };
     let origin = parsed.map_err(|error| format!("{origin:?} is not an origin: {error}"))?;
     Ok(format!("/v1/robots/{}", encoded(&origin.to_string())))
-}
-
-fn encoded(text: &str) -> String {
-    // This writes a space as "+", which a path would take literally, but no origin contains one.
-    url::form_urlencoded::byte_serialize(text.as_bytes()).collect()
 }
 
 fn request(admin: SocketAddr, method: &str, path: &str) -> Result<Value, String> {

@@ -39,14 +39,27 @@ pub(super) fn print_painted(text: &str) -> ExitCode {
     write(anstream::stdout().lock(), text)
 }
 
-fn write(mut stdout: impl Write, text: &str) -> ExitCode {
+/// Prints a part of a result like [`print_painted`].
+///
+/// # Errors
+///
+/// Returns the exit status if the rest cannot be printed, which is a success if nobody reads it.
+pub(super) fn print_part(text: &str) -> Result<(), ExitCode> {
+    try_write(anstream::stdout().lock(), text)
+}
+
+fn write(stdout: impl Write, text: &str) -> ExitCode {
+    try_write(stdout, text).err().unwrap_or(ExitCode::SUCCESS)
+}
+
+fn try_write(mut stdout: impl Write, text: &str) -> Result<(), ExitCode> {
     // Flushed here, where an error can still be reported.
-    match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
-        Err(error) if error.kind() != ErrorKind::BrokenPipe => {
-            unusable(&format!("cannot write to standard output: {error}"))
+    stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()).map_err(|error| {
+        match error.kind() {
+            ErrorKind::BrokenPipe => ExitCode::SUCCESS,
+            _ => unusable(&format!("cannot write to standard output: {error}")),
         }
-        _ => ExitCode::SUCCESS,
-    }
+    })
 }
 
 /// Returns the heads of a table's columns, as a line, if standard output is a terminal: programs that read a list want its rows.

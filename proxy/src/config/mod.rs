@@ -34,6 +34,7 @@ mod store;
 mod tests;
 mod traces;
 mod upstream;
+mod what_if;
 
 use std::fmt;
 use std::fs;
@@ -51,6 +52,7 @@ pub(crate) use self::signing::KEYS_DIR;
 pub(crate) use self::sources::{ConfigSources, WatchList, parent_dir};
 pub(crate) use self::store::StoreConfig;
 pub(crate) use self::upstream::UpstreamConfig;
+pub(crate) use self::what_if::WhatIf;
 use crate::decider::settings::PreferencesConfig;
 use crate::robots_cache::RobotsStoreConfig;
 

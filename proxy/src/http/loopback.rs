@@ -7,8 +7,10 @@ use anyhow::Context;
 use bytes::{Bytes, BytesMut};
 use http::{HeaderMap, Request, StatusCode};
 use http_body_util::{BodyExt, Empty};
+use hyper::body::Incoming;
 use hyper_util::rt::TokioIo;
 use tokio::net::{TcpSocket, TcpStream};
+use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 /// A response of which the body may be cut.
@@ -40,9 +42,7 @@ pub(crate) async fn send(
     request: Request<Empty<Bytes>>,
     limit: usize,
 ) -> anyhow::Result<LoopbackResponse> {
-    #[expect(clippy::disallowed_methods, reason = "a listener of a proxy, not an origin")]
-    let stream = TcpStream::connect(listener).await?;
-    send_over(stream, request, limit, Duration::MAX).await
+    open(listener, request).await?.read(limit, Duration::MAX).await
 }
 
 /// Sends a request like [`send`], from the address `source` of this machine. The response must begin within `time`, and of its body
@@ -61,24 +61,47 @@ pub(crate) async fn send_from(
     socket.bind((source, 0).into())?;
     #[expect(clippy::disallowed_methods, reason = "a listener of a proxy, not an origin")]
     let stream = socket.connect(listener).await?;
-    send_over(stream, request, limit, time).await
+    open_over(stream, request, time).await?.read(limit, time).await
 }
 
-async fn send_over(
-    stream: TcpStream,
-    request: Request<Empty<Bytes>>,
-    limit: usize,
-    time: Duration,
-) -> anyhow::Result<LoopbackResponse> {
-    let (mut sender, connection) =
-        hyper::client::conn::http1::handshake(TokioIo::new(stream)).await?;
-    let driver = tokio::spawn(connection);
-    let responding = timeout(time, sender.send_request(request)).await;
-    let (head, mut body) = responding.context("it does not respond")??.into_parts();
-    let (mut read, mut is_cut) = (BytesMut::new(), false);
-    let reading = async {
-        while let Some(frame) = body.frame().await {
+/// A response of which the body is still to be read.
+#[derive(Debug)]
+pub(crate) struct OpenResponse {
+    pub(crate) status: StatusCode,
+    headers: HeaderMap,
+    body: Incoming,
+    /// The task of the connection, which ends with the response.
+    _connection: JoinSet<hyper::Result<()>>,
+}
+
+impl OpenResponse {
+    /// Returns the next bytes of the body; `None` at its end.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the connection breaks.
+    pub(crate) async fn next_chunk(&mut self) -> anyhow::Result<Option<Bytes>> {
+        while let Some(frame) = self.body.frame().await {
             if let Ok(data) = frame?.into_data() {
+                return Ok(Some(data));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Reads at most `limit` bytes of the body, as far as they arrive within `time`.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the connection breaks.
+    pub(crate) async fn read(
+        mut self,
+        limit: usize,
+        time: Duration,
+    ) -> anyhow::Result<LoopbackResponse> {
+        let (mut read, mut is_cut) = (BytesMut::new(), false);
+        let reading = async {
+            while let Some(data) = self.next_chunk().await? {
                 let room = limit - read.len();
                 read.extend_from_slice(&data[..data.len().min(room)]);
                 if data.len() > room {
@@ -86,14 +109,40 @@ async fn send_over(
                     break;
                 }
             }
-        }
-        anyhow::Ok(())
-    };
-    let is_late = timeout(time, reading).await.map_or(Ok(true), |read| read.map(|()| false))?;
-    driver.abort();
-    let is_cut = is_cut || is_late;
-    let (status, body) = (head.status, read.freeze());
-    Ok(LoopbackResponse { status, headers: head.headers, body, is_cut, is_late })
+            anyhow::Ok(())
+        };
+        let is_late = timeout(time, reading).await.map_or(Ok(true), |read| read.map(|()| false))?;
+        let is_cut = is_cut || is_late;
+        let (status, body) = (self.status, read.freeze());
+        Ok(LoopbackResponse { status, headers: self.headers, body, is_cut, is_late })
+    }
+}
+
+/// Sends a request to a listener, and returns the response once its head has arrived.
+///
+/// # Errors
+///
+/// Returns an error if the listener cannot be reached, or breaks the connection.
+pub(crate) async fn open(
+    listener: SocketAddr,
+    request: Request<Empty<Bytes>>,
+) -> anyhow::Result<OpenResponse> {
+    #[expect(clippy::disallowed_methods, reason = "a listener of a proxy, not an origin")]
+    let stream = TcpStream::connect(listener).await?;
+    open_over(stream, request, Duration::MAX).await
+}
+
+async fn open_over(
+    stream: TcpStream,
+    request: Request<Empty<Bytes>>,
+    time: Duration,
+) -> anyhow::Result<OpenResponse> {
+    let (mut sender, driver) = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await?;
+    let mut connection = JoinSet::new();
+    connection.spawn(driver);
+    let responding = timeout(time, sender.send_request(request)).await;
+    let (head, body) = responding.context("it does not respond")??.into_parts();
+    Ok(OpenResponse { status: head.status, headers: head.headers, body, _connection: connection })
 }
 
 #[cfg(test)]

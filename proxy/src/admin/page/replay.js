@@ -1,47 +1,58 @@
-// Replay: what another configuration would have decided about the requests of the decision log.
+// Replay: what the configuration in use would have decided about the requests of the decision log if something were different.
 
-import { query, send } from "./api.js";
+import { get, query, send } from "./api.js";
 import { attempt, count, crawlerName, h, panel, table } from "./dom.js";
 
 const SPANS = [["1h", "the last hour"], ["24h", "the last 24 hours"], ["7d", "the last 7 days"], ["30d", "the last 30 days"]];
 const KINDS = [["newly_refused", "Newly refused", "Rule"], ["newly_forwarded", "Newly forwarded", "Refused by"], ["undecidable", "Not known", "Why"]];
-/** As the proxy limits it. */
-const MAX_BYTES = 1 << 20;
+const DIALECTS = ["rfc9309", "google", "koster1996", "selfhtml", "strictest"];
+/** An exception needs them. */
+const OF_EXCEPTIONS = ["owner", "reason", "expires"];
 
 export function replay() {
   const inside = h("div", { role: "region", "aria-live": "polite", "aria-label": "Result" });
-  const text = h("textarea", { name: "configuration", rows: "14", spellcheck: "false", required: true, placeholder: "[[rule]]\naction = \"refuse\"\nhosts = [\"example.com\"]" });
-  const file = h("input", { type: "file", accept: ".toml,text/plain,application/toml" });
+  const enforced = h("fieldset", {}, h("legend", {}, "Enforce these crawlers"));
+  const dialect = h("select", { name: "dialect" }, h("option", { value: "" }, "as configured"), DIALECTS.map((value) => h("option", { value }, value)));
+  const action = h("select", { name: "action" }, ["refuse", "allow"].map((value) => h("option", { value }, value)));
+  const text = (name, placeholder) => h("input", { name, placeholder, spellcheck: "false", autocomplete: "off" });
+  const hosts = text("hosts", "shop.example, *.shop.example");
+  const paths = text("paths", "/cart, /search");
+  const exception = OF_EXCEPTIONS.map((name) => text(name, name === "expires" ? "2026-12-31" : ""));
   const span = h("select", { name: "since" }, SPANS.map(([value, word]) => h("option", { value, selected: value === "24h" }, word)));
   const button = h("button", { type: "submit", class: "primary" }, "Replay");
-  const form = h("form", { class: "panel form" },
-    h("label", { class: "long" }, "Configuration (TOML): paste it, or drop a file", text),
-    h("label", {}, "File", file),
+  const form = h("form", { class: "panel form" }, enforced,
+    h("label", {}, "Read robots.txt in this dialect", dialect),
+    h("label", {}, "Rule before all others", action),
+    h("label", {}, "Hosts of the rule", hosts),
+    h("label", {}, "Paths of the rule", paths),
+    exception.map((input) => h("label", {}, `${input.name[0].toUpperCase()}${input.name.slice(1)} (to allow)`, input)),
     h("label", {}, "Decisions of", span),
     h("p", { class: "actions" }, button));
-  const read = (chosen) => attempt(async () => {
-    if (!chosen) return;
-    if (chosen.size > MAX_BYTES) throw new Error(`${chosen.name} is longer than 1 MiB.`);
-    text.value = await chosen.text();
+  attempt(() => get("/v1/crawlers")).then((listed) => {
+    const observed = (listed?.crawlers ?? []).filter(({ mode }) => mode === "observe");
+    enforced.append(...observed.map(({ name }) => h("label", { class: "check" }, h("input", { type: "checkbox", name: "enforce", value: name }), ` ${crawlerName(name)}`)));
+    if (!observed.length) enforced.append(h("p", { class: "note" }, "All crawlers are enforced."));
   });
-  file.addEventListener("change", () => read(file.files[0]));
-  // Elsewhere, a browser would show the file instead of the page.
-  form.addEventListener("dragover", (event) => event.preventDefault());
-  form.addEventListener("drop", (event) => {
-    if (!event.dataTransfer.files.length) return;
-    event.preventDefault();
-    read(event.dataTransfer.files[0]);
-  });
+  const change = () => {
+    const listed = (input) => input.value.split(",").map((word) => word.trim()).filter(Boolean);
+    const rule = { action: action.value, hosts: listed(hosts) };
+    if (listed(paths).length) rule.paths = listed(paths);
+    if (action.value === "allow") for (const input of exception) if (input.value) rule[input.name] = input.value.trim();
+    const changed = { enforce: [...enforced.querySelectorAll(":checked")].map((box) => box.value) };
+    if (dialect.value) changed.dialect = dialect.value;
+    if (rule.hosts.length || rule.paths) changed.rules = [rule];
+    return JSON.stringify(changed);
+  };
   form.addEventListener("submit", async (event) => {
     event.preventDefault();
     button.disabled = true;
     inside.replaceChildren(h("p", { class: "empty" }, "Reading the decision log …"));
-    const found = await attempt(() => send(`/v1/replay${query({ since: span.value })}`, text.value));
+    const found = await attempt(() => send(`/v1/replay${query({ since: span.value })}`, change()));
     button.disabled = false;
     inside.replaceChildren(...(found ? result(found) : []));
   });
   const view = h("div", { class: "view" }, h("h1", {}, "Replay"),
-    h("p", { class: "lead" }, "Shows what another configuration would have decided about the requests of the decision log. It is not put into effect, and no file that it names is read."),
+    h("p", { class: "lead" }, "What if? Shows what the configuration in use would have decided about the requests of the decision log with these changes. Nothing is put into effect."),
     form, inside);
   return { view, end: () => {} };
 }
@@ -55,7 +66,6 @@ function result(found) {
     found.is_cut ? "Not all decisions were read: there are too many for one replay. Choose a shorter span, or use wayleave replay." : null,
     found.damaged_lines ? `${count(found.damaged_lines)} lines of the log cannot be read.` : null,
     found.missing.length ? `Not complete: ${found.missing.join("; ")}.` : null,
-    found.not_read.length ? `Not read, because it decides nothing or names files: ${found.not_read.join(", ")}.` : null,
   ].filter(Boolean).map((note) => h("p", { class: "note" }, note));
   const panels = KINDS.filter(([kind]) => found[kind].count).map(([kind, name, rule]) => panel(name, groups(name, found[kind], rule)));
   return [head, ...notes, ...panels, panel("Not replayed", h("ul", {}, found.not_replayed.map((text) => h("li", {}, text))))];

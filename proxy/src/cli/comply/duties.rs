@@ -372,7 +372,7 @@ mod tests {
                 let mut words = DEFAULT_FILE.split([' ', '\n', '{']);
                 assert!(words.any(|word| word == name), "{key} is no key");
                 let row = format!("| {} | {} |", duty.number, duty.duty);
-                let row = legal.lines().find(|line| line.starts_with(&row)).unwrap();
+                let row = security.lines().find(|line| line.starts_with(&row)).unwrap();
                 assert!(row.contains(&format!("`{key}`")), "{key} is missing in {row}");
             }
         }

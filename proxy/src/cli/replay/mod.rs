@@ -35,7 +35,7 @@ use super::progress::ProgressLine;
 use super::terminal::{CommandResult, incomplete, pretty_json, print, unusable};
 use crate::admin::{ReplayRequest, ReplayResult};
 use crate::clock::{Clock, TimeArgument};
-use crate::config::Config;
+use crate::config::{Config, WhatIf};
 use crate::decision_log::{DecisionQuery, DecisionRecord, LogGaps, ScanStep, TimeRange, scan_log};
 
 /// The exit status if a request would be decided differently.
@@ -58,6 +58,15 @@ const MAX_TIME: Duration = Duration::from_secs(60);
                   document is missing, or there is none in the span. If several apply: 2, else 3, else 1."
 )]
 pub(super) struct ReplayArguments {
+    /// What if refusals were enforced for these crawlers? Names, or `asserted` for requests that match no [[crawler]]
+    #[arg(long, value_name = "NAME,...", value_delimiter = ',')]
+    enforce: Vec<String>,
+    /// What if robots.txt were read in this dialect for all crawlers?
+    #[arg(long)]
+    dialect: Option<String>,
+    /// What if the [[rule]] tables of this file came before those of the configuration?
+    #[arg(long, value_name = "FILE")]
+    rule: Option<PathBuf>,
     /// Only decisions since then: a span before now, or a time such as 2026-11-22T08:00:00Z or 2026-11-22 [default: the whole log]
     #[arg(long, value_name = "SPAN")]
     since: Option<TimeArgument>,
@@ -77,7 +86,9 @@ pub(super) fn run(arguments: &ReplayArguments, file: Option<&Path>) -> CommandRe
     let from = arguments.from.as_deref().map(|from| load_config(Some(from))).transpose()?;
     let from = from.as_ref().map_or(&new, |(config, _)| config);
     let since = arguments.since.map(|since| since.start(Clock::start().now()));
-    let summary = replay(&new, from, since).map_err(|error| unusable(&format!("{error:#}")))?;
+    let what_if = arguments.what_if().map_err(|error| unusable(&format!("{error:#}")))?;
+    let summary =
+        replay((&new, &what_if), from, since).map_err(|error| unusable(&format!("{error:#}")))?;
     let printed = if arguments.json {
         print(&pretty_json(&summary))
     } else if arguments.markdown {
@@ -101,6 +112,39 @@ pub(super) fn run(arguments: &ReplayArguments, file: Option<&Path>) -> CommandRe
     Ok(if summary.has_differences() { ExitCode::from(DIFFERENT) } else { printed })
 }
 
+impl ReplayArguments {
+    /// Returns the change of the configuration that is to be tried.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the file of rules cannot be read, or has something else.
+    fn what_if(&self) -> anyhow::Result<WhatIf> {
+        let rules = self.rule.as_deref().map(read_rules).transpose()?.unwrap_or_default();
+        Ok(WhatIf { enforce: self.enforce.clone(), dialect: self.dialect.clone(), rules })
+    }
+}
+
+fn read_rules(path: &Path) -> anyhow::Result<Vec<toml::Table>> {
+    let file = path.display();
+    let text = std::fs::read_to_string(path).with_context(|| format!("{file} cannot be read"))?;
+    let mut all: toml::Table = text.parse().with_context(|| format!("{file}"))?;
+    let rules = all.remove("rule");
+    if let Some(other) = all.keys().next() {
+        bail!("{file}: only [[rule]] tables are tried, not {other:?}");
+    }
+    let rules = rules.with_context(|| format!("{file} has no [[rule]]"))?;
+    rules.try_into().with_context(|| format!("{file}: rule"))
+}
+
+/// Returns the settings of a configuration with a change.
+///
+/// # Errors
+///
+/// Returns all mistakes.
+fn changed_settings(configuration: &str, what_if: &WhatIf) -> Result<PastSettings, Vec<String>> {
+    PastSettings::read_deciding(&what_if.apply(configuration)?)
+}
+
 /// Decisions of the log, each with the configuration that made it.
 struct ReadBatch {
     decisions: Vec<(DecisionRecord, Option<Sha256Digest>)>,
@@ -108,7 +152,11 @@ struct ReadBatch {
     progress: (u64, u64),
 }
 
-fn replay(new: &Config, from: &Config, since: Option<SystemTime>) -> anyhow::Result<ReplaySummary> {
+fn replay(
+    (new, what_if): (&Config, &WhatIf),
+    from: &Config,
+    since: Option<SystemTime>,
+) -> anyhow::Result<ReplaySummary> {
     let log =
         from.log.decisions.as_ref().context("log.decisions is empty: there is no decision log")?;
     let path = log.path.display();
@@ -120,7 +168,8 @@ fn replay(new: &Config, from: &Config, since: Option<SystemTime>) -> anyhow::Res
     let has_store = check_store(&from.state.dir.join("robots.redb"))?;
     let sources = MaterialSources::open(from)?;
     // As it would be archived: what is not archived decides nothing that can be derived.
-    let settings = PastSettings::read(new.to_string().as_bytes()).map_err(anyhow::Error::msg)?;
+    let settings = changed_settings(&new.to_string(), what_if)
+        .map_err(|mistakes| anyhow::Error::msg(mistakes.join("; ")))?;
     let replayer = Replayer::new(settings, &sources);
     let progress = ProgressLine::of_bytes("0 decisions");
     let span = TimeRange { since, until: None };
@@ -183,9 +232,9 @@ fn replay_log(
 ///
 /// # Errors
 ///
-/// Returns all mistakes of the configuration, or why the log cannot be read.
+/// Returns all mistakes of the change, or why the log cannot be read.
 pub(super) fn for_operators(state_dir: &Path, request: &ReplayRequest) -> ReplayResult {
-    let (settings, not_read) = PastSettings::read_pasted(&request.text)?;
+    let settings = changed_settings(&request.configuration, &request.what_if)?;
     let (store, runtime) = (request.store.clone(), request.runtime.clone());
     let sources = MaterialSources::of_own_store(state_dir, store, runtime);
     let replayer = Replayer::new(settings, &sources);
@@ -197,9 +246,7 @@ pub(super) fn for_operators(state_dir: &Path, request: &ReplayRequest) -> Replay
         let is_over = is_cut || request.is_cancelled.load(Ordering::Relaxed);
         if is_over { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     });
-    summary
-        .map(|summary| summary.for_operators(is_cut, &not_read))
-        .map_err(|error| vec![format!("{error:#}")])
+    summary.map(|summary| summary.for_operators(is_cut)).map_err(|error| vec![format!("{error:#}")])
 }
 
 /// Sends the decisions of the log in its order. Returns the gaps in it.

@@ -120,7 +120,7 @@ impl ReplaySummary {
     }
 
     /// Returns the summary as the API shows it: the largest groups, and not where the log is.
-    pub(super) fn for_operators(&self, is_cut: bool, not_read: &[String]) -> Value {
+    pub(super) fn for_operators(&self, is_cut: bool) -> Value {
         let kind = |summary: &ChangeSummary| {
             let mut rows = summary.rows();
             let left_out = rows.len().saturating_sub(MAX_SHOWN_GROUPS);
@@ -132,7 +132,6 @@ impl ReplaySummary {
             "damaged_lines": self.damaged_lines,
             "missing": self.missing,
             "is_cut": is_cut,
-            "not_read": not_read,
             "newly_refused": kind(&self.newly_refused),
             "newly_forwarded": kind(&self.newly_forwarded),
             "unchanged": kind(&self.unchanged),

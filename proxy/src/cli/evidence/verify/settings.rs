@@ -79,33 +79,20 @@ impl PastSettings {
     /// Returns what is wrong with it.
     pub(crate) fn read(text: &[u8]) -> Result<Self, String> {
         let text = str::from_utf8(text).map_err(|error| error.to_string())?;
-        let (settings, _) = Self::read_pasted(text).map_err(|mistakes| mistakes.join("; "))?;
-        Ok(settings)
+        Self::read_deciding(text).map_err(|mistakes| mistakes.join("; "))
     }
 
-    /// Reads what decides of a configuration, and nothing that it names: neither files nor other machines. Returns the tables and
-    /// keys that were left out, too.
+    /// Reads what decides of a configuration, and nothing that it names: neither files nor other machines.
     ///
     /// # Errors
     ///
     /// Returns all that is wrong with it.
-    pub(crate) fn read_pasted(text: &str) -> Result<(Self, Vec<String>), Vec<String>> {
-        let all: Table = text.parse().map_err(|error| vec![format!("{error}")])?;
-        let (mut deciding, mut left_out) = (Table::new(), Vec::new());
-        for (name, value) in all {
-            if DECIDING.contains(&name.as_str()) {
-                deciding.insert(name, value);
-            } else {
-                left_out.push(name);
-            }
-        }
+    pub(crate) fn read_deciding(text: &str) -> Result<Self, Vec<String>> {
+        let mut deciding: Table = text.parse().map_err(|error| vec![format!("{error}")])?;
+        deciding.retain(|name, _| DECIDING.contains(&name));
         for (name, keys) in DECIDING_KEYS {
             if let Some(Value::Table(table)) = deciding.get_mut(name) {
-                table.retain(|key, _| {
-                    let is_kept = keys.contains(&key);
-                    left_out.extend((!is_kept).then(|| format!("{name}.{key}")));
-                    is_kept
-                });
+                table.retain(|key, _| keys.contains(&key));
             }
         }
         let mut by_certificate = false;
@@ -136,13 +123,12 @@ impl PastSettings {
             });
             shown.collect::<Vec<_>>()
         })?;
-        let settings = Self {
+        Ok(Self {
             rules: PolicyRules::new(config.rules.clone()),
             crawlers: Crawlers::new(config.crawlers.clone()),
             config,
             by_certificate,
-        };
-        Ok((settings, left_out))
+        })
     }
 
     /// Returns the settings that decide.
