@@ -57,6 +57,7 @@ pub(super) struct BuiltParts {
     pub(super) exchanges: ExchangeServices,
     /// The client that fetches robots.txt files.
     pub(super) fetcher: Arc<ArcSwap<HttpFetcher>>,
+    pub(super) collector_tls: CollectorTls,
     /// The task that keeps the robots.txt cache fresh, not spawned yet.
     pub(super) refresh: BoxFuture<'static, ()>,
 }
@@ -86,12 +87,8 @@ pub(super) async fn start(
     let authority = load_authority(config, &metrics)?;
     let admin_address = admin_listener.local_addr()?;
     let own_listeners = own_addresses(&listeners, admin_address);
-    let outbound_config = OutboundConfig::new(config, &own_listeners);
-    let outbound = wiring::outbound_clients(outbound_config, clock, &metrics)?;
-    let collector_tls = Arc::clone(&outbound.collector_tls);
-    let decisions = Arc::new(open_decision_log(config, &log, &collector_tls, &metrics, clock)?);
-    let fleet = wiring::join_fleet(config, &metrics).await?;
-    let parts = build(config, &metrics, &decisions, outbound, store, clock, fleet)?;
+    let (decisions, parts) =
+        build_with_log(config, &log, &metrics, &own_listeners, store, clock).await?;
 
     let exchanges = Arc::new(parts.exchanges);
     let downstream = Arc::new(build_downstream(config, &exchanges, &authority)?);
@@ -100,7 +97,7 @@ pub(super) async fn start(
         exchanges: Arc::clone(&exchanges),
         fetcher: parts.fetcher,
         log,
-        collector_tls,
+        collector_tls: parts.collector_tls,
         own_listeners,
         guard: Arc::new(ArcSwap::from_pointee(config.admin.guard.clone())),
     };
@@ -257,6 +254,24 @@ pub(super) fn open_decision_log(
     Ok(log.with_export(export.transpose()?))
 }
 
+/// Opens the decision log, joins the fleet, and builds the parts that requests pass through.
+async fn build_with_log(
+    config: &Config,
+    log: &LogHandle,
+    metrics: &Arc<Metrics>,
+    own_listeners: &[SocketAddr],
+    store: RobotsStore,
+    clock: Clock,
+) -> anyhow::Result<(Arc<DecisionLog>, BuiltParts)> {
+    let outbound_config = OutboundConfig::new(config, own_listeners);
+    let outbound = wiring::outbound_clients(outbound_config, clock, metrics)?;
+    let decisions = open_decision_log(config, log, &outbound.collector_tls, metrics, clock)?;
+    let decisions = Arc::new(decisions);
+    let fleet = wiring::join_fleet(config, metrics).await?;
+    let parts = build(config, metrics, &decisions, outbound, store, clock, fleet)?;
+    Ok((decisions, parts))
+}
+
 /// Builds the parts that requests pass through, as `config` says.
 pub(super) fn build(
     config: &Config,
@@ -317,7 +332,12 @@ pub(super) fn build(
             () = budgets.keep() => {}
         }
     };
-    Ok(BuiltParts { exchanges, fetcher, refresh: Box::pin(refresh) })
+    Ok(BuiltParts {
+        exchanges,
+        fetcher,
+        collector_tls: outbound.collector_tls,
+        refresh: Box::pin(refresh),
+    })
 }
 
 /// Builds the part that serves downstream connections.

@@ -151,7 +151,6 @@ fn build_upstream(
 
 /// Returns a TLS configuration that verifies origins by the system's roots and `extra_roots`, which may also be
 /// certificates of origins themselves.
-
 fn tls_config(system: &SystemRoots, extra_roots: &[PemFile]) -> anyhow::Result<ClientConfig> {
     let mut roots = RootCertStore::empty();
     let (added, _) = roots.add_parsable_certificates(system.0.iter().cloned());

@@ -59,7 +59,7 @@ impl ReloadableProxy {
             exchanges: Arc::new(built.exchanges),
             fetcher: built.fetcher,
             log,
-            collector_tls,
+            collector_tls: built.collector_tls,
             own_listeners: Vec::new(),
             guard: Arc::new(ArcSwap::from_pointee(config.admin.guard.clone())),
         };
