@@ -97,6 +97,36 @@ fn the_key_is_private_and_its_public_half_is_published() {
 }
 
 #[test]
+fn a_log_that_cannot_be_signed_is_reported() {
+    let origin = Origin::start();
+    let proxy = Wayleave::start(&origin);
+    assert_eq!(proxy.get("http://shop.test/a").status, 200);
+    let state = proxy.dir.path().join("state");
+    let entries = std::fs::read_dir(&state).expect("it can be listed").flatten();
+    let heads: Vec<_> = entries
+        .map(|entry| entry.path())
+        .filter(|path| path.extension().is_some_and(|it| it == "head"))
+        .collect();
+    assert_eq!(heads.len(), 2, "{heads:?}");
+    for head in &heads {
+        std::fs::remove_file(head).expect("it can be removed");
+        std::fs::create_dir(head).expect("a directory in its place");
+    }
+    assert_eq!(proxy.get("http://shop.test/b").status, 200);
+    eventually("the metric says so", || proxy.metric("wayleave_decision_log_unsigned", &[]) == 1.0);
+    let ready = proxy.admin_get("/readyz");
+    assert_eq!(ready.status, 200);
+    assert!(ready.text().contains("the decision log cannot be signed: "), "{}", ready.text());
+    let problems = proxy.admin_get("/v1/problems").json();
+    assert_eq!(problems["problems"][0]["kind"], "decisions-unsigned", "{problems}");
+    assert!(proxy.log().contains("the decision log's head cannot be written"), "{}", proxy.log());
+    // It is tried again though nothing is written meanwhile.
+    heads.iter().for_each(|head| std::fs::remove_dir(head).expect("it can be removed"));
+    eventually("it is signed", || proxy.metric("wayleave_decision_log_unsigned", &[]) == 0.0);
+    assert_eq!(head(&state)["bytes"], read(&state).len());
+}
+
+#[test]
 fn requests_that_cannot_be_logged_are_refused_if_configured() {
     let origin = Origin::start();
     let proxy = Wayleave::start_with(&origin, |settings| {

@@ -93,33 +93,51 @@ fn what_is_held_outlives_the_retention_of_the_log() {
     assert!(expect(&hold(&["release", "1"]), 2).contains("was released before"));
     let proxy = Wayleave::start_in(dir_guard, settings);
     crawl(&proxy, "shop.test", 500);
-    let (dir_guard, settings) = proxy.stop();
+    let dir_guard = proxy.stop().0;
     assert!(
         files_about(&dir, "http://held.test/private/0").is_empty(),
         "it went as soon as it was released"
     );
     evidence_is_sound(&dir, "2");
     assert!(expect(&hold(&["list"]), 0).contains("  released "));
-    // Nobody but wayleave ends a hold.
-    let add = ["add", "--host", "shop.test", "--reason", "another"];
-    expect(&hold(&add), 0);
-    let proxy = Wayleave::start_in(dir_guard, settings);
+    drop(dir_guard);
+}
+
+#[test]
+fn nobody_but_wayleave_ends_a_hold() {
+    let origin = Origin::start();
+    origin.site("shop.test").robots(ROBOTS);
+    let proxy = Wayleave::start_with(&origin, small);
     crawl(&proxy, "shop.test", 1);
-    let dir_guard = proxy.stop().0;
-    let file = dir.join("state/holds/2.json");
+    let dir = proxy.dir.path().to_owned();
+    let hold = |arguments: &[&str]| evidence(&dir, &[&["hold"], arguments].concat());
+    expect(&hold(&["add", "--host", "shop.test", "--reason", "a letter"]), 0);
+    let log = dir.join("state/decisions.jsonl");
+    let read = || fs::read_to_string(&log).expect("a log");
+    eventually("it is recorded", || {
+        crawl(&proxy, "shop.test", 1);
+        read().contains("{\"event\":\"hold\",\"hold\":{")
+    });
+    let (dir_guard, settings) = proxy.stop();
+    let file = dir.join("state/holds/1.json");
     let text = fs::read_to_string(&file).expect("text");
     let released =
         text.replace("\"made_at\"", "\"released_at\":\"2026-01-01T00:00:00Z\",\"made_at\"");
     fs::write(&file, released).expect("writable");
     let listed = expect(&hold(&["list"]), 1);
-    assert!(listed.contains("the release of hold 2 is not signed by the log's key"), "{listed}");
+    assert!(listed.contains("the release of hold 1 is not signed by the log's key"), "{listed}");
     expect(&evidence(&dir, &["export", "--since", "1d", "--out", "3"]), 0);
     let verified = expect(&evidence(&dir, &["verify", "3"]), 2);
-    assert!(verified.contains("the release of hold 2 is not signed"), "{verified}");
+    assert!(verified.contains("the release of hold 1 is not signed"), "{verified}");
     fs::remove_file(&file).expect("it can be deleted");
-    assert!(expect(&hold(&["list"]), 1).contains("the file of hold 2 is gone"));
-    expect(&hold(&["release", "2"]), 0);
+    assert!(expect(&hold(&["list"]), 1).contains("the file of hold 1 is gone"));
+    expect(&hold(&["release", "1"]), 0);
     expect(&hold(&["list"]), 0);
+    let proxy = Wayleave::start_in(dir_guard, settings);
+    crawl(&proxy, "shop.test", 1);
+    let dir_guard = proxy.stop().0;
+    assert!(read().contains("{\"event\":\"release\",\"hold\":1,"), "{}", read());
+    evidence_is_sound(&dir, "4");
     drop(dir_guard);
 }
 

@@ -259,3 +259,185 @@ impl FinalHead {
         Self::parse(&last, Some(bytes))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::io::Write;
+    use std::time::Duration;
+
+    use flate2::Compression;
+    use ring::signature::Ed25519KeyPair;
+    use tempfile::TempDir;
+
+    use super::*;
+    use crate::chain::head::public_key;
+    use crate::chain::{HashChain, LogCount};
+    use crate::files::gzip_builder;
+
+    /// The day of the first file's end; each file takes a day.
+    const FIRST: u64 = 20_000;
+
+    fn key(seed: u8) -> Ed25519KeyPair {
+        Ed25519KeyPair::from_seed_unchecked(&[seed; 32]).unwrap()
+    }
+
+    fn day(number: u64) -> SystemTime {
+        SystemTime::UNIX_EPOCH + Duration::from_hours(24) * u32::try_from(number).unwrap()
+    }
+
+    struct TestFiles {
+        dir: TempDir,
+        chain: HashChain,
+    }
+
+    impl TestFiles {
+        fn new() -> Self {
+            Self { dir: tempfile::tempdir().unwrap(), chain: HashChain::new() }
+        }
+
+        fn path(&self) -> PathBuf {
+            self.dir.path().join("decisions.jsonl")
+        }
+
+        fn rotated(&self, number: u64) -> PathBuf {
+            self.dir.path().join(format!("decisions.{number:04}Z.jsonl"))
+        }
+
+        /// Writes a file of two lines and its head. Without the log's id it is of the version before.
+        fn write(&mut self, key: &Ed25519KeyPair, log: Option<&str>) {
+            let number = self.chain.file;
+            let at = day(FIRST + number - 1);
+            let mut lines = vec![self.chain.append(&self.chain.file_event(at).to_json())];
+            lines.push(self.chain.append(br#"{"id":"1"}"#));
+            let head = TreeHead {
+                next: Some(number + 1),
+                count: log.map(|log| LogCount::new(log.to_owned())),
+                bytes: log.map(|_| lines.iter().map(|line| line.len() as u64 + 1).sum()),
+                ..self.chain.tree_head(key)
+            };
+            let head = self.chain.sign_head(key, at, head);
+            self.chain.push_line(&head);
+            lines.push(head);
+            self.chain = self.chain.next_file();
+            fs::write(self.rotated(number), [lines.join(&b'\n'), vec![b'\n']].concat()).unwrap();
+        }
+
+        /// Begins the current file.
+        fn begin(&mut self) {
+            let mut chain = self.chain.clone();
+            let line = chain.append(&chain.file_event(day(FIRST)).to_json());
+            fs::write(self.path(), [line, vec![b'\n']].concat()).unwrap();
+        }
+
+        /// Returns the numbers of the files that belong to the log of key 1, and why others do not.
+        fn read(&self, reader: &mut LogFilesReader) -> (Vec<u64>, Vec<String>) {
+            let key = public_key(&key(1));
+            let path = self.path();
+            let log = OwnLog { path: &path, key: &key, id: Some("a"), newest: self.chain.file };
+            let found = reader.read(log).unwrap();
+            let numbers = found.files.iter().map(|file| file.number).collect();
+            (numbers, found.foreign.into_iter().map(|file| file.reason).collect())
+        }
+    }
+
+    #[test]
+    fn an_end_is_read_from_the_beginning_of_a_compressed_file() {
+        let mut files = TestFiles::new();
+        files.write(&key(1), Some("a"));
+        let plain = File::open(files.rotated(1)).unwrap();
+        let name = crate::files::compressed_name(&files.rotated(1));
+        let builder = gzip_builder(&plain).unwrap();
+        let mut gzip = builder.write(File::create(name).unwrap(), Compression::default());
+        gzip.write_all(&fs::read(files.rotated(1)).unwrap()).unwrap();
+        gzip.finish().unwrap();
+        fs::remove_file(files.rotated(1)).unwrap();
+        files.begin();
+        let mut reader = LogFilesReader::default();
+        assert_eq!(files.read(&mut reader), (vec![1], vec![]));
+        assert!(reader.ends.is_empty(), "it was not unpacked");
+    }
+
+    #[test]
+    fn a_compressed_file_of_the_version_before_is_read_to_its_end_once() {
+        let mut files = TestFiles::new();
+        files.write(&key(1), None);
+        let text = fs::read(files.rotated(1)).unwrap();
+        let name = crate::files::compressed_name(&files.rotated(1));
+        let mut gzip =
+            flate2::write::GzEncoder::new(File::create(name).unwrap(), Compression::default());
+        gzip.write_all(&text).unwrap();
+        gzip.finish().unwrap();
+        fs::remove_file(files.rotated(1)).unwrap();
+        files.begin();
+        let mut reader = LogFilesReader::default();
+        for _ in 0..2 {
+            assert_eq!(files.read(&mut reader), (vec![1], vec![]));
+            assert_eq!(reader.ends.len(), 1);
+        }
+    }
+
+    #[test]
+    fn files_without_the_log_s_id_belong_if_the_next_continues_them() {
+        for seed in [1, 2] {
+            let mut files = TestFiles::new();
+            // Key 2 is one that the log had before.
+            files.write(&key(seed), None);
+            files.write(&key(1), Some("a"));
+            files.begin();
+            assert_eq!(files.read(&mut LogFilesReader::default()), (vec![1, 2], vec![]), "{seed}");
+            let mut other = TestFiles::new();
+            other.write(&key(seed), None);
+            let text = fs::read_to_string(other.rotated(1)).unwrap();
+            fs::write(files.rotated(1), text.replace("\"1\"", "\"2\"")).unwrap();
+            // Its lines do not matter for what it is: its head does.
+            assert_eq!(files.read(&mut LogFilesReader::default()).0, [1, 2], "{seed}");
+            other.chain = HashChain::new();
+            other.chain.append(b"{}");
+            other.write(&key(seed), None);
+            fs::copy(other.rotated(1), files.rotated(1)).unwrap();
+            let (numbers, reasons) = files.read(&mut LogFilesReader::default());
+            assert_eq!(numbers, [2], "{seed}");
+            assert_eq!(reasons, ["is not continued by the next file of the log"], "{seed}");
+        }
+    }
+
+    #[test]
+    fn files_of_another_log_or_none_are_foreign() {
+        let mut files = TestFiles::new();
+        files.write(&key(1), Some("a"));
+        files.write(&key(1), Some("b"));
+        files.write(&key(2), Some("a"));
+        files.write(&key(1), Some("a"));
+        files.begin();
+        fs::copy(files.rotated(1), files.dir.path().join("decisions.9Z.jsonl")).unwrap();
+        fs::copy(files.path(), files.dir.path().join("decisions.8Z.jsonl")).unwrap();
+        fs::write(files.dir.path().join("decisions.7Z.jsonl"), "{}\n").unwrap();
+        let (numbers, mut reasons) = files.read(&mut LogFilesReader::default());
+        assert_eq!(numbers, [1, 3, 4], "a file of an earlier key is continued");
+        reasons.sort();
+        let expected = [
+            "does not begin as a file of a log",
+            "is a file of another log, b",
+            "is a second file 1",
+            "is a second file 5",
+        ];
+        assert_eq!(reasons, expected);
+    }
+
+    #[test]
+    fn a_file_does_not_end_before_the_one_before_it() {
+        let mut files = TestFiles::new();
+        files.write(&key(1), Some("a"));
+        files.write(&key(1), Some("a"));
+        files.begin();
+        let public = public_key(&key(1));
+        let path = files.path();
+        let log = OwnLog { path: &path, key: &public, id: Some("a"), newest: 3 };
+        let mut found = LogFilesReader::default().read(log).unwrap();
+        // The clock was ahead when the first ended.
+        found.files[0].ended_at = Some(day(FIRST + 9));
+        found.order_ends();
+        assert_eq!(found.files[1].ended_at, Some(day(FIRST + 9)));
+    }
+}

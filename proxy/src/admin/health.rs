@@ -32,7 +32,7 @@ pub(super) async fn readyz(State(admin): State<AdminState>) -> (StatusCode, Stri
     if admin.stopping.is_cancelled() {
         return (StatusCode::SERVICE_UNAVAILABLE, "stopping\n".to_owned());
     }
-    if let Some(fault) = admin.decisions.warnings().head_fault {
+    if let Some(fault) = &admin.decisions.warnings().head_fault {
         let text = format!("ready, but the decision log cannot be signed: {fault}\n");
         return (StatusCode::OK, text);
     }

@@ -14,6 +14,8 @@ use super::robots_view::format_instant;
 use super::state::AdminState;
 use crate::drill::{DrillReport, DrillResult};
 
+/// The most files that are named.
+const MAX_DETAILS: usize = 100;
 /// The time for which lost decisions are mentioned.
 const MENTION_LOSSES: Duration = Duration::from_hours(24);
 
@@ -111,7 +113,8 @@ fn lost_decisions(admin: &AdminState, now: SystemTime) -> Option<Problem> {
 }
 
 fn unsigned_decisions(admin: &AdminState) -> Option<Problem> {
-    let fault = admin.decisions.warnings().head_fault?;
+    let warnings = admin.decisions.warnings();
+    let fault = warnings.head_fault.as_ref()?;
     Some(Problem {
         kind: "decisions-unsigned",
         text: format!("The decision log cannot be signed: {fault}"),
@@ -121,9 +124,10 @@ fn unsigned_decisions(admin: &AdminState) -> Option<Problem> {
 }
 
 fn foreign_files(admin: &AdminState) -> Option<Problem> {
-    let foreign = admin.decisions.warnings().foreign;
-    let details = foreign.iter().map(|file| format!("{} {}", file.path.display(), file.reason));
-    (!foreign.is_empty()).then(|| Problem {
+    let warnings = admin.decisions.warnings();
+    let foreign = warnings.foreign.iter().take(MAX_DETAILS);
+    let details = foreign.map(|file| format!("{} {}", file.path.display(), file.reason));
+    (!warnings.foreign.is_empty()).then(|| Problem {
         kind: "log-foreign-files",
         text: "Files beside the decision log do not belong to it, and are left alone".to_owned(),
         details: details.collect(),
@@ -132,7 +136,7 @@ fn foreign_files(admin: &AdminState) -> Option<Problem> {
 }
 
 fn forged_holds(admin: &AdminState) -> Option<Problem> {
-    let details = admin.decisions.warnings().holds;
+    let details = admin.decisions.warnings().holds.clone();
     (!details.is_empty()).then(|| Problem {
         kind: "holds-altered",
         text: "Somebody has changed the holds by hand, or they cannot be read".to_owned(),

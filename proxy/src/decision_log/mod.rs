@@ -69,7 +69,8 @@ use self::edge_tally::EdgeTally;
 pub(crate) use self::edge_tally::{EdgeCount, EdgeCountBy};
 pub(crate) use self::files::find_decision;
 pub(crate) use self::gaps::LogGaps;
-pub(crate) use self::journal::{Journal, JournalConfig, JournalDescription, JournalWarnings};
+use self::journal::JournalWarnings;
+pub(crate) use self::journal::{Journal, JournalConfig, JournalDescription};
 use self::live::LiveFeed;
 pub(crate) use self::live::{DecisionWatch, WatchedBatch, to_event};
 pub(crate) use self::log_search::{NewestDecisions, ScanStep, TimeRange, scan as scan_log};
@@ -226,7 +227,7 @@ impl DecisionLog {
     }
 
     /// Returns what is wrong with the log's files.
-    pub(crate) fn warnings(&self) -> JournalWarnings {
+    pub(crate) fn warnings(&self) -> Arc<JournalWarnings> {
         self.writer.warnings()
     }
 

@@ -38,7 +38,7 @@ enum WriterUpdate {
 type PendingUpdates = Arc<Mutex<VecDeque<WriterUpdate>>>;
 /// The newest head that the thread has saved, as its line; none without a log.
 type SharedHead = Arc<Mutex<Option<Vec<u8>>>>;
-type SharedWarnings = Arc<Mutex<JournalWarnings>>;
+type SharedWarnings = Arc<Mutex<Arc<JournalWarnings>>>;
 /// The interval at which a head that could not be saved is tried again while nothing is written.
 const SIGN_RETRY: Duration = Duration::from_secs(1);
 
@@ -164,7 +164,7 @@ impl DecisionWriter {
     }
 
     /// Returns what is wrong with the log's files.
-    pub(super) fn warnings(&self) -> JournalWarnings {
+    pub(super) fn warnings(&self) -> Arc<JournalWarnings> {
         lock(&self.warnings).clone()
     }
 
@@ -364,7 +364,7 @@ impl WriterThread {
 
     /// Shows others what the journal knows.
     fn share_head(&mut self) {
-        let warnings = self.journal.as_ref().map(Journal::warnings).unwrap_or_default();
+        let warnings = self.journal.as_mut().map(Journal::warnings).unwrap_or_default();
         self.metrics.decision_log_unsigned(warnings.head_fault.is_some());
         self.metrics.decision_log_foreign_files(warnings.foreign.len());
         *lock(&self.warnings) = warnings;

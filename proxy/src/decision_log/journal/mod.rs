@@ -26,6 +26,7 @@ use std::fs;
 use std::io::{self, Write};
 use std::mem;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
@@ -96,6 +97,8 @@ pub(crate) struct Journal {
     files: LogFilesReader,
     /// The files found beside the log that do not belong to it.
     foreign: Vec<ForeignFile>,
+    /// What is wrong with the log's files, as it was last asked for.
+    warnings: Arc<JournalWarnings>,
     compression: CompressionThread,
 }
 
@@ -175,6 +178,7 @@ impl Journal {
             holds,
             files: LogFilesReader::default(),
             foreign: Vec::new(),
+            warnings: Arc::default(),
             compression: CompressionThread::default(),
         })
     }
@@ -318,12 +322,20 @@ impl Journal {
     }
 
     /// Returns what is wrong with the log's files.
-    pub(super) fn warnings(&self) -> JournalWarnings {
-        JournalWarnings {
-            head_fault: self.head_fault.clone(),
-            foreign: self.foreign.clone(),
-            holds: self.holds.findings.clone(),
+    pub(super) fn warnings(&mut self) -> Arc<JournalWarnings> {
+        // Asked for with every write, and hardly ever another.
+        let known = &self.warnings;
+        let is_known = known.head_fault == self.head_fault
+            && known.foreign == self.foreign
+            && known.holds == self.holds.findings;
+        if !is_known {
+            self.warnings = Arc::new(JournalWarnings {
+                head_fault: self.head_fault.clone(),
+                foreign: self.foreign.clone(),
+                holds: self.holds.findings.clone(),
+            });
         }
+        Arc::clone(&self.warnings)
     }
 
     /// Returns the head that was saved since the last call.
@@ -494,8 +506,7 @@ impl Journal {
         let Some(holds) = self.holds.in_effect() else {
             return;
         };
-        self.expired =
-            retention::expired_files(&self.config, &files, (now, &holds), &mut self.held);
+        self.expired = retention::expired_files(&self.config, &files, now, &holds, &mut self.held);
         match retention::deletions_to_record(&self.config, &self.key, &files, &self.expired) {
             Ok(numbers) => {
                 let deleted = numbers.into_iter().map(|file| EventKind::Deleted { file });

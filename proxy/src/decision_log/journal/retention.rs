@@ -100,7 +100,8 @@ pub(super) fn deletions_to_record(
 pub(super) fn expired_files(
     options: &JournalConfig,
     files: &LogFiles,
-    (now, holds): (SystemTime, &[Hold]),
+    now: SystemTime,
+    holds: &[Hold],
     held: &mut HeldFiles,
 ) -> Vec<ExpiredFile> {
     let sizes = files.files.iter().map(|file| file.bytes);

@@ -47,7 +47,7 @@ fn expired(options: &JournalConfig, held: &mut HeldFiles) -> Vec<u64> {
     let files = journal.read_files();
     journal.check_holds();
     let holds = journal.holds.in_effect().unwrap();
-    let expired = expired_files(options, &files, (journal.clock.settled(), &holds), held);
+    let expired = expired_files(options, &files, journal.clock.settled(), &holds, held);
     expired.iter().map(|file| file.number).collect()
 }
 
@@ -968,7 +968,7 @@ fn a_head_that_cannot_be_written_is_a_warning_until_it_can() {
     journal.config.max_size_bytes = 1 << 20;
     write_one(&mut journal);
     journal.save_head();
-    assert_eq!(journal.warnings(), JournalWarnings::default());
+    assert_eq!(*journal.warnings(), JournalWarnings::default());
     let files = [head_path(&journal.config.path), copy_path(dir.path())];
     for file in &files {
         fs::remove_file(file).unwrap();
@@ -976,12 +976,12 @@ fn a_head_that_cannot_be_written_is_a_warning_until_it_can() {
     }
     write_one(&mut journal);
     journal.save_head();
-    let fault = journal.warnings().head_fault.unwrap();
+    let fault = journal.warnings().head_fault.clone().unwrap();
     assert!(files.iter().all(|file| fault.contains(&file.display().to_string())), "{fault}");
     assert!(journal.is_unsigned(), "it is tried again");
     files.iter().for_each(|file| fs::remove_dir(file).unwrap());
     journal.save_head();
-    assert_eq!(journal.warnings(), JournalWarnings::default());
+    assert_eq!(*journal.warnings(), JournalWarnings::default());
     assert!(!journal.is_unsigned());
     assert_eq!(check_log(&journal.config.path), []);
 }

@@ -2,6 +2,7 @@
 //! stays in memory, so that a command that reads changes nothing, whoever runs it.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::fs::File;
 use std::io::{self, ErrorKind};
 use std::ops::Bound;
@@ -109,13 +110,11 @@ impl StorageBackend for ReadOnlyFile {
         let mut done = 0;
         while done < data.len() {
             let (number, at, bytes) = place(offset + done as u64, data.len() - done);
-            if !written.pages.contains_key(&number) {
-                let page = self.page_of_file(number, file_length)?;
-                written.pages.insert(number, page);
-            }
-            if let Some(page) = written.pages.get_mut(&number) {
-                page[at..at + bytes].copy_from_slice(&data[done..done + bytes]);
-            }
+            let page = match written.pages.entry(number) {
+                Entry::Occupied(page) => page.into_mut(),
+                Entry::Vacant(vacant) => vacant.insert(self.page_of_file(number, file_length)?),
+            };
+            page[at..at + bytes].copy_from_slice(&data[done..done + bytes]);
             done += bytes;
         }
         Ok(())
