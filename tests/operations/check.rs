@@ -697,6 +697,22 @@ fn lint_names_file_and_line_and_exits_by_what_it_found() {
 }
 
 #[test]
+fn lint_goes_on_after_a_file_that_cannot_be_read() {
+    let dir = TempDir::new().unwrap();
+    let file = |name: &str| dir.path().join(name).display().to_string();
+    let (missing, bad) = (file("missing.txt"), file("robots.txt"));
+    std::fs::write(&bad, "User-agent: *\nDisalow: /secret\n").unwrap();
+    let output = run(&["lint", &missing, &bad, &missing], b"");
+    assert!(stdout(&output).starts_with(&format!("{bad}:2: error: ")), "{output:?}");
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(stderr.matches("missing.txt: ").count(), 2, "{stderr}");
+    assert!(stderr.contains("\n1 file: 1 error, "), "{stderr}");
+    assert_eq!(output.status.code(), Some(2));
+    let output = run(&["lint", &missing], b"");
+    assert!(!String::from_utf8_lossy(&output.stderr).contains("nothing to report"), "{output:?}");
+}
+
+#[test]
 fn lint_fails_only_for_errors_and_prints_notes_on_request() {
     let text = b"User-agent: *\nDisallow: /a b\nDisallow: /c\nDisallow: /c\n";
     let output = run(&["lint", "-"], text);

@@ -17,14 +17,16 @@ use super::config_file::load_config;
 use super::paint::Tone;
 use super::progress::ProgressLine;
 use super::robots_fetcher::{RobotsFetcher, failure_text};
-use super::terminal::{CommandResult, json_line, print_errors, print_painted, unusable};
+use super::terminal::{CommandResult, UNUSABLE, json_line, print_errors, print_painted, unusable};
 use crate::telemetry::harmless::escape_controls;
 
 /// The size up to which a file is fetched in order to report how large it is.
 const MAX_BYTES: usize = 16 * 1024 * 1024;
 
 #[derive(Debug, Args)]
-#[command(after_help = "Exit status: 0 no errors in the files, 1 errors, 2 a file cannot be read.")]
+#[command(
+    after_help = "Exit status: 0 no errors in the files, 1 errors, 2 a file cannot be read; the others are checked all the same."
+)]
 pub(super) struct LintArguments {
     /// Also report notes: findings that are merely worth knowing
     #[arg(long)]
@@ -62,11 +64,13 @@ pub(super) fn run(arguments: &LintArguments, config: Option<&Path>) -> CommandRe
     let progress = ProgressLine::new(arguments.sources.len());
     for source in &arguments.sources {
         progress.start_part(source);
-        let findings = if arguments.head {
-            lint_head(&read_file(source)?)
-        } else {
-            lint(&read_source(source, config)?, compared)
+        let read = if arguments.head { read_file(source) } else { read_source(source, config) };
+        let Ok(file) = read else {
+            // Why has been printed. The other files are worth seeing all the same.
+            continue;
         };
+        count.files += 1;
+        let findings = if arguments.head { lint_head(&file) } else { lint(&file, compared) };
         for finding in findings {
             count.add(finding.severity);
             if arguments.notes || finding.severity != Severity::Note {
@@ -78,19 +82,23 @@ pub(super) fn run(arguments: &LintArguments, config: Option<&Path>) -> CommandRe
     // The line has to be gone from the terminal before anything is printed.
     drop(progress);
     let printed = print_painted(&text);
-    if !arguments.json {
+    if !arguments.json && count.files > 0 {
         print_errors(&count.summary(arguments));
     }
     // The status of a failed print must not be hidden by that of findings.
+    if printed == ExitCode::SUCCESS && count.files < arguments.sources.len() {
+        return Err(ExitCode::from(UNUSABLE));
+    }
     if printed == ExitCode::SUCCESS && count.errors > 0 {
         return Err(ExitCode::from(1));
     }
     Ok(printed)
 }
 
-/// The number of findings of each level.
+/// The number of files that were read, and of findings of each level.
 #[derive(Default)]
 struct FindingCounts {
+    files: usize,
     errors: usize,
     warnings: usize,
     notes: usize,
@@ -112,14 +120,14 @@ impl FindingCounts {
             1 => format!("1 {what}"),
             _ => format!("{count} {what}s"),
         };
-        let Self { errors, warnings, notes } = *self;
+        let Self { files, errors, warnings, notes } = *self;
         if errors + warnings + notes == 0 {
-            return format!("{}: nothing to report\n", of(arguments.sources.len(), "file"));
+            return format!("{}: nothing to report\n", of(files, "file"));
         }
         let hint = if notes > 0 && !arguments.notes { " (--notes shows them)" } else { "" };
         format!(
             "{}: {}, {}, {}{hint}\n",
-            of(arguments.sources.len(), "file"),
+            of(files, "file"),
             of(errors, "error"),
             of(warnings, "warning"),
             of(notes, "note"),
