@@ -1,4 +1,4 @@
-//! `wayleave replay` and `wayleave report` over logs and stores of which a part is missing: they say so, and never that all is well.
+//! `wayleave replay`, `report` and `decision` over logs and stores of which a part is missing: they say so, and never that all is well.
 
 use std::fs;
 use std::path::PathBuf;
@@ -152,4 +152,21 @@ fn a_replay_of_no_decision_is_incomplete() {
     command.args(["replay", "--config"]).arg(&empty);
     let output = tools::run(&mut command, b"", LIMIT);
     assert_eq!(output.status.code(), Some(3), "{output:?}");
+}
+
+#[test]
+fn a_decision_may_be_in_a_file_that_is_missing() {
+    let dir = write_log(|settings| settings);
+    let files = rotated(&dir);
+    let text = fs::read_to_string(&files[1]).expect("a file of the log");
+    let (_, after) = text.split_once("{\"id\":\"").expect("a decision");
+    let id = &after[..32];
+    check(&dir, &["decision", id], 0, "this is from ");
+    check(&dir, &["decision", &"0".repeat(32)], 2, "nor is it in ");
+    fs::remove_file(&files[1]).expect("it is there");
+    check(&dir, &["decision", id], 3, "file 2 of the log is missing");
+    // One that cannot be opened is as good as missing.
+    fs::create_dir(&files[1]).expect("it can be made");
+    let name = files[1].file_name().expect("a name").to_string_lossy().into_owned();
+    check(&dir, &["decision", id], 3, &name);
 }

@@ -14,16 +14,22 @@ use super::admin_client::request_json;
 use super::config_file::{EVIDENCE_KEYS, load_keys};
 use super::evidence::sources::MaterialSources;
 use super::paint::Tone;
-use super::terminal::{CommandResult, pretty_json, print, print_errors, print_painted, unusable};
+use super::terminal::{
+    CommandResult, incomplete, pretty_json, print, print_errors, print_painted, unusable,
+};
 use crate::admin::{BodyText, decision_marks};
 use crate::config::Config;
-use crate::decision_log::{DecisionId, crawler_in_words, find_decision};
+use crate::decision_log::{DecisionId, crawler_in_words, find_decision, unread_parts};
 use crate::telemetry::harmless::escape_controls;
 
 /// The number of lines of a long robots.txt that are shown before and after the one that decided.
 const CONTEXT_LINES: usize = 20;
 
 #[derive(Debug, Args)]
+#[command(
+    after_help = "Exit status: 0 shown, 2 there is no such decision, 3 it was not found, and a file of the decision log is missing or \
+                  cannot be read."
+)]
 pub(super) struct DecisionArguments {
     /// The `decision_id` of a refusal or of a line in the decision log
     id: String,
@@ -42,8 +48,14 @@ pub(super) fn run(arguments: &DecisionArguments, file: Option<&Path>) -> Command
     if !arguments.id.chars().all(is_plain) {
         return Err(unusable(&format!("{:?} is not a decision id", arguments.id)));
     }
-    let found = find(&arguments.id, &config)
-        .map_err(|error| unusable(&format!("decision {}: {error:#}", arguments.id)))?;
+    let found = find(&arguments.id, &config).map_err(|error| {
+        let message = format!("decision {}: {error:#}", arguments.id);
+        let log = config.log.decisions.as_ref();
+        match log.map(|log| unread_parts(&log.path)).unwrap_or_default() {
+            unread if unread.is_empty() => unusable(&message),
+            unread => incomplete(&[vec![message], unread].concat()),
+        }
+    })?;
     if arguments.json {
         return Ok(print(&pretty_json(&found.decision)));
     }

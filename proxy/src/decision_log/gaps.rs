@@ -2,13 +2,14 @@
 
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
+use std::path::Path;
 use std::time::SystemTime;
 
 use wayleave_evidence::chain::event::{EventKind, LogEvent};
 use wayleave_evidence::files::FileBegin;
 
-use super::files::LogFile;
-use super::log_search::TimeRange;
+use super::files::{LogFile, open_log_files};
+use super::query::TimeRange;
 use crate::clock::MAX_DRIFT;
 
 /// The parts of a time range of the log that could not be read.
@@ -95,13 +96,22 @@ impl LogGaps {
     }
 }
 
+/// Returns a phrase for each part of the log at `path` that cannot be opened, or is missing.
+pub(crate) fn unread_parts(path: &Path) -> Vec<String> {
+    let files = open_log_files(path);
+    let unopened = files.iter().filter_map(|(name, file)| {
+        let error = file.as_ref().err()?;
+        Some(format!("{}: {error}", name.display()))
+    });
+    let gaps = LogGaps::of_files(&files, TimeRange::default(), !path.exists());
+    unopened.chain(gaps.phrases(true)).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use std::fs;
-    use std::path::Path;
     use std::time::Duration;
 
-    use super::super::files::open_log_files;
     use super::super::tests::decision;
     use super::*;
 

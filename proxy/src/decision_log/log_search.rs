@@ -4,28 +4,14 @@ use std::collections::VecDeque;
 use std::io::{self, Seek as _};
 use std::ops::ControlFlow;
 use std::path::Path;
-use std::time::SystemTime;
 
 use tokio_util::sync::CancellationToken;
 use wayleave_evidence::chain::event;
 
 use super::files::{LogFile, LogLine, UNFINISHED, are_older, find_line, open_log_files};
 use super::gaps::LogGaps;
-use super::query::DecisionQuery;
+use super::query::{DecisionQuery, TimeRange};
 use super::record::DecisionRecord;
-
-/// A time range, both ends included; an end that is `None` is open.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct TimeRange {
-    pub(crate) since: Option<SystemTime>,
-    pub(crate) until: Option<SystemTime>,
-}
-
-impl TimeRange {
-    pub(super) fn contains(&self, at: SystemTime) -> bool {
-        self.since.is_none_or(|since| at >= since) && self.until.is_none_or(|until| at <= until)
-    }
-}
 
 /// The newest decisions of a time range that match a query, the newest first.
 #[derive(Debug, Default)]
@@ -151,7 +137,7 @@ pub(crate) fn scan(
 #[cfg(test)]
 mod tests {
     use std::fs;
-    use std::time::Duration;
+    use std::time::{Duration, SystemTime};
 
     use wayleave_evidence::chain::event::{EventKind, LogEvent};
 

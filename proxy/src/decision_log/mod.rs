@@ -68,14 +68,14 @@ pub(crate) use self::client_address::{ClientForm, ClientMask, LoggedClient};
 use self::edge_tally::EdgeTally;
 pub(crate) use self::edge_tally::{EdgeCount, EdgeCountBy};
 pub(crate) use self::files::find_decision;
-pub(crate) use self::gaps::LogGaps;
+pub(crate) use self::gaps::{LogGaps, unread_parts};
 use self::journal::JournalWarnings;
 pub(crate) use self::journal::{Journal, JournalConfig, JournalDescription};
 use self::live::LiveFeed;
 pub(crate) use self::live::{DecisionWatch, WatchedBatch, to_event};
-pub(crate) use self::log_search::{NewestDecisions, ScanStep, TimeRange, scan as scan_log};
+pub(crate) use self::log_search::{NewestDecisions, ScanStep, scan as scan_log};
 pub(crate) use self::otlp::DecisionExport;
-pub(crate) use self::query::DecisionQuery;
+pub(crate) use self::query::{DecisionQuery, TimeRange};
 use self::recent::RecentDecisions;
 use self::record::EncodedDecision;
 pub(crate) use self::record::{

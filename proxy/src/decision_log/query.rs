@@ -1,5 +1,7 @@
 //! Filters of decisions.
 
+use std::time::SystemTime;
+
 use wayleave_robots_txt::Target;
 
 use super::record::DecisionRecord;
@@ -62,4 +64,17 @@ fn mentions(decision: &DecisionRecord, text: &str) -> bool {
         || decision.tokens.iter().any(|token| contains(token))
         || contains(&decision.client.to_string())
         || contains(&decision.id.to_string())
+}
+
+/// A time range, both ends included; an end that is `None` is open.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct TimeRange {
+    pub(crate) since: Option<SystemTime>,
+    pub(crate) until: Option<SystemTime>,
+}
+
+impl TimeRange {
+    pub(super) fn contains(&self, at: SystemTime) -> bool {
+        self.since.is_none_or(|since| at >= since) && self.until.is_none_or(|until| at <= until)
+    }
 }

@@ -41,7 +41,7 @@ pub(crate) use self::summary::SummaryRow;
 pub(crate) use self::timeline::Timeline;
 use super::files::{LogLine, UNFINISHED, are_older, find_line, open_log_files};
 use super::gaps::LogGaps;
-use super::log_search::TimeRange;
+use super::query::TimeRange;
 
 /// The number of unreadable lines that are listed; further ones are only counted.
 const MAX_LISTED: usize = 20;
