@@ -44,7 +44,7 @@ pub(super) async fn proof(
     };
     match admin.authority.prove(&nonce, system_time()) {
         Ok(certificate) => ([(CONTENT_TYPE, "application/pkix-cert")], certificate).into_response(),
-        Err(error) => error_response(StatusCode::INTERNAL_SERVER_ERROR, &format!("{error:#}")),
+        Err(error) => error_response(StatusCode::INTERNAL_SERVER_ERROR, format!("{error:#}")),
     }
 }
 

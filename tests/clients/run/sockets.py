@@ -101,6 +101,8 @@ class Services:
         os.rename(f"{unlisted}/old", f"{unlisted}/new")
         if self.is_crowded:
             self.start_in_crowd()
+        with socket.socket(socket.AF_UNIX) as ended:
+            ended.bind(f"{self.top}/tmp/left")
         self.serve("in /run", "stream", "/run/wayleave-test.sock")
         self.serve("in /run, mounted elsewhere as a file", "stream", f"{self.top}/docker.sock", "/run/docker.sock")
         self.serve("in /run, mounted elsewhere with its directory", "stream", f"{self.top}/run/sub/socket", self.dir_in_run())
@@ -315,7 +317,6 @@ def own():
 @attempt("a socket that another process left behind, made anew")
 def left_behind():
     path = f"{TOLD['top']}/tmp/left"
-    socket.socket(socket.AF_UNIX).bind(path)
     os.unlink(path)
     socket.socket(socket.AF_UNIX).bind(path)
     return "bound"
