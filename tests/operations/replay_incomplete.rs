@@ -9,7 +9,7 @@ use tempfile::TempDir;
 
 use crate::harness::tools;
 use crate::harness::wayleave::{Settings, command};
-use crate::harness::{Origin, Request, Wayleave};
+use crate::harness::{Origin, Request, Wayleave, eventually};
 
 const LIMIT: Duration = Duration::from_secs(120);
 
@@ -21,18 +21,27 @@ fn small(settings: Settings) -> Settings {
 fn write_log(change: impl FnOnce(Settings) -> Settings) -> TempDir {
     let origin = Origin::start();
     for (host, path) in [("shop.test", "/private"), ("news.test", "/intern")] {
-        origin.site(host).robots(&format!("User-agent: *\nDisallow: {path}\n"));
+        origin.site(host).robots(format!("User-agent: *\nDisallow: {path}\n"));
     }
     let proxy = Wayleave::start_with(&origin, |settings| change(small(settings)));
     let mut wire = proxy.connect();
-    for number in 0..400 {
-        let url = if number % 2 == 0 {
-            format!("http://shop.test/private/{number}")
-        } else {
-            format!("http://news.test/intern/{number}")
-        };
-        wire.send(Request::get(&url).agent("NewsBot/1").absolute_form());
-        assert_eq!(wire.response().status, 403);
+    for round in 0..6 {
+        let mut url = String::new();
+        for number in 0..100 {
+            let (host, dir) = [("shop.test", "private"), ("news.test", "intern")][number % 2];
+            url = format!("http://{host}/{dir}/{round}-{number}");
+            wire.send(Request::get(&url).agent("NewsBot/1").absolute_form());
+            assert_eq!(wire.response().status, 403);
+        }
+        // What is written at once goes into one file, however long it is.
+        let dir = proxy.dir.path().join("state");
+        eventually("the round is written", || {
+            let files = fs::read_dir(&dir).expect("it can be listed").flatten();
+            let mut logs = files
+                .map(|entry| entry.path())
+                .filter(|path| path.extension().is_some_and(|extension| extension == "jsonl"));
+            logs.any(|path| fs::read_to_string(path).is_ok_and(|text| text.contains(&url)))
+        });
     }
     drop(wire);
     proxy.stop().0
@@ -77,13 +86,13 @@ fn replay_without_the_store_is_incomplete() {
     let dir = write_log(|settings| settings);
     check(&dir, &["replay"], 0, "");
     fs::remove_file(state(&dir).join("robots.redb")).expect("it is there");
-    check(&dir, &["replay"], 3, "requests that cannot be decided: 400");
+    check(&dir, &["replay"], 3, "requests that cannot be decided: 600");
     check(&dir, &["replay"], 3, "there is no store of robots.txt files in ");
     let shown = String::from_utf8(run(&dir, &["replay", "--json"]).stdout).expect("text");
     assert!(shown.contains("\"missing\""), "{shown}");
     for form in ["--markdown", "--json"] {
         let shown = String::from_utf8(run(&dir, &["replay", form]).stdout).expect("text");
-        assert!(shown.contains("requests that cannot be decided: 400"), "{shown}");
+        assert!(shown.contains("requests that cannot be decided: 600"), "{shown}");
     }
 }
 
@@ -96,7 +105,7 @@ fn replay_with_half_a_store_is_incomplete() {
     let other = Wayleave::start(&origin);
     assert_eq!(other.get("http://shop.test/private/0").status, 403);
     copy_store(&other.stop().0, &dir);
-    check(&dir, &["replay"], 3, "requests that cannot be decided: 200");
+    check(&dir, &["replay"], 3, "requests that cannot be decided: 300");
 }
 
 #[test]

@@ -74,7 +74,8 @@ impl LogGaps {
     pub(crate) fn phrases(&self, counts_deleted: bool) -> Vec<String> {
         let mut phrases = Vec::new();
         for missing in &self.missing_files {
-            let is_deleted = missing.clone().all(|number| self.deleted.contains(&number));
+            // The oldest are deleted first, and the records of that go with the files that held them.
+            let is_deleted = self.deleted.contains(missing.end());
             if counts_deleted || !is_deleted {
                 let last = missing.end();
                 phrases.push(match missing.start() {
@@ -178,7 +179,7 @@ mod tests {
         let files = open_log_files(&dir.path().join("decisions.jsonl"));
         let range = TimeRange::default();
         let mut gaps = LogGaps::of_files(&files, range, false);
-        for file in [1, 2, 4] {
+        for file in [2, 4] {
             let event = LogEvent::new(EventKind::Deleted { file }, hour(7));
             gaps.note_event(&event.to_json(), range);
         }
