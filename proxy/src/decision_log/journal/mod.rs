@@ -150,9 +150,7 @@ impl Journal {
             heads.save_first(&line).context("saving the log's head")?;
         }
         // The process before may have stopped while the disk was full.
-        let before = resume::signed_before(&heads, &key).map(|(_, head)| head);
-        let lost = before.as_ref().map_or(0, |head| head.lost);
-        let holds = JournalHolds::read(&options.path, before.as_ref());
+        let lost = resume::signed_before(&heads, &key).map_or(0, |(_, head)| head.lost);
         Ok(Self {
             has_earlier_key: is_known && belongs_here && !heads.has_any_copy(),
             altered: 0,
@@ -175,7 +173,7 @@ impl Journal {
             needs_cleanup: false,
             expired: Vec::new(),
             held: HeldFiles::default(),
-            holds,
+            holds: JournalHolds::default(),
             files: LogFilesReader::default(),
             foreign: Vec::new(),
             warnings: Arc::default(),
@@ -449,6 +447,11 @@ impl Journal {
             None => OpenFile::new(path)?,
         };
         if open.is_regular {
+            if self.state.is_none() {
+                // Before `resume` renames files.
+                let head = resume::signed_before(&self.heads, &self.key).map(|(_, head)| head);
+                self.holds = JournalHolds::read(path, head.as_ref());
+            }
             let log = ResumableLog {
                 path,
                 heads: &self.heads,

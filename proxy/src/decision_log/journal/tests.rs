@@ -41,6 +41,8 @@ fn open(options: JournalConfig) -> anyhow::Result<Journal> {
 /// Returns what retention would delete now.
 fn expired(options: &JournalConfig, held: &mut HeldFiles) -> Vec<u64> {
     let mut journal = open(options.clone()).unwrap();
+    let head = resume::signed_before(&journal.heads, &journal.key).map(|(_, head)| head);
+    journal.holds = JournalHolds::read(&options.path, head.as_ref());
     journal.state = Some(ChainState::new());
     journal.state.as_mut().unwrap().chain.file = u64::MAX;
     journal.state.as_mut().unwrap().count.log = log_id(options);
@@ -1038,6 +1040,8 @@ fn with_hold(dir: &Path) -> (Journal, PathBuf) {
 /// Returns the hosts of the holds that count in the next process, and how many things are wrong with them.
 fn held_hosts(dir: &Path) -> (Vec<String>, usize) {
     let mut journal = open(options(dir)).unwrap();
+    let head = resume::signed_before(&journal.heads, &journal.key).map(|(_, head)| head);
+    journal.holds = JournalHolds::read(&journal.config.path, head.as_ref());
     journal.check_holds();
     let holds = journal.holds.in_effect().unwrap();
     (holds.into_iter().map(|hold| hold.host).collect(), journal.holds.findings.len())
