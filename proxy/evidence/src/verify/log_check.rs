@@ -464,10 +464,10 @@ mod tests {
     use ring::signature::Ed25519KeyPair;
 
     use super::*;
-    use crate::chain::HashChain;
     use crate::chain::head::{public_key, sign_line};
     use crate::chain::link::link_line;
     use crate::chain::tree::MerkleSubtree;
+    use crate::chain::{HashChain, LogCount};
 
     const AT: SystemTime = SystemTime::UNIX_EPOCH;
 
@@ -558,6 +558,31 @@ mod tests {
         assert_eq!(check(&lines, &other), "");
         let found = check(&lines, &key);
         assert!(found.contains("is signed by a different key"), "{found}");
+    }
+
+    #[test]
+    fn files_of_two_logs_with_one_key_are_no_log() {
+        let key = key(1);
+        let (public, mut findings) = (public_key(&key), ExportFindings::default());
+        let mut chain = HashChain::new();
+        let mut before = None;
+        for (file, log) in [(1, "a"), (2, "a"), (3, "b")] {
+            let mut lines = vec![chain.append(&chain.file_event(AT).to_json())];
+            let count = Some(LogCount::new(log.to_owned()));
+            let head = TreeHead { next: Some(file + 1), count, ..chain.tree_head(&key) };
+            let head = chain.sign_head(&key, AT, head);
+            chain.push_line(&head);
+            lines.push(head);
+            chain = chain.next_file();
+            let path = format!("log/{file:06}.jsonl");
+            let mut check = LogCheck::begin(&path, &public, before);
+            for (number, line) in (1..).zip(&lines) {
+                check.check_line(number, line, &mut findings);
+            }
+            before = Some(check.finish(&mut findings));
+        }
+        let found = findings.to_string();
+        assert_eq!(found, "log/000003.jsonl:2: altered: is the head of another log\n");
     }
 
     #[test]
