@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """growth.py: the cost of a request and the memory of a proxy, with more and more origins and connections.
 
-Measures as bench.py does, plain requests of 1 KiB to an origin that sends whole responses, and draws the chart of docs/costs.md.
+Measures as bench.py does, plain requests of 1 KiB to an origin that sends whole responses, and draws docs/costs.svg.
 """
 
 import argparse

@@ -1,4 +1,4 @@
-//! wayleave's tools for agents beside mcp-server-fetch, on the same origins: docs/mcp.md has what this test measures.
+//! wayleave's tools for agents beside mcp-server-fetch, on the same origins: proxy/src/mcp/README.md has what this test measures.
 
 use std::time::Duration;
 
@@ -197,9 +197,10 @@ fn the_table_beside_mcp_server_fetch_is_measured() {
         "| | RFC 9309: may it be fetched? | wayleave | mcp-server-fetch {} |\n| --- | --- | --- | --- |\n",
         version.expect("it is installed")
     );
-    let document = std::fs::read_to_string(project().join("docs/mcp.md")).expect("readable");
+    let document =
+        std::fs::read_to_string(project().join("proxy/src/mcp/README.md")).expect("readable");
     assert!(
         document.contains(&format!("{head}{table}\n")),
-        "docs/mcp.md needs this table:\n{head}{table}"
+        "proxy/src/mcp/README.md needs this table:\n{head}{table}"
     );
 }

@@ -525,6 +525,7 @@ fn java_works_after_env() {
 #[test]
 fn every_client_is_in_the_table() {
     let text = std::fs::read_to_string(project().join("docs/clients.md")).expect("there is one");
+    let (text, _) = text.split_once("\n## The CA\n").expect("clients come first");
     let lines = || text.lines().filter(|line| line.starts_with("| "));
     for client in ["curl", "python", "scrapy", "node", "java", "go", "wget", "playwright"] {
         let ending = format!("| `{client}` |");

@@ -310,7 +310,7 @@ fn the_longest_delay_that_robots_txt_asks_for_is_shown() {
     }
 }
 
-/// Returns the members in the first cells of the tables in a text of docs/check.md.
+/// Returns the members in the first cells of the tables in a text of proxy/src/cli/check/README.md.
 fn members(text: &str) -> BTreeSet<String> {
     let cells = text.lines().filter(|line| line.starts_with("| `"));
     let cells = cells.filter_map(|line| line.split('|').nth(1));
@@ -327,8 +327,8 @@ fn keys(value: &Value) -> BTreeSet<String> {
 
 #[test]
 fn the_members_of_a_proxy_question_are_documented() {
-    let document = include_str!("../../docs/check.md");
-    let (_, of_proxy) = document.split_once("### The proxy's verdict").expect("a heading");
+    let document = include_str!("../../proxy/src/cli/check/README.md");
+    let (_, of_proxy) = document.split_once("## The proxy's verdict").expect("a heading");
     let dir = TempDir::new().unwrap();
     let path = dir.path().join("config.toml");
     let crawler = "[[crawler]]\nname = \"a\"\ntokens = [\"A\"]\nmode = \"observe\"\nmatch = { user_agent = \"A\" }\n";
@@ -360,10 +360,10 @@ fn the_members_of_a_batch_are_documented() {
         "purpose": "train-ai", "status": 200, "headers": [["A", "b"]], "html": "", "tdmrep": "[]", "ai_txt": "", "rsl": {},
         "config": config,
     });
-    let document = include_str!("../../docs/check.md");
-    let (_, document) = document.split_once("### Questions").expect("a heading");
-    let (of_question, rest) = document.split_once("### Answers").expect("a heading");
-    let (of_answer, _) = rest.split_once("### The proxy's verdict").expect("a heading");
+    let document = include_str!("../../proxy/src/cli/check/README.md");
+    let (_, document) = document.split_once("## Questions").expect("a heading");
+    let (of_question, rest) = document.split_once("## Answers").expect("a heading");
+    let (of_answer, _) = rest.split_once("## The proxy's verdict").expect("a heading");
     let mut all = keys(&question);
     all.extend(keys(&question["config"]));
     all.extend(["robots_base64", "user_agent", "tokens"].map(str::to_owned));

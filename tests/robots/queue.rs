@@ -1,4 +1,4 @@
-//! The queue of robots.txt fetches: crawlers wait for their own fetches, not for those of others (docs/design.md).
+//! The queue of robots.txt fetches: crawlers wait for their own fetches, not for those of others (the README of robots_cache/queue).
 
 use std::io::Write as _;
 use std::net::TcpStream;

@@ -54,9 +54,9 @@ macro_rules! documents {
 
 /// The files below `/docs/`, to which the page links, as they are, for operators without a copy; [`documents`] lists them.
 const DOCUMENTS: &[(&str, &str)] = documents!(
-    "check.md" "clients.md" "closing.md" "configuration.md" "costs.md" "crawlee.md" "design.md" "evidence.md" "fleet.md"
-    "https.md" "mcp.md" "metrics.md" "moving.md" "operating.md" "politeness.md" "preferences.md" "refusals.md"
-    "replay.md" "run.md" "runbook.md" "scrapy.md" "security.md"
+    "clients.md" "closing.md" "configuration.md" "crawlee.md" "deploy.md" "design.md" "evidence.md" "fleet.md"
+    "metrics.md" "moving.md" "operating.md" "politeness.md" "preferences.md" "refusals.md" "runbook.md" "scrapy.md"
+    "security.md"
 );
 
 const HTML: &str = "text/html; charset=utf-8";

@@ -114,7 +114,7 @@ const FAMILIES: [&str; 25] = [
 ];
 
 /// The ways that are left, and the result: on a kernel whose Landlock knows the names of sockets, only files and descriptors lead out.
-/// docs/run.md has each.
+/// docs/closing.md has each.
 const LEFT: &[(&str, &str)] = &[
     ("a fifo", "bound"),
     ("a descriptor that was passed", "sent"),
@@ -227,9 +227,12 @@ fn a_user_reaches_no_socket_in_memory() {
 
 #[test]
 fn what_is_left_is_documented() {
-    let text = std::fs::read_to_string(project().join("docs/run.md")).expect("readable");
+    let text = std::fs::read_to_string(project().join("docs/closing.md")).expect("readable");
     for (name, _) in LEFT {
-        assert!(text.contains(&format!("<!-- {name} -->")), "docs/run.md does not have: {name}");
+        assert!(
+            text.contains(&format!("<!-- {name} -->")),
+            "docs/closing.md does not have: {name}"
+        );
     }
     assert!(ROWS.len() + KINDS.len() * WAYS.len() + FAMILIES.len() > 100);
 }

@@ -14,7 +14,7 @@ export function useDocs(url) {
 /** The documents about reasons; for all others, refusals.md or metrics.md. */
 const ABOUT = {
   "preference": "preferences", "payment": "refusals", "crawl-delay": "politeness", "origin-rests": "politeness",
-  "concurrency": "politeness", "budget": "configuration", "https-refused": "https", "bypass": "https",
+  "concurrency": "politeness", "budget": "configuration", "https-refused": "clients", "bypass": "clients",
 };
 
 /** A link to one of the documents, such as `refusals`. It opens beside the page, which has live data. */

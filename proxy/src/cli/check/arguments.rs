@@ -71,7 +71,7 @@ pub(crate) struct CheckArguments {
     pub(super) mistakes: Vec<LineMistake>,
     /// Read JSON objects from standard input, one per line, and answer each with one, in order. Members: id, url, robots or
     /// robots_base64, user_agent or tokens or token, dialect; about use: purpose, status, headers, html, tdmrep, ai_txt, rsl
-    /// and config; for the proxy's verdict: as ("proxy"), crawler, client and method. docs/check.md describes them and the
+    /// and config; for the proxy's verdict: as ("proxy"), crawler, client and method. README.md describes them and the
     /// answers. Exit status: 0 all answered, 2 at least one not
     #[arg(long, conflicts_with_all = ["json", "user_agent", "tokens", "purposes", "urls"])]
     pub(super) batch: bool,

@@ -1,5 +1,5 @@
 //! The queue of fetches: limits in total and per host, and fair shares among clients, so that nobody waits behind one
-//! client's many fetches. docs/design.md explains the rules.
+//! client's many fetches. README.md explains the rules.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::net::IpAddr;
