@@ -442,8 +442,10 @@ pub(super) fn head_files(place: &TestLog) -> [PathBuf; 2] {
 
 #[test]
 fn lines_that_no_head_signs_are_exported_as_unsigned() {
-    for lines in [1, 9] {
+    // In files that have a head, in others, and in both.
+    for (signed, lines) in [(0, 1), (0, 9), (1, 1), (1, 9)] {
         let mut place = TestLog::written(ProcessFate::Runs);
+        (0..signed).for_each(|_| place.write());
         let heads = head_files(&place).map(|path| (path.clone(), fs::read(path).unwrap()));
         for _ in 0..lines {
             place.write();
@@ -458,7 +460,7 @@ fn lines_that_no_head_signs_are_exported_as_unsigned() {
         assert!(!found.contains(": altered: "), "{lines}: {found}");
         let manifest = fs::read(place.dir.path().join("out/manifest.json")).unwrap();
         let manifest: serde_json::Value = serde_json::from_slice(&manifest).unwrap();
-        assert_eq!(manifest["decisions"], 6 + lines, "{lines}");
+        assert_eq!(manifest["decisions"], 6 + signed + lines, "{signed}, {lines}");
     }
 }
 
