@@ -30,7 +30,7 @@ fn is_authentic(file: &[u8], key: &str) -> bool {
     for (number, line) in (1..).zip(file.split(|byte| *byte == b'\n')) {
         check.check_line(number, line, &mut findings);
     }
-    check.finish(&mut findings);
+    check.finish(&mut findings).check_gaps(None, key, &mut findings);
     findings.result() == VerifyResult::Derived
 }
 

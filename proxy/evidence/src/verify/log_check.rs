@@ -80,6 +80,10 @@ impl FileEnd {
             findings.add_altered(place, what);
         }
         let Some(window) = window else {
+            if self.unsigned_lines > 0 && self.headless.is_none() {
+                // Earlier versions exported none.
+                findings.add_altered(MANIFEST_PATH, "lines follow the head that ends the log");
+            }
             return;
         };
         let place = format!("{MANIFEST_PATH}:1");
@@ -558,6 +562,40 @@ mod tests {
         assert_eq!(check(&lines, &other), "");
         let found = check(&lines, &key);
         assert!(found.contains("is signed by a different key"), "{found}");
+    }
+
+    #[test]
+    fn lines_after_a_head_are_unsigned_and_count_for_nothing() {
+        let key = key(1);
+        let public = public_key(&key);
+        let mut chain = HashChain::new();
+        let mut lines = vec![chain.append(&chain.file_event(AT).to_json())];
+        let count = Some(LogCount::new("a".to_owned()));
+        let head = chain.sign_head(&key, AT, TreeHead { count, ..chain.tree_head(&key) });
+        lines.push(head.clone());
+        lines.push(chain.append(&LogEvent::new(EventKind::Deleted { file: 7 }, AT).to_json()));
+        assert!(check(&lines, &key).contains("lines follow the head"), "without a window");
+        let window = LogWindow {
+            first_file: 1,
+            missing_files: vec![7],
+            unsigned_lines: 1,
+            head: String::from_utf8(head).unwrap(),
+            foreign: vec!["a file that is not ours".to_owned()],
+        };
+        let mut findings = ExportFindings::default();
+        let mut check = LogCheck::begin("log/000001.jsonl", &public, None);
+        for (number, line) in (1..).zip(&lines) {
+            check.check_line(number, line, &mut findings);
+        }
+        check.finish(&mut findings).check_gaps(Some(&window), &public, &mut findings);
+        let found = findings.to_string();
+        for finding in [
+            "altered: file 7 of the log is missing",
+            "altered: a file that is not ours",
+            "unsigned: after line 1 of file 1 of the log, lines were not signed by their writer: 1",
+        ] {
+            assert!(found.contains(finding), "{finding}: {found}");
+        }
     }
 
     #[test]
