@@ -86,6 +86,18 @@ impl FileEnd {
             }
             return;
         };
+        self.check_window(window, key, &named, findings);
+    }
+
+    /// Checks what the export says of the whole log. Missing files that are `named` were reported before.
+    fn check_window(
+        &self,
+        window: &LogWindow,
+        key: &str,
+        named: &BTreeSet<u64>,
+        findings: &mut ExportFindings,
+    ) {
+        let gaps = &self.gaps;
         let place = format!("{MANIFEST_PATH}:1");
         for gone in &window.missing_files {
             if !named.contains(gone) && !gaps.explains(*gone) {
