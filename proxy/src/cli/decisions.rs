@@ -38,7 +38,7 @@ pub(super) struct DecisionsArguments {
         hide_possible_values = true,
     )]
     outcome: Vec<String>,
-    /// Only decisions with this reason, such as `disallowed`
+    /// Only decisions with this reason, such as `rule` for a line of robots.txt
     #[arg(long, value_name = "WORD")]
     reason: Option<String>,
     /// Only decisions about URLs of this host
@@ -187,14 +187,14 @@ mod tests {
     fn a_decision_is_a_line_that_says_why() {
         let refused = json!({
             "at": "2026-11-28T10:00:00.000Z", "outcome": "refused", "status": 403, "crawler": "news",
-            "method": "GET", "url": "https://shop.example/cart\u{1b}", "reason": "disallowed", "line": 4,
+            "method": "GET", "url": "https://shop.example/cart\u{1b}", "reason": "rule", "line": 4,
             "rule": "Disallow: /cart",
         });
         let line = describe(&refused);
         assert_eq!(
             strip_str(&line).to_string(),
             "2026-11-28T10:00:00.000Z refused   403 news             GET https://shop.example/cart\\u{1b}  \
-             disallowed (line 4: Disallow: /cart)\n"
+             rule (line 4: Disallow: /cart)\n"
         );
         let forwarded = json!({
             "at": "2026-11-28T10:00:00.000Z", "outcome": "forwarded", "status": 200, "crawler": "asserted",
