@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use serde_json::Value;
 
 use super::export::{self, evidence, expect};
+use super::wait_until_written;
 use crate::harness::tools::both_streams;
 use crate::harness::wayleave::{Settings, command};
 use crate::harness::{Origin, Request, Wayleave, eventually};
@@ -18,13 +19,16 @@ fn small(settings: Settings) -> Settings {
     settings.set("log.decisions_max_total", "\"256KiB\"").crawler("news", "NewsBot")
 }
 
-/// Sends so many requests that are refused.
+/// Sends so many requests that are refused. What is written at once is one file, so every 50 wait for those before.
 fn crawl(proxy: &Wayleave, host: &str, requests: usize) {
     let mut wire = proxy.connect();
     for n in 0..requests {
         let url = format!("http://{host}/private/{n}");
         wire.send(Request::get(&url).agent("NewsBot/1").absolute_form());
         assert_eq!(wire.response().status, 403);
+        if n % 50 == 49 {
+            wait_until_written(proxy, &url);
+        }
     }
 }
 

@@ -7,12 +7,13 @@ use std::time::{Duration, SystemTime};
 use tempfile::TempDir;
 
 use super::export::{self, evidence, expect};
+use super::wait_until_written;
 use crate::harness::tools::both_streams;
 use crate::harness::wayleave::Settings;
 use crate::harness::{Origin, Request, Wayleave};
 
 /// Returns the rotated files of the log, the oldest first.
-fn rotated(dir: &Path) -> Vec<PathBuf> {
+pub(super) fn rotated(dir: &Path) -> Vec<PathBuf> {
     let state = fs::read_dir(dir.join("state")).expect("it can be listed");
     let paths = state.flatten().map(|entry| entry.path());
     let mut found: Vec<_> =
@@ -21,13 +22,16 @@ fn rotated(dir: &Path) -> Vec<PathBuf> {
     found
 }
 
-/// Sends so many requests that are refused.
+/// Sends so many requests that are refused. What is written at once is one file, so every 50 wait for those before.
 fn crawl(proxy: &Wayleave, requests: usize) {
     let mut wire = proxy.connect();
     for n in 0..requests {
         let url = format!("http://shop.test/private/{n}");
         wire.send(Request::get(&url).agent("NewsBot/1").absolute_form());
         assert_eq!(wire.response().status, 403);
+        if n % 50 == 49 {
+            wait_until_written(proxy, &url);
+        }
     }
 }
 
