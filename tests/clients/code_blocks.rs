@@ -201,7 +201,9 @@ fn script(text: &str) -> Snippet {
 fn the_commands_of_the_readme_answer_its_questions() {
     let (stage, id) = stage();
     let lines = block("README.md", "sh", "wayleave check");
-    let output = stage.run(&script(&lines.replace("ID ", &format!("{id} "))));
+    // What follows never ends.
+    let lines = lines.replace("ID ", &format!("{id} ")).replace(" --follow", "");
+    let output = stage.run(&script(&lines));
     let printed = both_streams(&output);
     assert!(output.status.success(), "{printed}");
     for words in [
