@@ -435,12 +435,17 @@ fn a_client_that_reads_nothing_gets_no_further_requests_through() {
         .page("/long", Reply::new(200).body(pattern(200_000)))
         .page("/short", Reply::text("short"));
     let proxy = Wayleave::start(&origin);
-    let mut reads_nothing = open(&proxy, "shop.test:443");
-    // As many as one connection may have. The first fills the connection's window, so that all of them wait for it.
-    for number in 0..100 {
-        reads_nothing.send(request(2 * number + 1, "shop.test", "/long"));
-    }
-    eventually("the origin is asked", || origin.count_gets("https://shop.test/long") == 100);
+    // A hundred on each connection. The first fills the connection's window, so that all of them wait for it.
+    let reads_nothing: Vec<_> = (0..10)
+        .map(|_| {
+            let mut wire = open(&proxy, "shop.test:443");
+            for number in 0..100 {
+                wire.send(request(2 * number + 1, "shop.test", "/long"));
+            }
+            wire
+        })
+        .collect();
+    eventually("the origin is asked", || origin.count_gets("https://shop.test/long") == 1000);
     // The last ones may be on their way for a moment, so requests are sent until one has to wait.
     let mut waiting = open(&proxy, "shop.test:443");
     waiting.tcp.set_read_timeout(Some(Duration::from_millis(500))).expect("not zero");
@@ -459,4 +464,29 @@ fn a_client_that_reads_nothing_gets_no_further_requests_through() {
     eventually("the request that waited is sent", || {
         origin.count_gets("https://shop.test/short") == answered + 2
     });
+}
+
+#[test]
+fn a_client_whose_requests_wait_for_their_pace_is_served_elsewhere() {
+    let origin = Origin::start();
+    origin.site("slow.test").page("/", Reply::text("slow"));
+    origin.site("shop.test").page("/", Reply::text("shop"));
+    let proxy = Wayleave::start_with(&origin, |settings| {
+        settings
+            .set("politeness.crawl_delay", "\"wait\"")
+            .set("politeness.min_delay", "\"10s\"")
+            .set("politeness.max_wait", "\"1d\"")
+            .set("proxy.idle_timeout", "\"1d\"")
+    });
+    let waiting: Vec<_> = (0..11)
+        .map(|_| {
+            let mut wire = open(&proxy, "slow.test:443");
+            for number in 0..100 {
+                wire.send(request(2 * number + 1, "slow.test", "/"));
+            }
+            wire
+        })
+        .collect();
+    assert_eq!(proxy.http2("shop.test:443").get("/").text(), "shop");
+    drop(waiting);
 }

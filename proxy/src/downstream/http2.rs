@@ -1,6 +1,5 @@
 //! HTTP/2 on a downstream connection: each stream is served in its own task.
 
-use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -210,10 +209,10 @@ pub(super) fn exchange(server: &Arc<DownstreamServer>, stream: Http2Request) {
         } else {
             ReceivedHead::from_http2(head, has_body)
         };
-        let unread = server.unread.of(Holder::of_client(connection.client));
         let idle_timeout = server.settings().options.idle_timeout;
-        let mut client = Downstream::http2(body, respond, flushes, unread.clone(), idle_timeout);
-        if client.run_unless_gone(pin!(unread.wait_for_room())).await.is_none() {
+        let mut client = Downstream::http2(body, respond, flushes, idle_timeout);
+        let share = server.response_shares.of(Holder::of_client(connection.client));
+        if client.take_share(share).await.is_none() {
             return;
         }
         // If the response is not complete, dropping the client resets its stream.

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use http::{Method, Response};
-use wayleave_fairness::Holder;
 use wayleave_http_wire::received::ReceivedHead;
 
 use super::http2::{self, Http2Request};
@@ -39,8 +38,7 @@ async fn serve_tunnel(server: &Arc<DownstreamServer>, stream: Http2Request) {
     // DATA frames of a CONNECT are the tunnel's bytes, not a request body.
     let received = ReceivedHead::from_proxied_http2(head, false);
     let settings = server.settings();
-    let unread = server.unread.of(Holder::of_client(connection.client));
-    let client = Downstream::http2(body, respond, flushes, unread, settings.options.idle_timeout);
+    let client = Downstream::http2(body, respond, flushes, settings.options.idle_timeout);
     let exchanges = &server.exchanges;
     // On HTTP/1 a tunnel takes a whole connection, so it counts as one here, too.
     let connection_permit = match server.limits.acquire(connection.client) {

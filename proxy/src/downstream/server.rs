@@ -13,7 +13,7 @@ use super::limits::ConnectionLimits;
 use super::untrusting_clients::{UntrustingClient, UntrustingClients};
 use crate::decider::settings::Settings;
 use crate::exchange::ExchangeServices;
-use crate::http::downstream::UnreadResponses;
+use crate::http::downstream::ResponseShares;
 use crate::tls::intercept::TlsInterceptor;
 
 /// Everything that serving a connection needs, and the tasks in which connections are served.
@@ -22,7 +22,7 @@ pub(crate) struct DownstreamServer {
     pub(crate) exchanges: Arc<ExchangeServices>,
     pub(crate) interceptor: TlsInterceptor,
     pub(crate) limits: ConnectionLimits,
-    pub(crate) unread: UnreadResponses,
+    pub(crate) response_shares: ResponseShares,
     pub(crate) untrusting: Arc<UntrustingClients>,
     /// The loops that accept connections, which end when the process begins to stop.
     pub(crate) accept_loops: TaskTracker,

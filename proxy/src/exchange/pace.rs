@@ -113,7 +113,7 @@ impl<'s> Exchange<'s, '_> {
             }
         });
         let (result, waited) =
-            client.run_unless_gone(pin!(timed(acquiring))).await.ok_or(NotSent::ClientLeft)?;
+            client.wait_unless_gone(pin!(timed(acquiring))).await.ok_or(NotSent::ClientLeft)?;
         self.record.waited += waited;
         let ended = match result {
             Ok(slot) if waited.is_zero() => SlotWait::Free(slot),

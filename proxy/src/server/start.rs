@@ -26,7 +26,7 @@ use crate::drill::Drill;
 use crate::exchange::own_request::OwnRequestRules;
 use crate::exchange::{AllowedPages, ExchangeServices, ExchangeShutdown};
 use crate::fleet::Fleet;
-use crate::http::downstream::UnreadResponses;
+use crate::http::downstream::ResponseShares;
 use crate::pacing::Pacer;
 use crate::robots_cache::{self, CachedDocuments, HttpFetcher, RobotsCache, RobotsStore};
 use crate::server::announce::{announce, local_client_address};
@@ -350,7 +350,7 @@ pub(super) fn build_downstream(
         exchanges: Arc::clone(exchanges),
         interceptor: TlsInterceptor::new(Arc::clone(authority))?,
         limits: ConnectionLimits::new(config.proxy.limits),
-        unread: UnreadResponses::default(),
+        response_shares: ResponseShares::default(),
         untrusting: Arc::default(),
         accept_loops: TaskTracker::new(),
         tasks: TaskTracker::new(),

@@ -2,23 +2,24 @@
 //! same time.
 
 mod reader;
+mod response_share;
 mod sent_body;
-mod unread;
 mod writer;
 
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use futures_util::FutureExt;
 use h2::RecvStream;
 use h2::server::SendResponse;
 use wayleave_http_wire::http1::{BodyFraming, BodyReader, BodyWriter};
 use wayleave_http_wire::received::HalfClosePolicy;
 
 pub(crate) use self::reader::DownstreamReader;
+pub(crate) use self::response_share::{ResponseShare, ResponseShares};
 pub(crate) use self::sent_body::SentBody;
-pub(crate) use self::unread::{UnreadResponses, UnreadShare};
 use self::writer::Http1Writer;
 pub(crate) use self::writer::{
     ClientGone, DownstreamResponse, DownstreamWriter, ResponseField, response_field,
@@ -33,6 +34,8 @@ pub(crate) struct Downstream {
     /// What was read of the request's body.
     pub(crate) sent_body: SentBody,
     half_close_policy: HalfClosePolicy,
+    /// Present over HTTP/2.
+    share: Option<ResponseShare>,
 }
 
 impl Downstream {
@@ -62,6 +65,7 @@ impl Downstream {
             }),
             sent_body: SentBody::default(),
             half_close_policy: HalfClosePolicy::Gone,
+            share: None,
         }
     }
 
@@ -70,7 +74,6 @@ impl Downstream {
         stream: RecvStream,
         respond: SendResponse<Bytes>,
         flushes: Arc<FlushSignal>,
-        unread: UnreadShare,
         timeout: Duration,
     ) -> Self {
         Self {
@@ -80,16 +83,41 @@ impl Downstream {
                 stream: None,
                 write_timeout: timeout,
                 flushes,
-                unread,
             },
             sent_body: SentBody::default(),
             half_close_policy: HalfClosePolicy::Gone,
+            share: None,
         }
     }
 
     /// Sets the assumption about a client that closes its sending side.
     pub(crate) fn with_half_close_policy(self, half_close_policy: HalfClosePolicy) -> Self {
         Self { half_close_policy, ..self }
+    }
+
+    /// Waits until the client may have one more response in progress, as long as it does not leave.
+    pub(crate) async fn take_share(&mut self, mut share: ResponseShare) -> Option<()> {
+        self.run_unless_gone(pin!(share.take())).await?;
+        self.share = Some(share);
+        Some(())
+    }
+
+    /// Like [`Self::run_unless_gone`], but a client's requests that wait here keep no others from being sent.
+    pub(crate) async fn wait_unless_gone<T>(
+        &mut self,
+        mut work: Pin<&mut impl Future<Output = T>>,
+    ) -> Option<T> {
+        if let Some(done) = work.as_mut().now_or_never() {
+            return Some(done);
+        }
+        if let Some(share) = &mut self.share {
+            share.give_back();
+        }
+        let done = self.run_unless_gone(work).await;
+        if let Some(share) = &mut self.share {
+            share.take_again();
+        }
+        done
     }
 
     /// Returns the result of `work`, or `None` if the client leaves first. The caller pins `work`: passed by value it

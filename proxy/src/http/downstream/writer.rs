@@ -20,7 +20,6 @@ use wayleave_http_wire::http1::{
     BodyFraming, BodyWriter, SWITCHING_PROTOCOLS, Trailers, write_fields,
 };
 
-use super::unread::UnreadShare;
 use crate::clock::timeout;
 use crate::http::flush_signal::FlushSignal;
 use crate::http::transport::BoxedStream;
@@ -68,7 +67,6 @@ pub(crate) enum DownstreamWriter {
         write_timeout: Duration,
         /// Shared by all streams of the connection.
         flushes: Arc<FlushSignal>,
-        unread: UnreadShare,
     },
 }
 
@@ -155,13 +153,10 @@ impl DownstreamWriter {
                 writer.has_unflushed = true;
                 within(writer.timeout, pin!(sending)).await
             }
-            Self::Http2 { stream, write_timeout, unread, .. } => {
+            Self::Http2 { stream, write_timeout, .. } => {
                 let sending = stream.as_mut().ok_or(ClientGone::Left)?;
                 // END_STREAM in the same frame saves both sides another frame.
-                let sent = {
-                    let sending = pin!(write_body(sending, chunk, is_last, Some(*write_timeout)));
-                    unread.count_while_blocked(sending).await
-                };
+                let sent = write_body(sending, chunk, is_last, Some(*write_timeout)).await;
                 if is_last {
                     *stream = None;
                 }
