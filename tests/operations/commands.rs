@@ -632,7 +632,18 @@ fn decisions_are_listed_and_followed_with_the_filters_of_the_api() {
     assert_eq!(urls, [Some("http://one.test/private")]);
     assert_eq!(decisions(&["--crawler", "nobody"]), "");
     assert_eq!(decisions(&["--limit", "1"]).lines().count(), 1);
+}
 
+#[test]
+fn decisions_are_followed_until_the_proxy_stops() {
+    let origin = Origin::start();
+    for host in ["one.test", "two.test"] {
+        origin.site(host).robots("User-agent: *\nDisallow: /private\n");
+    }
+    let proxy = Wayleave::start(&origin);
+    proxy.get("http://one.test/private");
+    let file = proxy.config_with_ports();
+    let file = file.to_str().expect("text");
     let mut following = command();
     following.args([
         "decisions",

@@ -41,6 +41,7 @@ mod rules;
 mod serve;
 mod signatures;
 mod state;
+mod what_if;
 
 use std::sync::Arc;
 
@@ -73,6 +74,7 @@ pub(crate) use self::replay_engine::{ReplayEngine, ReplayRequest, ReplayResult};
 pub(crate) use self::robots_view::BodyText;
 pub(crate) use self::serve::serve;
 pub(crate) use self::state::AdminState;
+pub(crate) use self::what_if::WhatIf;
 use crate::downstream::listeners::{ListenAddress, ListenProtocol};
 use crate::mcp::McpServer;
 

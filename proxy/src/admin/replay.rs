@@ -18,8 +18,8 @@ use super::parameters::QueryParameters;
 use super::replay_engine::ReplayRequest;
 use super::response::{ErrorBody, SafeJson, bad_request, error_response};
 use super::state::AdminState;
+use super::what_if::WhatIf;
 use crate::clock::system_time;
-use crate::config::WhatIf;
 use crate::decision_log::{DecisionQuery, TimeRange};
 
 /// The longest body, in bytes.

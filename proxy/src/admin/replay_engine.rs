@@ -9,7 +9,7 @@ use serde_json::Value;
 use tokio::runtime::Handle;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use crate::config::WhatIf;
+use super::what_if::WhatIf;
 use crate::decision_log::{DecisionQuery, TimeRange};
 use crate::robots_cache::RobotsStore;
 

@@ -34,7 +34,6 @@ mod store;
 mod tests;
 mod traces;
 mod upstream;
-mod what_if;
 
 use std::fmt;
 use std::fs;
@@ -52,7 +51,6 @@ pub(crate) use self::signing::KEYS_DIR;
 pub(crate) use self::sources::{ConfigSources, WatchList, parent_dir};
 pub(crate) use self::store::StoreConfig;
 pub(crate) use self::upstream::UpstreamConfig;
-pub(crate) use self::what_if::WhatIf;
 use crate::decider::settings::PreferencesConfig;
 use crate::robots_cache::RobotsStoreConfig;
 

@@ -33,9 +33,9 @@ use super::evidence::sources::MaterialSources;
 use super::evidence::verify::settings::PastSettings;
 use super::progress::ProgressLine;
 use super::terminal::{CommandResult, incomplete, pretty_json, print, unusable};
-use crate::admin::{ReplayRequest, ReplayResult};
+use crate::admin::{ReplayRequest, ReplayResult, WhatIf};
 use crate::clock::{Clock, TimeArgument};
-use crate::config::{Config, WhatIf};
+use crate::config::Config;
 use crate::decision_log::{DecisionQuery, DecisionRecord, LogGaps, ScanStep, TimeRange, scan_log};
 
 /// The exit status if a request would be decided differently.

@@ -5,8 +5,7 @@ use toml::value::Datetime;
 use toml::{Table, Value};
 use utoipa::ToSchema;
 use wayleave_decision::{ASSERTED, EnforcementMode};
-
-use super::robots::dialect_words;
+use wayleave_robots_txt::Dialect;
 
 /// The change.
 #[derive(Clone, Debug, Default, Deserialize, ToSchema)]
@@ -73,7 +72,7 @@ impl WhatIf {
 
     fn change_dialect(&self, all: &mut Table) -> Option<String> {
         let dialect = self.dialect.as_deref()?;
-        let words: Vec<_> = dialect_words().into_iter().map(|(word, _)| word).collect();
+        let words: Vec<_> = Dialect::ALL.iter().map(|dialect| dialect.as_str()).collect();
         if !words.contains(&dialect) {
             return Some(format!("dialect: {dialect:?} is not one of {}", words.join(", ")));
         }
