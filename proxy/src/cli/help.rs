@@ -7,7 +7,7 @@ use clap::Command;
 /// The commands by what they are for, in the order in which a newcomer meets them.
 const GROUPS: [(&str, &[&str]); 5] = [
     ("Run", &["serve", "run", "mcp", "health", "env"]),
-    ("Ask", &["check", "decision", "report", "replay", "lint"]),
+    ("Ask", &["check", "decision", "decisions", "report", "replay", "lint"]),
     ("Set up", &["config", "ca", "keys", "completions", "man"]),
     ("Operate", &["robots", "fleet"]),
     ("Account for it", &["evidence", "publish", "comply"]),
@@ -56,7 +56,7 @@ const EXAMPLES: [(&str, &[&str]); 32] = [
         &[
             "wayleave decisions --outcome refused --host shop.example",
             "wayleave decisions --follow --crawler news",
-            "wayleave decisions --since 1d --json | jq -r .url",
+            "wayleave decisions --since 1d --json > decisions.jsonl",
         ],
     ),
     (
