@@ -1,4 +1,4 @@
-"""Verifies an export of wayleave's evidence, as docs/evidence.md describes it: chain, trees, signatures, digests.
+"""Verifies an export of wayleave's evidence, as proxy/evidence/README.md describes it: chain, trees, signatures, digests.
 
 usage: verify_evidence.py FOLDER PUBLIC-KEY [--accept-unsigned]. Prints "sound: N lines, M left out", or the first place that is not,
 and ends with 1. Lines that their writer did not sign are accepted only with the option.

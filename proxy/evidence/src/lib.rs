@@ -2,7 +2,7 @@
 //!
 //! A log is a hash chain: each line carries the SHA-256 of the line before it, and each file ends in a head that signs all of
 //! its lines. An export holds the selected lines, digests that stand in for the others, and everything that the decisions rest
-//! on. `docs/evidence.md` describes both formats for those who check them without this program.
+//! on. `proxy/evidence/README.md` describes both formats for those who check them without this program.
 //!
 //! ```text
 //!  verify        checks an export

@@ -1,5 +1,5 @@
 //! The hash chain of the decision log: each line carries the SHA-256 of the line before it, and each file ends in a signed
-//! head. `docs/evidence.md` describes the format for those who check it without this program.
+//! head. `proxy/evidence/README.md` describes the format for those who check it without this program.
 //!
 //! ```text
 //!  hash_chain    appends lines to a file and signs its heads
