@@ -427,6 +427,18 @@ fn unread_interim_responses_take_bounded_memory() {
     assert!(dropped >= f64::from(98 * STREAMS), "{dropped}");
 }
 
+/// Sends a hundred requests on each of so many connections, and reads nothing.
+fn send_hundreds(proxy: &Wayleave, connections: usize, host: &str, path: &str) -> Vec<Wire> {
+    let sent_on_one = |_| {
+        let mut wire = open(proxy, &format!("{host}:443"));
+        for number in 0..100 {
+            wire.send(request(2 * number + 1, host, path));
+        }
+        wire
+    };
+    (0..connections).map(sent_on_one).collect()
+}
+
 #[test]
 fn a_client_that_reads_nothing_gets_no_further_requests_through() {
     let origin = Origin::start();
@@ -435,16 +447,8 @@ fn a_client_that_reads_nothing_gets_no_further_requests_through() {
         .page("/long", Reply::new(200).body(pattern(200_000)))
         .page("/short", Reply::text("short"));
     let proxy = Wayleave::start(&origin);
-    // A hundred on each connection. The first fills the connection's window, so that all of them wait for it.
-    let reads_nothing: Vec<_> = (0..10)
-        .map(|_| {
-            let mut wire = open(&proxy, "shop.test:443");
-            for number in 0..100 {
-                wire.send(request(2 * number + 1, "shop.test", "/long"));
-            }
-            wire
-        })
-        .collect();
+    // The first response on each connection fills the connection's window, so that all of them wait for it.
+    let reads_nothing = send_hundreds(&proxy, 10, "shop.test", "/long");
     eventually("the origin is asked", || origin.count_gets("https://shop.test/long") == 1000);
     // The last ones may be on their way for a moment, so requests are sent until one has to wait.
     let mut waiting = open(&proxy, "shop.test:443");
@@ -478,15 +482,7 @@ fn a_client_whose_requests_wait_for_their_pace_is_served_elsewhere() {
             .set("politeness.max_wait", "\"1d\"")
             .set("proxy.idle_timeout", "\"1d\"")
     });
-    let waiting: Vec<_> = (0..11)
-        .map(|_| {
-            let mut wire = open(&proxy, "slow.test:443");
-            for number in 0..100 {
-                wire.send(request(2 * number + 1, "slow.test", "/"));
-            }
-            wire
-        })
-        .collect();
+    let waiting = send_hundreds(&proxy, 11, "slow.test", "/");
     assert_eq!(proxy.http2("shop.test:443").get("/").text(), "shop");
     drop(waiting);
 }

@@ -80,9 +80,8 @@ impl ClockSteps {
         shown: SystemTime,
         running: Duration,
     ) {
-        let pause = shown.duration_since(last_at).unwrap_or_default();
         let gap = match shown.duration_since(last_at) {
-            Ok(_) if pause <= MAX_PAUSE => 0,
+            Ok(pause) if pause <= MAX_PAUSE => 0,
             Ok(pause) => nanos(pause),
             Err(set_back) => -nanos(set_back.duration()),
         };

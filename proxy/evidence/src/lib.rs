@@ -16,8 +16,8 @@
 //!  head_files    the files with the newest head of a log
 //!  log_head      a head as others keep it
 //!  holds         what must outlive every retention
-//!  recorded_holds  those that the log says are in effect
-//!  log_files     what is signed about the files in a log's directory
+//!  recorded_holds  the holds in effect, as the log records them
+//!  log_files     the signed facts about the files in a log's directory
 //!  files         a log's files and their names
 //!  chain         lines, links, the Merkle tree and heads
 //!  clock_steps   judges whether a clock may be believed

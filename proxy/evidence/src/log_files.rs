@@ -1,4 +1,4 @@
-//! What is signed about the files that a log's directory has under the names of rotated files. Names, times, sizes and owners of
+//! The signed facts about the files in a log's directory that have names of rotated files. Names, times, sizes and owners of
 //! files prove nothing: files are copied, restored, touched and planted.
 
 use std::collections::{BTreeMap, HashMap};
@@ -82,7 +82,7 @@ struct NamedFile {
     is_compressed: bool,
 }
 
-/// What tells a file from another that replaced it.
+/// Device, inode, size and time of the last change, which tell a file from another that replaced it.
 type FileIdentity = (u64, u64, u64, i64, i64);
 
 /// Reads logs' directories, and remembers the ends of compressed files that do not have them at their beginning.

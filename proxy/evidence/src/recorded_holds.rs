@@ -29,7 +29,7 @@ pub struct RecordedHolds {
 pub struct HoldChanges {
     /// Events that the log still has to record.
     pub events: Vec<EventKind>,
-    /// What nobody but somebody without the key can have done, in sentences.
+    /// Sentences about changes that nobody with the key has made.
     pub findings: Vec<String>,
 }
 

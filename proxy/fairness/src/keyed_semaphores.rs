@@ -50,8 +50,8 @@ impl<K: Clone + Eq + Hash> KeyedSemaphores<K> {
     fn entry(&self, key: K) -> (KeyedPermit<K>, Arc<Semaphore>) {
         let new = || Arc::new(Semaphore::new(self.permits));
         let semaphore = Arc::clone(self.lock().entry(key.clone()).or_insert_with(new));
-        let semaphores = Self { permits: self.permits, in_use: Arc::clone(&self.in_use) };
         let of_entry = Some(Arc::clone(&semaphore));
+        let semaphores = self.clone();
         (KeyedPermit { semaphores, key, semaphore: of_entry, permit: None }, semaphore)
     }
 }

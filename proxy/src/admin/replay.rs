@@ -46,7 +46,7 @@ struct ReplaySchema {
     /// The number of decisions.
     decisions: u64,
     damaged_lines: u64,
-    /// What could not be looked at, such as a missing file of the log, a phrase each.
+    /// A phrase for each part that could not be looked at, such as a missing file of the log.
     missing: Vec<String>,
     /// Whether it ended before the span did: there are too many decisions, or it took too long.
     is_cut: bool,

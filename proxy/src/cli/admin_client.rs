@@ -11,6 +11,7 @@ use serde_json::Value;
 use tokio::runtime::Runtime;
 use tokio::time::timeout;
 
+use crate::clock::{Clock, TimeArgument};
 use crate::http::loopback::{self, LoopbackResponse, OpenResponse};
 
 /// The time after which a request is given up.
@@ -81,6 +82,12 @@ pub(super) fn readiness(admin: SocketAddr) -> anyhow::Result<String> {
 /// Encodes a value of a query. A space becomes "+", which a path would take literally.
 pub(super) fn encoded(value: &str) -> String {
     url::form_urlencoded::byte_serialize(value.as_bytes()).collect()
+}
+
+/// Returns the time that an argument names as a value of a query.
+pub(super) fn encoded_time(argument: &TimeArgument) -> String {
+    let at = humantime::format_rfc3339_nanos(argument.start(Clock::start().now()));
+    encoded(&at.to_string())
 }
 
 /// An endless stream of server-sent events from a running proxy.

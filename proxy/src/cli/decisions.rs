@@ -9,12 +9,12 @@ use clap::{ArgAction, Args};
 use serde_json::Value;
 use wayleave_decision::RequestOutcome;
 
-use super::admin_client::{EventStream, encoded, request_json};
+use super::admin_client::{EventStream, encoded, encoded_time, request_json};
 use super::config_file::load_keys;
 use super::decision::tone;
 use super::paint::Tone;
 use super::terminal::{CommandResult, json_line, print_errors, print_part, unusable};
-use crate::clock::{Clock, TimeArgument};
+use crate::clock::TimeArgument;
 use crate::telemetry::harmless::escape_controls;
 
 /// The decisions that are printed before those that follow.
@@ -79,8 +79,7 @@ fn past_decisions(arguments: &DecisionsArguments, admin: SocketAddr) -> anyhow::
     let limit = arguments.limit.unwrap_or(usual);
     let mut path = format!("/v1/decisions?limit={limit}{}", arguments.filter('&'));
     if let Some(since) = &arguments.since {
-        let since = humantime::format_rfc3339_nanos(since.start(Clock::start().now()));
-        path += &format!("&since={}", encoded(&since.to_string()));
+        path += &format!("&since={}", encoded_time(since));
     }
     let mut found = request_json(admin, "GET", &path)?;
     if let Some(damaged) = found["damaged_lines"].as_u64() {

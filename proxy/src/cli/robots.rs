@@ -9,7 +9,7 @@ use clap::{Args, Subcommand};
 use serde_json::Value;
 use wayleave_robots_txt::Origin;
 
-use super::admin_client::{encoded, request_json};
+use super::admin_client::{encoded, encoded_time, request_json};
 use super::config_file::load_keys;
 use super::paint::Tone;
 use super::terminal::{
@@ -197,9 +197,8 @@ fn show(arguments: &RobotsShowArguments, admin: SocketAddr) -> Result<RobotsOutp
 }
 
 fn changes(arguments: &RobotsChangesArguments, admin: SocketAddr) -> Result<RobotsOutput, String> {
-    let since = humantime::format_rfc3339_nanos(arguments.since.start(Clock::start().now()));
     let limit = arguments.limit;
-    let path = format!("/v1/changes?limit={limit}&since={}", encoded(&since.to_string()));
+    let path = format!("/v1/changes?limit={limit}&since={}", encoded_time(&arguments.since));
     let found = request(admin, "GET", &path)?;
     if arguments.json {
         return Ok(RobotsOutput::AsIs(pretty_json(&found)));

@@ -86,8 +86,8 @@ pub(super) async fn serve(
                 }
             }
             Ok(None | Some(Err(_))) => return,
-            Err(_) if streams.pulse.is_lost() => return streams.give_up().await,
-            Err(_) if !streams.is_idle() => {}
+            Err(_) if streams.pulse.check_is_lost() => return streams.give_up().await,
+            Err(_) if !streams.count_quiet_half() => {}
             Err(_) if streams.is_shutting_down => return,
             Err(_) => streams.shut_down(),
         }
@@ -163,7 +163,7 @@ impl Http2Streams {
     }
 
     /// Counts half of the idle timeout. Returns whether all of it has passed without a request or a running exchange.
-    fn is_idle(&mut self) -> bool {
+    fn count_quiet_half(&mut self) -> bool {
         let is_in_use = self.exchange_permits.available_permits() < MAX_EXCHANGES;
         self.quiet_halves = if is_in_use { 0 } else { self.quiet_halves + 1 };
         let is_idle = self.quiet_halves >= 2;

@@ -49,8 +49,8 @@ impl ClientPulse {
         Self { pings, moved, seen: (0, 0), is_asked: false }
     }
 
-    /// Returns whether the client answered nothing since the last look, when it was asked to. Asks a client that was silent.
-    pub(super) fn is_lost(&mut self) -> bool {
+    /// Asks a client that was silent since the last look by PING. Returns whether it was asked then, and has not answered.
+    pub(super) fn check_is_lost(&mut self) -> bool {
         let is_silent = !self.moved.have_moved_since(&mut self.seen);
         if is_silent && self.is_asked {
             return true;

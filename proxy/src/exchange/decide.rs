@@ -66,15 +66,11 @@ impl Exchange<'_, '_> {
         };
         self.count_user_agent_mismatch(&identified, &request);
         self.proof = identified.proof;
-        match result {
-            Ok(permit) => {
-                if self.cannot_be_recorded().await {
-                    return Err(NotSent::Refused(refusal::unrecorded()));
-                }
-                Ok(permit)
-            }
-            Err(refusal) => Err(NotSent::Refused(refusal)),
+        let permit = result.map_err(NotSent::Refused)?;
+        if self.cannot_be_recorded().await {
+            return Err(NotSent::Refused(refusal::unrecorded()));
         }
+        Ok(permit)
     }
 
     /// Records the request as one that was not decided.

@@ -1,10 +1,6 @@
-"""Tries to get out of `wayleave run`: each attempt in a process of its own, whose result is printed as a line of JSON.
+"""Tries to get out of `wayleave run`. The argument has what there is outside."""
 
-A result is the name of the error that stopped the attempt, or what it got. The argument has what there is outside."""
-
-import array
 import ctypes
-import errno
 import json
 import os
 import signal
@@ -13,24 +9,9 @@ import struct
 import subprocess
 import sys
 
+from attempt_runner import ATTEMPTS, LIBC, LIMIT, attempt, checked, run_all
+
 OUTSIDE = json.loads(sys.argv[1])
-ATTEMPTS = []
-LIMIT = 20  # seconds; no attempt comes near it unless something hangs
-LIBC = ctypes.CDLL(None, use_errno=True)
-
-
-def attempt(name, *arguments):
-    def register(function):
-        ATTEMPTS.append((name, function, arguments))
-        return function
-
-    return register
-
-
-def checked(result):
-    if result == -1:
-        raise OSError(ctypes.get_errno(), "failed")
-    return result
 
 
 def tcp(address, port):
@@ -266,33 +247,4 @@ def internal_name():
     return socket.getaddrinfo("printer.corp", 80, socket.AF_INET)[0][4][0].rsplit(".", 2)[0]
 
 
-def result_of(function, arguments):
-    try:
-        return function(*arguments)
-    except socket.gaierror as error:
-        return f"gaierror {error.errno}"
-    except TimeoutError:
-        return "hung"
-    except OSError as error:
-        return errno.errorcode.get(error.errno, repr(error))
-
-
-def run(name, function, arguments):
-    reader, writer = os.pipe()
-    child = os.fork()
-    if child == 0:
-        os.close(reader)
-        # Ends this process if the attempt hangs in the kernel.
-        signal.alarm(LIMIT + 10)
-        result = result_of(function, arguments)
-        os.write(writer, result.encode())
-        os._exit(0)
-    os.close(writer)
-    with os.fdopen(reader) as file:
-        result = file.read()
-    _, status = os.waitpid(child, 0)
-    print(json.dumps([name, result if status == 0 else f"hung or killed: {status}"]), flush=True)
-
-
-for row in ATTEMPTS:
-    run(*row)
+run_all()

@@ -10,7 +10,7 @@ use std::sync::{Arc, OnceLock};
 use serde_json::json;
 
 use super::Stage;
-use crate::harness::tools::{output_of, project};
+use crate::harness::tools::output_of;
 
 const REFUSED: &str = "ECONNREFUSED";
 const FORBIDDEN: &str = "EPERM";
@@ -198,10 +198,7 @@ fn results() -> &'static BTreeMap<String, String> {
             "unix": unix,
             "pid": std::process::id(),
         });
-        let script = stage.dir.path().join("attempts.py");
-        let source = project().join("tests/clients/run/attempts.py");
-        std::fs::copy(source, &script).expect("readable");
-        let script = script.display().to_string();
+        let script = super::copy_script("attempts.py", stage.dir.path()).display().to_string();
         let words = ["/usr/bin/python3", &*script, &*outside_places.to_string()];
         // Not root, who may make fewer namespaces inside.
         let printed = output_of(&mut stage.command_of_user(&words), b"", super::LIMIT);

@@ -24,6 +24,15 @@ const LIMIT: Duration = Duration::from_secs(540);
 const USER: u32 = 65_534;
 const OPEN: &str = "a page of the origin";
 
+/// Copies a script of attempts, and its runner, to a directory that commands can read. Returns the path of the copy.
+fn copy_script(name: &str, dir: &Path) -> PathBuf {
+    for file in ["attempt_runner.py", name] {
+        let source = tools::project().join("tests/clients/run").join(file);
+        std::fs::copy(source, dir.join(file)).expect("readable");
+    }
+    dir.join(name)
+}
+
 /// A configuration for runs, in a directory that is also the home of their commands.
 struct Stage {
     origin: Origin,

@@ -4,9 +4,7 @@
 each attempt: its name, its result, and whether the service outside was reached. Needs root and a mount namespace of its own.
 """
 
-import array
 import ctypes
-import errno
 import fcntl
 import json
 import os
@@ -19,16 +17,10 @@ import sys
 import termios
 import threading
 
-LIBC = ctypes.CDLL(None, use_errno=True)
+from attempt_runner import ATTEMPTS, LIBC, LIMIT, attempt, checked, run_all
+
 KINDS = {"stream": socket.SOCK_STREAM, "datagram": socket.SOCK_DGRAM, "seqpacket": socket.SOCK_SEQPACKET}
-LIMIT = 20  # seconds; no attempt comes near it unless something hangs
 CLONE_NEWNET = 0x40000000
-
-
-def checked(result):
-    if result == -1:
-        raise OSError(ctypes.get_errno(), "failed")
-    return result
 
 
 # Outside.
@@ -260,17 +252,6 @@ def outside(settings):
 
 # Inside.
 
-ATTEMPTS = []
-
-
-def attempt(name, *arguments):
-    def register(function):
-        ATTEMPTS.append((name, function, arguments))
-        return function
-
-    return register
-
-
 def unix(kind, place):
     with socket.socket(socket.AF_UNIX, KINDS[kind]) as client:
         client.settimeout(LIMIT)
@@ -486,34 +467,9 @@ def typing(request):
     return "typed"
 
 
-def result_of(function, arguments):
-    try:
-        return function(*arguments)
-    except TimeoutError:
-        return "hung"
-    except OSError as error:
-        return errno.errorcode.get(error.errno, repr(error))
-
-
-def run(name, function, arguments):
-    reader, writer = os.pipe()
-    child = os.fork()
-    if child == 0:
-        os.close(reader)
-        signal.alarm(LIMIT + 10)
-        os.write(writer, result_of(function, arguments).encode(errors="replace"))
-        os._exit(0)
-    os.close(writer)
-    with os.fdopen(reader) as file:
-        result = file.read()
-    _, status = os.waitpid(child, 0)
-    print(json.dumps([name, result if status == 0 else f"hung or killed: {status}"]), flush=True)
-
-
 if sys.argv[1] == "outside":
     outside(json.loads(sys.argv[2]))
 else:
     TOLD = json.loads(sys.argv[2])
     inside_places(TOLD)
-    for row in ATTEMPTS:
-        run(*row)
+    run_all()

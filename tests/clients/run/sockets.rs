@@ -147,8 +147,7 @@ fn attempts(file_system: &str, is_root: bool) -> BTreeMap<String, (String, bool)
     let base = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("it can be made");
     let readable = std::fs::Permissions::from_mode(0o755);
     std::fs::set_permissions(base.path(), readable).expect("it is ours");
-    let script = base.path().join("sockets.py");
-    std::fs::copy(project().join("tests/clients/run/sockets.py"), &script).expect("readable");
+    let script = super::copy_script("sockets.py", base.path());
     let settings = json!({
         "fs": file_system,
         "uid": if is_root { 0 } else { super::USER },

@@ -38,6 +38,7 @@ impl PreferenceState {
     ) {
         self.latest_stage = PreferenceStage::Head;
         let values = |name: &'static str| {
+            debug_assert!(Self::reads_field(name.as_bytes()), "{name} is missing in the list");
             fields
                 .clone()
                 .filter(move |(it, _)| it.eq_ignore_ascii_case(name))

@@ -6,7 +6,7 @@ import { reasonDocs } from "./docs.js";
 import { listing } from "./robots.js";
 import { exceptionForm, mayHaveException } from "./rule.js";
 
-const DIALECTS = ["rfc9309", "google", "koster1996", "selfhtml", "strictest"];
+export const DIALECTS = ["rfc9309", "google", "koster1996", "selfhtml", "strictest"];
 
 /** A URL as people type it: without a scheme it is HTTPS. */
 const completed = (url) => (/^[a-z][a-z0-9+.-]*:\/\//i.test(url) ? url : `https://${url}`);

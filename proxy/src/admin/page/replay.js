@@ -1,11 +1,11 @@
 // Replay: what the configuration in use would have decided about the requests of the decision log if something were different.
 
 import { get, query, send } from "./api.js";
+import { DIALECTS } from "./attempt.js";
 import { attempt, count, crawlerName, h, panel, table } from "./dom.js";
 
 const SPANS = [["1h", "the last hour"], ["24h", "the last 24 hours"], ["7d", "the last 7 days"], ["30d", "the last 30 days"]];
 const KINDS = [["newly_refused", "Newly refused", "Rule"], ["newly_forwarded", "Newly forwarded", "Refused by"], ["undecidable", "Not known", "Why"]];
-const DIALECTS = ["rfc9309", "google", "koster1996", "selfhtml", "strictest"];
 /** An exception needs them. */
 const OF_EXCEPTIONS = ["owner", "reason", "expires"];
 

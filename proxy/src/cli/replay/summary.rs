@@ -33,7 +33,7 @@ pub(super) struct ReplaySummary {
     pub(super) since: Option<String>,
     pub(super) decisions: u64,
     pub(super) damaged_lines: u64,
-    /// What could not be looked at, a phrase each.
+    /// A phrase for each part that could not be looked at.
     pub(super) missing: Vec<String>,
     pub(super) newly_refused: ChangeSummary,
     pub(super) newly_forwarded: ChangeSummary,

@@ -85,7 +85,7 @@ impl ReportArguments {
 struct ReportJson<'a> {
     #[serde(flatten)]
     report: &'a LogReport,
-    /// What could not be looked at, a phrase each.
+    /// A phrase for each part that could not be looked at.
     missing: Vec<String>,
     expired_rules: &'a [ExpiredRule],
 }

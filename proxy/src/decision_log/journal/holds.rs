@@ -14,7 +14,7 @@ const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 #[derive(Debug, Default)]
 pub(super) struct JournalHolds {
     pub(super) recorded: RecordedHolds,
-    /// What somebody without the key did to the folder, in sentences.
+    /// Sentences about changes to the folder that nobody with the key has made.
     pub(super) findings: Vec<String>,
     /// Whether a hold cannot be read: it may hold everything.
     is_unreadable: bool,

@@ -97,7 +97,7 @@ pub(crate) struct Journal {
     files: LogFilesReader,
     /// The files found beside the log that do not belong to it.
     foreign: Vec<ForeignFile>,
-    /// What is wrong with the log's files, as it was last asked for.
+    /// The warnings as they were last asked for.
     warnings: Arc<JournalWarnings>,
     compression: CompressionThread,
 }
@@ -110,14 +110,14 @@ pub(crate) struct JournalDescription {
     pub(crate) key: Jwk,
 }
 
-/// What an operator should know about the log's files.
+/// The warnings for operators about the log's files.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct JournalWarnings {
     /// Why the head cannot be saved, so that lines are not signed.
     pub(crate) head_fault: Option<String>,
     /// Files beside the log that do not belong to it.
     pub(crate) foreign: Vec<ForeignFile>,
-    /// What somebody without the log's key did to the holds.
+    /// Sentences about changes to the holds that nobody with the log's key has made.
     pub(crate) holds: Vec<String>,
 }
 

@@ -93,10 +93,9 @@ pub(super) fn deletions_to_record(
     Ok(deleted)
 }
 
-/// Returns which of the log's `files` to delete when a new one is begun at `now`, the settled time, with `holds` in effect, the oldest
-/// first. A file that
-/// an export is reading is kept, and so are all younger ones, unless they are too old themselves: the remaining files should have
-/// no gap that age does not explain.
+/// Returns the `files` of the log to delete when a new one is begun at `now`, the settled time, with `holds` in effect, the
+/// oldest first. A file that an export is reading is kept, and so are all younger ones, unless they are too old themselves: the
+/// remaining files should have no gap that age does not explain.
 pub(super) fn expired_files(
     options: &JournalConfig,
     files: &LogFiles,

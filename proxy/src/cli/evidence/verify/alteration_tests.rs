@@ -76,7 +76,7 @@ const UNLESS_IT_RUNS: IsNamed = |process| process != ProcessFate::Runs;
 /// The next process writes both heads.
 const UNTIL_IT_IS_WRITTEN: IsNamed = |process| process == ProcessFate::Rests;
 
-/// What is done to one file.
+/// An alteration of one file.
 const OF_FILES: [(&str, IsNamed, FileChange); 20] = [
     ("it is older", NEVER, |_, file| set_modified(file, system_time() - 400 * DAY)),
     ("it is newer", NEVER, |_, file| set_modified(file, system_time() + 400 * DAY)),
@@ -146,7 +146,7 @@ const OF_FILES: [(&str, IsNamed, FileChange); 20] = [
     }),
 ];
 
-/// What is done to a rotated file only.
+/// An alteration of a rotated file only.
 const OF_ROTATED_FILES: [(&str, IsNamed, FileChange); 2] = [
     ("a directory is in its place", ALWAYS, |_, file| {
         replace(file, |file| fs::create_dir(file).unwrap());
@@ -156,7 +156,7 @@ const OF_ROTATED_FILES: [(&str, IsNamed, FileChange); 2] = [
     }),
 ];
 
-/// What else is done.
+/// Other alterations.
 const OTHERS: [(&str, IsNamed, OtherChange); 16] = [
     ("a file of another log is planted", ALWAYS, |place| {
         fs::copy(&other_log(place, true).files()[1], planted(place, 2099)).unwrap();
