@@ -170,8 +170,8 @@ fn documented<'a>(document: &'a str, answer: &str) -> Vec<&'a str> {
     row.unwrap_or_default().split(" | ").skip(1).collect()
 }
 
-/// Reads again by clients for which the proxy seems to make a difference that the document does not have: a client may have
-/// waited for too long.
+/// Reads again by clients for which the proxy seems to make a difference that the document does not have, and replaces the
+/// readings that make it: a client may have waited for too long.
 fn read_doubtful_again(
     read: &mut [ClientReadings],
     rows: &[Vec<&str>],
@@ -179,12 +179,19 @@ fn read_doubtful_again(
 ) {
     for (client, readings) in read.iter_mut().enumerate() {
         for _ in 0..2 {
-            let is_unknown = |(number, row): (usize, &Vec<&str>)| {
-                let is_documented = row.get(client).is_some_and(|it| !NO_WORSE.contains(it));
-                !is_documented && !NO_WORSE.contains(&cell(readings, number))
+            let is_doubtful = |number: &usize| {
+                let is_documented =
+                    rows[*number].get(client).is_some_and(|it| !NO_WORSE.contains(it));
+                !is_documented && !NO_WORSE.contains(&cell(readings, *number))
             };
-            if rows.iter().enumerate().any(is_unknown) {
-                *readings = read_by(client);
+            let doubtful: Vec<_> = (0..rows.len()).filter(is_doubtful).collect();
+            if doubtful.is_empty() {
+                break;
+            }
+            let [direct, proxied] = read_by(client);
+            for number in doubtful {
+                readings[0][number] = direct[number].clone();
+                readings[1][number] = proxied[number].clone();
             }
         }
     }

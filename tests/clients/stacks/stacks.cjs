@@ -13,8 +13,8 @@ const proxy = process.env.PROXY;
 const clients = {
   undici() {
     const { Agent, ProxyAgent, fetch } = require("undici");
-    const dispatcher = proxy ? new ProxyAgent(proxy) : new Agent();
     return async (url) => {
+      const dispatcher = proxy ? new ProxyAgent(proxy) : new Agent();
       const answer = await fetch(url, { dispatcher, redirect: "manual" });
       return { status: answer.status, body: await answer.arrayBuffer() };
     };

@@ -1,5 +1,5 @@
 """Fetches each URL of standard input once with a Python library, and prints lines: the URL, the status and the body in
-hexadecimal digits, or the URL alone.
+hexadecimal digits, or the URL alone. Each has a connection of its own: bytes that follow an answer are not read as the next one.
 
 Usage: stacks.py LIBRARY. Environment: PROXY (none: directly). No certificate is checked.
 """
@@ -16,11 +16,10 @@ TIMEOUT = 20
 def requests():
     import requests
 
-    session = requests.Session()
-    session.trust_env = False
-    session.proxies = {"http": PROXY} if PROXY else {}
-
     def fetch(url):
+        session = requests.Session()
+        session.trust_env = False
+        session.proxies = {"http": PROXY} if PROXY else {}
         answer = session.get(url, timeout=TIMEOUT)
         return answer.status_code, answer.content
 
@@ -30,9 +29,8 @@ def requests():
 def urllib3():
     import urllib3
 
-    pool = urllib3.ProxyManager(PROXY) if PROXY else urllib3.PoolManager()
-
     def fetch(url):
+        pool = urllib3.ProxyManager(PROXY) if PROXY else urllib3.PoolManager()
         answer = pool.request("GET", url, retries=False, timeout=TIMEOUT)
         return answer.status, answer.data
 
@@ -43,11 +41,10 @@ def pip():
     from pip._internal.network.session import PipSession
     from pip._internal.network.utils import HEADERS, response_chunks
 
-    session = PipSession(retries=0)
-    session.trust_env = False
-    session.proxies = {"http": PROXY} if PROXY else {}
-
     def fetch(url):
+        session = PipSession(retries=0)
+        session.trust_env = False
+        session.proxies = {"http": PROXY} if PROXY else {}
         answer = session.get(url, headers=HEADERS, stream=True, timeout=TIMEOUT)
         return answer.status_code, b"".join(response_chunks(answer))
 
@@ -61,11 +58,11 @@ def httpx(http2=False):
         # The host has no address but this machine's.
         resolve = socket.getaddrinfo
         socket.getaddrinfo = lambda host, *rest, **more: resolve("127.0.0.1", *rest, **more)
-    client = httpx.Client(proxy=PROXY, http2=http2, verify=False, trust_env=False, timeout=TIMEOUT)
 
     def fetch(url):
-        answer = client.get(url)
-        return answer.status_code, answer.content
+        with httpx.Client(proxy=PROXY, http2=http2, verify=False, trust_env=False, timeout=TIMEOUT) as client:
+            answer = client.get(url)
+            return answer.status_code, answer.content
 
     return fetch
 
@@ -106,13 +103,12 @@ def aiohttp(urls):
     async def run():
         timeout = aiohttp.ClientTimeout(total=TIMEOUT)
         results = []
-        async with aiohttp.ClientSession(timeout=timeout) as session:
-            for url in urls:
-                try:
-                    async with session.get(url, proxy=PROXY) as answer:
-                        results.append((url, answer.status, await answer.read()))
-                except Exception as error:
-                    results.append(failed(url, error))
+        for url in urls:
+            try:
+                async with aiohttp.ClientSession(timeout=timeout) as session, session.get(url, proxy=PROXY) as answer:
+                    results.append((url, answer.status, await answer.read()))
+            except Exception as error:
+                results.append(failed(url, error))
         return results
 
     return asyncio.run(run())
