@@ -80,14 +80,14 @@ const fn refuses(clause: &'static str) -> LicenceVerdict {
 
 /// A parsed RSL document. One that cannot be read leaves the pages that name it unlicensed.
 #[derive(Clone, Debug)]
-pub struct RslLicence(Result<Vec<RslContent>, &'static str>);
+pub struct RslLicence(Result<Box<[RslContent]>, &'static str>);
 
 /// A content element: licences for the pages that its URL covers.
 #[derive(Clone, Debug)]
 struct RslContent {
     scope: ContentScope,
     has_server: bool,
-    licences: Vec<LicenceElement>,
+    licences: Box<[LicenceElement]>,
 }
 
 /// The narrowness with which a content element covers a page; wider is less.
@@ -107,7 +107,7 @@ enum ContentScope {
     /// A page, whatever its path.
     Always(ContentCoverage),
     /// The paths that match a pattern, on one origin or on the one that the document is read for.
-    Paths(Option<Origin>, String),
+    Paths(Option<Origin>, Box<str>),
 }
 
 impl ContentScope {
@@ -127,7 +127,7 @@ impl ContentScope {
             _ => (None, url),
         };
         let path = if path.is_empty() { "/" } else { path };
-        Self::Paths(origin, path.to_owned())
+        Self::Paths(origin, path.into())
     }
 
     fn heap_bytes(&self) -> usize {
@@ -155,8 +155,18 @@ struct LicenceElement {
 /// The permitted and the prohibited words of one kind; `None` if there is no such list.
 #[derive(Clone, Debug)]
 struct LimitLists {
-    permitted: Option<Vec<String>>,
-    prohibited: Option<Vec<String>>,
+    permitted: Option<Words>,
+    prohibited: Option<Words>,
+}
+
+/// Words in lower case, separated by spaces: a document may have a hundred thousand lists.
+#[derive(Clone, Debug)]
+struct Words(Box<str>);
+
+impl Words {
+    fn iter(&self) -> impl Iterator<Item = &str> {
+        self.0.split_ascii_whitespace()
+    }
 }
 
 /// Returns the verdict of a document about a page, which may name it or not, for a purpose. An unreadable document
@@ -272,11 +282,11 @@ impl RslLicence {
     /// Returns roughly how many bytes it holds on the heap.
     #[must_use]
     pub fn heap_bytes(&self) -> usize {
-        self.0.iter().flatten().map(RslContent::heap_bytes).sum()
+        self.0.iter().flat_map(|contents| contents.iter()).map(RslContent::heap_bytes).sum()
     }
 }
 
-fn contents(text: &str) -> Result<Vec<RslContent>, &'static str> {
+fn contents(text: &str) -> Result<Box<[RslContent]>, &'static str> {
     // The parser refuses document type definitions, and with them entities that grow.
     let options = ParsingOptions { nodes_limit: MAX_NODES, ..ParsingOptions::default() };
     let xml = text.trim_start_matches('\u{FEFF}').trim_start();
@@ -327,11 +337,9 @@ impl RslContent {
         let licences = self.licences.iter().map(|licence| {
             let words = [&licence.usage, &licence.user, &licence.geo]
                 .into_iter()
-                .flat_map(|it| [&it.permitted, &it.prohibited])
-                .flatten()
+                .flat_map(|lists| [&lists.permitted, &lists.prohibited])
                 .flatten();
-            let bytes: usize = words.map(|word| size_of::<String>() + word.len()).sum();
-            size_of::<LicenceElement>() + bytes
+            size_of::<LicenceElement>() + words.map(|Words(words)| words.len()).sum::<usize>()
         });
         size_of::<Self>() + self.scope.heap_bytes() + licences.sum::<usize>()
     }
@@ -406,10 +414,10 @@ impl LicenceElement {
     /// Returns the verdict of the usage lists: a prohibition refuses, and a list of permitted usages is exhaustive
     /// (§3.5, §3.6).
     fn evaluate_usages(&self, purpose: Purpose) -> LicenceVerdict {
-        let means = |word: &String| usages(purpose).contains(&word.as_str());
+        let means = |word: &str| usages(purpose).contains(&word);
         // A word of RSL 0.9 for the present `ai-input`; like all retired words it only restricts.
         let means_still =
-            |word: &String| means(word) || word == "inference" && purpose == Purpose::AiInput;
+            |word: &str| means(word) || word == "inference" && purpose == Purpose::AiInput;
         let LimitLists { permitted, prohibited } = &self.usage;
         if prohibited.as_ref().is_some_and(|words| words.iter().any(means_still)) {
             return refuses(PROHIBITED);
@@ -427,13 +435,13 @@ impl LicenceElement {
 
 impl LimitLists {
     fn permits(&self, own: &str) -> bool {
-        let is_own = |word: &String| word.eq_ignore_ascii_case(own);
+        let is_own = |word: &str| word.eq_ignore_ascii_case(own);
         self.permitted.as_ref().is_none_or(|words| words.iter().any(is_own))
     }
 
     /// Returns whether it prohibits our own value, or might if that is unspecified.
     fn may_prohibit(&self, own: &str) -> bool {
-        let is_own = |word: &String| word.eq_ignore_ascii_case(own);
+        let is_own = |word: &str| word.eq_ignore_ascii_case(own);
         self.prohibited.as_ref().is_some_and(|words| own.is_empty() || words.iter().any(is_own))
     }
 
@@ -456,19 +464,18 @@ fn usages(purpose: Purpose) -> &'static [&'static str] {
 }
 
 /// Returns the words of all of a licence's lists of one kind; `None` if it has none. RSL 0.9 separates them by commas.
-fn words(licence: Node<'_, '_>, list: &str, kind: &str) -> Option<Vec<String>> {
-    let mut words = None;
+fn words(licence: Node<'_, '_>, list: &str, kind: &str) -> Option<Words> {
+    let mut words: Option<String> = None;
     for list in children(licence, list) {
         if list.attribute("type").map(str::trim) != Some(kind) {
             continue;
         }
+        let words = words.get_or_insert_default();
         // A comment splits the text node, but not the word.
-        let text: String =
-            list.children().filter(Node::is_text).filter_map(|it| it.text()).collect();
-        let parts = text.split([' ', '\t', '\r', '\n', ',']).filter(|it| !it.is_empty());
-        words.get_or_insert_with(Vec::new).extend(parts.map(str::to_ascii_lowercase));
+        words.extend(list.children().filter(Node::is_text).filter_map(|node| node.text()));
+        words.push(' ');
     }
-    words
+    words.map(|words| Words(words.trim().replace(',', " ").to_ascii_lowercase().into()))
 }
 
 fn has_name(node: Node<'_, '_>, name: &str) -> bool {
