@@ -5,6 +5,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::SystemTime;
 
+use quick_cache::Weighter;
 use quick_cache::unsync::Cache;
 use wayleave_lifecycle::{FetchEnding, FinishedFetch, Resource};
 
@@ -12,6 +13,8 @@ use super::store::RobotsStore;
 
 /// The bytes of copies that are being sent beyond which no further one is read. Clients that read slowly hold them.
 const MAX_SENT_BYTES: usize = 32 << 20;
+/// The bytes of the copies that were sent last, and are kept: unpacking one takes longer than sending it.
+const MAX_RECENT_BYTES: u64 = 8 << 20;
 /// The most heads that are remembered, and the longest validators: those of real files are shorter.
 const MAX_HEADS: usize = 4096;
 const MAX_VALIDATOR_BYTES: usize = 512;
@@ -19,6 +22,7 @@ const MAX_VALIDATOR_BYTES: usize = 512;
 /// The copies that are being sent to clients. All clients of an origin share one.
 pub(super) struct StoredCopies {
     sent: Mutex<HashMap<Resource, Arc<SentCopy>>>,
+    recent: Mutex<Cache<Resource, Arc<FinishedFetch>, BodyBytes>>,
     /// The heads of the copies that were read last.
     heads: Mutex<Cache<Resource, Arc<CopyHead>>>,
 }
@@ -29,6 +33,16 @@ struct SentCopy {
     /// Held while the store is read: of a thousand clients that ask at once, one reads the copy for all.
     reading: Arc<tokio::sync::Mutex<()>>,
     copy: Mutex<Weak<FinishedFetch>>,
+}
+
+/// Weighs a copy by the bytes of its body.
+#[derive(Clone)]
+struct BodyBytes;
+
+impl Weighter<Resource, Arc<FinishedFetch>> for BodyBytes {
+    fn weight(&self, _: &Resource, copy: &Arc<FinishedFetch>) -> u64 {
+        body_bytes(copy) as u64
+    }
 }
 
 /// The head of a copy, which is enough for a client that wants no content.
@@ -58,7 +72,11 @@ impl CopyHead {
 
 impl Default for StoredCopies {
     fn default() -> Self {
-        Self { sent: Mutex::default(), heads: Mutex::new(Cache::new(MAX_HEADS)) }
+        Self {
+            sent: Mutex::default(),
+            recent: Mutex::new(Cache::with_weighter(64, MAX_RECENT_BYTES, BodyBytes)),
+            heads: Mutex::new(Cache::new(MAX_HEADS)),
+        }
     }
 }
 
@@ -82,6 +100,8 @@ impl StoredCopies {
         let _reading = place.reading.lock().await;
         let shared = lock(&place.copy).upgrade();
         if let Some(shared) = shared.filter(|copy| is_wanted(copy, sha256, fetched_at)) {
+            // Used again: others leave the recent ones first.
+            let _ = lock(&self.recent).get(&resource);
             return Some(shared);
         }
         if self.sent_bytes() > MAX_SENT_BYTES {
@@ -92,6 +112,7 @@ impl StoredCopies {
         // Only clients hold this one: the store may hold its own for longer. They have the same bytes.
         let copy = Arc::new(FinishedFetch::clone(&stored));
         *lock(&place.copy) = Arc::downgrade(&copy);
+        lock(&self.recent).insert(resource.clone(), Arc::clone(&copy));
         let head = CopyHead::of(&copy);
         if head.is_short() {
             lock(&self.heads).insert(resource, Arc::new(head));

@@ -61,8 +61,21 @@ async fn only_the_copy_that_decided_is_sent() {
     let now = save(&robots, &shop, b"User-agent: *\nDisallow: /\n");
     assert!(robots.stored_copy(&shop, &proxy, &now, fetched_at()).await.is_some());
     assert!(robots.stored_copy(&shop, &proxy, &before, fetched_at()).await.is_none());
+}
+
+#[tokio::test]
+async fn a_copy_that_was_sent_is_not_unpacked_again() {
+    let (robots, shop) = (started(&ScriptedFetch::default()), origin("shop"));
+    let proxy = FetchIdentity::proxy();
+    let digest = save(
+        &robots,
+        &shop,
+        b"User-agent: *
+",
+    );
+    drop(robots.stored_copy(&shop, &proxy, &digest, fetched_at()).await.expect("it is stored"));
     robots.store().forget(&shop);
-    assert!(robots.stored_copy(&shop, &proxy, &now, fetched_at()).await.is_none());
+    assert!(robots.stored_copy(&shop, &proxy, &digest, fetched_at()).await.is_some());
 }
 
 #[tokio::test]
@@ -93,9 +106,6 @@ async fn the_head_of_a_copy_is_known_once_it_was_read() {
     let digest = save(&robots, &shop, b"User-agent: *\n");
     assert!(robots.stored_head(&shop, &proxy, &digest, fetched_at()).is_none());
     drop(robots.stored_copy(&shop, &proxy, &digest, fetched_at()).await.expect("it is stored"));
-    // The file is gone, so its head can only come from memory.
-    robots.store().forget(&shop);
-    assert!(robots.stored_copy(&shop, &proxy, &digest, fetched_at()).await.is_none());
     let head = robots.stored_head(&shop, &proxy, &digest, fetched_at()).expect("it is known");
     assert_eq!(head.body_bytes, 14);
     assert!(head.fetch.outcome.body().is_some_and(|body| body.bytes.is_empty()));
