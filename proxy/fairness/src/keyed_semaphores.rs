@@ -13,13 +13,20 @@ pub struct KeyedSemaphores<K> {
     in_use: Arc<Mutex<HashMap<K, Arc<Semaphore>>>>,
 }
 
+/// The semaphore of one key, which is in use until it is dropped.
+#[derive(Debug)]
+pub struct KeyedSemaphore<K: Eq + Hash> {
+    all: KeyedSemaphores<K>,
+    key: K,
+    semaphore: Option<Arc<Semaphore>>,
+}
+
 /// A permit of one key, given back when dropped.
 #[derive(Debug)]
 pub struct KeyedPermit<K: Eq + Hash> {
-    semaphores: KeyedSemaphores<K>,
-    key: K,
-    semaphore: Option<Arc<Semaphore>>,
-    permit: Option<OwnedSemaphorePermit>,
+    // Dropped before the semaphore, which is then free of it.
+    _permit: OwnedSemaphorePermit,
+    _semaphore: KeyedSemaphore<K>,
 }
 
 impl<K: Clone + Eq + Hash> KeyedSemaphores<K> {
@@ -29,30 +36,42 @@ impl<K: Clone + Eq + Hash> KeyedSemaphores<K> {
         Self { permits, in_use: Arc::default() }
     }
 
+    /// Returns the semaphore of `key`.
+    #[must_use]
+    pub fn of(&self, key: K) -> KeyedSemaphore<K> {
+        let new = || Arc::new(Semaphore::new(self.permits));
+        let semaphore = Arc::clone(self.lock().entry(key.clone()).or_insert_with(new));
+        KeyedSemaphore { all: self.clone(), key, semaphore: Some(semaphore) }
+    }
+
     /// Waits for a permit of `key`, in order of arrival.
     pub async fn acquire(&self, key: K) -> KeyedPermit<K> {
-        // Made before the wait, so that a cancelled wait removes its entry, too.
-        let (mut permit, semaphore) = self.entry(key);
-        // None is ever closed, which is the only error.
-        permit.permit = semaphore.acquire_owned().await.ok();
-        permit
+        let semaphore = self.of(key);
+        KeyedPermit { _permit: semaphore.acquire().await, _semaphore: semaphore }
     }
 
     /// Returns a permit of `key` if one is free.
     #[must_use]
     pub fn try_acquire(&self, key: K) -> Option<KeyedPermit<K>> {
-        let (mut permit, semaphore) = self.entry(key);
-        permit.permit = Some(semaphore.try_acquire_owned().ok()?);
-        Some(permit)
+        let semaphore = self.of(key);
+        Some(KeyedPermit { _permit: semaphore.try_acquire()?, _semaphore: semaphore })
+    }
+}
+
+impl<K: Eq + Hash> KeyedSemaphore<K> {
+    /// Waits for a permit, in order of arrival.
+    pub async fn acquire(&self) -> OwnedSemaphorePermit {
+        self.semaphore().acquire_owned().await.expect("none is ever closed")
     }
 
-    /// Returns the semaphore of `key`, and an entry without a permit yet.
-    fn entry(&self, key: K) -> (KeyedPermit<K>, Arc<Semaphore>) {
-        let new = || Arc::new(Semaphore::new(self.permits));
-        let semaphore = Arc::clone(self.lock().entry(key.clone()).or_insert_with(new));
-        let of_entry = Some(Arc::clone(&semaphore));
-        let semaphores = self.clone();
-        (KeyedPermit { semaphores, key, semaphore: of_entry, permit: None }, semaphore)
+    /// Returns a permit if one is free.
+    #[must_use]
+    pub fn try_acquire(&self) -> Option<OwnedSemaphorePermit> {
+        self.semaphore().try_acquire_owned().ok()
+    }
+
+    fn semaphore(&self) -> Arc<Semaphore> {
+        Arc::clone(self.semaphore.as_ref().expect("it is there until this is dropped"))
     }
 }
 
@@ -75,11 +94,11 @@ impl<K> KeyedSemaphores<K> {
     }
 }
 
-impl<K: Eq + Hash> Drop for KeyedPermit<K> {
+impl<K: Eq + Hash> Drop for KeyedSemaphore<K> {
     fn drop(&mut self) {
         // Locked first, so that nobody takes the semaphore while its references are counted.
-        let mut in_use = self.semaphores.lock();
-        drop((self.permit.take(), self.semaphore.take()));
+        let mut in_use = self.all.lock();
+        self.semaphore = None;
         if in_use.get(&self.key).is_some_and(|semaphore| Arc::strong_count(semaphore) == 1) {
             in_use.remove(&self.key);
         }

@@ -15,7 +15,7 @@ mod work_pool;
 
 pub use holder::Holder;
 pub use holder_counts::{HolderCountGuard, HolderCounts};
-pub use keyed_semaphores::{KeyedPermit, KeyedSemaphores};
+pub use keyed_semaphores::{KeyedPermit, KeyedSemaphore, KeyedSemaphores};
 pub use shared_map::{NoRoom, SharedMap};
 pub use turns::Turns;
 pub use work_pool::WorkPool;

@@ -17,7 +17,7 @@ use super::pulse::{ClientPulse, MovedBytes};
 use super::server::DownstreamServer;
 use crate::decider::request::ClientConnection;
 use crate::exchange::ConnectionReuse;
-use crate::http::downstream::{Downstream, DownstreamReader};
+use crate::http::downstream::{ClientResponses, Downstream, DownstreamReader};
 use crate::http::flush_signal::FlushSignal;
 use crate::http::transport::{BoxedStream, Transport};
 
@@ -26,7 +26,7 @@ use crate::http::transport::{BoxedStream, Transport};
 const MAX_EXCHANGES: usize = 200;
 /// The most bytes of a response that are buffered for one stream. Without it the client would set the bound: it chooses the
 /// number of streams and the size of their windows.
-const SEND_BUFFER_BYTES: usize = 64 * 1024;
+const SEND_BUFFER_BYTES: usize = 32 * 1024;
 
 /// The connection window of a client that speaks to the proxy itself; each stream's is 64 KiB. It is less than the sum of all
 /// streams' windows, which bounds the memory, and yet enough that one stalled origin does not hold up the other streams.
@@ -52,6 +52,7 @@ pub(super) struct Http2Request {
     pub(super) exchange_permit: OwnedSemaphorePermit,
     /// A permit for each body of the connection that may be discarded.
     discard_permits: Arc<Semaphore>,
+    client_responses: ClientResponses,
 }
 
 /// Accepts streams until the connection ends; `spawn_stream` spawns a task for each.
@@ -98,6 +99,7 @@ pub(super) async fn serve(
 struct Http2Streams {
     http2: h2::server::Connection<Transport<FrameLimit<BoxedStream>>, Bytes>,
     connection: Arc<ClientConnection>,
+    client_responses: ClientResponses,
     flushes: Arc<FlushSignal>,
     /// A permit for each exchange that may still begin.
     exchange_permits: Arc<Semaphore>,
@@ -127,8 +129,10 @@ impl Http2Streams {
         let http2 = handshake.ok()?.inspect_err(|error| tracing::debug!(%error, "no HTTP/2"));
         let mut http2 = http2.ok()?;
         let pings = http2.ping_pong().expect("it is taken once");
+        let client = Holder::of_client(connection.client);
         Some(Self {
             http2,
+            client_responses: server.response_shares.of(client),
             connection: Arc::new(connection),
             flushes,
             exchange_permits: Arc::new(Semaphore::new(MAX_EXCHANGES)),
@@ -153,6 +157,7 @@ impl Http2Streams {
                 flushes: Arc::clone(&self.flushes),
                 exchange_permit,
                 discard_permits: Arc::clone(&self.discard_permits),
+                client_responses: self.client_responses.clone(),
             }),
             Err(_) => {
                 // The client may retry it: REFUSED_STREAM promises that nothing was done (RFC 9113 section 8.7).
@@ -201,6 +206,7 @@ pub(super) fn exchange(server: &Arc<DownstreamServer>, stream: Http2Request) {
             flushes,
             exchange_permit,
             discard_permits,
+            client_responses,
         } = stream;
         let (head, body) = request.into_parts();
         let has_body = !body.is_end_stream();
@@ -211,8 +217,7 @@ pub(super) fn exchange(server: &Arc<DownstreamServer>, stream: Http2Request) {
         };
         let idle_timeout = server.settings().options.idle_timeout;
         let mut client = Downstream::http2(body, respond, flushes, idle_timeout);
-        let share = server.response_shares.of(Holder::of_client(connection.client));
-        if client.take_share(share).await.is_none() {
+        if client.take_share(client_responses.begin()).await.is_none() {
             return;
         }
         // If the response is not complete, dropping the client resets its stream.

@@ -46,15 +46,15 @@ pub(super) struct FlowWindow {
     connection: u32,
 }
 
-/// The windows of the streams of a connection with many of them.
-const NARROW_WINDOW_BYTES: u32 = 64 * 1024;
-/// The number of streams beyond which their windows become narrow, and half of which makes them wide again.
+/// The window of streams that begin: a hundred may begin before an origin knows of a smaller one.
+const NARROW_WINDOW_BYTES: u32 = 32 * 1024;
+/// The number of streams beyond which all windows are narrow. A long body makes them wide while there are half as many.
 const FEW_STREAMS: usize = 8;
 /// The interval at which a change of windows is tried again while the origin has not acknowledged the one before.
 const WINDOW_RETRY_INTERVAL: Duration = Duration::from_millis(100);
 
 impl FlowWindow {
-    /// For pages of several clients: 2.5 MB/s each at a round trip of 100 ms while there are few streams. The connection's
+    /// For pages of several clients: 2.5 MB/s for each long one at a round trip of 100 ms while there are few. The connection's
     /// window is the sum of those of its streams, so that clients that do not read delay no others.
     pub(super) const SHARED: Self =
         Self { stream: 256 * 1024, connection: 256 * 1024 * MAX_STREAMS as u32 };
@@ -69,7 +69,7 @@ pub(super) struct Http2Connection {
     /// One permit for each stream.
     stream_permits: Arc<Semaphore>,
     pulse: Arc<Pulse>,
-    /// The window of each stream while there are few.
+    /// The window of each stream while a long body is read, and there are few.
     wide_window: u32,
     /// The window that each stream is to have.
     window: Arc<watch::Sender<u32>>,
@@ -98,6 +98,7 @@ impl Http2Connection {
     /// Opens HTTP/2 on `stream`. Heads and trailers are limited as in HTTP/1, since HPACK turns kilobytes into
     /// megabytes.
     pub(super) async fn open(stream: BoxedStream, window: FlowWindow) -> Result<Self, h2::Error> {
+        let narrow_window = window.stream.min(NARROW_WINDOW_BYTES);
         let (requests, mut connection) = h2::client::Builder::new()
             // A pushed response would belong to no request of a client.
             .enable_push(false)
@@ -107,7 +108,7 @@ impl Http2Connection {
             .max_concurrent_streams(1)
             .max_frame_size(MAX_FRAME_BYTES)
             .max_header_list_size(MAX_RESPONSE_HEAD_BYTES as u32)
-            .initial_window_size(window.stream)
+            .initial_window_size(narrow_window)
             .initial_connection_window_size(window.connection)
             .handshake(stream)
             .await?;
@@ -119,7 +120,7 @@ impl Http2Connection {
         });
         let is_unused = CancellationToken::new();
         let open = Arc::new(is_unused.clone().drop_guard());
-        let (window_sender, window_changes) = watch::channel(window.stream);
+        let (window_sender, window_changes) = watch::channel(narrow_window);
         tokio::spawn(async move {
             let close_timed_out = async {
                 is_unused.cancelled().await;
@@ -142,18 +143,23 @@ impl Http2Connection {
         })
     }
 
-    /// Chooses the window of each stream by their number: what clients do not read remains in memory.
-    fn choose_window(&self) {
-        let streams = self.active_streams();
-        self.window.send_if_modified(|window| {
-            let before = *window;
-            if streams > FEW_STREAMS {
-                *window = self.wide_window.min(NARROW_WINDOW_BYTES);
-            } else if streams <= FEW_STREAMS / 2 {
-                *window = self.wide_window;
-            }
-            *window != before
-        });
+    /// Makes the windows wide for a long body, if there are few streams.
+    fn widen_windows(&self) {
+        if self.active_streams() <= FEW_STREAMS / 2 {
+            self.set_window(self.wide_window);
+        }
+    }
+
+    /// Makes the windows narrow if so many streams are open that those whose clients do not read them would fill the memory, or
+    /// if it is the last one that ends.
+    fn narrow_windows(&self) {
+        if !(2..=FEW_STREAMS).contains(&self.active_streams()) {
+            self.set_window(self.wide_window.min(NARROW_WINDOW_BYTES));
+        }
+    }
+
+    fn set_window(&self, bytes: u32) {
+        self.window.send_if_modified(|window| std::mem::replace(window, bytes) != bytes);
     }
 
     /// Opens a stream, unless the connection is closed or has as many as it may.
@@ -163,10 +169,11 @@ impl Http2Connection {
             return None;
         }
         let permit = Arc::clone(&self.stream_permits).try_acquire_owned().ok()?;
-        self.choose_window();
+        self.narrow_windows();
         Some(Http2Stream {
             response: None,
             body: None,
+            body_bytes: 0,
             oddities: Oddities::default(),
             opened_at: Instant::now(),
             connection: self.clone(),
@@ -228,6 +235,8 @@ pub(crate) struct Http2Stream {
     response: Option<ResponseFuture>,
     /// Present from the final head on.
     body: Option<RecvStream>,
+    /// The bytes of the body that were read.
+    body_bytes: u64,
     oddities: Oddities,
     opened_at: Instant,
     connection: Http2Connection,
@@ -245,7 +254,7 @@ pub(crate) struct Http2Head {
 
 impl Drop for Http2Stream {
     fn drop(&mut self) {
-        self.connection.choose_window();
+        self.connection.narrow_windows();
     }
 }
 
@@ -344,6 +353,10 @@ impl Http2Stream {
             self.connection.pulse.hear();
             // This fails for a stream that ended, which needs no window.
             let _ = body.flow_control().release_capacity(chunk.len());
+            self.body_bytes += chunk.len() as u64;
+            if self.body_bytes > u64::from(NARROW_WINDOW_BYTES) {
+                self.connection.widen_windows();
+            }
             // DATA may be empty, and an empty chunk would look like the end.
             if !chunk.is_empty() {
                 return Ok(Some(chunk));
@@ -471,23 +484,30 @@ mod tests {
 
     use super::*;
 
-    /// Returns the bytes that an origin may send on each of so many streams that nobody reads.
-    async fn windows_of(streams: usize) -> Vec<usize> {
+    /// Returns the bytes that an origin may send on each of so many streams that nobody reads, after one of its responses was
+    /// read as far as these bytes.
+    async fn windows_of(streams: usize, read_bytes: usize) -> Vec<usize> {
         let (near, far) = tokio::io::duplex(64 * 1024);
+        let (read_sender, was_read) = tokio::sync::oneshot::channel();
         let origin = tokio::spawn(async move {
             let mut http2 = h2::server::handshake(far).await.expect("a handshake");
             let mut bodies = Vec::new();
             while bodies.len() < streams {
                 let (_, mut respond) = http2.accept().await.expect("a stream").expect("a request");
-                let mut body = respond.send_response(Response::new(()), false).expect("a head");
-                body.reserve_capacity(1024 * 1024);
+                let body = respond.send_response(Response::new(()), false).expect("a head");
                 bodies.push(body);
             }
+            let mut long = bodies.pop().expect("a stream");
+            long.send_data(vec![0; read_bytes].into(), false).expect("a body");
+            bodies.iter_mut().for_each(|body| body.reserve_capacity(1024 * 1024));
             // All settings have been applied by the time a later PING is answered.
             let mut pings = http2.ping_pong().expect("it is taken once");
-            let pong = pings.ping(Ping::opaque());
+            let pong = async {
+                was_read.await.expect("it is read");
+                pings.ping(Ping::opaque()).await.expect("a PONG")
+            };
             tokio::select! {
-                pong = pong => drop(pong.expect("a PONG")),
+                _ = pong => {}
                 more = poll_fn(|cx| http2.poll_accept(cx)) => panic!("{more:?}"),
             }
             bodies.iter().map(SendStream::<Bytes>::capacity).collect()
@@ -507,13 +527,44 @@ mod tests {
             drop(stream.send_head(request, true).await.expect("it is sent"));
             opened.push(stream);
         }
+        let long = opened.last_mut().expect("a stream");
+        long.next_head().await.expect("a head");
+        let mut left = read_bytes;
+        while left > 0 {
+            left -= long.next_chunk().await.expect("a body").expect("a chunk").len();
+        }
+        read_sender.send(()).expect("the origin waits for it");
         origin.await.expect("its windows")
     }
 
     #[tokio::test]
-    async fn streams_have_wide_windows_while_there_are_few() {
-        assert_eq!(windows_of(8).await, [256 * 1024; 8]);
-        let of_nine = windows_of(9).await;
-        assert!(of_nine.iter().all(|window| *window <= 64 * 1024), "{of_nine:?}");
+    async fn a_long_body_widens_windows_while_there_are_few_streams() {
+        let (narrow, wide) = (32 * 1024, 256 * 1024);
+        assert_eq!(windows_of(4, 0).await, [narrow; 3], "a burst may follow");
+        assert_eq!(windows_of(4, 48 * 1024).await, [wide; 3]);
+        assert_eq!(windows_of(5, 48 * 1024).await, [narrow; 4]);
+    }
+
+    #[tokio::test]
+    async fn windows_narrow_when_many_streams_follow_a_long_body() {
+        let (near, _far) = tokio::io::duplex(1024);
+        let connection = Http2Connection::open(Box::new(near), FlowWindow::SHARED).await;
+        let connection = connection.expect("a connection");
+        let permits = &connection.stream_permits;
+        let mut open = vec![permits.try_acquire().expect("a stream")];
+        connection.widen_windows();
+        for (streams, window) in [(1, 256 * 1024), (8, 256 * 1024), (9, 32 * 1024)] {
+            while open.len() < streams {
+                open.push(permits.try_acquire().expect("a stream"));
+            }
+            if streams > 1 {
+                connection.narrow_windows();
+            }
+            assert_eq!(*connection.window.borrow(), window, "{streams}");
+        }
+        open.truncate(1);
+        connection.widen_windows();
+        connection.narrow_windows();
+        assert_eq!(*connection.window.borrow(), 32 * 1024, "the last one ends");
     }
 }

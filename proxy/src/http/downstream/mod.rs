@@ -18,7 +18,7 @@ use wayleave_http_wire::http1::{BodyFraming, BodyReader, BodyWriter};
 use wayleave_http_wire::received::HalfClosePolicy;
 
 pub(crate) use self::reader::DownstreamReader;
-pub(crate) use self::response_share::{ResponseShare, ResponseShares};
+pub(crate) use self::response_share::{ClientResponses, ResponseShare, ResponseShares};
 pub(crate) use self::sent_body::SentBody;
 use self::writer::Http1Writer;
 pub(crate) use self::writer::{
