@@ -99,7 +99,8 @@ fn a_node_finds_its_engine_again_after_a_router_forgot_it() {
         waiting(settings).set("store.url", &url)
     });
     eventually("slow.test is served", || slow_is_served(&node));
-    for connections in 2..4 {
+    eventually("one connection is for calls, one waits for notes", || relay.accepted() == 2);
+    for connections in [4, 6] {
         relay.forget();
         expect_free(&node);
         eventually("it dials again", || relay.accepted() == connections && is_up(&node));

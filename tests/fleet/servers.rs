@@ -121,6 +121,25 @@ fn held_slots_are_reported_to_an_engine_that_lost_them() {
 }
 
 #[test]
+fn a_node_hears_of_a_note_when_it_is_written() {
+    let server = Server::start(Product::Redis);
+    run(async {
+        let a = joined(options(server.address(), "a")).await;
+        let b = joined(options(server.address(), "b")).await;
+        assert_eq!(b.next_note().await, Ok(false), "there is none");
+        let writing = async {
+            // Blocked, as the server says.
+            while !server.command(&["client", "list"]).contains(" flags=b ") {
+                tokio::task::yield_now().await;
+            }
+            a.settle(&settlement(1)).await.expect("the engine responds");
+        };
+        let (heard, ()) = tokio::join!(b.next_note(), writing);
+        assert_eq!(heard, Ok(true));
+    });
+}
+
+#[test]
 fn an_engine_that_lost_notes_reports_a_gap() {
     let server = Server::start(Product::Redis);
     run(async {

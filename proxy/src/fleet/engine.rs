@@ -25,6 +25,9 @@ pub struct SharedRecord {
 /// The first version that no node writes: Lua and JSON hold integers as doubles, exact only below 2^53.
 pub const VERSION_LIMIT: u64 = 1 << 53;
 
+/// The longest wait for a note.
+pub(super) const MAX_LISTENING: Duration = Duration::from_secs(1);
+
 /// A node's question before it fetches: whether the fleet has a record already.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FetchClaim {
@@ -392,6 +395,13 @@ pub trait SharedEngine: fmt::Debug + Send + Sync {
 
     /// Returns the other nodes' notes since `positions`; the first time only the positions to begin at.
     async fn changes(&self, positions: &LogPositions) -> Result<ChangeBatch, EngineFailure>;
+
+    /// Waits for the next note, at most for a second, and returns whether there is one. An engine that can only be asked knows of
+    /// none.
+    async fn next_note(&self) -> Result<bool, EngineFailure> {
+        tokio::time::sleep(MAX_LISTENING).await;
+        Ok(false)
+    }
 
     /// Requests a slot, or renews one that is held.
     async fn take_slot(&self, request: &SlotRequest) -> Result<SlotAnswer, EngineFailure>;

@@ -13,8 +13,11 @@ use super::handle::{Fleet, FleetEvent, FleetInner, FleetSettings, lock};
 use crate::clock::system_time;
 use crate::telemetry::metrics::Metrics;
 
-/// The interval at which notes are read: other nodes know a change within this time and a round trip.
+/// The longest time between two reads of notes. Other nodes know a change within this time and a round trip even if the engine
+/// cannot tell that there is a note.
 const READ_INTERVAL: Duration = Duration::from_millis(250);
+/// The pause after a note, in which more are collected.
+const NOTE_INTERVAL: Duration = Duration::from_millis(10);
 /// The interval of beats, with which slots are renewed.
 const BEAT_INTERVAL: Duration = Duration::from_secs(1);
 /// The shortest and the longest pause between attempts to reach an engine that is away.
@@ -73,6 +76,7 @@ fn spawn_watcher(inner: &Arc<FleetInner>) {
     inner.observe_state();
     // Weak, so that the task ends when the last handle is dropped.
     let (weak, wake) = (Arc::downgrade(inner), Arc::clone(&inner.wake));
+    tokio::spawn(listen(weak.clone()));
     tokio::spawn(async move {
         let mut watch = FleetWatcher::default();
         while let Some(pause) = watch.round(&weak).await {
@@ -80,6 +84,20 @@ fn spawn_watcher(inner: &Arc<FleetInner>) {
             let _ = timeout(pause, wake.notified()).await;
         }
     });
+}
+
+/// Wakes the watcher when there is a note, so that all nodes know of a rest before they send further requests.
+async fn listen(fleet: Weak<FleetInner>) {
+    while let Some(inner) = fleet.upgrade()
+        && !inner.has_left.load(Ordering::Acquire)
+    {
+        let heard = inner.engine.next_note().await;
+        if heard == Ok(true) {
+            inner.wake.notify_one();
+        }
+        drop(inner);
+        tokio::time::sleep(if heard.is_ok() { NOTE_INTERVAL } else { BEAT_INTERVAL }).await;
+    }
 }
 
 impl FleetWatcher {

@@ -26,8 +26,9 @@ use self::connection::RedisConnection;
 use self::scripts::{LuaScript, SCRIPTS};
 use super::engine::{
     BeatAnswer, BudgetAnswer, BudgetKind, BudgetReport, ChangeBatch, ClaimAnswer, EngineFailure,
-    EngineServer, FetchClaim, LogPositions, MemberNode, PacingResponse, RecordChange, SettleAnswer,
-    Settlement, SharedEngine, SharedRecord, SlotAnswer, SlotRequest, VERSION_LIMIT,
+    EngineServer, FetchClaim, LogPositions, MAX_LISTENING, MemberNode, PacingResponse,
+    RecordChange, SettleAnswer, Settlement, SharedEngine, SharedRecord, SlotAnswer, SlotRequest,
+    VERSION_LIMIT,
 };
 use super::pace_turn::{PaceTurn, PaceTurnAnswer};
 
@@ -66,6 +67,8 @@ pub struct RedisEngine {
     /// An id of this process, so that two processes with one node's name are noticed. Empty for an observer.
     process: String,
     connection: RedisConnection,
+    /// Waits for notes, and would let every other call wait with it.
+    listening: RedisConnection,
     /// The number of the last note of each partition, read separately: lost notes leave no gap if none came after them.
     heads: Mutex<Option<Vec<u64>>>,
     beats: AtomicU32,
@@ -85,12 +88,15 @@ impl RedisEngine {
     /// Returns an error if the address is invalid.
     pub fn new(settings: RedisSettings) -> Result<Self, EngineFailure> {
         let connection = RedisConnection::new(&settings.address, settings.timeout)?;
+        let listening_timeout = MAX_LISTENING + settings.timeout;
+        let listening = RedisConnection::new(&settings.address, listening_timeout)?;
         // The hasher's keys are random, so this is a random number.
         let process = RandomState::new().hash_one(());
         Ok(Self {
             settings,
             process: format!("{process:016x}"),
             connection,
+            listening,
             heads: Mutex::default(),
             beats: AtomicU32::new(0),
         })
@@ -329,6 +335,10 @@ impl SharedEngine for RedisEngine {
             return self.first_positions().await;
         }
         self.changes_since(positions).await
+    }
+
+    async fn next_note(&self) -> Result<bool, EngineFailure> {
+        self.listen().await
     }
 
     async fn take_slot(&self, request: &SlotRequest) -> Result<SlotAnswer, EngineFailure> {

@@ -3,9 +3,12 @@
 use std::sync::PoisonError;
 
 use futures_util::future::{join_all, try_join_all};
+use redis::Value;
+use tokio::time::sleep;
 
 use super::super::engine::{
-    ChangeBatch, ChangeNote, EngineFailure, EngineServer, LogPositions, NoteKind, VERSION_LIMIT,
+    ChangeBatch, ChangeNote, EngineFailure, EngineServer, LogPositions, MAX_LISTENING, NoteKind,
+    VERSION_LIMIT,
 };
 use super::{RedisEngine, read};
 
@@ -118,6 +121,33 @@ impl RedisEngine {
             entries.extend(stream.into_iter().map(|entry| (*partition, entry)));
         }
         Ok(entries)
+    }
+
+    /// Waits until a note is written from now on, this node's own among them. Returns whether there was one.
+    pub(super) async fn listen(&self) -> Result<bool, EngineFailure> {
+        // A command may only name keys of one hash slot.
+        if self.connection.is_cluster() {
+            sleep(MAX_LISTENING).await;
+            return Ok(false);
+        }
+        if !self.listening.is_open() {
+            self.listening.open().await?;
+        }
+        let mut command = redis::cmd("XREAD");
+        let limit = MAX_LISTENING.as_millis().to_string();
+        command.arg("COUNT").arg(1).arg("BLOCK").arg(limit).arg("STREAMS");
+        for partition in 0..self.settings.partitions {
+            let [log, _] = self.log_keys(partition);
+            command.arg(log);
+        }
+        for _ in 0..self.settings.partitions {
+            command.arg("$");
+        }
+        let heard = self.listening.send(&command).await;
+        if heard.is_err() {
+            self.listening.close();
+        }
+        Ok(heard? != Value::Nil)
     }
 
     /// Keeps the numbers of the last notes, to compare them with what can be read.
