@@ -73,11 +73,11 @@ package:
 package-test:
 	packaging/test
 
-# The engine for Python and Node.js, and then both installed, used and compared with the program.
+# The engine for Python and Node.js, and then both installed, used and compared with the proxy.
 engines:
 	packaging/engines/build
-	cargo build --package wayleave --locked
-	packaging/engines/test target/debug/wayleave
+	cargo build --package wayleave-conformance --locked
+	packaging/engines/test target/debug/wayleave-conformance
 
 # For PyPI: the program in a wheel, and the engine; and then both installed and used.
 wheels:

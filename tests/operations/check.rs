@@ -1,18 +1,15 @@
 //! `wayleave check` and `wayleave lint`: their output and their exit statuses.
 
-use std::collections::BTreeSet;
-use std::fmt::Write as _;
-use std::io::{BufRead as _, BufReader, Write as _};
+use std::io::Write as _;
 use std::path::PathBuf;
 use std::process::{Output, Stdio};
-use std::sync::mpsc;
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use crate::harness::origin::reply::Step;
 use crate::harness::wayleave::command;
-use crate::harness::{DEADLINE, Gate, Origin, Reply};
+use crate::harness::{Gate, Origin, Reply};
 
 const ROBOTS: &str = "User-agent: ExampleBot\nDisallow: /private\nCrawl-delay: 2\n\
                       Sitemap: https://www.example.com/s.xml\n";
@@ -157,7 +154,6 @@ fn mistakes_in_usage_and_input_exit_with_2() {
         &["check", "--robots-only", "--robots", "-", "--token", "a", "--dialect", "rfc", "/"],
         &["check", "--robots-only", "--robots", "-", "--token", "a"],
         &["check", "--robots-only", "--token", "a", "/a/path/without/origin"],
-        &["check", "--batch", "/"],
         &["lint", "missing.txt"],
         &["lint"],
     ] {
@@ -202,92 +198,19 @@ fn an_argument_that_is_neither_url_nor_path_is_named() {
     }
 }
 
-#[test]
-fn a_batch_answers_each_line_in_order_and_survives_bad_ones() {
-    let questions = [
-        json!({"id": 1, "robots": ROBOTS, "tokens": ["ExampleBot"], "url": "/private"}).to_string(),
-        "this is no JSON".to_owned(),
-        json!({"id": "two", "robots": 5, "tokens": ["a"], "url": "/"}).to_string(),
-        json!({"id": 3, "robots": ROBOTS, "tokens": ["a"]}).to_string(),
-        json!({"id": 4, "robots_base64": "VXNlci1hZ2VudDogKgpEaXNhbGxvdzogL/8=",
-               "user_agent": "Foo/1.0", "url": "http://h.test/%FF", "dialect": "google"})
-        .to_string(),
-        json!({"id": 5, "robots": ROBOTS, "tokens": [""], "url": "/private"}).to_string(),
-        json!([6, ROBOTS, null, "a", null, "/private", null]).to_string(),
-        json!({"id": 7, "robots": ROBOTS, "token": "ExampleBot", "url": "/private"}).to_string(),
-        json!({"id": 8, "robots": ROBOTS, "token": 5, "url": "/private"}).to_string(),
-    ];
-    let questions = format!("\u{feff}{}", questions.join("\n"));
-    let output = run(&["check", "--batch"], questions.as_bytes());
-    assert_eq!(output.status.code(), Some(2));
-    let complaint = "wayleave: 5 lines could not be answered: see \"error\" in their answers\n";
-    assert_eq!(String::from_utf8_lossy(&output.stderr), complaint);
-    let answers = lines(&output);
-    assert_eq!(
-        answers[0],
-        json!({"id": 1, "verdict": "disallow", "reason": "rule", "line": 2,
-               "rule": "Disallow: /private", "crawl_delay": 2.0,
-               "sitemaps": ["https://www.example.com/s.xml"]})
-    );
-    let errors: Vec<bool> = answers.iter().map(|answer| answer["error"].is_string()).collect();
-    assert_eq!(errors, [false, true, true, true, false, false, true, false, true]);
-    let ids: Vec<&Value> = answers.iter().map(|answer| &answer["id"]).collect();
-    assert_eq!(json!(ids), json!([1, null, "two", 3, 4, 5, null, 7, 8]));
-    assert_eq!(answers[4]["verdict"], "disallow");
-    assert_eq!(answers[5]["reason"], "no-matching-group");
-    assert_eq!(answers[7]["rule"], "Disallow: /private");
-}
+/// URLs and paths, each with its verdict by [`URLS_ROBOTS`]; null: it is a mistake. `wayleave-conformance` is asked the same.
+const URLS: &str = include_str!("../data/urls.jsonl");
+const URLS_ROBOTS: &str = "User-agent: *\nDisallow: /x\nDisallow: /a%20b\n";
 
-/// A batch and the command must not read the same text as two different URLs.
 #[test]
-fn a_batch_reads_urls_as_the_command_does() {
-    let robots = "User-agent: *\nDisallow: /x\nDisallow: /a%20b\n";
+fn each_url_is_read_as_what_it_names() {
     let arguments = ["check", "--robots-only", "--robots", "-", "--token", "a"];
-    let urls = [
-        ("http://h/x", Some("disallow")),
-        ("//h/x", Some("allow")),
-        ("/x", Some("disallow")),
-        ("/a b", Some("disallow")),
-        ("http://h/a b#c", Some("disallow")),
-        ("HTTPS://H?/x", Some("allow")),
-        ("", None),
-        ("x", None),
-        ("*", None),
-        ("?x", None),
-        ("/x\u{1}", None),
-        ("mailto:a@h.test", None),
-        ("http://[::1", None),
-        ("http:///x", None),
-        ("http://h:99999/x", None),
-        ("gopher://h/x", None),
-    ];
-    for (url, expected) in urls {
-        let output = run(&[&arguments[..], &[url]].concat(), robots.as_bytes());
-        let verdict = stdout(&output).split_whitespace().next().map(str::to_owned);
-        assert_eq!(verdict.as_deref(), expected, "the command: {url:?} {output:?}");
-    }
-    let question = |(url, _): &(&str, _), further: Value| {
-        let mut question = json!({"id": url, "url": url, "robots": robots, "token": "a"});
-        question.as_object_mut().unwrap().extend(further.as_object().unwrap().clone());
-        question.to_string()
-    };
-    for further in [json!({}), json!({"purpose": "search"})] {
-        let input: Vec<String> = urls.iter().map(|url| question(url, further.clone())).collect();
-        let output = run(&["check", "--batch"], input.join("\n").as_bytes());
-        assert_eq!(output.status.code(), Some(2));
-        for (answer, (url, expected)) in lines(&output).iter().zip(urls) {
-            assert_eq!(answer["verdict"].as_str(), expected, "{answer}");
-            assert_eq!(answer["error"].is_string(), expected.is_none(), "{answer}");
-            assert_eq!(answer["id"], url);
-        }
-    }
-    let input: Vec<String> = urls.iter().map(|url| question(url, json!({"as": "proxy"}))).collect();
-    for (answer, (url, expected)) in
-        lines(&run(&["check", "--batch"], input.join("\n").as_bytes())).iter().zip(urls)
-    {
-        // A path is not a request to a proxy.
-        let is_request = expected.is_some() && !url.starts_with('/');
-        assert_eq!(answer["error"].is_string(), !is_request, "{answer}");
+    for line in URLS.lines() {
+        let row: Value = serde_json::from_str(line).unwrap();
+        let url = row["url"].as_str().unwrap();
+        let output = run(&[&arguments[..], &[url]].concat(), URLS_ROBOTS.as_bytes());
+        let verdict = stdout(&output).split_whitespace().next();
+        assert_eq!(verdict, row["verdict"].as_str(), "{url:?} {output:?}");
     }
 }
 
@@ -301,143 +224,9 @@ fn the_longest_delay_that_robots_txt_asks_for_is_shown() {
         ("Disallow:", Value::Null),
     ] {
         let robots = format!("User-agent: *\n{lines_of_group}\n");
-        let shown = lines(&run(&arguments, robots.as_bytes()));
-        let question = json!({"robots": robots, "token": "a", "url": "/"}).to_string();
-        let in_batch = lines(&run(&["check", "--batch"], question.as_bytes()));
-        for answer in [&shown[0], &in_batch[0]] {
-            assert_eq!(answer["crawl_delay"], seconds, "{lines_of_group}: {answer}");
-        }
+        let answer = &lines(&run(&arguments, robots.as_bytes()))[0];
+        assert_eq!(answer["crawl_delay"], seconds, "{lines_of_group}: {answer}");
     }
-}
-
-/// Returns the members in the first cells of the tables in a text of proxy/src/cli/check/README.md.
-fn members(text: &str) -> BTreeSet<String> {
-    let cells = text.lines().filter(|line| line.starts_with("| `"));
-    let cells = cells.filter_map(|line| line.split('|').nth(1));
-    let names = cells.flat_map(|cell| cell.split('`').skip(1).step_by(2));
-    names.map(str::to_owned).collect()
-}
-
-/// The members of a row that remark on a test case, and have no effect.
-const REMARKS: [&str; 5] = ["expect", "stage", "because", "source", "note"];
-
-fn keys(value: &Value) -> BTreeSet<String> {
-    value.as_object().expect("an object").keys().cloned().collect()
-}
-
-#[test]
-fn the_members_of_a_proxy_question_are_documented() {
-    let document = include_str!("../../proxy/src/cli/check/README.md");
-    let (_, of_proxy) = document.split_once("## The proxy's verdict").expect("a heading");
-    let dir = TempDir::new().unwrap();
-    let path = dir.path().join("config.toml");
-    let crawler = "[[crawler]]\nname = \"a\"\ntokens = [\"A\"]\nmode = \"observe\"\nmatch = { user_agent = \"A\" }\n";
-    std::fs::write(&path, crawler).unwrap();
-    let only_of_proxy =
-        json!({"as": "proxy", "crawler": "a", "client": "127.0.0.1", "method": "GET"});
-    let mut question_of_proxy =
-        json!({"id": 1, "robots": "User-agent: *\nDisallow: /a", "url": "http://site.test/a"});
-    let all_members = question_of_proxy.as_object_mut().unwrap();
-    all_members.extend(only_of_proxy.as_object().unwrap().clone());
-    all_members.extend(REMARKS.map(|member| (member.to_owned(), json!("a remark"))));
-    let batch = ["check", "--batch", "--config", path.to_str().unwrap()];
-    let output = run(&batch, question_of_proxy.to_string().as_bytes());
-    assert_eq!(output.status.code(), Some(0), "{output:?}");
-    let mut all = keys(&only_of_proxy);
-    all.extend(keys(&lines(&output)[0]));
-    assert_eq!(members(of_proxy), all);
-}
-
-#[test]
-fn the_members_of_a_batch_are_documented() {
-    let config = json!({
-        "purposes": ["search"], "purpose_tokens": {"search": "A"}, "content_use": "full", "unstated": "allow",
-        "sources": ["content-usage"], "meta_scan": "1KiB", "legacy_labels": false, "robots_meta": "google",
-        "rsl_user": "", "rsl_geo": "", "on_answer": "label", "rule": "allow",
-    });
-    let question = json!({
-        "id": 1, "robots": "User-agent: *\nContent-Usage: train-ai=n", "token": "A", "url": "/a", "dialect": "rfc9309",
-        "purpose": "train-ai", "status": 200, "headers": [["A", "b"]], "html": "", "tdmrep": "[]", "ai_txt": "", "rsl": {},
-        "config": config,
-    });
-    let document = include_str!("../../proxy/src/cli/check/README.md");
-    let (_, document) = document.split_once("## Questions").expect("a heading");
-    let (of_question, rest) = document.split_once("## Answers").expect("a heading");
-    let (of_answer, _) = rest.split_once("## The proxy's verdict").expect("a heading");
-    let mut all = keys(&question);
-    all.extend(keys(&question["config"]));
-    all.extend(["robots_base64", "user_agent", "tokens"].map(str::to_owned));
-    all.extend(REMARKS.map(str::to_owned));
-    assert_eq!(members(of_question), all);
-    let output = run(&["check", "--batch"], question.to_string().as_bytes());
-    assert_eq!(output.status.code(), Some(0), "{output:?}");
-    assert_eq!(members(of_answer), keys(&lines(&output)[0]));
-    let help = run(&["check", "--help"], b"");
-    let words: BTreeSet<&str> =
-        stdout(&help).split(|c: char| !c.is_alphanumeric() && c != '_').collect();
-    for member in keys(&question) {
-        assert!(words.contains(member.as_str()), "{member} is not in the help");
-    }
-}
-
-#[test]
-fn a_batch_decides_about_responses_as_the_proxy_does() {
-    let question = |members: Value| {
-        let mut question = json!({"robots": "", "token": "a", "url": "/x", "purpose": "search"});
-        let all = question.as_object_mut().unwrap();
-        all.extend(members.as_object().unwrap().clone());
-        question.to_string()
-    };
-    let noindex = json!([["X-Robots-Tag", "noindex"]]);
-    let reserved = r#"[{"location": "/", "tdm-reservation": 1}]"#;
-    let page = |content: &str| format!("<meta name=tdm-reservation content={content}>");
-    let questions = [
-        (json!({"status": 200, "headers": noindex}), "refuse"),
-        (json!({"status": 404, "headers": noindex}), "unstated"),
-        (json!({"status": 404, "html": "<meta name=robots content=noindex>"}), "unstated"),
-        (json!({"purpose": "train-ai", "tdmrep": reserved, "html": page("0")}), "refuse"),
-        (json!({"purpose": "train-ai", "html": page("0")}), "allow"),
-    ];
-    let input: Vec<String> =
-        questions.iter().map(|(members, _)| question(members.clone())).collect();
-    let output = run(&["check", "--batch"], input.join("\n").as_bytes());
-    for (answer, (members, expected)) in lines(&output).iter().zip(&questions) {
-        assert_eq!(answer["preference"], *expected, "{members}: {answer}");
-    }
-    let unknown = question(json!({"headres": noindex, "id": 1}));
-    let output = run(&["check", "--batch"], unknown.as_bytes());
-    let answer = &lines(&output)[0];
-    assert_eq!(answer["id"], 1);
-    assert!(answer["error"].as_str().unwrap().contains("headres"), "{answer}");
-}
-
-#[test]
-fn a_batch_answers_before_the_next_question_is_whole() {
-    let mut child = command()
-        .args(["check", "--batch"])
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let mut stdin = child.stdin.take().unwrap();
-    let question = json!({"id": 7, "robots": ROBOTS, "tokens": ["a"], "url": "/"});
-    write!(stdin, "{question}\n{{\"id\": 8, ").unwrap();
-    stdin.flush().unwrap();
-    let stdout = BufReader::new(child.stdout.take().unwrap());
-    let (sender, answered) = mpsc::channel();
-    let reader = std::thread::spawn(move || {
-        for line in stdout.lines() {
-            sender.send(line.unwrap()).unwrap();
-        }
-    });
-    let answer = answered.recv_timeout(DEADLINE);
-    let rest = question.to_string().replacen("{\"id\":7,", "", 1);
-    writeln!(stdin, "{rest}").unwrap();
-    drop(stdin);
-    let answer: Value = serde_json::from_str(&answer.expect("an answer")).unwrap();
-    assert_eq!(answer["id"], 7);
-    reader.join().unwrap();
-    assert!(child.wait().unwrap().success());
 }
 
 #[test]
@@ -448,33 +237,6 @@ fn control_sequences_of_terminals_are_escaped() {
         body.as_bytes(),
     );
     assert_eq!(stdout(&output), "disallow /%1B[31mred: rule, line 2: Disallow: /\\u{1b}[31mred\n");
-}
-
-#[test]
-fn a_batch_reaches_the_verdicts_of_googles_own_tests() {
-    let cases = concat!(
-        env!("CARGO_MANIFEST_DIR"),
-        "/../policy/robots-txt/tests/cases/google_robots_test.jsonl"
-    );
-    let cases = std::fs::read_to_string(cases).unwrap();
-    let cases: Vec<Value> = cases.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
-    let mut questions = String::new();
-    for case in &cases {
-        let question = json!({"id": case["id"], "robots": case["robots"], "url": case["url"],
-                              "tokens": [case["agent"]], "dialect": "google"});
-        writeln!(questions, "{question}").unwrap();
-    }
-    let answers = lines(&run(&["check", "--batch"], questions.as_bytes()));
-    assert_eq!(answers.len(), cases.len());
-    for (case, answer) in cases.iter().zip(&answers) {
-        // Google's function allows an empty URL, which nobody can request.
-        if case["url"] == "" {
-            assert!(answer["error"].is_string(), "{answer}");
-            continue;
-        }
-        let allow = answer["verdict"] == "allow";
-        assert_eq!(Some(allow), case["allow"].as_bool(), "{case} {answer}");
-    }
 }
 
 /// Writes a configuration that maps port 80 of every `*.test` name to the origin.

@@ -1,87 +1,10 @@
 //! Usage preferences in `wayleave check`.
 
-use std::collections::BTreeMap;
-
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::harness::{Origin, Reply, Request, Wayleave};
 use crate::operations::check::{lines, run};
 use crate::preferences::purposes::{CORPUS, INDEX, PLAIN, STATED, crawler};
-
-/// One JSON object a line, as the README beside the file describes.
-const CASES: &str = include_str!("../../policy/usage-preferences/tests/cases/preferences.jsonl");
-
-/// Runs a batch, and returns its answers.
-fn answers(questions: &[Value]) -> Vec<Value> {
-    let input: String = questions.iter().map(|question| format!("{question}\n")).collect();
-    lines(&run(&["check", "--batch"], input.as_bytes()))
-}
-
-#[test]
-fn a_batch_decides_every_case_as_its_clause_requires() {
-    let mut questions: Vec<Value> =
-        CASES.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
-    assert!(questions.len() >= 244);
-    let mut expected = BTreeMap::new();
-    for question in &mut questions {
-        let question = question.as_object_mut().unwrap();
-        let token = question.remove("token").unwrap();
-        question.insert("tokens".to_owned(), json!([token]));
-        let (expect, stage) = (question.remove("expect"), question.remove("stage"));
-        let id = question["id"].as_str().unwrap().to_owned();
-        expected.insert(id, (expect.unwrap(), stage.unwrap(), question["because"].clone()));
-    }
-    let answers = answers(&questions);
-    assert_eq!(answers.len(), questions.len());
-    for answer in answers {
-        let (expect, stage, because) = &expected[answer["id"].as_str().unwrap()];
-        assert_eq!(&answer["preference"], expect, "{answer}: {because}");
-        assert_eq!(&answer["stage"], stage, "{answer}: {because}");
-    }
-}
-
-#[test]
-fn an_answer_names_the_statement_its_place_and_its_clause() {
-    let question = json!({
-        "id": 1, "tokens": ["ExampleBot"], "url": "https://site.test/a", "purpose": ["search", "ai-train"],
-        "robots": "User-agent: *\nAllow: /\nContent-Usage: train-ai=n, search=y\n",
-    });
-    let answer = &answers(&[question])[0];
-    assert_eq!(answer["verdict"], "allow");
-    assert_eq!(answer["preference"], "refuse");
-    assert_eq!(answer["purpose"], "train-ai");
-    assert_eq!(answer["source"], "content-usage");
-    assert_eq!(answer["carrier"], "robots.txt:3");
-    assert_eq!(answer["statement"], "Content-Usage: train-ai=n, search=y");
-    assert_eq!(answer["clause"], "aipref-vocab-08 §4.1");
-    assert_eq!(answer["stage"], "before");
-}
-
-#[test]
-fn questions_without_a_purpose_are_answered_as_before() {
-    let question = json!({"tokens": ["A"], "url": "/", "robots": "Content-Signal: ai-train=no"});
-    let answer = &answers(&[question])[0];
-    let members: Vec<&String> = answer.as_object().unwrap().keys().collect();
-    let known = ["crawl_delay", "id", "line", "reason", "rule", "sitemaps", "verdict"];
-    assert_eq!(members, known);
-}
-
-#[test]
-fn a_malformed_question_gets_an_error() {
-    let error = |purpose: &str, config: Value| {
-        let question = json!({"tokens": ["A"], "url": "/", "purpose": purpose, "config": config});
-        answers(&[question])[0]["error"].as_str().unwrap().to_owned()
-    };
-    assert!(error("training", json!({})).contains("\"training\" is not a purpose"));
-    for (config, expected) in [
-        (json!({"sources": ["robots"]}), "\"robots\" is not a source of preferences"),
-        (json!({"unstated": "maybe"}), "unstated: \"maybe\""),
-        (json!({"purpose_token": {}}), "unknown field `purpose_token`"),
-    ] {
-        let error = error("search", config);
-        assert!(error.contains(expected), "{error}");
-    }
-}
 
 #[test]
 fn the_command_line_reports_the_preference_for_each_purpose() {

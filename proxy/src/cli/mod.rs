@@ -9,6 +9,7 @@ mod check;
 mod comply;
 mod config;
 mod config_file;
+pub mod conformance;
 mod crawler_names;
 mod decision;
 mod decisions;

@@ -1,4 +1,4 @@
-// Answers the questions of a file, as `wayleave check --batch` reads them, and wants the answers of that program.
+// Answers the questions of a file, as `wayleave-conformance` reads them, and wants the answers of that program.
 "use strict";
 
 const { spawnSync } = require("node:child_process");
@@ -9,7 +9,7 @@ const { RobotsTxt } = require("wayleave-robots");
 
 const [, , program, file] = process.argv;
 const input = readFileSync(file, "utf8");
-const child = spawnSync(program, ["check", "--batch"], { input, encoding: "utf8", maxBuffer: 1 << 30 });
+const child = spawnSync(program, [], { input, encoding: "utf8", maxBuffer: 1 << 30 });
 if (child.status !== 0) throw new Error(`the program ended with ${child.status}: ${child.stderr}`);
 const answers = child.stdout.trimEnd().split("\n").map((line) => JSON.parse(line));
 const parsed = new Map();

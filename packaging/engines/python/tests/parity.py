@@ -1,4 +1,4 @@
-"""Asks the Python package and `wayleave check --batch` the same generated questions, and wants the same answers.
+"""Asks the Python package and `wayleave-conformance` the same generated questions, and wants the same answers.
 
 Usage: parity.py PROGRAM CORPUS QUESTIONS, where CORPUS has robots.txt files; QUESTIONS is written, for others to answer.
 """
@@ -43,7 +43,7 @@ def ask_program(program, files, asked, kept):
             question = {"id": number, "robots_base64": encoded[path], "token": name, "dialect": dialect, "url": url}
             lines.write(json.dumps(question) + "\n")
     with open(kept) as lines:
-        child = subprocess.run([program, "check", "--batch"], stdin=lines, stdout=subprocess.PIPE, text=True, check=True)
+        child = subprocess.run([program], stdin=lines, stdout=subprocess.PIPE, text=True, check=True)
     return [json.loads(line) for line in child.stdout.splitlines()]
 
 

@@ -20,10 +20,10 @@ use super::url_list::LineMistake;
 #[allow(clippy::struct_excessive_bools, reason = "each is a switch of the command line")]
 pub(crate) struct CheckArguments {
     /// Read robots.txt from this file ("-": standard input) instead of fetching it
-    #[arg(long, value_name = "FILE", conflicts_with = "batch")]
+    #[arg(long, value_name = "FILE")]
     pub(super) robots: Option<PathBuf>,
     /// Assume that robots.txt was answered with this HTTP status, instead of fetching it
-    #[arg(long, value_name = "STATUS", conflicts_with = "batch", value_parser = clap::value_parser!(u16).range(200..=599))]
+    #[arg(long, value_name = "STATUS", value_parser = clap::value_parser!(u16).range(200..=599))]
     pub(super) status: Option<u16>,
     /// Report only what robots.txt says (allow, disallow); the configuration's crawlers and rules are ignored
     #[arg(long)]
@@ -32,10 +32,10 @@ pub(crate) struct CheckArguments {
     #[arg(long, value_name = "UA", conflicts_with = "tokens")]
     pub(super) user_agent: Option<String>,
     /// A crawler of the configuration, as if it were recognised
-    #[arg(long, value_name = "NAME", conflicts_with_all = ["robots_only", "batch"])]
+    #[arg(long, value_name = "NAME", conflicts_with = "robots_only")]
     pub(super) crawler: Option<String>,
     /// The address that the request comes from [default: 127.0.0.1]
-    #[arg(long, value_name = "ADDRESS", conflicts_with_all = ["robots_only", "batch"])]
+    #[arg(long, value_name = "ADDRESS", conflicts_with = "robots_only")]
     pub(super) client: Option<IpAddr>,
     /// The crawler's product token; repeat for more, in order of preference
     #[arg(long = "token", value_name = "T")]
@@ -56,12 +56,12 @@ pub(crate) struct CheckArguments {
     pub(super) json: bool,
     /// Print workflow commands of GitHub Actions: an error for each URL that would be refused, a warning for each that is
     /// undecided or only observed, and a notice that counts them
-    #[arg(long, conflicts_with_all = ["json", "robots_only", "batch"])]
+    #[arg(long, conflicts_with_all = ["json", "robots_only"])]
     pub(super) github: bool,
     /// Read the URLs from this file ("-": standard input): one per line, or the log of a crawl. Of a line that is a JSON
     /// object, the member url counts; of any other, the first word that is an http(s) URL. Each URL is asked about once. A
     /// line without a URL is reported, the others are answered, and the exit status is 2
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["urls", "batch"])]
+    #[arg(long, value_name = "FILE", conflicts_with = "urls")]
     pub(super) from: Option<PathBuf>,
     /// The lines of that file that name the URLs
     #[arg(skip)]
@@ -69,14 +69,8 @@ pub(crate) struct CheckArguments {
     /// The lines of that file, or of standard input, that are reported instead of answered.
     #[arg(skip)]
     pub(super) mistakes: Vec<LineMistake>,
-    /// Read JSON objects from standard input, one per line, and answer each with one, in order. Members: id, url, robots or
-    /// robots_base64, user_agent or tokens or token, dialect; about use: purpose, status, headers, html, tdmrep, ai_txt, rsl
-    /// and config; for the proxy's verdict: as ("proxy"), crawler, client and method. README.md describes them and the
-    /// answers. Exit status: 0 all answered, 2 at least one not
-    #[arg(long, conflicts_with_all = ["json", "user_agent", "tokens", "purposes", "urls"])]
-    pub(super) batch: bool,
     /// Absolute URLs ("-": read from standard input, one per line); with --robots, also paths, for which only robots.txt counts
-    #[arg(value_name = "URL", required_unless_present_any = ["batch", "from"])]
+    #[arg(value_name = "URL", required_unless_present = "from")]
     pub(super) urls: Vec<String>,
 }
 

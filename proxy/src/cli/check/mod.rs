@@ -3,18 +3,15 @@
 mod annotations;
 mod answer;
 mod arguments;
-mod batch;
-mod batch_verdict;
 mod by_origin;
 mod live;
-mod preference;
-mod robots_cache;
-mod url_list;
+pub(super) mod preference;
+pub(super) mod url_list;
 pub(super) mod verdict;
 
 use std::collections::HashSet;
 use std::fs;
-use std::io::{self, ErrorKind, Read};
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -39,20 +36,6 @@ use live::FetchedFiles;
 use url_list::{UrlList, find_mistake, join_rows, path_of, with_escaped_spaces};
 
 pub(super) fn run(mut arguments: CheckArguments, config: Option<&Path>) -> CommandResult {
-    if arguments.batch {
-        return match batch::run(arguments.dialect, arguments.strict, config) {
-            Ok(0) => Ok(ExitCode::SUCCESS),
-            Ok(failures) => {
-                let lines = if failures == 1 { "line" } else { "lines" };
-                Err(unusable(&format!(
-                    "{failures} {lines} could not be answered: see \"error\" in their answers"
-                )))
-            }
-            // The program that reads the answers has seen enough.
-            Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(ExitCode::SUCCESS),
-            Err(error) => Err(unusable(&format!("standard input or output: {error}"))),
-        };
-    }
     match arguments.from.take() {
         Some(file) => read_list(&mut arguments, file),
         None => read_urls(&mut arguments),

@@ -119,7 +119,7 @@ impl UrlList {
 
 /// Describes why a text is neither an absolute URL nor, if they are accepted, a path. Spaces are accepted in both, as in URLs
 /// that people paste.
-pub(super) fn find_mistake(url: &str, accepts_paths: bool) -> Option<String> {
+pub(crate) fn find_mistake(url: &str, accepts_paths: bool) -> Option<String> {
     let error = if accepts_paths && url.starts_with('/') {
         InvalidUrl::Character(url.chars().find(char::is_ascii_control)?)
     } else {
@@ -135,13 +135,13 @@ pub(super) fn find_mistake(url: &str, accepts_paths: bool) -> Option<String> {
 }
 
 /// Escapes the spaces that a pasted URL may contain, as browsers do.
-pub(super) fn with_escaped_spaces(url: &str) -> String {
+pub(crate) fn with_escaped_spaces(url: &str) -> String {
     url.replace(' ', "%20")
 }
 
 /// Returns the path of a URL or a path. One that starts with `/` is a path even if it starts with two, where a reference would
 /// name a host (RFC 3986 section 4.2).
-pub(super) fn path_of(url: &str) -> UrlPath<'_> {
+pub(crate) fn path_of(url: &str) -> UrlPath<'_> {
     UrlPath::parse(url)
         .or_else(|_| UrlPath::of_url(url))
         .expect("what is neither has been refused before")

@@ -226,7 +226,7 @@ fn finish(verdicts: &[Preview], arguments: &CheckArguments) -> ExitCode {
 }
 
 /// Returns the verdict in a word: `forward`, `observe`, `refuse`, or `fail` for a name that cannot be resolved.
-pub(super) fn word(verdict: &Preview) -> &'static str {
+pub(crate) fn word(verdict: &Preview) -> &'static str {
     match verdict.outcome() {
         "forwarded" | "tunnelled" => "forward",
         "observed" => "observe",

@@ -1,4 +1,4 @@
-//! `wayleave check --batch`, rows with `"as": "proxy"`: the proxy's verdict, by its configuration and the files of the row.
+//! Rows with `"as": "proxy"`: the proxy's verdict, by its configuration and the files of the row.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -12,9 +12,9 @@ use wayleave_lifecycle::Resource;
 use wayleave_robots_txt::{AccessResult, Dialect, Origin, ProductToken};
 use wayleave_usage_preferences::{AI_TXT_PATH, TDMREP_PATH};
 
-use super::preference::OneOrMany;
-use super::url_list::with_escaped_spaces;
-use super::verdict::{ProxySettings, word};
+use super::use_row::OneOrMany;
+use crate::cli::check::url_list::with_escaped_spaces;
+use crate::cli::check::verdict::{ProxySettings, word};
 use crate::cli::config_file::load_config;
 use crate::clock::system_time;
 use crate::decider::offline::InputSource;
@@ -23,7 +23,7 @@ use crate::decider::preview::{PurposeWords, Question};
 /// The members of such a row. Those that describe a response are mistakes: the verdict is about the request.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct ProxyQuestion {
+struct ProxyRow {
     r#as: String,
     url: String,
     #[serde(default)]
@@ -74,12 +74,12 @@ pub(super) struct RowVerdict {
 }
 
 /// The configuration of the proxy, loaded when the first row needs it.
-pub(super) struct BatchSettings<'a> {
+pub(super) struct RowSettings<'a> {
     pub(super) config: Option<&'a Path>,
     pub(super) loaded: Option<Result<ProxySettings, String>>,
 }
 
-impl BatchSettings<'_> {
+impl RowSettings<'_> {
     /// Decides about a row, whose robots.txt is `access`.
     ///
     /// # Errors
@@ -91,7 +91,7 @@ impl BatchSettings<'_> {
         access: &AccessResult,
         dialect: Option<Dialect>,
     ) -> Result<RowVerdict, String> {
-        let row: ProxyQuestion = serde_json::from_slice(line).map_err(|error| error.to_string())?;
+        let row: ProxyRow = serde_json::from_slice(line).map_err(|error| error.to_string())?;
         if row.r#as != "proxy" {
             return Err(format!("as: {:?} is not \"proxy\"", row.r#as));
         }
@@ -116,7 +116,7 @@ impl BatchSettings<'_> {
     }
 }
 
-impl ProxyQuestion {
+impl ProxyRow {
     fn names(&self) -> impl Iterator<Item = &String> {
         self.tokens.iter().chain(&self.token)
     }
@@ -153,7 +153,7 @@ impl ProxyQuestion {
 struct RowFiles<'a> {
     access: Arc<AccessResult>,
     at: SystemTime,
-    row: &'a ProxyQuestion,
+    row: &'a ProxyRow,
 }
 
 impl InputSource for RowFiles<'_> {

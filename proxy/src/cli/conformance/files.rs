@@ -1,4 +1,4 @@
-//! A cache of the robots.txt files in a batch, so that each is parsed once.
+//! A cache of the robots.txt files in rows, so that each is parsed once.
 
 use std::collections::HashMap;
 use std::sync::Arc;

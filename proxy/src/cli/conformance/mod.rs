@@ -1,21 +1,51 @@
-//! `wayleave check --batch`: a decision for each JSON line.
+//! `wayleave-conformance`: a decision for each JSON line of standard input. A tool for tests of the workspace, which is not shipped.
+
+mod files;
+mod proxy_row;
+mod use_row;
 
 use std::borrow::Cow;
-use std::io::{self, BufRead, BufWriter, Read, Write};
-use std::path::Path;
+use std::io::{self, BufRead, BufWriter, ErrorKind, Read, Write};
+use std::path::PathBuf;
+use std::process::ExitCode;
 use std::sync::Arc;
 
 use base64::prelude::{BASE64_STANDARD, Engine as _};
+use clap::Parser;
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use wayleave_robots_txt::{Dialect, ProductToken, decide, decide_all_spellings};
 
-use super::batch_verdict::{BatchSettings, RowVerdict};
-use super::preference::{self, UseSubject};
-use super::robots_cache::{FileCache, ParsedFile};
-use super::url_list::{find_mistake, path_of};
+use self::files::{FileCache, ParsedFile};
+use self::proxy_row::{RowSettings, RowVerdict};
+use self::use_row::UseRow;
+use super::check::preference::{UseAnswer, UseSubject};
+use super::check::url_list::{find_mistake, path_of};
+use super::terminal::unusable;
 use crate::telemetry::harmless::escape_json;
+
+/// Read JSON objects from standard input, one per line, and answer each with one, in order. Members: id, url, robots or
+/// robots_base64, user_agent or tokens or token, dialect; about use: purpose, status, headers, html, tdmrep, ai_txt, rsl
+/// and config; for the proxy's verdict: as ("proxy"), crawler, client and method
+#[derive(Debug, Parser)]
+#[command(
+    name = "wayleave-conformance",
+    version,
+    max_term_width = 100,
+    after_help = "proxy/conformance/README.md describes rows and answers. Exit status: 0 all answered, 2 at least one not."
+)]
+struct ConformanceArguments {
+    /// Configuration file for rows with "as" [default: ./config.toml if it exists, else the built-in defaults]
+    #[arg(short, long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// The dialect in which robots.txt is read: rfc9309, google, koster1996, selfhtml or strictest
+    #[arg(long, value_name = "D")]
+    dialect: Option<Dialect>,
+    /// Judge every equivalent spelling of the URL, as the proxy does, not only the URL as given
+    #[arg(long)]
+    strict: bool,
+}
 
 /// The longest line; a longer one is answered with an error. A file of 500 KiB fits even if every byte of it is escaped.
 const MAX_LINE_BYTES: u64 = 64 * 1024 * 1024;
@@ -27,7 +57,7 @@ const BUFFER_BYTES: usize = 256 * 1024;
 /// The members of a line. An unknown one is a mistake, because ignoring it could change the answer.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct BatchQuestion<'a> {
+struct ConformanceRow<'a> {
     #[serde(borrow)]
     id: Option<&'a RawValue>,
     #[serde(borrow)]
@@ -50,7 +80,7 @@ struct BatchQuestion<'a> {
     purpose: Option<&'a RawValue>,
     #[serde(borrow)]
     config: Option<&'a RawValue>,
-    /// With this, the line is parsed again as a question to the proxy.
+    /// With this, the line is parsed again as a row to the proxy.
     #[serde(borrow, rename = "as")]
     asked_as: Option<&'a RawValue>,
     #[serde(default, rename = "crawler")]
@@ -85,15 +115,15 @@ struct BatchQuestion<'a> {
     _note: IgnoredAny,
 }
 
-impl<'a> BatchQuestion<'a> {
-    fn read(line: &'a [u8]) -> Result<Self, BatchFailure<'a>> {
+impl<'a> ConformanceRow<'a> {
+    fn read(line: &'a [u8]) -> Result<Self, RowFailure<'a>> {
         if !line.trim_ascii_start().starts_with(b"{") {
             // serde would read an array as the members in their order.
-            return Err(BatchFailure { id: None, error: "this is not a JSON object".to_owned() });
+            return Err(RowFailure { id: None, error: "this is not a JSON object".to_owned() });
         }
         // The id by itself, so that the failure has one even if another member is wrong.
         serde_json::from_slice(line)
-            .map_err(|error| BatchFailure { id: id_of(line), error: error.to_string() })
+            .map_err(|error| RowFailure { id: id_of(line), error: error.to_string() })
     }
 
     fn is_about_use(&self) -> bool {
@@ -102,7 +132,7 @@ impl<'a> BatchQuestion<'a> {
 }
 
 #[derive(Serialize)]
-struct BatchAnswer<'a> {
+struct RowAnswer<'a> {
     id: Option<&'a RawValue>,
     verdict: &'static str,
     reason: &'static str,
@@ -111,7 +141,7 @@ struct BatchAnswer<'a> {
     crawl_delay: Option<f64>,
     sitemaps: &'a RawValue,
     #[serde(flatten)]
-    preference: Option<preference::UseAnswer>,
+    preference: Option<UseAnswer>,
 }
 
 /// The proxy's verdict, preceded by the row's id.
@@ -123,36 +153,50 @@ struct WithId<'a> {
 }
 
 #[derive(Serialize)]
-struct BatchFailure<'a> {
+struct RowFailure<'a> {
     id: Option<&'a RawValue>,
     error: String,
 }
 
-/// A question whose values are parsed.
-struct ParsedQuestion<'a> {
+/// A row whose values are parsed.
+struct ParsedRow<'a> {
     file: Arc<ParsedFile>,
     tokens: Vec<ProductToken>,
     url: Cow<'a, str>,
     dialect: Dialect,
 }
 
-/// Answers every line of standard input on standard output, in the same order; returns how many could not be answered.
+/// Answers every line of standard input on standard output, in the same order, as the process's arguments say.
+#[must_use]
+pub fn run() -> ExitCode {
+    let arguments = ConformanceArguments::parse();
+    match answer_all(&arguments) {
+        Ok(0) => ExitCode::SUCCESS,
+        Ok(failures) => {
+            let lines = if failures == 1 { "line" } else { "lines" };
+            unusable(&format!(
+                "{failures} {lines} could not be answered: see \"error\" in their answers"
+            ))
+        }
+        // The program that reads the answers has seen enough.
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => ExitCode::SUCCESS,
+        Err(error) => unusable(&format!("standard input or output: {error}")),
+    }
+}
+
+/// Returns how many lines could not be answered.
 ///
 /// # Errors
 ///
-/// Returns an error if either cannot be read or written.
-pub(super) fn run(
-    dialect: Option<Dialect>,
-    strict: bool,
-    config: Option<&Path>,
-) -> io::Result<usize> {
+/// Returns an error if standard input or output fails.
+fn answer_all(arguments: &ConformanceArguments) -> io::Result<usize> {
     let mut input = io::BufReader::with_capacity(BUFFER_BYTES, io::stdin().lock());
     let mut output = BufWriter::with_capacity(BUFFER_BYTES, io::stdout().lock());
-    let mut batch = BatchRun {
+    let mut rows = RowReader {
         files: FileCache::default(),
-        dialect,
-        strict,
-        settings: BatchSettings { config, loaded: None },
+        dialect: arguments.dialect,
+        strict: arguments.strict,
+        settings: RowSettings { config: arguments.config.as_deref(), loaded: None },
         failures: 0,
     };
     let mut line = Vec::new();
@@ -164,16 +208,16 @@ pub(super) fn run(
         line.clear();
         if input.by_ref().take(MAX_LINE_BYTES).read_until(b'\n', &mut line)? == 0 {
             output.flush()?;
-            return Ok(batch.failures);
+            return Ok(rows.failures);
         }
         if line.len() as u64 == MAX_LINE_BYTES && !line.ends_with(b"\n") {
             skip_line(&mut input)?;
             let error = format!("the line is longer than {MAX_LINE_BYTES} bytes");
-            batch.fail(&BatchFailure { id: None, error }, &mut output)?;
+            rows.fail(&RowFailure { id: None, error }, &mut output)?;
         } else if !line.trim_ascii().is_empty() {
-            batch.answer(&line, &mut output)?;
+            rows.answer(&line, &mut output)?;
         }
-        // A program may wait for each answer before it sends the next question.
+        // A program may wait for each answer before it sends the next row.
         if memchr::memchr(b'\n', input.buffer()).is_none() {
             output.flush()?;
         }
@@ -199,39 +243,39 @@ fn write(output: &mut impl Write, answer: &impl Serialize) -> io::Result<()> {
     output.write_all(b"\n")
 }
 
-struct BatchRun<'a> {
+struct RowReader<'a> {
     files: FileCache,
     dialect: Option<Dialect>,
     strict: bool,
-    settings: BatchSettings<'a>,
+    settings: RowSettings<'a>,
     failures: usize,
 }
 
-impl BatchRun<'_> {
-    fn fail(&mut self, failure: &BatchFailure<'_>, output: &mut impl Write) -> io::Result<()> {
+impl RowReader<'_> {
+    fn fail(&mut self, failure: &RowFailure<'_>, output: &mut impl Write) -> io::Result<()> {
         self.failures += 1;
         write(output, failure)
     }
 
     fn answer(&mut self, line: &[u8], output: &mut impl Write) -> io::Result<()> {
-        let question = match BatchQuestion::read(line) {
-            Ok(question) => question,
+        let row = match ConformanceRow::read(line) {
+            Ok(row) => row,
             Err(failure) => return self.fail(&failure, output),
         };
-        let id = question.id;
-        if question.asked_as.is_some() {
-            let decided = self.file(&question).and_then(|file| {
+        let id = row.id;
+        if row.asked_as.is_some() {
+            let decided = self.file(&row).and_then(|file| {
                 let dialect = self.dialect;
                 self.settings.decide(line, &file.access, dialect)
             });
             return match decided {
                 Ok(verdict) => write(output, &WithId { id, verdict }),
-                Err(error) => self.fail(&BatchFailure { id, error }, output),
+                Err(error) => self.fail(&RowFailure { id, error }, output),
             };
         }
-        let ParsedQuestion { file, tokens, url, dialect } = match self.parse(&question) {
+        let ParsedRow { file, tokens, url, dialect } = match self.parse(&row) {
             Ok(parsed) => parsed,
-            Err(error) => return self.fail(&BatchFailure { id, error }, output),
+            Err(error) => return self.fail(&RowFailure { id, error }, output),
         };
         let path = path_of(&url);
         let judge = if self.strict { decide_all_spellings } else { decide };
@@ -245,17 +289,17 @@ impl BatchRun<'_> {
             decision: &decision,
             strict: self.strict,
         };
-        let judged = if question.is_about_use() {
-            preference::UseQuestion::parse(line).and_then(|it| it.answer(&subject))
+        let judged = if row.is_about_use() {
+            UseRow::parse(line).and_then(|it| it.answer(&subject))
         } else {
             Ok(None)
         };
         let preference = match judged {
             Ok(preference) => preference,
-            Err(error) => return self.fail(&BatchFailure { id, error }, output),
+            Err(error) => return self.fail(&RowFailure { id, error }, output),
         };
         let crawl_delay = file.robots.longest_delay(dialect, &tokens);
-        let answer = BatchAnswer {
+        let answer = RowAnswer {
             id,
             verdict: decision.verdict().as_str(),
             reason: decision.reason().as_str(),
@@ -268,23 +312,23 @@ impl BatchRun<'_> {
         write(output, &answer)
     }
 
-    fn parse<'a>(&mut self, question: &BatchQuestion<'a>) -> Result<ParsedQuestion<'a>, String> {
-        let url = question.url.ok_or("url is missing")?;
-        let dialect = match question.dialect {
+    fn parse<'a>(&mut self, row: &ConformanceRow<'a>) -> Result<ParsedRow<'a>, String> {
+        let url = row.url.ok_or("url is missing")?;
+        let dialect = match row.dialect {
             Some(name) => string("dialect", name)?.parse().map_err(|error| format!("{error}"))?,
             None => self.dialect.unwrap_or_default(),
         };
-        let tokens = tokens(question)?;
+        let tokens = tokens(row)?;
         let url = string("url", url)?;
         if let Some(error) = find_mistake(&url, true) {
             return Err(format!("url: {url:?}: {error}"));
         }
-        let file = self.file(question)?;
-        Ok(ParsedQuestion { file, tokens, url, dialect })
+        let file = self.file(row)?;
+        Ok(ParsedRow { file, tokens, url, dialect })
     }
 
-    fn file(&mut self, question: &BatchQuestion<'_>) -> Result<Arc<ParsedFile>, String> {
-        match (question.robots, question.robots_base64) {
+    fn file(&mut self, row: &ConformanceRow<'_>) -> Result<Arc<ParsedFile>, String> {
+        match (row.robots, row.robots_base64) {
             (Some(text), None) => self
                 .files
                 .file(text.get(), || Ok(string("robots", text)?.into_owned().into_bytes())),
@@ -296,7 +340,7 @@ impl BatchRun<'_> {
             }),
             (Some(_), Some(_)) => Err("give either robots or robots_base64, not both".to_owned()),
             // Preferences about use may be stated without a robots.txt.
-            (None, None) if question.is_about_use() || question.asked_as.is_some() => {
+            (None, None) if row.is_about_use() || row.asked_as.is_some() => {
                 self.files.file("\"\"", || Ok(Vec::new()))
             }
             (None, None) => Err("robots or robots_base64 is missing".to_owned()),
@@ -306,9 +350,9 @@ impl BatchRun<'_> {
 
 /// Returns the names of the crawler. An empty one, or a field that names no product, stands for the crawler that only `*` can
 /// mean.
-fn tokens(question: &BatchQuestion<'_>) -> Result<Vec<ProductToken>, String> {
-    let names = question.tokens.or(question.token);
-    match (question.user_agent, names) {
+fn tokens(row: &ConformanceRow<'_>) -> Result<Vec<ProductToken>, String> {
+    let names = row.tokens.or(row.token);
+    match (row.user_agent, names) {
         (Some(field), None) => {
             let field = string("user_agent", field)?;
             Ok(vec![
@@ -317,7 +361,7 @@ fn tokens(question: &BatchQuestion<'_>) -> Result<Vec<ProductToken>, String> {
             ])
         }
         (None, Some(names)) => {
-            let names = match question.tokens {
+            let names = match row.tokens {
                 Some(_) => parse("tokens", names)?,
                 None => vec![string("token", names)?],
             };
@@ -332,7 +376,7 @@ fn token(name: &str) -> Result<ProductToken, String> {
     if name.is_empty() {
         return Ok(ProductToken::anonymous());
     }
-    // Batches are for comparing with other readers of robots.txt, whose tests have odd names.
+    // Rows are for comparing with other readers of robots.txt, whose tests have odd names.
     ProductToken::verbatim(name).map_err(|error| error.to_string())
 }
 
@@ -349,7 +393,7 @@ fn parse<'a, T: Deserialize<'a>>(field: &str, text: &'a RawValue) -> Result<T, S
 #[derive(Deserialize)]
 struct BorrowedText<'a>(#[serde(borrow)] Cow<'a, str>);
 
-/// Returns the id of a line that is JSON but not a question.
+/// Returns the id of a line that is JSON but not a row.
 fn id_of(line: &[u8]) -> Option<&RawValue> {
     #[derive(Deserialize)]
     struct Id<'a> {
