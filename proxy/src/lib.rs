@@ -16,7 +16,6 @@
 //!                │  └─ config          the file, checked as a whole
 //!          ┌─────┴──────┐
 //!        admin          │              operators: API, metrics, page
-//!          ├────────── drill           what must be refused is asked for, through a listener
 //!          ├─────── downstream         connections of clients
 //!          ├──────── exchange          one request, step by step
 //!          └──────── decider           the inputs of a decision
@@ -56,7 +55,6 @@ pub mod decision_log;
 mod descriptors;
 mod downstream;
 pub mod drafts;
-mod drill;
 mod environment;
 mod exchange;
 pub mod fleet;

@@ -2,7 +2,7 @@
 
 use std::io::Read;
 use std::os::unix::net::UnixDatagram;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
 use std::time::Duration;
 
@@ -13,10 +13,13 @@ use crate::harness::tools::{clean, program, project, run};
 use crate::harness::wayleave::{BINARY, command};
 use crate::harness::{DEADLINE, Origin, Wayleave, Wire, eventually};
 
+/// The units that are shipped.
+const UNITS: [&str; 4] =
+    ["wayleave.service", "wayleave.socket", "wayleave-drill.service", "wayleave-drill.timer"];
 const LIMIT: Duration = Duration::from_secs(60);
 
 /// Copies the units, with the binary under test in place of the installed one.
-fn units(dir: &TempDir) -> (PathBuf, PathBuf) {
+fn units(dir: &TempDir) -> Vec<PathBuf> {
     let copy = |name: &str| {
         let text = std::fs::read_to_string(project().join("systemd").join(name))
             .expect("the unit is shipped");
@@ -24,20 +27,19 @@ fn units(dir: &TempDir) -> (PathBuf, PathBuf) {
         std::fs::write(&file, text.replace("/usr/local/bin/wayleave", BINARY)).expect("writable");
         file
     };
-    (copy("wayleave.service"), copy("wayleave.socket"))
+    UNITS.map(copy).to_vec()
 }
 
 #[test]
 fn the_units_are_valid() {
     let dir = tempfile::tempdir().expect("a directory");
-    let (service, socket) = units(&dir);
     let output = run(
-        clean(program("systemd-analyze")).args(["verify", "--man=no"]).args([service, socket]),
+        clean(program("systemd-analyze")).args(["verify", "--man=no"]).args(units(&dir)),
         b"",
         LIMIT,
     );
     let stderr = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success() && !stderr.contains("wayleave."), "{stderr}");
+    assert!(output.status.success() && !stderr.contains("wayleave"), "{stderr}");
 }
 
 /// As in a chroot, or in a container that hides it.
@@ -54,7 +56,12 @@ fn it_serves_where_proc_is_not_mounted() {
 #[test]
 fn the_services_exposure_is_under_two() {
     let dir = tempfile::tempdir().expect("a directory");
-    let (service, _) = units(&dir);
+    for service in units(&dir).iter().filter(|unit| unit.extension() == Some("service".as_ref())) {
+        exposure_is_under_two(service);
+    }
+}
+
+fn exposure_is_under_two(service: &Path) {
     let output = run(
         clean(program("systemd-analyze"))
             .args(["security", "--no-pager", "--offline=true", "--threshold=20"])
@@ -64,11 +71,9 @@ fn the_services_exposure_is_under_two() {
     );
     let stdout = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success(), "{stdout}");
-    let exposure = stdout
-        .lines()
-        .find_map(|line| line.split_once("Overall exposure level for wayleave.service: "))
-        .expect("a level")
-        .1;
+    let name = service.file_name().expect("a name").to_string_lossy();
+    let heading = format!("Overall exposure level for {name}: ");
+    let exposure = stdout.lines().find_map(|line| line.split_once(&*heading)).expect("a level").1;
     let level: f64 =
         exposure.split(' ').next().expect("a number comes first").parse().expect("a number");
     assert!(level < 2.0, "{level}");

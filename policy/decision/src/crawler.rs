@@ -176,13 +176,6 @@ impl Crawler {
         }
     }
 
-    /// Returns whether `User-Agent` has the text by which it is recognised.
-    pub(crate) fn is_named_by(&self, user_agent: &[u8]) -> bool {
-        self.user_agent
-            .as_ref()
-            .is_some_and(|part| contains_ignoring_case(user_agent, part.as_bytes()))
-    }
-
     /// Returns whether it is behind a request of this client.
     pub(crate) fn matches(&self, facts: &ClientFacts<'_>) -> bool {
         self.matches_address(facts.client)

@@ -33,8 +33,6 @@ pub struct CrawlersConfig {
 /// All configured crawlers, in the file's order, and what holds for others.
 #[derive(Debug)]
 pub struct Crawlers {
-    /// A crawler of the proxy itself, which is tried first and is in no list.
-    unlisted: Option<Arc<Crawler>>,
     crawlers: Vec<Arc<Crawler>>,
     claims: Cache<Box<[u8]>, Arc<ClaimedNames>>,
     /// Whether requests of other crawlers are refused.
@@ -50,25 +48,12 @@ impl Crawlers {
     #[must_use]
     pub fn new(config: CrawlersConfig) -> Self {
         Self {
-            unlisted: None,
             crawlers: config.crawlers.into_iter().map(Arc::new).collect(),
             claims: Cache::new(CLAIM_CAPACITY),
             require_crawler: config.require_crawler,
             dialect: config.dialect,
             mode: config.mode,
         }
-    }
-
-    /// Adds a crawler of the proxy itself, which is recognised by its User-Agent. It is tried first, and is in no list.
-    #[must_use]
-    pub fn with_unlisted(self, crawler: Option<Crawler>) -> Self {
-        Self { unlisted: crawler.map(Arc::new), ..self }
-    }
-
-    /// Returns whether a request with this `User-Agent` is of the crawler that is in no list.
-    #[must_use]
-    pub fn is_unlisted(&self, user_agent: &[u8]) -> bool {
-        self.unlisted.as_ref().is_some_and(|crawler| crawler.is_named_by(user_agent))
     }
 
     /// Returns the configured crawlers, in the file's order.
@@ -104,7 +89,7 @@ impl Crawlers {
 
     /// Returns the crawler behind a request, if one is configured.
     pub(crate) fn find(&self, facts: &ClientFacts<'_>) -> Option<&Arc<Crawler>> {
-        self.unlisted.iter().chain(&self.crawlers).find(|crawler| crawler.matches(facts))
+        self.crawlers.iter().find(|crawler| crawler.matches(facts))
     }
 
     /// Returns the names in `user_agent`, which is parsed once for many requests.
@@ -213,17 +198,6 @@ mod tests {
         assert_eq!(found(&crawlers, "10.1.2.3", agent).as_deref(), Some("both"));
         assert_eq!(found(&crawlers, "10.2.2.3", agent).as_deref(), Some("agent"));
         assert_eq!(found(&crawlers, "10.1.2.3", "Other/1.0"), None);
-    }
-
-    #[test]
-    fn the_proxys_own_crawler_is_found_first_but_not_listed() {
-        let all = crawler("all", None, &[]);
-        let own = crawler("own", Some("secret-0123"), &[]);
-        let crawlers = crawlers(vec![all]).with_unlisted(Some(own));
-        assert_eq!(found(&crawlers, "10.1.2.3", "X/1.0 (secret-0123)").as_deref(), Some("own"));
-        assert_eq!(found(&crawlers, "10.1.2.3", "X/1.0").as_deref(), Some("all"));
-        assert!(crawlers.is_unlisted(b"secret-0123") && !crawlers.is_unlisted(b"X/1.0"));
-        assert_eq!(crawlers.names(), ["all"]);
     }
 
     #[test]

@@ -12,7 +12,6 @@ use super::response::SafeJson;
 use super::robots_view::format_instant;
 use super::state::AdminState;
 use crate::decision_log::LoggedClient;
-use crate::drill::DrillReport;
 use crate::telemetry::traffic::{STEP, TrafficPoint};
 
 #[derive(Debug, Serialize, ToSchema)]
@@ -54,8 +53,6 @@ struct ProxyStatus {
     robots: EntryCounts,
     /// The fault of the store in `state.dir`, if there is one.
     store_fault: Option<String>,
-    /// The last drill; null if there was none (`[drill]`).
-    drill: Option<DrillView>,
     /// The names of the configured crawlers, in their order.
     crawlers: Vec<String>,
     /// The URL of a copy of `docs/`, if the configuration has one; this listener serves the files at `/docs/`.
@@ -77,37 +74,6 @@ struct UntrustingView {
     origin: String,
     /// Whether it sent a TLS alert. If not, it closed a new TLS connection without a request, as Node.js does then.
     has_alerted: bool,
-}
-
-/// The result of a drill: whether what must be refused was.
-#[derive(Debug, Serialize, ToSchema)]
-#[schema(as = Drill)]
-struct DrillView {
-    #[schema(format = DateTime)]
-    at: String,
-    families: Vec<DrillFamilyView>,
-}
-
-#[derive(Debug, Serialize, ToSchema)]
-#[schema(as = DrillFamily)]
-struct DrillFamilyView {
-    /// `control` (which may be fetched), `robots`, `rule`, `preference`, `pace`, `internal` or `identity`.
-    family: &'static str,
-    /// `right`, `wrong`, `not-enforced` by the configuration, or `failed`: nothing was learned.
-    result: &'static str,
-    /// The reason, unless it is right.
-    text: Option<String>,
-}
-
-impl From<&DrillReport> for DrillView {
-    fn from(report: &DrillReport) -> Self {
-        let families = report.families.iter().map(|found| DrillFamilyView {
-            family: found.family.as_str(),
-            result: found.result.as_str(),
-            text: found.text.clone(),
-        });
-        Self { at: format_instant(report.at), families: families.collect() }
-    }
 }
 
 /// Origins whose robots.txt is known, in memory or on disk, by state.
@@ -135,7 +101,6 @@ pub(super) async fn status(State(admin): State<AdminState>, scope: TeamScope) ->
             robots.count_by_state().map(|(_, count)| count);
         EntryCounts { fresh, stale, unavailable, unreachable, bytes: robots.memory_bytes() }
     });
-    let drill = admin.drill.last();
     let untrusting = scope.team().is_none().then(|| admin.untrusting.last()).flatten();
     SafeJson(ProxyStatus {
         version: env!("CARGO_PKG_VERSION"),
@@ -147,7 +112,6 @@ pub(super) async fn status(State(admin): State<AdminState>, scope: TeamScope) ->
         // The task fails only if the process is ending.
         robots: counting.await.unwrap_or_default(),
         store_fault,
-        drill: drill.as_deref().map(DrillView::from),
         crawlers,
         docs_url: admin.docs_url.as_deref().map(str::to_owned),
         untrusting_client: untrusting.map(|it| UntrustingView {

@@ -12,7 +12,6 @@ use super::access::TeamScope;
 use super::response::SafeJson;
 use super::robots_view::format_instant;
 use super::state::AdminState;
-use crate::drill::{DrillReport, DrillResult};
 
 /// The most files that are named.
 const MAX_DETAILS: usize = 100;
@@ -28,7 +27,7 @@ struct ListedProblems {
 /// A problem of the proxy as a whole.
 #[derive(Debug, Serialize, ToSchema)]
 struct Problem {
-    /// A word for programs: `drill-wrong`, `drill-failed`, `reload-rejected`, `decisions-lost`, `decisions-unsigned`,
+    /// A word for programs: `reload-rejected`, `decisions-lost`, `decisions-unsigned`,
     /// `log-foreign-files`, `holds-altered`, `state-unwritable`, `state-set-aside` or `rules-expired`.
     kind: &'static str,
     /// A sentence.
@@ -40,13 +39,11 @@ struct Problem {
     at: Option<String>,
 }
 
-/// The problems of the proxy as a whole: a wrong answer to a drill, a configuration that was rejected, decisions that were lost,
-/// state that cannot be written, rules that have expired.
+/// The problems of the proxy as a whole: a configuration that was rejected, decisions that were lost, state that cannot be
+/// written, rules that have expired.
 #[utoipa::path(get, path = "/v1/problems", tag = "proxy", responses((status = 200, body = ListedProblems)))]
 pub(super) async fn list(State(admin): State<AdminState>, scope: TeamScope) -> Response {
     let now = admin.decider.robots.clock().now();
-    let drill = admin.drill.last();
-    let drilled = drill.iter().flat_map(|report| drilled(report));
     let problems = [
         rejected_reload(&admin, &scope),
         lost_decisions(&admin, now),
@@ -56,26 +53,7 @@ pub(super) async fn list(State(admin): State<AdminState>, scope: TeamScope) -> R
         unwritable_state(&admin),
         expired_rules(&admin, &scope, now),
     ];
-    SafeJson(ListedProblems { problems: drilled.chain(problems.into_iter().flatten()).collect() })
-        .into_response()
-}
-
-/// Returns what the last drill found, a wrong answer first.
-fn drilled(report: &DrillReport) -> impl Iterator<Item = Problem> {
-    let problem = |result: DrillResult, kind: &'static str, about: &'static str| {
-        let mut found = report.families.iter().filter(|it| it.result == result).peekable();
-        found.peek()?;
-        let details = found.filter_map(|it| it.text.clone()).collect();
-        let at = Some(format_instant(report.at));
-        Some(Problem { kind, text: about.to_owned(), details, at })
-    };
-    let wrong = "The proxy does not enforce what it must";
-    [
-        problem(DrillResult::Wrong, "drill-wrong", wrong),
-        problem(DrillResult::Failed, "drill-failed", "The drill learned nothing"),
-    ]
-    .into_iter()
-    .flatten()
+    SafeJson(ListedProblems { problems: problems.into_iter().flatten().collect() }).into_response()
 }
 
 fn rejected_reload(admin: &AdminState, scope: &TeamScope) -> Option<Problem> {

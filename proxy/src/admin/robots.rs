@@ -23,7 +23,6 @@ use super::state::AdminState;
 use crate::clock::system_time;
 use crate::decision_log::DecisionRecord;
 use crate::robots_cache::{EntryQuery, RobotsCache, RobotsStore};
-use crate::upstream::egress::drill_hosts;
 
 /// The most origins in one response.
 const MAX_LISTED: usize = 10_000;
@@ -105,8 +104,6 @@ pub(super) async fn list(
         next_cursor: last.map(|(origin, _)| origin.to_string()),
         robots: found
             .iter()
-            // Those of the drill are no sites.
-            .filter(|(origin, _)| !drill_hosts::is_named_in(origin.host()))
             .map(|(origin, snapshot)| RobotsSummary::new(origin, snapshot, now))
             .collect(),
     })

@@ -14,7 +14,6 @@ use crate::decider::Decider;
 use crate::decision_log::DecisionLog;
 use crate::downstream::UntrustingClients;
 use crate::downstream::listeners::ListenAddress;
-use crate::drill::DrillStatus;
 use crate::log_heads::LogHeads;
 use crate::pacing::Pacer;
 use crate::telemetry::metrics::Metrics;
@@ -32,8 +31,6 @@ pub(crate) struct AdminState {
     /// The heads of the logs of all nodes.
     pub(crate) log_heads: Arc<LogHeads>,
     pub(crate) traffic: Arc<Traffic>,
-    /// The results of the last drill.
-    pub(crate) drill: Arc<DrillStatus>,
     /// The refreshes of robots.txt files that operators asked for lately.
     pub(crate) refreshes: Arc<RefreshLimit>,
     pub(crate) config: ReloadHandle,

@@ -9,12 +9,12 @@ const GROUPS: [(&str, &[&str]); 5] = [
     ("Run", &["serve", "run", "mcp", "health", "env"]),
     ("Ask", &["check", "decision", "decisions", "report", "replay", "lint"]),
     ("Set up", &["config", "ca", "keys", "completions", "man"]),
-    ("Operate", &["robots", "fleet"]),
+    ("Operate", &["robots", "fleet", "drill"]),
     ("Account for it", &["evidence", "publish", "comply"]),
 ];
 
 /// The examples of each command, by its name without "wayleave".
-const EXAMPLES: [(&str, &[&str]); 32] = [
+const EXAMPLES: [(&str, &[&str]); 33] = [
     (
         "",
         &[
@@ -99,6 +99,13 @@ const EXAMPLES: [(&str, &[&str]); 32] = [
     ("robots list", &["wayleave robots list --state unreachable"]),
     ("robots show", &["wayleave robots show example.com --at yesterday"]),
     ("fleet", &["wayleave fleet status", "wayleave fleet check"]),
+    (
+        "drill",
+        &[
+            "wayleave drill",
+            "wayleave drill --textfile /var/lib/prometheus/node-exporter/wayleave-drill.prom",
+        ],
+    ),
     (
         "evidence",
         &[

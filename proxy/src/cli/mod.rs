@@ -13,6 +13,7 @@ pub mod conformance;
 mod crawler_names;
 mod decision;
 mod decisions;
+mod drill;
 mod env;
 mod evidence;
 mod expired_rules;
@@ -114,6 +115,8 @@ enum CliCommand {
     Mcp(mcp::McpArguments),
     /// Check whether the running proxy accepts requests; exit status 0 if it does, else 1
     Health,
+    /// Ask the running proxy for what it must refuse, and report every other answer
+    Drill(drill::DrillArguments),
     /// Print completions for a shell
     Completions(manual::CompletionsArguments),
     /// Write the man pages of all commands
@@ -149,6 +152,7 @@ pub fn run() -> ExitCode {
         CliCommand::Env(arguments) => env::run(&arguments, file),
         CliCommand::Mcp(arguments) => mcp::run(arguments, file),
         CliCommand::Health => health::run(file),
+        CliCommand::Drill(arguments) => drill::run(&arguments, file),
         CliCommand::Completions(arguments) => Ok(manual::completions(&arguments, definition())),
         CliCommand::Man(arguments) => Ok(manual::pages(&arguments, definition())),
     };

@@ -8,7 +8,7 @@
 //! steps for a new key.
 //!
 //! ```text
-//! proxy admin state store https upstream robots crawlers signing rules preferences politeness drill evidence
+//! proxy admin state store https upstream robots crawlers signing rules preferences politeness evidence
 //!                      log traces
 //!                      sources     the file, and those that it includes
 //!                      reader      tables, values, mistakes
@@ -16,7 +16,6 @@
 
 mod admin;
 mod crawlers;
-mod drill;
 mod evidence;
 mod https;
 mod log;
@@ -38,7 +37,6 @@ mod upstream;
 use std::fmt;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use wayleave_decision::{CrawlersConfig, PolicyRule};
 
@@ -96,8 +94,6 @@ pub struct Config {
     pub(crate) log: LogConfig,
     /// `[evidence]`: the file of the key that the decision log is signed with.
     pub(crate) evidence_key: PathBuf,
-    /// `[drill]`: the time between two drills; zero: none.
-    pub(crate) drill_every: Duration,
     /// `[traces]`.
     pub(crate) traces: crate::traces::TraceConfig,
     keys: EffectiveKeys,
@@ -134,7 +130,6 @@ fn read_config(
         politeness: root.section("politeness", politeness::read),
         log: root.section("log", |section| log::read(section, &state_dir, evidence_key.clone())),
         evidence_key,
-        drill_every: root.section("drill", drill::read),
         traces: root.section(fixed("traces"), traces::read),
         // Its keys are in two sections.
         robots_store: RobotsStoreConfig {

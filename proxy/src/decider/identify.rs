@@ -131,8 +131,8 @@ pub(crate) async fn admit_tunnel(
     let proof = prove(&settings.authenticator, connection, request).await?;
     let crawlers = &settings.crawlers;
     // The requests inside may still name a crawler that needs no password.
-    let may_be_known = crawlers.is_unlisted(request.user_agent)
-        || crawlers.may_match_without_password(connection.client, certificate_names(connection));
+    let may_be_known =
+        crawlers.may_match_without_password(connection.client, certificate_names(connection));
     if crawlers.require_crawler && !may_be_known && proof.is_none() {
         let details = "every [[crawler]] at this address needs a user name";
         let refusal = Refusal { is_policy: true, ..Refusal::new(Reason::Unidentified, details) };

@@ -1,6 +1,6 @@
 //! The settings in effect: one value, replaced as a whole at each reload.
 
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -84,17 +84,6 @@ pub(crate) enum LogFailureMode {
     Refuse,
 }
 
-/// `[drill]`, and what it needs to know of `[upstream]`.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct DrillSettings {
-    /// The time between two drills; zero: none.
-    pub(crate) every: Duration,
-    /// Internal addresses that must not be reached.
-    pub(crate) prohibited: Vec<Ipv4Addr>,
-    /// The time for which an origin is refused while its robots.txt cannot be fetched.
-    pub(crate) unreachable_for: Duration,
-}
-
 /// The settings of one exchange.
 pub(crate) struct Settings {
     /// The number of the configuration, counted from 1 at the start.
@@ -111,7 +100,6 @@ pub(crate) struct Settings {
     pub(crate) signer: Arc<MessageSigner>,
     pub(crate) identities: Arc<FetchIdentities>,
     pub(crate) on_failure: LogFailureMode,
-    pub(crate) drill: DrillSettings,
     /// For `https://` listeners.
     pub(crate) entrance: Option<Arc<ServerTls>>,
 }

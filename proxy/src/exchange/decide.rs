@@ -56,9 +56,7 @@ impl Exchange<'_, '_> {
                 let decided = decided.ok_or(NotSent::ClientLeft)?;
                 self.record.decision_began_at = Some(decision_began_at);
                 self.record.decided_in = decision_began_at.elapsed();
-                if !self.record.is_drill {
-                    services.metrics.decision(self.record.decided_in);
-                }
+                services.metrics.decision(self.record.decided_in);
                 self.record.facts = decided.verdict.facts;
                 self.pace_group = decided.pace_group;
                 decided.verdict.result
@@ -120,7 +118,6 @@ impl Exchange<'_, '_> {
     /// Counts a crawler that proved its name otherwise, but does not send it in `User-Agent`.
     fn count_user_agent_mismatch(&self, identified: &IdentifiedClient, request: &RequestView<'_>) {
         if let Some(crawler) = identified.identity().crawler()
-            && !self.record.is_drill
             && !crawler.is_named_in(request.user_agent)
         {
             self.services.metrics.user_agent_mismatch(&crawler.name);

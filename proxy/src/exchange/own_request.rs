@@ -26,7 +26,6 @@ use crate::robots_cache::{
     Admission, AdmittedOwnRequest, CachedDocuments, OwnRequest, OwnRequestAnswer, OwnRequestPolicy,
 };
 use crate::upstream::Destination;
-use crate::upstream::egress::drill_hosts;
 
 /// The address in their records: no client made them.
 const NO_CLIENT: IpAddr = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
@@ -183,9 +182,6 @@ impl AdmittedOwnRequest for AdmittedRequest<'_> {
 
 /// Writes a line of the log. Nobody requested this, so it is not counted as a request.
 fn log(decisions: &DecisionLog, record: ExchangeRecord, outcome: &ExchangeOutcome) {
-    if drill_hosts::is_named_in(&record.url.text) {
-        return;
-    }
     let took = record.started.elapsed();
     let mut decision = record.finish(outcome, took);
     // No configured crawler, but not a name that a client merely asserts either.

@@ -135,7 +135,7 @@ impl<'s> Exchange<'s, '_> {
                 SlotWait::Observed(refusal.observe_or_refuse(mode).map_err(NotSent::Refused)?)
             }
         };
-        if !delay.is_zero() && !is_robots_txt && !self.record.is_drill {
+        if !delay.is_zero() && !is_robots_txt {
             services.metrics.crawl_delay_wait(waited);
         }
         Ok(ended)

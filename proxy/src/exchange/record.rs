@@ -25,7 +25,6 @@ use crate::decision_log::{
 };
 use crate::identity::ClientCertificate;
 use crate::traces::ParentTrace;
-use crate::upstream::egress::drill_hosts;
 
 /// The URL in the record of a connection without a readable request.
 pub(super) const NO_URL: &str = "-";
@@ -100,8 +99,6 @@ pub(super) struct ExchangeRecord {
     pub(super) edge_refusal: Option<EdgeRefusal>,
     /// The demand for payment in it.
     pub(super) payment: Option<PaymentDemand>,
-    /// Whether it is a request of the drill, which is neither recorded nor counted.
-    pub(super) is_drill: bool,
 }
 
 /// The decision that an answer names, and the request that it is about.
@@ -159,7 +156,6 @@ impl ExchangeRecord {
             from: None,
             edge_refusal: None,
             payment: None,
-            is_drill: false,
         }
     }
 
@@ -178,7 +174,6 @@ impl ExchangeRecord {
             certificate: connection.certificate.clone(),
             user_agent: received.and_then(user_agent),
             user_agent_cut: received.is_some_and(is_user_agent_cut),
-            is_drill: is_drill(connection, received),
             parent: traced.map_or_else(ParentTrace::default, |received| {
                 ParentTrace::from_fields(&received.fields())
             }),
@@ -272,13 +267,6 @@ impl ExchangeRecord {
     }
 }
 
-/// Returns whether a request is for a host of the drill, which only the drill knows.
-fn is_drill(connection: &ClientConnection, received: Option<&ReceivedHead>) -> bool {
-    let tunnel = connection.tunnel.as_ref();
-    tunnel.is_some_and(|tunnel| drill_hosts::is_named_in(tunnel.origin.host()))
-        || received.is_some_and(|received| drill_hosts::is_named_in(&received.target()))
-}
-
 fn tokens(identity: &Identity) -> Vec<String> {
     // The ellipsis of a long one is in no token, so that it is not taken for another.
     identity.tokens().iter().map(|token| excerpt(token.as_str()).into_owned()).collect()
@@ -301,9 +289,6 @@ fn is_user_agent_cut(received: &ReceivedHead) -> bool {
 impl ExchangeServices {
     /// Records an exchange that has ended.
     pub(super) fn record(&self, mut record: ExchangeRecord, outcome: &ExchangeOutcome) {
-        if record.is_drill {
-            return;
-        }
         if self.is_unsigned_tunnel(&record, outcome) {
             record.signature = Some("tunnel");
             self.metrics.signatures("tunnel", 1);

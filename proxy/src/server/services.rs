@@ -18,7 +18,6 @@ use crate::admin::{self, AdminGuard, AdminState};
 use crate::clock::Clock;
 use crate::downstream::listeners::BoundListener;
 use crate::downstream::{ConnectionAcceptor, DownstreamServer};
-use crate::drill::Drill;
 use crate::log_heads::HeadExchange;
 use crate::robots_changes;
 use crate::server::announce::notify;
@@ -140,7 +139,6 @@ pub(super) struct OperatorService {
     pub(super) admin: AdminState,
     pub(super) guard: Arc<ArcSwap<AdminGuard>>,
     pub(super) clock: Clock,
-    pub(super) drill: Drill,
 }
 
 impl ProcessService for OperatorService {
@@ -162,7 +160,6 @@ impl ProcessService for OperatorService {
         let (decisions, known) =
             (Arc::clone(&self.admin.decisions), Arc::clone(&self.admin.log_heads));
         tokio::spawn(HeadExchange::new(fleet, decisions, known).run());
-        tokio::spawn(self.drill.run());
         let routes = admin::router(self.admin, self.guard);
         ready.notify_ready();
         // The last service: crawlers are being served already.

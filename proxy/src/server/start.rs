@@ -22,7 +22,6 @@ use crate::decision_log::{DecisionExport, DecisionLog};
 use crate::descriptors;
 use crate::downstream::listeners::{BoundListener, InheritedSockets, bind_when_free};
 use crate::downstream::{ConnectionLimits, DownstreamServer};
-use crate::drill::Drill;
 use crate::exchange::own_request::OwnRequestRules;
 use crate::exchange::{AllowedPages, ExchangeServices, ExchangeShutdown};
 use crate::fleet::Fleet;
@@ -102,7 +101,6 @@ pub(super) async fn start(
         guard: Arc::new(ArcSwap::from_pointee(config.admin.guard.clone())),
     };
     let proxy = local_client_address(&listeners);
-    let drill = Drill::new(&exchanges, proxy, authority.certificate_pem())?;
     let guard = Arc::clone(&reloaded.guard);
     let (reload_handle, reload) = reload::service(file, config, reloaded, hangup);
     let admin = AdminState {
@@ -123,14 +121,13 @@ pub(super) async fn start(
         docs_url: config.admin.docs_url.as_deref().map(Arc::from),
         untrusting: Arc::clone(&downstream.untrusting),
         own_address: admin_address,
-        drill: drill.status(),
         proxy,
         listeners: listeners.iter().map(BoundListener::url).collect(),
         stopping: downstream.stopping.clone(),
     };
     Ok(Some(Startup {
         crawlers: CrawlerService { downstream, listeners, refresh: parts.refresh },
-        operators: OperatorService { listener: admin_listener, admin, guard, clock, drill },
+        operators: OperatorService { listener: admin_listener, admin, guard, clock },
         reload,
         signals,
     }))

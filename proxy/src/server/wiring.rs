@@ -1,7 +1,7 @@
 //! Builds the parts of the proxy from the configuration: at the start, and at each reload.
 
 use std::hash::{BuildHasher, RandomState};
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, LazyLock};
 use std::time::{Duration, SystemTime};
@@ -16,9 +16,8 @@ use wayleave_evidence::chain::event::program_version;
 
 use crate::clock::Clock;
 use crate::config::{self, Config};
-use crate::decider::settings::{DrillSettings, Settings};
+use crate::decider::settings::Settings;
 use crate::decision_log::{ClientMask, ConfigRevision, Journal};
-use crate::drill;
 use crate::fleet::redis::{self, RedisAddress, RedisEngine};
 use crate::fleet::{self, Fleet, OnLoss};
 use crate::identity::Authenticator;
@@ -320,9 +319,7 @@ pub(crate) fn build_settings(
     upstream: Arc<Upstream>,
     now: SystemTime,
 ) -> Settings {
-    let drill = drill_settings(config);
-    let is_drilled = !drill.every.is_zero();
-    let rules = PolicyRules::with_unlisted(config.rules.clone(), is_drilled.then(drill::own_rule));
+    let rules = PolicyRules::new(config.rules.clone());
     // A rule that no longer applies is easily overlooked in the file.
     for expired in rules.count(now).1 {
         tracing::warn!(rule = %expired, "this rule has expired and has no effect");
@@ -342,8 +339,7 @@ pub(crate) fn build_settings(
             &config.crawlers.crawlers,
             server_tls.clone(),
         ),
-        crawlers: Crawlers::new(config.crawlers.clone())
-            .with_unlisted(is_drilled.then(|| drill::own_crawler(&config.crawlers))),
+        crawlers: Crawlers::new(config.crawlers.clone()),
         rules,
         preferences: config.preferences.clone(),
         robots_txt_source: config.robots.answer,
@@ -353,7 +349,6 @@ pub(crate) fn build_settings(
         identities: Arc::new(fetch_identities(config, Arc::clone(&signer))),
         signer,
         on_failure: config.log.on_failure,
-        drill,
     }
 }
 
@@ -364,17 +359,4 @@ fn message_signer(config: &Config) -> Arc<MessageSigner> {
 /// Returns the identities of the configured crawlers, as which documents are fetched.
 fn fetch_identities(config: &Config, signer: Arc<MessageSigner>) -> FetchIdentities {
     FetchIdentities::new(&config.crawlers.crawlers, &config.robots.fetch.user_agent, signer)
-}
-
-/// Returns the settings of the drill. Only addresses that `upstream.allow_private` does not list must not be reached.
-fn drill_settings(config: &Config) -> DrillSettings {
-    let allowed = &config.upstream.egress.allow_private;
-    let is_allowed =
-        |address: &Ipv4Addr| allowed.iter().any(|net| net.contains(&IpAddr::V4(*address)));
-    let prohibited = drill::INTERNAL.into_iter().filter(|address| !is_allowed(address));
-    DrillSettings {
-        every: config.drill_every,
-        prohibited: prohibited.collect(),
-        unreachable_for: config.robots.cache.lifetimes.max_stale,
-    }
 }

@@ -190,8 +190,7 @@ impl UpstreamConnector {
         route: &Route,
         deadline: Instant,
     ) -> Result<DialledConnection, UpstreamError> {
-        // The origin of the drill has no certificate that anybody would trust, and needs none inside this process.
-        if origin.scheme() != UrlScheme::Https || route.leads_to_drill() {
+        if origin.scheme() != UrlScheme::Https {
             return self.open_plain(origin, options, route, deadline).await;
         }
         // Most origins choose HTTP/2 if it is offered, so HTTP/1.1 has to be offered alone.

@@ -23,8 +23,6 @@ type RuleBucket = bucket::HostBucket<AccessResult>;
 /// All rules, indexed by host.
 #[derive(Debug, Default)]
 pub struct PolicyRules {
-    /// The number of rules of the proxy itself, which are last and in no list.
-    unlisted: usize,
     rules: Vec<CompiledRule>,
     by_ending: HashMap<String, RuleBucket>,
     by_beginning: HashMap<String, RuleBucket>,
@@ -73,7 +71,6 @@ impl PolicyRules {
             by_ending: buckets(by_ending),
             by_beginning: buckets(by_beginning),
             others: (!others.is_empty()).then(|| bucket(others)),
-            unlisted: 0,
             rules,
         }
     }
@@ -159,38 +156,26 @@ impl PolicyRules {
         })
     }
 
-    /// Does the same with a rule of the proxy itself, if there is one, which comes last and is in no list.
-    #[must_use]
-    pub fn with_unlisted(mut rules: Vec<PolicyRule>, own: Option<PolicyRule>) -> Self {
-        let unlisted = usize::from(own.is_some());
-        rules.extend(own);
-        Self { unlisted, ..Self::new(rules) }
-    }
-
-    fn listed(&self) -> &[CompiledRule] {
-        &self.rules[..self.rules.len() - self.unlisted]
-    }
-
     /// Returns all rules, with their numbers.
     pub fn all(&self) -> impl Iterator<Item = (usize, &PolicyRule)> {
-        (1..).zip(self.listed().iter().map(|compiled| &*compiled.rule))
+        (1..).zip(self.rules.iter().map(|compiled| &*compiled.rule))
     }
 
     /// Returns how many rules count at `now`, and those that have expired.
     #[must_use]
     pub fn count(&self, now: SystemTime) -> (usize, Vec<RuleMatch>) {
-        let all = self.listed().iter().enumerate();
+        let all = self.rules.iter().enumerate();
         let expired: Vec<_> = all
             .filter(|(_, compiled)| compiled.rule.has_expired(now))
             .map(|(index, compiled)| compiled.as_match(index))
             .collect();
-        (self.listed().len() - expired.len(), expired)
+        (self.rules.len() - expired.len(), expired)
     }
 
     /// Returns the time at which the first exception that counts at `now` will expire.
     #[must_use]
     pub fn next_expiry(&self, now: SystemTime) -> Option<SystemTime> {
-        let rules = self.listed().iter().map(|compiled| &compiled.rule);
+        let rules = self.rules.iter().map(|compiled| &compiled.rule);
         let exceptions =
             rules.filter(|rule| rule.action == RuleAction::Allow && !rule.has_expired(now));
         exceptions.filter_map(|rule| rule.expires_at).min()
@@ -301,17 +286,6 @@ pub(crate) mod tests {
         ] {
             assert_eq!(found(&rules, url), number, "{url}");
         }
-    }
-
-    #[test]
-    fn a_rule_of_the_proxy_itself_counts_but_is_not_listed() {
-        let listed = vec![rule(RuleAction::Refuse, &["shop.test"], &[])];
-        let own = rule(RuleAction::Refuse, &["own.invalid"], &["/x"]);
-        let rules = PolicyRules::with_unlisted(listed, Some(own));
-        assert_eq!(found(&rules, "http://own.invalid/x"), Some(2));
-        assert_eq!(rules.all().count(), 1);
-        assert_eq!(rules.count(SystemTime::UNIX_EPOCH).0, 1);
-        assert_eq!(rules.next_expiry(SystemTime::UNIX_EPOCH), None);
     }
 
     #[test]

@@ -7,7 +7,6 @@ const REFRESH = 5_000;
 
 /** The view about a kind of problem, and whether it is urgent. A kind that is not here is shown all the same. */
 const KINDS = {
-  "drill-wrong": { isUrgent: true },
   "reload-rejected": { href: "#/configuration", link: "Configuration", isUrgent: true },
   "decisions-lost": { isUrgent: true },
   "decisions-unsigned": { isUrgent: true },

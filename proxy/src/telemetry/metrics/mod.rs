@@ -9,7 +9,6 @@
 mod connections;
 mod constructors;
 mod deprecated;
-mod drill;
 mod fleet;
 mod organisation;
 mod preferences;
@@ -60,7 +59,6 @@ pub struct Metrics {
     exported_decisions: IntCounterVec,
     signatures: IntCounterVec,
     edge_responses: IntCounterVec,
-    drill_results: IntCounterVec,
 }
 
 impl Metrics {
@@ -117,7 +115,6 @@ impl Metrics {
                 EDGE_RESPONSES,
                 &["crawler", "kind"],
             )?,
-            drill_results: drill::register(&registry)?,
             registry,
         };
         metrics.register_process()?;
@@ -429,16 +426,6 @@ impl Metrics {
     /// signed.
     pub(crate) fn signatures(&self, result: &str, count: u64) {
         self.signatures.with_label_values(&[result]).inc_by(count);
-    }
-
-    /// Creates the series of one result of drills, at zero.
-    pub(crate) fn start_drill(&self, family: &str, result: &str) {
-        self.drill_results.with_label_values(&[family, result]);
-    }
-
-    /// Counts what a drill found for one family.
-    pub(crate) fn drilled(&self, family: &str, result: &str) {
-        self.drill_results.with_label_values(&[family, result]).inc();
     }
 
     /// Counts a task that ended in a panic.

@@ -128,6 +128,11 @@ impl CertificateAuthority {
         fingerprint(&self.chain[0])
     }
 
+    /// Returns whether a certificate is that of this CA.
+    pub(crate) fn is(&self, certificate: &CertificateDer<'_>) -> bool {
+        self.chain[0] == *certificate
+    }
+
     /// Returns the fingerprint and the PEM of the certificate in `dir`, without reading the key.
     ///
     /// # Errors

@@ -26,9 +26,6 @@ impl Route {
     ///
     /// The error of the address that failed last, if all did; of one that failed for a reason on this side only if all did.
     pub async fn dial(&self) -> Result<TcpStream, DialError> {
-        if let Some(origin) = self.drill {
-            return Ok(connect(origin, None).await?);
-        }
         let addresses = self.addresses.iter().copied();
         let connect = |checked: CheckedAddress| async move {
             let address = checked.socket_address();

@@ -7,7 +7,6 @@ mod address_literal;
 mod check;
 mod dial;
 mod dns;
-pub(crate) mod drill_hosts;
 mod error;
 mod internal;
 mod local_address;
@@ -90,8 +89,6 @@ pub struct Route {
     sources: SourceAddresses,
     /// The parent proxy whose addresses these are; `None` if they are the host's.
     through: Option<ParentHop>,
-    /// The origin of the drill, which is dialled instead of the addresses.
-    drill: Option<SocketAddr>,
 }
 
 /// A parent proxy on a route, which looks the host up itself.
@@ -165,8 +162,7 @@ impl Egress {
             _ => {
                 let sources = self.sources.for_host(host, requester.source);
                 let addresses = interleave(sources.reachable(permitted)?);
-                let drill = drill_hosts::origin_for(host);
-                Ok(Route { addresses, sources, through: None, drill })
+                Ok(Route { addresses, sources, through: None })
             }
         }
     }
@@ -184,9 +180,6 @@ impl Egress {
     /// Returns the parent proxy through which `host` is reached, if there is one.
     pub(crate) fn parent_for(&self, host: &str) -> Option<&Arc<ParentProxy>> {
         let parent = self.parent.as_ref()?;
-        if drill_hosts::origin_for(host).is_some() {
-            return None;
-        }
         let is_exempt = self.bypass.iter().any(|exempt| exempt.matches(host));
         (!is_exempt).then_some(parent)
     }
@@ -214,7 +207,7 @@ impl Egress {
             let sources = self.sources.for_host(&parent.host, requester.source);
             let addresses = interleave(sources.reachable(permitted)?);
             let through = Some(ParentHop { parent: Arc::clone(parent), is_public });
-            Ok(Route { addresses, sources, through, drill: None })
+            Ok(Route { addresses, sources, through })
         };
         // No client's limit counts the lookup: all of them need the parent.
         self.resolve(&parent.host, parent.port, None, route_by).await.map_err(of_parent)
@@ -242,9 +235,6 @@ impl Egress {
         let with_port = |addresses: &[IpAddr]| {
             addresses.iter().map(|address| SocketAddr::new(*address, port)).collect()
         };
-        if let Some(addresses) = drill_hosts::addresses_of(host) {
-            return route_by(with_port(&addresses));
-        }
         if let Some(address) = self.overrides.find(host, port) {
             return route_by(vec![address]);
         }
@@ -276,11 +266,6 @@ impl Route {
             return hop.is_public;
         }
         self.addresses.iter().any(|address| address.is_public())
-    }
-
-    /// Returns whether the route leads to the origin of the drill, inside this process.
-    pub(crate) fn leads_to_drill(&self) -> bool {
-        self.drill.is_some()
     }
 
     /// Returns the proxy that the route goes through.

@@ -150,7 +150,8 @@ pub enum ProxyBypass {
 }
 
 impl ProxyBypass {
-    pub(super) fn matches(&self, host: &str) -> bool {
+    /// Returns whether `host` is dialled directly.
+    pub(crate) fn matches(&self, host: &str) -> bool {
         match self {
             Self::Hosts(pattern) => pattern.matches(host),
             // An IPv4-mapped address is the IPv4 address on the wire.

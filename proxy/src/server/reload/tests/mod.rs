@@ -164,7 +164,6 @@ fn shown(settings: &Settings) -> String {
         signer,
         identities,
         on_failure,
-        drill,
         entrance,
     } = settings;
     let named: Vec<_> = crawlers.all().collect();
@@ -175,7 +174,7 @@ fn shown(settings: &Settings) -> String {
     let files = entrance.as_ref().map(|entrance| entrance.files());
     format!(
         "{options:#?}\n{https:#?}\n{named:#?}\n{hashes:#?}\n{others:?}\n{rules:#?}\n{preferences:#?}\n\
-         {robots_txt_source:?}\n{pacing:#?}\n{upstream:#?}\n{signer:#?}\n{identities:#?}\n{on_failure:?}\n{drill:?}\n{entrance:#?}\n{files:?}"
+         {robots_txt_source:?}\n{pacing:#?}\n{upstream:#?}\n{signer:#?}\n{identities:#?}\n{on_failure:?}\n{entrance:#?}\n{files:?}"
     )
 }
 

@@ -133,7 +133,6 @@ pub(super) const ROWS: &[KeyRow] = &[
     row("politeness.rate_limit_fields", &["false"]),
     row("politeness.adaptive", &["true"]),
     row("politeness.share", &["\"domain\"", "\"address\""]),
-    row("drill.every", &["\"1m\""]),
     row("evidence.key", &["\"other.key\""]),
     row("log.format", &["\"json\""]),
     row("log.events", &["false"]),

@@ -1,5 +1,6 @@
 //! Whether an answer is the right one.
 
+use std::net::Ipv4Addr;
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -10,20 +11,26 @@ use super::client::DrillAnswer;
 use super::exempt;
 use super::probes::{Probe, RightAnswer};
 use super::report::ProbeVerdict;
-use crate::decider::settings::Settings;
+use crate::config::Config;
 
 /// The part of the delay by which two arrivals may be closer: the clock of the origin is read after its task wakes, which a busy
 /// machine makes late.
 const TOLERANCE: f64 = 0.2;
-/// Answers that say nothing about enforcement: the proxy stops, is full, or must not forward anything.
-const BEFORE_ANY: [Reason; 4] =
-    [Reason::Shutdown, Reason::ConnectionLimitReached, Reason::HeadTimeout, Reason::Unrecorded];
+/// Answers that say nothing about enforcement: the proxy stops, is full, must not forward anything, or does not know the drill.
+const BEFORE_ANY: [Reason; 5] = [
+    Reason::Shutdown,
+    Reason::ConnectionLimitReached,
+    Reason::HeadTimeout,
+    Reason::Unrecorded,
+    Reason::Unidentified,
+];
 const BY_PACE: [Reason; 4] =
     [Reason::CrawlDelay, Reason::OriginRests, Reason::Concurrency, Reason::Budget];
 
-/// Judges the answer to a request that arrived at the origin this often.
+/// Judges the answer to a request that arrived this often at the origin, which is at `address`.
 pub(super) fn judge(
-    settings: &Settings,
+    config: &Config,
+    address: Ipv4Addr,
     probe: &Probe,
     scheme: UrlScheme,
     answer: anyhow::Result<DrillAnswer>,
@@ -62,7 +69,7 @@ pub(super) fn judge(
             ProbeVerdict::not_enforced(format!("{what} comes too soon by the configured pace"))
         }
         Some(Reason::PolicyRule)
-            if let Some(rule) = exempt::refusing_rule(settings, &probe.host) =>
+            if let Some(rule) = exempt::refusing_rule(config, probe.host, address) =>
         {
             ProbeVerdict::not_enforced(rule)
         }
@@ -80,8 +87,7 @@ pub(super) fn judge(
     }
 }
 
-/// Judges requests that came too fast; an answer is none if the request was held. `arrivals` are those at the origin,
-/// of earlier drills as well.
+/// Judges requests that came too fast; an answer is none if the request was held. `arrivals` are those at the origin.
 pub(super) fn judge_pace(
     delay: Duration,
     answers: &[Option<anyhow::Result<DrillAnswer>>],

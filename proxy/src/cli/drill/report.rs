@@ -1,11 +1,15 @@
-//! The results of the last drill.
+//! The results of a drill.
 
-use std::sync::{Arc, PoisonError, RwLock};
 use std::time::SystemTime;
+
+use serde::Serialize;
+
+use crate::cli::terminal::pretty_json;
+use crate::telemetry::harmless::escape_controls;
 
 /// The part of the proxy that must refuse a drill's request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum DrillFamily {
+pub(super) enum DrillFamily {
     /// Nothing: it may be fetched, or the drill would prove nothing.
     Control,
     Robots,
@@ -17,7 +21,7 @@ pub(crate) enum DrillFamily {
 }
 
 impl DrillFamily {
-    pub(crate) const ALL: [Self; 7] = [
+    pub(super) const ALL: [Self; 7] = [
         Self::Control,
         Self::Robots,
         Self::Rule,
@@ -27,8 +31,13 @@ impl DrillFamily {
         Self::Identity,
     ];
 
-    /// Returns the word in metrics, the log and the API.
-    pub(crate) const fn as_str(self) -> &'static str {
+    /// Returns whether its requests are refused before a robots.txt is looked for.
+    pub(super) fn is_refused_before_robots_txt(self) -> bool {
+        matches!(self, Self::Rule | Self::Internal | Self::Identity)
+    }
+
+    /// Returns the word in the output.
+    pub(super) const fn as_str(self) -> &'static str {
         match self {
             Self::Control => "control",
             Self::Robots => "robots",
@@ -43,7 +52,7 @@ impl DrillFamily {
 
 /// The result of a drill for one family. Of several answers the last of these counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum DrillResult {
+pub(super) enum DrillResult {
     /// The configuration does not refuse it.
     NotEnforced,
     Right,
@@ -53,10 +62,10 @@ pub(crate) enum DrillResult {
 }
 
 impl DrillResult {
-    pub(crate) const ALL: [Self; 4] = [Self::NotEnforced, Self::Right, Self::Failed, Self::Wrong];
+    pub(super) const ALL: [Self; 4] = [Self::NotEnforced, Self::Right, Self::Failed, Self::Wrong];
 
-    /// Returns the word in metrics and the API.
-    pub(crate) const fn as_str(self) -> &'static str {
+    /// Returns the word in the output.
+    pub(super) const fn as_str(self) -> &'static str {
         match self {
             Self::NotEnforced => "not-enforced",
             Self::Right => "right",
@@ -92,18 +101,18 @@ impl ProbeVerdict {
 
 /// The result for one family.
 #[derive(Clone, Debug)]
-pub(crate) struct FamilyResult {
-    pub(crate) family: DrillFamily,
-    pub(crate) result: DrillResult,
+pub(super) struct FamilyResult {
+    pub(super) family: DrillFamily,
+    pub(super) result: DrillResult,
     /// The reason, unless it is right.
-    pub(crate) text: Option<String>,
+    pub(super) text: Option<String>,
 }
 
 /// The result of one drill.
 #[derive(Clone, Debug)]
-pub(crate) struct DrillReport {
-    pub(crate) at: SystemTime,
-    pub(crate) families: Vec<FamilyResult>,
+pub(super) struct DrillReport {
+    pub(super) at: SystemTime,
+    pub(super) families: Vec<FamilyResult>,
 }
 
 impl DrillReport {
@@ -123,27 +132,50 @@ impl DrillReport {
         let result = found.expect("it has all families");
         let is_unknown = result.result == DrillResult::NotEnforced && result.text.is_none();
         if verdict.result > result.result || is_unknown {
-            (result.result, result.text) = (verdict.result, verdict.text);
+            result.result = verdict.result;
+            result.text = verdict.text;
         }
+    }
+
+    /// Returns the worst result of all families.
+    pub(super) fn worst(&self) -> DrillResult {
+        let results = self.families.iter().map(|found| found.result);
+        results.max().expect("it has all families")
+    }
+
+    /// Returns a line for each family.
+    pub(super) fn to_text(&self) -> String {
+        let line = |found: &FamilyResult| {
+            let line = format!("{:<11} {:<12}", found.family.as_str(), found.result.as_str());
+            let text = escape_controls(found.text.as_deref().unwrap_or_default());
+            format!("{line} {text}").trim_end().to_owned() + "\n"
+        };
+        self.families.iter().map(line).collect()
+    }
+
+    pub(super) fn to_json(&self) -> String {
+        let families = self.families.iter().map(|found| FamilyJson {
+            family: found.family.as_str(),
+            result: found.result.as_str(),
+            text: found.text.as_deref(),
+        });
+        let at = humantime::format_rfc3339_millis(self.at).to_string();
+        pretty_json(&ReportJson { at, families: families.collect() })
     }
 }
 
-/// The result of the last drill, if there was one under the configuration in effect.
-#[derive(Debug, Default)]
-pub(crate) struct DrillStatus(RwLock<Option<Arc<DrillReport>>>);
+#[derive(Serialize)]
+struct ReportJson<'a> {
+    at: String,
+    families: Vec<FamilyJson<'a>>,
+}
 
-impl DrillStatus {
-    pub(crate) fn last(&self) -> Option<Arc<DrillReport>> {
-        self.0.read().unwrap_or_else(PoisonError::into_inner).clone()
-    }
-
-    pub(super) fn set(&self, report: DrillReport) {
-        *self.0.write().unwrap_or_else(PoisonError::into_inner) = Some(Arc::new(report));
-    }
-
-    pub(super) fn clear(&self) {
-        *self.0.write().unwrap_or_else(PoisonError::into_inner) = None;
-    }
+#[derive(Serialize)]
+struct FamilyJson<'a> {
+    family: &'static str,
+    result: &'static str,
+    /// The reason, unless it is right.
+    text: Option<&'a str>,
 }
 
 #[cfg(test)]

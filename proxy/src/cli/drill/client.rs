@@ -1,4 +1,6 @@
-//! Requests through the proxy's own listener, as clients send them.
+//! Requests through a listener of the proxy, as clients send them.
+
+use std::net::SocketAddr;
 
 use anyhow::{Context, anyhow, bail};
 use bytes::Bytes;
@@ -18,9 +20,8 @@ use tokio_rustls::TlsConnector;
 use wayleave_decision::Reason;
 use wayleave_robots_txt::UrlScheme;
 
-use crate::downstream::listeners::{ListenAddress, ListenProtocol};
+use super::probes::TOKEN;
 use crate::tls;
-use crate::upstream::egress::drill_hosts;
 
 /// The most bytes of an answer that are read.
 const MAX_BYTES: usize = 64 * 1024;
@@ -42,21 +43,25 @@ pub(super) fn no_answer() -> anyhow::Result<DrillAnswer> {
 
 /// Sends requests through a listener of the proxy.
 pub(super) struct DrillClient {
-    listener: Option<ListenAddress>,
-    /// Trusts the interception CA alone.
-    tls: TlsConnector,
+    listener: SocketAddr,
+    /// Trusts the interception CA alone; none: tunnels are not inspected.
+    tls: Option<TlsConnector>,
 }
 
 impl DrillClient {
-    pub(super) fn new(listener: Option<ListenAddress>, authority: &str) -> anyhow::Result<Self> {
-        let mut roots = RootCertStore::empty();
-        let certificate = CertificateDer::from_pem_slice(authority.as_bytes());
-        roots.add(certificate.context("reading the certificate of the interception CA")?)?;
-        let config = ClientConfig::builder_with_provider(tls::provider())
-            .with_safe_default_protocol_versions()?
-            .with_root_certificates(roots)
-            .with_no_client_auth();
-        Ok(Self { listener, tls: tls::connector_offering(&config, &[b"http/1.1"]) })
+    /// Prepares requests through `listener`, for plain HTTP. `authority` is the certificate of the interception CA, if tunnels are
+    /// inspected.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the certificate cannot be read.
+    pub(super) fn new(listener: SocketAddr, authority: Option<&str>) -> anyhow::Result<Self> {
+        Ok(Self { listener, tls: authority.map(connector).transpose()? })
+    }
+
+    /// Returns whether tunnels are inspected, so that requests inside can be asked.
+    pub(super) fn is_inspecting(&self) -> bool {
+        self.tls.is_some()
     }
 
     /// Asks for a URL; by `https` through a tunnel.
@@ -67,24 +72,23 @@ impl DrillClient {
     pub(super) async fn get(
         &self,
         scheme: UrlScheme,
-        host: &str,
+        authority: &str,
         path: &str,
         user_agent: Option<&str>,
     ) -> anyhow::Result<DrillAnswer> {
-        let plain = self.listener.filter(|listener| listener.protocol == ListenProtocol::Http);
-        let listener = plain.context("no listener of proxy.listen is an HTTP proxy without TLS")?;
-        #[expect(clippy::disallowed_methods, reason = "the proxy's own listener")]
-        let tcp = TcpStream::connect(listener.address).await?;
-        let own = format!("WayleaveDrill/1.0 ({})", drill_hosts::token());
+        #[expect(clippy::disallowed_methods, reason = "the proxy's listener")]
+        let tcp = TcpStream::connect(self.listener)
+            .await
+            .with_context(|| format!("connecting to the proxy at {}", self.listener))?;
+        let own = format!("{TOKEN}/1.0");
         let user_agent = user_agent.unwrap_or(&own);
         let mut sender = start(tcp).await?;
-        if scheme == UrlScheme::Http {
-            let target = format!("http://{host}{path}");
-            return read(sender.send_request(get(&target, host, user_agent)?).await?).await;
-        }
-        let authority = format!("{host}:443");
-        let connect = Request::connect(&authority)
-            .header(HOST, &authority)
+        let Some(tls) = self.tls.as_ref().filter(|_| scheme == UrlScheme::Https) else {
+            let target = format!("http://{authority}{path}");
+            return read(sender.send_request(get(&target, authority, user_agent)?).await?).await;
+        };
+        let connect = Request::connect(authority)
+            .header(HOST, authority)
             .header(USER_AGENT, user_agent)
             .header(ACCEPT, "application/problem+json")
             .body(Empty::<Bytes>::new())?;
@@ -93,13 +97,25 @@ impl DrillClient {
             return read(answer).await;
         }
         let tunnel = TokioIo::new(hyper::upgrade::on(answer).await?);
-        let name = ServerName::try_from(host.to_owned())?;
-        let Ok(inside) = self.tls.connect(name, tunnel).await else {
+        let address: SocketAddr = authority.parse()?;
+        let Ok(inside) = tls.connect(ServerName::from(address.ip()), tunnel).await else {
             return Ok(DrillAnswer { status: 200, reason: None, is_uninspected: true });
         };
         let mut sender = start(inside).await?;
-        read(sender.send_request(get(path, host, user_agent)?).await?).await
+        read(sender.send_request(get(path, authority, user_agent)?).await?).await
     }
+}
+
+/// Returns a connector that trusts this certificate alone.
+fn connector(authority: &str) -> anyhow::Result<TlsConnector> {
+    let mut roots = RootCertStore::empty();
+    let certificate = CertificateDer::from_pem_slice(authority.as_bytes());
+    roots.add(certificate.context("reading the certificate of the interception CA")?)?;
+    let config = ClientConfig::builder_with_provider(tls::provider())
+        .with_safe_default_protocol_versions()?
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    Ok(tls::connector_offering(&config, &[b"http/1.1"]))
 }
 
 fn get(target: &str, host: &str, user_agent: &str) -> anyhow::Result<Request<Empty<Bytes>>> {
