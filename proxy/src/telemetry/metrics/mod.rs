@@ -8,7 +8,6 @@
 
 mod connections;
 mod constructors;
-mod deprecated;
 mod fleet;
 mod organisation;
 mod preferences;
@@ -452,9 +451,7 @@ impl Metrics {
     pub fn text(&self) -> anyhow::Result<(String, String)> {
         let encoder = TextEncoder::new();
         let mut text = Vec::new();
-        let mut families = self.registry.gather();
-        deprecated::add_former_names(&mut families);
-        encoder.encode(&families, &mut text)?;
+        encoder.encode(&self.registry.gather(), &mut text)?;
         Ok((encoder.format_type().to_owned(), String::from_utf8(text)?))
     }
 }
