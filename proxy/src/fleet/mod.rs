@@ -10,6 +10,7 @@ pub mod check;
 pub mod engine;
 mod handle;
 mod held_slots;
+#[cfg(any(test, feature = "test-util"))]
 pub mod memory;
 mod node_heads;
 pub mod pace_turn;
