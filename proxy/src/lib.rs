@@ -40,6 +40,7 @@
 //!     drafts                           the revisions of Internet-Drafts that are followed
 //!                       │
 //!     http-wire  evidence  fairness    crates: HTTP/1 on the wire, proofs of the decision log, shares and turns
+//!     manual                           docs/ as pages, made while the proxy is built
 //!                    policy/           crates without I/O: decision, robots.txt, preferences, lifecycle
 //! ```
 //!

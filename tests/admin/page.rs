@@ -1,5 +1,6 @@
 //! The page for operators, driven in a browser against a proxy with traffic.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
@@ -132,7 +133,7 @@ fn every_function_of_the_page_works() -> Result<(), String> {
     let steps: Vec<_> = printed.lines().collect();
     assert_eq!(steps.last(), Some(&"noComplaints"), "{printed}");
     if std::env::var_os("STEPS").is_none() {
-        assert_eq!(steps.len(), 54, "{printed}");
+        assert_eq!(steps.len(), 55, "{printed}");
     }
     if snippet.exists() {
         expect_exception(&proxy, &snippet);
@@ -211,30 +212,54 @@ fn the_page_needs_no_other_host() {
     assert_eq!(proxy.admin_get("/assets/..%2Fmod.rs").status, 404);
 }
 
+/// Returns the values of an attribute in HTML.
+fn attributes<'a>(html: &'a str, name: &str) -> Vec<&'a str> {
+    let start = format!(" {name}=\"");
+    html.split(start.as_str()).skip(1).filter_map(|rest| rest.split('"').next()).collect()
+}
+
 #[test]
-fn every_document_is_listed_with_its_title() {
+fn every_document_is_a_page_whose_links_have_targets() {
     let origin = Origin::start();
     let proxy = Wayleave::start(&origin);
-    let list = proxy.admin_get("/docs/");
-    assert_eq!(list.header("content-type"), Some("text/html; charset=utf-8"));
-    let list = list.text();
-    let readme = include_str!("../../docs/README.md");
-    let mut documents = 0;
+    let mut pages = BTreeMap::new();
     for file in std::fs::read_dir(project().join("docs")).expect("a directory") {
         let path = file.expect("an entry").path();
-        let name = path.file_name().and_then(|name| name.to_str()).expect("a name");
-        // README.md is itself a list of the others.
-        if path.extension().is_none_or(|extension| extension != "md") || name == "README.md" {
+        if path.extension().is_none_or(|extension| extension != "md") {
             continue;
         }
-        let text = std::fs::read_to_string(&path).expect("text");
-        let title = text.lines().next().and_then(|line| line.strip_prefix("# ")).expect("a title");
-        let link = format!("<a href=\"/docs/{name}\">{title}</a>");
-        assert!(list.contains(&link), "{link} in {list}");
-        assert_eq!(proxy.admin_get(&format!("/docs/{name}")).text(), text, "{name}");
-        assert!(readme.contains(&format!("]({name})")), "docs/README.md lists {name}");
-        documents += 1;
+        let name = path.file_name().and_then(|name| name.to_str()).expect("a name").to_owned();
+        let page = proxy.admin_get(&format!("/docs/{name}"));
+        assert_eq!(page.header("content-type"), Some("text/html; charset=utf-8"), "{name}");
+        let policy = page.header("content-security-policy").expect("a policy");
+        assert!(
+            policy.starts_with("default-src 'none'; script-src 'self'; style-src 'self';"),
+            "{policy}"
+        );
+        pages.insert(name, page.text());
     }
-    assert_eq!(list.matches("<li>").count(), documents);
-    assert_eq!(proxy.admin_get("/docs/README.md").status, 404);
+    let list = proxy.admin_get("/docs/").text();
+    assert_eq!(list, pages["README.md"]);
+    for (name, page) in &pages {
+        assert!(
+            name == "README.md" || list.contains(&format!(" href=\"{name}\"")),
+            "{name} is listed"
+        );
+        assert!(!page.contains("<script") && !page.contains(" style="), "{name}");
+        for link in attributes(page, "href") {
+            let (path, anchor) = link.split_once('#').unwrap_or((link, ""));
+            let target = match path {
+                "/" | "/docs/" | "/assets/icon.svg" | "/assets/page.css" => continue,
+                path if path.starts_with("http") => continue,
+                "" => page,
+                path => pages.get(path).unwrap_or_else(|| panic!("{name}: {link}")),
+            };
+            let found = anchor.is_empty() || attributes(target, "id").contains(&anchor);
+            assert!(found, "{name}: {link}");
+        }
+        assert_eq!(attributes(page, "src"), ["/assets/icon.svg"], "{name}");
+    }
+    for missing in ["nothing.md", "page.png", "..%2FREADME.md"] {
+        assert_eq!(proxy.admin_get(&format!("/docs/{missing}")).status, 404, "{missing}");
+    }
 }

@@ -67,6 +67,24 @@ fn the_page_explains_every_reason() {
 }
 
 #[test]
+fn the_page_knows_which_reasons_refusals_md_is_about() {
+    let text = fs::read_to_string(project().join("docs/refusals.md")).expect("a document");
+    // Further tables are about words of other kinds.
+    let table = text.lines().skip_while(|line| !line.starts_with("| reason |")).skip(1);
+    let rows = table.take_while(|line| line.starts_with('|'));
+    let firsts = rows.filter_map(|line| line.strip_prefix("| `")?.split(" |").next());
+    let rows: Vec<_> = firsts.collect();
+    let mut list = String::new();
+    for reason in Reason::ALL {
+        let word = reason.to_string();
+        if rows.iter().any(|first| first.split(['`', ',', ' ']).any(|part| part == word)) {
+            let _ = writeln!(list, "  \"{word}\",");
+        }
+    }
+    compare("proxy/src/admin/page/docs.js", "const IN_REFUSALS = [\n", "];", &list);
+}
+
+#[test]
 fn the_api_describes_every_reason() {
     let origin = Origin::start();
     let proxy = Wayleave::start(&origin);

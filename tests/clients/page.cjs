@@ -939,6 +939,15 @@ async function assertCardsAreReadable(page) {
   assert.deepEqual(faults, []);
 }
 
+/** Fails if axe-core finds a fault of the document. */
+async function assertAccessible(page, name) {
+  // Evaluated by the debugger, because the page's own policy blocks it.
+  await page.evaluate(axe);
+  const { violations } = await page.evaluate(() => window.axe.run(document));
+  const faults = violations.map(({ id, nodes }) => `${id}: ${nodes.map((node) => `${node.target} ${node.failureSummary}`).join("; ")}`);
+  assert.deepEqual(faults, [], name);
+}
+
 /** Returns the views to take screenshots of and to check with axe-core. */
 async function places() {
   const answer = await (await fetch(`${ADMIN}/v1/decisions?q=private/streamed`)).json();
@@ -991,11 +1000,7 @@ async function picturesAndAccessibility(browser) {
       const hidden = await page.evaluate(() => [...document.querySelectorAll(".robots .mark")].filter((mark) => mark.getBoundingClientRect().right > mark.closest(".robots").getBoundingClientRect().right).map((mark) => mark.textContent));
       assert.deepEqual(hidden, [], `marks of ${name} are cut on a ${kind} screen`);
       assert.deepEqual(cut, [], `tables of ${name} are cut on a ${kind} screen`);
-      // Evaluated by the debugger, because the page's own policy blocks it.
-      await page.evaluate(axe);
-      const { violations } = await page.evaluate(() => window.axe.run(document));
-      const faults = violations.map(({ id, nodes }) => `${id}: ${nodes.map((node) => `${node.target} ${node.failureSummary}`).join("; ")}`);
-      assert.deepEqual(faults, [], `${name}, ${kind}`);
+      await assertAccessible(page, `${name}, ${kind}`);
     }
     await page.context().close();
   }
@@ -1010,7 +1015,7 @@ async function picturesAndAccessibility(browser) {
     theKeyboardReachesEverything, theTokenIsRequested, theDecidingLineIsInView, everyCrawlerIsCounted, everyCrawlerIsListed, observedIsShown, reasonsLeadToDecisions,
     theListIsStableUnderThePointer, theListIsFetchedOnceTheStreamIsOpen, longUrlsAreClamped, aPartOfTheChartIsShown, aLostConnectionIsSeen, aCrawlerIsConnected, theFleetIsShown, theValueUnderThePointerRemains, foreignTextIsEscaped, changesOfRobotsTxtAreShown,
     enforcementIsKnownToBeSafe, unnamedCrawlersAreNamed, namesOfOthersAreNotOffered, problemsAreShownOnEveryView, decisionsReachBack, theBasisOfADecisionIsShown, documentsAreListedBelowRobotsTxt,
-    ...require("./page_views.cjs")({ ADMIN, CURL, FRESH, FRESH_PROXY, SNIPPET, crawl, recorded, text, visit }),
+    ...require("./page_views.cjs")({ ADMIN, CURL, FRESH, FRESH_PROXY, SNIPPET, assertAccessible, assertVisible, crawl, recorded, text, visit }),
   ];
   for (const step of steps.filter(({ name }) => !STEPS || STEPS.split(",").includes(name))) {
     const page = await open(browser);

@@ -7,7 +7,7 @@ const tls = require("node:tls");
 const { execFile } = require("node:child_process");
 
 /** Returns the steps; `tools` are functions of page.cjs. */
-module.exports = ({ ADMIN, CURL, FRESH, FRESH_PROXY, SNIPPET, crawl, recorded, text, visit }) => {
+module.exports = ({ ADMIN, CURL, FRESH, FRESH_PROXY, SNIPPET, assertAccessible, assertVisible, crawl, recorded, text, visit }) => {
   const lines = async (page, kind) => (await text(page.locator(`.robots .${kind}`))).map((line) => line.replace(/\s+/g, " ").trim());
 
   /** Opens the newest decision about a URL. */
@@ -144,26 +144,55 @@ module.exports = ({ ADMIN, CURL, FRESH, FRESH_PROXY, SNIPPET, crawl, recorded, t
     await visit(page, "overview");
     const link = page.getByTitle("Documentation of unreachable");
     await link.waitFor();
-    assert.equal(await link.getAttribute("href"), "/docs/refusals.md");
-    for (const name of ["refusals", "metrics", "preferences", "politeness", "clients", "configuration"]) {
-      const answer = await fetch(`${ADMIN}/docs/${name}.md`);
-      assert.deepEqual([answer.status, answer.headers.get("content-type")], [200, "text/plain; charset=utf-8"], name);
-    }
+    assert.equal(await link.getAttribute("href"), "/docs/refusals.md#unreachable");
     await visit(page, "decisions?reason=crawl-delay");
-    assert.equal(await page.getByTitle("Documentation of crawl-delay").getAttribute("href"), "/docs/politeness.md");
+    assert.equal(await page.getByTitle("Documentation of crawl-delay").getAttribute("href"), "/docs/refusals.md#crawl-delay");
+    // Each reason, for each outcome that it can have, has a paragraph of its own.
+    const links = await page.evaluate(async () => {
+      const [{ REASONS }, { reasonDocs }] = await Promise.all([import("/assets/reasons.js"), import("/assets/docs.js")]);
+      const both = (reason) => ["refused", "forwarded"].map((outcome) => [reason, reasonDocs(reason, outcome).getAttribute("href")]);
+      return REASONS.flatMap(both);
+    });
+    assert.ok(links.length > 100, `${links.length}`);
+    const documents = new Map();
+    for (const [reason, link] of links) {
+      const [path, anchor] = link.split("#");
+      if (!documents.has(path)) documents.set(path, await (await fetch(`${ADMIN}${path}`)).text());
+      assert.equal(anchor, reason);
+      assert.ok(documents.get(path).includes(` id="${anchor}"`), link);
+    }
     const all = page.getByRole("link", { name: "Documentation", exact: true });
     assert.equal(await all.getAttribute("href"), "/docs/");
-    const list = await page.context().newPage();
-    await list.goto(`${ADMIN}/docs/`);
-    await list.getByRole("link", { name: "Refusals", exact: true }).click();
-    await list.getByText("# Refusals").waitFor();
-    await list.close();
     // This proxy has a copy of the documentation elsewhere.
     await page.goto(`${FRESH}/#/decisions?reason=rule`);
     const elsewhere = page.getByTitle("Documentation of rule");
     await elsewhere.waitFor();
-    assert.equal(await elsewhere.getAttribute("href"), "https://wiki.example/wayleave/docs/refusals.md");
+    assert.equal(await elsewhere.getAttribute("href"), "https://wiki.example/wayleave/docs/refusals.md#rule");
     assert.equal(await all.getAttribute("href"), "https://wiki.example/wayleave/docs/");
+  }
+
+  /** They are read at any width, also without a mouse. */
+  async function documentsAreReadAsPages(page) {
+    await page.goto(`${ADMIN}/docs/`);
+    const rows = page.locator("main tbody tr");
+    assert.deepEqual(await text(page.locator("thead th")), ["for", "read"]);
+    assert.ok((await rows.count()) > 5);
+    const found = await page.locator("main a").evaluateAll((links) => links.map((link) => link.href));
+    assert.ok(found.length > 15, `${found}`);
+    for (const link of [page.url(), ...found]) {
+      await page.goto(link);
+      await assertAccessible(page, link);
+      for (const width of [320, 360, 640, 900, 1280, 1920]) {
+        await page.setViewportSize({ width, height: 900 });
+        assert.ok(await page.evaluate(() => document.documentElement.scrollWidth <= innerWidth), `${link} is wider than ${width} px`);
+      }
+    }
+    await page.setViewportSize({ width: 1280, height: 900 });
+    await page.goto(`${ADMIN}/docs/`);
+    await page.getByRole("link", { name: "refusals", exact: true }).click();
+    await page.getByRole("heading", { name: "Refusals", exact: true }).waitFor();
+    await page.goto(`${ADMIN}/docs/refusals.md#foreign-token`);
+    await assertVisible(page.locator("[id='foreign-token']"), "the reason");
   }
 
   async function aHostCanBeTried(page) {
@@ -271,5 +300,5 @@ module.exports = ({ ADMIN, CURL, FRESH, FRESH_PROXY, SNIPPET, crawl, recorded, t
   }
 
   return [theLineThatDecidedIsMarked, aDecisionSaysItsReasonOnce, ownersAreWrittenTo, aRefusalBecomesAnException, changesOfAllOriginsAreListed,
-    reasonsLeadToDocuments, aHostCanBeTried, politenessIsShown, onlyWhatDiffersFromTheDefaultsIsShown, variablesAreQuotedForEachForm, theFirstRequestIsAwaited];
+    reasonsLeadToDocuments, documentsAreReadAsPages, aHostCanBeTried, politenessIsShown, onlyWhatDiffersFromTheDefaultsIsShown, variablesAreQuotedForEachForm, theFirstRequestIsAwaited];
 };

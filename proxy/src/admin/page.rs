@@ -48,16 +48,12 @@ const ASSETS: [(&str, &str, &str); 31] = [
     ("uPlot.css", CSS, include_str!("page/uPlot.min.css")),
 ];
 
-macro_rules! documents {
-    ($($name:literal)+) => { &[$(($name, include_str!(concat!("../../../docs/", $name)))),+] };
-}
+/// The documents below `/docs/`: name, title and content, which the build script has rendered. Links lead from one to another
+/// as they do in `docs/`, so the names are those of the files.
+const DOCUMENTS: &[(&str, &str, &str)] = include!(concat!(env!("OUT_DIR"), "/documents.rs"));
 
-/// The files below `/docs/`, to which the page links, as they are, for operators without a copy; [`documents`] lists them.
-const DOCUMENTS: &[(&str, &str)] = documents!(
-    "clients.md" "closing.md" "configuration.md" "crawlee.md" "deploy.md" "design.md" "evidence.md" "fleet.md"
-    "metrics.md" "moving.md" "operating.md" "politeness.md" "preferences.md" "refusals.md" "runbook.md" "scrapy.md"
-    "security.md"
-);
+/// The document that lists the others.
+const LIST: &str = "README.md";
 
 const HTML: &str = "text/html; charset=utf-8";
 
@@ -66,31 +62,26 @@ pub(super) async fn index() -> Response {
     ([(CONTENT_TYPE, HTML)], html).into_response()
 }
 
-/// Lists the documents with their titles.
 pub(super) async fn documents() -> Response {
-    let entries: String = DOCUMENTS.iter().map(|(name, text)| entry(name, text)).collect();
-    let html = format!(
-        "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
-         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
-         <meta name=\"color-scheme\" content=\"light dark\">\n<title>Documentation · wayleave</title>\n\
-         <link rel=\"icon\" href=\"/assets/icon.svg\" type=\"image/svg+xml\">\n\
-         <link rel=\"stylesheet\" href=\"/assets/page.css\">\n</head>\n<body>\n<main>\n\
-         <h1>Documentation</h1>\n<ul>\n{entries}</ul>\n</main>\n</body>\n</html>\n"
-    );
-    ([(CONTENT_TYPE, HTML)], html).into_response()
-}
-
-/// Returns the line of the list for a document, whose title is its first line.
-fn entry(name: &str, text: &str) -> String {
-    let title = text.lines().next().unwrap_or_default().trim_start_matches("# ");
-    format!("<li><a href=\"/docs/{name}\">{}</a></li>\n", escape_html(title))
+    document(Path(LIST.to_owned())).await
 }
 
 pub(super) async fn document(Path(name): Path<String>) -> Response {
-    match DOCUMENTS.iter().find(|(known, _)| *known == name) {
-        Some((_, text)) => ([(CONTENT_TYPE, "text/plain; charset=utf-8")], *text).into_response(),
-        None => error_response(StatusCode::NOT_FOUND, "nothing is served at this path"),
-    }
+    let Some((_, title, content)) = DOCUMENTS.iter().find(|(known, ..)| *known == name) else {
+        return error_response(StatusCode::NOT_FOUND, "nothing is served at this path");
+    };
+    let title = escape_html(title);
+    let html = format!(
+        "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
+         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
+         <meta name=\"color-scheme\" content=\"light dark\">\n<title>{title} · wayleave</title>\n\
+         <link rel=\"icon\" href=\"/assets/icon.svg\" type=\"image/svg+xml\">\n\
+         <link rel=\"stylesheet\" href=\"/assets/page.css\">\n</head>\n<body>\n\
+         <header><a class=\"brand\" href=\"/\"><img src=\"/assets/icon.svg\" alt=\"\" width=\"22\" height=\"22\">\
+         <span>wayleave</span></a> <nav aria-label=\"Documentation\"><a href=\"/docs/\">Documentation</a></nav></header>\n\
+         <main class=\"document\">\n{content}</main>\n</body>\n</html>\n"
+    );
+    ([(CONTENT_TYPE, HTML)], html).into_response()
 }
 
 pub(super) async fn asset(Path(name): Path<String>) -> Response {
