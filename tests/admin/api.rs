@@ -118,7 +118,7 @@ const MISTAKES: &[(&str, &str)] = &[
     ("/v1/edge?by=host&limit=10001", "limit: 10001 is not 1 to 10000"),
     (
         "/v1/top?by=colour",
-        "by: \"colour\" is not one of host, crawler, reason, rule, token, user_agent, client",
+        "by: \"colour\" is not one of host, origin, crawler, reason, rule, token, user_agent, client",
     ),
     ("/v1/overview?since=someday", "since: \"someday\" is not a time"),
     ("/v1/crawlers?until=someday", "until: \"someday\" is not a time"),

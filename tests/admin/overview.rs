@@ -1,5 +1,7 @@
 //! Counts of a time range, from memory and from the decision log, and the problems that the page shows on every view.
 
+use std::collections::BTreeMap;
+
 use serde_json::{Value, json};
 
 use crate::harness::{Origin, Wayleave, decisions, eventually};
@@ -103,6 +105,86 @@ fn counts_of_a_range_are_the_same_from_memory_and_from_the_log() {
     assert_eq!(overview(&proxy, "?since=1h&until=50m")["requests"], 0);
     assert_eq!(overview(&proxy, "?until=now")["requests"], 9);
     assert_eq!(overview(&proxy, "?since=1h&limit=1")["by_host"].as_array().map(Vec::len), Some(1));
+}
+
+/// Returns for each value of a member of the log's decisions how many were refused, and how many would have been.
+fn refusals_in_log(lines: &[Value], member: &str) -> BTreeMap<String, (u64, u64)> {
+    let mut counts = BTreeMap::new();
+    for line in lines {
+        let name = line[member].as_str().expect("a word").to_owned();
+        let (refused, would_be) = counts.entry(name).or_insert((0, 0));
+        *refused += u64::from(line["outcome"] == "refused");
+        *would_be += u64::from(line["outcome"] == "observed");
+    }
+    counts
+}
+
+fn refusals_in_table(rows: &Value) -> BTreeMap<String, (u64, u64)> {
+    let number = |row: &Value, name: &str| row[name].as_u64().expect("a number");
+    let of_row = |row: &Value| {
+        let name = row["name"].as_str().expect("a name").to_owned();
+        (name, (number(row, "refused"), number(row, "would_be_refused")))
+    };
+    rows.as_array().expect("rows").iter().map(of_row).collect()
+}
+
+/// The origins of one host that several clients crawl at once.
+const ORIGINS: [&str; 3] = ["http://shop.test", "http://shop.test:8080", "http://shop.test:8081"];
+
+#[test]
+fn counts_under_load_are_those_of_the_log() {
+    let origin = Origin::start();
+    origin.site("shop.test").robots(RULES);
+    let proxy = Wayleave::start_with(&origin, |settings| {
+        settings
+            .resolve("shop.test:8080", origin.http)
+            .resolve("shop.test:8081", origin.http)
+            .crawler("news", "NewsBot")
+            .crawler("images", "ImageBot")
+            .table("mode = \"observe\"\n")
+    });
+    let crawl = |client: usize| {
+        for number in client..client + 30 {
+            let agent = ["NewsBot/2", "ImageBot/1", VISITOR][number % 3];
+            // The shares differ by origin.
+            let port = [0, 1, 1, 2, 2, 2][number / 3 % 6];
+            let path = ["/a", "/private/a", "/images/a", "/b", "/private/b"][number % 5];
+            proxy.get_as(agent, &format!("{}{path}", ORIGINS[port]));
+        }
+    };
+    std::thread::scope(|scope| {
+        for client in 0..20 {
+            scope.spawn(move || crawl(client));
+        }
+    });
+    let log = proxy.dir.path().join("state/decisions.jsonl");
+    let read = || {
+        let text = std::fs::read_to_string(&log).unwrap_or_default();
+        decisions(&text).filter_map(|line| serde_json::from_str(line).ok()).collect::<Vec<Value>>()
+    };
+    eventually("all are logged", || read().len() == 600);
+    let lines = read();
+    let by_origin = refusals_in_log(&lines, "origin");
+    let sizes: Vec<_> = ORIGINS.map(|name| by_origin[name]).into();
+    assert!(sizes.iter().all(|(refused, would_be)| *refused > 0 && *would_be > 0), "{sizes:?}");
+    assert!(sizes[0] < sizes[1] && sizes[1] < sizes[2], "{sizes:?}");
+    let started_at = proxy.admin_get("/v1/status").json()["started_at"].clone();
+    let since_start = format!("?since={}", started_at.as_str().expect("a time"));
+    for (query, from) in [("?since=24h", "log"), (&since_start, "memory")] {
+        let found = overview(&proxy, query);
+        assert_eq!((&found["from"], &found["requests"]), (&json!(from), &json!(600)));
+        assert_eq!(refusals_in_table(&found["by_origin"]), by_origin, "{from}");
+        let by_crawler = refusals_in_log(&lines, "crawler");
+        assert_eq!(refusals_in_table(&found["by_crawler"]), by_crawler, "{from}");
+        let by_reason = refusals_in_log(&lines, "reason");
+        assert_eq!(refusals_in_table(&found["by_reason"]), by_reason, "{from}");
+        let host = row(&found["by_host"], "shop.test");
+        let sum = |of: fn(&(u64, u64)) -> u64| by_origin.values().map(of).sum::<u64>();
+        let expected = (json!(sum(|(refused, _)| *refused)), json!(sum(|(_, would)| *would)));
+        assert_eq!((&host["refused"], &host["would_be_refused"]), (&expected.0, &expected.1));
+        let unnamed = row(&found["unnamed"]["by_client"], "127.0.0.1");
+        assert_eq!(unnamed["refused"], by_crawler["asserted"].0, "{from}");
+    }
 }
 
 #[test]

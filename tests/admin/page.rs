@@ -85,7 +85,9 @@ fn tables() -> String {
 #[test]
 fn every_function_of_the_page_works() -> Result<(), String> {
     let origin = sites();
-    let proxy = Wayleave::start_with(&origin, |settings| settings.table(&tables()));
+    let proxy = Wayleave::start_with(&origin, |settings| {
+        settings.resolve("shop.test:8080", origin.http).table(&tables())
+    });
     let changing = "http://changing.test";
     let old = "User-agent: *\nDisallow: /old\nDisallow: /both\n";
     origin.site("changing.test").robots(old);
@@ -133,7 +135,7 @@ fn every_function_of_the_page_works() -> Result<(), String> {
     let steps: Vec<_> = printed.lines().collect();
     assert_eq!(steps.last(), Some(&"noComplaints"), "{printed}");
     if std::env::var_os("STEPS").is_none() {
-        assert_eq!(steps.len(), 55, "{printed}");
+        assert_eq!(steps.len(), 58, "{printed}");
     }
     if snippet.exists() {
         expect_exception(&proxy, &snippet);

@@ -151,7 +151,7 @@ async function aClickOnAHeadSorts(page) {
   await origins.getByRole("button", { name: "Origin", exact: true }).click();
   const byName = await names(origins);
   assert.deepEqual(byName, [...byName].sort());
-  await origins.getByRole("button", { name: "Refused" }).click();
+  await origins.getByRole("button", { name: "Refused", exact: true }).click();
   const counts = (await origins.locator("tbody td:nth-child(3)").allInnerTexts()).map(Number);
   assert.ok(counts[0] > 0 && isFalling(counts), `${counts}`);
   const worst = (await names(origins))[0];
@@ -1015,7 +1015,7 @@ async function picturesAndAccessibility(browser) {
     theKeyboardReachesEverything, theTokenIsRequested, theDecidingLineIsInView, everyCrawlerIsCounted, everyCrawlerIsListed, observedIsShown, reasonsLeadToDecisions,
     theListIsStableUnderThePointer, theListIsFetchedOnceTheStreamIsOpen, longUrlsAreClamped, aPartOfTheChartIsShown, aLostConnectionIsSeen, aCrawlerIsConnected, theFleetIsShown, theValueUnderThePointerRemains, foreignTextIsEscaped, changesOfRobotsTxtAreShown,
     enforcementIsKnownToBeSafe, unnamedCrawlersAreNamed, namesOfOthersAreNotOffered, problemsAreShownOnEveryView, decisionsReachBack, theBasisOfADecisionIsShown, documentsAreListedBelowRobotsTxt,
-    ...require("./page_views.cjs")({ ADMIN, CURL, FRESH, FRESH_PROXY, SNIPPET, assertAccessible, assertVisible, crawl, recorded, text, visit }),
+    ...require("./page_views.cjs")({ ADMIN, CONFIG, CURL, FRESH, FRESH_PROXY, SNIPPET, assertAccessible, assertVisible, crawl, recorded, text, visit }),
   ];
   for (const step of steps.filter(({ name }) => !STEPS || STEPS.split(",").includes(name))) {
     const page = await open(browser);

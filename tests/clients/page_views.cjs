@@ -3,11 +3,14 @@
 const assert = require("node:assert/strict");
 const fs = require("node:fs");
 const net = require("node:net");
+const path = require("node:path");
 const tls = require("node:tls");
 const { execFile } = require("node:child_process");
 
+const count = (number) => number.toLocaleString("en");
+
 /** Returns the steps; `tools` are functions of page.cjs. */
-module.exports = ({ ADMIN, CURL, FRESH, FRESH_PROXY, SNIPPET, assertAccessible, assertVisible, crawl, recorded, text, visit }) => {
+module.exports = ({ ADMIN, CONFIG, CURL, FRESH, FRESH_PROXY, SNIPPET, assertAccessible, assertVisible, crawl, recorded, text, visit }) => {
   const lines = async (page, kind) => (await text(page.locator(`.robots .${kind}`))).map((line) => line.replace(/\s+/g, " ").trim());
 
   /** Opens the newest decision about a URL. */
@@ -195,6 +198,72 @@ module.exports = ({ ADMIN, CURL, FRESH, FRESH_PROXY, SNIPPET, assertAccessible, 
     await assertVisible(page.locator("[id='foreign-token']"), "the reason");
   }
 
+  /** The numbers of an origin are its own, not those of its host, and they are those of the log. */
+  async function originsAreCountedOneByOne(page) {
+    for (let number = 0; number < 5; number += 1) await crawl(`http://shop.test:8080/private/${number}`, number < 3 ? "NewsBot/2" : "ImageBot/1");
+    await crawl("http://shop.test/private/one-by-one");
+    await recorded("shop.test/private/one-by-one");
+    await visit(page, "origins?since=1h");
+    const logged = (origin, outcome) => fs.readFileSync(`${path.dirname(CONFIG)}/state/decisions.jsonl`, "utf8").split("\n")
+      .filter((line) => line.includes(`"origin":"${origin}"`) && line.includes(`"outcome":"${outcome}"`)).length;
+    for (const origin of ["http://shop.test:8080", "http://shop.test"]) {
+      const row = page.locator("main tbody tr").filter({ has: page.getByRole("link", { name: origin, exact: true }) });
+      // Counts are kept for two seconds at least.
+      for (;;) {
+        await row.waitFor();
+        const wanted = ["refused", "observed"].map((outcome) => count(logged(origin, outcome)));
+        if (String((await text(row.locator("td.number"))).slice(0, 2)) === String(wanted)) break;
+        await page.reload();
+      }
+      assert.ok(logged(origin, "refused") > 0 && logged(origin, "observed") > 0, origin);
+      const links = await row.locator("td.number a").evaluateAll((found) => found.map((link) => link.hash));
+      for (const hash of links) {
+        const listed = await (await fetch(`${ADMIN}/v1/decisions${hash.slice(hash.indexOf("?"))}&limit=1000`)).json();
+        assert.deepEqual([...new Set(listed.decisions.map((one) => one.origin))], [origin], hash);
+      }
+    }
+    assert.equal(logged("http://shop.test:8080", "refused"), 3);
+  }
+
+  async function columnsSayWhatTheyCount(page) {
+    const heads = (name) => text(page.getByRole("group", { name, exact: true }).locator("thead th"));
+    await crawl("http://shop.test/private/columns", "ImageBot/1");
+    await crawl("http://shop.test/private/columns", "StrangeBot/4");
+    await visit(page, "overview?since=1h");
+    await page.getByRole("group", { name: "Requests by crawler" }).waitFor();
+    assert.deepEqual(await heads("Requests by crawler"), ["Crawler", "Requests", "Refused", "Refused %", "Would be refused", "Would be %", "Would wait", "Top rule", "At host"]);
+    assert.deepEqual(await heads("Unnamed requests by product token"), ["Product token", "Requests", "Refused", "Would be refused", "What to do"]);
+    await visit(page, "changes");
+    await page.locator("table.changes").waitFor();
+    assert.deepEqual(await heads("Changes of robots.txt"), ["Origin", "When", "Effect", "URLs closed", "URLs opened", "URLs compared", "Now disallowed or allowed"]);
+    await visit(page, "crawlers?since=1h");
+    const row = page.locator("main tbody tr").filter({ has: page.getByRole("link", { name: "unnamed (by User-Agent)", exact: true }) });
+    await row.waitFor();
+    assert.equal((await heads("Crawlers"))[7], "Without its token");
+    assert.equal(await row.locator("td").nth(6).innerText(), "–");
+    await openDecision(page, "http://shop.test/private/columns");
+    assert.match(await page.locator(".facts > div", { hasText: /^Took/ }).innerText(), /^Took\s+[\d.,]+ m?s$/);
+  }
+
+  /** The log and the commands are in UTC; so is the page, wherever its reader is. */
+  async function timesAreInUtc(page) {
+    assert.equal(await crawl("http://shop.test/private/utc"), 403);
+    const [{ id, at }] = await recorded("http://shop.test/private/utc");
+    const context = await page.context().browser().newContext({ timezoneId: "Asia/Tokyo" });
+    const inTokyo = await context.newPage();
+    await visit(inTokyo, "decisions?q=private/utc");
+    const shown = inTokyo.locator(`#d-${id} time`);
+    await shown.waitFor();
+    assert.equal(await shown.innerText(), at.slice(11, 19));
+    await inTokyo.getByText("Times are in UTC.").waitFor();
+    await visit(inTokyo, `decisions?since=${at.slice(0, 19)}Z`);
+    await inTokyo.locator(`#d-${id}`).waitFor();
+    assert.equal(await inTokyo.getByLabel("From").inputValue(), at.slice(0, 19));
+    await inTokyo.getByLabel("From").fill(at.slice(0, 16));
+    await inTokyo.waitForFunction((since) => location.hash.includes(encodeURIComponent(since)), `${at.slice(0, 16)}:00.000Z`);
+    await context.close();
+  }
+
   async function aHostCanBeTried(page) {
     await visit(page, "try");
     const url = page.getByRole("textbox", { name: "URL" });
@@ -300,5 +369,5 @@ module.exports = ({ ADMIN, CURL, FRESH, FRESH_PROXY, SNIPPET, assertAccessible, 
   }
 
   return [theLineThatDecidedIsMarked, aDecisionSaysItsReasonOnce, ownersAreWrittenTo, aRefusalBecomesAnException, changesOfAllOriginsAreListed,
-    reasonsLeadToDocuments, documentsAreReadAsPages, aHostCanBeTried, politenessIsShown, onlyWhatDiffersFromTheDefaultsIsShown, variablesAreQuotedForEachForm, theFirstRequestIsAwaited];
+    reasonsLeadToDocuments, documentsAreReadAsPages, originsAreCountedOneByOne, columnsSayWhatTheyCount, timesAreInUtc, aHostCanBeTried, politenessIsShown, onlyWhatDiffersFromTheDefaultsIsShown, variablesAreQuotedForEachForm, theFirstRequestIsAwaited];
 };

@@ -105,6 +105,7 @@ struct OverviewCounts<'a> {
     timeline: &'a Timeline,
     by_crawler: Vec<CrawlerCounts<'a>>,
     by_host: &'a [SummaryRow],
+    by_origin: &'a [SummaryRow],
     /// By the line of robots.txt, the `[[rule]]` or the usage preference that decided, else by the reason.
     by_rule: &'a [SummaryRow],
     by_reason: &'a [SummaryRow],
@@ -144,7 +145,7 @@ struct SenderCounts<'a> {
     naming: Option<CrawlerNaming>,
 }
 
-/// Counts of a time range, by crawler, host, rule and reason: from the recent decisions in memory or, if they do not reach back
+/// Counts of a time range, by crawler, host, origin, rule and reason: from the recent decisions in memory or, if they do not reach back
 /// so far, from the decision log.
 #[utoipa::path(
     get,
@@ -207,6 +208,7 @@ impl<'a> OverviewCounts<'a> {
                 .map(|counts| CrawlerCounts { mode: mode(&counts.name), counts })
                 .collect(),
             by_host: first_of(report, ReportDimension::Host, limit),
+            by_origin: first_of(report, ReportDimension::Origin, limit),
             by_rule: first_of(report, ReportDimension::Rule, limit),
             by_reason: first_of(report, ReportDimension::Reason, limit),
             observed: observed.take(limit).collect(),

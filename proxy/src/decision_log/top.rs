@@ -15,6 +15,7 @@ use super::report::ReportDimension;
 #[schema(as = By)]
 pub(crate) enum RankBy {
     Host,
+    Origin,
     Crawler,
     Reason,
     /// The deciding rule together with its origin.
@@ -31,6 +32,7 @@ impl RankBy {
     pub(crate) fn dimension(self) -> ReportDimension {
         match self {
             Self::Host => ReportDimension::Host,
+            Self::Origin => ReportDimension::Origin,
             Self::Crawler => ReportDimension::Crawler,
             Self::Reason => ReportDimension::Reason,
             Self::Rule => ReportDimension::Rule,
@@ -73,6 +75,7 @@ pub(super) fn top(
 fn name(by: RankBy, decision: &DecisionRecord) -> Option<String> {
     match by {
         RankBy::Host => decision.host().map(str::to_owned),
+        RankBy::Origin => decision.origin.clone(),
         RankBy::Crawler => Some(decision.crawler.clone().into_owned()),
         RankBy::Reason => Some(decision.reason.clone().into_owned()),
         RankBy::Token => decision.tokens.first().cloned(),

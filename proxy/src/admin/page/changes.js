@@ -21,9 +21,9 @@ export function changes(parameters) {
     const shown = found.filter(is);
     const sum = (name) => found.reduce((all, change) => all + (change[name] ?? 0), 0);
     const origins = new Set(found.map(({ origin }) => origin)).size;
-    note.textContent = found.length ? `${count(found.length)} ${found.length === 1 ? "change" : "changes"} at ${count(origins)} ${origins === 1 ? "origin" : "origins"}: ${count(sum("closed"))} closed and ${count(sum("opened"))} opened of the URLs that crawlers asked for.${isCut ? ` Older ones of that time are not listed: these are the newest ${count(LIMIT)}.` : ""}` : "";
+    note.textContent = found.length ? `${count(found.length)} ${found.length === 1 ? "change" : "changes"} at ${count(origins)} ${origins === 1 ? "origin" : "origins"}: of the URLs that crawlers had asked for, they closed ${count(sum("closed"))} and opened ${count(sum("opened"))}.${isCut ? ` Older ones of that time are not listed: these are the newest ${count(LIMIT)}.` : ""}` : "";
     const empty = found.length ? "No change had this effect." : "No robots.txt is known to have changed in this time.";
-    list.replaceChildren(table("Changes of robots.txt", ["Origin", "When", "Effect", "#Closed", "#Opened", "#Compared", "Now disallowed or allowed"], shown.map(row), empty, "changes cards"));
+    list.replaceChildren(table("Changes of robots.txt", ["Origin", "When", "Effect", "#URLs closed", "#URLs opened", "#URLs compared", "Now disallowed or allowed"], shown.map(row), empty, "changes cards"));
   };
   const load = () => attempt(() => latest(get(`/v1/changes${query({ since: wanted.since, limit: LIMIT })}`), (answer) => {
     [found, isCut] = [answer.changes, answer.is_cut];

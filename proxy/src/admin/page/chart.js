@@ -13,7 +13,7 @@ export function unitOf(step) {
 /** The time of a point, with its day where the range is longer than one. */
 function label(at, [from, until]) {
   const date = new Date(at * 1000);
-  const day = until - from > 86_400 ? `${String(date.getMonth() + 1).padStart(2, "0")}-${String(date.getDate()).padStart(2, "0")} ` : "";
+  const day = until - from > 86_400 ? `${date.toISOString().slice(5, 10)} ` : "";
   return `${day}${clockTime(date).slice(0, at % 60 ? 8 : 5)}`;
 }
 const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
@@ -49,6 +49,7 @@ export function draw(into, times, layers, { range, unit, pointer, marks, zoomed 
     legend: { show: false },
     cursor: { y: false, drag: { x: true, y: false, setScale: false }, points: { show: false } },
     scales: { x: { time: true, range: () => range }, y: { range: (_, least, most) => [0, Math.max(most * 1.05, 1)] } },
+    tzDate: (at) => uPlot.tzDate(new Date(at * 1000), "Etc/UTC"),
     series: [{}, ...series.map(({ data, own, ...rest }) => rest)],
     axes: [
       { ...axis, size: 28, space: range[1] - range[0] > 86_400 ? 100 : 70, values: (_, ticks) => ticks.map((tick) => label(tick, range)) },

@@ -86,7 +86,8 @@ function columns(range) {
     numeric("refused", "Refused", (one) => withShare(one, one.refused, { outcome: "refused" })),
     numeric("observed", "Would be refused", (one) => withShare(one, one.observed, { outcome: "observed" }, "would-be")),
     numeric("failed", "Failed", (one) => h("td", { class: "number" }, number(one, one.failed, { outcome: "failed" }))),
-    numeric("user_agent_mismatches", "Foreign User-Agent", (one) => h("td", { class: "number" }, count(one.user_agent_mismatches)), "Requests since the start whose User-Agent has none of the crawler's tokens"),
+    numeric("user_agent_mismatches", "Without its token", (one) => h("td", { class: "number" }, one.tokens.length ? count(one.user_agent_mismatches) : h("span", { class: "faint", title: "It has no token of its own: each request is judged by its User-Agent." }, "–")),
+      "Requests since the start whose User-Agent has none of the crawler's tokens"),
     { key: "seen", head: "Last seen", value: (one) => one.last_seen_at, cell: (one) => h("td", {}, one.last_seen_at ? time(one.last_seen_at, true) : h("span", { class: "faint" }, "not since the start")) },
   ];
 }

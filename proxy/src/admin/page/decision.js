@@ -1,7 +1,7 @@
 // The view of one decision: the request, the decision, and the text that it is based on.
 
 import { get, query } from "./api.js";
-import { attempt, badge, copyButton, count, crawlerInWords, digest, facts, h, panel, showError, time } from "./dom.js";
+import { attempt, badge, copyButton, count, crawlerInWords, digest, duration, facts, h, panel, showError, time } from "./dom.js";
 import { leftList, why } from "./decisions.js";
 import { reasonDocs } from "./docs.js";
 import { ownerLink } from "./owner.js";
@@ -46,7 +46,6 @@ function groups(found) {
   const unless = (text) => (text && !said.includes(text) ? text : null);
   const means = meaning(found.reason, found.outcome);
   const group = (title, pairs) => [h("h3", {}, title), facts(pairs)];
-  const micros = (number) => (number ? `${count(number)} µs` : null);
   return [
     facts([
       ["Request", h("span", { class: "url" }, `${found.method} ${found.url}`)],
@@ -77,9 +76,9 @@ function groups(found) {
     ]),
     ...group("Timing", [
       ["At", time(found.at, true)],
-      ["Decided in", micros(found.decided_us)],
-      ["Waited", micros(found.waited_us)],
-      ["Took", micros(found.took_us)],
+      ["Decided in", duration(found.decided_us)],
+      ["Waited", duration(found.waited_us)],
+      ["Took", duration(found.took_us)],
     ]),
   ].flat();
 }

@@ -197,11 +197,11 @@ export function decisions(live, parameters) {
   const allButton = (words) => h("button", { type: "button", click: () => (choose([]), outcomes.focus()) }, words);
   const only = h("p", { class: "note only" }, "Only what was refused, or would have been. ", allButton("Show all"));
 
-  /** A field for a local time, which is sent as UTC. */
+  /** A field for a time, in UTC as all of them. */
   const moment = (name, label) => h("label", {}, label, h("input", {
-    name, type: "datetime-local", step: "1", value: wanted[name] && !isSpan(wanted[name]) && local(wanted[name]),
+    name, type: "datetime-local", step: "1", value: wanted[name] && !isSpan(wanted[name]) && new Date(wanted[name]).toISOString().slice(0, 19),
     change: ({ target }) => {
-      wanted[name] = target.value && new Date(target.value).toISOString();
+      wanted[name] = target.value && new Date(`${target.value}Z`).toISOString();
       change();
       showRange();
     },
@@ -240,12 +240,6 @@ export function decisions(live, parameters) {
     only, means, note, fresh, list);
   showNotes();
   return { view, end: () => (clearTimeout(typing), asking.abort(), live.follow(null), (live.onDecision = live.onSkipped = live.onConnection = null)) };
-}
-
-/** Formats a time for a `datetime-local` field. */
-function local(text) {
-  const at = new Date(text);
-  return new Date(at.getTime() - at.getTimezoneOffset() * 60_000).toISOString().slice(0, 19);
 }
 
 /** Describes what decided. A request that robots.txt allows may still be refused, or fail: then its line is not the reason. */

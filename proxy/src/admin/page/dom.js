@@ -31,16 +31,29 @@ export function bytes(number) {
   return `${whole.format(number)} B`;
 }
 
-const two = (number) => String(number).padStart(2, "0");
-export const clockTime = (date) => `${two(date.getHours())}:${two(date.getMinutes())}:${two(date.getSeconds())}`;
+/** A duration in microseconds as milliseconds, with three digits that count, or as seconds. */
+export function duration(micros) {
+  if (!micros) return null;
+  const [number, unit] = micros < 1e6 ? [micros / 1e3, "ms"] : [micros / 1e6, "s"];
+  return `${number < 100 ? Number(number.toPrecision(3)) : whole.format(Math.round(number))} ${unit}`;
+}
+
+const isoDay = (date) => date.toISOString().slice(0, 10);
+
+// All times are in UTC, as the log, the commands and the API have them; the page's foot says so.
+export const clockTime = (date) => date.toISOString().slice(11, 19);
+
+/** An instant as a clock shows it, after its day unless that is today; `day` shortens the day. */
+export function instant(date, day = (text) => text) {
+  const isToday = isoDay(date) === isoDay(new Date());
+  return isToday ? clockTime(date) : `${day(isoDay(date))} ${clockTime(date).slice(0, 5)}`;
+}
 
 /** Shows an instant: the time of day, with the date unless it is today; with `relative`, the distance from now. */
 export function time(text, relative = false) {
   if (!text) return "–";
   const date = new Date(text);
-  const isToday = date.toDateString() === new Date().toDateString();
-  const day = `${date.getFullYear()}-${two(date.getMonth() + 1)}-${two(date.getDate())}`;
-  const shown = isToday ? clockTime(date) : `${day} ${clockTime(date).slice(0, 5)}`;
+  const shown = instant(date);
   return h("time", { datetime: text, title: text }, relative ? `${shown} (${away(date)})` : shown);
 }
 

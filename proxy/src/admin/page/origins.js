@@ -58,11 +58,13 @@ export function origins(parameters) {
   const more = h("button", { type: "button", hidden: true }, "Show more");
   const heading = h("div", { class: "bar heading" });
   let [found, refusals, cursor, most] = [[], new Map(), null, SHOWN];
-  const refused = ({ origin }) => refusals.get(new URL(origin).hostname) ?? 0;
+  const refused = ({ origin }) => refusals.get(origin)?.refused ?? 0;
+  const wouldBe = ({ origin }) => refusals.get(origin)?.would_be_refused ?? 0;
+  const worstOf = (known) => refused(known) + wouldBe(known);
   const show = () => {
     const empty = wanted.q || wanted.state ? "No known origin matches." : "No robots.txt is known yet: the first request for an origin fetches it.";
     showSorted(list, {
-      caption: "Known origins", kind: "origins", columns, items: [...found].sort(worst(refused)), order, most, empty,
+      caption: "Known origins", kind: "origins", columns, items: [...found].sort(worst(worstOf)), order, most, empty,
       changed: (chosen) => {
         order = chosen;
         address();
@@ -76,11 +78,14 @@ export function origins(parameters) {
     if (most > found.length && cursor) load(cursor);
     else show();
   });
+  // Decisions are found by host; the URL tells the host's origins apart.
+  const decided = ({ origin }, number, outcome) => h("td", { class: "number" },
+    number ? h("a", { href: `#/decisions${query({ q: `${origin}/`, host: new URL(origin).hostname, outcome, ...inUrl(range) })}` }, count(number)) : "0");
   const columns = [
     { key: "origin", head: "Origin", value: (known) => known.origin, cell: (known) => h("th", { scope: "row", class: "url" }, h("a", { href: `#/origins/${encodeURIComponent(known.origin)}` }, known.origin)) },
     { key: "state", head: "State", kind: "state", value: (known) => STATES.indexOf(known.state), cell: (known) => h("td", {}, badge(known.state)) },
-    { key: "refused", head: "Refused", kind: "number", value: refused, note: "Refused requests for the host, in the time that is chosen", cell: (known) => h("td", { class: "number" },
-      refused(known) ? h("a", { href: `#/decisions${query({ host: new URL(known.origin).hostname, outcome: "refused", ...inUrl(range) })}` }, count(refused(known))) : "0") },
+    { key: "refused", head: "Refused", kind: "number", value: refused, note: "Requests that were refused, in the time that is chosen", cell: (known) => decided(known, refused(known), "refused") },
+    { key: "would", head: "Would be refused", kind: "number", value: wouldBe, note: "Requests that were forwarded only because refusals are observed, in the time that is chosen", cell: (known) => decided(known, wouldBe(known), "observed") },
     { key: "fetched", head: "Fetched", value: (known) => known.fetched_at, cell: (known) => h("td", {}, time(known.fetched_at)) },
     { key: "fresh", head: "Fresh until", value: (known) => known.fresh_until, cell: (known) => h("td", {}, time(known.fresh_until)) },
     { key: "failures", head: "Last error", value: (known) => known.failures, cell: (known) => h("td", {}, known.failures ? `${known.cause} (${known.failures}×)` : "–") },
@@ -101,7 +106,7 @@ export function origins(parameters) {
   const latestCounts = newest();
   // How often an origin is refused is no reason not to list it.
   const countRefusals = () => latestCounts(get(`/v1/overview${query({ ...range, limit: LOADED })}`).catch(() => null), (counted) => {
-    refusals = new Map((counted?.by_host ?? []).map((row) => [row.name, row.refused]));
+    refusals = new Map((counted?.by_origin ?? []).map((row) => [row.name, row]));
     show();
   });
   const address = () => {

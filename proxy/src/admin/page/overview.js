@@ -225,7 +225,7 @@ function crawlerTable(found, range, order, changed) {
   const most = Math.max(...rows.map(({ requests }) => requests), 1);
   const decisions = (row, text, more = {}) => h("a", { href: `#/decisions${query({ crawler: row.name, ...more, ...filter })}` }, text);
   const number = (row, value, more, kind) => h("td", { class: "number" }, value ? h("span", { class: kind }, decisions(row, count(value), more)) : "0");
-  const part = (key) => ({ key: `${key}_share`, head: "Share", kind: "number", value: (row) => row[`${key}_share`], cell: (row) => h("td", { class: "number" }, share(row[key], row.requests)) });
+  const part = (key, head) => ({ key: `${key}_share`, head, kind: "number", value: (row) => row[`${key}_share`], cell: (row) => h("td", { class: "number" }, share(row[key], row.requests)) });
   const columns = [
     { key: "crawler", head: "Crawler", value: (row) => named(row), cell: (row) => h("th", { scope: "row" }, h("span", {}, decisions(row, named(row)),
       isSafe(row) ? [" ", h("span", { class: "badge forwarded", title: `None of its requests would be refused, ${inWords(range)}.` }, "safe to enforce")]
@@ -233,12 +233,12 @@ function crawlerTable(found, range, order, changed) {
     { head: "", kind: "wide", cell: (row) => h("td", { class: "wide" }, bar(row, most)) },
     { key: "requests", head: "Requests", kind: "number", value: (row) => row.requests, cell: (row) => number(row, row.requests, {}) },
     { key: "refused", head: "Refused", kind: "number", value: (row) => row.refused, cell: (row) => number(row, row.refused, { outcome: "refused" }) },
-    part("refused"),
+    part("refused", "Refused %"),
     { key: "would", head: "Would be refused", kind: "number", value: (row) => row.would_be_refused, cell: (row) => number(row, row.would_be_refused, { outcome: "observed" }, "would-be") },
-    part("would_be_refused"),
+    part("would_be_refused", "Would be %"),
     { key: "wait", head: "Would wait", kind: "number", value: (row) => row.would_wait, cell: (row) => h("td", { class: "number" }, row.would_wait ? count(row.would_wait) : "0") },
-    { key: "rule", head: "Top rule", value: (row) => row.first_rule, cell: (row) => h("td", { class: "named" }, row.first_rule ? h("a", { class: "quiet clamp", title: row.first_rule, href: `#/decisions${query({ crawler: row.name, ...ruleFilter(row.first_rule), ...filter })}` }, shortRule(row.first_rule)) : "–") },
-    { key: "host", head: "Top host", value: (row) => row.first_host, cell: (row) => h("td", { class: "named" }, row.first_host ? decisions(row, row.first_host, { host: row.first_host }) : "–") },
+    { key: "rule", head: "Top rule", value: (row) => row.first_rule, cell: (row) => h("td", { class: "named" }, row.first_rule ? h("a", { class: "quiet clamp", title: row.first_rule, href: `#/decisions${query({ crawler: row.name, ...ruleFilter(row.first_rule), host: row.first_host, ...filter })}` }, shortRule(row.first_rule)) : "–") },
+    { key: "host", head: "At host", note: "The host of the top rule: the most frequent pair", value: (row) => row.first_host, cell: (row) => h("td", { class: "named" }, row.first_host ? decisions(row, row.first_host, { host: row.first_host }) : "–") },
   ];
   // Sorted, all of them are looked at; the rest has no order.
   const others = order ? [] : rows.slice(SHOWN);

@@ -1,6 +1,6 @@
 // The time range of the views that count: one for all of them, kept in the URL.
 
-import { h, clockTime } from "./dom.js";
+import { h, instant } from "./dom.js";
 
 /** The spans that can be chosen, as the API writes them. */
 export const RANGES = [["5m", "5 minutes"], ["1h", "1 hour"], ["24h", "24 hours"], ["7d", "7 days"], ["30d", "30 days"]];
@@ -21,21 +21,17 @@ export const isSpan = (since) => RANGES.some(([span]) => span === since);
 /** Whether only the last minutes are shown, of which the stream brings news. */
 export const isLive = ({ since, until }) => since === DEFAULT && !until;
 
-const two = (number) => String(number).padStart(2, "0");
-
-/** An instant as a clock shows it, with its day unless that is today. */
-function instant(text) {
+/** The beginning or the end of the range, without its year. */
+function bound(text) {
   const at = new Date(text);
-  if (Number.isNaN(at.getTime())) return text;
-  const isToday = at.toDateString() === new Date().toDateString();
-  return isToday ? clockTime(at) : `${two(at.getMonth() + 1)}-${two(at.getDate())} ${clockTime(at).slice(0, 5)}`;
+  return Number.isNaN(at.getTime()) ? text : instant(at, (day) => day.slice(5));
 }
 
 /** Describes the range. */
 export function inWords({ since, until }) {
   const named = RANGES.find(([span]) => span === since);
   if (named && !until) return `last ${named[1].replace(/^1 /, "")}`;
-  return `${instant(since)} to ${until ? instant(until) : "now"}`;
+  return `${bound(since)} to ${until ? bound(until) : "now"}`;
 }
 
 /** Makes the navigation keep the range. */

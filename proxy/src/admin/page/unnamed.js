@@ -45,6 +45,7 @@ export function unnamedPanel(found, total, words, chosen, filter) {
         { key: "name", head: what[0].toUpperCase() + what.slice(1), value: (row) => row.name, cell: (row) => h("th", { scope: "row", class: "url" }, h("a", { href: `#/decisions${query({ crawler: "asserted", q: linkText(by, row), ...filter })}` }, row.name === NO_NAME ? "none" : row.name)) },
         { key: "requests", head: "Requests", kind: "number", value: (row) => row.requests, cell: (row) => h("td", { class: "number" }, count(row.requests)) },
         { key: "refused", head: "Refused", kind: "number", value: (row) => row.refused, cell: (row) => h("td", { class: "number" }, h("span", {}, count(row.refused), " ", h("small", {}, share(row.refused, row.requests)))) },
+        { key: "would", head: "Would be refused", kind: "number", value: (row) => row.would_be_refused, cell: (row) => h("td", { class: "number" }, h("span", {}, count(row.would_be_refused), " ", h("small", {}, share(row.would_be_refused, row.requests)))) },
         { head: "What to do", cell: (row) => h("td", { class: "do" }, remedy(by, row, name)) },
       ],
     });

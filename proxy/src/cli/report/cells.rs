@@ -108,6 +108,7 @@ fn top_head(of: ReportDimension) -> &'static str {
     match of {
         ReportDimension::Crawler => "top crawler",
         ReportDimension::Host => "top host",
+        ReportDimension::Origin => "top origin",
         ReportDimension::Rule => "top rule",
         ReportDimension::Reason => "top reason",
         ReportDimension::Token => "top token",

@@ -12,6 +12,8 @@ pub(crate) enum ReportDimension {
     Crawler,
     /// By the host that was requested
     Host,
+    /// By the origin: the host with its scheme and port
+    Origin,
     /// By the line of robots.txt, the [[rule]] or the usage preference that decided, else by the reason
     Rule,
     /// By the reason
@@ -30,6 +32,7 @@ impl ReportDimension {
         match self {
             Self::Crawler => "crawler",
             Self::Host => "host",
+            Self::Origin => "origin",
             Self::Rule => "rule",
             Self::Reason => "reason",
             Self::Token => "token",
@@ -45,7 +48,7 @@ impl ReportDimension {
             Self::UserAgent => [Self::Token, Self::Client],
             Self::Client => [Self::Token, Self::UserAgent],
             Self::Crawler => [Self::Rule, Self::Host],
-            Self::Host => [Self::Rule, Self::Crawler],
+            Self::Host | Self::Origin => [Self::Rule, Self::Crawler],
             Self::Rule | Self::Reason => [Self::Crawler, Self::Host],
         }
     }

@@ -163,6 +163,11 @@ impl ReportEntry<'_> {
         self.client.as_deref()
     }
 
+    /// Returns the origin of the request, unless its target could not be parsed.
+    pub(super) fn origin(&self) -> Option<&str> {
+        self.origin.as_deref()
+    }
+
     /// Returns the host of the request, unless its target could not be parsed.
     pub(super) fn host(&self) -> Option<&str> {
         self.origin.as_deref().and_then(host)

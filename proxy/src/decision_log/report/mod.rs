@@ -99,6 +99,8 @@ pub(crate) struct LogReport {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) by_host: Option<Vec<SummaryRow>>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) by_origin: Option<Vec<SummaryRow>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) by_rule: Option<Vec<SummaryRow>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) by_reason: Option<Vec<SummaryRow>>,
@@ -192,6 +194,7 @@ impl LogReport {
             outcomes: BTreeMap::new(),
             by_crawler: Vec::new(),
             by_host: None,
+            by_origin: None,
             by_rule: None,
             by_reason: None,
             by_token: None,
@@ -331,6 +334,7 @@ impl LogReport {
             match by {
                 ReportDimension::Crawler => self.by_crawler = rows,
                 ReportDimension::Host => self.by_host = Some(rows),
+                ReportDimension::Origin => self.by_origin = Some(rows),
                 ReportDimension::Rule => self.by_rule = Some(rows),
                 ReportDimension::Reason => self.by_reason = Some(rows),
                 ReportDimension::Token => self.by_token = Some(rows),
@@ -345,6 +349,7 @@ impl LogReport {
     pub(super) fn shorten(&mut self, rows: usize) {
         let summaries = [
             &mut self.by_host,
+            &mut self.by_origin,
             &mut self.by_rule,
             &mut self.by_reason,
             &mut self.by_token,
@@ -371,6 +376,7 @@ impl LogReport {
         let other = match by {
             ReportDimension::Crawler => return &self.by_crawler,
             ReportDimension::Host => &self.by_host,
+            ReportDimension::Origin => &self.by_origin,
             ReportDimension::Rule => &self.by_rule,
             ReportDimension::Reason => &self.by_reason,
             ReportDimension::Token => &self.by_token,

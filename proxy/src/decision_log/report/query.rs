@@ -23,7 +23,7 @@ pub(crate) enum ReportContents {
     Summary(ReportDimension),
     /// The summary by this alone, in less memory.
     Top(ReportDimension),
-    /// The summaries by crawler, host, rule and reason, the refusals, the requests over time, and who sends those that match no
+    /// The summaries by crawler, host, origin, rule and reason, the refusals, the requests over time, and who sends those that match no
     /// `[[crawler]]`; in less memory.
     Overview,
 }
@@ -44,12 +44,12 @@ pub(super) struct ReportBounds {
 impl ReportContents {
     /// Returns the keys that all requests are counted by.
     pub(super) fn dimensions(self) -> Vec<ReportDimension> {
-        use ReportDimension::{Crawler, Host, Reason, Rule};
+        use ReportDimension::{Crawler, Host, Origin, Reason, Rule};
         match self {
             Self::Summary(Crawler) => vec![Crawler],
             Self::Summary(by) => vec![Crawler, by],
             Self::Top(by) => vec![by],
-            Self::Overview => vec![Crawler, Host, Rule, Reason],
+            Self::Overview => vec![Crawler, Host, Origin, Rule, Reason],
         }
     }
 

@@ -31,7 +31,8 @@ pub(crate) struct SummaryRow {
     /// The requests that enforcement would have held for a while, and then sent.
     pub(crate) would_wait: u64,
     pub(crate) failed: u64,
-    /// The rule by which most were refused, or would have been.
+    /// The rule of the most frequent pair of rule and host by which requests were refused, or would have been. Of a host or an
+    /// origin, that of rule and crawler; of a rule or a reason, the pair of crawler and host.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) first_rule: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -57,7 +58,7 @@ impl SummaryRow {
             ReportDimension::Crawler => self.first_crawler.as_deref(),
             ReportDimension::Host => self.first_host.as_deref(),
             ReportDimension::Rule => self.first_rule.as_deref(),
-            ReportDimension::Reason => None,
+            ReportDimension::Reason | ReportDimension::Origin => None,
             ReportDimension::Token => self.first_token.as_deref(),
             ReportDimension::UserAgent => self.first_user_agent.as_deref(),
             ReportDimension::Client => self.first_client.as_deref(),
@@ -73,6 +74,50 @@ pub(super) struct Summary {
     groups: BoundedMap<Box<str>, SummaryGroup>,
 }
 
+/// The names in the two other dimensions of which the first are told.
+#[derive(Debug)]
+enum FirstNames {
+    /// The refusals by pairs of names: those that are first must have been refused together.
+    Pairs(BoundedMap<Box<str>, u64>),
+    /// The requests of a sender by the names in each dimension.
+    Each([BoundedMap<Box<str>, u64>; 2]),
+}
+
+/// The character between the names of a pair. Neither hosts nor names of crawlers, which come second, have it.
+const PAIRED: char = '\n';
+
+impl FirstNames {
+    fn new(by: ReportDimension, max_names: usize) -> Self {
+        let names = || BoundedMap::new(max_names, |count| (*count, 0));
+        if by.is_sender() { Self::Each([names(), names()]) } else { Self::Pairs(names()) }
+    }
+
+    fn count(&mut self, names: [&str; 2]) {
+        match self {
+            Self::Pairs(pairs) => {
+                *pairs.entry(names.join("\n").into(), u64::default) += 1;
+            }
+            Self::Each(counts) => {
+                for (counts, name) in counts.iter_mut().zip(names) {
+                    *entry_of(counts, name, u64::default) += 1;
+                }
+            }
+        }
+    }
+
+    fn first(&self) -> [Option<String>; 2] {
+        match self {
+            Self::Pairs(pairs) => {
+                let first = pairs.first().and_then(|(pair, _)| pair.rsplit_once(PAIRED));
+                [first.map(|(one, _)| one.to_owned()), first.map(|(_, other)| other.to_owned())]
+            }
+            Self::Each(counts) => {
+                counts.each_ref().map(|names| names.first().map(|(name, _)| name.to_string()))
+            }
+        }
+    }
+}
+
 #[derive(Debug)]
 struct SummaryGroup {
     owner: Option<Box<str>>,
@@ -81,13 +126,11 @@ struct SummaryGroup {
     observed: u64,
     would_wait: u64,
     failed: u64,
-    /// The refusals by the names in each of the other dimensions.
-    names: [BoundedMap<Box<str>, u64>; 2],
+    names: FirstNames,
 }
 
 impl SummaryGroup {
-    fn new(max_names: usize) -> Self {
-        let names = || BoundedMap::new(max_names, |count| (*count, 0));
+    fn new(by: ReportDimension, max_names: usize) -> Self {
         Self {
             owner: None,
             requests: 0,
@@ -95,7 +138,7 @@ impl SummaryGroup {
             observed: 0,
             would_wait: 0,
             failed: 0,
-            names: [names(), names()],
+            names: FirstNames::new(by, max_names),
         }
     }
 
@@ -123,13 +166,12 @@ impl SummaryGroup {
             first_client: None,
             would_have_cost: Vec::new(),
         };
-        for (other, names) in by.others().into_iter().zip(&self.names) {
-            let first = names.first().map(|(name, _)| name.to_string());
+        for (other, first) in by.others().into_iter().zip(self.names.first()) {
             match other {
                 ReportDimension::Rule => row.first_rule = first,
                 ReportDimension::Host => row.first_host = first,
                 ReportDimension::Crawler => row.first_crawler = first,
-                ReportDimension::Reason => {}
+                ReportDimension::Reason | ReportDimension::Origin => {}
                 ReportDimension::Token => row.first_token = first,
                 ReportDimension::UserAgent => row.first_user_agent = first,
                 ReportDimension::Client => row.first_client = first,
@@ -156,14 +198,15 @@ impl Summary {
         let name = |by| match by {
             ReportDimension::Crawler => &*entry.crawler,
             ReportDimension::Host => entry.host().unwrap_or(NO_NAME),
+            ReportDimension::Origin => entry.origin().unwrap_or(NO_NAME),
             ReportDimension::Rule => rule,
             ReportDimension::Reason => &*entry.reason,
             ReportDimension::Token => entry.token().unwrap_or(NO_NAME),
             ReportDimension::UserAgent => entry.user_agent().unwrap_or(NO_NAME),
             ReportDimension::Client => entry.client().unwrap_or(NO_NAME),
         };
-        let max_names = self.max_names;
-        let group = entry_of(&mut self.groups, name(self.by), || SummaryGroup::new(max_names));
+        let (by, max_names) = (self.by, self.max_names);
+        let group = entry_of(&mut self.groups, name(by), || SummaryGroup::new(by, max_names));
         group.requests += 1;
         group.would_wait += u64::from(entry.would_wait());
         match entry.request_outcome() {
@@ -173,9 +216,7 @@ impl Summary {
             _ => {}
         }
         if entry.is_refusal() || self.by.is_sender() {
-            for (other, names) in self.by.others().into_iter().zip(&mut group.names) {
-                *entry_of(names, name(other), u64::default) += 1;
-            }
+            group.names.count(by.others().map(name));
         }
         // The last one counts: an owner may have changed.
         if self.by == ReportDimension::Crawler && group.owner.as_deref() != entry.owner.as_deref() {
@@ -202,7 +243,9 @@ impl Summary {
 fn max_names(by: ReportDimension, bounds: ReportBounds) -> usize {
     match by {
         ReportDimension::Crawler | ReportDimension::Reason => bounds.names_of_few,
-        ReportDimension::Host | ReportDimension::Rule => bounds.names_of_many,
+        ReportDimension::Host | ReportDimension::Origin | ReportDimension::Rule => {
+            bounds.names_of_many
+        }
         ReportDimension::Token | ReportDimension::UserAgent | ReportDimension::Client => {
             MAX_NAMES_OF_SENDERS
         }

@@ -147,6 +147,38 @@ fn a_summary_counts_every_request_and_names_the_first() {
     assert_eq!(report.by_reason.map(|rows| rows.len()), Some(1));
 }
 
+/// Most refusals were at b.test, and most by `Disallow: /a` of a.test, but not together.
+#[test]
+fn the_first_rule_and_host_of_a_crawler_are_a_pair() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("decisions.jsonl");
+    let made = |reason: &'static str, host: &str| DecisionRecord {
+        outcome: "refused".into(),
+        reason: reason.into(),
+        origin: Some(format!("https://{host}")),
+        ..decision()
+    };
+    let lines = [
+        made("budget", "a.test"),
+        made("budget", "a.test"),
+        made("budget", "b.test"),
+        made("budget", "c.test"),
+        made("unreachable", "b.test"),
+        made("unreachable", "b.test"),
+        made("unreachable", "b.test"),
+    ];
+    write(&path, &lines);
+    let query = ReportQuery { contents: ReportContents::Overview, ..since(SystemTime::UNIX_EPOCH) };
+    let report = read(&path, &query);
+    let [crawler] = &report.by_crawler[..] else { panic!("{:?}", report.by_crawler) };
+    assert_eq!(crawler.first_rule.as_deref(), Some("unreachable"));
+    assert_eq!(crawler.first_host.as_deref(), Some("b.test"));
+    let origins = report.by_origin.as_deref().unwrap_or_default().iter();
+    let origins: Vec<_> = origins.map(|row| (&*row.name, row.refused)).collect();
+    let expected = [("https://b.test", 4), ("https://a.test", 2), ("https://c.test", 1)];
+    assert_eq!(origins, expected);
+}
+
 #[test]
 fn the_range_includes_its_ends() {
     let dir = tempfile::tempdir().unwrap();
