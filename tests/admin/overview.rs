@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
+use crate::harness::tls::Authority;
 use crate::harness::{Origin, Wayleave, decisions, eventually};
 
 const RULES: &str = "User-agent: *\nDisallow: /private\nDisallow: /images\n";
@@ -308,6 +309,67 @@ fn a_rejected_reload_and_an_expired_rule_are_problems() {
     assert_eq!(problems(&proxy)[0]["kind"], "reload-rejected", "the most urgent is first");
     proxy.reload(&settings);
     assert_eq!(problems(&proxy).len(), 1);
+}
+
+#[test]
+fn a_client_that_does_not_trust_the_ca_is_a_problem() {
+    let origin = Origin::start();
+    let proxy = Wayleave::start(&origin);
+    let problems = || proxy.admin_get("/v1/problems").json();
+    assert_eq!(problems()["problems"], json!([]));
+    let other_roots = Authority::trusted().pem.as_bytes();
+    for _ in 0..3 {
+        let mut wire = proxy.connect();
+        assert_eq!(wire.connect_tunnel("shop.test:443").status, 200);
+        assert!(wire.start_tls("shop.test", other_roots, &[]).is_err());
+    }
+    let text = "1 client does not trust the CA: 127.0.0.1, 3 times in 5 minutes, last for https://shop.test";
+    eventually("all three are counted", || problems()["problems"][0]["text"] == text);
+    assert_eq!(problems()["problems"][0]["kind"], "ca-untrusted");
+}
+
+/// Node.js says nothing when it closes such a connection; but browsers connect in advance, too.
+#[test]
+fn a_silent_client_is_a_problem_unless_it_sends_requests() {
+    let origin = Origin::start();
+    let proxy = Wayleave::start(&origin);
+    let close_silently = || {
+        let mut wire = proxy.connect();
+        assert_eq!(wire.connect_tunnel("news.test:443").status, 200);
+        drop(wire.start_tls("news.test", &proxy.ca_pem(), &[]).expect("trusted"));
+    };
+    close_silently();
+    let text = || {
+        let found = proxy.admin_get("/v1/problems").json();
+        found["problems"][0]["text"].as_str().unwrap_or_default().to_owned()
+    };
+    let expected = "1 client does not trust the CA: 127.0.0.1, once in 5 minutes, last for https://news.test; \
+                    it closed TLS connections without a request, as Node.js does then";
+    eventually("it is known", || text() == expected);
+    assert_eq!(proxy.get("https://news.test/").status, 200);
+    eventually("it has sent a request", || text().is_empty());
+}
+
+#[test]
+fn parts_that_are_well_are_named() {
+    let origin = Origin::start();
+    origin.site("news.test").robots("User-agent: *\nDisallow:\n");
+    let proxy = Wayleave::start(&origin);
+    let well = || {
+        let found = proxy.admin_get("/v1/problems").json()["well"].clone();
+        found.as_array().expect("a list").clone()
+    };
+    let before = well();
+    assert!(before.contains(&json!("decision log written")), "{before:?}");
+    assert!(
+        before.iter().any(|part| part.as_str().is_some_and(|it| it.starts_with("CA until 20")))
+    );
+    assert!(!before.contains(&json!("DNS")), "nothing was looked up: {before:?}");
+    assert_eq!(proxy.get("http://news.test/").status, 200);
+    eventually("a request got through", || well().contains(&json!("DNS")));
+    let without = Wayleave::start_with(&origin, |settings| settings.set("log.decisions", "\"\""));
+    let found = without.admin_get("/v1/problems").json()["well"].clone();
+    assert!(!found.to_string().contains("decision log"), "{found}");
 }
 
 #[test]

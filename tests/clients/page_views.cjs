@@ -368,6 +368,39 @@ module.exports = ({ ADMIN, CONFIG, CURL, FRESH, FRESH_PROXY, SNIPPET, assertAcce
     await page.locator("main h1", { hasText: "Overview" }).waitFor();
   }
 
+  /** Others crawl meanwhile: the page waits for the client that is being connected. */
+  async function onlyANewClientIsAwaited(page) {
+    await crawl("http://shop.test/seen-before", "NewsBot/2");
+    await recorded("http://shop.test/seen-before");
+    await visit(page, "connect");
+    const result = page.getByRole("region", { name: "Test", exact: true });
+    await result.getByText(/Waiting: no request/).waitFor();
+    await crawl("http://shop.test/again", "NewsBot/2");
+    await result.getByText("Requests come, but from clients that have been seen before.").waitFor();
+    await crawl("http://shop.test/new", "NewcomerBot/1");
+    await result.getByText(/It works: GET http:\/\/shop\.test\/new came from 127\.0\.0\.1/).waitFor();
+    await page.getByLabel(/^Its address, User-Agent/).fill("newsbot/2");
+    await result.getByText(/It works: GET http:\/\/shop\.test\/again came/).waitFor();
+  }
+
+  async function whatIsWellIsSaidInALine(page) {
+    await page.goto(`${FRESH}/#/overview`);
+    const line = page.getByText(/^(All well|\d+ problems?, see above\. Well): /);
+    await line.waitFor();
+    assert.match(await line.innerText(), /decision log written, CA until 20\d\d-\d\d-\d\d, store/);
+    assert.equal(await distrust("https://shop.test/"), 60);
+    const strip = page.locator("#strip li[data-kind='ca-untrusted']");
+    await strip.getByText(/^1 client does not trust the CA: 127\.0\.0\.1, (once|\d+ times) in 5 minutes, last for https:\/\/shop\.test(?!; it closed)/).waitFor();
+    await page.getByText(/^1 problem, see above\. Well: /).waitFor();
+    await strip.getByRole("button", { name: /^Hide/ }).click();
+    assert.equal(await distrust("https://shop.test/"), 60);
+    // It only happened again.
+    const told = page.waitForResponse(async (response) => response.url().endsWith("/v1/problems") && /[2-9] times/.test(await response.text()));
+    await page.evaluate(() => dispatchEvent(new HashChangeEvent("hashchange")));
+    await told;
+    assert.equal(await strip.count(), 0);
+  }
+
   return [theLineThatDecidedIsMarked, aDecisionSaysItsReasonOnce, ownersAreWrittenTo, aRefusalBecomesAnException, changesOfAllOriginsAreListed,
-    reasonsLeadToDocuments, documentsAreReadAsPages, originsAreCountedOneByOne, columnsSayWhatTheyCount, timesAreInUtc, aHostCanBeTried, politenessIsShown, onlyWhatDiffersFromTheDefaultsIsShown, variablesAreQuotedForEachForm, theFirstRequestIsAwaited];
+    reasonsLeadToDocuments, documentsAreReadAsPages, originsAreCountedOneByOne, columnsSayWhatTheyCount, timesAreInUtc, onlyANewClientIsAwaited, aHostCanBeTried, politenessIsShown, onlyWhatDiffersFromTheDefaultsIsShown, variablesAreQuotedForEachForm, theFirstRequestIsAwaited, whatIsWellIsSaidInALine];
 };

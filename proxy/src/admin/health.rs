@@ -44,11 +44,7 @@ pub(super) async fn readyz(State(admin): State<AdminState>) -> (StatusCode, Stri
             None => match admin.decider.robots.fleet().status().state {
                 FleetState::Alone | FleetState::Up => "ready\n".to_owned(),
                 state => {
-                    let what = match state {
-                        FleetState::Lost => "the fleet's engine does not answer",
-                        FleetState::BeatsFailing => "the beats to the fleet's engine fail",
-                        _ => "this machine's clock differs too much from the engine's",
-                    };
+                    let what = fleet_fault(state).unwrap_or_default();
                     // The second line is for programs.
                     format!("ready, but {what}\n{{\"fleet\":\"{}\"}}\n", state.as_str())
                 }
@@ -56,6 +52,16 @@ pub(super) async fn readyz(State(admin): State<AdminState>) -> (StatusCode, Stri
         },
     };
     (StatusCode::OK, body)
+}
+
+/// Returns what is wrong with this node's part in the fleet, in words.
+pub(super) fn fleet_fault(state: FleetState) -> Option<&'static str> {
+    match state {
+        FleetState::Alone | FleetState::Up => None,
+        FleetState::Lost => Some("the fleet's engine does not answer"),
+        FleetState::BeatsFailing => Some("the beats to the fleet's engine fail"),
+        FleetState::ClockOff => Some("this machine's clock differs too much from the engine's"),
+    }
 }
 
 /// Sets the use and the limits of the crawlers' daily budgets.

@@ -115,7 +115,7 @@ pub(super) async fn status(State(admin): State<AdminState>, scope: TeamScope) ->
         crawlers,
         docs_url: admin.docs_url.as_deref().map(str::to_owned),
         untrusting_client: untrusting.map(|it| UntrustingView {
-            at: format_instant(it.at),
+            at: format_instant(it.at()),
             client: it.client,
             origin: it.origin,
             has_alerted: it.has_alerted,

@@ -1,20 +1,31 @@
 //! `/v1/problems`: what an operator should know whatever they look at.
 
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 use utoipa::ToSchema;
-use wayleave_decision::PolicyRule;
+use wayleave_decision::{PolicyRule, RequestOutcome};
 
 use super::access::TeamScope;
+use super::health::fleet_fault;
 use super::response::SafeJson;
 use super::robots_view::format_instant;
 use super::state::AdminState;
+use crate::decision_log::{DecisionQuery, DecisionRecord};
+use crate::downstream::UntrustingClient;
+use crate::fleet::FleetState;
 
 /// The most files that are named.
 const MAX_DETAILS: usize = 100;
+/// The time for which a client that does not trust the CA is mentioned.
+const MENTION_CLIENTS: Duration = Duration::from_mins(5);
+/// The time before the CA expires from which that is a problem.
+const CA_EXPIRES_SOON: Duration = Duration::from_hours(30 * 24);
+/// The failed lookups from which DNS seems to fail, if nothing else succeeds.
+const FAILED_LOOKUPS: u64 = 3;
 /// The time for which lost decisions are mentioned.
 const MENTION_LOSSES: Duration = Duration::from_hours(24);
 
@@ -22,13 +33,17 @@ const MENTION_LOSSES: Duration = Duration::from_hours(24);
 struct ListedProblems {
     /// The most urgent first; empty: all is well.
     problems: Vec<Problem>,
+    /// The parts that were looked at and are well, in words, such as `CA until 2036-11-26`. Parts that are not in use, or had
+    /// nothing to do for five minutes, are left out.
+    well: Vec<String>,
 }
 
 /// A problem of the proxy as a whole.
 #[derive(Debug, Serialize, ToSchema)]
 struct Problem {
     /// A word for programs: `reload-rejected`, `decisions-lost`, `decisions-unsigned`,
-    /// `log-foreign-files`, `holds-altered`, `state-unwritable`, `state-set-aside` or `rules-expired`.
+    /// `log-foreign-files`, `holds-altered`, `state-unwritable`, `state-set-aside`, `ca-expires`, `dns-fails`,
+    /// `fleet`, `ca-untrusted` or `rules-expired`.
     kind: &'static str,
     /// A sentence.
     text: String,
@@ -51,9 +66,14 @@ pub(super) async fn list(State(admin): State<AdminState>, scope: TeamScope) -> R
         foreign_files(&admin),
         forged_holds(&admin),
         unwritable_state(&admin),
+        expiring_ca(&admin, now),
+        failing_dns(&admin, now),
+        fleet_trouble(&admin),
+        untrusting_clients(&admin, &scope, now),
         expired_rules(&admin, &scope, now),
     ];
-    SafeJson(ListedProblems { problems: problems.into_iter().flatten().collect() }).into_response()
+    let problems = problems.into_iter().flatten().collect();
+    SafeJson(ListedProblems { problems, well: well_parts(&admin, now) }).into_response()
 }
 
 fn rejected_reload(admin: &AdminState, scope: &TeamScope) -> Option<Problem> {
@@ -133,6 +153,113 @@ fn unwritable_state(admin: &AdminState) -> Option<Problem> {
         (None, None) => return None,
     };
     Some(Problem { kind, text, details: Vec::new(), at: None })
+}
+
+fn expiring_ca(admin: &AdminState, now: SystemTime) -> Option<Problem> {
+    let expires_at = admin.authority.expires_at();
+    let left = expires_at.duration_since(now).unwrap_or_default();
+    (left < CA_EXPIRES_SOON).then(|| Problem {
+        kind: "ca-expires",
+        text: format!("The CA expires in {} days", left.as_secs() / 86_400),
+        details: Vec::new(),
+        at: Some(format_instant(expires_at)),
+    })
+}
+
+/// Returns how many requests of the last minutes got through, and how many failed because their hosts were not found.
+fn recent_lookups(admin: &AdminState, now: SystemTime) -> (u64, u64) {
+    let since = now.checked_sub(MENTION_CLIENTS).unwrap_or(SystemTime::UNIX_EPOCH);
+    let since_ms = since.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_millis();
+    let (mut passed, mut failed) = (0, 0);
+    for point in admin.traffic.points() {
+        if u128::from(point.at_ms) < since_ms {
+            continue;
+        }
+        for count in &point.counts {
+            match (RequestOutcome::named(&count.outcome), &*count.reason) {
+                (Some(RequestOutcome::Failed), "dns_error") => failed += count.requests,
+                (Some(RequestOutcome::Failed | RequestOutcome::Refused) | None, _) => {}
+                _ => passed += count.requests,
+            }
+        }
+    }
+    (passed, failed)
+}
+
+/// Some hosts are never found; that none is found is a problem.
+fn failing_dns(admin: &AdminState, now: SystemTime) -> Option<Problem> {
+    let (passed, failed) = recent_lookups(admin, now);
+    (passed == 0 && failed >= FAILED_LOOKUPS).then(|| Problem {
+        kind: "dns-fails",
+        text: format!("DNS seems to fail: no host was found for {failed} requests in 5 minutes"),
+        details: Vec::new(),
+        at: None,
+    })
+}
+
+fn fleet_trouble(admin: &AdminState) -> Option<Problem> {
+    let fault = fleet_fault(admin.decider.robots.fleet().status().state)?;
+    let mut text = fault.to_owned();
+    text[..1].make_ascii_uppercase();
+    Some(Problem { kind: "fleet", text, details: Vec::new(), at: None })
+}
+
+/// Returns the clients that do not trust the CA: they get nothing over HTTPS, and no decision tells of them.
+fn untrusting_clients(admin: &AdminState, scope: &TeamScope, now: SystemTime) -> Option<Problem> {
+    let mut clients = admin.untrusting.within(MENTION_CLIENTS, now);
+    if scope.team().is_some() || clients.is_empty() {
+        return None;
+    }
+    let since = now.checked_sub(MENTION_CLIENTS)?;
+    // Browsers, too, close connections without a request. But they send requests over others.
+    let is_https = |decision: &&Arc<DecisionRecord>| decision.url.starts_with("https:");
+    let recent = admin.decisions.list_recent(&DecisionQuery::default(), usize::MAX);
+    clients.retain(|client| {
+        let mut of_client = recent.iter().filter(|decision| decision.client == client.client);
+        client.has_alerted || !of_client.any(|decision| is_https(&decision))
+    });
+    let last_at = clients.first()?.at();
+    let describe = |client: &UntrustingClient| {
+        let times = match client.times_since(since) {
+            1 => "once".to_owned(),
+            times => format!("{times} times"),
+        };
+        let silence = if client.has_alerted {
+            ""
+        } else {
+            "; it closed TLS connections without a request, as Node.js does then"
+        };
+        format!("{}, {times} in 5 minutes, last for {}{silence}", client.client, client.origin)
+    };
+    let details: Vec<_> = clients.iter().map(describe).collect();
+    let text = match &details[..] {
+        [one] => format!("1 client does not trust the CA: {one}"),
+        several => format!("{} clients do not trust the CA", several.len()),
+    };
+    Some(Problem { kind: "ca-untrusted", text, details, at: Some(format_instant(last_at)) })
+}
+
+/// Returns the parts that were looked at and are well.
+fn well_parts(admin: &AdminState, now: SystemTime) -> Vec<String> {
+    let mut well = Vec::new();
+    let is_unsigned = admin.decisions.warnings().head_fault.is_some();
+    if admin.decisions.journal().is_some() && !admin.decisions.is_failing() && !is_unsigned {
+        well.push("decision log written".to_owned());
+    }
+    if expiring_ca(admin, now).is_none() {
+        let expires_at = format_instant(admin.authority.expires_at());
+        well.push(format!("CA until {}", &expires_at[..10]));
+    }
+    if admin.decider.robots.store().fault().is_none() {
+        well.push("store".to_owned());
+    }
+    if admin.decider.robots.fleet().status().state == FleetState::Up {
+        well.push("fleet and clock".to_owned());
+    }
+    if recent_lookups(admin, now).0 > 0 {
+        well.push("DNS".to_owned());
+    }
+    well
 }
 
 fn expired_rules(admin: &AdminState, scope: &TeamScope, now: SystemTime) -> Option<Problem> {

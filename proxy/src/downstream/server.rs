@@ -10,7 +10,7 @@ use tokio_util::task::TaskTracker;
 use wayleave_robots_txt::Origin;
 
 use super::limits::ConnectionLimits;
-use super::untrusting_clients::{UntrustingClient, UntrustingClients};
+use super::untrusting_clients::UntrustingClients;
 use crate::decider::settings::Settings;
 use crate::exchange::ExchangeServices;
 use crate::http::downstream::ResponseShares;
@@ -53,12 +53,9 @@ impl DownstreamServer {
 
     /// Keeps that a client does not trust the CA, or that it seems not to, because it left without a request.
     pub(super) fn keep_untrusting(&self, client: IpAddr, origin: &Origin, has_alerted: bool) {
-        self.untrusting.add(UntrustingClient {
-            at: self.exchanges.decider.robots.clock().now(),
-            client: self.exchanges.decisions.mask_client(client),
-            origin: origin.to_string(),
-            has_alerted,
-        });
+        let now = self.exchanges.decider.robots.clock().now();
+        let masked = self.exchanges.decisions.mask_client(client);
+        self.untrusting.add(client, masked, origin.to_string(), has_alerted, now);
     }
 
     pub(super) fn settings(&self) -> Arc<Settings> {

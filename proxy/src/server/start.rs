@@ -21,7 +21,7 @@ use crate::decider::settings::CurrentSettings;
 use crate::decision_log::{DecisionExport, DecisionLog};
 use crate::descriptors;
 use crate::downstream::listeners::{BoundListener, InheritedSockets, bind_when_free};
-use crate::downstream::{ConnectionLimits, DownstreamServer};
+use crate::downstream::{ConnectionLimits, DownstreamServer, UntrustingClients};
 use crate::exchange::own_request::OwnRequestRules;
 use crate::exchange::{AllowedPages, ExchangeServices, ExchangeShutdown};
 use crate::fleet::Fleet;
@@ -348,7 +348,7 @@ pub(super) fn build_downstream(
         interceptor: TlsInterceptor::new(Arc::clone(authority))?,
         limits: ConnectionLimits::new(config.proxy.limits),
         response_shares: ResponseShares::default(),
-        untrusting: Arc::default(),
+        untrusting: Arc::new(UntrustingClients::new()),
         accept_loops: TaskTracker::new(),
         tasks: TaskTracker::new(),
         stopping: CancellationToken::new(),

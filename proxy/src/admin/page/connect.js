@@ -57,7 +57,8 @@ export function connect(parameters) {
       load();
     },
   }), h("small", {}, note));
-  const [result, end] = firstRequest();
+  const sought = h("label", {}, "Its address, User-Agent or crawler's name", h("input", { name: "sought", type: "search", autocomplete: "off", spellcheck: "false" }), h("small", {}, "If it has been seen before: only requests with this text count."));
+  const [result, end] = firstRequest(() => sought.querySelector("input").value.trim().toLowerCase());
   load();
   const view = h("div", { class: "view" }, h("h1", {}, "Connect a crawler"),
     h("p", { class: "lead" }, "A crawler needs two things: this proxy's address, and trust in its CA's certificate. The lines are those of ", h("code", {}, "wayleave env"), ". ", docsLink("clients", "More clients")),
@@ -65,7 +66,8 @@ export function connect(parameters) {
       field("proxy", "Address as seen from the crawler", "Empty: as seen from this proxy's machine.", "http://proxy.example:3128"),
       field("ca", "Path of ca.pem on the crawler's machine", "Empty: as on this proxy's machine. Elsewhere: where you saved the download.", ""))),
     panel("2. Settings of the client", tabs, tabPanel),
-    panel("3. Test", h("p", { class: "note" }, "Let the crawler fetch a page over HTTPS, such as ", h("code", {}, "https://example.com/"), ". This waits for its request."), result));
+    panel("3. Test", h("p", { class: "note" }, "Let the crawler fetch a page over HTTPS, such as ", h("code", {}, "https://example.com/"), ". This waits for the request of a client that has not been seen before."),
+      h("form", { class: "form", submit: (event) => event.preventDefault() }, sought), result));
   return { view, end };
 }
 
@@ -78,8 +80,17 @@ function trust({ method, scope, url }) {
   return `Whether it trusts the CA is not known yet: ${why}. Let it fetch a page over HTTPS.`;
 }
 
-/** Waits for the first request from now on, and says what is missing until then. Returns what it shows, and how to end it. */
-function firstRequest() {
+/** What tells clients apart: several crawlers may have one address, and several machines one User-Agent. */
+const sender = ({ client, user_agent: agent, crawler }) => JSON.stringify([client, agent, crawler]);
+
+/** The decisions among which known clients are, and those that are looked through each time. */
+const [KNOWN, LOOKED_AT] = [1000, 200];
+
+/**
+  * Waits for the first request from now on of a client that is new, or that has the text that `sought` returns, and says what is
+  * missing until then. Returns what it shows, and how to end it.
+ */
+function firstRequest(sought) {
   const result = h("div", { role: "region", "aria-live": "polite", "aria-label": "Test" });
   const began = new Date();
   let [shown, before, timer] = ["", null, null];
@@ -89,12 +100,14 @@ function firstRequest() {
     shown = key;
     result.replaceChildren(h("p", { class: `verdict ${kind}` }, words));
   };
-  const missing = (status, connections) => {
+  const missing = (status, connections, others) => {
     const untrusting = status.untrusting_client;
     if (untrusting && (before.untrusting !== untrusting.at)) {
       const what = untrusting.has_alerted ? "but does not trust the CA." : "and closed its TLS connection without a request, as clients such as Node.js do that do not trust the CA.";
       say(`untrusting ${untrusting.at}`, "refused", h("strong", {}, `${untrusting.client} came, for ${untrusting.origin}, ${what}`),
         " The proxy's address is right. What is missing is ca.pem: see steps 1 and 2.");
+    } else if (others) {
+      say("others", "", h("strong", {}, "Requests come, but from clients that have been seen before."), " If yours is one of them, enter its address or User-Agent above.");
     } else if (connections) {
       say("connected", "", h("strong", {}, "A client is connected, but has sent no request yet."), " Let it fetch a page.");
     } else {
@@ -103,16 +116,19 @@ function firstRequest() {
     }
   };
   const ask = async () => {
-    const [status, { decisions }] = await Promise.all([get("/v1/status"), get("/v1/decisions?limit=20")]);
-    before ??= { untrusting: status.untrusting_client?.at, id: decisions[0]?.id ?? "", connections: status.client_connections };
+    const [status, { decisions }] = await Promise.all([get("/v1/status"), get(`/v1/decisions?limit=${before ? LOOKED_AT : KNOWN}`)]);
+    before ??= { untrusting: status.untrusting_client?.at, id: decisions[0]?.id ?? "", connections: status.client_connections, senders: new Set(decisions.map(sender)) };
     // The ids sort by time.
-    const arrived = decisions.filter(({ id }) => id > before.id);
+    const later = decisions.filter(({ id }) => id > before.id);
+    const text = sought();
+    const isSought = ({ client, user_agent: agent, crawler, tokens }) => [client, agent, crawler, ...(tokens ?? [])].some((part) => part?.toLowerCase().includes(text));
+    const arrived = later.filter((one) => (text ? isSought(one) : !before.senders.has(sender(one))));
     // Of what worked, HTTPS says most. A browser's own requests in the background may fail, which says nothing about others.
     const worked = arrived.filter(({ outcome }) => outcome !== "failed");
     const first = worked.find(isHttps) ?? worked[0];
     if (first) received(first);
     else if (arrived.length && (status.untrusting_client?.at === before.untrusting)) failed(arrived[0]);
-    else missing(status, status.client_connections > before.connections);
+    else missing(status, status.client_connections > before.connections, later.length > 0);
   };
   const received = (found) => {
     const who = found.identity === "known" ? `as the crawler ${found.crawler}` : `matching no [[crawler]], so it is judged by its User-Agent (${found.tokens?.join(", ") || "none"})`;

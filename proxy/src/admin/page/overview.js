@@ -25,7 +25,7 @@ export function overview(live, parameters) {
   let range = rangeOf(parameters);
   let order = orderOf(parameters.get("sort"));
   const place = {};
-  for (const name of ["tiles", "byCrawler", "breaks", "unnamed", "byHost", "byRule", "byReason", "expiring", "proxy"]) place[name] = h("div", {});
+  for (const name of ["tiles", "byCrawler", "breaks", "unnamed", "byHost", "byRule", "byReason", "expiring", "proxy", "well"]) place[name] = h("div", {});
   place.tiles.className = "tiles";
   const figure = h("figure", { class: "chart" });
   const control = h("div", { class: "bar heading" });
@@ -94,8 +94,10 @@ export function overview(live, parameters) {
     get("/v1/rules?action=allow&expires_within_days=30&limit=10000"),
     // A token of one team is not told.
     get("/v1/configuration").catch(() => null),
-  ]), ([now, rules, configuration]) => {
+    get("/v1/problems"),
+  ]), ([now, rules, configuration, health]) => {
     status = now;
+    place.well.replaceChildren(h("p", { class: "note" }, wellInWords(health)));
     marks = [{ at: Date.parse(now.started_at) / 1000, label: "start" }];
     if (configuration?.configuration > 1) marks.push({ at: Date.parse(configuration.read_at) / 1000, label: "reload" });
     place.expiring.replaceChildren(panel("Exceptions: expired and expiring", exceptions(rules.rules)));
@@ -121,11 +123,18 @@ export function overview(live, parameters) {
   loadState();
   // A request that takes longer than the pause is not given up for the next.
   const timer = setInterval(() => document.hidden || (asking || range.until || load(), loadState()), REFRESH);
-  const view = h("div", { class: "view" }, control, counted, place.tiles,
+  const view = h("div", { class: "view" }, control, counted, place.well, place.tiles,
     h("section", { class: "panel", "aria-labelledby": "p-time" }, h("div", { class: "bar" }, h("h2", { id: "p-time" }, "Requests over time"), split), figure),
     place.byCrawler, place.breaks, place.unnamed,
     h("div", { class: "columns" }, h("div", {}, place.byRule, place.byHost), h("div", {}, place.byReason, place.expiring)), place.proxy);
   return { view, end: () => (clearInterval(timer), asking?.abort(), removeEventListener("pointerup", dragged), chart?.destroy(), (live.onPoint = null)) };
+}
+
+/** One line that says which parts are well; the strip above has the problems. */
+function wellInWords({ problems, well }) {
+  const parts = well.join(", ");
+  if (!problems.length) return `All well: ${parts}.`;
+  return `${count(problems.length)} ${problems.length === 1 ? "problem" : "problems"}, see above. Well: ${parts || "nothing else is known"}.`;
 }
 
 /** What has to be known about the counts. */

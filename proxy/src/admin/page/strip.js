@@ -11,6 +11,9 @@ const KINDS = {
   "decisions-lost": { isUrgent: true },
   "decisions-unsigned": { isUrgent: true },
   "state-unwritable": { isUrgent: true },
+  "dns-fails": { isUrgent: true },
+  "fleet": { href: "#/fleet", link: "Fleet", isUrgent: true },
+  "ca-untrusted": { href: "#/connect", link: "Connect a crawler" },
   "rules-expired": { href: "#/configuration", link: "Rules" },
 };
 /** The most details of a problem that are shown. */
@@ -19,6 +22,8 @@ const SHOWN = 10;
 /** The problems that were hidden, until they change or the page is loaded again. */
 const hidden = new Set();
 const identity = ({ kind, text, details }) => JSON.stringify([kind, text, details]);
+/** A problem that only happened again has not changed. */
+const lasting = (problem) => identity(problem).replace(/\bonce\b|\d+ times/g, "");
 
 function part(problem, show) {
   const { href, link, isUrgent } = KINDS[problem.kind] ?? {};
@@ -30,7 +35,7 @@ function part(problem, show) {
       href && h("a", { href }, link),
       details.length > 1 && h("details", {}, h("summary", {}, `All ${count(details.length)}`),
         h("ul", {}, details.slice(0, SHOWN).map((detail) => h("li", {}, detail)), left > 0 && h("li", {}, `and ${count(left)} more`)))),
-    h("button", { type: "button", "aria-label": `Hide: ${problem.text}`, click: () => (hidden.add(identity(problem)), show()) }, "Hide"));
+    h("button", { type: "button", "aria-label": `Hide: ${problem.text}`, click: () => (hidden.add(lasting(problem)), show()) }, "Hide"));
 }
 
 /** Shows the problems, and follows them as long as the page is open. */
@@ -38,7 +43,7 @@ export function watchProblems() {
   const strip = document.getElementById("strip");
   let [found, shown] = [[], ""];
   const show = () => {
-    const now = found.filter((problem) => !hidden.has(identity(problem)));
+    const now = found.filter((problem) => !hidden.has(lasting(problem)));
     strip.hidden = !now.length;
     const identities = now.map(identity).join();
     // Somebody may be reading the details.
