@@ -515,10 +515,24 @@ fn client_addresses_have_the_configured_form_everywhere() {
 #[test]
 fn a_download_of_a_damaged_log_breaks_off() {
     let origin = sites();
-    let proxy = start(&origin, |settings| settings);
-    proxy.get("http://shop.test/");
-    let damaged = proxy.dir.path().join("state/decisions.20260101T000000.000Z.jsonl.gz");
-    std::fs::write(damaged, b"\x1f\x8b\x08\0\0\0\0\0\0\x03not deflated").expect("writable");
+    let proxy = start(&origin, |settings| {
+        settings.set("log.decisions_compress", "true").set("log.decisions_max_size", "\"64KiB\"")
+    });
+    let state = proxy.dir.path().join("state");
+    let compressed = || {
+        let files = std::fs::read_dir(&state).expect("it can be listed").flatten();
+        let mut paths = files.map(|entry| entry.path());
+        paths.find(|path| path.extension().is_some_and(|extension| extension == "gz"))
+    };
+    eventually("a file is compressed", || {
+        proxy.get("http://shop.test/");
+        compressed().is_some()
+    });
+    let damaged = compressed().expect("it is there");
+    let mut bytes = std::fs::read(&damaged).expect("readable");
+    let middle = bytes.len() / 2;
+    bytes[middle..].fill(0xff);
+    std::fs::write(damaged, bytes).expect("writable");
     for format in ["json", "csv"] {
         let mut wire = Wire::connect(proxy.admin);
         wire.send(format!(
@@ -541,8 +555,7 @@ fn downloads_that_nobody_reads_are_few() {
     let text = std::fs::read_to_string(&log).expect("a log");
     let line = decisions(&text).next().expect("a decision");
     let long = line.replacen("shop.test/", &format!("shop.test/{}", "x".repeat(500_000)), 1);
-    let rotated = log.with_file_name("decisions.20260101T000000.000Z.jsonl");
-    std::fs::write(rotated, format!("{long}\n").repeat(40)).expect("writable");
+    std::fs::write(log, text + &format!("{long}\n").repeat(40)).expect("writable");
     let ask = || {
         let mut wire = Wire::connect(proxy.admin);
         wire.send("GET /v1/decisions/download?format=json HTTP/1.1\r\nHost: localhost\r\n\r\n");

@@ -40,7 +40,7 @@ fn small(settings: Settings) -> Settings {
 }
 
 /// Writes a log of several files in two runs of the proxy.
-fn write_log(change: impl FnOnce(Settings) -> Settings) -> (TempDir, Settings) {
+pub(super) fn write_log(change: impl FnOnce(Settings) -> Settings) -> (TempDir, Settings) {
     let origin = Origin::start();
     let robots = "User-agent: *\nDisallow: /private\n";
     origin.site("shop.test").robots(robots);

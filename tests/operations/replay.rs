@@ -301,7 +301,7 @@ fn damaged_lines_make_a_replay_incomplete() {
     let (dir, _) = proxy.stop();
     let log = dir.path().join("state/decisions.jsonl");
     let text = std::fs::read_to_string(&log).expect("a log");
-    std::fs::write(&log, text.replace("\"outcome\"", "\"outcom\"")).expect("writable");
+    std::fs::write(&log, text.replace("\"outcome\"", "\"outcoma\"")).expect("writable");
     let output = replay(&dir.path().join("config.toml"), &["--markdown"]);
     assert_eq!(output.status.code(), Some(2), "{output:?}");
     assert!(
@@ -328,6 +328,12 @@ fn ten_million_decisions_are_replayed_in_bounded_memory() {
         .ok()
         .and_then(|it| it.parse().ok())
         .unwrap_or(10_000_000);
+    // A log that nobody signed: what is written here has no head.
+    for entry in std::fs::read_dir(dir.path().join("state")).expect("it is there").flatten() {
+        if entry.path().extension().is_some_and(|extension| extension == "head") {
+            std::fs::remove_file(entry.path()).expect("it can be removed");
+        }
+    }
     let mut file = std::io::BufWriter::new(std::fs::File::create(&log).expect("writable"));
     for number in 0..count {
         use std::io::Write as _;

@@ -22,6 +22,8 @@ pub const MAX_LINE_BYTES: u64 = 4 << 20;
 const GZIP_MAGIC: [u8; 2] = [0x1f, 0x8b];
 /// The part of a file in which its last line is looked for: a head is far shorter.
 pub(crate) const TAIL_BYTES: u64 = 64 * 1024;
+/// The part of a file in which its first line is looked for.
+const BEGIN_BYTES: usize = 8192;
 /// The size of read buffers.
 const BUFFER_BYTES: usize = 256 * 1024;
 
@@ -111,6 +113,40 @@ pub fn last_line(mut file: &File) -> io::Result<Option<Vec<u8>>> {
     Ok((from > 0 || length <= TAIL_BYTES).then(|| lines[from..].to_vec()))
 }
 
+/// Returns whether the first `bytes` of an uncompressed file end in the line with this digest. The position in the file does not
+/// change.
+///
+/// # Errors
+///
+/// Returns an error if it cannot be read.
+pub fn ends_in_line(file: &File, bytes: u64, digest: Sha256Digest) -> io::Result<bool> {
+    if file.metadata()?.len() < bytes {
+        return Ok(false);
+    }
+    // Only the last line is hashed. Lines are rarely longer than this, so the file is hardly ever read twice.
+    let mut length = TAIL_BYTES as usize;
+    loop {
+        let from = bytes.saturating_sub(length as u64);
+        let mut part = vec![0; length.min(bytes as usize)];
+        file.read_exact_at(&mut part, from)?;
+        let Some(lines) = part.strip_suffix(b"\n") else {
+            return Ok(false);
+        };
+        match memchr::memrchr(b'\n', lines) {
+            Some(end) => return Ok(Sha256Digest::of(&lines[end + 1..]) == digest),
+            None if from == 0 => return Ok(Sha256Digest::of(lines) == digest),
+            None => length *= 8,
+        }
+    }
+}
+
+/// Returns whether a file has a complete line at its beginning, or more bytes than the first line of a file of a chain.
+pub(crate) fn has_line(file: &File) -> bool {
+    let mut begin = [0; BEGIN_BYTES];
+    let length = file.read_at(&mut begin, 0).unwrap_or_default();
+    length == BEGIN_BYTES || begin[..length].contains(&b'\n')
+}
+
 /// Returns a builder of the compressed form of a file that ends in a head. It repeats the head at its beginning, as the comment
 /// of RFC 1952 section 2.3.1, so that nobody need read all of it to know when it ended.
 ///
@@ -155,7 +191,7 @@ impl FileBegin {
     /// Reads the first line of a file; `None` if it is not a file of a chain. The position in the file does not change.
     pub fn read(file: &File) -> Option<Self> {
         // The first line of a chain is short; the bound keeps foreign files without line feeds from being read whole.
-        let mut begin = [0; 8192];
+        let mut begin = [0; BEGIN_BYTES];
         let length = file.read_at(&mut begin, 0).ok()?;
         let begin = &begin[..length];
         let mut first = Vec::new();

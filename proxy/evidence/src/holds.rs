@@ -5,7 +5,7 @@
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs::{self, DirBuilder};
+use std::fs::{self, DirBuilder, File};
 use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, chown};
 use std::path::{Path, PathBuf};
@@ -145,20 +145,20 @@ impl Hold {
     /// Returns an error if it cannot be read.
     pub fn holds_file(&self, path: &Path) -> io::Result<bool> {
         let mut is_held = false;
-        self.each_held(path, |_| {
+        self.each_held(&regular_file::open(path)?, |_| {
             is_held = true;
             false
         })?;
         Ok(is_held)
     }
 
-    /// Adds what it holds of a file of the log.
+    /// Adds what it holds of a file of the log, which has just been opened.
     ///
     /// # Errors
     ///
     /// Returns an error if the file cannot be read.
-    pub fn collect(&self, path: &Path, number: u64, held: &mut HeldEvidence) -> io::Result<()> {
-        self.each_held(path, |line| {
+    pub fn collect(&self, file: &File, number: u64, held: &mut HeldEvidence) -> io::Result<()> {
+        self.each_held(file, |line| {
             held.decisions += 1;
             held.files.insert(number);
             let documents = line.documents.iter().filter_map(|document| document.sha256);
@@ -171,11 +171,10 @@ impl Hold {
     /// Passes each line that is held to `take`, until it returns false.
     fn each_held(
         &self,
-        path: &Path,
+        file: &File,
         mut take: impl FnMut(&HeldLine<'_>) -> bool,
     ) -> io::Result<()> {
-        let file = regular_file::open(path)?;
-        read_lines(decompressed(&file), |line| {
+        read_lines(decompressed(file), |line| {
             if line.starts_with(EVENT_PREFIX) {
                 return true;
             }

@@ -2,7 +2,7 @@
 //! files prove nothing: files are copied, restored, touched and planted.
 
 use std::collections::{BTreeMap, HashMap};
-use std::fs::File;
+use std::fs::{self, File, Metadata};
 use std::io::{self, BufReader, Read, Seek, SeekFrom};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -13,15 +13,20 @@ use flate2::bufread::MultiGzDecoder;
 use crate::chain::TreeHead;
 use crate::chain::event::{EventKind, LogEvent};
 use crate::chain::head::is_signed_by;
+use crate::chain::link::previous_digest;
 use crate::clock_steps::ClockStep;
 use crate::digest::Sha256Digest;
 use crate::files::{
-    FileBegin, TAIL_BYTES, decompressed, is_compressed, last_line, read_lines, rotated_files,
+    FileBegin, TAIL_BYTES, decompressed, ends_in_line, has_line, is_compressed, last_line,
+    read_lines, rotated_files,
 };
 use crate::regular_file;
 
 /// The bytes of a gzip file that may be more than those in it: its head and trailers.
 const GZIP_OVERHEAD: u64 = 16 * 1024;
+
+/// The reason against a file that has another first line, or none.
+const NOT_OF_A_LOG: &str = "does not begin as a file of a log";
 
 /// A rotated file that belongs to the log.
 #[derive(Clone, Debug)]
@@ -32,6 +37,8 @@ pub struct LogFile {
     pub bytes: u64,
     /// The settled time at which it ended, and those before it had; `None`: it does not end in a head yet.
     pub ended_at: Option<SystemTime>,
+    /// The digest of the head that ends it.
+    end: Option<Sha256Digest>,
 }
 
 /// A file that has the name of a rotated file and does not belong to the log.
@@ -42,11 +49,15 @@ pub struct ForeignFile {
     pub reason: String,
 }
 
-/// The rotated files of a log, and others that have such names.
+/// The files of a log, and others that have such names.
 #[derive(Debug, Default)]
 pub struct LogFiles {
-    /// Sorted by number.
+    /// The rotated ones, sorted by number.
     pub files: Vec<LogFile>,
+    /// The file at the log's path, opened before the others were listed, unless it is foreign.
+    pub current: Option<File>,
+    /// Whether that is shorter than its signed part.
+    pub is_truncated: bool,
     pub foreign: Vec<ForeignFile>,
 }
 
@@ -58,8 +69,32 @@ pub struct OwnLog<'a> {
     pub key: &'a str,
     /// Its id; earlier versions have not signed it in every file.
     pub id: Option<&'a str>,
-    /// The number of its newest file.
-    pub newest: u64,
+    /// The number of its newest file; none: the highest that its key signed, or the one after.
+    pub newest: Option<u64>,
+    /// The part of a file that is signed, if its last head is known.
+    pub signed: Option<SignedPart>,
+}
+
+/// The beginning of a file that a head next to the log signs.
+#[derive(Clone, Copy, Debug)]
+pub struct SignedPart {
+    pub file: u64,
+    pub bytes: u64,
+    /// The digest of its last line.
+    pub last: Sha256Digest,
+}
+
+impl SignedPart {
+    /// Returns why an open file, which has the number of this one, is another; `None` if it can be this one, cut off or not.
+    fn reason_against(self, file: &File) -> Option<String> {
+        let is_shorter = self.is_cut_off(file);
+        let is_there = is_shorter || ends_in_line(file, self.bytes, self.last).unwrap_or(false);
+        (!is_there).then(|| "does not have the line that was signed last".to_owned())
+    }
+
+    fn is_cut_off(self, file: &File) -> bool {
+        file.metadata().is_ok_and(|found| found.len() < self.bytes)
+    }
 }
 
 /// The last line of a file that ends in a head.
@@ -77,6 +112,8 @@ struct NamedFile {
     path: PathBuf,
     begin: FileBegin,
     end: Option<FinalHead>,
+    /// Its device and inode.
+    identity: (u64, u64),
     /// Its size, or what it takes on disk if that is less.
     stored_bytes: u64,
     is_compressed: bool,
@@ -92,16 +129,77 @@ pub struct LogFilesReader {
 }
 
 impl LogFilesReader {
-    /// Reads what is signed about the rotated files of a log.
+    /// Reads what is signed about the files of a log, for the process that writes it: the current file is its own.
     ///
     /// # Errors
     ///
     /// Returns an error if their directory cannot be listed.
     pub fn read(&mut self, log: OwnLog<'_>) -> io::Result<LogFiles> {
+        let current = regular_file::open(log.path).ok();
+        let begin = current.as_ref().and_then(FileBegin::read);
+        let found = self.read_rotated(log, current.as_ref(), begin)?;
+        Ok(LogFiles { current, ..found })
+    }
+
+    /// Reads what is signed about the files of the log at `path`, for others. `line` is the newest head that is saved.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::read`], or if the line is no head.
+    pub fn read_by_head(&mut self, path: &Path, line: &[u8]) -> io::Result<LogFiles> {
+        let head = LogEvent::parse_head(line);
+        let (Some(head), Some(last)) = (head, previous_digest(line)) else {
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidData,
+                "the log's head cannot be read",
+            ));
+        };
+        let part = |bytes| SignedPart { file: head.file, bytes, last };
+        let signed = head.bytes.filter(|_| head.lines > 0).map(part);
+        // After the head, which cannot be about a later file then, and before the others: it is rotated at any moment.
+        let current = regular_file::open(path).ok();
+        let begin = current.as_ref().and_then(FileBegin::read);
+        let mut reason =
+            current.as_ref().and_then(|file| reason_against_current(file, begin, &head, signed));
+        let begin = begin.filter(|_| reason.is_none());
+        let log = OwnLog {
+            path,
+            key: &head.key,
+            id: head.count.as_ref().map(|count| count.log.as_str()),
+            newest: Some(begin.map_or(head.file, |begin| begin.number)),
+            signed,
+        };
+        let mut found = self.read_rotated(log, current.as_ref(), begin)?;
+        if begin.is_some_and(|begin| begin.number > head.file && !found.is_continued_by(begin)) {
+            reason = Some("does not continue the file before it".to_owned());
+        }
+        let is_signed_part = begin.is_some_and(|begin| begin.number == head.file);
+        match (reason, &current) {
+            (Some(reason), _) => found.foreign.push(ForeignFile { path: path.to_owned(), reason }),
+            (None, Some(file)) => {
+                let signed = signed.filter(|_| is_signed_part);
+                found.is_truncated = signed.is_some_and(|signed| signed.is_cut_off(file));
+                found.current = current;
+            }
+            (None, None) => {}
+        }
+        Ok(found)
+    }
+
+    /// Reads the rotated files. `begin` is the first line of the `current` one.
+    fn read_rotated(
+        &mut self,
+        log: OwnLog<'_>,
+        current: Option<&File>,
+        begin: Option<FileBegin>,
+    ) -> io::Result<LogFiles> {
         let mut found = LogFiles::default();
         let mut by_number: BTreeMap<u64, Vec<NamedFile>> = BTreeMap::new();
+        let current_identity = current.and_then(|file| Some(identity(&file.metadata().ok()?)));
         for path in rotated_files(log.path)? {
             match self.inspect(&path) {
+                Ok(file)
+                    if Some(file.identity) == current_identity && has_left(log.path, &file) => {}
                 Ok(file) => by_number.entry(file.begin.number).or_default().push(file),
                 // Renamed by compression, or deleted by the process that writes the log.
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
@@ -110,8 +208,8 @@ impl LogFilesReader {
                 }
             }
         }
-        let current = regular_file::open(log.path).ok().and_then(|file| FileBegin::read(&file));
-        let current = current.filter(|begin| begin.number == log.newest);
+        let newest = log.newest.unwrap_or_else(|| newest_of(&by_number, log.key));
+        let current = begin.filter(|begin| begin.number == newest);
         let mut next = current;
         // From the newest: each file names the last line of the one before it.
         for (number, same) in by_number.into_iter().rev() {
@@ -120,7 +218,7 @@ impl LogFilesReader {
             let mut own = None;
             let is_current = current.is_some_and(|current| current.number == number);
             for file in same {
-                match reason_against(&file, log, link) {
+                match reason_against(&file, log, newest, link) {
                     None if own.is_none() && !is_current => own = Some(file),
                     None => found.add_foreign(file, format!("is a second file {number}")),
                     Some(reason) => found.add_foreign(file, reason),
@@ -137,8 +235,7 @@ impl LogFilesReader {
     fn inspect(&mut self, path: &Path) -> io::Result<NamedFile> {
         let file = regular_file::open(path)?;
         let metadata = file.metadata()?;
-        let none =
-            || io::Error::new(io::ErrorKind::InvalidData, "does not begin as a file of a log");
+        let none = || io::Error::new(io::ErrorKind::InvalidData, NOT_OF_A_LOG);
         let begin = FileBegin::read(&file).ok_or_else(none)?;
         let is_compressed = is_compressed(&file);
         let end = if is_compressed {
@@ -157,31 +254,80 @@ impl LogFilesReader {
         // A file of zeros that were never written takes no space.
         let stored_bytes =
             metadata.len().min(metadata.blocks().saturating_mul(512).max(TAIL_BYTES));
-        Ok(NamedFile { path: path.to_owned(), begin, end, stored_bytes, is_compressed })
+        let identity = identity(&metadata);
+        Ok(NamedFile { path: path.to_owned(), begin, end, identity, stored_bytes, is_compressed })
     }
 }
 
-/// Returns why a file does not belong to a log. `link` is the last line of it that the next file names, if that is there.
-fn reason_against(file: &NamedFile, log: OwnLog<'_>, link: Option<Sha256Digest>) -> Option<String> {
-    let number = file.begin.number;
-    let Some(end) = &file.end else {
-        // The next process ends it.
-        let is_newest = number == log.newest && !file.is_compressed && link.is_none();
-        return (!is_newest).then(|| "does not end in a signed head".to_owned());
+/// Returns why the file at the log's path, which has this first line, does not belong to the log of which `head` was saved.
+fn reason_against_current(
+    file: &File,
+    begin: Option<FileBegin>,
+    head: &TreeHead,
+    signed: Option<SignedPart>,
+) -> Option<String> {
+    let Some(begin) = begin else {
+        // Its first line may still be being written.
+        return has_line(file).then(|| NOT_OF_A_LOG.to_owned());
     };
-    if number > log.newest {
-        return Some(format!("is file {number}, but the newest of the log is {}", log.newest));
+    if begin.number < head.file {
+        let (number, newest) = (begin.number, head.file);
+        return Some(format!("is file {number}, but the newest of the log is {newest}"));
+    }
+    let signed = signed.filter(|signed| signed.file == begin.number)?;
+    signed.reason_against(file)
+}
+
+/// Returns the device and inode of a file, which do not change when it is renamed.
+fn identity(file: &Metadata) -> (u64, u64) {
+    (file.dev(), file.ino())
+}
+
+/// Returns whether the current file of the log at `path` was rotated after it was opened. Else, it has a second name.
+fn has_left(path: &Path, rotated: &NamedFile) -> bool {
+    fs::metadata(path).map_or(true, |current| identity(&current) != rotated.identity)
+}
+
+/// Returns the number of the newest file of the log with this key. The file after the last that the key signed may have no head yet.
+fn newest_of(by_number: &BTreeMap<u64, Vec<NamedFile>>, key: &str) -> u64 {
+    let is_signed = |file: &NamedFile| file.end.as_ref().is_some_and(|end| end.head.key == key);
+    let signed = by_number.iter().rfind(|(_, same)| same.iter().any(is_signed));
+    let last = by_number.last_key_value().map_or(0, |(number, _)| *number);
+    signed.map_or(last, |(number, _)| number.saturating_add(1).min(last))
+}
+
+/// Returns why a file does not belong to a log with this `newest` file. `link` is the last line of it that the next file names, if
+/// that is there.
+fn reason_against(
+    file: &NamedFile,
+    log: OwnLog<'_>,
+    newest: u64,
+    link: Option<Sha256Digest>,
+) -> Option<String> {
+    let number = file.begin.number;
+    let is_last = number == newest && !file.is_compressed && link.is_none();
+    // Whatever somebody has added to it: the next process ends it.
+    if let Some(signed) = log.signed.filter(|signed| is_last && signed.file == number) {
+        return signed.reason_against(&regular_file::open(&file.path).ok()?);
+    }
+    let Some(end) = &file.end else {
+        return (!is_last).then(|| "does not end in a signed head".to_owned());
+    };
+    if number > newest {
+        return Some(format!("is file {number}, but the newest of the log is {newest}"));
     }
     if end.head.file != number || end.head.next.is_none() {
         return Some("ends in the head of another file".to_owned());
     }
+    let is_linked = link.map(|link| link == end.digest);
     let id = end.head.count.as_ref().map(|count| count.log.as_str());
+    // After the loss of a key, the log has another id; but it continued this file.
     if let (Some(id), Some(own)) = (id, log.id)
         && id != own
+        && is_linked != Some(true)
     {
         return Some(format!("is a file of another log, {id}"));
     }
-    let is_linked = link.map(|link| link == end.digest);
     // A file that was signed with an earlier key belongs to the log if the next one continues it.
     let is_own = if end.head.key != log.key || id.is_none() {
         is_linked.unwrap_or(end.head.key == log.key)
@@ -205,11 +351,25 @@ impl NamedFile {
             path: self.path,
             bytes: self.stored_bytes.min(most),
             ended_at: end.map(|end| ClockStep::settled(&end.head.clock, end.at)),
+            end: end.map(|end| end.digest),
         }
     }
 }
 
 impl LogFiles {
+    /// Returns the rotated file with this number.
+    #[must_use]
+    pub fn numbered(&self, number: u64) -> Option<&LogFile> {
+        self.files.iter().find(|file| file.number == number)
+    }
+
+    /// Returns whether the file with this first line follows the last of them.
+    fn is_continued_by(&self, begin: FileBegin) -> bool {
+        self.files.last().is_some_and(|last| {
+            last.number.checked_add(1) == Some(begin.number) && last.end == begin.previous
+        })
+    }
+
     fn add_foreign(&mut self, file: NamedFile, reason: String) {
         self.foreign.push(ForeignFile { path: file.path, reason });
     }
@@ -334,7 +494,13 @@ mod tests {
         fn read(&self, reader: &mut LogFilesReader) -> (Vec<u64>, Vec<String>) {
             let key = public_key(&key(1));
             let path = self.path();
-            let log = OwnLog { path: &path, key: &key, id: Some("a"), newest: self.chain.file };
+            let log = OwnLog {
+                path: &path,
+                key: &key,
+                id: Some("a"),
+                newest: Some(self.chain.file),
+                signed: None,
+            };
             let found = reader.read(log).unwrap();
             let numbers = found.files.iter().map(|file| file.number).collect();
             (numbers, found.foreign.into_iter().map(|file| file.reason).collect())
@@ -414,14 +580,10 @@ mod tests {
         fs::copy(files.path(), files.dir.path().join("decisions.8Z.jsonl")).unwrap();
         fs::write(files.dir.path().join("decisions.7Z.jsonl"), "{}\n").unwrap();
         let (numbers, mut reasons) = files.read(&mut LogFilesReader::default());
-        assert_eq!(numbers, [1, 3, 4], "a file of an earlier key is continued");
+        assert_eq!(numbers, [1, 2, 3, 4], "a file of an earlier key, or id, is continued");
         reasons.sort();
-        let expected = [
-            "does not begin as a file of a log",
-            "is a file of another log, b",
-            "is a second file 1",
-            "is a second file 5",
-        ];
+        let expected =
+            ["does not begin as a file of a log", "is a second file 1", "is a second file 5"];
         assert_eq!(reasons, expected);
     }
 
@@ -433,7 +595,8 @@ mod tests {
         files.begin();
         let public = public_key(&key(1));
         let path = files.path();
-        let log = OwnLog { path: &path, key: &public, id: Some("a"), newest: 3 };
+        let log =
+            OwnLog { path: &path, key: &public, id: Some("a"), newest: Some(3), signed: None };
         let mut found = LogFilesReader::default().read(log).unwrap();
         // The clock was ahead when the first ended.
         found.files[0].ended_at = Some(day(FIRST + 9));

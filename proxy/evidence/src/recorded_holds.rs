@@ -4,13 +4,14 @@
 //! Each file of the log begins with the holds in effect, so that its newest file has them all.
 
 use std::collections::BTreeMap;
+use std::fs::File;
 use std::io;
 use std::path::Path;
 
-use crate::chain::TreeHead;
 use crate::chain::event::{EventKind, LogEvent};
-use crate::files::{decompressed, file_number, read_lines, rotated_files};
+use crate::files::{FileBegin, decompressed, read_lines};
 use crate::holds::{Hold, StoredHold};
+use crate::log_files::LogFilesReader;
 use crate::regular_file;
 
 /// The beginnings of lines about holds.
@@ -34,20 +35,28 @@ pub struct HoldChanges {
 }
 
 impl RecordedHolds {
-    /// Reads the holds in effect when `head` of the log at `path` was signed.
+    /// Reads the holds in effect when the head `line` of the log at `path` was signed.
     ///
     /// # Errors
     ///
-    /// Returns an error if the file of the head cannot be read.
-    pub fn read(path: &Path, head: &TreeHead) -> io::Result<Self> {
+    /// Returns an error if the line is no head, or the file that it is about cannot be read.
+    pub fn read(path: &Path, line: &[u8]) -> io::Result<Self> {
+        let found = LogFilesReader::default().read_by_head(path, line)?;
+        let head = LogEvent::parse_head(line).ok_or(io::ErrorKind::InvalidData)?;
         let mut recorded = Self { is_recording: head.holds.is_some(), ..Self::default() };
-        let mut files = rotated_files(path)?;
-        files.push(path.to_owned());
-        let Some(file) = files.iter().rfind(|file| file_number(file) == Some(head.file)) else {
+        let is_current =
+            |file: &File| FileBegin::read(file).is_some_and(|begin| begin.number == head.file);
+        let current = found.current.as_ref().filter(|file| is_current(file));
+        let rotated = || found.numbered(head.file).map(|file| regular_file::open(&file.path));
+        let file = match current {
+            Some(file) => Some(file.try_clone()?),
+            None => rotated().transpose()?,
+        };
+        let Some(file) = file else {
             return Ok(recorded);
         };
         let mut number = 0;
-        read_lines(decompressed(&regular_file::open(file)?), |line| {
+        read_lines(decompressed(&file), |line| {
             number += 1;
             // Anybody may have written those that are not signed.
             let is_signed = number <= head.lines;

@@ -16,7 +16,7 @@ use crate::digest::Sha256Digest;
 use crate::files::{MAX_LINE_BYTES, decompressed, file_number, is_compressed, rotated_files};
 use crate::head_files::HeadFiles;
 use crate::holds::HoldFolder;
-use crate::log_files::{ForeignFile, LogFilesReader, OwnLog};
+use crate::log_files::{ForeignFile, LogFilesReader};
 use crate::recorded_holds::RecordedHolds;
 use crate::regular_file;
 
@@ -139,8 +139,7 @@ impl SignedLog {
                 bail!("the head next to {shown} cannot be read");
             };
             let numbered = number_files(path)?;
-            let newest = numbered.last().map_or(head.file, |(number, _)| *number);
-            let outsiders = foreign_files(path, &head, newest)?;
+            let outsiders = LogFilesReader::default().read_by_head(path, &line)?.foreign;
             let opened: anyhow::Result<Vec<_>> = without_copies(numbered, &outsiders)
                 .into_iter()
                 .map(|(number, path)| open_file(number, path, &head, &line, is_signed))
@@ -160,7 +159,7 @@ impl SignedLog {
                     format!("{} is shorter than what was signed of it", file.path.display())
                 }));
                 foreign.extend(log.missing_last_line(&head, &line)?);
-                foreign.extend(hold_findings(path, state_dir, &head)?);
+                foreign.extend(hold_findings(path, state_dir, &head, &line)?);
                 return Ok(Self { foreign, ..log });
             }
             thread::sleep(POLL_INTERVAL);
@@ -215,26 +214,20 @@ impl SignedLog {
 }
 
 /// Returns what is wrong with the holds.
-fn hold_findings(path: &Path, state_dir: &Path, head: &TreeHead) -> anyhow::Result<Vec<String>> {
+fn hold_findings(
+    path: &Path,
+    state_dir: &Path,
+    head: &TreeHead,
+    line: &[u8],
+) -> anyhow::Result<Vec<String>> {
     let folder = HoldFolder::in_state_dir(state_dir);
     let mut findings = match folder.read_stored(&head.key) {
-        Ok(stored) => RecordedHolds::read(path, head)?.compare(&stored).findings,
+        Ok(stored) => RecordedHolds::read(path, line)?.compare(&stored).findings,
         Err(error) => vec![format!("{error:#}")],
     };
     // A file that is missing could pass for one that retention deleted.
     findings.extend(folder.deletions(path, &head.key).err().map(|error| format!("{error:#}")));
     Ok(findings)
-}
-
-/// Returns the files beside the log that do not belong to it.
-fn foreign_files(path: &Path, head: &TreeHead, newest: u64) -> anyhow::Result<Vec<ForeignFile>> {
-    let log = OwnLog {
-        path,
-        key: &head.key,
-        id: head.count.as_ref().map(|count| count.log.as_str()),
-        newest: newest.max(head.file),
-    };
-    Ok(LogFilesReader::default().read(log)?.foreign)
 }
 
 /// Returns one file of each number, of several the one that belongs to the log. Those that have taken the place of one are checked

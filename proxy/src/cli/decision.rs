@@ -19,7 +19,7 @@ use super::terminal::{
 };
 use crate::admin::{BodyText, decision_marks};
 use crate::config::Config;
-use crate::decision_log::{DecisionId, crawler_in_words, find_decision, unread_parts};
+use crate::decision_log::{DecisionId, LogPlace, crawler_in_words, find_decision, unread_parts};
 use crate::telemetry::harmless::escape_controls;
 
 /// The number of lines of a long robots.txt that are shown before and after the one that decided.
@@ -51,7 +51,7 @@ pub(super) fn run(arguments: &DecisionArguments, file: Option<&Path>) -> Command
     let found = find(&arguments.id, &config).map_err(|error| {
         let message = format!("decision {}: {error:#}", arguments.id);
         let log = config.log.decisions.as_ref();
-        match log.map(|log| unread_parts(&log.path)).unwrap_or_default() {
+        match log.map(|log| unread_parts(log.place())).unwrap_or_default() {
             unread if unread.is_empty() => unusable(&message),
             unread => incomplete(&[vec![message], unread].concat()),
         }
@@ -87,8 +87,9 @@ fn find(id: &str, config: &Config) -> anyhow::Result<FoundDecision> {
     let Some(log) = &config.log.decisions else {
         return Err(unanswered);
     };
+    let place = log.place();
     let log = &log.path;
-    match find_in_log(id, log, config)? {
+    match find_in_log(id, place, config)? {
         Some(found) => {
             let log = log.display();
             print_errors(&format!("wayleave: warning: {unanswered:#}; this is from {log}\n"));
@@ -98,7 +99,11 @@ fn find(id: &str, config: &Config) -> anyhow::Result<FoundDecision> {
     }
 }
 
-fn find_in_log(id: &str, log: &Path, config: &Config) -> anyhow::Result<Option<FoundDecision>> {
+fn find_in_log(
+    id: &str,
+    log: LogPlace<'_>,
+    config: &Config,
+) -> anyhow::Result<Option<FoundDecision>> {
     let Some(found) = id.parse::<DecisionId>().ok().and_then(|id| find_decision(log, id)) else {
         return Ok(None);
     };

@@ -2,12 +2,11 @@
 
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
-use std::path::Path;
 
 use serde::Deserialize;
 use wayleave_evidence::chain::event::EVENT_PREFIX;
 
-use super::files::{find_line, open_log_files};
+use super::files::{LogPlace, OpenLog, find_line};
 use super::record::DecisionRecord;
 
 /// The most URLs of one origin.
@@ -74,10 +73,10 @@ impl AskedUrls {
         }
     }
 
-    /// Adds those in the log at `path`, from its newest file on. What cannot be read is left out.
-    pub(super) fn add_from_log(&mut self, path: &Path) {
+    /// Adds those in a log, from its newest file on. What cannot be read is left out.
+    pub(super) fn add_from_log(&mut self, log: LogPlace<'_>) {
         let mut lines = 0;
-        for (_, file) in open_log_files(path).into_iter().rev() {
+        for (_, file) in OpenLog::open(log).files.into_iter().rev() {
             if lines >= MAX_LINES || self.0.values().all(|urls| urls.len() >= MAX_URLS) {
                 return;
             }
@@ -136,7 +135,7 @@ mod tests {
         fs::write(&path, lines.collect::<String>() + "{\"event\":\"stop\"}\nno JSON\n").unwrap();
         let mut asked = AskedUrls::of(["http://a.test".to_owned()]);
         asked.add(&all[0]);
-        asked.add_from_log(&path);
+        asked.add_from_log(LogPlace { path: &path, state_dir: dir.path() });
         let mut urls: Vec<_> = asked.at("http://a.test").map(|asked| &*asked.url).collect();
         urls.sort_unstable();
         assert_eq!(urls, ["http://a.test/1", "http://a.test/2"]);

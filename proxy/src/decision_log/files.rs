@@ -11,7 +11,8 @@ use std::time::{Duration, SystemTime};
 use wayleave_evidence::files::{
     FileBegin, MAX_LINE_BYTES, compressed_name, decompressed, log_directory, rotated_files,
 };
-use wayleave_evidence::regular_file;
+use wayleave_evidence::log_files::{ForeignFile, LogFiles, LogFilesReader};
+use wayleave_evidence::{HeadFiles, regular_file};
 
 use super::record::{DecisionId, DecisionRecord};
 use crate::clock::{MAX_DRIFT, system_time};
@@ -43,7 +44,7 @@ fn rotated_name(path: &Path, now: SystemTime) -> PathBuf {
 }
 
 /// Opens a rotated file, by its compressed name if it has just been compressed.
-fn open_rotated(name: PathBuf) -> (PathBuf, io::Result<File>) {
+fn open_rotated(name: PathBuf) -> LogFile {
     match regular_file::open(&name) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             let name = compressed_name(&name);
@@ -54,28 +55,89 @@ fn open_rotated(name: PathBuf) -> (PathBuf, io::Result<File>) {
     }
 }
 
-/// The path of a file, and the file or why it cannot be opened.
-pub(super) type LogFile = (PathBuf, io::Result<File>);
+/// The location of a log: its current file, and the state directory with a copy of its head.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct LogPlace<'a> {
+    pub(crate) path: &'a Path,
+    pub(crate) state_dir: &'a Path,
+}
 
-/// Opens the log's files, the oldest first and the current one last. Each comes with the error if it cannot be opened; so does
-/// their directory if it cannot be listed.
-pub(super) fn open_log_files(path: &Path) -> Vec<LogFile> {
-    // The current file is opened first: if it is rotated meanwhile, it is listed again under its new name, and left out there.
-    let current = regular_file::open(path);
-    // By device and inode: the name of the current file changes when it is rotated, the file does not.
-    let identity = |file: &File| file.metadata().map(|found| (found.dev(), found.ino())).ok();
-    let is_current = |file: &io::Result<File>| match (file, &current) {
-        (Ok(file), Ok(current)) => identity(file) == identity(current),
-        _ => false,
-    };
-    let mut files: Vec<LogFile> = match rotated_files(path) {
-        Ok(rotated) => rotated.into_iter().map(open_rotated).collect(),
-        Err(error) => vec![(log_directory(path).to_owned(), Err(error))],
-    };
-    files.retain(|(_, file)| !is_current(file));
-    let is_there = !matches!(&current, Err(error) if error.kind() == io::ErrorKind::NotFound);
-    files.extend(is_there.then(|| (path.to_owned(), current)));
-    files
+/// The path of a file, and the file or why it cannot be opened.
+pub(crate) type LogFile = (PathBuf, io::Result<File>);
+
+/// The files of a log.
+#[derive(Debug, Default)]
+pub(crate) struct OpenLog {
+    /// The oldest first and the current one last. Each comes with the error if it cannot be opened; so does their directory if it
+    /// cannot be listed.
+    pub(crate) files: Vec<LogFile>,
+    /// Sentences about others in their place, which are left out, and about what is not signed.
+    pub(crate) findings: Vec<String>,
+}
+
+impl OpenLog {
+    /// Opens the files that belong to the log by what is signed. Without a head, all that have such names do.
+    pub(crate) fn open(log: LogPlace<'_>) -> Self {
+        let heads = HeadFiles::for_log(log.path, log.state_dir);
+        let read = |line: Vec<u8>| LogFilesReader::default().read_by_head(log.path, &line).ok();
+        match heads.newest().ok().and_then(read) {
+            Some(found) => Self::of_signed(log.path, found),
+            None => Self::of_unsigned(log.path),
+        }
+    }
+
+    fn of_signed(path: &Path, found: LogFiles) -> Self {
+        let mut log = Self::default();
+        let name =
+            |path: &Path| path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        for ForeignFile { path, reason } in found.foreign {
+            match open_rotated(path) {
+                (path, Ok(_)) => {
+                    log.findings.push(format!("{} is left out: it {reason}", name(&path)));
+                }
+                // It may well belong to the log.
+                unopened => log.files.push(unopened),
+            }
+        }
+        log.files.extend(found.files.into_iter().map(|file| open_rotated(file.path)));
+        if found.is_truncated {
+            log.findings.push(format!("{} is shorter than what was signed of it", name(path)));
+        }
+        match found.current {
+            Some(file) => log.files.push((path.to_owned(), Ok(file))),
+            None => log.files.extend(unopened(path)),
+        }
+        log
+    }
+
+    fn of_unsigned(path: &Path) -> Self {
+        // The current file is opened first: if it is rotated meanwhile, it is listed again under its new name, and left out there.
+        let current = regular_file::open(path);
+        // By device and inode: the name of the current file changes when it is rotated, the file does not.
+        let identity = |file: &File| file.metadata().map(|found| (found.dev(), found.ino())).ok();
+        let is_current = |file: &io::Result<File>| match (file, &current) {
+            (Ok(file), Ok(current)) => identity(file) == identity(current),
+            _ => false,
+        };
+        let mut files: Vec<LogFile> = match rotated_files(path) {
+            Ok(rotated) => rotated.into_iter().map(open_rotated).collect(),
+            Err(error) => vec![(log_directory(path).to_owned(), Err(error))],
+        };
+        files.retain(|(_, file)| !is_current(file));
+        let is_there = !matches!(&current, Err(error) if error.kind() == io::ErrorKind::NotFound);
+        files.extend(is_there.then(|| (path.to_owned(), current)));
+        let is_of_log =
+            |(_, file): &LogFile| file.as_ref().is_ok_and(|file| FileBegin::read(file).is_some());
+        let was_signed = files.iter().any(is_of_log);
+        let finding = "the log has no head: nobody can tell which files belong to it".to_owned();
+        Self { findings: was_signed.then_some(finding).into_iter().collect(), files }
+    }
+}
+
+/// Returns the file at the log's path if it is there and cannot be opened.
+fn unopened(path: &Path) -> Option<LogFile> {
+    let error = regular_file::open(path).err()?;
+    (error.kind() != io::ErrorKind::NotFound).then(|| (path.to_owned(), Err(error)))
 }
 
 /// Returns for each file whether all of its decisions are surely older than `since`. Times of modification prove nothing: files
@@ -136,13 +198,13 @@ pub(super) fn find_line<T>(
     }
 }
 
-/// Finds the decision with this id in the log at `path`. Lines that cannot be read are skipped.
-pub(crate) fn find_decision(path: &Path, id: DecisionId) -> Option<DecisionRecord> {
+/// Finds the decision with this id in a log. Lines that cannot be read are skipped.
+pub(crate) fn find_decision(log: LogPlace<'_>, id: DecisionId) -> Option<DecisionRecord> {
     // A search for the text is many times faster than parsing each line. Ids are compared after parsing, since the text may also
     // occur in a URL.
     let member = format!("\"id\":\"{id}\"");
     let member = memchr::memmem::Finder::new(member.as_bytes());
-    let files = open_log_files(path).into_iter().rev();
+    let files = OpenLog::open(log).files.into_iter().rev();
     let mut found = files.filter_map(|(_, file)| {
         let decision = |line: LogLine<'_>| {
             let line = line.ok().filter(|line| member.find(line).is_some())?;
@@ -160,6 +222,11 @@ mod tests {
     use super::super::tests::decision;
     use super::*;
 
+    /// Returns a log in a directory that is its state directory, too.
+    fn place(path: &Path) -> LogPlace<'_> {
+        LogPlace { path, state_dir: path.parent().unwrap() }
+    }
+
     #[test]
     fn unreadable_line_does_not_hide_others() {
         let dir = tempfile::tempdir().unwrap();
@@ -171,7 +238,7 @@ mod tests {
         bytes.extend(serde_json::to_vec(&written).unwrap());
         bytes.extend(b"\n{\"id\":\"01");
         fs::write(&path, bytes).unwrap();
-        assert!(find_decision(&path, written.id).is_some());
+        assert!(find_decision(place(&path), written.id).is_some());
         let mut seen = Vec::new();
         let file = File::open(&path).unwrap();
         let none = find_line(&file, |line| {
@@ -190,7 +257,8 @@ mod tests {
         let path = dir.path().join("decisions.jsonl");
         fs::write(&path, "").unwrap();
         fs::hard_link(&path, unused_name(&path)).unwrap();
-        let names: Vec<_> = open_log_files(&path).into_iter().map(|(name, _)| name).collect();
+        let files = OpenLog::open(place(&path)).files;
+        let names: Vec<_> = files.into_iter().map(|(name, _)| name).collect();
         assert_eq!(names, [path]);
     }
 }

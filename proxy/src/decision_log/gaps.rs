@@ -8,7 +8,7 @@ use std::time::SystemTime;
 use wayleave_evidence::chain::event::{EventKind, LogEvent};
 use wayleave_evidence::files::FileBegin;
 
-use super::files::{LogFile, open_log_files};
+use super::files::{LogPlace, OpenLog};
 use super::query::TimeRange;
 use crate::clock::MAX_DRIFT;
 
@@ -27,13 +27,16 @@ pub(crate) struct LogGaps {
     is_current_missing: bool,
     /// Files that retention deleted, as the log says.
     deleted: Vec<u64>,
+    /// Sentences about files that were left out.
+    findings: Vec<String>,
 }
 
 impl LogGaps {
-    /// Finds the files that are missing among `files`, the oldest first, and may have decisions of the range. Files are numbered
-    /// from 1, and each says when it was begun, which is when the one before it ended.
-    pub(super) fn of_files(files: &[LogFile], range: TimeRange, is_current_missing: bool) -> Self {
-        let begins: BTreeMap<u64, SystemTime> = files
+    /// Finds the files of the log at `path` that are missing and may have decisions of the range. Files are numbered from 1, and
+    /// each says when it was begun, which is when the one before it ended.
+    pub(super) fn of_log(log: &OpenLog, path: &Path, range: TimeRange) -> Self {
+        let begins: BTreeMap<u64, SystemTime> = log
+            .files
             .iter()
             .filter_map(|(_, file)| FileBegin::read(file.as_ref().ok()?))
             .map(|begin| (begin.number, begin.at))
@@ -50,8 +53,13 @@ impl LogGaps {
             expected = number + 1;
             previous_at = Some(at);
         }
-        let is_current_missing = is_current_missing && !files.is_empty();
-        Self { missing_files, is_current_missing, ..Self::default() }
+        let is_current_missing = !path.exists() && !log.files.is_empty();
+        Self {
+            missing_files,
+            is_current_missing,
+            findings: log.findings.clone(),
+            ..Self::default()
+        }
     }
 
     /// Notes what an event of the log says of decisions that are not in it.
@@ -69,10 +77,21 @@ impl LogGaps {
         }
     }
 
+    /// Logs which lines and files were left out, if any were.
+    pub(super) fn warn(&self) {
+        let lines = self.damaged_lines;
+        if lines > 0 {
+            tracing::warn!(lines, "lines of the decision log are damaged and left out");
+        }
+        for finding in &self.findings {
+            tracing::warn!("{finding}");
+        }
+    }
+
     /// Returns a phrase for each gap, damaged lines aside. Files that retention deleted count if `counts_deleted`: somebody
     /// who asks for the whole log means the part that is kept.
     pub(crate) fn phrases(&self, counts_deleted: bool) -> Vec<String> {
-        let mut phrases = Vec::new();
+        let mut phrases = self.findings.clone();
         for missing in &self.missing_files {
             // The oldest are deleted first, and the records of that go with the files that held them.
             let is_deleted = self.deleted.contains(missing.end());
@@ -97,14 +116,14 @@ impl LogGaps {
     }
 }
 
-/// Returns a phrase for each part of the log at `path` that cannot be opened, or is missing.
-pub(crate) fn unread_parts(path: &Path) -> Vec<String> {
-    let files = open_log_files(path);
-    let unopened = files.iter().filter_map(|(name, file)| {
+/// Returns a phrase for each part of a log that cannot be opened, is missing, or is left out.
+pub(crate) fn unread_parts(place: LogPlace<'_>) -> Vec<String> {
+    let log = OpenLog::open(place);
+    let unopened = log.files.iter().filter_map(|(name, file)| {
         let error = file.as_ref().err()?;
         Some(format!("{}: {error}", name.display()))
     });
-    let gaps = LogGaps::of_files(&files, TimeRange::default(), !path.exists());
+    let gaps = LogGaps::of_log(&log, place.path, TimeRange::default());
     unopened.chain(gaps.phrases(true)).collect()
 }
 
@@ -139,7 +158,9 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         write_files(dir.path(), numbers, 6);
         let path = dir.path().join("decisions.jsonl");
-        LogGaps::of_files(&open_log_files(&path), range, !path.exists()).phrases(true)
+        let log = OpenLog::open(LogPlace { path: &path, state_dir: dir.path() });
+        assert_eq!(log.findings.len(), usize::from(!numbers.is_empty()), "it has no head");
+        LogGaps::of_log(&OpenLog { findings: Vec::new(), ..log }, &path, range).phrases(true)
     }
 
     #[test]
@@ -176,9 +197,11 @@ mod tests {
     fn retention_explains_a_gap_to_who_asks_for_the_whole_log() {
         let dir = tempfile::tempdir().unwrap();
         write_files(dir.path(), &[3, 6], 6);
-        let files = open_log_files(&dir.path().join("decisions.jsonl"));
+        let path = dir.path().join("decisions.jsonl");
+        let log = OpenLog::open(LogPlace { path: &path, state_dir: dir.path() });
         let range = TimeRange::default();
-        let mut gaps = LogGaps::of_files(&files, range, false);
+        let log = OpenLog { findings: Vec::new(), ..log };
+        let mut gaps = LogGaps::of_log(&log, &path, range);
         for file in [2, 4] {
             let event = LogEvent::new(EventKind::Deleted { file }, hour(7));
             gaps.note_event(&event.to_json(), range);

@@ -3,12 +3,11 @@
 use std::collections::VecDeque;
 use std::io::{self, Seek as _};
 use std::ops::ControlFlow;
-use std::path::Path;
 
 use tokio_util::sync::CancellationToken;
 use wayleave_evidence::chain::event;
 
-use super::files::{LogFile, LogLine, UNFINISHED, are_older, find_line, open_log_files};
+use super::files::{LogFile, LogLine, LogPlace, OpenLog, UNFINISHED, are_older, find_line};
 use super::gaps::LogGaps;
 use super::query::{DecisionQuery, TimeRange};
 use super::record::DecisionRecord;
@@ -23,14 +22,14 @@ pub(crate) struct NewestDecisions {
     pub(crate) damaged_lines: u64,
 }
 
-/// Returns the newest decisions of a time range that match `query` in the log at `path`, at most `limit`. Ends early if nobody
+/// Returns the newest decisions of a time range that match `query` in a log, at most `limit`. Ends early if nobody
 /// waits for them any more.
 ///
 /// # Errors
 ///
 /// Returns an error if one of its files cannot be read.
 pub(super) fn newest(
-    path: &Path,
+    log: LogPlace<'_>,
     range: TimeRange,
     query: &DecisionQuery,
     limit: usize,
@@ -39,7 +38,7 @@ pub(super) fn newest(
     // Lines can only be read forwards, so older decisions give way to newer ones.
     let mut kept = VecDeque::new();
     let mut is_truncated = false;
-    let gaps = scan(path, range, query, |step| {
+    let gaps = scan(log, range, query, |step| {
         if let ScanStep::Decision(decision, _) = step {
             kept.push_back(decision);
         }
@@ -49,6 +48,7 @@ pub(super) fn newest(
         }
         if is_given_up.is_cancelled() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     })?;
+    gaps.warn();
     let decisions = kept.into_iter().rev().collect();
     Ok(NewestDecisions { decisions, is_truncated, damaged_lines: gaps.damaged_lines })
 }
@@ -66,20 +66,22 @@ pub(crate) enum ScanStep<'l> {
     Progress { bytes: u64, total_bytes: u64 },
 }
 
-/// Passes the decisions of a time range that match `query`, in the order of the log at `path`, to `take` until it breaks, and the
+/// Passes the decisions of a time range that match `query`, in the order of the log, to `take` until it breaks, and the
 /// progress every few hundred lines. Returns the gaps in what it read.
 ///
 /// # Errors
 ///
 /// Returns an error if one of the log's files cannot be read.
 pub(crate) fn scan(
-    path: &Path,
+    log: LogPlace<'_>,
     range: TimeRange,
     query: &DecisionQuery,
     mut take: impl FnMut(ScanStep<'_>) -> ControlFlow<()>,
 ) -> io::Result<LogGaps> {
-    let mut files = open_log_files(path);
-    let mut gaps = LogGaps::of_files(&files, range, !path.exists());
+    let path = log.path;
+    let opened = OpenLog::open(log);
+    let mut gaps = LogGaps::of_log(&opened, path, range);
+    let mut files = opened.files;
     if let Some(since) = range.since {
         let mut older = are_older(&files, since).into_iter();
         files.retain(|_| older.next() != Some(true));
@@ -137,12 +139,18 @@ pub(crate) fn scan(
 #[cfg(test)]
 mod tests {
     use std::fs;
+    use std::path::Path;
     use std::time::{Duration, SystemTime};
 
     use wayleave_evidence::chain::event::{EventKind, LogEvent};
 
     use super::super::tests::decision;
     use super::*;
+
+    /// Returns a log in a directory that is its state directory, too.
+    fn place(path: &Path) -> LogPlace<'_> {
+        LogPlace { path, state_dir: path.parent().unwrap() }
+    }
 
     #[test]
     fn damaged_lines_are_counted_and_hide_no_decision() {
@@ -154,7 +162,7 @@ mod tests {
         let lines: [&[u8]; 6] = [&line, &too_long, event, b"{\"id\":1}", &line, b"{\"id\""];
         fs::write(&path, lines.join(&b'\n')).unwrap();
         let (range, query) = (TimeRange::default(), DecisionQuery::default());
-        let found = newest(&path, range, &query, 10, &CancellationToken::new()).unwrap();
+        let found = newest(place(&path), range, &query, 10, &CancellationToken::new()).unwrap();
         assert_eq!((found.decisions.len(), found.damaged_lines), (2, 2));
     }
 
@@ -167,7 +175,7 @@ mod tests {
         fs::write(&path, &cut).unwrap();
         fs::write(dir.path().join("decisions.20260101T000000.000Z.jsonl"), &cut).unwrap();
         let (range, query) = (TimeRange::default(), DecisionQuery::default());
-        let found = newest(&path, range, &query, 10, &CancellationToken::new()).unwrap();
+        let found = newest(place(&path), range, &query, 10, &CancellationToken::new()).unwrap();
         assert_eq!((found.decisions.len(), found.damaged_lines), (2, 1));
     }
 
@@ -199,7 +207,10 @@ mod tests {
         let count = |since| {
             let range = TimeRange { since: Some(since), until: None };
             let query = DecisionQuery::default();
-            newest(&path, range, &query, 10, &CancellationToken::new()).unwrap().decisions.len()
+            newest(place(&path), range, &query, 10, &CancellationToken::new())
+                .unwrap()
+                .decisions
+                .len()
         };
         for modified_at in [SystemTime::UNIX_EPOCH, hour(1000)] {
             for file in [&first, &second, &path] {
@@ -209,7 +220,7 @@ mod tests {
             assert_eq!((count(hour(1)), count(hour(2)), count(hour(3))), (1, 1, 0));
         }
         let names = |since| {
-            let files = open_log_files(&path);
+            let files = OpenLog::open(place(&path)).files;
             are_older(&files, since).iter().filter(|is_older| **is_older).count()
         };
         assert_eq!(names(hour(1)), 0, "a clock may have been off by a minute");

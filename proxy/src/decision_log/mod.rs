@@ -67,7 +67,7 @@ pub(crate) use self::asked::{AskedUrl, AskedUrls};
 pub(crate) use self::client_address::{ClientForm, ClientMask, LoggedClient};
 use self::edge_tally::EdgeTally;
 pub(crate) use self::edge_tally::{EdgeCount, EdgeCountBy};
-pub(crate) use self::files::find_decision;
+pub(crate) use self::files::{LogPlace, OpenLog, find_decision};
 pub(crate) use self::gaps::{LogGaps, unread_parts};
 use self::journal::JournalWarnings;
 pub(crate) use self::journal::{Journal, JournalConfig, JournalDescription};
@@ -270,7 +270,7 @@ impl DecisionLog {
         let turn = Arc::clone(&self.searches).acquire_owned().await.ok()?;
         let finding = tokio::task::spawn_blocking(move || {
             let _turn = turn;
-            find_decision(&journal.config.path, id)
+            find_decision(journal.config.place(), id)
         });
         finding.await.ok().flatten().map(Arc::new)
     }
@@ -305,11 +305,10 @@ impl DecisionLog {
         let newest = tokio::task::spawn_blocking(move || {
             // Held until it ends, not only until the client leaves.
             let _turn = turn;
-            log_search::newest(&journal.config.path, range, &query, limit, &is_given_up)
+            log_search::newest(journal.config.place(), range, &query, limit, &is_given_up)
         })
         .await
         .map_err(io::Error::other)??;
-        warn_of_damage(newest.damaged_lines);
         Ok(Some(newest))
     }
 
@@ -335,9 +334,9 @@ impl DecisionLog {
                 ScanStep::Decision(decision, line) => take(Ok(Some((&decision, line)))),
                 ScanStep::Progress { .. } => ControlFlow::Continue(()),
             };
-            let scanned = log_search::scan(&journal.config.path, range, &query, each);
+            let scanned = log_search::scan(journal.config.place(), range, &query, each);
             match &scanned {
-                Ok(gaps) => warn_of_damage(gaps.damaged_lines),
+                Ok(gaps) => gaps.warn(),
                 Err(error) => tracing::warn!(%error, "the decision log cannot be read"),
             }
             // The result only says whether more is wanted.
@@ -393,7 +392,7 @@ impl DecisionLog {
         let counted_at = system_time();
         let journal = self.journal.load_full().filter(|_| source == ReportSource::Log);
         let mut report = match journal {
-            Some(journal) => LogReport::read(&journal.config.path, query, on_progress),
+            Some(journal) => LogReport::read(journal.config.place(), query, on_progress),
             None => LogReport::of_lines(query, |take| self.recent.each_line(take)),
         };
         report.shorten(MAX_REPORTED);
@@ -418,7 +417,7 @@ impl DecisionLog {
         let finding = tokio::task::spawn_blocking(move || {
             let mut asked = log.asked_recently(origins);
             if let Some(journal) = log.journal() {
-                asked.add_from_log(&journal.config.path);
+                asked.add_from_log(journal.config.place());
             }
             asked
         });
@@ -450,13 +449,6 @@ impl DecisionLog {
 /// Locks a count. A panic while it was locked leaves it wrong by one at most.
 fn lock<T>(tally: &Mutex<T>) -> MutexGuard<'_, T> {
     tally.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// Logs that lines of the decision log could not be read, if there are any.
-fn warn_of_damage(lines: u64) {
-    if lines > 0 {
-        tracing::warn!(lines, "lines of the decision log are damaged and left out");
-    }
 }
 
 fn described(journal: Option<&Journal>) -> Option<Arc<JournalDescription>> {

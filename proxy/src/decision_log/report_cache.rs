@@ -168,6 +168,7 @@ mod tests {
     use std::path::Path;
     use std::sync::mpsc;
 
+    use super::super::files::LogPlace;
     use super::super::report::ReportQuery;
     use super::*;
 
@@ -184,8 +185,9 @@ mod tests {
         let now = SystemTime::UNIX_EPOCH;
         let (requests, contents) = (DecisionQuery::default(), ReportContents::Overview);
         let query = ReportQuery { since: now, until: now, requests, contents };
-        let report =
-            LogReport::read(Path::new("/none"), &query, &mut |_| ControlFlow::Continue(()));
+        let none = Path::new("/none");
+        let log = LogPlace { path: none, state_dir: none };
+        let report = LogReport::read(log, &query, &mut |_| ControlFlow::Continue(()));
         CountedReport { report, counted_at: now, source: ReportSource::Log }
     }
 

@@ -10,8 +10,7 @@ use std::process::ExitCode;
 use anyhow::Context;
 use clap::{Args, Subcommand};
 use serde::Serialize;
-use wayleave_evidence::chain::event::LogEvent;
-use wayleave_evidence::files::{file_number, rotated_files};
+use wayleave_evidence::files::FileBegin;
 use wayleave_evidence::holds::{HeldEvidence, Hold, HoldFolder};
 use wayleave_evidence::recorded_holds::RecordedHolds;
 use wayleave_evidence::{HeadFiles, Sha256Digest};
@@ -23,7 +22,9 @@ use crate::cli::crawler_names;
 use crate::cli::terminal::{counted, pretty_json, print, print_errors, unusable};
 use crate::clock::{Clock, TimeArgument};
 use crate::config::Config;
-use crate::decision_log::{DecisionQuery, ScanStep, TimeRange, crawler_in_words, scan_log};
+use crate::decision_log::{
+    DecisionQuery, OpenLog, ScanStep, TimeRange, crawler_in_words, scan_log,
+};
 use crate::signing::SigningKey;
 use crate::telemetry::harmless::escape_lines;
 
@@ -130,7 +131,7 @@ fn has_decision_of(crawler: &str, config: &Config) -> anyhow::Result<bool> {
     };
     let query = DecisionQuery { crawler: Some(crawler.to_owned()), ..DecisionQuery::default() };
     let mut is_there = false;
-    scan_log(&log.path, TimeRange::default(), &query, |step| {
+    scan_log(log.place(), TimeRange::default(), &query, |step| {
         if let ScanStep::Decision(decision, _) = step {
             // A query ignores case, a hold does not.
             is_there = decision.crawler == crawler;
@@ -153,7 +154,6 @@ fn recorded_holds(config: &Config) -> anyhow::Result<Option<(RecordedHolds, Sign
     };
     let heads = HeadFiles::for_log(&log.path, &log.state_dir);
     let head = heads.newest_signed_by(&key.public_base64());
-    let head = head.as_deref().and_then(LogEvent::parse_head);
     let recorded = head.map(|head| RecordedHolds::read(&log.path, &head)).transpose()?;
     Ok(Some((recorded.unwrap_or_default(), key)))
 }
@@ -217,7 +217,9 @@ fn list(arguments: &ListArgs, config: &Config, folder: &HoldFolder) -> anyhow::R
         is_complete = false;
         print_errors(&describe_missing(hold));
     }
-    for finding in find_forged(config, folder)? {
+    let opened = config.log.decisions.as_ref().map(|log| OpenLog::open(log.place()));
+    let forged = find_forged(config, folder)?;
+    for finding in opened.unwrap_or_default().findings.into_iter().chain(forged) {
         is_complete = false;
         print_errors(&escape_lines(&format!("wayleave: {finding}\n")));
     }
@@ -297,13 +299,16 @@ fn find_held(hold: &Hold, config: &Config) -> anyhow::Result<HeldEvidence> {
     let Some(log) = &config.log.decisions else {
         return Ok(held);
     };
-    let mut files = rotated_files(&log.path)?;
-    files.extend(log.path.exists().then(|| log.path.clone()));
-    for file in files {
-        // A file outside of the chain has no number, and nothing that could be proved.
-        if let Some(number) = file_number(&file) {
-            hold.collect(&file, number, &mut held).with_context(|| file.display().to_string())?;
-        }
+    for (name, file) in OpenLog::open(log.place()).files {
+        let collect = || -> io::Result<()> {
+            let file = file?;
+            // A file outside of the chain has no number, and nothing that could be proved.
+            match FileBegin::read(&file) {
+                Some(begin) => hold.collect(&file, begin.number, &mut held),
+                None => Ok(()),
+            }
+        };
+        collect().with_context(|| name.display().to_string())?;
     }
     Ok(held)
 }

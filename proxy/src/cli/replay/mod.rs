@@ -36,7 +36,9 @@ use super::terminal::{CommandResult, incomplete, pretty_json, print, unusable};
 use crate::admin::{ReplayRequest, ReplayResult, WhatIf};
 use crate::clock::{Clock, TimeArgument};
 use crate::config::Config;
-use crate::decision_log::{DecisionQuery, DecisionRecord, LogGaps, ScanStep, TimeRange, scan_log};
+use crate::decision_log::{
+    DecisionQuery, DecisionRecord, LogGaps, LogPlace, ScanStep, TimeRange, scan_log,
+};
 
 /// The exit status if a request would be decided differently.
 const DIFFERENT: u8 = 1;
@@ -55,7 +57,7 @@ const MAX_TIME: Duration = Duration::from_secs(60);
                   to any origin.\n\
                   Exit status: 0 no request would be decided differently, 1 some would be, 2 the configuration has a mistake, or \
                   the log or the store cannot be read, 3 some cannot be decided, because a robots.txt, a file of the log or another \
-                  document is missing, or there is none in the span. If several apply: 2, else 3, else 1."
+                  document is missing, a file does not belong to the log, or there is none in the span. If several apply: 2, else 3, else 1."
 )]
 pub(super) struct ReplayArguments {
     /// What if refusals were enforced for these crawlers? Names, or `asserted` for requests that match no [[crawler]]
@@ -173,7 +175,7 @@ fn replay(
     let replayer = Replayer::new(settings, &sources);
     let progress = ProgressLine::of_bytes("0 decisions");
     let span = TimeRange { since, until: None };
-    let scanned = (&*log.path, span, &DecisionQuery::default());
+    let scanned = (log.place(), span, &DecisionQuery::default());
     let mut summary = replay_log(scanned, replayer, |summary, (bytes, total_bytes)| {
         progress.set_bytes(bytes, total_bytes, &format!("{} decisions", summary.decisions));
         ControlFlow::Continue(())
@@ -203,11 +205,11 @@ fn check_store(path: &Path) -> anyhow::Result<bool> {
 /// Replays the decisions of a log that match, until `goes_on` says otherwise after some of them. It is passed the bytes that have
 /// been read, and all of them.
 fn replay_log(
-    (log, span, query): (&Path, TimeRange, &DecisionQuery),
+    (log, span, query): (LogPlace<'_>, TimeRange, &DecisionQuery),
     mut replayer: Replayer<'_>,
     mut goes_on: impl FnMut(&ReplaySummary, (u64, u64)) -> ControlFlow<()>,
 ) -> anyhow::Result<ReplaySummary> {
-    let mut summary = ReplaySummary::new(log, span.since);
+    let mut summary = ReplaySummary::new(log.path, span.since);
     // Reading a line takes longer than deciding about it.
     let (sender, batches) = sync_channel::<ReadBatch>(MAX_WAITING_BATCHES);
     let scanned = std::thread::scope(|scope| {
@@ -222,7 +224,7 @@ fn replay_log(
         }
         scanning.join().unwrap_or_else(|_| Err(io::Error::other("reading it failed")))
     });
-    let path = log.display();
+    let path = log.path.display();
     let gaps = scanned.with_context(|| format!("the decision log {path} cannot be read"))?;
     summary.note_missing(&gaps, span);
     Ok(summary)
@@ -240,7 +242,8 @@ pub(super) fn for_operators(state_dir: &Path, request: &ReplayRequest) -> Replay
     let replayer = Replayer::new(settings, &sources);
     let end = Instant::now() + MAX_TIME;
     let mut is_cut = false;
-    let scanned = (&*request.log, request.span, &request.query);
+    let log = LogPlace { path: &request.log, state_dir };
+    let scanned = (log, request.span, &request.query);
     let summary = replay_log(scanned, replayer, |summary, _| {
         is_cut = summary.decisions >= MAX_DECISIONS || Instant::now() > end;
         let is_over = is_cut || request.is_cancelled.load(Ordering::Relaxed);
@@ -251,14 +254,14 @@ pub(super) fn for_operators(state_dir: &Path, request: &ReplayRequest) -> Replay
 
 /// Sends the decisions of the log in its order. Returns the gaps in it.
 fn scan(
-    path: &Path,
+    log: LogPlace<'_>,
     span: TimeRange,
     query: &DecisionQuery,
     sender: &SyncSender<ReadBatch>,
 ) -> io::Result<LogGaps> {
     let mut decisions = Vec::new();
     let mut read = (0, 0);
-    let gaps = scan_log(path, span, query, |step| {
+    let gaps = scan_log(log, span, query, |step| {
         match step {
             ScanStep::Decision(decision, line) => {
                 decisions.push((decision, link::config_digest(line)));

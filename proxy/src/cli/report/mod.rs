@@ -22,13 +22,15 @@ use super::terminal::{
     CommandResult, incomplete, pretty_json, print, print_errors, print_painted, unusable,
 };
 use crate::clock::{Clock, TimeArgument};
-use crate::decision_log::{DecisionQuery, LogReport, ReportContents, ReportDimension, ReportQuery};
+use crate::decision_log::{
+    DecisionQuery, LogPlace, LogReport, ReportContents, ReportDimension, ReportQuery,
+};
 
 #[derive(Debug, Args)]
 #[command(
     after_help = "Reads log.decisions of the configuration and its rotated files; needs no running proxy.\n\
                   Exit status: 0 reported, 2 usage error, no decision log, or a file or line of it cannot be read, \
-                  3 files of the log or decisions are missing."
+                  3 files of the log or decisions are missing, or files are left out because they do not belong to it."
 )]
 pub(super) struct ReportArguments {
     /// Start of the report: 7d, yesterday, 2026-11-22 or 2026-11-22T08:00:00Z
@@ -106,7 +108,7 @@ pub(super) fn run(arguments: &ReportArguments, file: Option<&Path>) -> CommandRe
     if arguments.until.is_some() && query.until < query.since {
         return Err(unusable("--until is before --since"));
     }
-    let report = read_log(&log.path, &query);
+    let report = read_log(log.place(), &query);
     // Files that are too old are a log all the same, of a time without decisions.
     if report.files.is_empty() && report.older_files == 0 {
         // Without a configuration file, the log of an installed service is probably meant, which is elsewhere.
@@ -128,9 +130,9 @@ pub(super) fn run(arguments: &ReportArguments, file: Option<&Path>) -> CommandRe
     check_complete(&report).map(|()| printed)
 }
 
-fn read_log(path: &Path, query: &ReportQuery) -> LogReport {
+fn read_log(log: LogPlace<'_>, query: &ReportQuery) -> LogReport {
     let progress = ProgressLine::of_bytes("0 decisions");
-    LogReport::read(path, query, &mut |read| {
+    LogReport::read(log, query, &mut |read| {
         progress.set_bytes(read.bytes, read.total_bytes, &format!("{} decisions", read.lines));
         ControlFlow::Continue(())
     })

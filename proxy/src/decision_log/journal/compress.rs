@@ -10,9 +10,7 @@ use std::path::{Path, PathBuf};
 use std::thread::{self, JoinHandle};
 
 use flate2::Compression;
-use wayleave_evidence::files::{
-    compressed_name, file_number, gzip_builder, is_compressed, log_directory, rotated_files,
-};
+use wayleave_evidence::files::{compressed_name, gzip_builder, is_compressed, log_directory};
 use wayleave_evidence::regular_file;
 
 /// The compressing thread, while there is one.
@@ -20,17 +18,15 @@ use wayleave_evidence::regular_file;
 pub(super) struct CompressionThread(Option<JoinHandle<()>>);
 
 impl CompressionThread {
-    /// Starts to compress the rotated files of the log at `path` that are older than file `current`. Does nothing if the thread
-    /// is still running. Only files that end in a signed head may be compressed, since nothing can be appended afterwards; all
-    /// older than `current` do.
-    pub(super) fn start(&mut self, path: &Path, current: u64) {
+    /// Starts to compress rotated files. Does nothing if the thread is still running. All of them must end in a signed head,
+    /// since nothing can be appended afterwards.
+    pub(super) fn start(&mut self, files: Vec<PathBuf>) {
         if self.0.as_ref().is_some_and(|thread| !thread.is_finished()) {
             return;
         }
-        let path = path.to_owned();
         self.0 = thread::Builder::new()
             .name("decisions-gzip".to_owned())
-            .spawn(move || compress_all(&path, current))
+            .spawn(move || compress_all(&files))
             .inspect_err(|error| tracing::warn!(%error, "the decision log is not compressed"))
             .ok();
     }
@@ -42,13 +38,10 @@ impl CompressionThread {
     }
 }
 
-/// Compresses the rotated files of the log at `path` that are older than file `current`.
-pub(super) fn compress_all(path: &Path, current: u64) {
-    for file in rotated_files(path).unwrap_or_default() {
-        if file_number(&file).is_none_or(|number| number >= current) {
-            continue;
-        }
-        if let Err(error) = compress(&file) {
+/// Compresses those of these files that are not compressed yet.
+pub(super) fn compress_all(files: &[PathBuf]) {
+    for file in files {
+        if let Err(error) = compress(file) {
             tracing::warn!(%error, file = %file.display(), "a decision log could not be compressed");
         }
     }

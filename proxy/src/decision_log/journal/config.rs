@@ -3,6 +3,8 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use super::super::files::LogPlace;
+
 /// The location, rotation and retention of the decision log; part of `[log]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct JournalConfig {
@@ -23,4 +25,11 @@ pub(crate) struct JournalConfig {
     /// The state directory, which holds a copy of the log's head out of the reach of those who can write only to the log's
     /// directory.
     pub(crate) state_dir: PathBuf,
+}
+
+impl JournalConfig {
+    /// Returns the location of the log.
+    pub(crate) fn place(&self) -> LogPlace<'_> {
+        LogPlace { path: &self.path, state_dir: &self.state_dir }
+    }
 }

@@ -3,7 +3,6 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use wayleave_evidence::chain::TreeHead;
 use wayleave_evidence::chain::event::EventKind;
 use wayleave_evidence::holds::{Hold, HoldFolder};
 use wayleave_evidence::recorded_holds::RecordedHolds;
@@ -22,8 +21,8 @@ pub(super) struct JournalHolds {
 }
 
 impl JournalHolds {
-    /// Reads what the log at `path` records up to the saved head.
-    pub(super) fn read(path: &Path, head: Option<&TreeHead>) -> Self {
+    /// Reads what the log at `path` records up to the saved head, a line.
+    pub(super) fn read(path: &Path, head: Option<&[u8]>) -> Self {
         let recorded = head.map(|head| RecordedHolds::read(path, head)).transpose();
         Self {
             is_unreadable: recorded.is_err(),

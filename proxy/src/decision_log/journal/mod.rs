@@ -343,11 +343,12 @@ impl Journal {
 
     /// Looks for a head of this log that was published, and if the log lacks it, has the log say so. The event is buffered.
     pub(super) fn compare_with(&mut self, published: &LogHead) {
+        let rotated = self.read_files();
         let Some(state) = self.state.as_mut().filter(|it| it.count.log == published.count.log)
         else {
             return;
         };
-        if published::is_in_log(published, &self.config.path, state) {
+        if published::is_in_log(published, &self.config.path, &rotated, state) {
             return;
         }
         let there = self.resumed_decisions.unwrap_or_default();
@@ -449,8 +450,8 @@ impl Journal {
         if open.is_regular {
             if self.state.is_none() {
                 // Before `resume` renames files.
-                let head = resume::signed_before(&self.heads, &self.key).map(|(_, head)| head);
-                self.holds = JournalHolds::read(path, head.as_ref());
+                let head = self.heads.newest_signed_by(&self.key.public_base64());
+                self.holds = JournalHolds::read(path, head.as_deref());
             }
             let log = ResumableLog {
                 path,
@@ -532,7 +533,8 @@ impl Journal {
             path,
             key: &public,
             id: state.map(|state| state.count.log.as_str()),
-            newest: state.map_or(0, |state| state.chain.file),
+            newest: Some(state.map_or(0, |state| state.chain.file)),
+            signed: None,
         };
         let files = self.files.read(log).unwrap_or_else(|error| {
             tracing::error!(%error, file = %path.display(), "the decision log's files cannot be listed");
@@ -555,12 +557,9 @@ impl Journal {
         for expired in mem::take(&mut self.expired) {
             expired.delete();
         }
-        if let Some(state) = &self.state
-            && are_events_written
-            && self.needs_cleanup
-            && self.config.compresses
-        {
-            self.compression.start(&self.config.path, state.chain.file);
+        if are_events_written && self.needs_cleanup && self.config.compresses {
+            let files = self.read_files().files;
+            self.compression.start(files.into_iter().map(|file| file.path).collect());
         }
         self.needs_cleanup &= !are_events_written;
     }

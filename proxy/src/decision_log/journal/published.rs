@@ -3,21 +3,26 @@
 use std::io;
 use std::path::Path;
 
-use wayleave_evidence::files::{decompressed, file_number, read_lines, rotated_files};
+use wayleave_evidence::files::{decompressed, read_lines};
+use wayleave_evidence::log_files::LogFiles;
 use wayleave_evidence::{LogHead, Sha256Digest, regular_file};
 
 use super::resume::ChainState;
 
-/// Returns whether the log at `path`, which has reached `state`, has the lines of a head. Retention may have deleted their file:
-/// then the log has them if it is longer.
-pub(super) fn is_in_log(published: &LogHead, path: &Path, state: &ChainState) -> bool {
+/// Returns whether the log at `path` with these rotated files, which has reached `state`, has the lines of a head. Retention may
+/// have deleted their file: then the log has them if it is longer.
+pub(super) fn is_in_log(
+    published: &LogHead,
+    path: &Path,
+    rotated: &LogFiles,
+    state: &ChainState,
+) -> bool {
     let (file, lines) = (published.head.file, published.head.lines);
     if (state.chain.file, state.chain.tree.lines()) < (file, lines) {
         return false;
     }
-    let mut files = rotated_files(path).unwrap_or_default();
-    files.push(path.to_owned());
-    let found = files.iter().rfind(|path| file_number(path) == Some(file));
+    let rotated = rotated.numbered(file).map(|found| &*found.path);
+    let found = rotated.or((state.chain.file == file).then_some(path));
     // A file that cannot be read says nothing against the log.
     lines == 0 || found.is_none_or(|found| has_line(found, published).unwrap_or(true))
 }

@@ -6,8 +6,8 @@
 //! process signed as it shut down, cannot be ours: an `altered` event says that somebody else wrote them. The same event
 //! reports signed lines that are missing or changed.
 
-use std::fs::{self, File, OpenOptions};
-use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom, Write};
+use std::fs::{self, OpenOptions};
+use std::io::{self, BufRead, BufReader, Seek, SeekFrom, Write};
 use std::path::Path;
 use std::time::SystemTime;
 
@@ -16,7 +16,8 @@ use wayleave_evidence::chain::event::{EVENT_PREFIX, EventKind, LogEvent};
 use wayleave_evidence::chain::head::is_signed_by;
 use wayleave_evidence::chain::link::previous_digest;
 use wayleave_evidence::chain::{HashChain, LogCount, MerkleTree, TreeHead};
-use wayleave_evidence::files::{file_number, is_compressed, rotated_files};
+use wayleave_evidence::files::{ends_in_line, file_number, is_compressed};
+use wayleave_evidence::log_files::{LogFile, LogFilesReader, OwnLog, SignedPart};
 use wayleave_evidence::{HeadFiles, Sha256Digest, regular_file};
 
 use super::super::files::unused_name;
@@ -215,14 +216,10 @@ impl ResumableLog<'_> {
     /// Begins a new file. The last one has been rotated; if it does not end in a head yet, one is added.
     fn begin_next_file(&self, known: Option<ChainState>) -> io::Result<ResumedChain> {
         let has_head = known.is_some();
-        let mut rotated: Vec<_> = rotated_files(self.path)?
-            .into_iter()
-            .filter_map(|path| Some((file_number(&path)?, path)))
-            .collect();
-        rotated.sort();
+        let rotated = self.rotated_files(known.as_ref())?;
         let known = match (known, rotated.last()) {
             (Some(known), _) => known,
-            (None, Some((file, _))) => ChainState::start_of_file(*file, None),
+            (None, Some(last)) => ChainState::start_of_file(last.number, None),
             (None, None) => ChainState::new(),
         };
         if known.chain.tree.lines() == 0 && (has_head || rotated.is_empty()) {
@@ -230,10 +227,27 @@ impl ResumableLog<'_> {
             let events = is_lost.then(|| known.altered_event(None)).into_iter().collect();
             return Ok(ResumedChain::new(known, events));
         }
-        match rotated.into_iter().rfind(|(file, _)| *file == known.chain.file) {
-            Some((_, last)) => self.finish_file(&last, &known),
+        match rotated.iter().find(|file| file.number == known.chain.file) {
+            Some(last) => self.finish_file(&last.path, &known),
             None => Ok(ResumedChain::new(known.next_file(), vec![known.altered_event(None)])),
         }
+    }
+
+    /// Returns the rotated files that belong to the log. Without a head, only the key tells.
+    fn rotated_files(&self, known: Option<&ChainState>) -> io::Result<Vec<LogFile>> {
+        let key = self.key.public_base64();
+        let log = OwnLog {
+            path: self.path,
+            key: &key,
+            id: known.map(|known| known.count.log.as_str()),
+            newest: known.map(|known| known.chain.file),
+            signed: known.filter(|known| known.bytes > 0).map(|known| SignedPart {
+                file: known.chain.file,
+                bytes: known.bytes,
+                last: known.chain.last,
+            }),
+        };
+        Ok(LogFilesReader::default().read(log)?.files)
     }
 
     /// Makes sure that a rotated file ends in a head.
@@ -281,29 +295,6 @@ impl ResumableLog<'_> {
     }
 }
 
-/// Returns whether the known part of a file still ends in the known last line.
-fn ends_in_known_line(file: &mut File, known: &ChainState) -> io::Result<bool> {
-    if known.bytes == 0 {
-        return Ok(true);
-    }
-    // Only the last line is hashed. Lines are rarely longer than this, so the file is hardly ever read twice.
-    let mut length = 64 * 1024;
-    loop {
-        let from = known.bytes.saturating_sub(length);
-        let mut part = Vec::new();
-        file.seek(SeekFrom::Start(from))?;
-        file.take(known.bytes - from).read_to_end(&mut part)?;
-        let Some(lines) = part.strip_suffix(b"\n") else {
-            return Ok(false);
-        };
-        match memchr::memrchr(b'\n', lines) {
-            Some(end) => return Ok(Sha256Digest::of(&lines[end + 1..]) == known.chain.last),
-            None if from == 0 => return Ok(Sha256Digest::of(lines) == known.chain.last),
-            None => length *= 8,
-        }
-    }
-}
-
 /// The lines of a file after a known one.
 struct FileTail {
     state: ChainState,
@@ -318,8 +309,9 @@ struct FileTail {
 impl FileTail {
     /// Reads the lines after the known ones; `None` if the last known line is no longer at its place.
     fn after_known(path: &Path, known: &ChainState, key: &SigningKey) -> io::Result<Option<Self>> {
-        let mut file = regular_file::open(path)?;
-        if file.metadata()?.len() < known.bytes || !ends_in_known_line(&mut file, known)? {
+        let file = regular_file::open(path)?;
+        let is_there = known.bytes == 0 || ends_in_line(&file, known.bytes, known.chain.last)?;
+        if file.metadata()?.len() < known.bytes || !is_there {
             return Ok(None);
         }
         Self::read_on(path, known.clone(), key).map(Some)

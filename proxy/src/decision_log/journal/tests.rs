@@ -14,7 +14,7 @@ use wayleave_evidence::files::{
 };
 use wayleave_evidence::holds::{Hold, HoldFolder};
 
-use super::super::files::{find_decision, find_line, open_log_files};
+use super::super::files::{find_decision, find_line};
 use super::super::record::{DecisionId, DecisionRecord, EncodedDecision};
 use super::super::tests::decision;
 use super::retention::expired_files;
@@ -41,8 +41,8 @@ fn open(options: JournalConfig) -> anyhow::Result<Journal> {
 /// Returns what retention would delete now.
 fn expired(options: &JournalConfig, held: &mut HeldFiles) -> Vec<u64> {
     let mut journal = open(options.clone()).unwrap();
-    let head = resume::signed_before(&journal.heads, &journal.key).map(|(_, head)| head);
-    journal.holds = JournalHolds::read(&options.path, head.as_ref());
+    let head = journal.heads.newest_signed_by(&journal.key.public_base64());
+    journal.holds = JournalHolds::read(&options.path, head.as_deref());
     journal.state = Some(ChainState::new());
     journal.state.as_mut().unwrap().chain.file = u64::MAX;
     journal.state.as_mut().unwrap().count.log = log_id(options);
@@ -73,8 +73,11 @@ fn copy_path(dir: &Path) -> PathBuf {
     heads.next().unwrap()
 }
 
+/// Returns all files that have the names of the log's, the oldest first.
 fn log_paths(path: &Path) -> Vec<PathBuf> {
-    open_log_files(path).into_iter().map(|(name, _)| name).collect()
+    let mut paths = rotated_files(path).unwrap();
+    paths.extend(path.exists().then(|| path.to_owned()));
+    paths
 }
 
 /// Returns the number of decisions in a file.
@@ -165,10 +168,10 @@ fn decision_is_found_in_any_file() {
         journal.flush().unwrap();
     }
     for decision in written {
-        let found = find_decision(&journal.config.path, decision.id).expect("it was written");
+        let found = find_decision(journal.config.place(), decision.id).expect("it was written");
         assert_eq!(found.id, decision.id);
     }
-    assert!(find_decision(&journal.config.path, DecisionId::new()).is_none());
+    assert!(find_decision(journal.config.place(), DecisionId::new()).is_none());
 }
 
 #[test]
@@ -195,7 +198,7 @@ fn incomplete_line_does_not_spoil_others() {
     push(&mut journal, &written);
     journal.flush().unwrap();
     assert_eq!(count_decisions(&journal.config.path), 1);
-    assert!(find_decision(&journal.config.path, written.id).is_some());
+    assert!(find_decision(journal.config.place(), written.id).is_some());
 }
 
 #[test]
@@ -260,9 +263,9 @@ fn check_log(path: &Path) -> Vec<EventKind> {
     let mut chain = HashChain::new();
     let mut events = Vec::new();
     let mut is_first = true;
-    for (_, file) in open_log_files(path) {
+    for file in log_paths(path) {
         let mut text = Vec::new();
-        let file = file.unwrap();
+        let file = File::open(file).unwrap();
         io::Read::read_to_end(&mut decompressed(&file), &mut text).unwrap();
         let lines = text.split_inclusive(|byte| *byte == b'\n');
         for line in lines.map(|line| line.strip_suffix(b"\n").unwrap()) {
@@ -510,7 +513,9 @@ fn log_without_chain_is_rotated() {
     fs::write(&path, EncodedDecision::new(&old).line).unwrap();
     write_one(&mut open(options(dir.path())).unwrap());
     assert!(fs::read(&path).unwrap().starts_with(EVENT_PREFIX));
-    assert!(find_decision(&path, old.id).is_some());
+    // It is kept, but nobody can know who wrote it.
+    assert_eq!(count_decisions(&rotated_files(&path).unwrap()[0]), 1);
+    assert!(find_decision(options(dir.path()).place(), old.id).is_none());
 }
 
 /// Returns the size of all files together.
@@ -528,8 +533,8 @@ fn bounded(dir: &Path) -> Journal {
 /// Returns the numbers of the files whose deletion the log mentions.
 fn deleted(path: &Path) -> Vec<u64> {
     let mut deleted = Vec::new();
-    for (_, file) in open_log_files(path) {
-        find_line(&file.unwrap(), |line| {
+    for file in log_paths(path) {
+        find_line(&File::open(file).unwrap(), |line| {
             if let Some(EventKind::Deleted { file }) =
                 LogEvent::parse(line.unwrap()).map(|it| it.kind)
             {
@@ -648,7 +653,7 @@ fn compressed_files_keep_chain_and_are_searched() {
     journal.save_head();
     assert_eq!(check_log(&path), []);
     for id in written {
-        assert!(find_decision(&path, id).is_some());
+        assert!(find_decision(options(dir.path()).place(), id).is_some());
     }
 }
 
@@ -689,13 +694,12 @@ fn full_disk_defers_compression() {
     let plain = rotated_files(&path).unwrap();
     let part = compress::partial_name(&plain[0]);
     std::os::unix::fs::symlink("/dev/full", &part).unwrap();
-    let newest = file_number(&path).unwrap();
-    compress::compress_all(&path, newest);
+    compress::compress_all(&plain);
     let is_plain = |file: &PathBuf| file.exists() && !compressed_name(file).exists();
     assert!(is_plain(&plain[0]) && !is_plain(&plain[1]), "{plain:?}");
     assert!(fs::symlink_metadata(&part).is_err(), "nothing is in the way");
     assert_eq!(check_log(&path), []);
-    compress::compress_all(&path, newest);
+    compress::compress_all(&plain);
     assert!(!plain[0].exists() && compressed_name(&plain[0]).exists());
     assert_eq!(check_log(&path), []);
 }
@@ -708,25 +712,26 @@ fn compression_keeps_age_and_skips_locked_files() {
     let reader = File::open(&plain[0]).unwrap();
     let age = system_time() - Duration::from_hours(100);
     reader.set_modified(age).unwrap();
-    let newest = file_number(&path).unwrap();
     reader.lock_shared().unwrap();
-    compress::compress_all(&path, newest);
+    compress::compress_all(&plain);
     assert!(plain[0].exists() && !plain[1].exists(), "{plain:?}");
     reader.unlock().unwrap();
-    compress::compress_all(&path, newest);
+    compress::compress_all(&plain);
     let compressed = fs::metadata(compressed_name(&plain[0])).unwrap();
     assert_eq!(compressed.modified().unwrap(), age);
 }
 
 #[test]
-fn file_without_final_head_is_not_compressed() {
+fn file_without_final_head_is_ended_before_it_is_compressed() {
     let dir = tempfile::tempdir().unwrap();
     let path = write_log(dir.path());
     let last = unused_name(&path);
     fs::rename(&path, &last).unwrap();
-    compress::compress_all(&path, file_number(&last).unwrap());
-    assert!(last.exists(), "it has no head yet");
-    write_one(&mut open(options(dir.path())).unwrap());
+    let mut journal = compressing(dir.path());
+    write_one(&mut journal);
+    finish(&mut journal);
+    assert!(!last.exists(), "it was ended first");
+    journal.save_head();
     assert_eq!(check_log(&path), []);
 }
 
@@ -1042,8 +1047,8 @@ fn with_hold(dir: &Path) -> (Journal, PathBuf) {
 /// Returns the hosts of the holds that count in the next process, and how many things are wrong with them.
 fn held_hosts(dir: &Path) -> (Vec<String>, usize) {
     let mut journal = open(options(dir)).unwrap();
-    let head = resume::signed_before(&journal.heads, &journal.key).map(|(_, head)| head);
-    journal.holds = JournalHolds::read(&journal.config.path, head.as_ref());
+    let head = journal.heads.newest_signed_by(&journal.key.public_base64());
+    journal.holds = JournalHolds::read(&journal.config.path, head.as_deref());
     journal.check_holds();
     let holds = journal.holds.in_effect().unwrap();
     (holds.into_iter().map(|hold| hold.host).collect(), journal.holds.findings.len())

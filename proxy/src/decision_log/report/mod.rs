@@ -39,7 +39,7 @@ pub(crate) use self::query::{ReportContents, ReportQuery};
 pub(crate) use self::rows::ReportRow;
 pub(crate) use self::summary::SummaryRow;
 pub(crate) use self::timeline::Timeline;
-use super::files::{LogLine, UNFINISHED, are_older, find_line, open_log_files};
+use super::files::{LogLine, LogPlace, OpenLog, UNFINISHED, are_older, find_line};
 use super::gaps::LogGaps;
 use super::query::TimeRange;
 
@@ -144,12 +144,16 @@ pub(crate) struct UnreadableLine {
 pub(crate) type ProgressSink<'a> = &'a mut dyn FnMut(ReportProgress) -> ControlFlow<()>;
 
 impl LogReport {
-    /// Evaluates the log at `path` with all its files. `on_progress` is called every few thousand lines.
-    pub(crate) fn read(path: &Path, query: &ReportQuery, on_progress: ProgressSink<'_>) -> Self {
+    /// Evaluates a log with all its files. `on_progress` is called every few thousand lines.
+    pub(crate) fn read(
+        log: LogPlace<'_>,
+        query: &ReportQuery,
+        on_progress: ProgressSink<'_>,
+    ) -> Self {
         let mut report = Self::empty(query);
         let mut counts = ReportCounts::new(query);
         let mut progress = ReportProgress::default();
-        let files = report.files_in_range(path);
+        let files = report.files_in_range(log);
         progress.total_bytes = files.iter().map(|(.., bytes)| bytes).sum();
         for (name, file, bytes) in files {
             let done = progress.bytes + bytes;
@@ -209,12 +213,12 @@ impl LogReport {
     }
 
     /// Returns the files that may hold decisions of the range, each with its size.
-    fn files_in_range(&mut self, path: &Path) -> Vec<(PathBuf, io::Result<File>, u64)> {
+    fn files_in_range(&mut self, log: LogPlace<'_>) -> Vec<(PathBuf, io::Result<File>, u64)> {
         let mut files = Vec::new();
-        let opened = open_log_files(path);
-        let older = are_older(&opened, self.since);
-        self.gaps = LogGaps::of_files(&opened, self.range(), !path.exists());
-        for ((name, file), is_older) in opened.into_iter().zip(older) {
+        let opened = OpenLog::open(log);
+        let older = are_older(&opened.files, self.since);
+        self.gaps = LogGaps::of_log(&opened, log.path, self.range());
+        for ((name, file), is_older) in opened.files.into_iter().zip(older) {
             if is_older {
                 self.older_files += 1;
             } else {

@@ -7,6 +7,7 @@ use std::time::{Duration, SystemTime};
 use tokio::time::Instant;
 use wayleave_evidence::Sha256Digest;
 
+use super::super::files::LogPlace;
 use super::super::journal::{Journal, JournalConfig};
 use super::super::query::DecisionQuery;
 use super::super::record::{DecisionId, DecisionRecord, EncodedDecision};
@@ -115,7 +116,10 @@ fn size_of_a_year() {
         let query = ReportQuery { since: SystemTime::UNIX_EPOCH, until, requests, contents };
         take_peak_kib();
         let started = Instant::now();
-        let report = LogReport::read(&path, &query, &mut |_| ControlFlow::Continue(()));
+        let report =
+            LogReport::read(LogPlace { path: &path, state_dir: &dir }, &query, &mut |_| {
+                ControlFlow::Continue(())
+            });
         let (took, peak) = (started.elapsed(), take_peak_kib());
         let (read, left_out) = (report.outcomes.values().sum::<u64>(), report.left_out);
         println!("{contents:?}: {read} decisions in {took:.1?}, {peak} KiB, left out {left_out}");

@@ -16,8 +16,13 @@ fn since(since: SystemTime) -> ReportQuery {
     ReportQuery { since, until, requests: DecisionQuery::default(), contents }
 }
 
+/// Returns a log in a directory that is its state directory, too.
+fn place(path: &Path) -> LogPlace<'_> {
+    LogPlace { path, state_dir: path.parent().unwrap() }
+}
+
 fn read(path: &Path, query: &ReportQuery) -> LogReport {
-    LogReport::read(path, query, &mut |_| ControlFlow::Continue(()))
+    LogReport::read(place(path), query, &mut |_| ControlFlow::Continue(()))
 }
 
 fn write(path: &Path, decisions: &[DecisionRecord]) {
@@ -249,6 +254,6 @@ fn a_reader_may_give_up() {
     }
     let path = dir.path().join("decisions.jsonl");
     let query = since(SystemTime::UNIX_EPOCH);
-    let report = LogReport::read(&path, &query, &mut |_| ControlFlow::Break(()));
+    let report = LogReport::read(place(&path), &query, &mut |_| ControlFlow::Break(()));
     assert_eq!(report.files.len(), 1);
 }
