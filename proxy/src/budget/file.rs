@@ -22,8 +22,11 @@ pub(super) struct BudgetFile {
     /// The nodes of the fleet when its engine last answered.
     pub(super) nodes: u64,
     pub(super) crawlers: HashMap<String, CrawlerUsage>,
-    /// The counts of the day that each crawler was on before: a clock may be set back over midnight.
+    /// The counts of other days that each crawler was on: a clock that was wrong comes back to them.
     #[serde(default)]
+    pub(super) days: HashMap<String, Vec<CrawlerUsage>>,
+    /// The one that earlier versions kept.
+    #[serde(default, skip_serializing)]
     other_days: HashMap<String, CrawlerUsage>,
 }
 
@@ -42,17 +45,22 @@ impl BudgetFile {
                     meter,
                     nodes: 1,
                     crawlers: HashMap::new(),
+                    days: HashMap::new(),
                     other_days: HashMap::new(),
                 });
             }
             Err(error) => return Err(error).with_context(|| format!("reading {}", path.display())),
         };
-        serde_json::from_slice(&text).with_context(|| {
+        let mut read: Self = serde_json::from_slice(&text).with_context(|| {
             format!(
                 "{} has the counts of daily budgets, but cannot be read: delete it to count from zero",
                 path.display()
             )
-        })
+        })?;
+        for (crawler, usage) in std::mem::take(&mut read.other_days) {
+            read.days.entry(crawler).or_default().push(usage);
+        }
+        Ok(read)
     }
 
     /// Returns the counts of a crawler's day, which begin at zero on a new one.
@@ -62,9 +70,10 @@ impl BudgetFile {
         }
         let usage = self.crawlers.get_mut(crawler).expect("it was just inserted");
         if usage.day != day {
-            let known = self.other_days.remove(crawler).filter(|usage| usage.day == day);
-            let left = std::mem::replace(usage, known.unwrap_or_else(|| CrawlerUsage::of(day)));
-            self.other_days.insert(crawler.to_owned(), left);
+            let others = self.days.entry(crawler.to_owned()).or_default();
+            let known = others.iter().position(|usage| usage.day == day);
+            let next = known.map_or_else(|| CrawlerUsage::of(day), |at| others.swap_remove(at));
+            others.push(std::mem::replace(usage, next));
         }
         usage
     }
@@ -74,11 +83,15 @@ impl BudgetFile {
         self.crawlers.get_mut(&report.crawler).filter(|usage| usage.day == report.day)
     }
 
-    /// Forgets the counts of all days but this one and those beside it. Returns the text of the file.
-    pub(super) fn encode(&mut self, day: u64) -> Vec<u8> {
-        for counts in [&mut self.crawlers, &mut self.other_days] {
-            counts.retain(|_, usage| usage.day.abs_diff(day) <= 1);
+    /// Forgets the counts of all days but `current` ones and those beside them. Returns the text of the file.
+    pub(super) fn encode(&mut self, current: &[u64]) -> Vec<u8> {
+        let is_kept =
+            |usage: &CrawlerUsage| current.iter().any(|day| usage.day.abs_diff(*day) <= 1);
+        self.crawlers.retain(|_, usage| is_kept(usage));
+        for days in self.days.values_mut() {
+            days.retain(is_kept);
         }
+        self.days.retain(|_, days| !days.is_empty());
         serde_json::to_vec(self).expect("strings and numbers serialise")
     }
 }

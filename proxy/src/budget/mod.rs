@@ -244,7 +244,9 @@ impl DailyBudgets {
         if !self.has_changed.swap(false, Ordering::Relaxed) {
             return;
         }
-        let text = self.counts().encode(day(self.clock.now()));
+        // Also the day of the settled time: the clock may be wrong for a moment, and then count on there.
+        let current = [self.clock.now(), self.clock.settled()].map(day);
+        let text = self.counts().encode(&current);
         if let Err(error) = file::write(&self.path, &text) {
             // It is tried again: until then a crash would forget more than some seconds.
             self.has_changed.store(true, Ordering::Relaxed);

@@ -154,7 +154,7 @@ async fn a_fleet_has_one_budget() {
     assert_eq!(taken_now, 7);
     // A node that lost its counts is told them.
     let Node { dir, .. } = &nodes[0];
-    std::fs::write(dir.path().join(FILE), nodes[0].budgets.counts().encode(0)).unwrap();
+    std::fs::write(dir.path().join(FILE), nodes[0].budgets.counts().encode(&[0])).unwrap();
     let again = DailyBudgets::open(dir.path(), clock, engine.join("a2").await).unwrap();
     assert_eq!(taken(&again, &news, 1).await, 0);
     tokio::time::advance(DAY).await;
@@ -231,11 +231,64 @@ async fn a_file_of_an_older_version_is_read() {
     let clock = Clock::start_at(evening());
     let budgets = open(&dir, clock);
     assert_eq!(taken(&budgets, &crawler(3, 0, 0), 2).await, 2);
-    let text = budgets.counts().encode(day(evening()));
+    let text = budgets.counts().encode(&[day(evening())]);
     let mut file: serde_json::Value = serde_json::from_slice(&text).unwrap();
-    assert!(file.as_object_mut().unwrap().remove("other_days").is_some());
+    assert!(file.as_object_mut().unwrap().remove("days").is_some());
     std::fs::write(dir.path().join(FILE), file.to_string()).unwrap();
     assert_eq!(taken(&open(&dir, clock), &crawler(3, 0, 0), 5).await, 1);
+    // The version before kept one other day.
+    file["other_days"] = serde_json::json!({ "news": file["crawlers"]["news"] });
+    file["crawlers"]["news"]["day"] = (day(evening()) + 1).into();
+    std::fs::write(dir.path().join(FILE), file.to_string()).unwrap();
+    assert_eq!(taken(&open(&dir, clock), &crawler(3, 0, 0), 5).await, 1);
+}
+
+/// A clock that is ahead for a moment, and crosses midnight meanwhile, while the counts are written.
+#[tokio::test(start_paused = true)]
+async fn a_clock_that_is_wrong_for_a_minute_resets_no_budget() {
+    let dir = tempfile::tempdir().unwrap();
+    let set_to = Arc::new(Mutex::new(evening()));
+    let shown = Arc::clone(&set_to);
+    let clock = Clock::with_calendar(move || *shown.lock().unwrap());
+    let news = crawler(3, 0, 0);
+    let mut budgets = open(&dir, clock);
+    assert_eq!(taken(&budgets, &news, 5).await, 3);
+    for ahead in [40 * DAY, 41 * DAY, 400 * DAY] {
+        *set_to.lock().unwrap() = evening() + ahead;
+        assert_eq!(taken(&budgets, &news, 5).await, 3);
+        budgets.save();
+        // A restart meanwhile makes no difference.
+        budgets = open(&dir, clock);
+    }
+    *set_to.lock().unwrap() = evening();
+    assert_eq!(taken(&budgets, &news, 5).await, 0);
+    budgets.count_observed(&news, &origin(0));
+    budgets.save();
+    assert_eq!(taken(&open(&dir, clock), &news, 5).await, 0);
+    assert_eq!(budgets.counts().days.len(), 0, "nothing is kept of those days");
+}
+
+/// A clock that was ahead for good is believed after a day, and then nothing is kept of the days before.
+#[tokio::test(start_paused = true)]
+async fn days_before_a_settled_step_are_forgotten() {
+    let dir = tempfile::tempdir().unwrap();
+    let set_to = Arc::new(Mutex::new(evening()));
+    let shown = Arc::clone(&set_to);
+    let clock = Clock::with_calendar(move || *shown.lock().unwrap());
+    let news = crawler(3, 0, 0);
+    let budgets = open(&dir, clock);
+    assert_eq!(taken(&budgets, &news, 5).await, 3);
+    let mut kept = Vec::new();
+    for days in [40, 41] {
+        *set_to.lock().unwrap() = evening() + DAY * days;
+        assert_eq!(taken(&budgets, &news, 5).await, 3);
+        budgets.save();
+        kept.push(budgets.counts().days["news"].len());
+        tokio::time::advance(DAY).await;
+    }
+    assert_eq!(kept, [1, 1], "first that of the settled time, then that of the day before");
+    let days: Vec<_> = budgets.counts().days["news"].iter().map(|usage| usage.day).collect();
+    assert_eq!(days, [day(evening()) + 40]);
 }
 
 #[tokio::test(start_paused = true)]

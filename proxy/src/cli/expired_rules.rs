@@ -59,3 +59,31 @@ pub(super) fn find(config: &Config, now: SystemTime) -> Vec<ExpiredRule> {
         })
         .collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Arc, Mutex};
+    use std::time::Duration;
+
+    use super::*;
+    use crate::clock::Clock;
+
+    #[test]
+    fn a_clock_that_is_wrong_for_a_minute_ends_no_rule() {
+        let text =
+            "[[rule]]\naction = \"refuse\"\nhosts = [\"shop.test\"]\nexpires = \"2027-01-01\"\n";
+        let config = Config::from_toml("t.toml", text).unwrap();
+        let shown = Arc::new(Mutex::new(humantime::parse_rfc3339("2026-12-01T00:00:00Z").unwrap()));
+        let calendar = Arc::clone(&shown);
+        let clock = Clock::with_calendar(move || *calendar.lock().unwrap());
+        let day = Duration::from_hours(24);
+        let mut expired = Vec::new();
+        for (days, is_back) in [(0, false), (40, false), (40, true), (80, true)] {
+            let mut shown = shown.lock().unwrap();
+            *shown = if is_back { *shown - day * days } else { *shown + day * days };
+            drop(shown);
+            expired.push(find(&config, clock.now()).len());
+        }
+        assert_eq!(expired, [0, 1, 0, 0]);
+    }
+}

@@ -70,12 +70,15 @@ impl Clock {
     }
 
     fn new(now: SystemTime, calendar: Option<Box<dyn Fn() -> SystemTime + Send + Sync>>) -> Self {
+        let mut steps = ClockSteps::default();
+        // What it is compared with when it is first asked for.
+        steps.observe(now, GRACE);
         Self(Box::leak(Box::new(ClockState {
             started_at: now,
             started: Instant::now(),
             correction: AtomicI64::new(0),
             calendar,
-            steps: Mutex::default(),
+            steps: Mutex::new(steps),
             has_continued: AtomicBool::new(false),
         })))
     }
