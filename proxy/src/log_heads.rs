@@ -29,11 +29,12 @@ impl LogHeads {
         self.lock().values().cloned().collect()
     }
 
-    /// Remembers a head, unless a later one of its log is known, or the log's key is another.
+    /// Remembers a head, unless a later one of its log is known, or its key is one to which the known one did not hand over.
     fn note(&self, found: NodeHead) {
         let mut known = self.lock();
         let is_later = known.get(&found.head.count.log).is_none_or(|before| {
-            before.head.head.key == found.head.head.key && before.head.precedes(&found.head)
+            let is_of_same_log = found.head.head.has_had_key(&before.head.head.key);
+            is_of_same_log && before.head.precedes(&found.head)
         });
         if is_later {
             known.insert(found.head.count.log.clone(), found);
@@ -124,7 +125,8 @@ impl HeadExchange {
     async fn has_to_compare(&mut self, newest: &LogHead, stored: &[u8]) -> bool {
         let id = &newest.count.log;
         let found = self.fleet.verified_head(id, stored);
-        let Some(found) = found.filter(|found| found.head.head.key == newest.head.key) else {
+        let Some(found) = found.filter(|found| newest.head.has_had_key(&found.head.head.key))
+        else {
             if !stored.is_empty() {
                 self.fleet.note_corrupt(id);
             }

@@ -39,17 +39,37 @@ def doubt(place, what):
     print(f"{place}: {what}")
 
 
-def check_signature(place, line):
+def is_signed(key, signature, signed):
+    try:
+        Ed25519PublicKey.from_public_bytes(decoded(key)).verify(decoded(signature), signed)
+        return True
+    except InvalidSignature:
+        return False
+
+
+def check_signature(place, line, key):
     found = SIGNATURE.search(line)
     if not found:
         fail(place, "is not signed")
     signed = line[: found.start()] + b"}"
-    try:
-        key = Ed25519PublicKey.from_public_bytes(decoded(public))
-        key.verify(decoded(found[1].decode()), signed)
-    except InvalidSignature:
+    if not is_signed(key, found[1].decode(), signed):
         fail(place, "has an invalid signature")
     return signed
+
+
+def keys_of(manifest):
+    """The keys of the log in their order; the last has signed the manifest."""
+    keys, line = [manifest["key"]], manifest.get("window", {}).get("head", "{}")
+    head = json.loads(line)
+    if head.get("key") == keys[0]:
+        check_signature("manifest.json:1", line.encode(), keys[0])
+        for handover in reversed(head.get("handovers", [])):
+            statement = f"wayleave-log-key {head['log']} {handover['from']} {handover['to']}"
+            is_next = handover["to"] == keys[0]
+            if not is_next or not is_signed(handover["from"], handover["signature"], statement.encode()):
+                break
+            keys.insert(0, handover["from"])
+    return keys
 
 
 class Tree:
@@ -79,15 +99,18 @@ class Tree:
 
 
 manifest_line = (folder / "manifest.json").read_bytes().rstrip(b"\n")
-check_signature("manifest.json:1", manifest_line)
 manifest = json.loads(manifest_line)
+check_signature("manifest.json:1", manifest_line, manifest["key"])
+keys = keys_of(manifest)
+if public not in keys:
+    fail("manifest.json:1", "is signed by another key")
 listed = {file["path"]: file["sha256"] for file in manifest["logs"] + manifest["files"]}
 for path, digest in listed.items():
     # Log files are checked below, which names the line.
     if not path.startswith("log/") and sha256((folder / path).read_bytes()).hex() != digest:
         fail(path, "does not match its digest")
 
-shown = left_out = unsigned = 0
+shown = left_out = unsigned = key_at = 0
 log_id = None
 # Of each `deleted` event: the deleted file, and the file and line of the event.
 deleted, missing = set(), []
@@ -111,7 +134,14 @@ for file in manifest["logs"]:
             last = None
             continue
         shown += 1
-        linked = check_signature(place, line) if line.startswith(b'{"event":"head"') else line
+        linked = line
+        if line.startswith(b'{"event":"head"'):
+            key = json.loads(line)["key"]
+            # A key that has handed the log over signs no later file.
+            if key not in keys[key_at:]:
+                fail(place, "is signed by a different key")
+            key_at = keys.index(key, key_at)
+            linked = check_signature(place, line, key)
         found = PREVIOUS.search(linked)
         event = json.loads(line) if found and line.startswith(b'{"event":') else {}
         if at == 1:
@@ -145,8 +175,8 @@ for file in manifest["logs"]:
         if event.get("event") == "altered":
             fail(place, "the log was altered before this line")
         if event.get("event") == "head":
-            signed = (event["file"], event["lines"], event["root_sha256"], event["key"])
-            if signed != (number, tree.lines, tree.root().hex(), public):
+            signed = (event["file"], event["lines"], event["root_sha256"])
+            if signed != (number, tree.lines, tree.root().hex()):
                 fail(place, "does not match the lines before it")
             if log_id and event.get("log", log_id) != log_id:
                 fail(place, "is the head of another log")
@@ -170,9 +200,9 @@ for file in manifest["logs"]:
 if "window" in manifest:
     window = manifest["window"]
     missing += [(gone, "manifest.json:1") for gone in window["missing_files"]]
-    check_signature("manifest.json:1", window["head"].encode())
     head = json.loads(window["head"])
-    if head["key"] != public:
+    check_signature("manifest.json:1", window["head"].encode(), head["key"])
+    if head["key"] != manifest["key"]:
         fail("manifest.json:1", "the head is signed by a different key")
     if log_id and head.get("log", log_id) != log_id:
         fail("manifest.json:1", "the head is of another log")

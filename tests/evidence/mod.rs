@@ -6,6 +6,7 @@ pub mod export;
 mod forged;
 mod holds;
 mod keeping;
+mod key;
 mod planted;
 mod tampering;
 mod week;

@@ -347,6 +347,27 @@ impl HoldFolder {
         replace_file(&self.0.join(DELETIONS), &sign_line(&line, key))
     }
 
+    /// Signs with another key whatever the old key had signed.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if something cannot be read or written.
+    pub fn hand_over(&self, from: &str, to: &Ed25519KeyPair) -> anyhow::Result<()> {
+        for stored in self.read_stored(from)? {
+            if stored.is_signed {
+                self.replace(&stored.hold, Some(to))?;
+            }
+        }
+        // What neither key has signed stays as it is, and is named.
+        if let Ok(logs) = self.all_deletions(from)
+            && !logs.is_empty()
+        {
+            let line = serde_json::to_vec(&SignedDeletions { logs, signature: None })?;
+            replace_file(&self.0.join(DELETIONS), &sign_line(&line, to))?;
+        }
+        Ok(())
+    }
+
     fn all_deletions(&self, public: &str) -> anyhow::Result<BTreeMap<String, BTreeSet<u64>>> {
         let path = self.0.join(DELETIONS);
         let line = match regular_file::read(&path) {

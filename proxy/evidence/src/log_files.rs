@@ -65,8 +65,8 @@ pub struct LogFiles {
 #[derive(Clone, Copy, Debug)]
 pub struct OwnLog<'a> {
     pub path: &'a Path,
-    /// The public half of its key.
-    pub key: &'a str,
+    /// The public halves of its keys: the present one, and those that handed the log over.
+    pub keys: &'a [String],
     /// Its id; earlier versions have not signed it in every file.
     pub id: Option<&'a str>,
     /// The number of its newest file; none: the highest that its key signed, or the one after.
@@ -162,9 +162,10 @@ impl LogFilesReader {
         let mut reason =
             current.as_ref().and_then(|file| reason_against_current(file, begin, &head, signed));
         let begin = begin.filter(|_| reason.is_none());
+        let keys = head.keys();
         let log = OwnLog {
             path,
-            key: &head.key,
+            keys: &keys,
             id: head.count.as_ref().map(|count| count.log.as_str()),
             newest: Some(begin.map_or(head.file, |begin| begin.number)),
             signed,
@@ -208,7 +209,7 @@ impl LogFilesReader {
                 }
             }
         }
-        let newest = log.newest.unwrap_or_else(|| newest_of(&by_number, log.key));
+        let newest = log.newest.unwrap_or_else(|| newest_of(&by_number, log.keys));
         let current = begin.filter(|begin| begin.number == newest);
         let mut next = current;
         // From the newest: each file names the last line of the one before it.
@@ -288,9 +289,10 @@ fn has_left(path: &Path, rotated: &NamedFile) -> bool {
     fs::metadata(path).map_or(true, |current| identity(&current) != rotated.identity)
 }
 
-/// Returns the number of the newest file of the log with this key. The file after the last that the key signed may have no head yet.
-fn newest_of(by_number: &BTreeMap<u64, Vec<NamedFile>>, key: &str) -> u64 {
-    let is_signed = |file: &NamedFile| file.end.as_ref().is_some_and(|end| end.head.key == key);
+/// Returns the number of the newest file of the log with these keys. The file after the last that one signed may have no head yet.
+fn newest_of(by_number: &BTreeMap<u64, Vec<NamedFile>>, keys: &[String]) -> u64 {
+    let is_signed =
+        |file: &NamedFile| file.end.as_ref().is_some_and(|end| keys.contains(&end.head.key));
     let signed = by_number.iter().rfind(|(_, same)| same.iter().any(is_signed));
     let last = by_number.last_key_value().map_or(0, |(number, _)| *number);
     signed.map_or(last, |(number, _)| number.saturating_add(1).min(last))
@@ -329,11 +331,8 @@ fn reason_against(
         return Some(format!("is a file of another log, {id}"));
     }
     // A file that was signed with an earlier key belongs to the log if the next one continues it.
-    let is_own = if end.head.key != log.key || id.is_none() {
-        is_linked.unwrap_or(end.head.key == log.key)
-    } else {
-        true
-    };
+    let has_key = log.keys.contains(&end.head.key);
+    let is_own = if has_key && id.is_some() { true } else { is_linked.unwrap_or(has_key) };
     (!is_own).then(|| "is not continued by the next file of the log".to_owned())
 }
 
@@ -492,11 +491,11 @@ mod tests {
 
         /// Returns the numbers of the files that belong to the log of key 1, and why others do not.
         fn read(&self, reader: &mut LogFilesReader) -> (Vec<u64>, Vec<String>) {
-            let key = public_key(&key(1));
+            let keys = [public_key(&key(1))];
             let path = self.path();
             let log = OwnLog {
                 path: &path,
-                key: &key,
+                keys: &keys,
                 id: Some("a"),
                 newest: Some(self.chain.file),
                 signed: None,
@@ -593,10 +592,9 @@ mod tests {
         files.write(&key(1), Some("a"));
         files.write(&key(1), Some("a"));
         files.begin();
-        let public = public_key(&key(1));
+        let keys = [public_key(&key(1))];
         let path = files.path();
-        let log =
-            OwnLog { path: &path, key: &public, id: Some("a"), newest: Some(3), signed: None };
+        let log = OwnLog { path: &path, keys: &keys, id: Some("a"), newest: Some(3), signed: None };
         let mut found = LogFilesReader::default().read(log).unwrap();
         // The clock was ahead when the first ended.
         found.files[0].ended_at = Some(day(FIRST + 9));

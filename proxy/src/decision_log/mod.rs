@@ -70,7 +70,9 @@ pub(crate) use self::edge_tally::{EdgeCount, EdgeCountBy};
 pub(crate) use self::files::{LogPlace, OpenLog, find_decision};
 pub(crate) use self::gaps::{LogGaps, unread_parts};
 use self::journal::JournalWarnings;
-pub(crate) use self::journal::{Journal, JournalConfig, JournalDescription};
+pub(crate) use self::journal::{
+    Journal, JournalConfig, JournalDescription, next_key_path, take_next_key,
+};
 use self::live::LiveFeed;
 pub(crate) use self::live::{DecisionWatch, WatchedBatch, to_event};
 pub(crate) use self::log_search::{NewestDecisions, ScanStep, scan as scan_log};

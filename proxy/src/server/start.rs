@@ -6,6 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use anyhow::Context;
 use arc_swap::ArcSwap;
 use futures_util::future::BoxFuture;
 use tokio::signal::unix::{SignalKind, signal};
@@ -18,7 +19,7 @@ use crate::clock::Clock;
 use crate::config::Config;
 use crate::decider::Decider;
 use crate::decider::settings::CurrentSettings;
-use crate::decision_log::{DecisionExport, DecisionLog};
+use crate::decision_log::{DecisionExport, DecisionLog, take_next_key};
 use crate::descriptors;
 use crate::downstream::listeners::{BoundListener, InheritedSockets, bind_when_free};
 use crate::downstream::{ConnectionLimits, DownstreamServer, UntrustingClients};
@@ -238,6 +239,9 @@ pub(super) fn open_decision_log(
     clock: Clock,
 ) -> anyhow::Result<DecisionLog> {
     log.set_decisions(config.log.events);
+    if let Some(journal) = &config.log.decisions {
+        take_next_key(journal).context("replacing evidence.key")?;
+    }
     let journal = wiring::open_journal(config, clock)?;
     // Before the first decision: each one refers to the configuration it was made by.
     let revision = wiring::archive_config(

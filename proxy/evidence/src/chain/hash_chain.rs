@@ -78,6 +78,7 @@ impl HashChain {
             lost: 0,
             holds: None,
             clock: Vec::new(),
+            handovers: Vec::new(),
             key: public_key(key),
         }
     }

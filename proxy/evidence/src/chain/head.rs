@@ -5,6 +5,7 @@ use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 use ring::signature::{ED25519, Ed25519KeyPair, KeyPair, UnparsedPublicKey};
 use serde::{Deserialize, Serialize};
 
+use super::handover::{KeyHandover, keys_until};
 use super::link::{append_members, split_signature};
 use super::tree::MerkleTree;
 use crate::clock_steps::ClockStep;
@@ -45,6 +46,9 @@ pub struct TreeHead {
     /// The steps of the clock that it had not kept for the grace when this was signed, the earliest first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub clock: Vec<ClockStep>,
+    /// The handovers of the log from earlier keys to this one, the latest last.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub handovers: Vec<KeyHandover>,
     /// The public half of the key (RFC 8037, `x`).
     pub key: String,
 }
@@ -108,6 +112,19 @@ fn is_zero(value: &u64) -> bool {
 }
 
 impl TreeHead {
+    /// Returns the keys of the log, the one of this head last, and before it those that have handed the log over to the next.
+    #[must_use]
+    pub fn keys(&self) -> Vec<String> {
+        let log = self.count.as_ref().map_or("", |count| &count.log);
+        keys_until(&self.key, log, &self.handovers)
+    }
+
+    /// Returns whether the log with this head had that key before, or still has.
+    #[must_use]
+    pub fn has_had_key(&self, key: &str) -> bool {
+        self.key == key || self.keys().iter().any(|own| own == key)
+    }
+
     /// Returns the tree so far; `None` if the head has no peaks, or they do not match its root.
     pub fn tree(&self) -> Option<MerkleTree> {
         // The peaks of an altered head would lead to another root.

@@ -4,12 +4,14 @@
 //! ```text
 //!  hash_chain    appends lines to a file and signs its heads
 //!    ├─ head     the signature over all lines of a file so far
+//!    │   └─ handover  the change of the key that signs
 //!    ├─ event    lines that are not decisions
 //!    ├─ link     the member by which a line names the line before it
 //!    └─ tree     one digest for all lines, which can be checked without having all of them
 //! ```
 
 pub mod event;
+pub mod handover;
 mod hash_chain;
 pub mod head;
 pub mod link;

@@ -44,6 +44,8 @@ pub struct FileEnd {
     unsigned_lines: u64,
     /// The id of the log, as the last head that has one says.
     log: Option<String>,
+    /// The index of the key that signed the last head.
+    key: usize,
     /// The number of decisions that could not be written, as the log says.
     lost: u64,
 }
@@ -64,7 +66,12 @@ impl LogGaps {
 impl FileEnd {
     /// Checks, after the last file, that the log says of every missing file that it was deleted, and that everything in the log
     /// was signed.
-    pub fn check_gaps(self, window: Option<&LogWindow>, key: &str, findings: &mut ExportFindings) {
+    pub fn check_gaps(
+        self,
+        window: Option<&LogWindow>,
+        keys: &[String],
+        findings: &mut ExportFindings,
+    ) {
         let gaps = &self.gaps;
         let mut named = BTreeSet::new();
         for (missing, next) in &gaps.missing {
@@ -86,14 +93,14 @@ impl FileEnd {
             }
             return;
         };
-        self.check_window(window, key, &named, findings);
+        self.check_window(window, keys, &named, findings);
     }
 
     /// Checks what the export says of the whole log. Missing files that are `named` were reported before.
     fn check_window(
         &self,
         window: &LogWindow,
-        key: &str,
+        keys: &[String],
         named: &BTreeSet<u64>,
         findings: &mut ExportFindings,
     ) {
@@ -110,6 +117,7 @@ impl FileEnd {
             findings.add_altered(&place, foreign);
         }
         let line = window.head.as_bytes();
+        let key = keys.last().map_or("", String::as_str);
         let is_authentic = |head: &TreeHead| head.key == key && is_signed_by(line, key);
         let Some(head) = LogEvent::parse_head(line).filter(is_authentic) else {
             return findings.add_altered(&place, "the head of the log is not signed by its key");
@@ -163,7 +171,10 @@ impl FileEnd {
 #[derive(Debug)]
 pub struct LogCheck<'a> {
     path: &'a str,
-    key: &'a str,
+    /// The keys of the log, in their order.
+    keys: &'a [String],
+    /// The index of the key that signed the last head.
+    key: usize,
     gaps: LogGaps,
     before: Option<FileEnd>,
     file: u64,
@@ -188,7 +199,7 @@ pub struct LogCheck<'a> {
 }
 
 impl<'a> LogCheck<'a> {
-    pub fn begin(path: &'a str, key: &'a str, mut before: Option<FileEnd>) -> Self {
+    pub fn begin(path: &'a str, keys: &'a [String], mut before: Option<FileEnd>) -> Self {
         let gaps = before.as_mut().map(|end| mem::take(&mut end.gaps));
         let log = before.as_mut().and_then(|end| end.log.take());
         Self {
@@ -196,7 +207,8 @@ impl<'a> LogCheck<'a> {
             lost: before.as_ref().map_or(0, |end| end.lost),
             after_head: 0,
             path,
-            key,
+            keys,
+            key: before.as_ref().map_or(0, |end| end.key),
             gaps: gaps.unwrap_or_default(),
             before,
             file: 0,
@@ -422,7 +434,9 @@ impl<'a> LogCheck<'a> {
     ) {
         self.report_unresolved(number, findings);
         let mut report = |what: &str| self.report(number, what, findings);
-        if head.key != self.key {
+        // A key that has handed the log over signs no later file.
+        let later = self.keys.iter().skip(self.key).position(|key| *key == head.key);
+        if later.is_none() {
             report("is signed by a different key than the export");
         }
         if !is_signed_by(line, &head.key) {
@@ -442,6 +456,7 @@ impl<'a> LogCheck<'a> {
         } else if head.root_sha256 != self.tree.root() {
             report("does not match the lines before it");
         }
+        self.key += later.unwrap_or(0);
         self.log = log.map(str::to_owned).or_else(|| self.log.take());
         self.end = Some(head.clone());
     }
@@ -464,6 +479,7 @@ impl<'a> LogCheck<'a> {
             headless: is_headless.then(|| format!("{}:{}", self.path, self.number)),
             unsigned_lines: before.saturating_add(own),
             log: self.log,
+            key: self.key,
             lost: self.lost,
         }
     }
@@ -475,6 +491,7 @@ impl<'a> LogCheck<'a> {
 
 #[cfg(test)]
 mod tests {
+    use std::slice::from_ref;
     use std::time::SystemTime;
 
     use ring::signature::Ed25519KeyPair;
@@ -501,12 +518,42 @@ mod tests {
 
     fn check(lines: &[Vec<u8>], key: &Ed25519KeyPair) -> String {
         let (public, mut findings) = (public_key(key), ExportFindings::default());
-        let mut check = LogCheck::begin("log/000001.jsonl", &public, None);
+        let mut check = LogCheck::begin("log/000001.jsonl", from_ref(&public), None);
         for (number, line) in (1..).zip(lines) {
             check.check_line(number, line, &mut findings);
         }
-        check.finish(&mut findings).check_gaps(None, &public, &mut findings);
+        check.finish(&mut findings).check_gaps(None, from_ref(&public), &mut findings);
         findings.to_string()
+    }
+
+    #[test]
+    fn a_key_signs_nothing_after_it_handed_the_log_over() {
+        let publics = [1, 2].map(|seed| public_key(&key(seed)));
+        for (keys, seeds, is_named) in [
+            (&publics[..], [1, 2, 2], false),
+            (&publics, [1, 1, 2], false),
+            (&publics, [1, 2, 1], true),
+            (&publics[1..], [1, 2, 2], true),
+            (&publics, [1, 3, 2], true),
+        ] {
+            let mut findings = ExportFindings::default();
+            let (mut chain, mut before) = (HashChain::new(), None);
+            for (file, seed) in (1..).zip(seeds) {
+                let path = format!("log/{file:06}.jsonl");
+                let mut check = LogCheck::begin(&path, keys, before);
+                let lines = log(&mut chain, &key(seed));
+                for (number, line) in (1..).zip(&lines) {
+                    check.check_line(number, line, &mut findings);
+                }
+                chain.push_line(&lines[2]);
+                chain = chain.next_file();
+                before = Some(check.finish(&mut findings));
+            }
+            before.unwrap().check_gaps(None, keys, &mut findings);
+            let found = findings.to_string();
+            assert_eq!(found.contains("is signed by a different key"), is_named, "{found}");
+            assert_eq!(found.is_empty(), !is_named, "{found}");
+        }
     }
 
     /// Returns the findings in files 1 and 4 of a log, where file 4 contains these events.
@@ -527,13 +574,13 @@ mod tests {
                 continue;
             }
             let path = format!("log/{file:06}.jsonl");
-            let mut check = LogCheck::begin(&path, &public, before);
+            let mut check = LogCheck::begin(&path, from_ref(&public), before);
             for (number, line) in (1..).zip(&lines) {
                 check.check_line(number, line, &mut findings);
             }
             before = Some(check.finish(&mut findings));
         }
-        before.unwrap().check_gaps(window, &public, &mut findings);
+        before.unwrap().check_gaps(window, from_ref(&public), &mut findings);
         findings.to_string()
     }
 
@@ -595,11 +642,11 @@ mod tests {
             foreign: vec!["a file that is not ours".to_owned()],
         };
         let mut findings = ExportFindings::default();
-        let mut check = LogCheck::begin("log/000001.jsonl", &public, None);
+        let mut check = LogCheck::begin("log/000001.jsonl", from_ref(&public), None);
         for (number, line) in (1..).zip(&lines) {
             check.check_line(number, line, &mut findings);
         }
-        check.finish(&mut findings).check_gaps(Some(&window), &public, &mut findings);
+        check.finish(&mut findings).check_gaps(Some(&window), from_ref(&public), &mut findings);
         let found = findings.to_string();
         for finding in [
             "altered: file 7 of the log is missing",
@@ -625,7 +672,7 @@ mod tests {
             lines.push(head);
             chain = chain.next_file();
             let path = format!("log/{file:06}.jsonl");
-            let mut check = LogCheck::begin(&path, &public, before);
+            let mut check = LogCheck::begin(&path, from_ref(&public), before);
             for (number, line) in (1..).zip(&lines) {
                 check.check_line(number, line, &mut findings);
             }
@@ -681,6 +728,7 @@ mod tests {
             lost: 0,
             holds: None,
             clock: Vec::new(),
+            handovers: Vec::new(),
             key: public_key(&key),
         };
         let head = LogEvent::new(EventKind::Head(head), AT).to_json();
@@ -707,6 +755,7 @@ mod tests {
             lost: 0,
             holds: None,
             clock: Vec::new(),
+            handovers: Vec::new(),
             key: public_key(&key),
         };
         let head = LogEvent::new(EventKind::Head(head), AT).to_json();

@@ -24,7 +24,7 @@ pub use self::findings::{ExportFindings, VerifyResult};
 use self::hashing::HashingReader;
 pub use self::log_check::{FileEnd, LogCheck};
 pub use self::materials::CheckedMaterials;
-use crate::chain::event::EVENT_PREFIX;
+use crate::chain::event::{EVENT_PREFIX, LogEvent};
 use crate::chain::head::is_signed_by;
 use crate::digest::Sha256Digest;
 use crate::manifest::{ListedFile, MANIFEST_PATH, MAX_MANIFEST_BYTES, Manifest};
@@ -96,10 +96,11 @@ impl CheckedExport {
         findings: &mut ExportFindings,
         mut derive: impl FnMut(&[u8]) -> Option<Result<(), String>>,
     ) -> anyhow::Result<CheckedLines> {
+        let keys = log_keys(&self.manifest);
         let mut before: Option<FileEnd> = None;
         let (mut lines, mut decisions) = (0, 0);
         for listed in &self.manifest.logs {
-            let mut check = LogCheck::begin(&listed.path, &self.manifest.key, before);
+            let mut check = LogCheck::begin(&listed.path, &keys, before);
             let mut on_line = |number: u64, line: &[u8]| {
                 check.check_line(number, line, findings);
                 lines += 1;
@@ -125,7 +126,7 @@ impl CheckedExport {
         if let Some(end) = before {
             let window = self.manifest.window.as_ref();
             lost = end.lost_decisions(window);
-            end.check_gaps(window, &self.manifest.key, findings);
+            end.check_gaps(window, &keys, findings);
         }
         // Lines that do not parse are skipped above, so only the count shows whether a decision disappeared.
         if decisions != self.manifest.decisions {
@@ -154,6 +155,14 @@ impl CheckedExport {
     }
 }
 
+/// Returns the keys that signed the log, the manifest's last, and before it those that have handed the log over to the next.
+fn log_keys(manifest: &Manifest) -> Vec<String> {
+    let line = manifest.window.as_ref().map_or(&b""[..], |window| window.head.as_bytes());
+    let head = LogEvent::parse_head(line).filter(|head| head.key == manifest.key);
+    let signed = head.filter(|head| is_signed_by(line, &head.key));
+    signed.map_or_else(|| vec![manifest.key.clone()], |head| head.keys())
+}
+
 /// Parses the manifest and checks its signature. `records` is the digest of the records before it, if it is from a WARC file.
 fn read_manifest(
     bytes: &[u8],
@@ -173,7 +182,7 @@ fn read_manifest(
     );
     if let Some(trusted) = trusted {
         ensure!(
-            trusted.trim() == manifest.key,
+            log_keys(&manifest).iter().any(|key| key == trusted.trim()),
             "{name}:1: is signed by {}, not by the trusted key",
             manifest.key
         );

@@ -9,6 +9,7 @@
 //!         └─ node_logs  the logs that they should have
 //!  hold         keeps decisions, and what they rest on, beyond every retention
 //!  key          prints the public key
+//!  rotate_key   creates the next one
 //! ```
 
 mod ask;
@@ -18,6 +19,7 @@ mod hold;
 mod key;
 mod node_logs;
 mod node_url;
+mod rotate_key;
 pub(super) mod sources;
 pub(super) mod verify;
 
@@ -39,6 +41,8 @@ pub(super) enum EvidenceCommand {
     Hold(hold::HoldCommand),
     /// Print the public half of the key that signs the decision log
     Key(key::KeyArgs),
+    /// Create the key that signs the decision log from the next start on
+    RotateKey,
 }
 
 pub(super) fn run(command: &EvidenceCommand, file: Option<&Path>) -> ExitCode {
@@ -49,5 +53,6 @@ pub(super) fn run(command: &EvidenceCommand, file: Option<&Path>) -> ExitCode {
         EvidenceCommand::Ask(arguments) => ask::run(arguments, file),
         EvidenceCommand::Hold(command) => hold::run(command, file),
         EvidenceCommand::Key(arguments) => key::run(arguments, file),
+        EvidenceCommand::RotateKey => rotate_key::run(file),
     }
 }

@@ -8,6 +8,7 @@
 //!  config     location, rotation and retention
 //!  retention  deletes rotated files
 //!  holds      what must not be deleted, as the log records it
+//!  next_key   replaces the key that signs the log
 //!  compress   compresses rotated files, in a thread of its own
 //! ```
 
@@ -15,6 +16,7 @@ mod batch;
 mod compress;
 mod config;
 mod holds;
+mod next_key;
 mod open_file;
 mod published;
 mod resume;
@@ -39,6 +41,7 @@ use self::batch::{LineBatch, LogChanges};
 use self::compress::CompressionThread;
 pub(crate) use self::config::JournalConfig;
 use self::holds::JournalHolds;
+pub(crate) use self::next_key::{next_key_path, take_next_key};
 use self::open_file::OpenFile;
 use self::resume::{ChainState, ResumableLog, ResumedChain};
 use self::retention::{ExpiredFile, HeldFiles};
@@ -417,6 +420,7 @@ impl Journal {
         *state = ChainState {
             chain: batch.chain_until(written_bytes, &state.chain),
             count: state.count.plus(batch::count_decisions(&batch.bytes[..written_bytes])),
+            handovers: mem::take(&mut state.handovers),
             bytes: open.add_bytes(written_bytes),
             latest_at: batch.at,
             is_stopped: batch.ends_in_line(STOP_PREFIX, written_bytes),
@@ -527,11 +531,14 @@ impl Journal {
     /// Reads what is signed about the rotated files, and logs which others there are since the last time.
     fn read_files(&mut self) -> LogFiles {
         let path = &self.config.path;
-        let public = self.key.public_base64();
         let state = self.state.as_ref();
+        let keys = match state {
+            Some(state) => state.keys(&self.key),
+            None => vec![self.key.public_base64()],
+        };
         let log = OwnLog {
             path,
-            key: &public,
+            keys: &keys,
             id: state.map(|state| state.count.log.as_str()),
             newest: Some(state.map_or(0, |state| state.chain.file)),
             signed: None,

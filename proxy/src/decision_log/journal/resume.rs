@@ -13,6 +13,7 @@ use std::time::SystemTime;
 
 use uuid::Uuid;
 use wayleave_evidence::chain::event::{EVENT_PREFIX, EventKind, LogEvent};
+use wayleave_evidence::chain::handover::{KeyHandover, keys_until};
 use wayleave_evidence::chain::head::is_signed_by;
 use wayleave_evidence::chain::link::previous_digest;
 use wayleave_evidence::chain::{HashChain, LogCount, MerkleTree, TreeHead};
@@ -29,6 +30,8 @@ use crate::signing::SigningKey;
 pub(super) struct ChainState {
     pub(super) chain: HashChain,
     pub(super) count: LogCount,
+    /// The handovers of the log from earlier keys.
+    pub(super) handovers: Vec<KeyHandover>,
     pub(super) bytes: u64,
     /// The time of the latest line.
     pub(super) latest_at: SystemTime,
@@ -43,6 +46,7 @@ impl ChainState {
         Self {
             chain: HashChain::new(),
             count: LogCount::new(new_log_id()),
+            handovers: Vec::new(),
             bytes: 0,
             latest_at: SystemTime::UNIX_EPOCH,
             is_stopped: false,
@@ -57,13 +61,19 @@ impl ChainState {
             before if before < file => known.count.at_next_file(),
             _ => known.count.at_start_of_file(),
         });
+        let handovers = known.map(|known| known.handovers.clone()).unwrap_or_default();
         let new = Self::new();
-        Self { chain, count: count.unwrap_or(new.count), ..new }
+        Self { chain, count: count.unwrap_or(new.count), handovers, ..new }
     }
 
     fn next_file(&self) -> Self {
         let (chain, count) = (self.chain.next_file(), self.count.at_next_file());
-        Self { chain, count, bytes: 0, is_stopped: false, ..*self }
+        Self { chain, count, bytes: 0, is_stopped: false, ..self.clone() }
+    }
+
+    /// Returns the keys that the log has had, the present `key` last.
+    pub(super) fn keys(&self, key: &SigningKey) -> Vec<String> {
+        keys_until(&key.public_base64(), &self.count.log, &self.handovers)
     }
 
     /// Returns the head of a file that is still being written.
@@ -91,6 +101,7 @@ impl ChainState {
             bytes: Some(self.bytes),
             count: Some(self.count.clone()),
             clock: clock.unsettled_steps(),
+            handovers: self.handovers.clone(),
             ..self.chain.tree_head(key.pair())
         }
     }
@@ -143,6 +154,7 @@ pub(super) fn signed_before(heads: &HeadFiles, key: &SigningKey) -> Option<(Chai
     let state = ChainState {
         chain: HashChain { file: head.file, last: previous_digest(&line)?, tree },
         count: head.count.clone().unwrap_or_else(|| LogCount::new(new_log_id())),
+        handovers: head.handovers.clone(),
         bytes: head.bytes?,
         latest_at: at,
         is_stopped: head.stopped,
@@ -235,10 +247,13 @@ impl ResumableLog<'_> {
 
     /// Returns the rotated files that belong to the log. Without a head, only the key tells.
     fn rotated_files(&self, known: Option<&ChainState>) -> io::Result<Vec<LogFile>> {
-        let key = self.key.public_base64();
+        let keys = match known {
+            Some(known) => known.keys(self.key),
+            None => vec![self.key.public_base64()],
+        };
         let log = OwnLog {
             path: self.path,
-            key: &key,
+            keys: &keys,
             id: known.map(|known| known.count.log.as_str()),
             newest: known.map(|known| known.chain.file),
             signed: known.filter(|known| known.bytes > 0).map(|known| SignedPart {
@@ -319,6 +334,7 @@ impl FileTail {
 
     /// Reads from the known state to the end of the file, and terminates a torn last line.
     fn read_on(path: &Path, known: ChainState, key: &SigningKey) -> io::Result<Self> {
+        let keys = known.keys(key);
         let mut file = OpenOptions::new().read(true).append(true).open(path)?;
         file.seek(SeekFrom::Start(known.bytes))?;
         let mut tail = Self { state: known, lines: 0, torn: None, lost: 0, is_ended: false };
@@ -339,7 +355,7 @@ impl FileTail {
                 tail.lost = tail.lost.saturating_add(decisions);
             }
             tail.is_ended = LogEvent::parse_head(bytes).is_some_and(|head| {
-                let is_ours = head.key == key.public_base64() && is_signed_by(bytes, &head.key);
+                let is_ours = keys.contains(&head.key) && is_signed_by(bytes, &head.key);
                 head.next.is_some() && is_ours
             });
             line.clear();

@@ -262,7 +262,7 @@ fn other_alterations_are_named_or_have_no_effect() {
     assert!(tried >= 60, "{tried}");
 }
 
-fn add_hold(place: &TestLog) {
+pub(super) fn add_hold(place: &TestLog) {
     let key = SigningKey::read(&place.options().key).unwrap();
     let hold = Hold {
         id: 0,

@@ -15,6 +15,8 @@ mod alteration_tests;
 pub(crate) mod compare;
 pub(crate) mod derive;
 pub(crate) mod documents;
+#[cfg(test)]
+mod key_tests;
 mod published;
 mod report;
 pub(crate) mod robots;
