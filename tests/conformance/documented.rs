@@ -48,12 +48,11 @@ fn the_members_of_rows_for_the_proxy_are_documented() {
 fn the_members_of_rows_and_answers_are_documented() {
     let config = json!({
         "purposes": ["search"], "purpose_tokens": {"search": "A"}, "content_use": "full", "unstated": "allow",
-        "sources": ["content-usage"], "meta_scan": "1KiB", "legacy_labels": false, "robots_meta": "google",
-        "rsl_user": "", "rsl_geo": "", "on_answer": "label", "rule": "allow",
+        "sources": ["content-usage"], "meta_scan": "1KiB", "rsl_user": "", "rsl_geo": "", "on_answer": "label", "rule": "allow",
     });
     let row = json!({
         "id": 1, "robots": "User-agent: *\nContent-Usage: train-ai=n", "token": "A", "url": "/a", "dialect": "rfc9309",
-        "purpose": "train-ai", "status": 200, "headers": [["A", "b"]], "html": "", "tdmrep": "[]", "ai_txt": "", "rsl": {},
+        "purpose": "train-ai", "status": 200, "headers": [["A", "b"]], "html": "", "tdmrep": "[]", "rsl": {},
         "config": config,
     });
     let document = include_str!("../../proxy/conformance/README.md");

@@ -13,7 +13,7 @@ const CASES: [&str; 2] = [
 ];
 
 /// The keys of a case's `config` that belong to `[preferences]`, and to `[[crawler]]`.
-const PREFERENCES: [&str; 4] = ["sources", "robots_meta", "rsl_user", "rsl_geo"];
+const PREFERENCES: [&str; 3] = ["sources", "rsl_user", "rsl_geo"];
 const CRAWLER: [&str; 3] = ["purpose_tokens", "content_use", "unstated"];
 
 /// A case where a field of the response lifts what a file reserves. The proxy requests no page whose path is reserved, so it never
@@ -92,10 +92,8 @@ impl Case {
         let robots = self.text("robots");
         let robots = robots.map_or(Reply::new(404), Reply::text);
         let mut site = site.robots_reply(robots);
-        for (member, path) in [("tdmrep", "/.well-known/tdmrep.json"), ("ai_txt", "/ai.txt")] {
-            let file = self.text(member).map_or(Reply::new(404), Reply::text);
-            site = site.page(path, file);
-        }
+        let tdmrep = self.text("tdmrep").map_or(Reply::new(404), Reply::text);
+        site = site.page("/.well-known/tdmrep.json", tdmrep);
         for path in ["/license.xml", "/none.xml"] {
             site = site.page(path, Reply::new(404));
         }

@@ -1,4 +1,4 @@
-//! The documents next to robots.txt about use: `tdmrep.json`, `ai.txt`, and licences that robots.txt or a response names.
+//! The documents next to robots.txt about use: `tdmrep.json`, and licences that robots.txt or a response names.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,8 +9,7 @@ use wayleave_robots_txt::{
     decide_write_all_spellings_within,
 };
 use wayleave_usage_preferences::{
-    AI_TXT_PATH, PreferenceDocument, PreferenceQuery, PreferenceSource, PreferenceState,
-    TDMREP_PATH,
+    PreferenceDocument, PreferenceQuery, PreferenceSource, PreferenceState, TDMREP_PATH,
 };
 
 use crate::crawler::Crawler;
@@ -107,26 +106,22 @@ pub fn may_fetch(
     decision.verdict() == AccessVerdict::Allow
 }
 
-/// Returns the documents that could still refuse a purpose: the files of `origin`, and licences.
+/// Returns the documents that could still refuse a purpose: the file of `origin`, and licences.
 #[must_use]
 pub fn documents_to_fetch(
     query: PreferenceQuery<'_>,
     origin: &Origin,
     state: &PreferenceState,
 ) -> Vec<DocumentToFetch> {
-    // Both are of HTTP alone (RFC 8615 section 1; Spawning).
-    let has_files = origin.scheme() != UrlScheme::Ftp;
-    let files = [(PreferenceSource::Tdmrep, TDMREP_PATH), (PreferenceSource::AiTxt, AI_TXT_PATH)];
-    files
-        .into_iter()
-        .filter(|(source, _)| has_files && query.could_be_refused_by(*source))
-        .map(|(source, path)| DocumentToFetch {
-            source,
-            named: path.to_owned(),
-            resource: Ok(Resource::at(origin, path)),
-        })
-        .chain(licences_to_fetch(state))
-        .collect()
+    // It is of HTTP alone (RFC 8615 section 1).
+    let has_file =
+        origin.scheme() != UrlScheme::Ftp && query.could_be_refused_by(PreferenceSource::Tdmrep);
+    let file = has_file.then(|| DocumentToFetch {
+        source: PreferenceSource::Tdmrep,
+        named: TDMREP_PATH.to_owned(),
+        resource: Ok(Resource::at(origin, TDMREP_PATH)),
+    });
+    file.into_iter().chain(licences_to_fetch(state)).collect()
 }
 
 /// Returns the licences that were named and are still to be fetched.
@@ -246,7 +241,6 @@ impl DocumentToFetch {
     ) {
         match document {
             Some(PreferenceDocument::Tdmrep(file)) => state.add_tdmrep(query, file),
-            Some(PreferenceDocument::AiTxt(file)) => state.add_ai_txt(query, file),
             Some(PreferenceDocument::Rsl(licence)) => state.add_licence(&self.named, licence),
             Some(_) | None => {}
         }

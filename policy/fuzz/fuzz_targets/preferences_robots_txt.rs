@@ -12,7 +12,6 @@ fuzz_target!(|file: &[u8]| {
     let robots = RobotsTxt::parse(file);
     let is_allowed = allows(|heard, asker| {
         heard.add_robots_txt(asker, &robots);
-        heard.add_ai_txt(asker, &robots);
     });
     assert!(
         !is_allowed || holds(file, "=y") || holds(file, "yes") || holds(file, "allowaitraining")

@@ -216,8 +216,7 @@ mod tests {
         for (text, uri, kind) in [
             ("https://a.test", "https://a.test/robots.txt", DocumentKind::RobotsTxt),
             ("http://a.test:81/.well-known/tdmrep.json", "", DocumentKind::Tdmrep),
-            ("http://a.test/ai.txt", "", DocumentKind::AiTxt),
-            ("https://a.test/ai.txt?x", "", DocumentKind::Rsl),
+            ("https://a.test/licence.xml?x", "", DocumentKind::Rsl),
             ("https://a.test/", "", DocumentKind::Rsl),
             ("https://a.test/robots.txt", "", DocumentKind::Rsl),
         ] {
@@ -243,7 +242,7 @@ mod tests {
 
     #[test]
     fn own_copies_are_named_by_keys_only() {
-        for shared in ["https://a.test", "https://a.test:8443/ai.txt?x"] {
+        for shared in ["https://a.test", "https://a.test:8443/licence.xml?x"] {
             let shared = Resource::parse(shared).unwrap();
             let own = shared.held_by("news+public");
             assert_eq!(own.to_string(), format!("{shared}#as=news+public"));

@@ -31,7 +31,7 @@ const RETIRED: [(&str, PurposeSet, &str); 8] = [
 
 /// Returns the meaning of a dictionary. A dictionary that does not parse states nothing (aipref-vocab-08 §6.5.1); of
 /// duplicate labels the last counts, and values other than the tokens `y` and `n` are ignored.
-pub(crate) fn read(dictionary: &[u8], with_retired: bool) -> Vec<StatementMeaning> {
+pub(crate) fn read(dictionary: &[u8]) -> Vec<StatementMeaning> {
     let Ok(dictionary) = Parser::new(dictionary).parse::<Dictionary>() else {
         return Vec::new();
     };
@@ -43,7 +43,7 @@ pub(crate) fn read(dictionary: &[u8], with_retired: bool) -> Vec<StatementMeanin
         }
     }
     for (name, purposes, clause) in RETIRED {
-        if with_retired && value(&dictionary, name) == Some(false) {
+        if value(&dictionary, name) == Some(false) {
             // A label for everything yields to current labels where those state something (aipref-vocab-02).
             let yields_to = if purposes == PurposeSet::ALL { stated } else { PurposeSet::NONE };
             labels.push(StatementMeaning::refusal(purposes.without(yields_to), clause));

@@ -71,29 +71,6 @@ impl FromStr for ContentUse {
     }
 }
 
-/// The vendor whose definitions of `noarchive` and `nocache` apply.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum MetaDialect {
-    /// Google's: both only concern stored copies.
-    #[default]
-    Google,
-    /// Bing's since 2023: `noarchive` keeps a page out of chat answers and training, `nocache` only out of training;
-    /// both together count as `nocache`.
-    Bing,
-}
-
-impl FromStr for MetaDialect {
-    type Err = UnknownName;
-
-    fn from_str(name: &str) -> Result<Self, UnknownName> {
-        match name {
-            "google" => Ok(Self::Google),
-            "bing" => Ok(Self::Bing),
-            _ => Err(UnknownName(name.to_owned(), "google, bing")),
-        }
-    }
-}
-
 /// The error for a name that is not one of those expected.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnknownName(String, &'static str);
@@ -111,10 +88,6 @@ impl std::error::Error for UnknownName {}
 pub struct PreferenceSettings {
     /// The families that are read.
     pub sources: SourceSet,
-    /// Whether retired labels of Content-Usage (`ai`, `genai`, `tdm`, …) still restrict. They never permit.
-    pub legacy_labels: bool,
-    /// The vendor whose robots meta rules apply.
-    pub robots_meta: MetaDialect,
     /// The class of user in the vocabulary of RSL: `commercial`, `education`, …; empty if it is unspecified.
     pub rsl_user: String,
     /// The country of use, as RSL names it: `DE`; empty if it is unspecified.
@@ -123,13 +96,7 @@ pub struct PreferenceSettings {
 
 impl Default for PreferenceSettings {
     fn default() -> Self {
-        Self {
-            sources: SourceSet::default(),
-            legacy_labels: true,
-            robots_meta: MetaDialect::default(),
-            rsl_user: String::new(),
-            rsl_geo: String::new(),
-        }
+        Self { sources: SourceSet::default(), rsl_user: String::new(), rsl_geo: String::new() }
     }
 }
 

@@ -2,14 +2,10 @@
 
 use std::sync::Arc;
 
-use wayleave_robots_txt::RobotsTxt;
-
 use super::{RslLicence, TdmrepFile};
 
 /// The path of a site's reservations (TDM Reservation Protocol).
 pub const TDMREP_PATH: &str = "/.well-known/tdmrep.json";
-/// The path of Spawning's ai.txt.
-pub const AI_TXT_PATH: &str = "/ai.txt";
 
 /// The format of a document.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -18,8 +14,6 @@ pub enum DocumentKind {
     RobotsTxt,
     /// Reservations of text and data mining.
     Tdmrep,
-    /// Spawning's ai.txt.
-    AiTxt,
     /// An RSL licence: any other document that a site names.
     Rsl,
 }
@@ -30,7 +24,6 @@ impl DocumentKind {
     pub fn for_path(path: &str) -> Self {
         match path {
             TDMREP_PATH => Self::Tdmrep,
-            AI_TXT_PATH => Self::AiTxt,
             _ => Self::Rsl,
         }
     }
@@ -41,11 +34,6 @@ impl DocumentKind {
     pub fn parse(self, bytes: &[u8], is_cut: bool) -> Option<PreferenceDocument> {
         Some(match self {
             Self::RobotsTxt => return None,
-            Self::AiTxt if is_cut => PreferenceDocument::AiTxt(RobotsTxt::parse_beginning(bytes)),
-            // The fetcher has bounded the body; the parser's own limit must not cut it again.
-            Self::AiTxt => {
-                PreferenceDocument::AiTxt(RobotsTxt::parse_with_limit(bytes, bytes.len()))
-            }
             Self::Tdmrep if is_cut => {
                 PreferenceDocument::Tdmrep(TdmrepFile::parse_beginning(bytes))
             }
@@ -62,7 +50,6 @@ impl DocumentKind {
         match self {
             Self::RobotsTxt => "robots.txt",
             Self::Tdmrep => "tdmrep",
-            Self::AiTxt => "ai.txt",
             Self::Rsl => "rsl",
         }
     }
@@ -76,8 +63,6 @@ pub enum PreferenceDocument {
     Tdmrep(TdmrepFile),
     /// A licence.
     Rsl(Arc<RslLicence>),
-    /// `/ai.txt`.
-    AiTxt(RobotsTxt),
 }
 
 impl PreferenceDocument {
@@ -87,7 +72,6 @@ impl PreferenceDocument {
         match self {
             Self::Tdmrep(file) => file.heap_bytes(),
             Self::Rsl(licence) => licence.heap_bytes(),
-            Self::AiTxt(file) => file.heap_bytes(),
         }
     }
 }

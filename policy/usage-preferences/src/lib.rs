@@ -45,9 +45,9 @@ mod usage_lines;
 mod xml_bounds;
 
 pub use declaration::{
-    ContentUse, CrawlerDeclaration, MetaDialect, PreferenceQuery, PreferenceSettings, UnknownName,
+    ContentUse, CrawlerDeclaration, PreferenceQuery, PreferenceSettings, UnknownName,
 };
-pub use document::{AI_TXT_PATH, DocumentKind, PreferenceDocument, TDMREP_PATH};
+pub use document::{DocumentKind, PreferenceDocument, TDMREP_PATH};
 pub use head_lint::lint_head;
 pub use judgement::{Preference, PreferenceJudgement, PurposePreference};
 pub use lint::lint;

@@ -128,7 +128,7 @@ fn read_statement(
     let (path, rest) = split_path(value);
     let (family, path, meanings) = if is("content-usage") {
         check_usage(line, value, rest, findings);
-        (UsageFamily::Usage, path, content_usage::read(rest.as_bytes(), true))
+        (UsageFamily::Usage, path, content_usage::read(rest.as_bytes()))
     } else if is("content-signal") {
         check_signal(line, rest, findings);
         // `use=` limits all purposes of some crawlers only, so it contradicts nothing.

@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime};
 use wayleave_robots_txt::ProductToken;
 
 use super::statement::StatementMeaning;
-use super::{MetaDialect, Purpose, PurposeSet, date};
+use super::{Purpose, PurposeSet, date};
 
 /// One rule: its name in lower case, and its value if it has one.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -223,7 +223,6 @@ pub(super) fn strictness(rule: &MetaRule) -> Option<Duration> {
 /// The context in which a page's rules are read.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct MetaReader {
-    pub(super) dialect: MetaDialect,
     /// Whether the response is an image.
     pub(super) is_image: bool,
     pub(super) now: SystemTime,
@@ -237,15 +236,12 @@ pub(super) fn refuses(rule: &MetaRule, reader: MetaReader) -> Option<StatementMe
     const SEARCH: PurposeSet = PurposeSet::of(&[Purpose::Search]);
     const AI_INPUT: PurposeSet = PurposeSet::of(&[Purpose::AiInput]);
     const TRAIN_AI: PurposeSet = PurposeSet::of(&[Purpose::TrainAi]);
-    let is_bing = reader.dialect == MetaDialect::Bing;
     let is_past = || date::read(&rule.value).is_some_and(|date| date < reader.now);
     let (purposes, clause) = match rule.name.as_str() {
         "noindex" => (SEARCH, "Google, robots meta: noindex"),
         "none" => (SEARCH, "Google, robots meta: none"),
         UNAVAILABLE_AFTER if is_past() => (SEARCH, "Google, robots meta: unavailable_after"),
         "noimageindex" if reader.is_image => (SEARCH, "Google, robots meta: noimageindex"),
-        "noarchive" if is_bing => (ARCHIVE.union(AI), "Bing, September 2023: NOARCHIVE"),
-        "nocache" if is_bing => (ARCHIVE.union(TRAIN_AI), "Bing, September 2023: NOCACHE"),
         "noarchive" => (ARCHIVE, "Google, robots meta: noarchive"),
         "nocache" => (ARCHIVE, "Bing, robots meta: nocache"),
         "nosnippet" => (AI_INPUT, "Google, robots meta: nosnippet"),
@@ -273,7 +269,6 @@ pub(super) fn usage_duty(
         "notranslate" => ("notranslate", None),
         "noimageindex" if !reader.is_image => ("noimageindex", None),
         "noimageai" if !reader.is_image => ("noimageai", None),
-        "nocache" if reader.dialect == MetaDialect::Bing => ("nocache", None),
         "max-snippet" => ("max-snippet", value()),
         "max-image-preview" => ("max-image-preview", value()),
         "max-video-preview" => ("max-video-preview", value()),

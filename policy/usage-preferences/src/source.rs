@@ -27,15 +27,13 @@ pub enum PreferenceSource {
     Rsl,
     /// `X-Robots-Tag` and `<meta name="robots">`.
     RobotsMeta,
-    /// Spawning's `/ai.txt`; only if asked for.
-    AiTxt,
     /// The origin answered that it wants payment or a licence.
     Payment,
 }
 
 impl PreferenceSource {
-    /// The families that can be switched on and off; `ai.txt`, the last one, is off by default.
-    pub const OPTIONAL: [Self; 8] = [
+    /// The families that can be switched on and off; all are on by default.
+    pub const OPTIONAL: [Self; 7] = [
         Self::ContentUsage,
         Self::ContentSignal,
         Self::AiTrainingRule,
@@ -43,7 +41,6 @@ impl PreferenceSource {
         Self::Tdmrep,
         Self::Rsl,
         Self::RobotsMeta,
-        Self::AiTxt,
     ];
 
     /// Returns the purposes that it can refuse.
@@ -52,7 +49,7 @@ impl PreferenceSource {
         match self {
             // A reservation is not read as barring search or archives.
             Self::Tdmrep => PurposeSet::of(&[Purpose::Tdm, Purpose::TrainAi, Purpose::AiInput]),
-            Self::AiTxt | Self::AiTrainingRule => PurposeSet::of(&[Purpose::TrainAi]),
+            Self::AiTrainingRule => PurposeSet::of(&[Purpose::TrainAi]),
             _ => PurposeSet::ALL,
         }
     }
@@ -70,7 +67,6 @@ impl PreferenceSource {
             Self::Tdmrep => "tdmrep",
             Self::Rsl => "rsl",
             Self::RobotsMeta => "robots-meta",
-            Self::AiTxt => "ai.txt",
             Self::Payment => "payment",
         }
     }
@@ -117,10 +113,9 @@ impl SourceSet {
 }
 
 impl Default for SourceSet {
-    /// Returns all families except `ai.txt`.
+    /// Returns all families.
     fn default() -> Self {
-        let is_default = |source: &PreferenceSource| *source != PreferenceSource::AiTxt;
-        PreferenceSource::OPTIONAL.into_iter().filter(is_default).collect()
+        PreferenceSource::OPTIONAL.into_iter().collect()
     }
 }
 

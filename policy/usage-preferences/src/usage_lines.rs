@@ -71,14 +71,14 @@ impl<'a> UsageLines<'a> {
 
     fn content_usage(
         &self,
-        query: PreferenceQuery<'_>,
+        _: PreferenceQuery<'_>,
         matcher: &mut PreferenceMatcher,
     ) -> StatementResult {
         let lines: Vec<_> = self.in_group(CONTENT_USAGE).collect();
         let pattern = |line: &UsageLine<'a>| split_path_bytes(line.value).0;
         narrowest_statements(&lines, pattern, matcher, |line| {
             let dictionary = split_path_bytes(line.value).1;
-            let labels = content_usage::read(dictionary, query.settings.legacy_labels);
+            let labels = content_usage::read(dictionary);
             (PreferenceSource::ContentUsage, labels)
         })
     }
@@ -244,25 +244,4 @@ fn find_disallow<'a>(
         None => decide_whole_site_within(access, dialect, tokens, context),
     };
     (decision.verdict() == AccessVerdict::Disallow).then_some(decision)
-}
-
-/// Returns what Spawning's ai.txt disallows. It is only about training data, and nothing in it permits.
-pub(super) fn ai_txt_statement(
-    file: &RobotsTxt,
-    query: PreferenceQuery<'_>,
-    matcher: &mut PreferenceMatcher,
-) -> Option<PreferenceStatement> {
-    let access = AccessResult::Successful(file.clone());
-    let decision = find_disallow(&access, query, query.tokens, matcher)?;
-    let carrier = StatementCarrier::File { url: "/ai.txt".to_owned() };
-    if decision.reason() == AccessReason::TooCostly {
-        return Some(PreferenceStatement::too_costly(PreferenceSource::AiTxt, carrier));
-    }
-    let training = PurposeSet::of(&[Purpose::TrainAi]);
-    Some(PreferenceStatement::new(
-        PreferenceSource::AiTxt,
-        carrier,
-        decision.rule().unwrap_or_default(),
-        StatementMeaning::refusal(training, "Spawning, ai.txt"),
-    ))
 }

@@ -28,7 +28,6 @@ struct Case {
     tdmrep: Option<String>,
     #[serde(default)]
     rsl: BTreeMap<String, String>,
-    ai_txt: Option<String>,
     status: Option<u16>,
     headers: Option<Vec<(String, String)>>,
     html: Option<String>,
@@ -75,7 +74,6 @@ impl PublicCase {
             robots: Some(self.robots),
             tdmrep,
             rsl,
-            ai_txt: None,
             status: None,
             headers,
             html,
@@ -101,7 +99,6 @@ struct Config {
     content_use: Option<String>,
     unstated: Option<String>,
     sources: Option<Vec<String>>,
-    robots_meta: Option<String>,
     rule: Option<String>,
 }
 
@@ -127,9 +124,6 @@ impl Case {
         let mut settings = PreferenceSettings::default();
         if let Some(sources) = &self.config.sources {
             settings.sources = sources.iter().map(|it| it.parse().unwrap()).collect();
-        }
-        if let Some(robots_meta) = &self.config.robots_meta {
-            settings.robots_meta = robots_meta.parse().unwrap();
         }
         settings
     }
@@ -160,9 +154,6 @@ impl Case {
         }
         if let Some(file) = &self.tdmrep {
             state.add_tdmrep(query, &TdmrepFile::parse(file.as_bytes()));
-        }
-        if let Some(file) = &self.ai_txt {
-            state.add_ai_txt(query, &RobotsTxt::parse(file.as_bytes()));
         }
         if self.headers.is_some() || self.status.is_some() {
             let fields = self.headers.iter().flatten();
@@ -216,7 +207,7 @@ fn every_public_case_about_use_is_right() {
             }
         }
     }
-    assert_eq!(lines.count(), 81);
+    assert_eq!(lines.count(), 79);
     assert!(failed.is_empty(), "{}: {failed:#?}", failed.len());
 }
 

@@ -91,7 +91,6 @@ fn each_family(dialect: Dialect, path: &str, pattern: &str) -> Vec<(&'static str
         by_robots_txt(dialect, path, &robots).preference
     };
     let location = serde_json::json!([{ "location": pattern, "tdm-reservation": 1 }]);
-    let ai_txt = RobotsTxt::parse(format!("User-agent: *\nDisallow: {pattern}\n").as_bytes());
     vec![
         ("Content-Usage", group(format!("Content-Usage: {pattern} train-ai=n"))),
         ("Content-Signal", group(format!("Content-Signal: {pattern} ai-train=no"))),
@@ -99,10 +98,6 @@ fn each_family(dialect: Dialect, path: &str, pattern: &str) -> Vec<(&'static str
         ("policy token", group(format!("\nUser-agent: A-Extended\nDisallow: {pattern}"))),
         ("tdmrep.json", by_tdmrep(dialect, path, &location.to_string()).preference),
         ("RSL", by_licences(dialect, path, &content(pattern), 1).preference),
-        (
-            "ai.txt",
-            judge(dialect, path, |query, state| state.add_ai_txt(query, &ai_txt)).preference,
-        ),
     ]
 }
 
@@ -233,9 +228,6 @@ fn preferences_that_take_too_long_to_match_refuse() {
         &by_robots_txt(Dialect::Rfc9309, &path, &robots),
         PreferenceSource::PolicyToken,
     );
-    let ai_txt = RobotsTxt::parse(format!("User-agent: *\n{rules}").as_bytes());
-    let judged = judge(Dialect::Rfc9309, &path, |query, state| state.add_ai_txt(query, &ai_txt));
-    expect_too_costly(&judged, PreferenceSource::AiTxt);
 }
 
 #[test]

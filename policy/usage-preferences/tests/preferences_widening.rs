@@ -8,8 +8,8 @@ use proptest::prelude::*;
 use proptest::sample::{select, subsequence};
 use wayleave_robots_txt::{Dialect, ProductToken, RobotsTxt};
 use wayleave_usage_preferences::{
-    CrawlerDeclaration, MetaDialect, Preference, PreferenceQuery, PreferenceSettings,
-    PreferenceSource, PreferenceState, Purpose, RslLicence, SourceSet, TdmrepFile,
+    CrawlerDeclaration, Preference, PreferenceQuery, PreferenceSettings, PreferenceSource,
+    PreferenceState, Purpose, RslLicence, SourceSet, TdmrepFile,
 };
 
 /// Lines of robots.txt: access, every family, lines that cannot be read, and lines that begin groups.
@@ -118,7 +118,6 @@ struct SiteStatements {
     page: Vec<&'static str>,
     /// The contents of `refuses.xml`.
     licence: &'static str,
-    dialect: MetaDialect,
 }
 
 prop_compose! {
@@ -130,8 +129,7 @@ prop_compose! {
         fields in vec(select(&FIELDS[..]), 0..3),
         page in vec(select(&ELEMENTS[..]), 0..3),
     ) -> SiteStatements {
-        let dialect = MetaDialect::Google;
-        SiteStatements { purposes, path, robots, tdmrep, fields, page, licence: PROHIBITS, dialect }
+        SiteStatements { purposes, path, robots, tdmrep, fields, page, licence: PROHIBITS }
     }
 }
 
@@ -146,11 +144,7 @@ impl SiteStatements {
             )],
             ..CrawlerDeclaration::default()
         };
-        let settings = PreferenceSettings {
-            sources,
-            robots_meta: self.dialect,
-            ..PreferenceSettings::default()
-        };
+        let settings = PreferenceSettings { sources, ..PreferenceSettings::default() };
         let query = PreferenceQuery {
             declaration: &declaration,
             settings: &settings,
@@ -263,7 +257,6 @@ const NOTHING: SiteStatements = SiteStatements {
     fields: Vec::new(),
     page: Vec::new(),
     licence: PROHIBITS,
-    dialect: MetaDialect::Google,
 };
 
 fn robots(lines: &[&'static str]) -> SiteStatements {
@@ -281,10 +274,6 @@ fn usage_fields(values: &[&'static str]) -> SiteStatements {
 
 fn entries(entries: &[&'static str]) -> SiteStatements {
     SiteStatements { tdmrep: entries.to_vec(), ..NOTHING }
-}
-
-fn bing(page: &[&'static str]) -> SiteStatements {
-    SiteStatements { page: page.to_vec(), dialect: MetaDialect::Bing, ..NOTHING }
 }
 
 fn licence(licence: &'static str) -> SiteStatements {
@@ -368,24 +357,14 @@ fn lifting_elsewhere() -> Vec<Lifting> {
         ),
         ("RSL 1.0: a licence for a narrower path", licence(PROHIBITS), licence(NARROWER)),
         ("RSL 1.0: a second offer that asks for less", licence(ASKS_MORE), licence(SECOND)),
-        (
-            "Bing, September 2023: nocache beside noarchive",
-            bing(&["<meta name=robots content=noarchive>"]),
-            bing(&["<meta name=robots content=noarchive>", "<meta name=robots content=nocache>"]),
-        ),
     ]
 }
 
 #[test]
 fn only_documented_statements_lift_a_refusal() {
     for (text, before, after) in [lifting_in_robots_txt(), lifting_elsewhere()].concat() {
-        // Bing's rule is about chat answers, the others are about training.
-        let purpose = match before.dialect {
-            MetaDialect::Google => Purpose::TrainAi,
-            MetaDialect::Bing => Purpose::AiInput,
-        };
         let judge = |stated: SiteStatements| {
-            let purposes = vec![purpose];
+            let purposes = vec![Purpose::TrainAi];
             SiteStatements { purposes, ..stated }.judge(SourceSet::default(), 3)
         };
         assert_eq!(judge(before), Preference::Refuse, "{text}");

@@ -234,7 +234,6 @@ fn read_again(
     };
     match Resource::parse(url).ok()?.kind().parse(bytes, is_cut)? {
         PreferenceDocument::Tdmrep(file) => state.add_tdmrep(query, &file),
-        PreferenceDocument::AiTxt(file) => state.add_ai_txt(query, &file),
         PreferenceDocument::Rsl(licence) => {
             state.add_named_licence(query, url, &licence, stage_of(preference));
         }

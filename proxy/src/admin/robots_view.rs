@@ -90,7 +90,7 @@ pub(super) struct RobotsDetails {
 #[schema(as = Document)]
 pub(super) struct DocumentView {
     url: String,
-    /// The source of preferences: `tdmrep`, `rsl` or `ai.txt`.
+    /// The source of preferences: `tdmrep` or `rsl`.
     source: &'static str,
     #[serde(flatten)]
     file: FileView,

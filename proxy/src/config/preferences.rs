@@ -1,11 +1,10 @@
 //! `[preferences]`: the statements about the use of content that are obeyed, and how they are read.
 
 use bytesize::ByteSize;
-use wayleave_usage_preferences::{MetaDialect, PreferenceSettings, PreferenceSource, SourceSet};
+use wayleave_usage_preferences::{PreferenceSettings, PreferenceSource};
 
 use super::reader::{
-    ParseResult, Section, ValueNode, boolean, checked, non_empty_list, parse_with, size_or_zero,
-    to_usize,
+    ParseResult, Section, ValueNode, checked, non_empty_list, parse_with, size_or_zero, to_usize,
 };
 use crate::decider::settings::{PreferencesConfig, RefusedResponse};
 
@@ -13,14 +12,12 @@ use crate::decider::settings::{PreferencesConfig, RefusedResponse};
 const MAX_META_SCAN: ByteSize = ByteSize::mib(1);
 
 pub(super) fn read(section: &mut Section<'_>) -> PreferencesConfig {
-    let sources = section.key("sources", default_sources(), non_empty_list(parse_source));
+    let default = PreferenceSource::OPTIONAL.to_vec();
+    let sources = section.key("sources", default, non_empty_list(parse_source));
     let treatments = [("withhold", RefusedResponse::Withhold), ("label", RefusedResponse::Label)];
-    let dialects = [("google", MetaDialect::Google), ("bing", MetaDialect::Bing)];
     PreferencesConfig {
         reading: PreferenceSettings {
             sources: sources.into_iter().collect(),
-            legacy_labels: section.key("legacy_labels", true, boolean),
-            robots_meta: section.word("robots_meta", MetaDialect::Google, &dialects),
             rsl_user: section.key("rsl_user", String::new(), parse_rsl_word),
             rsl_geo: section.key("rsl_geo", String::new(), parse_country),
         },
@@ -35,12 +32,6 @@ pub(super) fn read(section: &mut Section<'_>) -> PreferencesConfig {
 
 fn check_meta_scan(size: &ByteSize) -> Result<(), String> {
     if *size > MAX_META_SCAN { Err("is more than 1MiB".to_owned()) } else { Ok(()) }
-}
-
-fn default_sources() -> Vec<PreferenceSource> {
-    // The configuration is shown in a fixed order, which a set does not have.
-    let default = SourceSet::default();
-    PreferenceSource::OPTIONAL.into_iter().filter(|source| default.contains(*source)).collect()
 }
 
 fn parse_source(node: &ValueNode<'_>) -> ParseResult<PreferenceSource> {

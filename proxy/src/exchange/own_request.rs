@@ -68,10 +68,9 @@ impl OwnRequestPolicy for OwnRequestRules {
             record.url = RecordedUrl::whole(target.to_string());
             let reason = match own_request.kind {
                 DocumentKind::RobotsTxt if !own_request.is_first => Reason::RobotsRedirect,
-                DocumentKind::RobotsTxt
-                | DocumentKind::Tdmrep
-                | DocumentKind::AiTxt
-                | DocumentKind::Rsl => Reason::PreferenceDocument,
+                DocumentKind::RobotsTxt | DocumentKind::Tdmrep | DocumentKind::Rsl => {
+                    Reason::PreferenceDocument
+                }
             };
             let (facts, slot) = self.decide(&settings, own_request, record.started_at).await;
             record.facts = facts;

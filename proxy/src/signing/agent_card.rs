@@ -4,7 +4,7 @@
 use serde::Serialize;
 use url::Url;
 use wayleave_decision::{Crawler, EnforcementMode, contacts};
-use wayleave_usage_preferences::{AI_TXT_PATH, PreferenceSource, Purpose, SourceSet, TDMREP_PATH};
+use wayleave_usage_preferences::{PreferenceSource, Purpose, SourceSet, TDMREP_PATH};
 
 use super::directory::DIRECTORY_PATH;
 use super::settings::agent_uri;
@@ -125,12 +125,10 @@ impl CardSubject<'_> {
     }
 
     fn known_urls(&self) -> Vec<&'static str> {
-        let files =
-            [(PreferenceSource::Tdmrep, TDMREP_PATH), (PreferenceSource::AiTxt, AI_TXT_PATH)];
-        let fetched = files.into_iter().filter(|(source, _)| {
-            self.sources.contains(*source) && self.crawler.declaration.could_be_refused_by(*source)
-        });
-        ["/robots.txt"].into_iter().chain(fetched.map(|(_, path)| path)).collect()
+        let tdmrep = PreferenceSource::Tdmrep;
+        let is_fetched =
+            self.sources.contains(tdmrep) && self.crawler.declaration.could_be_refused_by(tdmrep);
+        ["/robots.txt"].into_iter().chain(is_fetched.then_some(TDMREP_PATH)).collect()
     }
 
     fn keeps_delays(&self) -> bool {

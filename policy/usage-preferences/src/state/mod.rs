@@ -12,11 +12,11 @@ use wayleave_robots_txt::{
 use crate::licences::LicenceList;
 use crate::robots_meta::{MetaReader, MetaRule};
 use crate::statement::StatementMeaning;
-use crate::usage_lines::{UsageLines, ai_txt_statement, policy_token_statements};
+use crate::usage_lines::{UsageLines, policy_token_statements};
 use crate::{
-    MetaDialect, Preference, PreferenceJudgement, PreferenceQuery, PreferenceSource,
-    PreferenceStage, PreferenceStatement, Purpose, PurposeSet, RslLicence, StatementCarrier,
-    TdmrepFile, link, robots_meta, tdmrep,
+    Preference, PreferenceJudgement, PreferenceQuery, PreferenceSource, PreferenceStage,
+    PreferenceStatement, Purpose, PurposeSet, RslLicence, StatementCarrier, TdmrepFile, link,
+    robots_meta, tdmrep,
 };
 
 /// The periods that `Archive-Embargo` can name: a week, a month, a quarter.
@@ -215,13 +215,6 @@ impl PreferenceState {
         }
     }
 
-    /// Adds `/ai.txt`.
-    pub fn add_ai_txt(&mut self, query: PreferenceQuery<'_>, file: &RobotsTxt) {
-        if query.reads_source(PreferenceSource::AiTxt) {
-            self.statements.extend(ai_txt_statement(file, query, &mut self.matcher));
-        }
-    }
-
     /// Returns the URLs of the licences that were named so far and are still to be fetched, each once. There are few,
     /// however many are named.
     #[must_use]
@@ -337,23 +330,13 @@ impl PreferenceState {
     }
 
     fn meta_reader(&self, query: PreferenceQuery<'_>) -> MetaReader {
-        MetaReader {
-            dialect: query.settings.robots_meta,
-            is_image: self.content_type.starts_with("image/"),
-            now: query.now,
-        }
+        MetaReader { is_image: self.content_type.starts_with("image/"), now: query.now }
     }
 
     fn meta_statements(&self, query: PreferenceQuery<'_>) -> Vec<PreferenceStatement> {
         let reader = self.meta_reader(query);
-        let has_nocache = self.meta_rules.iter().any(|it| it.rule.name == "nocache");
-        // Bing treats the combination like the weaker rule alone.
-        let lifts_noarchive = reader.dialect == MetaDialect::Bing && has_nocache;
         let mut statements = Vec::new();
         for CollectedMetaRule { rule, carrier, stage, text } in &self.meta_rules {
-            if lifts_noarchive && rule.name == "noarchive" {
-                continue;
-            }
             if let Some(meaning) = robots_meta::refuses(rule, reader) {
                 let (source, carrier) = (PreferenceSource::RobotsMeta, carrier.clone());
                 let statement = PreferenceStatement::new(source, carrier, text.clone(), meaning);

@@ -129,7 +129,7 @@ impl PreferenceState {
 
     fn add_usage_field(&mut self, query: PreferenceQuery<'_>, dictionary: &str) {
         if query.reads_source(PreferenceSource::ContentUsage) {
-            let labels = content_usage::read(dictionary.as_bytes(), query.settings.legacy_labels);
+            let labels = content_usage::read(dictionary.as_bytes());
             self.add_field(PreferenceSource::ContentUsage, "Content-Usage", dictionary, labels);
         }
     }

@@ -102,7 +102,7 @@ mod tests {
         let line = format!(
             r#"{{"at":"2026-01-01T00:00:00.000001Z","url":"https://shop.test/a","origin":"https://shop.test",
             "documents":[{{"url":"https://shop.test/tdmrep.json","sha256":"{terms}","fetched_at":"2026-01-01T00:00:00Z"}},
-            {{"url":"https://shop.test/ai.txt"}}],
+            {{"url":"https://shop.test/licence.xml"}}],
             "robots_sha256":"{robots}","robots_fetched_at":"2026-01-01T00:00:00Z","robots_cut":true}}"#
         );
         let decision: DecisionEntry<'_> = serde_json::from_str(&line).unwrap();

@@ -9,7 +9,7 @@ use serde_json::Value;
 use wayleave_decision::{
     Crawler, EnforcementMode, HttpsMode, PolicyRule, RuleAction, SubresourcePolicy, contacts,
 };
-use wayleave_usage_preferences::{PreferenceSource, SourceSet};
+use wayleave_usage_preferences::PreferenceSource;
 
 use crate::cli::publish::{ip_ranges, page_path};
 use crate::config::Config;
@@ -261,9 +261,8 @@ fn reservations(config: &Config) -> DutyFinding {
             format!("{name:?} declares none, so it obeys no preference"),
         );
     }
-    // Without ai.txt, which is not a default: nothing else reads it any more.
-    let (default, read) = (SourceSet::default(), config.preferences.reading.sources);
-    let is_skipped = |it: &PreferenceSource| default.contains(*it) && !read.contains(*it);
+    let read = config.preferences.reading.sources;
+    let is_skipped = |source: &PreferenceSource| !read.contains(*source);
     if let Some(source) = PreferenceSource::OPTIONAL.into_iter().find(is_skipped) {
         return missing("preferences.sources", format!("{:?} is not read", source.as_str()));
     }

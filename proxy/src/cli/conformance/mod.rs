@@ -26,8 +26,8 @@ use super::terminal::unusable;
 use crate::telemetry::harmless::escape_json;
 
 /// Read JSON objects from standard input, one per line, and answer each with one, in order. Members: id, url, robots or
-/// robots_base64, user_agent or tokens or token, dialect; about use: purpose, status, headers, html, tdmrep, ai_txt, rsl
-/// and config; for the proxy's verdict: as ("proxy"), crawler, client and method
+/// robots_base64, user_agent or tokens or token, dialect; about use: purpose, status, headers, html, tdmrep, rsl and
+/// config; for the proxy's verdict: as ("proxy"), crawler, client and method
 #[derive(Debug, Parser)]
 #[command(
     name = "wayleave-conformance",
@@ -100,8 +100,6 @@ struct ConformanceRow<'a> {
     _tdmrep: IgnoredAny,
     #[serde(default, rename = "rsl")]
     _rsl: IgnoredAny,
-    #[serde(default, rename = "ai_txt")]
-    _ai_txt: IgnoredAny,
     // Remarks on a test case, which have no effect.
     #[serde(default, rename = "expect")]
     _expect: IgnoredAny,

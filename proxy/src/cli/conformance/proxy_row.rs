@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use wayleave_decision::{DocumentResult, RobotsCopy};
 use wayleave_lifecycle::Resource;
 use wayleave_robots_txt::{AccessResult, Dialect, Origin, ProductToken};
-use wayleave_usage_preferences::{AI_TXT_PATH, TDMREP_PATH};
+use wayleave_usage_preferences::TDMREP_PATH;
 
 use super::use_row::OneOrMany;
 use crate::cli::check::url_list::with_escaped_spaces;
@@ -38,7 +38,6 @@ struct ProxyRow {
     #[serde(default)]
     purpose: OneOrMany,
     tdmrep: Option<String>,
-    ai_txt: Option<String>,
     #[serde(default)]
     rsl: BTreeMap<String, String>,
     // These are read with any row.
@@ -165,7 +164,6 @@ impl InputSource for RowFiles<'_> {
         let path = resource.path();
         let text = match path.as_str() {
             TDMREP_PATH => self.row.tdmrep.as_ref(),
-            AI_TXT_PATH => self.row.ai_txt.as_ref(),
             _ => self.row.rsl.get(&resource.uri()),
         };
         // A document that the row does not have is one that the origin does not serve.

@@ -6,7 +6,6 @@ use std::str::FromStr;
 
 use bytesize::ByteSize;
 use serde::Deserialize;
-use wayleave_robots_txt::RobotsTxt;
 use wayleave_usage_preferences::{
     CrawlerDeclaration, PreferenceSettings, PreferenceStage, Purpose, RslLicence, TdmrepFile,
 };
@@ -26,7 +25,6 @@ pub(super) struct UseRow {
     tdmrep: Option<String>,
     #[serde(default)]
     rsl: BTreeMap<String, String>,
-    ai_txt: Option<String>,
     #[serde(default)]
     config: UseRowConfig,
 }
@@ -65,8 +63,6 @@ struct UseRowConfig {
     unstated: Option<String>,
     sources: Option<Vec<String>>,
     meta_scan: Option<String>,
-    legacy_labels: Option<bool>,
-    robots_meta: Option<String>,
     rsl_user: String,
     rsl_geo: String,
     /// Only checked: no response is forwarded here.
@@ -103,9 +99,6 @@ impl UseRow {
         }
         if let Some(file) = &self.tdmrep {
             state.add_tdmrep(query, &TdmrepFile::parse(file.as_bytes()));
-        }
-        if let Some(file) = &self.ai_txt {
-            state.add_ai_txt(query, &RobotsTxt::parse(file.as_bytes()));
         }
         if self.headers.is_some() || self.status.is_some() {
             let status = self.status.unwrap_or(200);
@@ -160,14 +153,10 @@ impl UseRowConfig {
             .sources
             .as_ref()
             .map(|names| names.iter().map(|name| parse("sources", name)).collect::<Result<_, _>>());
-        let robots_meta = self.robots_meta.as_deref();
         let on_answer = self.on_answer.as_deref().unwrap_or("withhold");
         one_of("on_answer", on_answer, ["withhold", "label"])?;
         Ok(PreferenceSettings {
             sources: sources.transpose()?.unwrap_or(default.sources),
-            legacy_labels: self.legacy_labels.unwrap_or(default.legacy_labels),
-            robots_meta: robots_meta
-                .map_or(Ok(default.robots_meta), |it| parse("robots_meta", it))?,
             rsl_user: self.rsl_user.clone(),
             rsl_geo: self.rsl_geo.clone(),
         })

@@ -55,7 +55,7 @@ pub(super) fn configuration(number: usize, random: &mut Random) -> String {
         HTTPS_MODES[number % HTTPS_MODES.len()],
     );
     if number % 2 == 1 {
-        text += "[preferences]\nsources = [\"content-usage\", \"content-signal\", \"tdmrep\", \"rsl\", \"ai.txt\"]\n";
+        text += "[preferences]\nsources = [\"content-usage\", \"content-signal\", \"tdmrep\", \"rsl\"]\n";
     }
     text += "[[crawler]]\nname = \"net\"\ntokens = [\"NetBot\"]\nmatch = { addresses = [\"10.9.0.0/16\"] }\n\
              user_agent_must_contain_token = true\n";
@@ -270,10 +270,6 @@ fn serve_documents(sites: &Sites, home: &str, random: &mut Random) {
         _ => FileAnswer::Status(404),
     };
     sites.serve(&format!("{home}/.well-known/tdmrep.json"), tdmrep);
-    if random.has(30) {
-        let text = format!("User-agent: *\nDisallow: {location}\n");
-        sites.serve(&format!("{home}/ai.txt"), FileAnswer::Text(text));
-    }
     for path in ["/licence.xml", "/private/licence.xml"] {
         let answer = match random.below(3) {
             0 => FileAnswer::Status(404),

@@ -152,52 +152,52 @@ async fn all_callers_agree_about_attempts_to_get_past_the_proxy() {
 
 /// The number of generated requests with each outcome and reason. All callers may agree on a wrong decision: this shows it.
 const GENERATED_OUTCOMES: &str = "\
-failed dns_error: 50
-failed dns_timeout: 28
-failed proxy_internal_error: 10
-forwarded no-matching-group: 1264
-forwarded no-matching-rule: 711
-forwarded policy-exception: 125
-forwarded redirect-lost: 75
-forwarded robots-txt-itself: 92
-forwarded rule: 198
-forwarded unavailable: 183
-observed foreign-token: 184
-observed https-refused: 235
-observed policy-rule: 84
-observed preference: 53
-observed redirect-lost: 14
-observed rule: 194
-observed token-missing: 505
-observed too-costly: 3
-observed unavailable: 11
-observed unidentified: 86
-observed unreachable: 89
-redirect forwarded robots-redirect: 828
-redirect refused policy-rule: 131
-refused destination_ip_prohibited: 48
-refused foreign-token: 505
-refused https-refused: 589
-refused malformed-request: 326
+failed dns_error: 55
+failed dns_timeout: 22
+failed proxy_internal_error: 22
+forwarded no-matching-group: 1168
+forwarded no-matching-rule: 770
+forwarded policy-exception: 64
+forwarded redirect-lost: 51
+forwarded robots-txt-itself: 86
+forwarded rule: 202
+forwarded unavailable: 260
+observed foreign-token: 206
+observed https-refused: 199
+observed policy-rule: 101
+observed preference: 111
+observed redirect-lost: 26
+observed rule: 149
+observed token-missing: 503
+observed too-costly: 1
+observed unavailable: 13
+observed unidentified: 84
+observed unreachable: 99
+redirect forwarded robots-redirect: 830
+redirect refused policy-rule: 154
+refused destination_ip_prohibited: 40
+refused foreign-token: 538
+refused https-refused: 588
+refused malformed-request: 342
 refused password-checks: 67
-refused policy-rule: 543
-refused preference: 276
-refused redirect-lost: 40
-refused rule: 389
-refused token-missing: 1549
-refused too-costly: 5
-refused unavailable: 35
-refused unidentified: 295
-refused unreachable: 218
-refused unsupported-scheme: 348
-refused wrong-certificate: 53
-refused wrong-password: 51
-tunnelled bypass: 109
-tunnelled no-matching-group: 203
-tunnelled no-matching-rule: 68
-tunnelled policy-exception: 38
-tunnelled redirect-lost: 4
-tunnelled unavailable: 47
+refused policy-rule: 583
+refused preference: 229
+refused redirect-lost: 55
+refused rule: 312
+refused token-missing: 1545
+refused too-costly: 6
+refused unavailable: 40
+refused unidentified: 280
+refused unreachable: 197
+refused unsupported-scheme: 338
+refused wrong-certificate: 66
+refused wrong-password: 55
+tunnelled bypass: 124
+tunnelled no-matching-group: 259
+tunnelled no-matching-rule: 82
+tunnelled policy-exception: 9
+tunnelled redirect-lost: 16
+tunnelled unavailable: 37
 ";
 
 #[tokio::test(start_paused = true)]

@@ -16,7 +16,7 @@ const SPELLINGS: &str = include_str!("../../../../tests/security/spellings.json"
 pub(super) const DIALECTS: [&str; 5] = ["rfc9309", "google", "koster1996", "selfhtml", "strictest"];
 
 /// Keys of a case's `config` that are of `[preferences]`, and of `[[crawler]]`.
-const PREFERENCE_KEYS: [&str; 4] = ["sources", "robots_meta", "rsl_user", "rsl_geo"];
+const PREFERENCE_KEYS: [&str; 3] = ["sources", "rsl_user", "rsl_geo"];
 const CRAWLER_KEYS: [&str; 3] = ["purpose_tokens", "content_use", "unstated"];
 
 /// A configuration, the files of origins, and requests with the status that must come of them, if that is known.
@@ -61,9 +61,7 @@ fn add_preference_case(world: &mut RowWorld, case: &Value, number: usize) {
                 "owner = \"legal\"\nreason = \"agreed\"\nexpires = \"2999-12-31\"\n";
         }
     }
-    for (member, path) in
-        [("robots", "/robots.txt"), ("tdmrep", "/.well-known/tdmrep.json"), ("ai_txt", "/ai.txt")]
-    {
+    for (member, path) in [("robots", "/robots.txt"), ("tdmrep", "/.well-known/tdmrep.json")] {
         if let Some(text) = case[member].as_str() {
             let text = FileAnswer::Text(at_home(text));
             world.sites.serve(&format!("https://{host}{path}"), text);

@@ -21,7 +21,6 @@ const SOURCES: [(PreferenceStage, &[PreferenceSource]); 3] = [
             PreferenceSource::PolicyToken,
             PreferenceSource::Tdmrep,
             PreferenceSource::Rsl,
-            PreferenceSource::AiTxt,
         ],
     ),
     (

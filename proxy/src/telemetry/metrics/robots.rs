@@ -77,7 +77,7 @@ impl RobotsMetrics {
         };
         for result in ["successful", "unavailable", "unreachable", "redirect_lost", "postponed"] {
             metrics.fetches.with_label_values(&[result]);
-            for source in [DocumentKind::Tdmrep, DocumentKind::Rsl, DocumentKind::AiTxt] {
+            for source in [DocumentKind::Tdmrep, DocumentKind::Rsl] {
                 metrics.document_fetches.with_label_values(&[source.as_str(), result]);
             }
         }

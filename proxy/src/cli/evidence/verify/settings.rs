@@ -22,6 +22,8 @@ const DECIDING: [&str; 7] =
 /// The keys that affect decisions of tables that also name files.
 const DECIDING_KEYS: [(&str, &[&str]); 2] =
     [("proxy", &["require_crawler", "mode", "name"]), ("https", &["mode", "bypass"])];
+/// Keys of `[preferences]` that earlier versions wrote, with the only values that there still are.
+const FORMER_KEYS: [(&str, &str); 2] = [("robots_meta", "\"google\""), ("legacy_labels", "true")];
 /// A directory that cannot exist, for the paths of defaults.
 const NOWHERE: &str = "/dev/null";
 /// A placeholder for password hashes, which are not stored with the configuration, so that it can be parsed.
@@ -95,6 +97,7 @@ impl PastSettings {
                 table.retain(|key, _| keys.contains(&key));
             }
         }
+        remove_former_defaults(&mut deciding);
         let mut by_certificate = false;
         let crawlers = deciding.get_mut("crawler").and_then(Value::as_array_mut);
         for crawler in crawlers.into_iter().flatten().filter_map(Value::as_table_mut) {
@@ -229,6 +232,18 @@ impl PastSettings {
     }
 }
 
+/// Removes the keys that no longer exist, unless they had another value: it read statements in a way that is unknown now.
+fn remove_former_defaults(deciding: &mut Table) {
+    let Some(Value::Table(preferences)) = deciding.get_mut("preferences") else {
+        return;
+    };
+    for (key, value) in FORMER_KEYS {
+        if preferences.get(key).is_some_and(|written| written.to_string() == value) {
+            preferences.remove(key);
+        }
+    }
+}
+
 fn check_mode(identity: &Identity, decision: &DecisionRecord) -> Result<(), String> {
     let mode = identity.mode().as_str();
     if mode == decision.mode { Ok(()) } else { Err(format!("the mode is {mode:?}")) }
@@ -280,6 +295,15 @@ pub(super) mod tests {
         let Json::Object(others) = others else { panic!("{others}") };
         line.as_object_mut().expect("an object").extend(others);
         serde_json::from_value(line).expect("a line of the log")
+    }
+
+    #[test]
+    fn configurations_of_earlier_versions_are_read() {
+        let read = |keys: &str| PastSettings::read(format!("[preferences]\n{keys}").as_bytes());
+        assert!(read("robots_meta = \"google\"\nlegacy_labels = true\n").is_ok());
+        for other in ["robots_meta = \"bing\"", "legacy_labels = false"] {
+            assert!(read(other).err().expect("it reads otherwise").contains("unknown key"));
+        }
     }
 
     #[test]

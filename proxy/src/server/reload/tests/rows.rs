@@ -120,8 +120,6 @@ pub(super) const ROWS: &[KeyRow] = &[
     row("preferences.sources", &["[\"tdmrep\"]", "[\"rsl\"]"]),
     row("preferences.on_answer", &["\"label\""]),
     row("preferences.meta_scan", &["\"1KiB\"", "\"0\""]),
-    row("preferences.robots_meta", &["\"bing\""]),
-    row("preferences.legacy_labels", &["false"]),
     row("preferences.rsl_user", &["\"non-commercial\""]),
     row("preferences.rsl_geo", &["\"DE\""]),
     row("politeness.crawl_delay", &["\"wait\"", "\"ignore\""]),
