@@ -110,6 +110,14 @@ fn unenforced_refusals_are_told_from_wrong_answers() {
         }
         assert_eq!(status, Some(0), "{details}");
     }
+    // A proxy that does not know the drill refuses everything, which tells nothing.
+    let settings = base.without_tables().set("proxy.require_crawler", "true");
+    proxy.reload(&settings);
+    proxy.settings = settings;
+    let (status, found, details) = results(&proxy);
+    assert_eq!(status, Some(2), "{details}");
+    assert!(found.contains(&("robots".to_owned(), "failed".to_owned())), "{details}");
+    assert!(details.contains("unidentified"), "{details}");
 }
 
 #[test]

@@ -84,7 +84,7 @@ impl fmt::Display for UnknownName {
 impl std::error::Error for UnknownName {}
 
 /// The settings for reading statements, for all crawlers.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PreferenceSettings {
     /// The families that are read.
     pub sources: SourceSet,
@@ -92,12 +92,6 @@ pub struct PreferenceSettings {
     pub rsl_user: String,
     /// The country of use, as RSL names it: `DE`; empty if it is unspecified.
     pub rsl_geo: String,
-}
-
-impl Default for PreferenceSettings {
-    fn default() -> Self {
-        Self { sources: SourceSet::default(), rsl_user: String::new(), rsl_geo: String::new() }
-    }
 }
 
 /// The crawler for which statements are read, and the time.
