@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
+use wayleave_evidence::Sha256Digest;
+
 use crate::harness::tools::{both_streams, clean, node_modules, program, project, run};
 use crate::harness::wayleave::command;
 use crate::harness::{Origin, Reply, Wayleave};
@@ -12,6 +14,7 @@ use crate::harness::{Origin, Reply, Wayleave};
 const LIMIT: Duration = Duration::from_secs(900);
 
 const TOKEN: &str = "0f5d3c0ad4b6e1f2a9c8b7d6e5f40312";
+const TEAM_TOKEN: &str = "6b1a0c52d79e4f83b2c6a4e09d315f78";
 /// The output of `printf %s TOKEN | sha256sum`.
 const TOKEN_SHA256: &str = "\"8bebe8c98c7ba4a63db78dd61ce6e2af08fbd3101104b12c6195b6686b1049a1\"";
 
@@ -102,8 +105,11 @@ fn every_function_of_the_page_works() -> Result<(), String> {
         settings.set("admin.docs_url", "\"https://wiki.example/wayleave/docs/\"")
     });
     let snippet = proxy.dir.path().join("exception.toml");
-    let guarded =
-        Wayleave::start_with(&origin, |settings| settings.set("admin.token_sha256", TOKEN_SHA256));
+    let guarded = Wayleave::start_with(&origin, |settings| {
+        let digest = Sha256Digest::of(TEAM_TOKEN.as_bytes());
+        let team = format!("[{{ sha256 = \"{digest}\", role = \"read\", team = \"news\" }}]");
+        settings.set("admin.token_sha256", TOKEN_SHA256).set("admin.tokens", &team)
+    });
     let pictures = project().join("target/screenshots");
     std::fs::create_dir_all(&pictures).expect("target/ is writable");
     let mut command = clean(program("node"));
@@ -116,6 +122,7 @@ fn every_function_of_the_page_works() -> Result<(), String> {
         .env("ADMIN", format!("http://{}", proxy.admin))
         .env("TOKEN_ADMIN", format!("http://{}", guarded.admin))
         .env("TOKEN", TOKEN)
+        .env("TEAM_TOKEN", TEAM_TOKEN)
         .env("CONFIG", proxy.dir.path().join("config.toml"))
         .env("FRESH", format!("http://{}", fresh.admin))
         .env("FRESH_PROXY", format!("http://{}", fresh.proxy))
@@ -135,7 +142,7 @@ fn every_function_of_the_page_works() -> Result<(), String> {
     let steps: Vec<_> = printed.lines().collect();
     assert_eq!(steps.last(), Some(&"noComplaints"), "{printed}");
     if std::env::var_os("STEPS").is_none() {
-        assert_eq!(steps.len(), 60, "{printed}");
+        assert_eq!(steps.len(), 62, "{printed}");
     }
     if snippet.exists() {
         expect_exception(&proxy, &snippet);

@@ -1,6 +1,6 @@
 // Uses every function of the page for operators in Debian's Chromium, and takes screenshots.
 //
-// Environment: CHROMIUM, CURL (paths), ADMIN, PROXY (URLs), TOKEN_ADMIN (URL of a proxy with a token), TOKEN, CONFIG (the
+// Environment: CHROMIUM, CURL (paths), ADMIN, PROXY (URLs), TOKEN_ADMIN (URL of a proxy with tokens), TOKEN, TEAM_TOKEN, CONFIG (the
 // proxy's file), FRESH, FRESH_PROXY (URLs of a proxy that nobody has used), SNIPPET (a file to write), PICTURES (a directory),
 // STEPS (the names of the only steps to run, with commas between). Standard output: the name of each step that succeeds; ends
 // with 1 at the first that fails.
@@ -11,7 +11,7 @@ const http = require("node:http");
 const net = require("node:net");
 const { chromium } = require("playwright-core");
 
-const { ADMIN, PROXY, TOKEN_ADMIN, TOKEN, CONFIG, PICTURES, FRESH, FRESH_PROXY, CURL, SNIPPET, STEPS } = process.env;
+const { ADMIN, PROXY, TOKEN_ADMIN, TOKEN, TEAM_TOKEN, CONFIG, PICTURES, FRESH, FRESH_PROXY, CURL, SNIPPET, STEPS } = process.env;
 const axe = fs.readFileSync(require.resolve("axe-core/axe.min.js"), "utf8");
 
 /** Sends a request through the proxy, and resolves with the status. */
@@ -1015,7 +1015,7 @@ async function picturesAndAccessibility(browser) {
     theKeyboardReachesEverything, theTokenIsRequested, theDecidingLineIsInView, everyCrawlerIsCounted, everyCrawlerIsListed, observedIsShown, reasonsLeadToDecisions,
     theListIsStableUnderThePointer, theListIsFetchedOnceTheStreamIsOpen, longUrlsAreClamped, aPartOfTheChartIsShown, aLostConnectionIsSeen, aCrawlerIsConnected, theFleetIsShown, theValueUnderThePointerRemains, foreignTextIsEscaped, changesOfRobotsTxtAreShown,
     enforcementIsKnownToBeSafe, unnamedCrawlersAreNamed, namesOfOthersAreNotOffered, problemsAreShownOnEveryView, decisionsReachBack, theBasisOfADecisionIsShown, documentsAreListedBelowRobotsTxt,
-    ...require("./page_views.cjs")({ ADMIN, CONFIG, CURL, FRESH, FRESH_PROXY, SNIPPET, assertAccessible, assertVisible, crawl, recorded, text, visit }),
+    ...require("./page_views.cjs")({ ADMIN, CONFIG, CURL, FRESH, FRESH_PROXY, SNIPPET, TEAM_TOKEN, TOKEN_ADMIN, assertAccessible, assertVisible, crawl, recorded, text, visit }),
   ];
   for (const step of steps.filter(({ name }) => !STEPS || STEPS.split(",").includes(name))) {
     const page = await open(browser);

@@ -10,7 +10,7 @@ const { execFile } = require("node:child_process");
 const count = (number) => number.toLocaleString("en");
 
 /** Returns the steps; `tools` are functions of page.cjs. */
-module.exports = ({ ADMIN, CONFIG, CURL, FRESH, FRESH_PROXY, SNIPPET, assertAccessible, assertVisible, crawl, recorded, text, visit }) => {
+module.exports = ({ ADMIN, CONFIG, CURL, FRESH, FRESH_PROXY, SNIPPET, TEAM_TOKEN, TOKEN_ADMIN, assertAccessible, assertVisible, crawl, recorded, text, visit }) => {
   const lines = async (page, kind) => (await text(page.locator(`.robots .${kind}`))).map((line) => line.replace(/\s+/g, " ").trim());
 
   /** Opens the newest decision about a URL. */
@@ -383,6 +383,38 @@ module.exports = ({ ADMIN, CONFIG, CURL, FRESH, FRESH_PROXY, SNIPPET, assertAcce
     await result.getByText(/It works: GET http:\/\/shop\.test\/again came/).waitFor();
   }
 
+  async function rowsAndSearchAreOneStepAway(page) {
+    assert.equal(await crawl("http://shop.test/private/one-step"), 403);
+    await recorded("http://shop.test/private/one-step");
+    await visit(page, "decisions?q=private/one-step");
+    const row = page.locator(".stream tbody tr").first();
+    await row.waitFor();
+    await row.locator("td").first().click();
+    await page.locator("main h1", { hasText: /^Decision$/ }).waitFor();
+    await page.getByText("http://shop.test/private/one-step").first().waitFor();
+    for (const view of ["decisions", "crawlers", "origins"]) {
+      await visit(page, view);
+      await page.keyboard.press("/");
+      assert.equal(await page.evaluate(() => document.activeElement.name), "q", view);
+      await page.keyboard.type("a/b");
+      assert.equal(await page.evaluate(() => document.activeElement.value), "a/b", view);
+    }
+  }
+
+  async function aTeamIsNotOfferedWhatItMayNot(page) {
+    await page.goto(`${TOKEN_ADMIN}/#/configuration`);
+    await page.locator("dialog#token input").fill(TEAM_TOKEN);
+    await page.getByRole("button", { name: "Continue" }).click();
+    const untold = page.locator("main").getByText("A token of one team is not told.");
+    await untold.first().waitFor();
+    assert.equal(await untold.count(), 2);
+    assert.equal(await page.getByRole("button", { name: "Reload the file" }).count(), 0);
+    await page.goto(`${TOKEN_ADMIN}/#/changes`);
+    await page.locator("main h1", { hasText: "Changes" }).waitFor();
+    await untold.waitFor();
+    assert.equal(await page.locator("#alert").isVisible(), false);
+  }
+
   async function whatIsWellIsSaidInALine(page) {
     await page.goto(`${FRESH}/#/overview`);
     const line = page.getByText(/^(All well|\d+ problems?, see above\. Well): /);
@@ -402,5 +434,5 @@ module.exports = ({ ADMIN, CONFIG, CURL, FRESH, FRESH_PROXY, SNIPPET, assertAcce
   }
 
   return [theLineThatDecidedIsMarked, aDecisionSaysItsReasonOnce, ownersAreWrittenTo, aRefusalBecomesAnException, changesOfAllOriginsAreListed,
-    reasonsLeadToDocuments, documentsAreReadAsPages, originsAreCountedOneByOne, columnsSayWhatTheyCount, timesAreInUtc, onlyANewClientIsAwaited, aHostCanBeTried, politenessIsShown, onlyWhatDiffersFromTheDefaultsIsShown, variablesAreQuotedForEachForm, theFirstRequestIsAwaited, whatIsWellIsSaidInALine];
+    reasonsLeadToDocuments, documentsAreReadAsPages, originsAreCountedOneByOne, columnsSayWhatTheyCount, timesAreInUtc, onlyANewClientIsAwaited, rowsAndSearchAreOneStepAway, aTeamIsNotOfferedWhatItMayNot, aHostCanBeTried, politenessIsShown, onlyWhatDiffersFromTheDefaultsIsShown, variablesAreQuotedForEachForm, theFirstRequestIsAwaited, whatIsWellIsSaidInALine];
 };

@@ -1,7 +1,7 @@
 // Changes: the origins whose robots.txt changed, and whether that opens or closes what crawlers asked for.
 
-import { get, query } from "./api.js";
-import { attempt, badge, count, h, newest, table, time } from "./dom.js";
+import { forAllTeams, query } from "./api.js";
+import { attempt, badge, count, h, newest, table, time, untold } from "./dom.js";
 
 const SPANS = [["1h", "last hour"], ["1d", "last day"], ["7d", "last 7 days"], ["30d", "last 30 days"]];
 const LIMIT = 500;
@@ -25,7 +25,11 @@ export function changes(parameters) {
     const empty = found.length ? "No change had this effect." : "No robots.txt is known to have changed in this time.";
     list.replaceChildren(table("Changes of robots.txt", ["Origin", "When", "Effect", "#URLs closed", "#URLs opened", "#URLs compared", "Now disallowed or allowed"], shown.map(row), empty, "changes cards"));
   };
-  const load = () => attempt(() => latest(get(`/v1/changes${query({ since: wanted.since, limit: LIMIT })}`), (answer) => {
+  const load = () => attempt(() => latest(forAllTeams(`/v1/changes${query({ since: wanted.since, limit: LIMIT })}`), (answer) => {
+    if (!answer) {
+      list.replaceChildren(untold());
+      return;
+    }
     [found, isCut] = [answer.changes, answer.is_cut];
     show();
   }));

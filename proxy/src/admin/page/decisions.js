@@ -41,7 +41,7 @@ export function decisions(live, parameters) {
   let order = orderOf(parameters.get("sort"));
   /** The decisions of the rows. */
   const shown = new WeakMap();
-  const body = h("tbody", {});
+  const body = h("tbody", { click: open });
   const empty = h("p", { class: "empty" });
   const note = h("p", { class: "note", role: "status" });
   const pause = h("button", { type: "button", "aria-pressed": "false", click: () => hold(pause.getAttribute("aria-pressed") !== "true") }, "Pause");
@@ -240,6 +240,13 @@ export function decisions(live, parameters) {
     only, means, note, fresh, list);
   showNotes();
   return { view, end: () => (clearTimeout(typing), asking.abort(), live.follow(null), (live.onDecision = live.onSkipped = live.onConnection = null)) };
+}
+
+/** Opens the decision of the row that was clicked, unless it was a link, or text is being selected. */
+function open(event) {
+  if (event.target.closest("a, button") || !getSelection().isCollapsed) return;
+  const link = event.target.closest("tr")?.querySelector(".url a");
+  if (link) location.hash = link.hash;
 }
 
 /** Describes what decided. A request that robots.txt allows may still be refused, or fail: then its line is not the reason. */

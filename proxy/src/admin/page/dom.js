@@ -123,6 +123,9 @@ export function table(caption, heads, rows, empty, kindOfTable = null) {
     h("table", { class: kindOfTable }, h("caption", {}, caption), h("thead", {}, h("tr", {}, head)), h("tbody", {}, rows)));
 }
 
+/** What is shown instead of what only tokens for all teams are told. */
+export const untold = () => h("p", { class: "empty" }, "A token of one team is not told.");
+
 /** A section of a view with a heading. */
 export function panel(title, ...children) {
   const id = `p-${title.toLowerCase().replace(/[^a-z]+/g, "-")}`;

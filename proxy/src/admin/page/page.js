@@ -141,6 +141,15 @@ function closeMenu() {
   menu.setAttribute("aria-expanded", "false");
 }
 menu.addEventListener("click", () => menu.setAttribute("aria-expanded", String(menu.getAttribute("aria-expanded") !== "true")));
+// A slash leads to the search of the view, where there is one, as on many sites.
+addEventListener("keydown", (event) => {
+  if (event.key !== "/" || event.ctrlKey || event.metaKey || event.altKey || event.target.closest?.("input, select, textarea, dialog")) return;
+  const search = document.querySelector("main input[type=search]");
+  if (!search) return;
+  event.preventDefault();
+  search.closest("details")?.setAttribute("open", "");
+  search.focus();
+});
 document.querySelector("#alert button").addEventListener("click", () => showError(null));
 document.querySelector(".skip").addEventListener("click", (event) => {
   event.preventDefault();

@@ -1,7 +1,7 @@
 // Politeness: the servers that requests are slowed down for, what origins turn away, and what is left of daily budgets.
 
-import { get, query } from "./api.js";
-import { attempt, bytes, count, crawlerName, h, newest, panel, rate, share, table, time } from "./dom.js";
+import { forAllTeams, get, query } from "./api.js";
+import { attempt, bytes, count, crawlerName, h, newest, panel, rate, share, table, time, untold } from "./dom.js";
 import { docsLink } from "./docs.js";
 
 const REFRESH = 5_000;
@@ -11,13 +11,6 @@ const SHOWN = 100;
 const CAUSES = { 429: "answered 429", 503: "answered 503", reset: "closed the connection", response_time: "answers slower than usual", ratelimit: "its RateLimit is used up" };
 const KINDS = ["challenge", "forbidden", "rate", "payment", "unavailable"];
 const BUDGETS = { requests: "requests", bytes: "bytes", new_origins: "new origins" };
-
-/** What only tokens for all teams are told; null for others. */
-const forAllTeams = (path) => get(path).catch((error) => {
-  if (error.status === 403) return null;
-  throw error;
-});
-const untold = () => h("p", { class: "empty" }, "A token of one team is not told.");
 
 export function politeness(parameters) {
   const wanted = { by: parameters.get("by") === "crawler" ? "crawler" : "host" };

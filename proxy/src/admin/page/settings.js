@@ -1,7 +1,7 @@
 // Configuration: the one in use, the last reload, and the organisation's rules.
 
-import { get, post } from "./api.js";
-import { attempt, badge, crawlerName, day, facts, h, panel, table, time } from "./dom.js";
+import { forAllTeams, get, post } from "./api.js";
+import { attempt, badge, crawlerName, day, facts, h, panel, table, time, untold } from "./dom.js";
 import { ownerLink } from "./owner.js";
 
 export function settings() {
@@ -12,7 +12,13 @@ export function settings() {
     isBrief.checked ? toml.changed || "# Everything is left at its default.\n" : toml.all));
   const said = h("p", { class: "note", role: "status" });
   const load = () => attempt(async () => {
-    const [now, listed] = await Promise.all([get("/v1/configuration"), get("/v1/rules?limit=500")]);
+    const [now, listed] = await Promise.all([forAllTeams("/v1/configuration"), get("/v1/rules?limit=500")]);
+    rules.replaceChildren(ruleTable(listed.rules));
+    for (const part of [again.parentElement, isBrief.parentElement]) part.hidden = !now;
+    if (!now) {
+      for (const part of [status, text]) part.replaceChildren(untold());
+      return;
+    }
     const last = now.last_attempt;
     const tried = last && h("div", { class: last.mistakes.length ? "bad" : null }, time(last.at, true), `, ${last.cause}: `,
       last.mistakes.length ? "rejected" : "loaded", last.mistakes.map((mistake) => h("div", {}, h("code", {}, mistake))));
@@ -26,7 +32,6 @@ export function settings() {
     ]));
     toml = { all: now.toml, changed: now.changed_toml };
     showText();
-    rules.replaceChildren(ruleTable(listed.rules));
   });
   const again = h("button", { type: "button", click: async () => {
     again.disabled = true;
