@@ -185,7 +185,7 @@ reasons! {
     Unidentified = "unidentified", 407 "Proxy authentication required" "http_request_error" {
         [Observed, Refused] "`proxy.require_crawler`, and no `[[crawler]]` matches"
     }
-    WrongPassword = "wrong-password", 407 "Proxy authentication required" "http_request_error" {
+    WrongPassword = "wrong-password", 407 "Wrong user name or password" "http_request_error" {
         [Refused] "wrong credentials in Proxy-Authorization or for SOCKS5, or changed since the tunnel was opened"
     }
     WrongCertificate = "wrong-certificate", 403 "Certificate no longer good" "http_request_denied" {
