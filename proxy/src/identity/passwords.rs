@@ -226,7 +226,8 @@ fn basic(field: &[u8]) -> Option<String> {
 ///
 /// Describes what is wrong with it.
 pub(crate) fn check_hash(hash: &str) -> Result<(), String> {
-    let unusable = "is not an argon2id hash in PHC form ($argon2id$...)";
+    // An example, in the words by which messages without secrets know one.
+    let unusable = "is not an argon2id hash in PHC form, such as \"$argon2id$v=19$...\"";
     if !hash.starts_with("$argon2id$") {
         return Err(unusable.to_owned());
     }

@@ -171,6 +171,12 @@ impl<'t> ConfigReader<'t> {
         let in_values = mistakes.split_off(invalid);
         let mut invalid_lines = HashSet::new();
         mistakes.retain(|mistake| invalid_lines.insert(place(mistake)));
+        // So would mistakes in keys below a broken head: they were read into another table.
+        for (source, file) in self.sources.iter().zip(0..) {
+            let is_invalid = |line| invalid_lines.contains(&(Some(file), line));
+            let below = source.lines_below_invalid_heads(is_invalid);
+            invalid_lines.extend(below.into_iter().map(|line| (Some(file), line)));
+        }
         mistakes.extend(in_values.into_iter().filter(|it| !invalid_lines.contains(&place(it))));
         let not_listed = counts.iter().filter(|(_, count)| **count > MAX_LISTED);
         mistakes.extend(not_listed.map(|(file, _)| {
@@ -218,6 +224,20 @@ impl<'t> SourceText<'t> {
     /// Returns the line of an offset, counted from 1.
     pub(super) fn line(&self, at: usize) -> usize {
         self.lines.line(at)
+    }
+
+    /// Returns the lines, counted from 1, between a head of a table that is not valid and the next head.
+    fn lines_below_invalid_heads(&self, is_invalid: impl Fn(usize) -> bool) -> Vec<usize> {
+        let mut below = Vec::new();
+        let mut is_below = false;
+        for (line, text) in (1..).zip(self.text.lines()) {
+            if text.trim_start().starts_with('[') {
+                is_below = is_invalid(line);
+            } else if is_below {
+                below.push(line);
+            }
+        }
+        below
     }
 
     /// Returns the line of a key that is in tables only, such as `proxy.name`, and not in an array.
