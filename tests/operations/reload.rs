@@ -66,6 +66,25 @@ fn a_changed_file_a_signal_and_an_operator_reload() {
 }
 
 #[test]
+fn the_start_names_file_and_mode_and_a_reload_what_changed() {
+    let origin = sites();
+    let (proxy, _) = start(&origin);
+    let log = proxy.log();
+    let file = format!("  config   {}/", proxy.dir.path().display());
+    assert!(log.contains(&file), "{file} in {log}");
+    assert!(log.contains("  mode     enforce\n"), "{log}");
+    let observed = proxy.settings.clone().set("proxy.mode", "\"observe\"");
+    proxy.reload(&observed);
+    let changes = "proxy.mode: \"enforce\" -> \"observe\"";
+    eventually("the log has the change", || proxy.log().replace('\\', "").contains(changes));
+    let (dir, _) = proxy.stop();
+    let again = observed.table("[[crawler]]\nname = \"x\"\ntokens = [\"X\"]\nmatch = { user_agent = \"X\" }\nmode = \"enforce\"\n");
+    let proxy = Wayleave::start_in(dir, again);
+    let mode = "  mode     observe: refusals are counted, not made; 1 [[crawler]] is enforced\n";
+    assert!(proxy.log().contains(mode), "{}", proxy.log());
+}
+
+#[test]
 fn a_crawler_that_is_gone_is_named() {
     let origin = sites();
     let (proxy, base) = start(&origin);

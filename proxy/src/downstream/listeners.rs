@@ -276,11 +276,17 @@ pub(crate) async fn bind_when_free(
     }
 }
 
-/// Adds the key of the address that cannot be listened on, and what to do if another program has it.
+/// Adds the key of the address that cannot be listened on, and what to do about the usual reasons.
 fn explain(key: &str, address: SocketAddr, error: io::Error) -> anyhow::Error {
     let advice = match error.kind() {
         ErrorKind::AddrInUse => {
             " (is another wayleave running? stop what listens there, or choose another port)"
+        }
+        ErrorKind::AddrNotAvailable => {
+            " (no interface of this machine has this address; 0.0.0.0 and [::] stand for all of them)"
+        }
+        ErrorKind::PermissionDenied if address.port() < 1024 => {
+            " (ports below 1024 need CAP_NET_BIND_SERVICE or a socket from systemd; choose another port)"
         }
         _ => "",
     };

@@ -5,6 +5,9 @@ use std::io::Write as _;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
+use wayleave_decision::{CrawlersConfig, EnforcementMode};
+
+use crate::config::Config;
 use crate::downstream::listeners::{BoundListener, ListenAddress};
 use crate::environment::shell_quoted;
 use crate::tls::intercept::CertificateAuthority;
@@ -14,19 +17,26 @@ const REFUSED_PAGE: &str = "https://en.wikipedia.org/wiki/Special:Random";
 
 /// Prints where everything is, and the lines that a user pastes next, to standard output.
 pub(super) fn announce(
+    config: &Config,
+    file: Option<&Path>,
     listeners: &[BoundListener],
     admin: SocketAddr,
-    state_dir: &Path,
     authority: &CertificateAuthority,
 ) -> anyhow::Result<()> {
     // Absolute, because these lines are pasted in another directory.
     let certificate = std::path::absolute(authority.certificate_path())?.display().to_string();
     let mut text = format!("wayleave {}\n", env!("CARGO_PKG_VERSION"));
+    let file = match file {
+        Some(file) => std::path::absolute(file)?.display().to_string(),
+        None => "none: the built-in defaults".to_owned(),
+    };
+    writeln!(text, "  config   {file}")?;
+    writeln!(text, "  mode     {}", mode_in_words(&config.crawlers))?;
     for listener in listeners {
         writeln!(text, "  proxy    {}", listener.url())?;
     }
     writeln!(text, "  admin    http://{admin}")?;
-    writeln!(text, "  state    {}", std::path::absolute(state_dir)?.display())?;
+    writeln!(text, "  state    {}", std::path::absolute(&config.state.dir)?.display())?;
     writeln!(text, "  CA       {certificate}")?;
     writeln!(text, "           SHA-256 {}", authority.fingerprint())?;
     let admin_url = ListenAddress::http(admin).dialable().url();
@@ -46,6 +56,21 @@ pub(super) fn announce(
     let mut output = std::io::stdout().lock();
     let _ = output.write_all(text.as_bytes()).and_then(|()| output.flush());
     Ok(())
+}
+
+/// Returns the mode, and how many crawlers have the other one.
+fn mode_in_words(crawlers: &CrawlersConfig) -> String {
+    let mode = crawlers.mode;
+    let (of_mode, of_other) = match mode {
+        EnforcementMode::Enforce => ("enforce", "only observed"),
+        EnforcementMode::Observe => ("observe: refusals are counted, not made", "enforced"),
+    };
+    let others = crawlers.crawlers.iter().filter(|crawler| crawler.mode != mode).count();
+    match others {
+        0 => of_mode.to_owned(),
+        1 => format!("{of_mode}; 1 [[crawler]] is {of_other}"),
+        others => format!("{of_mode}; {others} [[crawler]] are {of_other}"),
+    }
 }
 
 /// Returns the path of this program, or, where /proc is not mounted, the name by which it was started.

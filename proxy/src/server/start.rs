@@ -1,12 +1,13 @@
 //! Builds the proxy. Everything that can fail at the start does so here, before any service runs: a mistake is one message and
 //! one exit status.
 
+use std::fs;
 use std::net::{SocketAddr, TcpListener};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::Context;
+use anyhow::Context as _;
 use arc_swap::ArcSwap;
 use futures_util::future::BoxFuture;
 use tokio::signal::unix::{SignalKind, signal};
@@ -92,7 +93,7 @@ pub(super) async fn start(
 
     let exchanges = Arc::new(parts.exchanges);
     let downstream = Arc::new(build_downstream(config, &exchanges, &authority)?);
-    announce(&listeners, admin_address, &config.state.dir, &authority)?;
+    announce(config, file, &listeners, admin_address, &authority)?;
     let reloaded = ReloadedParts {
         exchanges: Arc::clone(&exchanges),
         fetcher: parts.fetcher,
@@ -210,6 +211,11 @@ async fn take_over(
         None => bind_when_free("admin.listen", config.admin.listen, timeout).await?,
     };
     let (dir, options) = (&config.state.dir, config.robots_store);
+    // The store would go on in memory, and the CA then fail for the same reason in other words.
+    fs::create_dir_all(dir).with_context(|| {
+        let advice = "the user that runs wayleave must be able to make it, or choose another";
+        format!("state.dir: {} cannot be created ({advice})", dir.display())
+    })?;
     let store =
         RobotsStore::open_when_free(dir, options, clock, Arc::clone(metrics), timeout).await?;
     Ok((listener, store))

@@ -41,7 +41,7 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 use wayleave_evidence::Sha256Digest;
 
-use self::changed::changed_toml;
+use self::changed::{changed_toml, describe_changes};
 use self::completeness::find_incompleteness;
 use self::system_files::{CHECK_INTERVAL, SystemFiles};
 use self::watch::{FileWatch, IncludeWatch, WritingFiles};
@@ -548,6 +548,7 @@ impl ConfigReloader {
         self.parts.fetcher.load().set_identities(Arc::clone(&settings.identities));
         decider.replace_settings(settings);
         exchanges.metrics.config_reloaded(Some(system_time()));
+        let changes = describe_changes(&self.status.load().toml, &prepared.toml);
         self.record_attempt(cause, Vec::new(), |status| {
             status.configuration = configuration;
             status.read_at = now;
@@ -556,7 +557,7 @@ impl ConfigReloader {
             status.toml = prepared.toml;
             status.changed_toml = prepared.changed_toml;
         });
-        tracing::info!(cause, configuration, "the configuration was reloaded");
+        tracing::info!(cause, configuration, changes, "the configuration was reloaded");
         let removed_crawlers = removed_crawlers(&self.running, &config);
         if !removed_crawlers.is_empty() {
             let names = removed_crawlers.join(", ");
