@@ -441,6 +441,60 @@ fn every_command_has_a_man_page() {
     assert!(text.contains(".TH WAYLEAVE 1 2001-09-09 "), "{text}");
 }
 
+#[test]
+fn commands_say_that_there_is_nothing_or_no_such_thing() {
+    let origin = Origin::start();
+    for host in ["dead.test", "gone.test"] {
+        origin.site(host).robots_reply(Reply::new(503));
+    }
+    let proxy = Wayleave::start_with(&origin, |settings| settings.crawler("news", "NewsBot"));
+    let config = proxy.config_with_ports();
+    let config = config.to_str().expect("text");
+    let said = |arguments: &[&str]| {
+        let output = run(proxy.dir.path(), &[arguments, &["--config", config]].concat());
+        (output.status.code(), text(&output.stdout) + &text(&output.stderr))
+    };
+    for (arguments, status, expected) in [
+        (&["keys", "list"][..], 0, "no keys: `wayleave keys new NAME` creates one\n"),
+        (&["fleet", "status"], 0, "alone: this node has no fleet ("),
+        (
+            &["check", "--crawler", "nwes", "http://a.test/"],
+            2,
+            "wayleave: --crawler \"nwes\": no [[crawler]] has this name; there are news\n",
+        ),
+        (&["robots", "refresh", "http://dead.test"], 1, "unreachable "),
+        // Another one: the same may be refreshed again after some seconds.
+        (&["robots", "refresh", "http://gone.test", "--json"], 1, "{"),
+    ] {
+        let (code, output) = said(arguments);
+        assert_eq!(code, Some(status), "{arguments:?}: {output}");
+        assert!(output.starts_with(expected), "{arguments:?}: {output}");
+    }
+}
+
+#[test]
+fn a_failed_start_says_what_to_do_once() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let start = |text: &str| {
+        std::fs::write(dir.path().join("config.toml"), text).expect("writable");
+        let output = run(dir.path(), &["serve"]);
+        assert_eq!(output.status.code(), Some(1), "{output:?}");
+        String::from_utf8(output.stderr).expect("text")
+    };
+    let loopback = "admin.listen = \"127.0.0.1:0\"\nproxy.listen = [\"127.0.0.1:0\"]\n";
+    let stderr = start(&format!("{loopback}state.dir = \"/proc/nowhere\"\n"));
+    assert!(
+        stderr.contains("wayleave: state.dir: /proc/nowhere cannot be created (the user"),
+        "{stderr}"
+    );
+    assert!(!stderr.contains("the store has failed"), "{stderr}");
+    let stderr = start("admin.listen = \"127.0.0.1:0\"\nproxy.listen = [\"192.0.2.1:3128\"]\n");
+    assert!(
+        stderr.contains("proxy.listen: listening on 192.0.2.1:3128 (no interface of this"),
+        "{stderr}"
+    );
+}
+
 const COMPLETE: &str = r#"
 robots.user_agent = "wayleave (+https://bot.test)"
 politeness = { min_delay = "1s", adaptive = true }

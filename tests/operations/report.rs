@@ -120,6 +120,14 @@ fn the_report_is_also_a_table_and_csv() {
         "observed,news,gone.test,policy-rule,\"[[rule]] 1: closed, by \"\"contract\"\"\",403,1,2";
     assert!(rows.lines().any(|row| row.starts_with(start)), "{rows}");
     assert_eq!(rows.lines().count(), 5);
+    for (arguments, lines) in [(&["--csv", "--limit", "2"][..], 3), (&["--csv", "--limit", "0"], 5)]
+    {
+        let limited = report(&dir, arguments);
+        let rows = String::from_utf8(limited.stdout).expect("text");
+        assert_eq!(rows.lines().count(), lines, "{arguments:?}: {rows}");
+    }
+    let hosts = report(&dir, &["--csv", "--by", "host", "--limit", "1"]);
+    assert_eq!(String::from_utf8_lossy(&hosts.stdout).lines().count(), 2);
     let read = String::from_utf8_lossy(&csv.stderr);
     assert!(read.contains("decisions.jsonl: 11 lines"), "{read}");
 }
@@ -356,7 +364,7 @@ fn the_span_is_also_a_day_or_a_time() {
         (&["--crawler", "newz"], "no [[crawler]] has this name, and the log has none"),
         (
             &["--by", "colour"],
-            "[possible values: crawler, host, rule, reason, token, user-agent, client]",
+            "[possible values: crawler, host, origin, rule, reason, token, user-agent, client]",
         ),
     ] {
         let wrong = report(&dir, arguments);

@@ -12,6 +12,20 @@ pub(super) fn name_in_log(chosen: Option<&str>, config: &Config) -> Option<Strin
     Some(if name == UNNAMED && !is_configured(name) { ASSERTED } else { name }.to_owned())
 }
 
+/// Checks that a `[[crawler]]` has this name.
+///
+/// # Errors
+///
+/// Says which names there are.
+pub(super) fn check_known(name: &str, config: &Config) -> Result<(), String> {
+    let known: Vec<_> = config.crawlers.crawlers.iter().map(|it| &*it.name).collect();
+    if known.contains(&name) {
+        return Ok(());
+    }
+    let names = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
+    Err(format!("--crawler {name:?}: no [[crawler]] has this name; there are {names}"))
+}
+
 /// Returns what to say if no `[[crawler]]` has this name, which is then probably misspelt, unless the decision log has requests of
 /// a crawler that is configured no longer.
 pub(super) fn find_unknown(name: &str, config: &Config) -> Option<String> {

@@ -60,6 +60,10 @@ fn describe(found: &Value) -> String {
         "lost" | "beats-failing" | "clock-off" => Tone::Bad,
         _ => Tone::Doubtful,
     };
+    if state == "alone" {
+        let paths = "store.kind = \"redis\" joins one";
+        return format!("{}: this node has no fleet ({paths})\n", tone.paint(&state));
+    }
     // Writing to a `String` cannot fail, so the results below are ignored.
     let mut lines = format!("state      {}", tone.paint(&state));
     if let Some(seconds) = found["lost_for_seconds"].as_u64() {

@@ -92,6 +92,9 @@ fn list_keys(config: &Config, arguments: &KeysListArguments) -> String {
     if arguments.json {
         return pretty_json(&keys);
     }
+    if keys.is_empty() {
+        return "no keys: `wayleave keys new NAME` creates one\n".to_owned();
+    }
     let users = |key: &PublishedKey<'_>| match &key.crawlers[..] {
         [] => "-".to_owned(),
         crawlers => crawlers.join(","),

@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 use std::io::{self, IsTerminal};
 use std::net::SocketAddr;
 use std::path::Path;
+use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
 use serde_json::Value;
@@ -107,6 +108,10 @@ pub(super) fn run(command: &RobotsCommand, file: Option<&Path>) -> CommandResult
     match output {
         Ok(RobotsOutput::Painted(text)) => Ok(print_painted(&text)),
         Ok(RobotsOutput::AsIs(text)) => Ok(print(&text)),
+        Ok(RobotsOutput::Failed(text)) => {
+            print_painted(&text);
+            Err(ExitCode::FAILURE)
+        }
         Err(message) => Err(unusable(&message)),
     }
 }
@@ -117,6 +122,8 @@ enum RobotsOutput {
     Painted(String),
     /// For programs, unchanged.
     AsIs(String),
+    /// For either: the origin's robots.txt could not be fetched.
+    Failed(String),
 }
 
 fn list(arguments: &RobotsListArguments, admin: SocketAddr) -> Result<RobotsOutput, String> {
@@ -233,10 +240,15 @@ fn change_line(change: &Value) -> String {
 fn refresh(arguments: &RobotsRefreshArguments, admin: SocketAddr) -> Result<RobotsOutput, String> {
     let path = api_path(&arguments.origin)? + "/refresh";
     let robots = request(admin, "POST", &path)?;
-    Ok(if arguments.json {
-        RobotsOutput::AsIs(pretty_json(&robots))
+    let text = if arguments.json {
+        pretty_json(&robots)
     } else {
-        RobotsOutput::Painted(summary_heads() + &summary_line(&robots))
+        summary_heads() + &summary_line(&robots)
+    };
+    Ok(match (robots["cause"].is_string(), arguments.json) {
+        (true, _) => RobotsOutput::Failed(text),
+        (false, true) => RobotsOutput::AsIs(text),
+        (false, false) => RobotsOutput::Painted(text),
     })
 }
 

@@ -21,6 +21,7 @@ use super::live::FetchedFiles;
 use super::url_list::{join_rows, with_escaped_spaces};
 use crate::admin::preview::Preview;
 use crate::cli::config_file::load_config;
+use crate::cli::crawler_names;
 use crate::cli::paint::Tone;
 use crate::cli::robots_fetcher::RobotsFetcher;
 use crate::cli::terminal::{
@@ -147,6 +148,9 @@ pub(super) fn run(
     given: Option<FetchEnding>,
 ) -> CommandResult {
     let (config, _) = load_config(config)?;
+    if let Some(name) = &arguments.crawler {
+        crawler_names::check_known(name, &config).map_err(|mistake| unusable(&mistake))?;
+    }
     let settings = ProxySettings::new(&config);
     let decided: Result<Vec<Preview>, String> = match given {
         Some(ending) => {

@@ -89,21 +89,23 @@ fn unknown(key: &'static str, detail: impl Into<String>) -> DutyFinding {
     DutyFinding { status: DutyStatus::Unknown, key, detail: detail.into() }
 }
 
-/// Returns the name of the first crawler of which something is true.
-fn first(config: &Config, is_so: impl Fn(&Crawler) -> bool) -> Option<&str> {
-    let mut crawlers = config.crawlers.crawlers.iter();
-    crawlers.find(|crawler| is_so(crawler)).map(|crawler| crawler.name.as_str())
+/// Returns the names of all crawlers of which something is true, if there are any.
+fn named(config: &Config, is_so: impl Fn(&Crawler) -> bool) -> Option<String> {
+    let crawlers = config.crawlers.crawlers.iter().filter(|crawler| is_so(crawler));
+    let names: Vec<_> = crawlers.map(|crawler| format!("{:?}", crawler.name)).collect();
+    (!names.is_empty()).then(|| names.join(", "))
 }
 
 fn obedience(config: &Config) -> DutyFinding {
     if config.crawlers.mode == EnforcementMode::Observe {
-        return missing("proxy.mode", "\"observe\" forwards what robots.txt disallows");
+        let detail = "\"observe\" forwards what robots.txt disallows: set \"enforce\"";
+        return missing("proxy.mode", detail);
     }
-    if let Some(name) = first(config, |it| it.mode == EnforcementMode::Observe) {
-        return missing("crawler.mode", format!("{name:?} is only observed"));
+    if let Some(names) = named(config, |it| it.mode == EnforcementMode::Observe) {
+        return missing("crawler.mode", format!("only observed: {names}; set \"enforce\""));
     }
-    if let Some(name) = first(config, |it| it.subresources == SubresourcePolicy::Page) {
-        let detail = format!("what pages load for {name:?} passes robots.txt");
+    if let Some(names) = named(config, |it| it.subresources == SubresourcePolicy::Page) {
+        let detail = format!("what pages load passes robots.txt: {names}; set \"judge\"");
         return missing("crawler.subresources", detail);
     }
     let is_for_all = |rule: &PolicyRule| rule.hosts.iter().any(|host| host.to_string() == "*");
@@ -127,17 +129,20 @@ fn obedience(config: &Config) -> DutyFinding {
 fn identification(config: &Config) -> DutyFinding {
     let lacks_contact = |agent: &str| contacts(agent).is_empty();
     if lacks_contact(&config.robots.fetch.user_agent) {
-        return missing("robots.user_agent", "has neither a URL nor a mail address");
+        let detail =
+            "has neither a URL nor a mail address: add one, such as (+https://example.com/bot)";
+        return missing("robots.user_agent", detail);
     }
     // Without a User-Agent of its own, a crawler's fetches have the contact of the one above, if not its own.
     let has_bad_agent = |it: &Crawler| it.robots_user_agent.as_deref().is_some_and(lacks_contact);
-    if let Some(name) = first(config, has_bad_agent) {
-        let detail = format!("that of {name:?} has neither a URL nor a mail address");
+    if let Some(names) = named(config, has_bad_agent) {
+        let detail =
+            format!("no URL or mail address: {names}; add one, such as (+https://example.com/bot)");
         return missing("crawler.user_agent", detail);
     }
     let key = "crawler.user_agent_must_contain_token";
-    if let Some(name) = first(config, |it| !it.user_agent_must_contain_token) {
-        return missing(key, format!("{name:?} may send any User-Agent"));
+    if let Some(names) = named(config, |it| !it.user_agent_must_contain_token) {
+        return missing(key, format!("may send any User-Agent: {names}; set true"));
     }
     if config.crawlers.crawlers.is_empty() {
         return unknown(key, "there is no [[crawler]], so clients send what they like");
@@ -152,13 +157,15 @@ fn pace(config: &Config) -> DutyFinding {
         return missing("politeness.crawl_delay", detail);
     }
     let has_no_delay = |it: &Crawler| pacing.delay(it.default_delay, it.min_delay).is_zero();
-    if let Some(name) = first(config, has_no_delay) {
-        let detail = format!("{name:?} has no delay where a site asks for none");
+    if let Some(names) = named(config, has_no_delay) {
+        let detail =
+            format!("no delay where a site asks for none: {names}; set a time, such as \"1s\"");
         return missing("politeness.min_delay", detail);
     }
     let has_others = config.crawlers.crawlers.is_empty() || !config.crawlers.require_crawler;
     if has_others && pacing.min_delay.max(pacing.default_delay).is_zero() {
-        let detail = "requests that match no [[crawler]] have no delay where a site asks for none";
+        let detail = "requests that match no [[crawler]] have no delay where a site asks for none: \
+                      set a time, such as \"1s\"";
         return missing("politeness.min_delay", detail);
     }
     if !pacing.adaptive {
@@ -185,8 +192,9 @@ fn ranges(config: &Config, published: Option<&Path>) -> DutyFinding {
     let key = "upstream.source_addresses";
     let crawlers = &config.crawlers.crawlers;
     let lacks_address = |it: &Crawler| ip_ranges::addresses(config, it).is_empty();
-    if let Some(name) = first(config, lacks_address) {
-        let detail = format!("the system chooses the address of {name:?}");
+    if let Some(names) = named(config, lacks_address) {
+        let detail =
+            format!("the system chooses the address: {names}; list yours, or set source_address");
         return missing(key, detail);
     }
     if crawlers.is_empty() && config.upstream.egress.source_addresses.is_empty() {
@@ -212,9 +220,11 @@ fn pages(config: &Config, published: Option<&Path>) -> DutyFinding {
         return missing("crawler.name", "there is no [[crawler]] to describe");
     }
     if config.signing.options.agent.is_none()
-        && let Some(name) = first(config, has_no_page)
+        && let Some(names) = named(config, has_no_page)
     {
-        return missing("crawler.user_agent", format!("that of {name:?} has no URL of a page"));
+        let detail =
+            format!("no URL of a page: {names}; add one, such as (+https://example.com/bot)");
+        return missing("crawler.user_agent", detail);
     }
     let Some(dir) = published else {
         return unknown(
@@ -222,23 +232,22 @@ fn pages(config: &Config, published: Option<&Path>) -> DutyFinding {
             "`wayleave publish` writes pages; whether sites reach them is not checked",
         );
     };
-    match first(config, |it| read(dir, &page_path(&it.name)).is_none()) {
-        Some(name) => {
-            missing(key, format!("the page of {name:?} is not there: run `wayleave publish`"))
-        }
+    match named(config, |it| read(dir, &page_path(&it.name)).is_none()) {
+        Some(names) => missing(key, format!("no page: {names}; run `wayleave publish`")),
         None => ok(key, "written; whether sites reach it is not checked"),
     }
 }
 
 fn signatures(config: &Config, published: Option<&Path>) -> DutyFinding {
     if config.signing.options.mode == SigningMode::Off {
-        return missing("signing.mode", "\"off\"");
+        return missing("signing.mode", "\"off\": set \"on-request\" or \"always\"");
     }
     if config.crawlers.crawlers.is_empty() {
         return missing("crawler.signing_key", "there is no [[crawler]]");
     }
-    if let Some(name) = first(config, |it| it.signing_key.is_none()) {
-        return missing("crawler.signing_key", format!("{name:?} has none"));
+    if let Some(names) = named(config, |it| it.signing_key.is_none()) {
+        let detail = format!("none: {names}; `wayleave keys new NAME`, then \"keys/NAME.pem\"");
+        return missing("crawler.signing_key", detail);
     }
     if config.https.interception.mode == HttpsMode::Tunnel {
         return missing("https.mode", "\"tunnel\": what is not inspected cannot be signed");
@@ -255,11 +264,11 @@ fn reservations(config: &Config) -> DutyFinding {
     if config.crawlers.crawlers.is_empty() {
         return missing("crawler.purposes", "there is no [[crawler]]");
     }
-    if let Some(name) = first(config, lacks_purpose) {
-        return missing(
-            "crawler.purposes",
-            format!("{name:?} declares none, so it obeys no preference"),
+    if let Some(names) = named(config, lacks_purpose) {
+        let detail = format!(
+            "none, so no preference is obeyed: {names}; set what pages are for, such as [\"search\"]"
         );
+        return missing("crawler.purposes", detail);
     }
     let read = config.preferences.reading.sources;
     let is_skipped = |source: &PreferenceSource| !read.contains(*source);
@@ -320,6 +329,24 @@ mod tests {
         let duties = check(config, published);
         let word = |it: Duty| format!("{} {}", it.finding.status.as_str(), it.finding.key);
         duties.into_iter().map(word).collect()
+    }
+
+    #[test]
+    fn every_crawler_that_lacks_a_duty_is_named() {
+        let crawler = |name: &str| {
+            format!(
+                "[[crawler]]\nname = {name:?}\ntokens = [\"Bot\"]\nmatch = {{ user_agent = {name:?} }}\n"
+            )
+        };
+        let text = format!("{}{}{}", crawler("news"), crawler("images"), crawler("prices"));
+        let config = Config::from_toml("t.toml", &text).unwrap();
+        let duties = check(&config, None);
+        let details = duties.iter().map(|duty| &*duty.finding.detail);
+        let named: Vec<_> = details.filter(|it| it.contains("\"news\"")).collect();
+        assert!(named.len() >= 4, "{named:?}");
+        for detail in named {
+            assert!(detail.contains("\"news\", \"images\", \"prices\"; "), "{detail}");
+        }
     }
 
     #[test]

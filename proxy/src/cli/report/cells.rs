@@ -24,6 +24,9 @@ impl RowLimits {
     }
 }
 
+/// The client of requests that wayleave makes by itself, as the log has it.
+const OWN_CLIENT: &str = "0.0.0.0";
+
 /// A table with its heads. Numbers are to the right.
 #[derive(Debug)]
 pub(super) struct Cells {
@@ -128,6 +131,7 @@ fn summary_cells(row: &SummaryRow, by: ReportDimension, optional: OptionalColumn
     let or_dash = |text: &Option<String>| text.clone().unwrap_or_else(|| "-".to_owned());
     let shown = |of: ReportDimension, name: &str| match of {
         ReportDimension::Crawler => crawler_in_words(name).to_owned(),
+        ReportDimension::Client if name == OWN_CLIENT => "wayleave itself".to_owned(),
         _ => name.to_owned(),
     };
     let mut cells = vec![shown(by, &row.name)];
@@ -222,6 +226,13 @@ mod tests {
             first_client: None,
             would_have_cost: Vec::new(),
         }
+    }
+
+    #[test]
+    fn requests_of_wayleave_itself_have_its_name() {
+        let own = SummaryRow { name: OWN_CLIENT.to_owned(), ..summary_row(0, 0) };
+        let cells = Cells::of_summary(&[own], ReportDimension::Client, 30);
+        assert_eq!(cells.rows[0][0], "wayleave itself");
     }
 
     #[test]

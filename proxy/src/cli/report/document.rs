@@ -7,7 +7,8 @@ use crate::decision_log::{LogReport, ReportDimension};
 use crate::telemetry::harmless::{escape_controls, escape_html};
 
 const STYLE: &str = ":root{color-scheme:light dark}body{font:1rem/1.5 sans-serif;margin:2rem}table{border-collapse:collapse}\
-    th,td{padding:.2rem .8rem;text-align:left;border-bottom:1px solid #8886;overflow-wrap:anywhere}\
+    th,td{padding:.2rem .8rem;text-align:left;border-bottom:1px solid #8886;overflow-wrap:break-word;max-width:36rem}\
+    div{overflow-x:auto}\
     .number{text-align:right;font-variant-numeric:tabular-nums}";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -126,7 +127,10 @@ impl DocumentForm {
                     format!("<tr>{}</tr>\n", cells.collect::<String>())
                 };
                 let body: String = rows.iter().map(|row| line(row, "td")).collect();
-                format!("<h2>{title}</h2>\n<table>\n{}{body}</table>\n", line(&heads, "th"))
+                format!(
+                    "<h2>{title}</h2>\n<div>\n<table>\n{}{body}</table>\n</div>\n",
+                    line(&heads, "th")
+                )
             }
         };
         if cells.more > 0 {

@@ -54,7 +54,7 @@ pub(super) struct ReportArguments {
     /// Short for --format csv
     #[arg(long, conflicts_with = "format")]
     csv: bool,
-    /// Maximum number of rows of a table; 0: all [default: 30 crawlers, hosts, rules or reasons; 5 in the tables below]
+    /// Maximum number of rows of a table; 0: all [default: 30 crawlers, hosts, rules or reasons; 5 in the tables below; as CSV all]
     #[arg(long, value_name = "N")]
     limit: Option<usize>,
 }
@@ -152,9 +152,11 @@ fn print_report(
         ReportFormat::Csv => {
             // On standard error, so that standard output is nothing but CSV.
             print_errors(&table::read_summary(report));
+            // A program gets all rows unless it asks for fewer.
+            let limit = arguments.limit.filter(|limit| *limit > 0).unwrap_or(usize::MAX);
             print(&match by {
-                Some(by) => csv::summary_to_csv(report.summary(by), by),
-                None => csv::to_csv(&report.rows),
+                Some(by) => csv::summary_to_csv(first(report.summary(by), limit), by),
+                None => csv::to_csv(first(&report.rows, limit)),
             })
         }
         ReportFormat::Md => {
@@ -165,6 +167,10 @@ fn print_report(
         }
         ReportFormat::Text => print_painted(&table::full_report(report, expired, by, limits)),
     }
+}
+
+fn first<T>(rows: &[T], limit: usize) -> &[T] {
+    &rows[..rows.len().min(limit)]
 }
 
 /// Fails if something could not be read, or is missing: a report without it is not reliable.
