@@ -351,6 +351,26 @@ fn a_silent_client_is_a_problem_unless_it_sends_requests() {
 }
 
 #[test]
+fn clients_without_a_name_are_a_problem() {
+    let origin = Origin::start();
+    origin.site("news.test");
+    let proxy = Wayleave::start(&origin);
+    let chrome = "Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/140.0 Safari/537.36";
+    let problems = || proxy.admin_get("/v1/problems").json()["problems"].clone();
+    for _ in 0..19 {
+        proxy.get_as(chrome, "http://news.test/");
+        proxy.get_as(VISITOR, "http://news.test/");
+    }
+    eventually("all are known", || overview(&proxy, "?since=1h")["requests"] == 38);
+    assert_eq!(problems(), json!([]));
+    proxy.get_as(chrome, "http://news.test/");
+    eventually("enough come", || problems()[0]["kind"] == "clients-without-name");
+    let text = problems()[0]["text"].as_str().map(str::to_owned).expect("a sentence");
+    assert!(text.starts_with("20 requests in 5 minutes come from browser-like clients"), "{text}");
+    assert_eq!(problems()[0]["details"], json!(["127.0.0.1"]));
+}
+
+#[test]
 fn parts_that_are_well_are_named() {
     let origin = Origin::start();
     origin.site("news.test").robots("User-agent: *\nDisallow:\n");

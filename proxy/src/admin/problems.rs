@@ -1,5 +1,6 @@
 //! `/v1/problems`: what an operator should know whatever they look at.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
@@ -7,7 +8,7 @@ use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 use utoipa::ToSchema;
-use wayleave_decision::{PolicyRule, RequestOutcome};
+use wayleave_decision::{ASSERTED, PolicyRule, RequestOutcome};
 
 use super::access::TeamScope;
 use super::health::fleet_fault;
@@ -26,6 +27,8 @@ const MENTION_CLIENTS: Duration = Duration::from_mins(5);
 const CA_EXPIRES_SOON: Duration = Duration::from_hours(30 * 24);
 /// The failed lookups from which DNS seems to fail, if nothing else succeeds.
 const FAILED_LOOKUPS: u64 = 3;
+/// The requests without a name that are a problem; fewer are somebody who looks at a page.
+const NAMELESS_REQUESTS: usize = 20;
 /// The time for which lost decisions are mentioned.
 const MENTION_LOSSES: Duration = Duration::from_hours(24);
 
@@ -43,7 +46,7 @@ struct ListedProblems {
 struct Problem {
     /// A word for programs: `reload-rejected`, `decisions-lost`, `decisions-unsigned`,
     /// `log-foreign-files`, `holds-altered`, `state-unwritable`, `state-set-aside`, `ca-expires`, `dns-fails`,
-    /// `fleet`, `ca-untrusted` or `rules-expired`.
+    /// `fleet`, `ca-untrusted`, `clients-without-name` or `rules-expired`.
     kind: &'static str,
     /// A sentence.
     text: String,
@@ -70,6 +73,7 @@ pub(super) async fn list(State(admin): State<AdminState>, scope: TeamScope) -> R
         failing_dns(&admin, now),
         fleet_trouble(&admin),
         untrusting_clients(&admin, &scope, now),
+        nameless_clients(&admin, &scope, now),
         expired_rules(&admin, &scope, now),
     ];
     let problems = problems.into_iter().flatten().collect();
@@ -237,6 +241,32 @@ fn untrusting_clients(admin: &AdminState, scope: &TeamScope, now: SystemTime) ->
         several => format!("{} clients do not trust the CA", several.len()),
     };
     Some(Problem { kind: "ca-untrusted", text, details, at: Some(format_instant(last_at)) })
+}
+
+/// Browsers and libraries that somebody crawls with have no group of their own in any robots.txt.
+fn nameless_clients(admin: &AdminState, scope: &TeamScope, now: SystemTime) -> Option<Problem> {
+    if scope.team().is_some() {
+        return None;
+    }
+    let since = now.checked_sub(MENTION_CLIENTS)?;
+    let unnamed = DecisionQuery { crawler: Some(ASSERTED.to_owned()), ..DecisionQuery::default() };
+    let recent = admin.decisions.list_recent(&unnamed, usize::MAX);
+    let is_nameless = |decision: &&Arc<DecisionRecord>| {
+        let token = decision.tokens.first();
+        decision.at >= since && token.is_none_or(|token| token.eq_ignore_ascii_case("Mozilla"))
+    };
+    let nameless: Vec<_> = recent.iter().filter(is_nameless).collect();
+    let clients: BTreeSet<_> = nameless.iter().map(|it| it.client.to_string()).collect();
+    (nameless.len() >= NAMELESS_REQUESTS).then(|| Problem {
+        kind: "clients-without-name",
+        text: format!(
+            "{} requests in 5 minutes come from browser-like clients without a name, which obey the group * only: \
+             let them send one in User-Agent",
+            nameless.len()
+        ),
+        details: clients.into_iter().take(MAX_DETAILS).collect(),
+        at: None,
+    })
 }
 
 /// Returns the parts that were looked at and are well.

@@ -155,11 +155,16 @@ mod tests {
 
     #[test]
     fn tls_to_the_proxy_is_said_to_be_possible_or_not() {
-        use crate::environment::{NO_TLS_NOTE, ProxyUrl, ROOTS_NOTE};
+        use crate::environment::{AIOHTTP_NOTE, NO_TLS_NOTE, ProxyUrl, ROOTS_NOTE};
         let proxy: ProxyUrl = "https://proxy.example:3130".parse().unwrap();
         let lines = |client| shell_lines(client, &proxy, "/ca.crt");
         assert!(lines(Some(KnownClient::Wget)).starts_with(NO_TLS_NOTE));
         assert!(lines(Some(KnownClient::Curl)).starts_with(ROOTS_NOTE));
+        // It would go around the proxy without a word.
+        for client in [Some(KnownClient::Python), None] {
+            assert!(lines(client).starts_with(AIOHTTP_NOTE), "{client:?}");
+            assert!(!example(client).contains(AIOHTTP_NOTE), "{client:?}");
+        }
         assert!(lines(None).contains("https_proxy=https://proxy.example:3130 "));
         assert!(!example(None).contains(ROOTS_NOTE));
     }

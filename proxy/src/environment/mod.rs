@@ -100,6 +100,8 @@ fn user_info(url: &Url) -> String {
 /// The note for clients that cannot use a proxy over TLS.
 pub(crate) const NO_TLS_NOTE: &str =
     "# This client does not support TLS to proxies: give it an http:// listener.\n";
+pub(crate) const AIOHTTP_NOTE: &str =
+    "# aiohttp ignores an https:// proxy, and goes around it: give it an http:// listener.\n";
 pub(crate) const ROOTS_NOTE: &str =
     "# The CA file must also contain the CA of proxy.certificate.\n";
 
@@ -111,12 +113,13 @@ pub(crate) fn shell_lines(
 ) -> String {
     let template = client.map_or(GENERAL_TEMPLATE, KnownClient::template);
     let lines = fill_template(template, proxy, certificate);
-    let note = match client {
-        _ if !proxy.is_tls() => return lines,
-        Some(KnownClient::Java | KnownClient::Scrapy | KnownClient::Wget) => NO_TLS_NOTE,
-        _ => ROOTS_NOTE,
+    let notes: &[&str] = match client {
+        _ if !proxy.is_tls() => &[],
+        Some(KnownClient::Java | KnownClient::Scrapy | KnownClient::Wget) => &[NO_TLS_NOTE],
+        Some(KnownClient::Python) | None => &[AIOHTTP_NOTE, ROOTS_NOTE],
+        Some(_) => &[ROOTS_NOTE],
     };
-    note.to_owned() + &lines
+    notes.concat() + &lines
 }
 
 /// Returns the variables that suit most clients, with their values as they are, for files that are no shell's.

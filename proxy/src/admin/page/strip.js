@@ -14,6 +14,7 @@ const KINDS = {
   "dns-fails": { isUrgent: true },
   "fleet": { href: "#/fleet", link: "Fleet", isUrgent: true },
   "ca-untrusted": { href: "#/connect", link: "Connect a crawler" },
+  "clients-without-name": { href: "#/decisions?crawler=asserted", link: "Decisions" },
   "rules-expired": { href: "#/configuration", link: "Rules" },
 };
 /** The most details of a problem that are shown. */
@@ -23,7 +24,7 @@ const SHOWN = 10;
 const hidden = new Set();
 const identity = ({ kind, text, details }) => JSON.stringify([kind, text, details]);
 /** A problem that only happened again has not changed. */
-const lasting = (problem) => identity(problem).replace(/\bonce\b|\d+ times/g, "");
+const lasting = (problem) => identity(problem).replace(/\bonce\b|\d+ (times|requests)/g, "");
 
 function part(problem, show) {
   const { href, link, isUrgent } = KINDS[problem.kind] ?? {};
