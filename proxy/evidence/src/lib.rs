@@ -16,6 +16,7 @@
 //!  head_files    the files with the newest head of a log
 //!  log_head      a head as others keep it
 //!  holds         what must outlive every retention
+//!  holds_in_effect  the holds that count, for others than the process that writes the log
 //!  recorded_holds  the holds in effect, as the log records them
 //!  log_files     the signed facts about the files in a log's directory
 //!  files         a log's files and their names
@@ -36,6 +37,7 @@ pub mod export;
 pub mod files;
 mod head_files;
 pub mod holds;
+pub mod holds_in_effect;
 pub mod log_files;
 mod log_head;
 mod manifest;

@@ -83,6 +83,12 @@ impl RecordedHolds {
         self.active.len() as u64
     }
 
+    /// Returns whether nothing is taken over from the folder that is not signed.
+    #[must_use]
+    pub fn is_recording(&self) -> bool {
+        self.is_recording
+    }
+
     /// Takes over nothing from the folder any more that is not signed.
     pub fn begin_recording(&mut self) {
         self.is_recording = true;

@@ -72,10 +72,17 @@ async fn build(
     start::count_panics(Arc::clone(&metrics));
     let clock = Clock::start();
     let (dir, options) = (&config.state.dir, config.robots_store);
-    let store =
-        RobotsStore::open_when_free(dir, options, clock, Arc::clone(&metrics), Duration::ZERO)
-            .await
-            .map_err(|error| explain_lock(error, config))?;
+    let decisions = config.log.decisions.as_ref().map(|log| &*log.path);
+    let store = RobotsStore::open_when_free(
+        dir,
+        decisions,
+        options,
+        clock,
+        Arc::clone(&metrics),
+        Duration::ZERO,
+    )
+    .await
+    .map_err(|error| explain_lock(error, config))?;
     let authority = start::load_authority(config, &metrics)?;
     let outbound = wiring::outbound_clients(OutboundConfig::new(config, &[]), clock, &metrics)?;
     let decisions =

@@ -216,8 +216,10 @@ async fn take_over(
         let advice = "the user that runs wayleave must be able to make it, or choose another";
         format!("state.dir: {} cannot be created ({advice})", dir.display())
     })?;
+    let decisions = config.log.decisions.as_ref().map(|log| &*log.path);
     let store =
-        RobotsStore::open_when_free(dir, options, clock, Arc::clone(metrics), timeout).await?;
+        RobotsStore::open_when_free(dir, decisions, options, clock, Arc::clone(metrics), timeout)
+            .await?;
     Ok((listener, store))
 }
 

@@ -15,7 +15,8 @@ pub(super) struct JournalHolds {
     pub(super) recorded: RecordedHolds,
     /// Sentences about changes to the folder that nobody with the key has made.
     pub(super) findings: Vec<String>,
-    /// Whether a hold cannot be read: it may hold everything.
+    /// Whether the holds that the log records cannot be read, or one in the folder: it may hold everything.
+    is_log_unreadable: bool,
     is_unreadable: bool,
     checked_at: Option<Instant>,
 }
@@ -25,7 +26,7 @@ impl JournalHolds {
     pub(super) fn read(path: &Path, head: Option<&[u8]>) -> Self {
         let recorded = head.map(|head| RecordedHolds::read(path, head)).transpose();
         Self {
-            is_unreadable: recorded.is_err(),
+            is_log_unreadable: recorded.is_err(),
             recorded: recorded.unwrap_or_default().unwrap_or_default(),
             ..Self::default()
         }
@@ -51,6 +52,9 @@ impl JournalHolds {
                 (vec![format!("{what}: {error:#}")], Vec::new())
             }
         };
+        let in_log = "the holds that the log records cannot be read: nothing of it is deleted";
+        let findings: Vec<_> =
+            self.is_log_unreadable.then(|| in_log.to_owned()).into_iter().chain(findings).collect();
         for finding in findings.iter().filter(|finding| !self.findings.contains(finding)) {
             tracing::error!("{finding}");
         }
@@ -64,6 +68,7 @@ impl JournalHolds {
 
     /// Returns the holds in effect; `None` if they cannot be known, so that nothing may be deleted.
     pub(super) fn in_effect(&self) -> Option<Vec<Hold>> {
-        (!self.is_unreadable).then(|| self.recorded.active())
+        let is_readable = !self.is_log_unreadable && !self.is_unreadable;
+        is_readable.then(|| self.recorded.active())
     }
 }

@@ -147,19 +147,22 @@ impl RobotsStore {
         Ok(Self::new(writer))
     }
 
-    /// Does the same as [`open`](Self::open), but waits up to `timeout` for another process to release the store.
+    /// Does the same as [`open`](Self::open), but waits up to `timeout` for another process to release the store. The holds that
+    /// the decision log at `log` records are in effect.
     ///
     /// # Errors
     ///
     /// If another process keeps it open, or another version of wayleave wrote it.
     pub async fn open_when_free(
         dir: &Path,
+        log: Option<&Path>,
         options: RobotsStoreConfig,
         clock: Clock,
         metrics: Arc<Metrics>,
         timeout: Duration,
     ) -> Result<Self, StoreError> {
         let writer = StoreWriter::start(Some(dir.join(FILE_NAME)), options, clock, metrics);
+        writer.hold_by_log(log);
         let deadline = Instant::now() + timeout;
         let mut is_logged = false;
         loop {

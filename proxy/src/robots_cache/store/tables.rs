@@ -2,14 +2,14 @@
 
 use std::collections::BTreeMap;
 use std::ops::{Bound, RangeInclusive};
-use std::path::Path;
 use std::sync::Arc;
 
 use redb::{
     Database, ReadOnlyTable, ReadTransaction, ReadableDatabase, ReadableTable, TableDefinition,
     WriteTransaction,
 };
-use wayleave_evidence::holds::{Hold, HoldFolder};
+use wayleave_evidence::holds::Hold;
+use wayleave_evidence::holds_in_effect::HoldsInEffect;
 use wayleave_lifecycle::{CacheEntry, Resource};
 use wayleave_robots_txt::Origin;
 
@@ -63,9 +63,9 @@ pub(super) enum HeldDocuments {
 }
 
 impl HeldDocuments {
-    /// Reads the holds in the directory of the store.
-    pub(super) fn read(dir: Option<&Path>) -> Self {
-        match dir.map_or_else(|| Ok(Vec::new()), |dir| HoldFolder::in_state_dir(dir).active()) {
+    /// Reads the holds in effect; none for a store in memory.
+    pub(super) fn read(holds: Option<&mut HoldsInEffect>) -> Self {
+        match holds.map_or_else(|| Ok(Vec::new()), HoldsInEffect::read) {
             Ok(holds) => Self::Of(holds),
             Err(error) => {
                 let error = format!("{error:#}");

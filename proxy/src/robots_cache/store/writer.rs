@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, SystemTime};
 
 use tokio::sync::watch;
+use wayleave_evidence::holds_in_effect::HoldsInEffect;
 use wayleave_lifecycle::{LifetimeSettings, Resource};
 
 use super::batch::WriteBatch;
@@ -83,6 +84,7 @@ pub(super) struct StoreWriter {
     pub(super) clock: Clock,
     metrics: Arc<Metrics>,
     state: Mutex<WriterState>,
+    holds: Mutex<Option<HoldsInEffect>>,
     /// Held while writing, so that changes are written in order.
     write_lock: Mutex<()>,
     pub(super) counts: Arc<StateCounter>,
@@ -168,7 +170,9 @@ impl StoreWriter {
         clock: Clock,
         metrics: Arc<Metrics>,
     ) -> Self {
+        let dir = path.as_deref().and_then(Path::parent);
         Self {
+            holds: Mutex::new(dir.map(|dir| HoldsInEffect::new(dir, None))),
             path,
             options,
             is_read_only: false,
@@ -310,7 +314,8 @@ impl StoreWriter {
 
     fn retention_limits(&self) -> RetentionLimits {
         let before = |span| {
-            let since = self.clock.now().checked_sub(span);
+            // Nothing is deleted because a clock was wrong for a moment.
+            let since = self.clock.settled().checked_sub(span);
             record::millis(since.unwrap_or(SystemTime::UNIX_EPOCH))
         };
         let bytes = self.options.kept_bytes();
@@ -320,8 +325,18 @@ impl StoreWriter {
             max_versions: self.options.history_length,
             max_bytes: bytes,
             max_domain_bytes: bytes / 8,
-            held: HeldDocuments::read(self.path.as_deref().and_then(Path::parent)),
+            held: HeldDocuments::read(self.holds().as_mut()),
         }
+    }
+
+    fn holds(&self) -> MutexGuard<'_, Option<HoldsInEffect>> {
+        self.holds.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Reads the holds in effect of the log at this path from now on, instead of whatever is in the folder of the holds.
+    pub(super) fn hold_by_log(&self, log: Option<&Path>) {
+        let dir = self.path.as_deref().and_then(Path::parent);
+        *self.holds() = dir.map(|dir| HoldsInEffect::new(dir, log));
     }
 
     fn open_or_reopen(&self) -> Option<Arc<OpenDatabase>> {

@@ -1,6 +1,11 @@
 //! The size of the file, the order of eviction, and the conversion of a format without limits.
 
+use std::sync::Mutex;
+
 use redb::{Database, TableDefinition};
+use ring::signature::Ed25519KeyPair;
+use wayleave_evidence::HeadFiles;
+use wayleave_evidence::chain::{HashChain, TreeHead};
 use wayleave_evidence::holds::{Hold, HoldFolder};
 
 use super::super::writer::RobotsStoreConfig;
@@ -99,6 +104,74 @@ async fn held_documents_outlive_every_limit() {
     store.save(registered(301), entry(response(200, RULES), at(1000)));
     store.flush().await;
     assert!(store.history(&registered(0)).await.len() < 5);
+}
+
+/// What is held by the log's key is held until that key releases it.
+#[tokio::test]
+async fn a_release_that_nobody_signed_drops_no_document() {
+    let dir = tempfile::tempdir().unwrap();
+    let log = dir.path().join("decisions.jsonl");
+    let key = Ed25519KeyPair::from_seed_unchecked(&[1; 32]).unwrap();
+    let mut chain = HashChain::new();
+    let line = chain.append(&chain.file_event(at(0)).to_json());
+    std::fs::write(&log, [&line[..], b"\n"].concat()).unwrap();
+    let (bytes, peaks) = (Some(line.len() as u64 + 1), chain.tree.peaks().to_vec());
+    let head = TreeHead { bytes, peaks, holds: Some(0), ..chain.tree_head(&key) };
+    let head = chain.sign_head(&key, at(0), head);
+    assert!(HeadFiles::for_log(&log, dir.path()).save(&head).is_empty());
+    let folder = HoldFolder::in_state_dir(dir.path());
+    let hold = Hold {
+        id: 0,
+        host: ".domain0.test".to_owned(),
+        crawler: None,
+        since: None,
+        until: None,
+        reason: "a letter".to_owned(),
+        made_at: at(0),
+        released_at: None,
+    };
+    let hold = folder.add(&hold, Some(&key)).unwrap();
+    let options = RobotsStoreConfig { history_length: 1, ..SMALL };
+    let (clock, no_wait) = (Clock::start_at(at(0)), Duration::ZERO);
+    let opening =
+        RobotsStore::open_when_free(dir.path(), Some(&log), options, clock, metrics(), no_wait);
+    let store = opening.await.unwrap();
+    let released = Hold { released_at: Some(at(0)), ..hold };
+    let mut kept = Vec::new();
+    for version in 0..6 {
+        store.save(registered(0), entry(response(200, &unique(version, 20_000)), at(0)));
+        store.flush().await;
+        kept.push(store.history(&registered(0)).await.len());
+        match version {
+            2 => folder.replace(&released, None).unwrap(),
+            4 => folder.replace(&released, Some(&key)).unwrap(),
+            _ => {}
+        }
+    }
+    assert_eq!(kept[..5], [1, 2, 3, 4, 5]);
+    assert!(kept[5] < 5, "{kept:?}");
+}
+
+/// A clock that is a year ahead for a moment deletes neither versions nor entries.
+#[tokio::test]
+async fn a_clock_that_is_wrong_for_a_moment_deletes_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let shown = Arc::new(Mutex::new(at(0)));
+    let calendar = Arc::clone(&shown);
+    let clock = Clock::with_calendar(move || *calendar.lock().unwrap());
+    let store = RobotsStore::open(dir.path(), SMALL, clock, metrics()).unwrap();
+    for version in 0..3 {
+        store.save(registered(0), entry(response(200, &unique(version, 20_000)), at(0)));
+        store.flush().await;
+    }
+    let count = store.history(&registered(0)).await.len();
+    assert!(count > 1);
+    *shown.lock().unwrap() = at(400);
+    store.save(registered(1), entry(response(200, RULES), at(400)));
+    store.flush().await;
+    *shown.lock().unwrap() = at(0);
+    assert_eq!(store.history(&registered(0)).await.len(), count);
+    assert!(store.load(&registered(0)).await.is_some());
 }
 
 #[tokio::test]
