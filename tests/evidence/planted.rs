@@ -135,3 +135,35 @@ fn a_restart_ends_its_own_file_and_no_other() {
     expect(&evidence(dir.path(), &["export", "--since", "1d", "--out", "out"]), 0);
     expect(&evidence(dir.path(), &["verify", "out"]), 0);
 }
+
+/// Without the documents, nobody can derive the decisions again; that is no alteration.
+#[test]
+fn documents_that_are_gone_are_named_as_missing() {
+    let (dir, _) = write_log(|settings| settings);
+    let state = dir.path().join("state");
+    let verified = |out: &str, status: i32| {
+        expect(&evidence(dir.path(), &["export", "--since", "1d", "--out", out]), 0);
+        expect(&evidence(dir.path(), &["verify", out]), status)
+    };
+    verified("whole", 0);
+    let store = state.join("robots.redb");
+    fs::rename(&store, dir.path().join("aside")).expect("it is there");
+    let printed = verified("no-store", 1);
+    assert!(printed.contains("is missing") && !printed.contains("altered:"), "{printed}");
+    fs::rename(dir.path().join("aside"), &store).expect("it is there");
+    verified("again", 0);
+    fs::remove_dir_all(state.join("configurations")).expect("it is there");
+    let printed = verified("no-configuration", 1);
+    assert!(printed.contains("the configuration ") && !printed.contains("altered:"), "{printed}");
+}
+
+/// A crawler of whom nothing is found may be in the part of the log that is gone.
+#[test]
+fn a_hold_on_a_log_with_gaps_is_not_refused_as_unknown() {
+    let (dir, _) = write_log(|settings| settings);
+    let hold = ["hold", "add", "--host", "a.test", "--reason", "x", "--crawler", "NewsBot"];
+    assert!(expect(&evidence(dir.path(), &hold), 2).contains("no [[crawler]] has this name"));
+    fs::remove_file(&rotated(dir.path())[1]).expect("it is there");
+    let printed = expect(&evidence(dir.path(), &hold), 3);
+    assert!(printed.contains("file 2 of the log is missing"), "{printed}");
+}

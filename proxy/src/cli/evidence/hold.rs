@@ -19,7 +19,7 @@ use wayleave_robots_txt::HostPattern;
 use super::sources::MaterialSources;
 use crate::cli::config_file::{EVIDENCE_KEYS, load_keys};
 use crate::cli::crawler_names;
-use crate::cli::terminal::{counted, pretty_json, print, print_errors, unusable};
+use crate::cli::terminal::{counted, incomplete, pretty_json, print, print_errors, unusable};
 use crate::clock::{Clock, TimeArgument};
 use crate::config::Config;
 use crate::decision_log::{
@@ -102,9 +102,12 @@ fn add(arguments: &AddArgs, config: &Config, folder: &HoldFolder) -> anyhow::Res
     let crawler = crawler_names::name_in_log(arguments.crawler.as_deref(), config);
     if let Some(name) = &crawler
         && let Some(mistake) = crawler_names::find_unknown(name, config)
-        && !has_decision_of(name, config)?
     {
-        anyhow::bail!(mistake);
+        let (is_there, unread) = look_for(name, config)?;
+        if !is_there && !unread.is_empty() {
+            return Ok(incomplete(&[vec![mistake], unread].concat()));
+        }
+        anyhow::ensure!(is_there, mistake);
     }
     // Before anything is read: whatever is there now stays.
     let hold = Hold {
@@ -124,21 +127,22 @@ fn add(arguments: &AddArgs, config: &Config, folder: &HoldFolder) -> anyhow::Res
     Ok(print(&format!("hold {}: {}\n", hold.id, describe_held(&held))))
 }
 
-/// Returns whether the log has a decision about a crawler, which may be configured no longer.
-fn has_decision_of(crawler: &str, config: &Config) -> anyhow::Result<bool> {
+/// Returns whether the log has a decision about a crawler, which may be configured no longer, and a phrase for each part of the log
+/// that could not be looked at.
+fn look_for(crawler: &str, config: &Config) -> anyhow::Result<(bool, Vec<String>)> {
     let Some(log) = &config.log.decisions else {
-        return Ok(false);
+        return Ok((false, Vec::new()));
     };
     let query = DecisionQuery { crawler: Some(crawler.to_owned()), ..DecisionQuery::default() };
     let mut is_there = false;
-    scan_log(log.place(), TimeRange::default(), &query, |step| {
+    let gaps = scan_log(log.place(), TimeRange::default(), &query, |step| {
         if let ScanStep::Decision(decision, _) = step {
             // A query ignores case, a hold does not.
             is_there = decision.crawler == crawler;
         }
         if is_there { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     })?;
-    Ok(is_there)
+    Ok((is_there, gaps.phrases(false)))
 }
 
 /// Reads the log's key, by which holds and releases are signed; none if there is no log yet.

@@ -2,14 +2,15 @@
 //! same rows in its table. Whatever becomes of the process, the check names each alteration, or it has no effect at all.
 
 use std::fs;
-use std::os::unix::fs::{FileExt, symlink};
+use std::io::Write;
+use std::os::unix::fs::{FileExt, chown, symlink};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use wayleave_evidence::Sha256Digest;
 use wayleave_evidence::chain::event::{EventKind, LogEvent};
 use wayleave_evidence::chain::{HashChain, LogCount, TreeHead};
-use wayleave_evidence::files::rotated_files;
+use wayleave_evidence::files::{compressed_name, gzip_builder, rotated_files};
 use wayleave_evidence::holds::{Hold, HoldFolder};
 
 use super::tampering_tests::{ALL, ProcessFate, TestLog, decision, head_files, lines};
@@ -30,7 +31,7 @@ fn planted(place: &TestLog, year: u32) -> PathBuf {
 }
 
 /// Writes a log with the same key, or another, elsewhere.
-fn other_log(place: &TestLog, has_same_key: bool) -> TestLog {
+pub(super) fn other_log(place: &TestLog, has_same_key: bool) -> TestLog {
     let mut other = TestLog { dir: tempfile::tempdir().unwrap(), journal: None };
     if has_same_key {
         fs::create_dir(other.options().state_dir).unwrap();
@@ -60,6 +61,15 @@ fn set_modified(file: &Path, at: std::time::SystemTime) {
     fs::File::options().write(true).open(file).unwrap().set_modified(at).unwrap();
 }
 
+/// Puts the compressed form of a file in its place.
+fn compress(builder: flate2::GzBuilder, file: &Path) {
+    let to = fs::File::create(compressed_name(file)).unwrap();
+    let mut gzip = builder.write(to, flate2::Compression::fast());
+    gzip.write_all(&fs::read(file).unwrap()).unwrap();
+    gzip.finish().unwrap();
+    fs::remove_file(file).unwrap();
+}
+
 /// Replaces a file by something else with the same name.
 fn replace(file: &Path, by: impl FnOnce(&Path)) {
     fs::remove_file(file).unwrap();
@@ -77,7 +87,11 @@ const UNLESS_IT_RUNS: IsNamed = |process| process != ProcessFate::Runs;
 const UNTIL_IT_IS_WRITTEN: IsNamed = |process| process == ProcessFate::Rests;
 
 /// An alteration of one file.
-const OF_FILES: [(&str, IsNamed, FileChange); 20] = [
+const OF_FILES: [(&str, IsNamed, FileChange); 21] = [
+    ("it belongs to somebody else", NEVER, |_, file| {
+        // Fails if we are not root; then nobody can.
+        let _ = chown(file, Some(65534), Some(65534));
+    }),
     ("it is older", NEVER, |_, file| set_modified(file, system_time() - 400 * DAY)),
     ("it is newer", NEVER, |_, file| set_modified(file, system_time() + 400 * DAY)),
     ("it is a copy", NEVER, |_, file| {
@@ -147,7 +161,11 @@ const OF_FILES: [(&str, IsNamed, FileChange); 20] = [
 ];
 
 /// An alteration of a rotated file only.
-const OF_ROTATED_FILES: [(&str, IsNamed, FileChange); 2] = [
+const OF_ROTATED_FILES: [(&str, IsNamed, FileChange); 4] = [
+    ("it is compressed", NEVER, |_, file| {
+        compress(gzip_builder(&fs::File::open(file).unwrap()).unwrap(), file);
+    }),
+    ("gzip has compressed it", NEVER, |_, file| compress(flate2::GzBuilder::new(), file)),
     ("a directory is in its place", ALWAYS, |_, file| {
         replace(file, |file| fs::create_dir(file).unwrap());
     }),
@@ -157,7 +175,13 @@ const OF_ROTATED_FILES: [(&str, IsNamed, FileChange); 2] = [
 ];
 
 /// Other alterations.
-const OTHERS: [(&str, IsNamed, OtherChange); 16] = [
+const OTHERS: [(&str, IsNamed, OtherChange); 18] = [
+    ("the copy of the head is gone", NEVER, |place| {
+        fs::remove_file(&head_files(place)[1]).unwrap();
+    }),
+    ("the copy of the head is damaged", NEVER, |place| {
+        fs::write(&head_files(place)[1], "{}").unwrap();
+    }),
     ("a file of another log is planted", ALWAYS, |place| {
         fs::copy(&other_log(place, true).files()[1], planted(place, 2099)).unwrap();
     }),

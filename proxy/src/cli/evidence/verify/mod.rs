@@ -23,6 +23,8 @@ pub(crate) mod robots;
 pub(crate) mod settings;
 #[cfg(test)]
 mod tampering_tests;
+#[cfg(test)]
+mod unnamed_tests;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
