@@ -292,6 +292,15 @@ module.exports = ({ ADMIN, CONFIG, CURL, FRESH, FRESH_PROXY, SNIPPET, TEAM_TOKEN
     const budget = page.getByRole("group", { name: "Today's budgets" }).locator("tbody tr");
     assert.deepEqual((await text(budget.locator("th, td"))).filter((_, at) => at !== 2 && at !== 4), ["guest", "requests", "5,000"]);
     await page.getByText("No server is slowed down.").waitFor();
+    await crawl("http://slow.test/cost", "CostBot/1");
+    await crawl("http://slow.test/cost", "CostBot/1");
+    await recorded("http://slow.test/cost");
+    await visit(page, "politeness");
+    const cost = page.getByRole("group", { name: "Cost of the pace" }).locator("tbody tr", { hasText: "http://slow.test" });
+    await cost.first().waitFor();
+    const cells = await text(cost.first().locator("th, td"));
+    assert.deepEqual(cells.slice(0, 4), ["unnamed (by User-Agent)", "http://slow.test", "300 s", "288"]);
+    assert.ok(Number(cells[6]) >= 1, `${cells}`);
   }
 
   async function onlyWhatDiffersFromTheDefaultsIsShown(page) {

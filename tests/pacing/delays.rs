@@ -42,6 +42,46 @@ fn start_waiting(origin: &Origin, max_wait: &str) -> Wayleave {
     })
 }
 
+/// Returns delay, pages a day, requests and those that came too soon, as the API adds them up, and whether any has waited.
+fn cost(proxy: &Wayleave, crawler: &str) -> Option<(f64, u64, u64, u64, bool)> {
+    let found = proxy.admin_get("/v1/pace").json();
+    let costs = found["costs"].as_array().expect("an array");
+    let mut costs =
+        costs.iter().filter(|it| it["crawler"] == crawler && it["origin"] == "http://slow.test");
+    let cost = costs.next()?;
+    let number = |name: &str| cost[name].as_u64().expect("a number");
+    let seconds = |name: &str| cost[name].as_f64().expect("seconds");
+    Some((
+        seconds("delay_seconds"),
+        number("pages_a_day"),
+        number("requests"),
+        number("too_soon"),
+        seconds("waited_seconds") > 0.0,
+    ))
+}
+
+#[test]
+fn the_cost_of_a_pace_is_told() {
+    let origin = sites();
+    let proxy = start_waiting(&origin, "10s");
+    for _ in 0..3 {
+        assert_eq!(proxy.get_as("NewsBot/1", "http://slow.test/").status, 200);
+        proxy.get_as("NewsBot/1", "http://free.test/");
+    }
+    let expected = Some((0.2, 432_000, 3, 0, true));
+    eventually("three are added up", || cost(&proxy, "asserted") == expected);
+    let free = proxy.admin_get("/v1/pace").json().to_string();
+    assert!(!free.contains("free.test"), "{free}");
+    // A crawler's own delay counts, too, and nobody waits.
+    let rejecting = Wayleave::start_with(&origin, |settings| {
+        settings.crawler("images", "ImageBot").table("min_delay = \"10m\"\n")
+    });
+    assert_eq!(rejecting.get_as("ImageBot/1", "http://slow.test/").status, 200);
+    assert_eq!(rejecting.get_as("ImageBot/1", "http://slow.test/").status, 429);
+    let expected = Some((600.0, 144, 2, 1, false));
+    eventually("both are added up", || cost(&rejecting, "images") == expected);
+}
+
 #[track_caller]
 fn expect_429(answer: &Response, reason: &str) -> u64 {
     let problem = answer.expect_refusal(429, Some("Crawl delay"), "http_request_denied");

@@ -25,6 +25,7 @@ mod marked_lines;
 mod openapi;
 mod overview;
 mod pace;
+mod pace_costs;
 mod page;
 mod parameters;
 pub(crate) mod preview;

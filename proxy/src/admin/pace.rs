@@ -1,10 +1,11 @@
-//! `/v1/pace`: the servers to which requests are slowed down, for all or for single clients.
+//! `/v1/pace`: the servers to which requests are slowed down, for all or for single clients, and what delays cost crawlers.
 
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 use utoipa::ToSchema;
 
+use super::pace_costs::{PaceCost, pace_costs};
 use super::response::SafeJson;
 use super::state::AdminState;
 use crate::decision_log::DecisionLog;
@@ -19,6 +20,8 @@ struct SlowedPaces {
     total: usize,
     /// The slowest, a thousand at most.
     paces: Vec<SlowedPace>,
+    /// The paces of crawlers that keep a delay, of the last hour: the dearest, a thousand at most.
+    costs: Vec<PaceCost>,
 }
 
 #[derive(Debug, Serialize, ToSchema)]
@@ -55,12 +58,14 @@ impl SlowedPace {
     }
 }
 
-/// The servers to which requests are slowed down (`politeness.adaptive`), the slowest first.
+/// The servers to which requests are slowed down (`politeness.adaptive`), the slowest first; and the cost of delays.
 #[utoipa::path(get, path = "/v1/pace", tag = "proxy", responses((status = 200, body = SlowedPaces)))]
 pub(super) async fn pace(State(admin): State<AdminState>) -> Response {
     let slowed = admin.pacer.slowed_paces();
     let total = slowed.len();
     let listed = slowed.into_iter().take(MAX_LISTED);
     let paces = listed.map(|report| SlowedPace::new(report, &admin.decisions)).collect();
-    SafeJson(SlowedPaces { total, paces }).into_response()
+    let mut costs = pace_costs(&admin, admin.decider.robots.clock().now());
+    costs.truncate(MAX_LISTED);
+    SafeJson(SlowedPaces { total, paces, costs }).into_response()
 }

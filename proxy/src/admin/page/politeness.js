@@ -14,11 +14,12 @@ const BUDGETS = { requests: "requests", bytes: "bytes", new_origins: "new origin
 
 export function politeness(parameters) {
   const wanted = { by: parameters.get("by") === "crawler" ? "crawler" : "host" };
-  const [paces, edge, budgets] = [h("div", {}), h("div", {}), h("div", {})];
+  const [costs, paces, edge, budgets] = [h("div", {}), h("div", {}), h("div", {}), h("div", {})];
   const latest = newest();
   const load = () => attempt(() => latest(
     Promise.all([forAllTeams("/v1/pace"), forAllTeams(`/v1/edge${query({ by: wanted.by, limit: SHOWN })}`), get("/v1/crawlers")]),
     ([slowed, turnedAway, { crawlers }]) => {
+      costs.replaceChildren(slowed ? costTable(slowed.costs) : untold());
       paces.replaceChildren(slowed ? paceTable(slowed) : untold());
       edge.replaceChildren(turnedAway ? edgeTable(turnedAway.edge, wanted.by) : untold());
       budgets.replaceChildren(budgetTable(crawlers));
@@ -33,11 +34,22 @@ export function politeness(parameters) {
   const timer = setInterval(() => document.hidden || load(), REFRESH);
   const view = h("div", { class: "view" }, h("h1", {}, "Politeness"),
     h("p", { class: "lead" }, "How origins bear the requests, and what crawlers may still send today. Documentation: ", docsLink("politeness", "pace and budgets"), ", ", docsLink("refusals", "refusals by origins"), "."),
+    panel("What the pace costs", h("p", { class: "note" }, "Of the last hour: the delays that crawlers keep, by robots.txt and the configuration, how long their requests waited, and the most pages that they leave for a day."), costs),
     panel("Slowed down", h("p", { class: "note" }, "Servers that get fewer requests than they could, because of how they answer (politeness.adaptive)."), paces),
     h("section", { class: "panel", "aria-labelledby": "p-edge" }, h("div", { class: "bar" }, h("h2", { id: "p-edge" }, "Turned away by origins"), by),
       h("p", { class: "note" }, "Since the start: requests that robots.txt allows, but the origin, or the bot manager in front of it, does not."), edge),
     panel("Today's budgets", h("p", { class: "note" }, "Since midnight UTC, on all nodes as far as this one knows."), budgets));
   return { view, end: () => clearInterval(timer) };
+}
+
+function costTable(costs) {
+  const seconds = (number) => `${number < 100 ? Number(number.toPrecision(3)) : count(Math.round(number))} s`;
+  const rows = costs.slice(0, SHOWN).map((cost) => h("tr", {},
+    h("th", { scope: "row" }, h("a", { href: `#/decisions${query({ crawler: cost.crawler })}` }, crawlerName(cost.crawler))),
+    h("td", { class: "url" }, h("a", { href: `#/origins/${encodeURIComponent(cost.origin)}` }, cost.origin)),
+    h("td", { class: "number" }, seconds(cost.delay_seconds)), h("td", { class: "number" }, count(cost.pages_a_day)),
+    h("td", { class: "number" }, count(cost.requests)), h("td", { class: "number" }, seconds(cost.waited_seconds)), h("td", { class: "number" }, count(cost.too_soon))));
+  return table("Cost of the pace", ["Crawler", "Origin", "#Delay", "#Pages a day", "#Requests", "#Waited", "#Too soon"], rows, "No request of the last hour had to keep a delay.", "cards");
 }
 
 function paceTable({ paces, total }) {

@@ -52,6 +52,11 @@ impl Cells {
             heads.push("would wait");
             is_number.push(true);
         }
+        let has_waited = shown.iter().any(|row| row.waited_seconds > 0.0);
+        if has_waited {
+            heads.push("waited s");
+            is_number.push(true);
+        }
         let has_failures = shown.iter().any(|row| row.failed > 0);
         if has_failures {
             heads.push("failed");
@@ -64,7 +69,8 @@ impl Cells {
         }
         heads.extend(firsts(by).map(top_head));
         is_number.extend([false; 2]);
-        let optional = OptionalColumns { has_owners, has_waits, has_failures, has_costs };
+        let optional =
+            OptionalColumns { has_owners, has_waits, has_waited, has_failures, has_costs };
         let cells = shown.iter().map(|row| summary_cells(row, by, optional)).collect();
         Self { heads, is_number, rows: cells, more: rows.len() - shown.len() }
     }
@@ -97,6 +103,7 @@ impl Cells {
 struct OptionalColumns {
     has_owners: bool,
     has_waits: bool,
+    has_waited: bool,
     has_failures: bool,
     has_costs: bool,
 }
@@ -144,6 +151,7 @@ fn summary_cells(row: &SummaryRow, by: ReportDimension, optional: OptionalColumn
         percent(row.would_be_refused_share),
     ]);
     cells.extend(optional.has_waits.then(|| row.would_wait.to_string()));
+    cells.extend(optional.has_waited.then(|| format!("{:.1}", row.waited_seconds)));
     cells.extend(optional.has_failures.then(|| row.failed.to_string()));
     let costs = Some(costs(row)).filter(|costs| !costs.is_empty());
     cells.extend(optional.has_costs.then(|| or_dash(&costs)));
@@ -217,6 +225,7 @@ mod tests {
             would_be_refused: 0,
             would_be_refused_share: 0.0,
             would_wait,
+            waited_seconds: would_wait as f64 * 1.5,
             failed,
             first_rule: None,
             first_host: Some("shop.test".to_owned()),
@@ -244,6 +253,7 @@ mod tests {
             (cells(3, 0), "failed", "3"),
             (cells(3, 5), "failed", "3"),
             (cells(0, 5), "would wait", "5"),
+            (cells(0, 5), "waited s", "7.5"),
         ] {
             let column = with.heads.iter().position(|found| *found == head).expect("a column");
             assert_eq!(with.rows[0][column], count);
@@ -251,7 +261,9 @@ mod tests {
             assert_eq!([with.rows[0].len(), with.is_number.len()], [with.heads.len(); 2]);
         }
         let without = cells(0, 0);
-        assert!(!without.heads.iter().any(|head| ["failed", "would wait"].contains(head)));
+        assert!(
+            !without.heads.iter().any(|head| ["failed", "would wait", "waited s"].contains(head))
+        );
         assert_eq!(without.rows[0].len(), without.heads.len());
     }
 }

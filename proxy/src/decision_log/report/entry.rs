@@ -40,6 +40,8 @@ pub(super) struct ReportEntry<'a> {
     #[serde(default)]
     would_wait_us: Option<u64>,
     #[serde(default)]
+    pub(super) waited_us: u64,
+    #[serde(default)]
     line: Option<u32>,
     #[serde(default, borrow)]
     rule: Option<Cow<'a, str>>,

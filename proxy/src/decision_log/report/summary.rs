@@ -30,6 +30,8 @@ pub(crate) struct SummaryRow {
     pub(crate) would_be_refused_share: f64,
     /// The requests that enforcement would have held for a while, and then sent.
     pub(crate) would_wait: u64,
+    /// The time for which the requests waited for their slots, all together.
+    pub(crate) waited_seconds: f64,
     pub(crate) failed: u64,
     /// The rule of the most frequent pair of rule and host by which requests were refused, or would have been. Of a host or an
     /// origin, that of rule and crawler; of a rule or a reason, the pair of crawler and host.
@@ -125,6 +127,7 @@ struct SummaryGroup {
     refused: u64,
     observed: u64,
     would_wait: u64,
+    waited_us: u64,
     failed: u64,
     names: FirstNames,
 }
@@ -137,6 +140,7 @@ impl SummaryGroup {
             refused: 0,
             observed: 0,
             would_wait: 0,
+            waited_us: 0,
             failed: 0,
             names: FirstNames::new(by, max_names),
         }
@@ -157,6 +161,7 @@ impl SummaryGroup {
             would_be_refused: self.observed,
             would_be_refused_share: share(self.observed),
             would_wait: self.would_wait,
+            waited_seconds: self.waited_us as f64 / 1e6,
             failed: self.failed,
             first_rule: None,
             first_host: None,
@@ -209,6 +214,7 @@ impl Summary {
         let group = entry_of(&mut self.groups, name(by), || SummaryGroup::new(by, max_names));
         group.requests += 1;
         group.would_wait += u64::from(entry.would_wait());
+        group.waited_us = group.waited_us.saturating_add(entry.waited_us);
         match entry.request_outcome() {
             Some(RequestOutcome::Refused) => group.refused += 1,
             Some(RequestOutcome::Observed) => group.observed += 1,
