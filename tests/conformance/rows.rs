@@ -95,6 +95,24 @@ fn the_longest_delay_that_robots_txt_asks_for_is_stated() {
 }
 
 #[test]
+fn options_apply_to_all_rows() {
+    let row = |rule: &str, url: &str| {
+        let robots = format!("User-agent: *\nDisallow: {rule}\n");
+        json!({"robots": robots, "token": "a", "url": url}).to_string()
+    };
+    for (row, option, with) in [
+        (row("/*.pdf", "/a.pdf"), &["--dialect", "koster1996"][..], "allow"),
+        (row("/private", "/x/../private"), &["--strict"], "disallow"),
+    ] {
+        let answer = |arguments: &[&str]| {
+            answers(&run(arguments, row.as_bytes()))[0]["verdict"].as_str().unwrap().to_owned()
+        };
+        assert_eq!(answer(option), with, "{row}");
+        assert_ne!(answer(&[]), with, "{row}");
+    }
+}
+
+#[test]
 fn a_row_is_answered_before_the_next_is_whole() {
     let mut child =
         Command::new(BINARY).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
