@@ -139,6 +139,8 @@ mod tests {
         assert_eq!(both(&mut reader, &mut again), ["a.test"], "another key");
         fs::remove_file(dir.path().join("holds/1.json")).unwrap();
         assert_eq!(both(&mut reader, &mut again), ["a.test"], "its file is gone");
+        let mut again = HoldsInEffect::new(dir.path(), Some(&log));
+        assert_eq!(both(&mut reader, &mut again), ["a.test"], "the log has it");
         folder.replace(&Hold { id: 2, ..hold("planted.test") }, None).unwrap();
         assert_eq!(both(&mut reader, &mut again), ["a.test"]);
         folder.replace(&Hold { id: 3, ..hold("b.test") }, Some(&key(1))).unwrap();

@@ -2,13 +2,8 @@
 
 use base64::Engine;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
-use ring::signature::{ED25519, Ed25519KeyPair, UnparsedPublicKey};
+use ring::signature::{ED25519, Ed25519KeyPair, KeyPair, UnparsedPublicKey};
 use serde::{Deserialize, Serialize};
-
-use super::HashChain;
-use super::event::{EventKind, LogEvent};
-use super::head::public_key;
-use super::link::previous_digest;
 
 /// The most handovers that a head repeats, the latest: it must fit in its file.
 const MAX_HANDOVERS: usize = 16;
@@ -26,9 +21,10 @@ pub struct KeyHandover {
 
 impl KeyHandover {
     fn sign(log: &str, from: &Ed25519KeyPair, to: &str) -> Self {
-        let (public, to) = (public_key(from), to.to_owned());
-        let signature = from.sign(&statement(log, &public, &to));
-        Self { from: public, to, signature: BASE64_URL_SAFE_NO_PAD.encode(signature.as_ref()) }
+        let public = BASE64_URL_SAFE_NO_PAD.encode(from.public_key());
+        let signature = from.sign(&statement(log, &public, to));
+        let signature = BASE64_URL_SAFE_NO_PAD.encode(signature.as_ref());
+        Self { from: public, to: to.to_owned(), signature }
     }
 
     fn is_signed(&self, log: &str) -> bool {
@@ -47,23 +43,15 @@ fn statement(log: &str, from: &str, to: &str) -> Vec<u8> {
 }
 
 /// Adds the handover of a log from one key to another to those that it had before.
-fn hand_over(handovers: &mut Vec<KeyHandover>, log: &str, from: &Ed25519KeyPair, to: &str) {
+pub(super) fn hand_over(
+    handovers: &mut Vec<KeyHandover>,
+    log: &str,
+    from: &Ed25519KeyPair,
+    to: &str,
+) {
     handovers.push(KeyHandover::sign(log, from, to));
     let surplus = handovers.len().saturating_sub(MAX_HANDOVERS);
     handovers.drain(..surplus);
-}
-
-/// Returns a saved head, a line, signed with another key to which its log is handed over; `None` if it is no head of a log.
-#[must_use]
-pub fn hand_over_head(line: &[u8], from: &Ed25519KeyPair, to: &Ed25519KeyPair) -> Option<Vec<u8>> {
-    let LogEvent { kind: EventKind::Head(mut head), at } = LogEvent::parse(line)? else {
-        return None;
-    };
-    let log = head.count.as_ref()?.log.clone();
-    head.key = public_key(to);
-    hand_over(&mut head.handovers, &log, from, &head.key);
-    let chain = HashChain { last: previous_digest(line)?, ..HashChain::new() };
-    Some(chain.sign_head(to, at, head))
 }
 
 /// Returns the keys of a log, the present one last, and before it those that have handed the log over to the next.
@@ -82,6 +70,7 @@ pub fn keys_until(key: &str, log: &str, handovers: &[KeyHandover]) -> Vec<String
 
 #[cfg(test)]
 mod tests {
+    use super::super::head::public_key;
     use super::*;
 
     fn key(seed: u8) -> Ed25519KeyPair {

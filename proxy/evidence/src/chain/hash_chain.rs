@@ -5,8 +5,9 @@ use std::time::SystemTime;
 use ring::signature::Ed25519KeyPair;
 
 use super::event::{EventKind, LogEvent, program_version};
+use super::handover::hand_over;
 use super::head::{TreeHead, public_key, sign_line};
-use super::link::{NO_PREVIOUS, link_line, push_linked};
+use super::link::{NO_PREVIOUS, link_line, previous_digest, push_linked};
 use super::tree::MerkleTree;
 use crate::digest::Sha256Digest;
 
@@ -99,10 +100,22 @@ impl HashChain {
     }
 }
 
+/// Returns a saved head, a line, signed with another key to which its log is handed over; `None` if it is no head of a log.
+#[must_use]
+pub fn hand_over_head(line: &[u8], from: &Ed25519KeyPair, to: &Ed25519KeyPair) -> Option<Vec<u8>> {
+    let LogEvent { kind: EventKind::Head(mut head), at } = LogEvent::parse(line)? else {
+        return None;
+    };
+    let log = head.count.as_ref()?.log.clone();
+    head.key = public_key(to);
+    hand_over(&mut head.handovers, &log, from, &head.key);
+    let chain = HashChain { last: previous_digest(line)?, ..HashChain::new() };
+    Some(chain.sign_head(to, at, head))
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::head::{LogCount, is_signed_by};
-    use super::super::link::previous_digest;
     use super::*;
 
     #[test]

@@ -17,6 +17,6 @@ pub mod head;
 pub mod link;
 pub mod tree;
 
-pub use self::hash_chain::HashChain;
+pub use self::hash_chain::{HashChain, hand_over_head};
 pub use self::head::{LogCount, TreeHead};
 pub use self::tree::MerkleTree;

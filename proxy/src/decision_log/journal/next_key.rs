@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, ensure};
 use wayleave_evidence::HeadFiles;
-use wayleave_evidence::chain::handover::hand_over_head;
+use wayleave_evidence::chain::hand_over_head;
 use wayleave_evidence::holds::HoldFolder;
 
 use super::JournalConfig;
