@@ -185,3 +185,40 @@ impl HeadExchange {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::SystemTime;
+
+    use ring::signature::Ed25519KeyPair;
+    use wayleave_evidence::chain::{HashChain, LogCount, TreeHead, hand_over_head};
+
+    use super::*;
+
+    fn key(seed: u8) -> Ed25519KeyPair {
+        Ed25519KeyPair::from_seed_unchecked(&[seed; 32]).unwrap()
+    }
+
+    fn signed(key: &Ed25519KeyPair) -> Vec<u8> {
+        let chain = HashChain::new();
+        let count = Some(LogCount::new("a".to_owned()));
+        let head = TreeHead { count, ..chain.tree_head(key) };
+        chain.sign_head(key, SystemTime::UNIX_EPOCH, head)
+    }
+
+    #[test]
+    fn a_head_of_another_key_counts_if_the_log_was_handed_over() {
+        let known = LogHeads::default();
+        let note = |line: Vec<u8>| {
+            let head = LogHead::parse(str::from_utf8(&line).unwrap()).unwrap();
+            let (node, kept_until) = ("n".to_owned(), Duration::ZERO);
+            known.note(NodeHead { node, kept_until, head, stored: line.clone() });
+            known.list()[0].stored == line
+        };
+        let old = signed(&key(1));
+        assert!(note(old.clone()));
+        assert!(!note(signed(&key(2))));
+        assert!(note(hand_over_head(&old, &key(1), &key(2)).unwrap()));
+        assert!(!note(old), "it was handed over");
+    }
+}
