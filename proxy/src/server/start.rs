@@ -1,7 +1,6 @@
 //! Builds the proxy. Everything that can fail at the start does so here, before any service runs: a mistake is one message and
 //! one exit status.
 
-use std::fs;
 use std::net::{SocketAddr, TcpListener};
 use std::path::Path;
 use std::sync::Arc;
@@ -35,6 +34,7 @@ use crate::server::reload::{self, ReloadService, ReloadedParts};
 use crate::server::services::{CrawlerService, OperatorService};
 use crate::server::shutdown::StopSignals;
 use crate::server::wiring::{self, OutboundClients, OutboundConfig};
+use crate::signing::create_private_dir;
 use crate::telemetry::collector::CollectorTls;
 use crate::telemetry::logging::LogHandle;
 use crate::telemetry::metrics::Metrics;
@@ -212,7 +212,7 @@ async fn take_over(
     };
     let (dir, options) = (&config.state.dir, config.robots_store);
     // The store would go on in memory, and the CA then fail for the same reason in other words.
-    fs::create_dir_all(dir).with_context(|| {
+    create_private_dir(dir).with_context(|| {
         let advice = "the user that runs wayleave must be able to make it, or choose another";
         format!("state.dir: {} cannot be created ({advice})", dir.display())
     })?;

@@ -30,6 +30,6 @@ pub(crate) use self::accept_signature::SignatureRequest;
 pub(crate) use self::existing::without_foreign_signatures;
 pub(crate) use self::key::{Jwk, SigningKey};
 pub(crate) use self::request::{MessageToSign, SignatureFields};
-pub(crate) use self::secret::{SECRET_BYTES, new_secret, write_secret};
+pub(crate) use self::secret::{SECRET_BYTES, create_private_dir, new_secret, write_secret};
 pub(crate) use self::settings::{AgentFieldForm, SIGNATURE_FIELDS, SigningMode, SigningSettings};
 pub(crate) use self::signer::{KeySigner, MessageSigner};

@@ -24,6 +24,15 @@ pub(crate) fn new_secret() -> anyhow::Result<[u8; SECRET_BYTES]> {
     Ok(secret)
 }
 
+/// Creates a folder that only its owner may enter, and the folders above it. One that exists is left as it is.
+///
+/// # Errors
+///
+/// Returns an error if it cannot be created.
+pub(crate) fn create_private_dir(dir: &Path) -> io::Result<()> {
+    fs::DirBuilder::new().recursive(true).mode(0o700).create(dir)
+}
+
 /// Writes a new file that only its owner may read, and the folders above it.
 ///
 /// # Errors
@@ -31,7 +40,7 @@ pub(crate) fn new_secret() -> anyhow::Result<[u8; SECRET_BYTES]> {
 /// Returns an error if the file exists or cannot be written.
 pub(crate) fn write_secret(path: &Path, bytes: &[u8]) -> io::Result<()> {
     if let Some(dir) = path.parent() {
-        fs::DirBuilder::new().recursive(true).mode(0o700).create(dir)?;
+        create_private_dir(dir)?;
     }
     let mut options = OpenOptions::new();
     let mut file = options.write(true).create_new(true).mode(0o600).open(path)?;

@@ -19,6 +19,7 @@ use super::terminal::{CommandResult, print_errors, unusable};
 use crate::descriptors;
 use crate::isolation::{self, BlockedSignals, Enclosure, FAILED, MountPlan};
 use crate::server;
+use crate::signing::create_private_dir;
 use crate::tls::intercept::CertificateAuthority;
 use crate::upstream::egress::ParentProxy;
 
@@ -178,7 +179,7 @@ fn run_with_proxy(
 /// Opens the file of the proxy's log: the terminal is the command's.
 fn open_log(state_dir: &Path) -> anyhow::Result<File> {
     let path = state_dir.join("run.log");
-    fs::create_dir_all(state_dir)
+    create_private_dir(state_dir)
         .and_then(|()| File::options().create(true).append(true).open(&path))
         .with_context(|| format!("opening {}", path.display()))
 }

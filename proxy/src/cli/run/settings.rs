@@ -13,6 +13,7 @@ use wayleave_robots_txt::HostPattern;
 use super::super::config_file::{found_file, load_config, print_mistakes};
 use super::super::terminal::unusable;
 use crate::config::Config;
+use crate::signing::create_private_dir;
 use crate::upstream::egress::ParentProxy;
 
 /// The longest time for which a connection to a running proxy may be silent.
@@ -162,7 +163,7 @@ fn temporary_state() -> io::Result<TempDir> {
 
 /// Locks a directory, and creates it. Returns `None` if it is in use, or if that is impossible.
 fn lock(dir: &Path) -> Option<File> {
-    fs::create_dir_all(dir).ok()?;
+    create_private_dir(dir).ok()?;
     let file = File::create(dir.join("run.lock")).ok()?;
     file.try_lock().ok()?;
     Some(file)
