@@ -16,7 +16,7 @@ use super::response::SafeJson;
 use super::robots_view::format_instant;
 use super::state::AdminState;
 use crate::decision_log::{DecisionQuery, DecisionRecord};
-use crate::downstream::UntrustingClient;
+use crate::downstream::{MAX_TIMES, UntrustingClient};
 use crate::fleet::FleetState;
 
 /// The most files that are named.
@@ -226,6 +226,8 @@ fn untrusting_clients(admin: &AdminState, scope: &TeamScope, now: SystemTime) ->
     let describe = |client: &UntrustingClient| {
         let times = match client.times_since(since) {
             1 => "once".to_owned(),
+            // No more are remembered.
+            MAX_TIMES.. => format!("at least {MAX_TIMES} times"),
             times => format!("{times} times"),
         };
         let silence = if client.has_alerted {
@@ -260,8 +262,8 @@ fn nameless_clients(admin: &AdminState, scope: &TeamScope, now: SystemTime) -> O
     (nameless.len() >= NAMELESS_REQUESTS).then(|| Problem {
         kind: "clients-without-name",
         text: format!(
-            "{} requests in 5 minutes come from browser-like clients without a name, which obey the group * only: \
-             let them send one in User-Agent",
+            "{} requests in 5 minutes come from clients whose User-Agent has no product token of a crawler (none, or a \
+             browser's), which obey the group * only: let them send one",
             nameless.len()
         ),
         details: clients.into_iter().take(MAX_DETAILS).collect(),

@@ -41,4 +41,4 @@ mod worker_threads;
 pub(crate) use self::accept::{ConnectionAcceptor, Entry};
 pub(crate) use self::limits::ConnectionLimits;
 pub(crate) use self::server::DownstreamServer;
-pub(crate) use self::untrusting_clients::{UntrustingClient, UntrustingClients};
+pub(crate) use self::untrusting_clients::{MAX_TIMES, UntrustingClient, UntrustingClients};

@@ -12,7 +12,7 @@ use crate::decision_log::LoggedClient;
 /// The most clients that are known.
 const MAX_CLIENTS: usize = 256;
 /// The most recent times that are known of a client.
-const MAX_TIMES: usize = 100;
+pub(crate) const MAX_TIMES: usize = 100;
 
 /// The clients that did not trust the CA lately, for operators who connect a crawler and see no request.
 #[derive(Debug)]
