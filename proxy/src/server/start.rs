@@ -94,6 +94,7 @@ pub(super) async fn start(
     let exchanges = Arc::new(parts.exchanges);
     let downstream = Arc::new(build_downstream(config, &exchanges, &authority)?);
     announce(config, file, &listeners, admin_address, &authority)?;
+    warn_of_few_descriptors(config);
     let reloaded = ReloadedParts {
         exchanges: Arc::clone(&exchanges),
         fetcher: parts.fetcher,
@@ -182,7 +183,6 @@ pub(super) fn count_panics(metrics: Arc<Metrics>) {
 fn bind_listeners(
     config: &Config,
 ) -> anyhow::Result<(Vec<BoundListener>, Option<TcpListener>, Duration)> {
-    warn_of_few_descriptors(config);
     let mut inherited = InheritedSockets::from_environment()?;
     let timeout = if inherited.is_empty() {
         Duration::ZERO
