@@ -249,6 +249,8 @@ fn every_document_is_a_page_whose_links_have_targets() {
     }
     let list = proxy.admin_get("/docs/").text();
     assert_eq!(list, pages["README.md"]);
+    let without_slash = proxy.admin_get("/docs");
+    assert_eq!((without_slash.status, without_slash.header("location")), (308, Some("/docs/")));
     for (name, page) in &pages {
         assert!(
             name == "README.md" || list.contains(&format!(" href=\"{name}\"")),

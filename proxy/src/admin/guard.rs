@@ -195,6 +195,7 @@ fn is_public(request: &Request) -> bool {
     let path = request.uri().path();
     PUBLIC_PATHS.contains(&path)
         || path.starts_with("/assets/")
+        || path == "/docs"
         || path.starts_with("/docs/")
         || is_published(path)
 }
@@ -398,7 +399,9 @@ mod tests {
         };
         assert_eq!(rejection("Bearer secre"), AdminRejection::WrongToken);
         assert_eq!(rejection("Basic secret"), AdminRejection::NoToken);
-        for path in ["/", "/livez", "/readyz", "/ca.pem", "/assets/page.js", "/docs/refusals.md"] {
+        for path in
+            ["/", "/livez", "/readyz", "/ca.pem", "/assets/page.js", "/docs", "/docs/refusals.md"]
+        {
             assert_eq!(status(&guard, path, &[]), 200, "{path}");
         }
     }

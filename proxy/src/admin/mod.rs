@@ -52,7 +52,7 @@ use axum::extract::{Request, State};
 use axum::http::header::{ACCEPT, CONTENT_TYPE};
 use axum::http::{HeaderValue, StatusCode};
 use axum::middleware::Next;
-use axum::response::Response;
+use axum::response::{Redirect, Response};
 use axum::routing::MethodRouter;
 use axum::{Router, middleware, routing};
 use bytes::Bytes;
@@ -99,6 +99,7 @@ pub(crate) fn router(admin: AdminState, guard: Arc<ArcSwap<AdminGuard>>) -> Rout
         )
         .route("/", routing::get(page::index))
         .route("/assets/{name}", routing::get(page::asset))
+        .route("/docs", routing::get(|| async { Redirect::permanent("/docs/") }))
         .route("/docs/", routing::get(page::documents))
         .route("/docs/{name}", routing::get(page::document))
         .route(
