@@ -12,7 +12,7 @@ use crate::harness::{Gate, Origin, Reply, Request, Response, Wayleave, Wire, eve
 fn sites() -> Origin {
     let origin = Origin::start();
     origin.site("slow.test").robots(
-        "User-agent: NewsBot\nDisallow:\nCrawl-delay: 0.2\n\nUser-agent: ImageBot\nDisallow:\nRequest-rate: 1/3600\n",
+        "User-agent: NewsBot\nDisallow: /shut\nCrawl-delay: 0.2\n\nUser-agent: ImageBot\nDisallow:\nRequest-rate: 1/3600\n",
     );
     origin.site("free.test");
     origin.site("busy.test");
@@ -70,7 +70,16 @@ fn the_cost_of_a_pace_is_told() {
     }
     let expected = Some((0.2, 432_000, 3, 0, true));
     eventually("three are added up", || cost(&proxy, "asserted") == expected);
-    let free = proxy.admin_get("/v1/pace").json().to_string();
+    // A refusal by a rule has no delay, and takes no slot.
+    assert_eq!(proxy.get_as("NewsBot/1", "http://slow.test/shut").status, 403);
+    let pace = || proxy.admin_get("/v1/pace").json();
+    eventually("the refusal is in memory", || pace()["decisions"] == 7);
+    assert_eq!(cost(&proxy, "asserted"), expected);
+    let decisions = proxy.admin_get("/v1/decisions").json();
+    let oldest = decisions["decisions"][6]["at"].as_str().expect("a time");
+    // To the millisecond.
+    assert_eq!(pace()["since"], format!("{}Z", &oldest[..23]));
+    let free = pace().to_string();
     assert!(!free.contains("free.test"), "{free}");
     // A crawler's own delay counts, too, and nobody waits.
     let rejecting = Wayleave::start_with(&origin, |settings| {
@@ -78,7 +87,7 @@ fn the_cost_of_a_pace_is_told() {
     });
     assert_eq!(rejecting.get_as("ImageBot/1", "http://slow.test/").status, 200);
     assert_eq!(rejecting.get_as("ImageBot/1", "http://slow.test/").status, 429);
-    let expected = Some((600.0, 144, 2, 1, false));
+    let expected = Some((600.0, 144, 1, 1, false));
     eventually("both are added up", || cost(&rejecting, "images") == expected);
 }
 

@@ -5,7 +5,7 @@ use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::pace_costs::{PaceCost, pace_costs};
+use super::pace_costs::{CountedCosts, PaceCost, pace_costs};
 use super::response::SafeJson;
 use super::state::AdminState;
 use crate::decision_log::DecisionLog;
@@ -20,8 +20,13 @@ struct SlowedPaces {
     total: usize,
     /// The slowest, a thousand at most.
     paces: Vec<SlowedPace>,
-    /// The paces of crawlers that keep a delay, of the last hour: the dearest, a thousand at most.
+    /// The paces of crawlers that keep a delay: the dearest, a thousand at most.
     costs: Vec<PaceCost>,
+    /// The number of decisions from which the costs are added up: those in memory of at most an hour.
+    decisions: usize,
+    /// The time of the oldest of these decisions; null without one.
+    #[schema(format = DateTime)]
+    since: Option<String>,
 }
 
 #[derive(Debug, Serialize, ToSchema)]
@@ -65,7 +70,8 @@ pub(super) async fn pace(State(admin): State<AdminState>) -> Response {
     let total = slowed.len();
     let listed = slowed.into_iter().take(MAX_LISTED);
     let paces = listed.map(|report| SlowedPace::new(report, &admin.decisions)).collect();
-    let mut costs = pace_costs(&admin, admin.decider.robots.clock().now());
+    let CountedCosts { mut costs, decisions, since } =
+        pace_costs(&admin, admin.decider.robots.clock().now());
     costs.truncate(MAX_LISTED);
-    SafeJson(SlowedPaces { total, paces, costs }).into_response()
+    SafeJson(SlowedPaces { total, paces, costs, decisions, since }).into_response()
 }

@@ -14,11 +14,13 @@ const BUDGETS = { requests: "requests", bytes: "bytes", new_origins: "new origin
 
 export function politeness(parameters) {
   const wanted = { by: parameters.get("by") === "crawler" ? "crawler" : "host" };
+  const counted = h("p", { class: "note" });
   const [costs, paces, edge, budgets] = [h("div", {}), h("div", {}), h("div", {}), h("div", {})];
   const latest = newest();
   const load = () => attempt(() => latest(
     Promise.all([forAllTeams("/v1/pace"), forAllTeams(`/v1/edge${query({ by: wanted.by, limit: SHOWN })}`), get("/v1/crawlers")]),
     ([slowed, turnedAway, { crawlers }]) => {
+      counted.replaceChildren(...(slowed?.since ? ["Since ", time(slowed.since), `, the last ${count(slowed.decisions)} decisions in memory.`] : []));
       costs.replaceChildren(slowed ? costTable(slowed.costs) : untold());
       paces.replaceChildren(slowed ? paceTable(slowed) : untold());
       edge.replaceChildren(turnedAway ? edgeTable(turnedAway.edge, wanted.by) : untold());
@@ -34,7 +36,7 @@ export function politeness(parameters) {
   const timer = setInterval(() => document.hidden || load(), REFRESH);
   const view = h("div", { class: "view" }, h("h1", {}, "Politeness"),
     h("p", { class: "lead" }, "How origins bear the requests, and what crawlers may still send today. Documentation: ", docsLink("politeness", "pace and budgets"), ", ", docsLink("refusals", "refusals by origins"), "."),
-    panel("What the pace costs", h("p", { class: "note" }, "Of the last hour: the delays that crawlers keep, by robots.txt and the configuration, how long their requests waited, and the most pages that they leave for a day."), costs),
+    panel("What the pace costs", h("p", { class: "note" }, "The delays that crawlers keep, by robots.txt and the configuration, how long their requests waited, and the most pages that they leave for a day."), counted, costs),
     panel("Slowed down", h("p", { class: "note" }, "Servers that get fewer requests than they could, because of how they answer (politeness.adaptive)."), paces),
     h("section", { class: "panel", "aria-labelledby": "p-edge" }, h("div", { class: "bar" }, h("h2", { id: "p-edge" }, "Turned away by origins"), by),
       h("p", { class: "note" }, "Since the start: requests that robots.txt allows, but the origin, or the bot manager in front of it, does not."), edge),
@@ -49,7 +51,7 @@ function costTable(costs) {
     h("td", { class: "url" }, h("a", { href: `#/origins/${encodeURIComponent(cost.origin)}` }, cost.origin)),
     h("td", { class: "number" }, seconds(cost.delay_seconds)), h("td", { class: "number" }, count(cost.pages_a_day)),
     h("td", { class: "number" }, count(cost.requests)), h("td", { class: "number" }, seconds(cost.waited_seconds)), h("td", { class: "number" }, count(cost.too_soon))));
-  return table("Cost of the pace", ["Crawler", "Origin", "#Delay", "#Pages a day", "#Requests", "#Waited", "#Too soon"], rows, "No request of the last hour had to keep a delay.", "cards");
+  return table("Cost of the pace", ["Crawler", "Origin", "#Delay", "#Pages a day", "#Forwarded", "#Waited", "#Too soon"], rows, "No request in memory, of the last hour at most, had to keep a delay.", "cards");
 }
 
 function paceTable({ paces, total }) {
