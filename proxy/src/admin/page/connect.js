@@ -57,8 +57,8 @@ export function connect(parameters) {
       load();
     },
   }), h("small", {}, note));
-  const sought = h("label", {}, "Its address, User-Agent or crawler's name", h("input", { name: "sought", type: "search", autocomplete: "off", spellcheck: "false" }), h("small", {}, "If it has been seen before: only requests with this text count."));
-  const [result, end] = firstRequest(() => sought.querySelector("input").value.trim().toLowerCase());
+  const sought = h("label", {}, "Its address, User-Agent or crawler's name", h("input", { name: "sought", type: "search", autocomplete: "off", spellcheck: "false", input: () => again() }), h("small", {}, "If it has been seen before: only requests with this text count."));
+  const [result, again, end] = firstRequest(() => sought.querySelector("input").value.trim().toLowerCase());
   load();
   const view = h("div", { class: "view" }, h("h1", {}, "Connect a crawler"),
     h("p", { class: "lead" }, "A crawler needs two things: this proxy's address, and trust in its CA's certificate. The lines are those of ", h("code", {}, "wayleave env"), ". ", docsLink("clients", "More clients")),
@@ -88,7 +88,7 @@ const [KNOWN, LOOKED_AT] = [1000, 200];
 
 /**
   * Waits for the first request from now on of a client that is new, or that has the text that `sought` returns, and says what is
-  * missing until then. Returns what it shows, and how to end it.
+  * missing until then. Returns what it shows, how to look again for another text, and how to end it.
  */
 function firstRequest(sought) {
   const result = h("div", { role: "region", "aria-live": "polite", "aria-label": "Test" });
@@ -100,9 +100,11 @@ function firstRequest(sought) {
     shown = key;
     result.replaceChildren(h("p", { class: `verdict ${kind}` }, words));
   };
-  const missing = (status, connections, others) => {
-    const untrusting = status.untrusting_client;
-    if (untrusting && (before.untrusting !== untrusting.at)) {
+  /** The client that does not trust the CA, if it came since then. Nothing but its address is known to have the text. */
+  const untrustingOf = ({ untrusting_client: client }, text) =>
+    (client && client.at !== before.untrusting && (!text || client.client.toLowerCase() === text) ? client : null);
+  const missing = (untrusting, connections, others) => {
+    if (untrusting) {
       const what = untrusting.has_alerted ? "but does not trust the CA." : "and closed its TLS connection without a request, as clients such as Node.js do that do not trust the CA.";
       say(`untrusting ${untrusting.at}`, "refused", h("strong", {}, `${untrusting.client} came, for ${untrusting.origin}, ${what}`),
         " The proxy's address is right. What is missing is ca.pem: see steps 1 and 2.");
@@ -116,19 +118,22 @@ function firstRequest(sought) {
     }
   };
   const ask = async () => {
+    const text = sought();
     const [status, { decisions }] = await Promise.all([get("/v1/status"), get(`/v1/decisions?limit=${before ? LOOKED_AT : KNOWN}`)]);
     before ??= { untrusting: status.untrusting_client?.at, id: decisions[0]?.id ?? "", connections: status.client_connections, senders: new Set(decisions.map(sender)) };
+    // The text has changed meanwhile.
+    if (text !== sought()) return;
     // The ids sort by time.
     const later = decisions.filter(({ id }) => id > before.id);
-    const text = sought();
     const isSought = ({ client, user_agent: agent, crawler, tokens }) => [client, agent, crawler, ...(tokens ?? [])].some((part) => part?.toLowerCase().includes(text));
     const arrived = later.filter((one) => (text ? isSought(one) : !before.senders.has(sender(one))));
     // Of what worked, HTTPS says most. A browser's own requests in the background may fail, which says nothing about others.
     const worked = arrived.filter(({ outcome }) => outcome !== "failed");
     const first = worked.find(isHttps) ?? worked[0];
+    const untrusting = untrustingOf(status, text);
     if (first) received(first);
-    else if (arrived.length && (status.untrusting_client?.at === before.untrusting)) failed(arrived[0]);
-    else missing(status, status.client_connections > before.connections, later.length > 0);
+    else if (arrived.length && !untrusting) failed(arrived[0]);
+    else missing(untrusting, status.client_connections > before.connections, later.length > 0);
   };
   const received = (found) => {
     const who = found.identity === "known" ? `as the crawler ${found.crawler}` : `matching no [[crawler]], so it is judged by its User-Agent (${found.tokens?.join(", ") || "none"})`;
@@ -139,7 +144,15 @@ function firstRequest(sought) {
   const failed = (found) => say(found.id, "failed", h("strong", {}, `${found.method} ${found.url} from ${found.client} reached the proxy, but failed: ${found.reason}, ${found.status}.`),
     " The proxy's address is right. Waiting for a request that succeeds. ", h("a", { href: `#/decisions/${found.id}` }, "Why?"));
   const poll = () => document.hidden || attempt(ask);
-  poll();
-  timer = setInterval(poll, POLL);
-  return [result, () => clearInterval(timer)];
+  const begin = () => {
+    poll();
+    timer = setInterval(poll, POLL);
+  };
+  const end = () => clearInterval(timer);
+  begin();
+  return [result, () => {
+    end();
+    say("again", "", "Looking again …");
+    begin();
+  }, end];
 }
