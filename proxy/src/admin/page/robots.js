@@ -51,6 +51,6 @@ export function fetchFacts(known) {
     ["Unreachable since", known.unreachable_since && time(known.unreachable_since, true)],
     ["Failures", known.failures || null],
     ["Last failure", known.cause],
-    ["Next attempt", known.retry_at && time(known.retry_at, true)],
+    ["Next attempt", known.retry_at && (Date.parse(known.retry_at) > Date.now() ? time(known.retry_at, true) : "with the next request")],
   ]);
 }
