@@ -206,7 +206,7 @@ export function decisions(live, parameters) {
       showRange();
     },
   }));
-  const [from, until] = [moment("since", "From"), moment("until", "Until")];
+  const [from, until] = [moment("since", "From (UTC)"), moment("until", "Until (UTC)")];
   const ranges = h("span", {});
   const showRange = () => ranges.replaceChildren(rangeControl(wanted, (range) => {
     Object.assign(wanted, range);
