@@ -5,7 +5,7 @@ import { attempt, badge, copyButton, count, crawlerInWords, digest, duration, fa
 import { leftList, why } from "./decisions.js";
 import { reasonDocs } from "./docs.js";
 import { ownerLink } from "./owner.js";
-import { brief, meaning, reasonLink } from "./reasons.js";
+import { meaning, reasonLink } from "./reasons.js";
 import { fetchFacts, listing } from "./robots.js";
 import { exceptionForm, mayHaveException } from "./rule.js";
 
@@ -44,7 +44,6 @@ async function explained(found) {
 function groups(found) {
   const said = sentence(found);
   const unless = (text) => (text && !said.includes(text) ? text : null);
-  const means = meaning(found.reason, found.outcome);
   const group = (title, pairs) => [h("h3", {}, title), facts(pairs)];
   return [
     facts([
@@ -64,9 +63,7 @@ function groups(found) {
       ["Known by", found.proven_by],
     ]),
     ...group("Why", [
-      ["Reason", [reasonLink(found.reason, `#/decisions${query({ reason: found.reason })}`, found.outcome, false), " ", reasonDocs(found.reason, found.outcome)]],
-      // Of a long explanation the banner has the beginning; and a rule explains itself.
-      ["It means", found.reason !== "rule" && (brief(found.reason, found.outcome) !== means || unless(means)) ? means : null],
+      ["Reason", [reasonLink(found.reason, `#/decisions${query({ reason: found.reason })}`, found.outcome, false), `: ${meaning(found.reason, found.outcome)}. `, reasonDocs(found.reason, found.outcome, "what this means")]],
       ["Details", found.reason === "rule" ? null : unless(found.details)],
       ...(found.preferences ?? []).map((it) => [`Use for ${it.purpose}`, `${it.preference}${it.statement ? `: ${it.statement} (${it.carrier}; ${it.clause})` : ""}${it.document ? `, ${it.document.url}` : ""}`]),
       ["Organisation's rule", found.policy && [h("a", { href: "#/configuration" }, `[[rule]] ${found.policy.number}`), `, ${found.policy.action}${found.policy.reason ? `: ${found.policy.reason}` : ""}`,

@@ -59,8 +59,8 @@ export function docsLink(name, words, title = null, anchor = "") {
 }
 
 /** A link to the paragraph about a reason. */
-export function reasonDocs(reason, outcome) {
+export function reasonDocs(reason, outcome, words = "docs") {
   const passed = outcome === "forwarded" || outcome === "tunnelled";
   const name = !passed && IN_REFUSALS.includes(reason) ? "refusals" : "metrics";
-  return docsLink(name, "docs", `Documentation of ${reason}`, reason);
+  return docsLink(name, words, `Documentation of ${reason}`, reason);
 }
