@@ -275,7 +275,16 @@ function ruleFilter(name) {
 /** The requests that enforcement would refuse, where refusals are only observed. */
 function wouldBreak(found, words, filter) {
   if (!found.observed.length) return [];
-  const rows = found.observed.slice(0, SHOWN).map((row) => h("tr", {},
+  const groups = new Map();
+  for (const row of found.observed) {
+    // The same text may be in several lines and files of a host.
+    const key = JSON.stringify([row.crawler, row.host, shortRule(row.rule ?? row.reason)]);
+    const group = groups.get(key);
+    if (group) group.count += row.count;
+    else groups.set(key, { ...row });
+  }
+  const most = [...groups.values()].sort((one, other) => other.count - one.count);
+  const rows = most.slice(0, SHOWN).map((row) => h("tr", {},
     h("th", { scope: "row" }, h("a", { href: `#/decisions${query({ crawler: row.crawler, outcome: "observed", ...filter })}` }, crawlerName(row.crawler))),
     h("td", {}, row.host ? h("a", { href: `#/decisions${query({ host: row.host, outcome: "observed", ...filter })}` }, row.host) : "–"),
     h("td", { class: "named" }, h("span", { class: "clamp", title: row.rule ?? row.reason }, shortRule(row.rule ?? row.reason))),
