@@ -480,6 +480,8 @@ async function observedIsShown(page) {
   await assertVisible(page.locator(".tile", { hasText: "Would be refused" }), "what would be refused");
   const breaks = page.getByRole("region", { name: "What would break" });
   await breaks.getByRole("link", { name: "shop.test" }).first().waitFor();
+  const rows = await breaks.locator("tbody tr").evaluateAll((found) => found.map((row) => [0, 1, 2].map((at) => row.children[at].textContent).join(" | ")));
+  assert.deepEqual(rows, [...new Set(rows)]);
   await breaks.getByText("http://shop.test/private/would-be").or(breaks.getByText("Disallow: /private")).first().waitFor();
   await breaks.getByRole("link", { name: "shop.test" }).first().click();
   await page.waitForFunction(() => [...document.querySelectorAll(".stream tbody .badge")].length > 0 && [...document.querySelectorAll(".stream tbody .badge")].every((badge) => badge.textContent === "observed"));
@@ -749,7 +751,7 @@ async function decisionsReachBack(page) {
   await visit(page, "decisions");
   await rows(page).first().waitFor();
   await page.getByLabel("Host").fill("changing.test");
-  await page.getByLabel("From").fill("2020-01-01T00:00:01");
+  await page.getByLabel("From (UTC)").fill("2020-01-01T00:00:01");
   await page.getByText("from the decision log").waitFor();
   await rows(page).first().waitFor();
   const links = () => text(page.locator(".stream tbody .url a"));
@@ -764,7 +766,7 @@ async function decisionsReachBack(page) {
   assert.match(table[0], /^at,outcome,status,/);
   assert.equal(table.length - 1, array.length);
   assert.ok(array.length > 0 && array.every((it) => it.url.startsWith("http://changing.test/") && it.prev_sha256), files.JSON);
-  await page.getByLabel("Until").fill("2020-01-02T00:00:01");
+  await page.getByLabel("Until (UTC)").fill("2020-01-02T00:00:01");
   await page.getByText("No decision of that time matches.").waitFor();
 }
 
@@ -906,7 +908,7 @@ async function theBasisOfADecisionIsShown(page) {
   await visit(page, "decisions?q=down.test/page");
   await page.locator(".stream .url a").first().click();
   await page.getByText("This origin has never answered with a robots.txt.").waitFor();
-  assert.match(await page.locator(".explained section").first().innerText(), /It means\s+robots.txt cannot be fetched, and there is no usable copy\n/);
+  assert.match(await page.locator(".explained section").first().innerText(), /Reason\s+unreachable: robots.txt cannot be fetched, and there is no usable copy\. what this means\n/);
 }
 
 async function documentsAreListedBelowRobotsTxt(page) {

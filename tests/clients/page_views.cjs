@@ -54,7 +54,7 @@ module.exports = ({ ADMIN, CONFIG, CURL, FRESH, FRESH_PROXY, SNIPPET, TEAM_TOKEN
     const said = await what.innerText();
     assert.equal(said.split("Disallow: /private").length - 1, 1, said);
     const reason = what.locator(".facts > div", { hasText: /^Reason/ });
-    assert.match(await reason.innerText(), /^Reason\s+rule docs$/);
+    assert.match(await reason.innerText(), /^Reason\s+rule: a rule of the crawler's group in robots\.txt\. what this means$/);
     await page.context().grantPermissions(["clipboard-read", "clipboard-write"]);
     await page.getByRole("button", { name: "Copy link" }).click();
     await page.waitForFunction(async () => (await navigator.clipboard.readText()) === location.href);
@@ -258,8 +258,8 @@ module.exports = ({ ADMIN, CONFIG, CURL, FRESH, FRESH_PROXY, SNIPPET, TEAM_TOKEN
     await inTokyo.getByText("Times are in UTC.").waitFor();
     await visit(inTokyo, `decisions?since=${at.slice(0, 19)}Z`);
     await inTokyo.locator(`#d-${id}`).waitFor();
-    assert.equal(await inTokyo.getByLabel("From").inputValue(), at.slice(0, 19));
-    await inTokyo.getByLabel("From").fill(at.slice(0, 16));
+    assert.equal(await inTokyo.getByLabel("From (UTC)").inputValue(), at.slice(0, 19));
+    await inTokyo.getByLabel("From (UTC)").fill(at.slice(0, 16));
     await inTokyo.waitForFunction((since) => location.hash.includes(encodeURIComponent(since)), `${at.slice(0, 16)}:00.000Z`);
     await context.close();
   }
@@ -292,6 +292,7 @@ module.exports = ({ ADMIN, CONFIG, CURL, FRESH, FRESH_PROXY, SNIPPET, TEAM_TOKEN
     const budget = page.getByRole("group", { name: "Today's budgets" }).locator("tbody tr");
     assert.deepEqual((await text(budget.locator("th, td"))).filter((_, at) => at !== 2 && at !== 4), ["guest", "requests", "5,000"]);
     await page.getByText("No server is slowed down.").waitFor();
+    await page.getByText(/^Since \d\d:\d\d:\d\d, the last [\d,]+ decisions in memory\.$/).waitFor();
     await crawl("http://slow.test/cost", "CostBot/1");
     await crawl("http://slow.test/cost", "CostBot/1");
     await recorded("http://slow.test/cost");
@@ -360,6 +361,13 @@ module.exports = ({ ADMIN, CONFIG, CURL, FRESH, FRESH_PROXY, SNIPPET, TEAM_TOKEN
     await result.getByText(/GET http:\/\/nowhere\.invalid\/ from 127\.0\.0\.1 reached the proxy, but failed: \S+, 50\d\./).waitFor();
     assert.equal(await distrust("https://shop.test/"), 60);
     await result.getByText("127.0.0.1 came, for https://shop.test, but does not trust the CA.").waitFor();
+    // Its User-Agent is not known: only its address is.
+    const sought = page.getByLabel(/^Its address, User-Agent/);
+    await sought.fill("other");
+    await result.getByText("Requests come, but from clients that have been seen before.").waitFor();
+    await sought.fill("127.0.0.1");
+    await result.getByText("127.0.0.1 came, for https://shop.test, but does not trust the CA.").waitFor();
+    await sought.fill("");
     await closeSilently("news.test");
     await result.getByText("127.0.0.1 came, for https://news.test, and closed its TLS connection without a request").waitFor();
     await crawl("http://shop.test/first", "NewsBot/2", FRESH_PROXY);
@@ -390,6 +398,8 @@ module.exports = ({ ADMIN, CONFIG, CURL, FRESH, FRESH_PROXY, SNIPPET, TEAM_TOKEN
     await result.getByText(/It works: GET http:\/\/shop\.test\/new came from 127\.0\.0\.1/).waitFor();
     await page.getByLabel(/^Its address, User-Agent/).fill("newsbot/2");
     await result.getByText(/It works: GET http:\/\/shop\.test\/again came/).waitFor();
+    await page.getByLabel(/^Its address, User-Agent/).fill("nobody's");
+    await result.getByText("Requests come, but from clients that have been seen before.").waitFor();
   }
 
   async function rowsAndSearchAreOneStepAway(page) {
