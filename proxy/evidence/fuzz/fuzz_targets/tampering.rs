@@ -24,13 +24,14 @@ static AUTHENTIC: LazyLock<(Vec<u8>, String)> = LazyLock::new(|| {
     (lines.join(&b'\n'), public_key(&key))
 });
 
-fn is_authentic(file: &[u8], key: &str) -> bool {
+fn is_authentic(file: &[u8], key: &String) -> bool {
+    let keys = std::slice::from_ref(key);
     let mut findings = ExportFindings::default();
-    let mut check = LogCheck::begin("log/000001.jsonl", key, None);
+    let mut check = LogCheck::begin("log/000001.jsonl", keys, None);
     for (number, line) in (1..).zip(file.split(|byte| *byte == b'\n')) {
         check.check_line(number, line, &mut findings);
     }
-    check.finish(&mut findings).check_gaps(None, key, &mut findings);
+    check.finish(&mut findings).check_gaps(None, keys, &mut findings);
     findings.result() == VerifyResult::Derived
 }
 
