@@ -1,37 +1,26 @@
 //! `wayleave check` and `wayleave lint`: their output and their exit statuses.
 
-use std::io::Write as _;
 use std::path::PathBuf;
-use std::process::{Output, Stdio};
+use std::process::Output;
+use std::time::Duration;
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use crate::harness::origin::reply::Step;
 use crate::harness::wayleave::command;
-use crate::harness::{Gate, Origin, Reply};
+use crate::harness::{Gate, Origin, Reply, tools};
 
 const ROBOTS: &str = "User-agent: ExampleBot\nDisallow: /private\nCrawl-delay: 2\n\
                       Sitemap: https://www.example.com/s.xml\n";
 
+/// The longest time for one run.
+const LIMIT: Duration = Duration::from_secs(300);
+
 /// Runs the program in an empty directory with `input` on its standard input.
 pub(crate) fn run(arguments: &[&str], input: &[u8]) -> Output {
     let dir = TempDir::new().unwrap();
-    let mut child = command()
-        .args(arguments)
-        .current_dir(dir.path())
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let mut stdin = child.stdin.take().unwrap();
-    let input = input.to_vec();
-    // A program that never reads its input may end before all of it is written.
-    let writer = std::thread::spawn(move || drop(stdin.write_all(&input)));
-    let output = child.wait_with_output().unwrap();
-    writer.join().unwrap();
-    output
+    tools::run(command().args(arguments).current_dir(dir.path()), input, LIMIT)
 }
 
 fn stdout(output: &Output) -> &str {

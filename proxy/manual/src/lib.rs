@@ -66,9 +66,12 @@ struct PageBuilder<'a> {
 impl<'a> PageBuilder<'a> {
     fn add(&mut self, event: Event<'a>) {
         match event {
-            Event::Start(Tag::HtmlBlock) => self.raw_html.clear(),
+            Event::Start(Tag::HtmlBlock) => {}
             Event::Html(text) => self.raw_html.push_str(&text),
-            Event::End(TagEnd::HtmlBlock) => self.add_raw(&self.raw_html.clone()),
+            Event::End(TagEnd::HtmlBlock) => {
+                let html = std::mem::take(&mut self.raw_html);
+                self.add_raw(&html);
+            }
             Event::InlineHtml(text) => self.add_raw(&text),
             Event::Start(Tag::Heading { level, classes, attrs, .. }) => {
                 let heading = self.headings.next().expect("every heading has been found");

@@ -215,13 +215,15 @@ fn untrusting_clients(admin: &AdminState, scope: &TeamScope, now: SystemTime) ->
         return None;
     }
     let since = now.checked_sub(MENTION_CLIENTS)?;
-    // Browsers, too, close connections without a request. But they send requests over others.
-    let is_https = |decision: &&Arc<DecisionRecord>| decision.url.starts_with("https:");
-    let recent = admin.decisions.list_recent(&DecisionQuery::default(), usize::MAX);
-    clients.retain(|client| {
-        let mut of_client = recent.iter().filter(|decision| decision.client == client.client);
-        client.has_alerted || !of_client.any(|decision| is_https(&decision))
-    });
+    if clients.iter().any(|client| !client.has_alerted) {
+        // Browsers, too, close connections without a request. But they send requests over others.
+        let recent = admin.decisions.list_recent(&DecisionQuery::default(), usize::MAX);
+        let uses_https = |client: &UntrustingClient| {
+            let mut of_client = recent.iter().filter(|decision| decision.client == client.client);
+            of_client.any(|decision| decision.url.starts_with("https:"))
+        };
+        clients.retain(|client| client.has_alerted || !uses_https(client));
+    }
     let last_at = clients.first()?.at();
     let describe = |client: &UntrustingClient| {
         let times = match client.times_since(since) {

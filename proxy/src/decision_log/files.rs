@@ -62,6 +62,14 @@ pub(crate) struct LogPlace<'a> {
     pub(crate) state_dir: &'a Path,
 }
 
+#[cfg(test)]
+impl<'a> LogPlace<'a> {
+    /// Returns the place of a log whose directory is its state directory, too.
+    pub(super) fn alone(path: &'a Path) -> Self {
+        Self { path, state_dir: path.parent().unwrap() }
+    }
+}
+
 /// The path of a file, and the file or why it cannot be opened.
 pub(crate) type LogFile = (PathBuf, io::Result<File>);
 
@@ -222,11 +230,6 @@ mod tests {
     use super::super::tests::decision;
     use super::*;
 
-    /// Returns a log in a directory that is its state directory, too.
-    fn place(path: &Path) -> LogPlace<'_> {
-        LogPlace { path, state_dir: path.parent().unwrap() }
-    }
-
     #[test]
     fn unreadable_line_does_not_hide_others() {
         let dir = tempfile::tempdir().unwrap();
@@ -238,7 +241,7 @@ mod tests {
         bytes.extend(serde_json::to_vec(&written).unwrap());
         bytes.extend(b"\n{\"id\":\"01");
         fs::write(&path, bytes).unwrap();
-        assert!(find_decision(place(&path), written.id).is_some());
+        assert!(find_decision(LogPlace::alone(&path), written.id).is_some());
         let mut seen = Vec::new();
         let file = File::open(&path).unwrap();
         let none = find_line(&file, |line| {
@@ -257,7 +260,7 @@ mod tests {
         let path = dir.path().join("decisions.jsonl");
         fs::write(&path, "").unwrap();
         fs::hard_link(&path, unused_name(&path)).unwrap();
-        let files = OpenLog::open(place(&path)).files;
+        let files = OpenLog::open(LogPlace::alone(&path)).files;
         let names: Vec<_> = files.into_iter().map(|(name, _)| name).collect();
         assert_eq!(names, [path]);
     }

@@ -147,11 +147,6 @@ mod tests {
     use super::super::tests::decision;
     use super::*;
 
-    /// Returns a log in a directory that is its state directory, too.
-    fn place(path: &Path) -> LogPlace<'_> {
-        LogPlace { path, state_dir: path.parent().unwrap() }
-    }
-
     #[test]
     fn damaged_lines_are_counted_and_hide_no_decision() {
         let dir = tempfile::tempdir().unwrap();
@@ -162,7 +157,8 @@ mod tests {
         let lines: [&[u8]; 6] = [&line, &too_long, event, b"{\"id\":1}", &line, b"{\"id\""];
         fs::write(&path, lines.join(&b'\n')).unwrap();
         let (range, query) = (TimeRange::default(), DecisionQuery::default());
-        let found = newest(place(&path), range, &query, 10, &CancellationToken::new()).unwrap();
+        let found =
+            newest(LogPlace::alone(&path), range, &query, 10, &CancellationToken::new()).unwrap();
         assert_eq!((found.decisions.len(), found.damaged_lines), (2, 2));
     }
 
@@ -175,7 +171,8 @@ mod tests {
         fs::write(&path, &cut).unwrap();
         fs::write(dir.path().join("decisions.20260101T000000.000Z.jsonl"), &cut).unwrap();
         let (range, query) = (TimeRange::default(), DecisionQuery::default());
-        let found = newest(place(&path), range, &query, 10, &CancellationToken::new()).unwrap();
+        let found =
+            newest(LogPlace::alone(&path), range, &query, 10, &CancellationToken::new()).unwrap();
         assert_eq!((found.decisions.len(), found.damaged_lines), (2, 1));
     }
 
@@ -207,7 +204,7 @@ mod tests {
         let count = |since| {
             let range = TimeRange { since: Some(since), until: None };
             let query = DecisionQuery::default();
-            newest(place(&path), range, &query, 10, &CancellationToken::new())
+            newest(LogPlace::alone(&path), range, &query, 10, &CancellationToken::new())
                 .unwrap()
                 .decisions
                 .len()
@@ -220,7 +217,7 @@ mod tests {
             assert_eq!((count(hour(1)), count(hour(2)), count(hour(3))), (1, 1, 0));
         }
         let names = |since| {
-            let files = OpenLog::open(place(&path)).files;
+            let files = OpenLog::open(LogPlace::alone(&path)).files;
             are_older(&files, since).iter().filter(|is_older| **is_older).count()
         };
         assert_eq!(names(hour(1)), 0, "a clock may have been off by a minute");

@@ -124,8 +124,10 @@ pub(super) async fn send(
         // In parts, because each has to be taken within the timeout.
         let chunk = body.split_to(body.len().min(MAX_CHUNK_BYTES));
         client.writer.send_chunk(chunk, body.is_empty()).await?;
-        // A client that reads fast takes megabytes at once, and others would wait for all of them.
-        tokio::task::yield_now().await;
+        if !body.is_empty() {
+            // A client that reads fast takes megabytes at once, and others would wait for all of them.
+            tokio::task::yield_now().await;
+        }
     }
     client.writer.finish(&Trailers::new()).await
 }

@@ -13,7 +13,7 @@ use super::store::RobotsStore;
 
 /// The bytes of copies that are being sent beyond which no further one is read. Clients that read slowly hold them.
 const MAX_SENT_BYTES: usize = 32 << 20;
-/// The bytes of the copies that were sent last, and are kept: unpacking one takes longer than sending it.
+/// The most bytes of copies that are kept after they were sent: unpacking one takes longer than sending it.
 const MAX_RECENT_BYTES: u64 = 8 << 20;
 /// The most heads that are remembered, and the longest validators: those of real files are shorter.
 const MAX_HEADS: usize = 4096;
@@ -22,7 +22,7 @@ const MAX_VALIDATOR_BYTES: usize = 512;
 /// The copies that are being sent to clients. All clients of an origin share one.
 pub(super) struct StoredCopies {
     sent: Mutex<HashMap<Resource, Arc<SentCopy>>>,
-    recent: Mutex<Cache<Resource, Arc<FinishedFetch>, BodyBytes>>,
+    recent: Mutex<Cache<Resource, Arc<FinishedFetch>, CopyBytes>>,
     /// The heads of the copies that were read last.
     heads: Mutex<Cache<Resource, Arc<CopyHead>>>,
 }
@@ -37,9 +37,9 @@ struct SentCopy {
 
 /// Weighs a copy by the bytes of its body.
 #[derive(Clone)]
-struct BodyBytes;
+struct CopyBytes;
 
-impl Weighter<Resource, Arc<FinishedFetch>> for BodyBytes {
+impl Weighter<Resource, Arc<FinishedFetch>> for CopyBytes {
     fn weight(&self, _: &Resource, copy: &Arc<FinishedFetch>) -> u64 {
         body_bytes(copy) as u64
     }
@@ -74,7 +74,7 @@ impl Default for StoredCopies {
     fn default() -> Self {
         Self {
             sent: Mutex::default(),
-            recent: Mutex::new(Cache::with_weighter(64, MAX_RECENT_BYTES, BodyBytes)),
+            recent: Mutex::new(Cache::with_weighter(64, MAX_RECENT_BYTES, CopyBytes)),
             heads: Mutex::new(Cache::new(MAX_HEADS)),
         }
     }
@@ -100,7 +100,7 @@ impl StoredCopies {
         let _reading = place.reading.lock().await;
         let shared = lock(&place.copy).upgrade();
         if let Some(shared) = shared.filter(|copy| is_wanted(copy, sha256, fetched_at)) {
-            // Used again: others leave the recent ones first.
+            // It counts as used, so others are evicted before it.
             let _ = lock(&self.recent).get(&resource);
             return Some(shared);
         }

@@ -46,7 +46,7 @@ pub(super) struct FlowWindow {
     connection: u32,
 }
 
-/// The window of streams that begin: a hundred may begin before an origin knows of a smaller one.
+/// The window of new streams. A client may open a hundred before their origin learns of a smaller window.
 const NARROW_WINDOW_BYTES: u32 = 32 * 1024;
 /// The number of streams beyond which all windows are narrow. A long body makes them wide while there are half as many.
 const FEW_STREAMS: usize = 8;
@@ -54,7 +54,7 @@ const FEW_STREAMS: usize = 8;
 const WINDOW_RETRY_INTERVAL: Duration = Duration::from_millis(100);
 
 impl FlowWindow {
-    /// For pages of several clients: 2.5 MB/s for each long one at a round trip of 100 ms while there are few. The connection's
+    /// For pages of several clients: 2.5 MB/s for a long one at a round trip of 100 ms while there are few streams. The connection's
     /// window is the sum of those of its streams, so that clients that do not read delay no others.
     pub(super) const SHARED: Self =
         Self { stream: 256 * 1024, connection: 256 * 1024 * MAX_STREAMS as u32 };
@@ -150,8 +150,8 @@ impl Http2Connection {
         }
     }
 
-    /// Makes the windows narrow if so many streams are open that those whose clients do not read them would fill the memory, or
-    /// if it is the last one that ends.
+    /// Makes the windows narrow if many streams are open, which fill the memory if their clients read nothing, or if the last one
+    /// ends.
     fn narrow_windows(&self) {
         if !(2..=FEW_STREAMS).contains(&self.active_streams()) {
             self.set_window(self.wide_window.min(NARROW_WINDOW_BYTES));

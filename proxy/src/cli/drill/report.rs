@@ -103,9 +103,8 @@ impl ProbeVerdict {
 #[derive(Clone, Debug)]
 pub(super) struct FamilyResult {
     pub(super) family: DrillFamily,
-    pub(super) result: DrillResult,
-    /// The reason, unless it is right.
-    pub(super) text: Option<String>,
+    /// The worst of its answers.
+    pub(super) verdict: ProbeVerdict,
 }
 
 /// The result of one drill.
@@ -120,34 +119,38 @@ impl DrillReport {
         // Without an internal address to ask for, nothing is asked.
         let all = DrillFamily::ALL.map(|family| FamilyResult {
             family,
-            result: DrillResult::NotEnforced,
-            text: (family == DrillFamily::Internal)
-                .then(|| "upstream.allow_private lists every address that is asked for".to_owned()),
+            verdict: ProbeVerdict {
+                result: DrillResult::NotEnforced,
+                text: (family == DrillFamily::Internal).then(|| {
+                    "upstream.allow_private lists every address that is asked for".to_owned()
+                }),
+            },
         });
         Self { at, families: all.into() }
     }
 
     pub(super) fn add(&mut self, family: DrillFamily, verdict: ProbeVerdict) {
-        let found = self.families.iter_mut().find(|result| result.family == family);
-        let result = found.expect("it has all families");
-        let is_unknown = result.result == DrillResult::NotEnforced && result.text.is_none();
-        if verdict.result > result.result || is_unknown {
-            result.result = verdict.result;
-            result.text = verdict.text;
+        let mut families = self.families.iter_mut();
+        let found = families.find(|found| found.family == family).expect("it has all families");
+        let known = &mut found.verdict;
+        let is_unknown = known.result == DrillResult::NotEnforced && known.text.is_none();
+        if verdict.result > known.result || is_unknown {
+            *known = verdict;
         }
     }
 
     /// Returns the worst result of all families.
     pub(super) fn worst(&self) -> DrillResult {
-        let results = self.families.iter().map(|found| found.result);
+        let results = self.families.iter().map(|found| found.verdict.result);
         results.max().expect("it has all families")
     }
 
     /// Returns a line for each family.
     pub(super) fn to_text(&self) -> String {
         let line = |found: &FamilyResult| {
-            let line = format!("{:<11} {:<12}", found.family.as_str(), found.result.as_str());
-            let text = escape_controls(found.text.as_deref().unwrap_or_default());
+            let ProbeVerdict { result, text } = &found.verdict;
+            let line = format!("{:<11} {:<12}", found.family.as_str(), result.as_str());
+            let text = escape_controls(text.as_deref().unwrap_or_default());
             format!("{line} {text}").trim_end().to_owned() + "\n"
         };
         self.families.iter().map(line).collect()
@@ -156,16 +159,16 @@ impl DrillReport {
     pub(super) fn to_json(&self) -> String {
         let families = self.families.iter().map(|found| FamilyJson {
             family: found.family.as_str(),
-            result: found.result.as_str(),
-            text: found.text.as_deref(),
+            result: found.verdict.result.as_str(),
+            text: found.verdict.text.as_deref(),
         });
         let at = humantime::format_rfc3339_millis(self.at).to_string();
-        pretty_json(&ReportJson { at, families: families.collect() })
+        pretty_json(&DrillReportJson { at, families: families.collect() })
     }
 }
 
 #[derive(Serialize)]
-struct ReportJson<'a> {
+struct DrillReportJson<'a> {
     at: String,
     families: Vec<FamilyJson<'a>>,
 }
@@ -198,7 +201,10 @@ mod tests {
             report.add(DrillFamily::Robots, verdict(result, text));
         }
         report.add(DrillFamily::Rule, verdict(DrillResult::NotEnforced, "an exception"));
-        let of = |family| report.families.iter().find(|it| it.family == family).unwrap();
+        let of = |family| {
+            let mut families = report.families.iter();
+            &families.find(|found| found.family == family).unwrap().verdict
+        };
         let robots = of(DrillFamily::Robots);
         assert_eq!(robots.result, DrillResult::Wrong);
         assert_eq!(robots.text.as_deref(), Some("a page was fetched"));

@@ -36,7 +36,7 @@ fn to_text(report: &DrillReport) -> String {
         .to_owned();
     for found in &report.families {
         for result in DrillResult::ALL {
-            let value = u8::from(found.result == result);
+            let value = u8::from(found.verdict.result == result);
             let (family, result) = (found.family.as_str(), result.as_str());
             let _ = writeln!(
                 text,

@@ -325,8 +325,7 @@ impl FileTail {
     /// Reads the lines after the known ones; `None` if the last known line is no longer at its place.
     fn after_known(path: &Path, known: &ChainState, key: &SigningKey) -> io::Result<Option<Self>> {
         let file = regular_file::open(path)?;
-        let is_there = known.bytes == 0 || ends_in_line(&file, known.bytes, known.chain.last)?;
-        if file.metadata()?.len() < known.bytes || !is_there {
+        if known.bytes > 0 && !ends_in_line(&file, known.bytes, known.chain.last)? {
             return Ok(None);
         }
         Self::read_on(path, known.clone(), key).map(Some)

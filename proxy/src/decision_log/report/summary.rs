@@ -86,7 +86,7 @@ enum FirstNames {
 }
 
 /// The character between the names of a pair. Neither hosts nor names of crawlers, which come second, have it.
-const PAIRED: char = '\n';
+const PAIRED: &str = "\n";
 
 impl FirstNames {
     fn new(by: ReportDimension, max_names: usize) -> Self {
@@ -97,7 +97,7 @@ impl FirstNames {
     fn count(&mut self, names: [&str; 2]) {
         match self {
             Self::Pairs(pairs) => {
-                *pairs.entry(names.join("\n").into(), u64::default) += 1;
+                *pairs.entry(names.join(PAIRED).into(), u64::default) += 1;
             }
             Self::Each(counts) => {
                 for (counts, name) in counts.iter_mut().zip(names) {

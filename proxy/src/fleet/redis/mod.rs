@@ -67,7 +67,7 @@ pub struct RedisEngine {
     /// An id of this process, so that two processes with one node's name are noticed. Empty for an observer.
     process: String,
     connection: RedisConnection,
-    /// Waits for notes, and would let every other call wait with it.
+    /// The connection that waits for notes: other calls on it would wait, too.
     listening: RedisConnection,
     /// The number of the last note of each partition, read separately: lost notes leave no gap if none came after them.
     heads: Mutex<Option<Vec<u64>>>,

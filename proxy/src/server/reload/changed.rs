@@ -44,8 +44,9 @@ const MAX_VALUE_CHARS: usize = 80;
 pub(super) fn describe_changes(before: &str, after: &str) -> String {
     let mut changes = Vec::new();
     if let (Ok(before), Ok(after)) = (before.parse::<Table>(), after.parse::<Table>()) {
-        let values = (Value::Table(before), Value::Table(after));
-        describe_value("", Some(&values.0), Some(&values.1), &mut changes);
+        let before = Value::Table(before);
+        let after = Value::Table(after);
+        describe_value("", Some(&before), Some(&after), &mut changes);
     }
     let more = changes.len().saturating_sub(MAX_TOLD);
     changes.truncate(MAX_TOLD);
