@@ -43,7 +43,7 @@ lint:
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets --locked -- --deny warnings
 	.ci/purity
-	.ci/circles policy/*/src proxy/src proxy/evidence/src proxy/fairness/src proxy/http-wire/src proxy/manual/src
+	.ci/circles policy/*/src proxy/src proxy/*/src
 
 doc:
 	RUSTDOCFLAGS="--deny warnings" cargo doc --workspace --no-deps --locked

@@ -18,8 +18,8 @@ const PARTS: [(&str, &str, &str); 5] = [
     ("the request", "PROGRAM TOTALS", ""),
     ("  decision and slot", "wayleave::exchange::pace::", "decide_and_wait::{{closure}}"),
     ("    of these, slot", "wayleave::exchange::pace::", "wait_for_slot::{{closure}}"),
-    ("  answer noted in slot", "wayleave::pacing::PacingSlot::record_answer", ""),
-    ("  slot given back", "core::ptr::drop_in_place<wayleave::pacing::PacingSlot>", ""),
+    ("  answer noted in slot", "wayleave_pacing::PacingSlot::record_answer", ""),
+    ("  slot given back", "core::ptr::drop_in_place<wayleave_pacing::PacingSlot>", ""),
 ];
 
 /// The numbers of requests in two runs. Their difference is free of the start, and of the first fetches.

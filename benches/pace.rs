@@ -33,8 +33,8 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::time::Duration;
 
-use wayleave::fleet::pace_turn::PaceBook;
-use wayleave::pacing::adaptive::{AdaptivePace, SlowDownCause};
+use wayleave_fleet::pace_turn::PaceBook;
+use wayleave_pacing::adaptive::{AdaptivePace, SlowDownCause};
 
 /// A server, and the clients before it.
 #[derive(Clone, Copy)]

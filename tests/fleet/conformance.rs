@@ -5,12 +5,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::{Instant, sleep, timeout};
-use wayleave::fleet::engine::{
+use wayleave_decision::DailyBudget;
+use wayleave_fleet::engine::{
     BudgetAnswer, BudgetKind, BudgetReport, BudgetRequest, ChangeNote, ClaimAnswer, FetchClaim,
     LogPositions, NoteKind, PacingResponse, QueueId, RecordChange, SettleAnswer, Settlement,
     SharedEngine, SharedRecord, SlotAnswer, SlotRequest,
 };
-use wayleave_decision::DailyBudget;
 
 use super::pace_conformance::paces_conform;
 

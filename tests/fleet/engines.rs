@@ -5,7 +5,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use tempfile::TempDir;
-use wayleave::fleet::redis::RedisAddress;
+use wayleave_fleet::redis::RedisAddress;
 
 use crate::harness::tls::pem_pair;
 use crate::harness::tools::{clean, output_of, program, python};

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use wayleave::fleet::engine::{EngineFailure, SharedEngine};
-use wayleave::fleet::redis::{RedisAddress, RedisSettings};
+use wayleave_fleet::engine::{EngineFailure, SharedEngine};
+use wayleave_fleet::redis::{RedisAddress, RedisSettings};
 
 use super::engines::{Cluster, Product, Server};
 use super::proxies::{arrivals, expect_gaps, is_up, joined, node};

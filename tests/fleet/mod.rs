@@ -22,8 +22,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::runtime::Builder;
-use wayleave::fleet::memory::MemoryEngine;
-use wayleave::fleet::redis::{RedisAddress, RedisEngine, RedisSettings};
+use wayleave_fleet::memory::MemoryEngine;
+use wayleave_fleet::redis::{RedisAddress, RedisEngine, RedisSettings};
 
 use self::conformance::{Node, conforms};
 use self::engines::{Cluster, Product, Server};

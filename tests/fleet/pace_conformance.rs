@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use wayleave::fleet::engine::PacingResponse;
-use wayleave::fleet::pace_turn::{PaceTurn, PaceTurnAnswer};
+use wayleave_fleet::engine::PacingResponse;
+use wayleave_fleet::pace_turn::{PaceTurn, PaceTurnAnswer};
 
 use super::conformance::Node;
 

@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use wayleave::fleet::engine::{
+use wayleave_fleet::engine::{
     ClaimAnswer, EngineFailure, FetchClaim, LogPositions, QueueId, RecordChange, SettleAnswer,
     Settlement, SharedEngine, SharedRecord, SlotAnswer, SlotRequest,
 };
-use wayleave::fleet::redis::{RedisAddress, RedisEngine, RedisSettings};
+use wayleave_fleet::redis::{RedisAddress, RedisEngine, RedisSettings};
 
 use super::engines::{Product, Server};
 use super::{engine, options, run};

@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use wayleave::fleet::engine::{
+use wayleave_fleet::engine::{
     ClaimAnswer, EngineFailure, LogPositions, PacingResponse, Settlement, SharedEngine, SlotAnswer,
     SlotRequest,
 };
-use wayleave::fleet::redis::RedisSettings;
+use wayleave_fleet::redis::RedisSettings;
 
 use super::engines::{Product, Server};
 use super::servers::{MINUTE, ORIGIN, begun, claim, joined, settlement, slot};

@@ -1,4 +1,4 @@
-//! The queue of robots.txt fetches: crawlers wait for their own fetches, not for those of others (the README of robots_cache/queue).
+//! The queue of robots.txt fetches: crawlers wait for their own fetches, not for those of others (the README of proxy/robots-cache/src/queue).
 
 use std::io::Write as _;
 use std::net::TcpStream;

@@ -14,11 +14,11 @@ use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 use rand_distr::Zipf;
 use tokio::runtime::Runtime;
-use wayleave::clock::Clock;
-use wayleave::robots_cache::{RobotsCache, RobotsCacheConfig, RobotsStore, RobotsStoreConfig};
-use wayleave::telemetry::metrics::Metrics;
 use wayleave_bench_robots::{ScriptedFetch, allocated_bytes, origin};
+use wayleave_clock::Clock;
+use wayleave_robots_cache::{RobotsCache, RobotsCacheConfig, RobotsStore, RobotsStoreConfig};
 use wayleave_robots_txt::{Dialect, Origin, ProductToken, UrlPath, decide_all_spellings};
+use wayleave_telemetry::metrics::Metrics;
 
 /// Origins in memory; fewer by `ORIGINS`, for a quick look.
 fn origins() -> usize {

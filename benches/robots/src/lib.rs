@@ -3,11 +3,11 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use wayleave::robots_cache::{DocumentFetcher, FetchedDocument};
 use wayleave_lifecycle::{
     FetchEnding, FetchErrorKind, FetchOutcome, FetchRequest, FetchedBody, FetchedResponse,
     ResponseFields,
 };
+use wayleave_robots_cache::{DocumentFetcher, FetchedDocument};
 use wayleave_robots_txt::Origin;
 
 // The program's own allocator, but counting.

@@ -12,11 +12,11 @@ use rand::SeedableRng;
 use rand::distr::Distribution;
 use rand::rngs::SmallRng;
 use rand_distr::Zipf;
-use wayleave::clock::Clock;
-use wayleave::robots_cache::{RobotsCache, RobotsCacheConfig, RobotsStore, RobotsStoreConfig};
-use wayleave::telemetry::metrics::Metrics;
 use wayleave_bench_robots::{ScriptedFetch, answer, origin, resident_bytes};
+use wayleave_clock::Clock;
 use wayleave_lifecycle::{CacheEntry, FetchIdentity, FinishedFetch, Resource};
+use wayleave_robots_cache::{RobotsCache, RobotsCacheConfig, RobotsStore, RobotsStoreConfig};
+use wayleave_telemetry::metrics::Metrics;
 
 const STEP: Duration = Duration::from_secs(10 * 60);
 const STEPS: usize = 2 * 24 * 6;

@@ -27,7 +27,7 @@
 //! - `serde` (off by default): `Serialize` and `Deserialize` for what callers store or show, such as [`Dialect`],
 //!   [`ProductToken`], [`Origin`], [`DecisionDetails`] and [`lint::Finding`]. Of a file, store the bytes.
 
-#![warn(missing_docs)]
+#![warn(missing_docs, missing_debug_implementations)]
 
 mod crawler_names;
 mod dialect;

@@ -26,8 +26,8 @@
 //!  digest        SHA-256
 //! ```
 //!
-//! The crate neither reads clocks nor opens network connections. It does not know what decisions mean: a caller that verifies
-//! an export passes a function that derives a decision again.
+//! The crate neither reads clocks nor opens network connections. It knows nothing of the meaning of decisions: a caller that
+//! verifies an export passes a function that derives a decision again. Begin reading at [`chain`].
 
 pub mod chain;
 pub mod clock_steps;

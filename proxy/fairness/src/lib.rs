@@ -9,6 +9,7 @@
 mod holder;
 mod holder_counts;
 mod keyed_semaphores;
+mod registrable_domain;
 mod shared_map;
 mod turns;
 mod work_pool;
@@ -16,6 +17,7 @@ mod work_pool;
 pub use holder::Holder;
 pub use holder_counts::{HolderCountGuard, HolderCounts};
 pub use keyed_semaphores::{KeyedPermit, KeyedSemaphore, KeyedSemaphores};
+pub use registrable_domain::{is_public_suffix, registrable_domain};
 pub use shared_map::{NoRoom, SharedMap};
 pub use turns::Turns;
 pub use work_pool::WorkPool;

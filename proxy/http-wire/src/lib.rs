@@ -2,7 +2,9 @@
 //!
 //! [`http1`] reads and writes heads and bodies on any byte stream. A message that two readers could understand differently is
 //! refused; what RFC 9112 lets a proxy repair in a response is repaired and counted. The other modules are views of a head:
-//! its target, its fields, the encodings of its content, and whether it turns its request away. Nothing here knows the proxy, nor what may be fetched.
+//! its target, its fields, the encodings of its content, and whether it turns its request away.
+//!
+//! This crate knows nothing of the proxy, nor of the pages that may be fetched. Begin reading at [`http1`].
 
 pub mod accept;
 pub mod content_coding;

@@ -2,6 +2,8 @@
 //!
 //! Headings have the anchors that GitHub gives them, so that a link works in both places. In the first column of tables,
 //! code has an anchor, too: a reason, a metric, a key. Raw HTML never reaches a page.
+//!
+//! This crate knows nothing of wayleave but its documents. Begin reading at [`render`].
 
 mod headings;
 

@@ -9,9 +9,9 @@ use axum::http::StatusCode;
 use axum::http::request::Parts;
 use axum::response::Response;
 use wayleave_decision::{ASSERTED, Crawlers};
+use wayleave_decision_log::DecisionRecord;
 
 use super::response::error_response;
-use crate::decision_log::DecisionRecord;
 
 /// The role of a token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

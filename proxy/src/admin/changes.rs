@@ -7,16 +7,16 @@ use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
+use wayleave_clock::system_time;
+use wayleave_decision_log::AskedUrls;
 use wayleave_lifecycle::FetchedBody;
+use wayleave_robots_cache::{DocumentVersion, RobotsStore, VersionChange};
 use wayleave_robots_txt::AccessResult;
 
 use super::parameters::{QueryParameters, check_limit, parse_time};
 use super::response::{ErrorBody, SafeJson, bad_request};
 use super::robots_view::VersionView;
 use super::state::AdminState;
-use crate::clock::system_time;
-use crate::decision_log::AskedUrls;
-use crate::robots_cache::{DocumentVersion, RobotsStore, VersionChange};
 use crate::robots_changes::ChangedUrls;
 
 /// The most changes in one response.

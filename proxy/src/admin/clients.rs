@@ -8,14 +8,14 @@ use axum::response::{IntoResponse, Response};
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
+use wayleave_clock::system_time;
+use wayleave_transport::tls::intercept::ProofNonce;
 
 use super::parameters::QueryParameters;
 use super::response::{ErrorBody, SafeJson, bad_request, error_response};
 use super::state::AdminState;
-use crate::clock::system_time;
 use crate::downstream::listeners::ListenProtocol;
 use crate::environment::{KnownClient, ProxyUrl, general_variables, shell_lines};
-use crate::tls::intercept::ProofNonce;
 
 /// The certificate of the interception CA, which clients must trust.
 #[utoipa::path(get, path = "/ca.pem", tag = "clients", security(()), responses((status = 200, body = String, content_type = "application/x-pem-file")))]

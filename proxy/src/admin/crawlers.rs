@@ -7,6 +7,7 @@ use axum::response::{IntoResponse, Response};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 use wayleave_decision::{ASSERTED, RequestOutcome};
+use wayleave_decision_log::{DecisionQuery, ReportContents, SummaryRow};
 
 use super::access::TeamScope;
 use super::parameters::QueryParameters;
@@ -14,7 +15,6 @@ use super::report::counted;
 use super::response::{ErrorBody, SafeJson};
 use super::robots_view::format_instant;
 use super::state::AdminState;
-use crate::decision_log::{DecisionQuery, ReportContents, SummaryRow};
 
 #[derive(Debug, Serialize, ToSchema)]
 struct ListedCrawlers {

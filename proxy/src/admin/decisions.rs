@@ -9,7 +9,11 @@ use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
+use wayleave_clock::system_time;
 use wayleave_decision::RequestOutcome;
+use wayleave_decision_log::{
+    DecisionId, DecisionQuery, DecisionRecord, RankBy, RankedName, ReportContents, TimeRange,
+};
 use wayleave_robots_txt::Target;
 
 use super::access::TeamScope;
@@ -19,10 +23,6 @@ use super::response::{ErrorBody, SafeJson, bad_request, error_response};
 use super::robots::deciding_file;
 use super::robots_view::DecidingFile;
 use super::state::AdminState;
-use crate::clock::system_time;
-use crate::decision_log::{
-    DecisionId, DecisionQuery, DecisionRecord, RankBy, RankedName, ReportContents, TimeRange,
-};
 
 /// The most decisions in one response: as many as are kept in memory.
 const MAX_LISTED: usize = 8192;

@@ -16,14 +16,14 @@ use serde::Deserialize;
 use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 use utoipa::{IntoParams, ToSchema};
+use wayleave_decision_log::{DecisionQuery, DecisionRecord, StreamStart};
+use wayleave_telemetry::csv::quote_field;
 
 use super::access::TeamScope;
 use super::decisions::{OutcomeWord, no_decision_log, parse_span};
 use super::parameters::QueryParameters;
 use super::response::{ErrorBody, bad_request, error_response};
 use super::state::AdminState;
-use crate::decision_log::{DecisionQuery, DecisionRecord, StreamStart};
-use crate::telemetry::csv::quote_field;
 
 /// The size of the chunks that are sent.
 const CHUNK_BYTES: usize = 64 * 1024;

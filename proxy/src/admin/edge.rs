@@ -4,11 +4,11 @@ use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
+use wayleave_decision_log::{EdgeCount, EdgeCountBy};
 
 use super::parameters::{QueryParameters, check_limit};
 use super::response::{ErrorBody, SafeJson, bad_request};
 use super::state::AdminState;
-use crate::decision_log::{EdgeCount, EdgeCountBy};
 
 /// The most hosts or crawlers that one response lists.
 const MAX_LISTED: usize = 10_000;

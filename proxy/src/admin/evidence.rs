@@ -7,11 +7,11 @@ use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 use utoipa::ToSchema;
 use wayleave_evidence::{HeadFiles, Sha256Digest};
+use wayleave_signing::Jwk;
 
 use super::parameters::PathSegment;
 use super::response::{ErrorBody, SafeJson, bad_request, error_response};
 use super::state::AdminState;
-use crate::signing::Jwk;
 
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = Signing)]

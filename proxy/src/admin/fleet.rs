@@ -4,10 +4,10 @@ use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 use utoipa::ToSchema;
+use wayleave_fleet::{FleetState, NodeHead};
 
 use super::response::SafeJson;
 use super::state::AdminState;
-use crate::fleet::{FleetState, NodeHead};
 
 #[derive(Debug, Serialize, ToSchema)]
 struct FleetStatus {

@@ -20,13 +20,13 @@ use axum::middleware::Next;
 use axum::response::Response;
 use futures_util::{StreamExt as _, future};
 use ring::digest;
+use wayleave_signing::agent_card::CARD_PATH;
+use wayleave_signing::directory;
 
 use super::access::{AdminToken, Operator, is_change};
 use super::connection_limit::ConnectionState;
 use super::live::EVENT_STREAM;
 use super::response::error_response;
-use crate::signing::agent_card::CARD_PATH;
-use crate::signing::directory;
 
 /// The paths that need no token: they are for load balancers and clients, or serve no data.
 const PUBLIC_PATHS: [&str; 7] =

@@ -4,9 +4,9 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
+use wayleave_fleet::FleetState;
 
 use super::state::AdminState;
-use crate::fleet::FleetState;
 
 /// Whether the process runs.
 #[utoipa::path(get, path = "/livez", tag = "proxy", security(()), responses((status = 200, body = String, content_type = "text/plain")))]

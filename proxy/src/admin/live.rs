@@ -16,6 +16,8 @@ use tokio::sync::broadcast::Receiver;
 use tokio::sync::broadcast::error::RecvError;
 use tokio::time::Instant;
 use utoipa::IntoParams;
+use wayleave_decision_log::{DecisionQuery, DecisionWatch, WatchedBatch, to_event};
+use wayleave_telemetry::traffic::WatchedPoint;
 
 use super::access::TeamScope;
 use super::decisions::OutcomeWord;
@@ -23,8 +25,6 @@ use super::parameters::QueryParameters;
 use super::response::{ErrorBody, bad_request};
 use super::state::AdminState;
 use crate::decider::Decider;
-use crate::decision_log::{DecisionQuery, DecisionWatch, WatchedBatch, to_event};
-use crate::telemetry::traffic::WatchedPoint;
 
 /// The time without an event after which a comment is sent, so that no intermediary closes an idle connection.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);

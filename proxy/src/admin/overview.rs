@@ -6,13 +6,13 @@ use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 use utoipa::ToSchema;
+use wayleave_decision_log::LoggedClient;
+use wayleave_telemetry::traffic::{STEP, TrafficPoint};
 
 use super::access::TeamScope;
 use super::response::SafeJson;
 use super::robots_view::format_instant;
 use super::state::AdminState;
-use crate::decision_log::LoggedClient;
-use crate::telemetry::traffic::{STEP, TrafficPoint};
 
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = Timeline)]

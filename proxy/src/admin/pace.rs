@@ -4,12 +4,12 @@ use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 use utoipa::ToSchema;
+use wayleave_decision_log::DecisionLog;
+use wayleave_pacing::PaceReport;
 
 use super::pace_costs::{CountedCosts, PaceCost, pace_costs};
 use super::response::SafeJson;
 use super::state::AdminState;
-use crate::decision_log::DecisionLog;
-use crate::pacing::PaceReport;
 
 /// The most servers that are listed.
 const MAX_LISTED: usize = 1000;

@@ -6,10 +6,10 @@ use std::time::{Duration, SystemTime};
 use serde::Serialize;
 use utoipa::ToSchema;
 use wayleave_decision::{Reason, RequestOutcome};
+use wayleave_decision_log::{DecisionQuery, DecisionRecord};
 
 use super::robots_view::format_instant;
 use super::state::AdminState;
-use crate::decision_log::{DecisionQuery, DecisionRecord};
 
 /// The time for which decisions count, if they are in memory for so long.
 const LATELY: Duration = Duration::from_hours(1);

@@ -6,9 +6,9 @@ use axum::extract::Path;
 use axum::http::StatusCode;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
+use wayleave_telemetry::harmless::escape_html;
 
 use super::response::error_response;
-use crate::telemetry::harmless::escape_html;
 
 const JAVASCRIPT: &str = "text/javascript; charset=utf-8";
 const CSS: &str = "text/css; charset=utf-8";

@@ -13,11 +13,11 @@ use serde::de::value::{MapDeserializer, SeqDeserializer, StringDeserializer};
 use serde::de::{self, DeserializeOwned, IntoDeserializer, Visitor};
 use serde::forward_to_deserialize_any;
 use url::form_urlencoded;
+use wayleave_clock::TimeArgument;
+use wayleave_decision_log::DecisionId;
 use wayleave_robots_txt::Origin;
 
 use super::response::bad_request;
-use crate::clock::TimeArgument;
-use crate::decision_log::DecisionId;
 
 /// The parameters of the query. A parameter with several values is repeated.
 #[derive(Debug)]

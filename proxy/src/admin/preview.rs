@@ -7,6 +7,7 @@ use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 use utoipa::ToSchema;
+use wayleave_decision_log::{FindingRecord, LogWord, RuleRecord, UsePreference};
 
 use super::access::TeamScope;
 use super::marked_lines::{MarkedLine, MatchedLine, marked_lines};
@@ -14,7 +15,6 @@ use super::parameters::QueryParameters;
 use super::response::{ErrorBody, SafeJson, bad_request, error_response};
 use super::state::AdminState;
 use crate::decider::preview::{PreviewedDecision, Question, Reading};
-use crate::decision_log::{FindingRecord, LogWord, RuleRecord, UsePreference};
 use crate::exchange::record;
 
 /// The expected outcome of a request. Members that do not apply are left out.

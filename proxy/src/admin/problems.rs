@@ -9,15 +9,15 @@ use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 use utoipa::ToSchema;
 use wayleave_decision::{ASSERTED, PolicyRule, RequestOutcome};
+use wayleave_decision_log::{DecisionQuery, DecisionRecord};
+use wayleave_fleet::FleetState;
 
 use super::access::TeamScope;
 use super::health::fleet_fault;
 use super::response::SafeJson;
 use super::robots_view::format_instant;
 use super::state::AdminState;
-use crate::decision_log::{DecisionQuery, DecisionRecord};
 use crate::downstream::{MAX_TIMES, UntrustingClient};
-use crate::fleet::FleetState;
 
 /// The most files that are named.
 const MAX_DETAILS: usize = 100;

@@ -11,6 +11,8 @@ use axum::response::{IntoResponse, Response};
 use serde::{Deserialize, Serialize};
 use tokio::runtime::Handle;
 use utoipa::{IntoParams, ToSchema};
+use wayleave_clock::system_time;
+use wayleave_decision_log::{DecisionQuery, TimeRange};
 
 use super::access::TeamScope;
 use super::decisions::{no_decision_log, parse_span};
@@ -19,8 +21,6 @@ use super::replay_engine::ReplayRequest;
 use super::response::{ErrorBody, SafeJson, bad_request, error_response};
 use super::state::AdminState;
 use super::what_if::WhatIf;
-use crate::clock::system_time;
-use crate::decision_log::{DecisionQuery, TimeRange};
 
 /// The longest body, in bytes.
 const MAX_BYTES: usize = 64 << 10;

@@ -8,10 +8,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use serde_json::Value;
 use tokio::runtime::Handle;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use wayleave_decision_log::{DecisionQuery, TimeRange};
+use wayleave_robots_cache::RobotsStore;
 
 use super::what_if::WhatIf;
-use crate::decision_log::{DecisionQuery, TimeRange};
-use crate::robots_cache::RobotsStore;
 
 /// A change of the configuration in use, and the decisions to make again under it.
 pub(crate) struct ReplayRequest {

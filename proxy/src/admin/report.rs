@@ -9,7 +9,12 @@ use axum::http::header::RETRY_AFTER;
 use axum::response::{IntoResponse, Response};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
+use wayleave_clock::TimeArgument;
 use wayleave_decision::{ASSERTED, ClaimedNames, RequestOutcome};
+use wayleave_decision_log::{
+    CountedReport, DecisionQuery, LogReport, ReportContents, ReportDimension, ReportRequest,
+    ReportRow, ReportSource, SummaryRow, Timeline,
+};
 
 use super::access::TeamScope;
 use super::crawler_naming::{CrawlerNaming, UnnamedSender};
@@ -17,12 +22,7 @@ use super::parameters::{QueryParameters, check_limit, parse_time};
 use super::response::{ErrorBody, SafeJson, bad_request, error_response};
 use super::robots_view::format_instant;
 use super::state::AdminState;
-use crate::clock::TimeArgument;
 use crate::decider::settings::Settings;
-use crate::decision_log::{
-    CountedReport, DecisionQuery, LogReport, ReportContents, ReportDimension, ReportRequest,
-    ReportRow, ReportSource, SummaryRow, Timeline,
-};
 
 /// The start of the time range without parameters.
 const DEFAULT_SINCE: TimeArgument = TimeArgument::Ago(Duration::from_mins(5));

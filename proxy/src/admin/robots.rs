@@ -9,8 +9,11 @@ use axum::response::{IntoResponse, Response};
 use futures_util::future::join_all;
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
+use wayleave_clock::system_time;
+use wayleave_decision_log::DecisionRecord;
 use wayleave_evidence::Sha256Digest;
 use wayleave_lifecycle::{Resource, SnapshotState};
+use wayleave_robots_cache::{EntryQuery, RobotsCache, RobotsStore};
 use wayleave_robots_txt::Origin;
 
 use super::access::TeamScope;
@@ -20,9 +23,6 @@ use super::robots_view::{
     BodyText, DecidingFile, DocumentView, PastVersion, RobotsDetails, RobotsSummary, VersionView,
 };
 use super::state::AdminState;
-use crate::clock::system_time;
-use crate::decision_log::DecisionRecord;
-use crate::robots_cache::{EntryQuery, RobotsCache, RobotsStore};
 
 /// The most origins in one response.
 const MAX_LISTED: usize = 10_000;

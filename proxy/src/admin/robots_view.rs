@@ -9,9 +9,8 @@ use wayleave_evidence::Sha256Digest;
 use wayleave_lifecycle::{
     Audience, FetchErrorKind, FetchOutcome, FinishedFetch, Resource, ResponseFields, Snapshot,
 };
+use wayleave_robots_cache::{self as robots_cache, CacheInspection};
 use wayleave_robots_txt::Origin;
-
-use crate::robots_cache::{self, CacheInspection};
 
 /// Formats an instant as RFC 3339 in UTC, in milliseconds.
 pub(super) fn format_instant(time: SystemTime) -> String {

@@ -5,12 +5,12 @@ use axum::extract::{Path, State};
 use axum::http::StatusCode;
 use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use axum::response::{IntoResponse, Response};
+use wayleave_clock::system_time;
+use wayleave_signing::agent_card::CardSubject;
+use wayleave_signing::directory::{self, MEDIA_TYPE};
 
 use super::response::{ErrorBody, error_response};
 use super::state::AdminState;
-use crate::clock::system_time;
-use crate::signing::agent_card::CardSubject;
-use crate::signing::directory::{self, MEDIA_TYPE};
 
 /// The public keys of the crawlers, as JSON Web Keys, signed by each of them for the host of `signing.agent`.
 #[utoipa::path(get, path = "/.well-known/http-message-signatures-directory", tag = "clients", security(()), responses((status = 200, body = String, content_type = "application/http-message-signatures-directory+json"), (status = 404, body = ErrorBody, description = "There is none")))]

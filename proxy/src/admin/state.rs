@@ -5,20 +5,20 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use tokio_util::sync::CancellationToken;
+use wayleave_decision_log::DecisionLog;
+use wayleave_decision_log::log_heads::LogHeads;
+use wayleave_pacing::Pacer;
+use wayleave_pacing::budget::DailyBudgets;
+use wayleave_telemetry::metrics::Metrics;
+use wayleave_telemetry::traffic::Traffic;
+use wayleave_transport::tls::intercept::CertificateAuthority;
 
 use super::refresh_limit::RefreshLimit;
 use super::reload_handle::ReloadHandle;
 use super::replay_engine::ReplayEngine;
-use crate::budget::DailyBudgets;
 use crate::decider::Decider;
-use crate::decision_log::DecisionLog;
 use crate::downstream::UntrustingClients;
 use crate::downstream::listeners::ListenAddress;
-use crate::log_heads::LogHeads;
-use crate::pacing::Pacer;
-use crate::telemetry::metrics::Metrics;
-use crate::telemetry::traffic::Traffic;
-use crate::tls::intercept::CertificateAuthority;
 
 /// The parts of the proxy that the admin listener shows.
 #[derive(Clone, Debug)]

@@ -10,9 +10,8 @@ use http_body_util::Empty;
 use serde_json::Value;
 use tokio::runtime::Runtime;
 use tokio::time::timeout;
-
-use crate::clock::{Clock, TimeArgument};
-use crate::http::loopback::{self, LoopbackResponse, OpenResponse};
+use wayleave_clock::{Clock, TimeArgument};
+use wayleave_transport::http::loopback::{self, LoopbackResponse, OpenResponse};
 
 /// The time after which a request is given up.
 const TIMEOUT: Duration = Duration::from_secs(30);

@@ -3,10 +3,10 @@
 use std::path::Path;
 
 use clap::Subcommand;
+use wayleave_transport::tls::intercept::CertificateAuthority;
 
 use super::config_file::load_keys;
 use super::terminal::{CommandResult, absolute_path, print, unusable};
-use crate::tls::intercept::CertificateAuthority;
 
 #[derive(Debug, Clone, Copy, Subcommand)]
 pub(super) enum CaCommand {

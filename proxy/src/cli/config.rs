@@ -3,19 +3,19 @@
 use std::path::Path;
 
 use clap::Subcommand;
+use wayleave_clock::Clock;
 use wayleave_decision::Crawler;
+use wayleave_pacing::PaceShare;
 use wayleave_robots_txt::{Dialect, ProductToken, RobotsTxt, UrlPath, decide};
+use wayleave_telemetry::harmless::escape_lines;
+use wayleave_transport::tls::intercept::exposed_key_warning;
 
 use super::config_file::load_config;
 use super::expired_rules;
 use super::lax_settings;
 use super::terminal::{CommandResult, counted, pretty_json, print, print_errors};
-use crate::clock::Clock;
 use crate::config::{Config, ConfigSources, DEFAULT_FILE, matches_all};
-use crate::pacing::PaceShare;
 use crate::server::wiring::{UNCHECKED_PARENT_WARNING, UNSHARED_PARENT_WARNING};
-use crate::telemetry::harmless::escape_lines;
-use crate::tls::intercept::exposed_key_warning;
 
 #[derive(Debug, Clone, Copy, Subcommand)]
 pub(super) enum ConfigCommand {

@@ -1,9 +1,9 @@
 //! The names that `--crawler` accepts.
 
 use wayleave_decision::ASSERTED;
+use wayleave_decision_log::UNNAMED;
 
 use crate::config::Config;
-use crate::decision_log::UNNAMED;
 
 /// Returns the name that the log has for the crawler chosen by `--crawler`, if one is.
 pub(super) fn name_in_log(chosen: Option<&str>, config: &Config) -> Option<String> {

@@ -8,7 +8,9 @@ use base64::prelude::{BASE64_STANDARD, Engine as _};
 use clap::Args;
 use serde_json::{Value, json};
 use wayleave_decision::RequestOutcome;
+use wayleave_decision_log::{DecisionId, LogPlace, crawler_in_words, find_decision, unread_parts};
 use wayleave_robots_txt::numbered_lines;
+use wayleave_telemetry::harmless::escape_controls;
 
 use super::admin_client::request_json;
 use super::config_file::{EVIDENCE_KEYS, load_keys};
@@ -19,8 +21,6 @@ use super::terminal::{
 };
 use crate::admin::{BodyText, decision_marks};
 use crate::config::Config;
-use crate::decision_log::{DecisionId, LogPlace, crawler_in_words, find_decision, unread_parts};
-use crate::telemetry::harmless::escape_controls;
 
 /// The number of lines of a long robots.txt that are shown before and after the one that decided.
 const CONTEXT_LINES: usize = 20;

@@ -7,15 +7,15 @@ use std::process::ExitCode;
 
 use clap::{ArgAction, Args};
 use serde_json::Value;
+use wayleave_clock::TimeArgument;
 use wayleave_decision::RequestOutcome;
+use wayleave_telemetry::harmless::escape_controls;
 
 use super::admin_client::{EventStream, encoded, encoded_time, request_json};
 use super::config_file::load_keys;
 use super::decision::tone;
 use super::paint::Tone;
 use super::terminal::{CommandResult, json_line, print_errors, print_part, unusable};
-use crate::clock::TimeArgument;
-use crate::telemetry::harmless::escape_controls;
 
 /// The decisions that are printed before those that follow.
 const RECENT_WITH_FOLLOW: usize = 10;

@@ -65,8 +65,9 @@ mod tests {
     use std::sync::{Arc, Mutex};
     use std::time::Duration;
 
+    use wayleave_clock::Clock;
+
     use super::*;
-    use crate::clock::Clock;
 
     #[test]
     fn a_clock_that_is_wrong_for_a_minute_ends_no_rule() {

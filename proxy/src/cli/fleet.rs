@@ -7,15 +7,15 @@ use std::time::Duration;
 use clap::{Args, Subcommand};
 use serde::Serialize;
 use serde_json::Value;
+use wayleave_fleet::check::check;
+use wayleave_telemetry::harmless::escape_controls;
 
 use super::admin_client::request_json;
 use super::config_file::{load_config, load_keys};
 use super::paint::Tone;
 use super::terminal::{CommandResult, failed, pretty_json, print, print_painted, unusable};
 use crate::config::{Config, StoreConfig};
-use crate::fleet::check::check;
 use crate::server::wiring;
-use crate::telemetry::harmless::escape_controls;
 
 /// The shortest timeout of the calls of a check.
 const MIN_TIMEOUT: Duration = Duration::from_secs(2);

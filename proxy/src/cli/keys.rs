@@ -8,17 +8,17 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, bail, ensure};
 use clap::{Args, Subcommand};
 use serde::Serialize;
+use wayleave_clock::system_time;
 use wayleave_decision::Crawler;
+use wayleave_signing::SigningKey;
+use wayleave_signing::agent_card::{CARD_PATH, CardSubject};
+use wayleave_signing::directory;
 
 use super::config_file::{config_dir, load_config};
 use super::terminal::{
     CommandResult, absolute_path, pretty_json, print, print_painted, table_heads, unusable,
 };
-use crate::clock::system_time;
 use crate::config::{Config, KEYS_DIR};
-use crate::signing::SigningKey;
-use crate::signing::agent_card::{CARD_PATH, CardSubject};
-use crate::signing::directory;
 
 #[derive(Debug, Clone, Subcommand)]
 pub(super) enum KeysCommand {

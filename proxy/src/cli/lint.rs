@@ -11,6 +11,7 @@ use serde::Serialize;
 use wayleave_lifecycle::FetchIdentity;
 use wayleave_robots_txt::lint::{Finding, Severity};
 use wayleave_robots_txt::{Dialect, Target};
+use wayleave_telemetry::harmless::escape_controls;
 use wayleave_usage_preferences::{lint, lint_head};
 
 use super::config_file::load_config;
@@ -18,7 +19,6 @@ use super::paint::Tone;
 use super::progress::ProgressLine;
 use super::robots_fetcher::{RobotsFetcher, failure_text};
 use super::terminal::{CommandResult, UNUSABLE, json_line, print_errors, print_painted, unusable};
-use crate::telemetry::harmless::escape_controls;
 
 /// The size up to which a file is fetched in order to report how large it is.
 const MAX_BYTES: usize = 16 * 1024 * 1024;

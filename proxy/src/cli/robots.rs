@@ -8,7 +8,9 @@ use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
 use serde_json::Value;
+use wayleave_clock::{Clock, TimeArgument};
 use wayleave_robots_txt::Origin;
+use wayleave_telemetry::harmless::{escape_controls, escape_lines};
 
 use super::admin_client::{encoded, encoded_time, request_json};
 use super::config_file::load_keys;
@@ -16,8 +18,6 @@ use super::paint::Tone;
 use super::terminal::{
     CommandResult, pretty_json, print, print_errors, print_painted, table_heads, unusable,
 };
-use crate::clock::{Clock, TimeArgument};
-use crate::telemetry::harmless::{escape_controls, escape_lines};
 
 #[derive(Debug, Subcommand)]
 pub(super) enum RobotsCommand {

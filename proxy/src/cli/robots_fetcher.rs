@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use tokio::runtime::{Builder, Runtime};
+use wayleave_clock::Clock;
 use wayleave_lifecycle::{FetchIdentity, FetchRequest, FinishedFetch, Resource};
+use wayleave_robots_cache::{DocumentFetcher, FetchIdentities, HttpFetcher};
 
-use crate::clock::Clock;
 use crate::config::Config;
-use crate::robots_cache::{DocumentFetcher, FetchIdentities, HttpFetcher};
 use crate::server::wiring;
 
 /// A client that fetches one file at a time, and blocks until it is there.

@@ -6,9 +6,9 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use serde::Serialize;
+use wayleave_telemetry::harmless::{escape_json, escape_lines};
 
 use super::paint::Tone;
-use crate::telemetry::harmless::{escape_json, escape_lines};
 
 /// The exit status of a command. An error has been printed where it occurred, so its status is all that is left of it.
 pub(super) type CommandResult = Result<ExitCode, ExitCode>;

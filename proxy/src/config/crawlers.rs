@@ -11,6 +11,7 @@ use wayleave_decision::{
     SubresourcePolicy, contacts,
 };
 use wayleave_robots_txt::{Dialect, ProductToken};
+use wayleave_signing::SigningKey;
 use wayleave_usage_preferences::{ContentUse, CrawlerDeclaration, Purpose};
 
 use super::reader::{
@@ -21,7 +22,6 @@ use super::robots::dialect_words;
 use super::signing;
 use super::upstream::parse_local_address;
 use crate::identity::check_hash;
-use crate::signing::SigningKey;
 
 /// The keys of `[proxy]` that apply to crawlers: the rules for requests that match no table, and a default for those that do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

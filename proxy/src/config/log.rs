@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use bytesize::ByteSize;
 use url::Url;
+use wayleave_decision_log::{ClientForm, JournalConfig};
+use wayleave_telemetry::logging::LogFormat;
 
 use super::reader::{
     Section, at_least, boolean, checked, duration, fixed, none_if_empty, path_in,
@@ -12,8 +14,6 @@ use super::reader::{
 };
 use super::traces;
 use crate::decider::settings::LogFailureMode;
-use crate::decision_log::{ClientForm, JournalConfig};
-use crate::telemetry::logging::LogFormat;
 
 /// The settings of the event log and the decision log.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -39,6 +39,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use wayleave_decision::{CrawlersConfig, PolicyRule};
+use wayleave_robots_cache::RobotsStoreConfig;
 
 pub(crate) use self::crawlers::matches_all;
 pub(crate) use self::log::LogConfig;
@@ -50,7 +51,6 @@ pub(crate) use self::sources::{ConfigSources, WatchList, parent_dir};
 pub(crate) use self::store::StoreConfig;
 pub(crate) use self::upstream::UpstreamConfig;
 use crate::decider::settings::PreferencesConfig;
-use crate::robots_cache::RobotsStoreConfig;
 
 /// The shipped `config.toml`: every key with its default and its unit. Reading it gives `Config::default()`.
 pub const DEFAULT_FILE: &str = include_str!("../../../config.toml");
@@ -89,13 +89,13 @@ pub struct Config {
     /// `[preferences]`.
     pub(crate) preferences: PreferencesConfig,
     /// `[politeness]`.
-    pub(crate) politeness: crate::pacing::PacingConfig,
+    pub(crate) politeness: wayleave_pacing::PacingConfig,
     /// `[log]`.
     pub(crate) log: LogConfig,
     /// `[evidence]`: the file of the key that the decision log is signed with.
     pub(crate) evidence_key: PathBuf,
     /// `[traces]`.
-    pub(crate) traces: crate::traces::TraceConfig,
+    pub(crate) traces: wayleave_decision_log::traces::TraceConfig,
     keys: EffectiveKeys,
 }
 

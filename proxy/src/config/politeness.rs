@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
+use wayleave_pacing::{CrawlDelayMode, PaceShare, PacingConfig};
+
 use super::reader::{MAX_COUNT, Section, boolean, count, duration};
-use crate::pacing::{CrawlDelayMode, PaceShare, PacingConfig};
 
 pub(super) fn read(section: &mut Section<'_>) -> PacingConfig {
     let second = Duration::from_secs(1);

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use wayleave_decision::EnforcementMode;
+use wayleave_transport::tls::server::{self, ServerCertificate, ServerTls};
 
 use super::crawlers;
 use super::reader::{
@@ -16,7 +17,6 @@ use super::upstream::read_pem_file;
 use crate::decider::settings;
 use crate::downstream::limits;
 use crate::downstream::listeners::{ListenAddress, ListenProtocol};
-use crate::tls::server::{self, ServerCertificate, ServerTls};
 
 /// The listeners for clients, and the settings of their connections.
 #[derive(Clone, Debug, PartialEq)]

@@ -4,13 +4,13 @@ use std::time::Duration;
 
 use bytesize::ByteSize;
 use wayleave_lifecycle::LifetimeSettings;
+use wayleave_robots_cache::{self as robots_cache, FetchConfig, MemoryShares};
 use wayleave_robots_txt::Dialect;
 
 use super::reader::{
     Section, at_least, checked, count, duration, positive_duration, size, to_usize, user_agent,
 };
 use crate::decider::settings::RobotsTxtSource;
-use crate::robots_cache::{self, FetchConfig, MemoryShares};
 
 /// The fetching and caching of robots.txt.
 #[derive(Clone, Debug, PartialEq)]

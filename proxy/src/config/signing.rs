@@ -6,12 +6,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use url::Url;
+use wayleave_signing::{AgentFieldForm, SigningKey, SigningMode, SigningSettings};
 
 use super::reader::{
     ParseResult, Section, ToValue, ValueNode, checked, none_if_empty, parse_with, path_in,
     positive_duration,
 };
-use crate::signing::{AgentFieldForm, SigningKey, SigningMode, SigningSettings};
 
 /// The folder of keys, next to the configuration file.
 pub(crate) const KEYS_DIR: &str = "keys";

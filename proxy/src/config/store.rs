@@ -4,12 +4,12 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use url::Url;
+use wayleave_fleet::OnLoss;
 
 use super::reader::{
     ParseResult, Section, ValueNode, boolean, checked, count, none_if_empty, parse_with, path_in,
     positive_duration, secret, text,
 };
-use crate::fleet::OnLoss;
 
 /// The engine that shares robots.txt entries and slots with other nodes.
 #[derive(Clone, Debug, PartialEq)]

@@ -7,15 +7,15 @@ use wayleave_decision::{
     CrawlTrigger, Crawler, DailyBudget, EnforcementMode, HttpsMode, InterceptionSettings,
     ProxyAccount, RuleAction, SubresourcePolicy,
 };
+use wayleave_decision_log::{ClientForm, JournalConfig};
+use wayleave_pacing::{self as pacing, CrawlDelayMode};
+use wayleave_robots_cache::{self as robots_cache, FetchConfig, RobotsStoreConfig};
 use wayleave_robots_txt::{Dialect, HostPattern, ProductToken};
+use wayleave_telemetry::logging::LogFormat;
 use wayleave_usage_preferences::{ContentUse, CrawlerDeclaration, Purpose, PurposeSet};
 
 use super::{Config, ConfigMistake, ConfigSources, DEFAULT_FILE};
 use crate::decider::settings::LogFailureMode;
-use crate::decision_log::{ClientForm, JournalConfig};
-use crate::pacing::{self, CrawlDelayMode};
-use crate::robots_cache::{self, FetchConfig, RobotsStoreConfig};
-use crate::telemetry::logging::LogFormat;
 
 fn mistakes_of(text: &str) -> Vec<String> {
     match Config::from_toml("t.toml", text) {

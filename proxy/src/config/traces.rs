@@ -1,9 +1,9 @@
 //! `[traces]`: the collector that spans are sent to.
 
 use url::Url;
+use wayleave_decision_log::traces::TraceConfig;
 
 use super::reader::{ParseResult, Section, ValueNode, checked, none_if_empty, number, parse_with};
-use crate::traces::TraceConfig;
 
 pub(super) fn read(section: &mut Section<'_>) -> TraceConfig {
     TraceConfig {

@@ -5,14 +5,15 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use wayleave_transport::tls::pem_file::PemFile;
+use wayleave_upstream as upstream;
+use wayleave_upstream::egress::{self, DnsOverride, ParentProxy, ProxyBypass};
+
 use super::reader::{
     MAX_COUNT, ParseResult, Section, ToValue, ValueNode, count, list, network, none_if_empty,
     parse_with, path_in, positive_duration, secret,
 };
 use crate::downstream::listeners::ListenAddress;
-use crate::tls::pem_file::PemFile;
-use crate::upstream;
-use crate::upstream::egress::{self, DnsOverride, ParentProxy, ProxyBypass};
 
 /// The connections to origin servers.
 #[derive(Clone, Debug, PartialEq)]

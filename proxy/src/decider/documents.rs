@@ -8,11 +8,11 @@ use wayleave_decision::{
     CheckedSnapshot, DocumentBatch, DocumentResult, DocumentToFetch, PreferenceFinding,
 };
 use wayleave_lifecycle::{ChosenBy, Resource};
+use wayleave_robots_cache::{FetchPending, Requester, RobotsCache};
 use wayleave_robots_txt::{AccessResult, MatchContext, Origin};
+use wayleave_upstream::Destination;
 
 use super::settings::Settings;
-use crate::robots_cache::{FetchPending, Requester, RobotsCache};
-use crate::upstream::Destination;
 
 /// The source of documents for one request.
 #[derive(Clone)]

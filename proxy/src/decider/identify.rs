@@ -5,11 +5,11 @@ use std::sync::Arc;
 
 use wayleave_decision::{CertificateName, ClientFacts, Identified, Identity, Reason, Refusal};
 use wayleave_lifecycle::FetchIdentity;
+use wayleave_robots_cache::Requester;
 
 use super::request::{ClientConnection, RequestView};
 use super::settings::Settings;
 use crate::identity::{Authenticator, ClientCertificate, PasswordProof, TooManyChecks};
-use crate::robots_cache::Requester;
 
 /// The client of a request, and the crawler behind it.
 #[derive(Debug)]

@@ -26,13 +26,13 @@ use wayleave_decision::{
     CheckedSnapshot, Decision, DecisionRequest, Input, ResolvedTarget, RobotsCopy, Step, Verdict,
 };
 use wayleave_fairness::Holder;
+use wayleave_robots_cache::RobotsCache;
+use wayleave_telemetry::metrics::Metrics;
 
 use self::documents::DocumentSource;
 use self::identify::IdentifiedClient;
 use self::request::{ClientConnection, RequestView};
 use self::settings::{CurrentSettings, Settings};
-use crate::robots_cache::RobotsCache;
-use crate::telemetry::metrics::Metrics;
 
 /// The estimated time of a decision that takes more than a brief budget.
 const COSTLY_DECISION: Duration = Duration::from_millis(5);

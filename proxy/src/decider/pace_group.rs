@@ -5,9 +5,8 @@ use std::time::Duration;
 use ring::digest::{Context, SHA256};
 use wayleave_decision::{Identity, group_names};
 use wayleave_evidence::Sha256Digest;
+use wayleave_pacing::PacingConfig;
 use wayleave_robots_txt::AccessResult;
-
-use crate::pacing::PacingConfig;
 
 /// The longest names of a group that are kept as they are: as long as a digest in hexadecimal.
 const MAX_NAME_BYTES: usize = 64;

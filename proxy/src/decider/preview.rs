@@ -9,6 +9,7 @@ use wayleave_decision::{
     ClientFacts, Crawler, Crawlers, DecisionRequest, HttpsHandling, HttpsMode, Identified,
     Identity, InterceptionSettings, ResolvedTarget, TargetScope, Verdict, decide_in_dialect,
 };
+use wayleave_decision_log::FindingRecord;
 use wayleave_robots_txt::{
     AccessDecision, AccessResult, Dialect, ProductToken, Target, UrlScheme, excerpt,
 };
@@ -18,7 +19,6 @@ use super::Decider;
 use super::identify::IdentifiedClient;
 use super::request::{ClientConnection, RequestView};
 use super::target;
-use crate::decision_log::FindingRecord;
 
 /// A request to think about.
 #[derive(Clone, Debug, Default, Deserialize, IntoParams)]

@@ -2,26 +2,10 @@
 
 use std::time::Duration;
 
-use wayleave_decision::{Reason, Refusal, RefusalBasis};
+use wayleave_decision::{Reason, Refusal};
 use wayleave_http_wire::http1::HeadError;
+use wayleave_pacing::{PaceUnit, TooSoon, TooSoonCause};
 use wayleave_robots_txt::Origin;
-
-use crate::pacing::{PaceUnit, TooSoon, TooSoonCause};
-use crate::upstream::error::UpstreamError;
-
-/// The time after which to ask again while this machine lacks something.
-const LACK_OF_RESOURCES: Duration = Duration::from_secs(2);
-
-impl From<UpstreamError> for Refusal {
-    fn from(fault: UpstreamError) -> Self {
-        let parent = fault.next_hop.map(RefusalBasis::ParentProxy);
-        let refusal = Self::new(fault.reason, fault.details);
-        // A descriptor is free as soon as some other connection ends.
-        let is_short = fault.reason == Reason::ProxyInternalError;
-        let retry_after = is_short.then_some(LACK_OF_RESOURCES);
-        Self { basis: parent.map(Box::new), retry_after, ..refusal }
-    }
-}
 
 /// Returns the refusal of a request that comes back to the proxy it went through.
 pub(crate) fn looped() -> Refusal {

@@ -11,16 +11,16 @@ use wayleave_decision::{
     Crawlers, DecisionSettings, HttpsHandling, HttpsMode, InterceptionSettings, PolicyRules,
     ResolvedTarget, TargetScope,
 };
+use wayleave_pacing::PacingConfig;
+use wayleave_robots_cache::FetchIdentities;
 use wayleave_robots_txt::UrlScheme;
+use wayleave_signing::MessageSigner;
+use wayleave_transport::tls::server::ServerTls;
+use wayleave_upstream::Upstream;
 use wayleave_usage_preferences::PreferenceSettings;
 
 use super::request::ClientConnection;
 use crate::identity::Authenticator;
-use crate::pacing::PacingConfig;
-use crate::robots_cache::FetchIdentities;
-use crate::signing::MessageSigner;
-use crate::tls::server::ServerTls;
-use crate::upstream::Upstream;
 
 /// Part of `[proxy]`.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -10,6 +10,10 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 use wayleave_decision::Refusal;
+use wayleave_transport::descriptors;
+use wayleave_transport::http::transport::{
+    self, BufferedStream, Transport, UNACKNOWLEDGED_TIMEOUT,
+};
 
 use super::captured::{self, CapturedConnection};
 use super::http1::Http1Outcome;
@@ -23,8 +27,6 @@ use super::worker_threads::WorkerThreads;
 use super::{http1, listeners, proxied_http2, proxy_protocol, socks5, tls_termination, tunnel};
 use crate::decider::refusal;
 use crate::decider::request::{ClientConnection, DialledDestination};
-use crate::descriptors;
-use crate::http::transport::{self, BufferedStream, Transport, UNACKNOWLEDGED_TIMEOUT};
 
 /// The accept loop; each connection is served in its own task, on one of the threads.
 #[derive(Debug)]

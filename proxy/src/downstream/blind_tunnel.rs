@@ -11,17 +11,17 @@ use bytes::BytesMut;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::time::timeout;
 use wayleave_decision::Refusal;
+use wayleave_pacing::budget::ByteMeter;
 use wayleave_robots_txt::Origin;
+use wayleave_transport::http::transport::BufferedStream;
+use wayleave_upstream as upstream;
 
 use super::client_hello::{self, HelloError};
 use super::server::DownstreamServer;
-use crate::budget::ByteMeter;
 use crate::decider::{refusal, target};
 use crate::exchange::error_response;
 use crate::exchange::outcome::NotSent;
 use crate::exchange::tunnel::PendingBlindTunnel;
-use crate::http::transport::BufferedStream;
-use crate::upstream;
 
 /// The most bytes read at once.
 const CHUNK_BYTES: usize = 16 * 1024;
@@ -168,9 +168,9 @@ async fn read_chunk(
 #[cfg(test)]
 mod tests {
     use tokio::net::{TcpListener, TcpStream};
+    use wayleave_transport::http::transport::Transport;
 
     use super::*;
-    use crate::http::transport::Transport;
 
     const IDLE_TIMEOUT: Duration = Duration::from_secs(5);
 

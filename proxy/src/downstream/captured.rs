@@ -12,6 +12,10 @@ use wayleave_decision::{HttpsHandling, HttpsMode, Refusal};
 use wayleave_http_wire::http1::BodyFraming;
 use wayleave_http_wire::received::ReceivedHead;
 use wayleave_robots_txt::UrlScheme;
+use wayleave_transport::http::downstream::Downstream;
+use wayleave_transport::http::transport::{BoxedStream, BufferedStream, Transport};
+use wayleave_transport::tls;
+use wayleave_upstream::egress::parse_literal;
 
 use super::client_hello::{self, HelloError};
 use super::first_bytes::{self, ClientProtocol};
@@ -25,10 +29,6 @@ use crate::decider::{refusal, target};
 use crate::exchange::error_response;
 use crate::exchange::outcome::NotSent;
 use crate::exchange::tunnel::{RefusedTunnel, TunnelContent, TunnelPermit};
-use crate::http::downstream::Downstream;
-use crate::http::transport::{BoxedStream, BufferedStream, Transport};
-use crate::tls;
-use crate::upstream::egress::parse_literal;
 
 /// The fatal alert `access_denied` (RFC 8446 section 6.2).
 const ACCESS_DENIED: &[u8] = &[0x15, 3, 3, 0, 2, 2, 49];

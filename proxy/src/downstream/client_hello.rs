@@ -2,8 +2,7 @@
 
 use rustls::server::Acceptor;
 use tokio::io::AsyncReadExt;
-
-use crate::http::transport::BufferedStream;
+use wayleave_transport::http::transport::BufferedStream;
 
 /// The longest ClientHello that is read. One with post-quantum keys and a ticket takes about 2 KiB.
 const MAX_HELLO_BYTES: usize = 32 * 1024;

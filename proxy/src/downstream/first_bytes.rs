@@ -3,9 +3,8 @@
 use memchr::memchr;
 use tokio::io::AsyncReadExt;
 use wayleave_http_wire::http1::MAX_REQUEST_HEAD_BYTES;
-
-use crate::http::transport::BufferedStream;
-use crate::tls;
+use wayleave_transport::http::transport::BufferedStream;
+use wayleave_transport::tls;
 
 /// The request line that every HTTP/2 connection begins with (RFC 9113 section 3.4).
 const HTTP2_PREFACE_LINE: &[u8] = b"PRI * HTTP/2.0";
@@ -86,10 +85,10 @@ fn ends_in_version(line: &[u8]) -> bool {
 #[cfg(test)]
 mod tests {
     use bytes::BytesMut;
+    use wayleave_transport::http::transport::Transport;
 
     use super::ClientProtocol::{Http1, Http2, Other, Tls};
     use super::*;
-    use crate::http::transport::Transport;
 
     #[test]
     fn the_first_line_tells_the_protocol() {

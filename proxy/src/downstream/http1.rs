@@ -14,15 +14,15 @@ use wayleave_decision::Refusal;
 use wayleave_http_wire::http1::{BodyFraming, RequestHead};
 use wayleave_http_wire::received::ReceivedHead;
 use wayleave_robots_txt::UrlScheme;
+use wayleave_transport::http::downstream::Downstream;
+use wayleave_transport::http::transport::{BoxedStream, BufferedStream};
+use wayleave_transport::tls;
 
 use super::server::DownstreamServer;
 use crate::decider::refusal;
 use crate::decider::request::ClientConnection;
 use crate::exchange::tunnel::TunnelPermit;
 use crate::exchange::{ConnectionReuse, error_response};
-use crate::http::downstream::Downstream;
-use crate::http::transport::{BoxedStream, BufferedStream};
-use crate::tls;
 
 /// The time that an idle connection remains open after the stop. Closing it at once would reset it under a request that
 /// is already in flight, which clients do not retry on a new connection.

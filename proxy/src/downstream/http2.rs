@@ -11,15 +11,15 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 use wayleave_fairness::Holder;
 use wayleave_http_wire::received::ReceivedHead;
+use wayleave_transport::http::downstream::{ClientResponses, Downstream, DownstreamReader};
+use wayleave_transport::http::flush_signal::FlushSignal;
+use wayleave_transport::http::transport::{BoxedStream, Transport};
 
 use super::frame_limit::FrameLimit;
 use super::pulse::{ClientPulse, MovedBytes};
 use super::server::DownstreamServer;
 use crate::decider::request::ClientConnection;
 use crate::exchange::ConnectionReuse;
-use crate::http::downstream::{ClientResponses, Downstream, DownstreamReader};
-use crate::http::flush_signal::FlushSignal;
-use crate::http::transport::{BoxedStream, Transport};
 
 /// The exchanges of one HTTP/2 connection that may run at once: twice the streams that it may have open. A stream that was
 /// reset by its client no longer counts as open, but its exchange still takes a moment to end (CVE-2023-44487, rapid reset).

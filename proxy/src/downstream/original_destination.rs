@@ -4,9 +4,9 @@ use std::net::SocketAddr;
 
 use socket2::SockRef;
 use tokio::net::TcpStream;
+use wayleave_upstream::egress::is_local_address;
 
 use super::listeners::{ListenAddress, ListenProtocol};
-use crate::upstream::egress::is_local_address;
 
 /// Returns the destination that the client of a connection dialled, or `None` if that is the listener itself.
 pub(super) fn original_destination(tcp: &TcpStream, listen: ListenAddress) -> Option<SocketAddr> {

@@ -4,14 +4,14 @@ use std::sync::Arc;
 
 use http::{Method, Response};
 use wayleave_http_wire::received::ReceivedHead;
+use wayleave_transport::http::connect_stream::ConnectStream;
+use wayleave_transport::http::downstream::Downstream;
+use wayleave_transport::http::transport::{BoxedStream, BufferedStream, Transport};
 
 use super::http2::{self, Http2Request};
 use super::server::DownstreamServer;
 use super::tunnel;
 use crate::decider::request::ClientConnection;
-use crate::http::connect_stream::ConnectStream;
-use crate::http::downstream::Downstream;
-use crate::http::transport::{BoxedStream, BufferedStream, Transport};
 
 /// Serves a connection whose TLS ends at this proxy.
 pub(super) async fn serve(

@@ -8,13 +8,13 @@ use tokio_util::future::FutureExt;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use wayleave_robots_txt::Origin;
+use wayleave_transport::http::downstream::ResponseShares;
+use wayleave_transport::tls::intercept::TlsInterceptor;
 
 use super::limits::ConnectionLimits;
 use super::untrusting_clients::UntrustingClients;
 use crate::decider::settings::Settings;
 use crate::exchange::ExchangeServices;
-use crate::http::downstream::ResponseShares;
-use crate::tls::intercept::TlsInterceptor;
 
 /// Everything that serving a connection needs, and the tasks in which connections are served.
 #[derive(Debug)]

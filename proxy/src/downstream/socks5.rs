@@ -13,6 +13,7 @@ use bytes::{Buf, BytesMut};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::timeout;
 use wayleave_decision::{Reason, Refusal};
+use wayleave_transport::http::transport::BufferedStream;
 
 use super::captured::{self, CapturedConnection, OpenedTunnel};
 use super::http1::late_requests_over;
@@ -23,7 +24,6 @@ use crate::decider::request::{ClientConnection, DialledDestination};
 use crate::exchange::error_response;
 use crate::exchange::outcome::ExchangeOutcome;
 use crate::exchange::tunnel::TunnelContent;
-use crate::http::transport::BufferedStream;
 
 const VERSION: u8 = 5;
 /// The version of the messages about user name and password (RFC 1929 section 2).

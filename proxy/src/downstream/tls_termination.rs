@@ -10,14 +10,14 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
+use wayleave_decision_log as decision_log;
+use wayleave_transport::http::transport::{BoxedStream, BufferedStream, Transport};
+use wayleave_transport::tls::server::ServerTls;
+use wayleave_transport::tls::{self, intercept};
 
 use super::server::DownstreamServer;
 use crate::decider::request::ClientConnection;
-use crate::decision_log;
-use crate::http::transport::{BoxedStream, BufferedStream, Transport};
 use crate::identity::ClientCertificate;
-use crate::tls::server::ServerTls;
-use crate::tls::{self, intercept};
 
 /// The transport inside TLS to the proxy itself.
 pub(super) type TlsTransport = Transport<TlsStream<Transport<TcpStream>>>;

@@ -11,6 +11,9 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 use tokio_rustls::TlsAcceptor;
 use wayleave_robots_txt::{Origin, UrlScheme};
+use wayleave_transport::http::connect_stream::ConnectStream;
+use wayleave_transport::http::transport::{BoxedStream, BufferedStream, Transport};
+use wayleave_transport::tls::{self, intercept};
 
 use super::server::DownstreamServer;
 use super::tls_termination::{NegotiatedConnection, TlsTransport};
@@ -19,9 +22,6 @@ use crate::decider::request::{ClientConnection, ConnectTunnel};
 use crate::decider::{refusal, target};
 use crate::exchange::outcome::NotSent;
 use crate::exchange::tunnel::TunnelPermit;
-use crate::http::connect_stream::ConnectStream;
-use crate::http::transport::{BoxedStream, BufferedStream, Transport};
-use crate::tls::{self, intercept};
 
 /// Serves a tunnel that was opened on `outside` and confirmed to its client, until it ends. `incoming` is `None` if the client was
 /// gone before the confirmation.

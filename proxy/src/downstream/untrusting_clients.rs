@@ -5,9 +5,8 @@ use std::net::IpAddr;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
+use wayleave_decision_log::LoggedClient;
 use wayleave_fairness::{Holder, SharedMap};
-
-use crate::decision_log::LoggedClient;
 
 /// The most clients that are known.
 const MAX_CLIENTS: usize = 256;

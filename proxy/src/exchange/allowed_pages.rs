@@ -6,10 +6,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use wayleave_decision::Subresource;
+use wayleave_decision_log::DecisionId;
 use wayleave_fairness::{Holder, SharedMap};
 use wayleave_robots_txt::Target;
-
-use crate::decision_log::DecisionId;
 
 /// The time for which a page is the cause of requests. What its style sheets load counts from the page, too.
 const MAX_AGE: Duration = Duration::from_secs(60);
@@ -173,7 +172,7 @@ mod tests {
 
     fn with_page(url: &str, seconds: u64) -> AllowedPages {
         let pages = AllowedPages::default();
-        pages.add_page(&holder("news", 1), &target(url), DecisionId::new(), at(seconds));
+        pages.add_page(&holder("news", 1), &target(url), DecisionId::generate(), at(seconds));
         pages
     }
 
@@ -220,7 +219,7 @@ mod tests {
     fn of_an_origin_the_last_page_counts() {
         let pages = with_page("https://shop.test/a", 0);
         let second = target("https://shop.test/b");
-        pages.add_page(&holder("news", 1), &second, DecisionId::new(), at(1));
+        pages.add_page(&holder("news", 1), &second, DecisionId::generate(), at(1));
         assert_eq!(cause(&pages, "https://shop.test/", 2).unwrap(), "https://shop.test/b");
         assert_eq!(cause(&pages, "https://shop.test/a", 2).unwrap(), "https://shop.test/a");
     }
@@ -247,7 +246,7 @@ mod tests {
         let pages = AllowedPages::default();
         let page = |number: usize| target(&format!("https://{number}.shop.test/a"));
         let add = |client: u32, number: usize| {
-            pages.add_page(&holder("news", client), &page(number), DecisionId::new(), at(0));
+            pages.add_page(&holder("news", client), &page(number), DecisionId::generate(), at(0));
         };
         let knows = |client: u32, number: usize| {
             pages.find(&holder("news", client), &page(number), at(1)).is_some()

@@ -6,13 +6,25 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
+use wayleave_clock::system_time;
 use wayleave_decision::{Permit, Reason, Refusal, ResolvedTarget};
 use wayleave_fairness::Holder;
 use wayleave_http_wire::field_pairs::{FieldPair, first};
 use wayleave_http_wire::ftp_path;
 use wayleave_http_wire::http1::{BodyFraming, SWITCHING_PROTOCOLS};
 use wayleave_http_wire::received::{HttpVersion, ReceivedHead};
+use wayleave_pacing::{
+    CredentialsMark, PacingConfig, PacingSlot, ServiceLimit, ToldQuota, credentials_mark,
+    is_absent_or_list, read_service_limit,
+};
 use wayleave_robots_txt::{Target, UrlScheme};
+use wayleave_signing::SignatureFields;
+use wayleave_transport::http::downstream::{Downstream, ResponseField, response_field};
+use wayleave_upstream::error::{Unprocessed, UpstreamError};
+use wayleave_upstream::{
+    self as upstream, Destination, FtpRange, FtpRequest, TargetForm, UpstreamConnection,
+    UpstreamHead, UpstreamReader, UpstreamSession, UpstreamWriter, VersionPreference,
+};
 
 use super::Exchange;
 use super::headers::UpstreamRequest;
@@ -25,18 +37,6 @@ use super::response_policy::ResponseLabeller;
 use super::sign::RequestSigner;
 use super::subresource::{self, PassedContent};
 use super::websocket;
-use crate::clock::system_time;
-use crate::http::downstream::{Downstream, ResponseField, response_field};
-use crate::pacing::{
-    CredentialsMark, PacingConfig, PacingSlot, ServiceLimit, ToldQuota, credentials_mark,
-    is_absent_or_list, read_service_limit,
-};
-use crate::signing::SignatureFields;
-use crate::upstream::error::{Unprocessed, UpstreamError};
-use crate::upstream::{
-    self, Destination, FtpRange, FtpRequest, TargetForm, UpstreamConnection, UpstreamHead,
-    UpstreamReader, UpstreamSession, UpstreamWriter, VersionPreference,
-};
 
 /// How often a request is sent again that its origin has not begun to serve.
 const MAX_UNPROCESSED: usize = 3;

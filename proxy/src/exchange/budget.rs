@@ -4,12 +4,12 @@ use std::pin::pin;
 use std::time::{Duration, SystemTime};
 
 use wayleave_decision::{Crawler, Identity, Permit, Reason, Refusal, TargetScope};
+use wayleave_fleet::engine::BudgetKind;
+use wayleave_pacing::budget::{ByteMeter, DailyBudgets, SpentBudget};
+use wayleave_transport::http::downstream::Downstream;
 
 use super::Exchange;
 use super::outcome::NotSent;
-use crate::budget::{ByteMeter, DailyBudgets, SpentBudget};
-use crate::fleet::engine::BudgetKind;
-use crate::http::downstream::Downstream;
 
 impl Exchange<'_, '_> {
     /// Returns the crawler if a budget limits it. Reading robots.txt is always allowed, and free.

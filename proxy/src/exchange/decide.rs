@@ -6,6 +6,7 @@ use std::time::Instant;
 
 use wayleave_decision::{DecisionRequest, Permit, Refusal, ResolvedTarget};
 use wayleave_http_wire::request_target;
+use wayleave_transport::http::downstream::Downstream;
 
 use super::Exchange;
 use super::outcome::NotSent;
@@ -14,7 +15,6 @@ use crate::decider::identify::{self, IdentifiedClient};
 use crate::decider::request::RequestView;
 use crate::decider::settings::LogFailureMode;
 use crate::decider::{refusal, target};
-use crate::http::downstream::Downstream;
 
 impl Exchange<'_, '_> {
     /// Identifies the client and decides its request, by the settings that the exchange holds.

@@ -5,23 +5,23 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::timeout;
+use wayleave_clock::system_time;
 use wayleave_decision::Refusal;
+use wayleave_decision_log::DecisionId;
 use wayleave_http_wire::accept::prefers_html;
 use wayleave_http_wire::http1::{BodyFraming, Trailers};
 use wayleave_http_wire::proxy_status;
 use wayleave_http_wire::received::ReceivedHead;
+use wayleave_pacing::ClientLimit;
+use wayleave_transport::http::downstream::{
+    ClientGone, Downstream, DownstreamReader, DownstreamResponse, ResponseField, response_field,
+};
+use wayleave_transport::http::transport::BoxedStream;
 
 use super::problem::{ProblemDetails, whole_seconds};
 use super::record::NamedDecision;
 use super::{ConnectionReuse, refusal_page};
-use crate::clock::system_time;
 use crate::decider::settings::ConnectionSettings;
-use crate::decision_log::DecisionId;
-use crate::http::downstream::{
-    ClientGone, Downstream, DownstreamReader, DownstreamResponse, ResponseField, response_field,
-};
-use crate::http::transport::BoxedStream;
-use crate::pacing::ClientLimit;
 
 /// The limits within which a client's body is read before a refusal, so that a reset does not discard the answer and the
 /// connection remains usable. Beyond them it closes.
@@ -217,16 +217,15 @@ pub(crate) async fn close_gracefully(mut stream: BoxedStream) {
 #[cfg(test)]
 mod tests {
     use bytes::BytesMut;
-
     use wayleave_decision::Reason;
     use wayleave_http_wire::http1::RequestHead;
+    use wayleave_transport::http::transport::Transport;
 
     use super::*;
     use crate::decider::refusal::looped;
-    use crate::http::transport::Transport;
 
     fn named() -> NamedDecision {
-        NamedDecision { id: DecisionId::new(), identity: None, url: None }
+        NamedDecision { id: DecisionId::generate(), identity: None, url: None }
     }
 
     fn source(decision: &NamedDecision) -> AnswerSource<'_> {

@@ -11,7 +11,11 @@ use wayleave_decision::{
 };
 use wayleave_fairness::Holder;
 use wayleave_http_wire::http1::SWITCHING_PROTOCOLS;
+use wayleave_pacing::PacingSlot;
+use wayleave_robots_cache::Requester;
 use wayleave_robots_txt::{Origin, UrlScheme};
+use wayleave_signing::SignatureRequest;
+use wayleave_transport::http::downstream::{ClientGone, Downstream, ResponseField};
 
 use super::attempt::{UpstreamAttempt, may_repeat};
 use super::error_response::decision_field;
@@ -28,10 +32,6 @@ use super::{ConnectionReuse, Exchange};
 use crate::decider::documents::DocumentSource;
 use crate::decider::refusal;
 use crate::decider::settings::Settings;
-use crate::http::downstream::{ClientGone, Downstream, ResponseField};
-use crate::pacing::PacingSlot;
-use crate::robots_cache::Requester;
-use crate::signing::SignatureRequest;
 
 impl Exchange<'_, '_> {
     /// Sends a permitted request and relays the response, unless it has to be decided again.

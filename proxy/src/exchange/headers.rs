@@ -6,19 +6,18 @@ use std::collections::HashSet;
 use bytes::BytesMut;
 use http::{Request, Uri};
 use url::Url;
+use wayleave_clock::system_time;
 use wayleave_decision::ResolvedTarget;
 use wayleave_http_wire::field_pairs::{FieldPair, first, is_named, listed_in_connection, values};
 use wayleave_http_wire::http1::{BodyFraming, SWITCHING_PROTOCOLS, has_content, write_fields};
 use wayleave_http_wire::received::{HttpVersion, ReceivedHead};
 use wayleave_robots_txt::Target;
-
-use crate::clock::system_time;
-use crate::http::downstream::{DownstreamResponse, ResponseField, response_field};
-use crate::signing::{
-    self, MessageSigner, MessageToSign, SIGNATURE_FIELDS, SignatureFields, SignatureRequest,
-    SigningKey,
+use wayleave_signing::{
+    self as signing, MessageSigner, MessageToSign, SIGNATURE_FIELDS, SignatureFields,
+    SignatureRequest, SigningKey,
 };
-use crate::upstream::{TargetForm, UpstreamHead};
+use wayleave_transport::http::downstream::{DownstreamResponse, ResponseField, response_field};
+use wayleave_upstream::{TargetForm, UpstreamHead};
 
 /// A request as it is sent upstream: the target's own path and authority, no hop-by-hop fields, and the proxy's `Via`.
 #[derive(Debug)]

@@ -1,13 +1,13 @@
 //! Requests with `Max-Forwards: 0`: OPTIONS and TRACE that end here (RFC 9110 section 7.6.2).
 
 use bytes::{Bytes, BytesMut};
+use wayleave_clock::system_time;
 use wayleave_http_wire::field_pairs::is_named;
 use wayleave_http_wire::http1::write_fields;
 use wayleave_http_wire::received::ReceivedHead;
+use wayleave_transport::http::downstream::{ClientGone, Downstream, response_field};
 
 use super::{ConnectionReuse, error_response};
-use crate::clock::system_time;
-use crate::http::downstream::{ClientGone, Downstream, response_field};
 
 /// Answers a request as its final recipient.
 pub(super) async fn answer(

@@ -63,7 +63,9 @@ use std::time::Duration;
 use wayleave_decision::{Reason, TargetScope};
 use wayleave_http_wire::received::ReceivedHead;
 use wayleave_lifecycle::FetchIdentity;
+use wayleave_pacing::{ClientLimit, PredictedWait};
 use wayleave_robots_txt::Origin;
+use wayleave_transport::http::downstream::Downstream;
 
 pub(crate) use self::allowed_pages::AllowedPages;
 pub(crate) use self::outcome::ConnectionReuse;
@@ -75,9 +77,7 @@ use self::outcome::{ExchangeOutcome, ForwardEnd, NotSent, ReplyKind, RequestRepe
 use self::record::ExchangeRecord;
 use crate::decider::request::{ClientConnection, RequestView};
 use crate::decider::settings::Settings;
-use crate::http::downstream::Downstream;
 use crate::identity::PasswordProof;
-use crate::pacing::{ClientLimit, PredictedWait};
 
 /// One request, from its head to its record. Owns everything learned about it.
 struct Exchange<'s, 'r> {

@@ -5,10 +5,9 @@ use std::time::Duration;
 
 use wayleave_decision::{Permit, Reason, Refusal, RequestOutcome};
 use wayleave_lifecycle::FinishedFetch;
-
-use crate::http::downstream::ClientGone;
-use crate::robots_cache::CopyHead;
-use crate::signing::SignatureRequest;
+use wayleave_robots_cache::CopyHead;
+use wayleave_signing::SignatureRequest;
+use wayleave_transport::http::downstream::ClientGone;
 
 /// The outcome of a request.
 #[derive(Clone, Debug)]

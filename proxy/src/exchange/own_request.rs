@@ -7,25 +7,25 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use futures_util::future::BoxFuture;
+use wayleave_clock::Clock;
 use wayleave_decision::{
     DecisionFacts, Identity, Reason, Refusal, crawl_delay, decide_own_request,
 };
+use wayleave_decision_log::{DecisionLog, LogWord, WAYLEAVE};
 use wayleave_lifecycle::{ChosenBy, FetchError, FetchErrorKind};
+use wayleave_pacing::{PacedRequest, Pacer, PacingSlot};
+use wayleave_robots_cache::{
+    Admission, AdmittedOwnRequest, CachedDocuments, OwnRequest, OwnRequestAnswer, OwnRequestPolicy,
+};
 use wayleave_robots_txt::{ProductToken, Target};
+use wayleave_upstream::Destination;
 use wayleave_usage_preferences::DocumentKind;
 
 use super::outcome::ExchangeOutcome;
 use super::pace_unit;
 use super::record::{ExchangeRecord, RecordedUrl};
-use crate::clock::Clock;
 use crate::decider::refusal;
 use crate::decider::settings::{CurrentSettings, Settings};
-use crate::decision_log::{DecisionLog, LogWord, WAYLEAVE};
-use crate::pacing::{PacedRequest, Pacer, PacingSlot};
-use crate::robots_cache::{
-    Admission, AdmittedOwnRequest, CachedDocuments, OwnRequest, OwnRequestAnswer, OwnRequestPolicy,
-};
-use crate::upstream::Destination;
 
 /// The address in their records: no client made them.
 const NO_CLIENT: IpAddr = IpAddr::V4(Ipv4Addr::UNSPECIFIED);

@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use wayleave_decision::{Identity, Refusal, RefusalBasis};
+use wayleave_decision_log::{DecisionId, UsePreference};
 use wayleave_robots_txt::ProductToken;
+use wayleave_telemetry::json_object::JsonObject;
 
 use super::record::NamedDecision;
-use crate::decision_log::{DecisionId, UsePreference};
-use crate::telemetry::json_object::JsonObject;
 
 /// The initial capacity of the problem details in bytes.
 const USUAL_PROBLEM_BYTES: usize = 768;
@@ -108,7 +108,7 @@ mod tests {
     #[test]
     fn problem_has_its_members_in_order() {
         let url = Some("http://shop.test/\"\u{202e}".to_owned());
-        let decision = NamedDecision { id: DecisionId::new(), identity: None, url };
+        let decision = NamedDecision { id: DecisionId::generate(), identity: None, url };
         let refusal = Refusal::new(Reason::Rule, "no\n");
         let least = ProblemDetails::new(&decision, &refusal);
         let start = concat!(

@@ -7,6 +7,11 @@ use std::time::{Duration, Instant, SystemTime};
 use wayleave_decision::{
     ASSERTED, Crawler, DecisionFacts, Identity, PreferenceFinding, RuleMatch, TargetScope, Verdict,
 };
+use wayleave_decision_log::traces::ParentTrace;
+use wayleave_decision_log::{
+    DecisionId, DecisionRecord, LogWord, MAX_USER_AGENT_BYTES, PaymentRecord, RuleRecord,
+    SubresourceRecord, UsePreference,
+};
 use wayleave_evidence::Sha256Digest;
 use wayleave_http_wire::edge_refusal::EdgeRefusal;
 use wayleave_http_wire::http1::oddities::{Oddities, Oddity};
@@ -19,12 +24,7 @@ use super::outcome::{ExchangeOutcome, permitted_outcome};
 use super::payment::{PaymentDemand, PaymentScheme};
 use crate::decider::preview::{PreviewedDecision, Reading};
 use crate::decider::request::ClientConnection;
-use crate::decision_log::{
-    DecisionId, DecisionRecord, LogWord, MAX_USER_AGENT_BYTES, PaymentRecord, RuleRecord,
-    SubresourceRecord, UsePreference,
-};
 use crate::identity::ClientCertificate;
-use crate::traces::ParentTrace;
 
 /// The URL in the record of a connection without a readable request.
 pub(super) const NO_URL: &str = "-";
@@ -130,7 +130,7 @@ impl ExchangeRecord {
         configuration: u64,
     ) -> Self {
         Self {
-            id: DecisionId::new(),
+            id: DecisionId::generate(),
             started: Instant::now(),
             started_at,
             client,

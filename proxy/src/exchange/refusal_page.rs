@@ -1,8 +1,9 @@
 //! A refusal as a page, for browsers.
 
+use wayleave_decision_log::crawler_in_words;
+use wayleave_telemetry::harmless::{escape_controls, escape_html};
+
 use super::problem::ProblemDetails;
-use crate::decision_log::crawler_in_words;
-use crate::telemetry::harmless::{escape_controls, escape_html};
 
 /// The policy of the page: no scripts, and nothing from elsewhere, whatever got past the escaping.
 pub(super) const CONTENT_SECURITY_POLICY: &str =
@@ -61,16 +62,16 @@ fn text(untrusted: &str) -> String {
 #[cfg(test)]
 mod tests {
     use wayleave_decision::{DecidingRule, Reason, Refusal, RefusalBasis};
+    use wayleave_decision_log::DecisionId;
 
     use super::super::record::NamedDecision;
     use super::*;
-    use crate::decision_log::DecisionId;
 
     #[test]
     fn nothing_from_strangers_becomes_markup() {
         let hostile = "</dd><script>alert(1)</script>&amp;\u{202e}\"'";
         let decision = NamedDecision {
-            id: DecisionId::new(),
+            id: DecisionId::generate(),
             identity: None,
             url: Some(format!("http://shop.test/{hostile}")),
         };

@@ -3,14 +3,14 @@
 use wayleave_decision::Refusal;
 use wayleave_http_wire::http1::BodyFraming;
 use wayleave_http_wire::received::ReceivedHead;
+use wayleave_transport::http::downstream::Downstream;
+use wayleave_transport::http::transport::BoxedStream;
 
 use super::error_response::AnswerSource;
 use super::outcome::ExchangeOutcome;
 use super::record::{ExchangeRecord, NO_URL, NamedDecision, RecordedUrl};
 use super::{Exchange, ExchangeServices, error_response};
 use crate::decider::request::ClientConnection;
-use crate::http::downstream::Downstream;
-use crate::http::transport::BoxedStream;
 
 impl ExchangeServices {
     /// Refuses a connection on which no readable request came.

@@ -12,14 +12,14 @@ use wayleave_http_wire::http1::{SWITCHING_PROTOCOLS, has_content};
 use wayleave_http_wire::page::PageBuffer;
 use wayleave_http_wire::received::ReceivedHead;
 use wayleave_robots_txt::excerpt;
+use wayleave_transport::http::downstream::{ResponseField, response_field};
+use wayleave_upstream::UpstreamHead;
 use wayleave_usage_preferences::{
     Preference, PreferenceSource, PreferenceState, Purpose, UsageDuty,
 };
 
 use crate::decider::documents::DocumentSource;
 use crate::decider::settings::{PreferencesConfig, RefusedResponse};
-use crate::http::downstream::{ResponseField, response_field};
-use crate::upstream::UpstreamHead;
 
 /// 304: the client's copy of the content is still good.
 pub(super) const NOT_MODIFIED: u16 = 304;

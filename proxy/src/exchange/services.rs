@@ -9,15 +9,15 @@ use std::task::Poll;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tokio_util::task::task_tracker::TaskTrackerToken;
+use wayleave_decision_log::DecisionLog;
+use wayleave_decision_log::traces::Traces;
+use wayleave_pacing::Pacer;
+use wayleave_pacing::budget::DailyBudgets;
+use wayleave_telemetry::metrics::Metrics;
 
 use super::allowed_pages::AllowedPages;
 use super::own_tunnels::OwnTunnels;
-use crate::budget::DailyBudgets;
 use crate::decider::Decider;
-use crate::decision_log::DecisionLog;
-use crate::pacing::Pacer;
-use crate::telemetry::metrics::Metrics;
-use crate::traces::Traces;
 
 /// The services that exchanges share. Its methods are in the files of the steps that they begin or end, such as `tunnel` and
 /// `record`.

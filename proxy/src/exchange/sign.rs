@@ -3,11 +3,11 @@
 use std::sync::OnceLock;
 
 use wayleave_robots_txt::Origin;
+use wayleave_signing::{MessageSigner, SignatureFields, SignatureRequest, SigningKey, SigningMode};
+use wayleave_telemetry::metrics::Metrics;
+use wayleave_upstream::UpstreamHead;
 
 use super::headers::UpstreamRequest;
-use crate::signing::{MessageSigner, SignatureFields, SignatureRequest, SigningKey, SigningMode};
-use crate::telemetry::metrics::Metrics;
-use crate::upstream::UpstreamHead;
 
 /// The key that signs for a crawler.
 #[derive(Clone, Copy)]

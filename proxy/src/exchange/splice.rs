@@ -5,10 +5,9 @@ use std::time::Duration;
 
 use pingora_timeout::timeout;
 use wayleave_http_wire::http1::BodyError;
-
-use crate::budget::ByteMeter;
-use crate::http::downstream::Downstream;
-use crate::upstream::{UpstreamReader, UpstreamWriter};
+use wayleave_pacing::budget::ByteMeter;
+use wayleave_transport::http::downstream::Downstream;
+use wayleave_upstream::{UpstreamReader, UpstreamWriter};
 
 /// The longest time for which the origin of an upgraded connection may accept nothing, or send nothing once the client has ended
 /// its side.
@@ -76,11 +75,11 @@ mod tests {
     use tokio::io::{AsyncWriteExt, DuplexStream, duplex};
     use tokio::time::Instant;
     use wayleave_http_wire::http1::BodyFraming;
+    use wayleave_transport::http::downstream::DownstreamResponse;
+    use wayleave_transport::http::transport::{BoxedStream, Transport};
+    use wayleave_upstream::start_http1;
 
     use super::*;
-    use crate::http::downstream::DownstreamResponse;
-    use crate::http::transport::{BoxedStream, Transport};
-    use crate::upstream::start_http1;
 
     const SWITCHING: &[u8] = b"HTTP/1.1 101 Switching Protocols\r\n\r\n";
 

@@ -5,17 +5,17 @@ use wayleave_decision::{
     is_page_type,
 };
 use wayleave_fairness::Holder;
+use wayleave_fairness::registrable_domain;
 use wayleave_http_wire::field_pairs::{first, single};
 use wayleave_http_wire::http1::has_content;
 use wayleave_http_wire::received::ReceivedHead;
 use wayleave_robots_txt::{Origin, Target, excerpt};
+use wayleave_upstream::UpstreamHead;
 
 use super::Exchange;
 use super::allowed_pages::{PageContext, PageHolder, PageLoad};
 use super::response_policy::{NOT_MODIFIED, is_judged};
 use crate::decider::identify::IdentifiedClient;
-use crate::registrable_domain::registrable_domain;
-use crate::upstream::UpstreamHead;
 
 /// The part of a response that its client gets.
 #[derive(Debug)]

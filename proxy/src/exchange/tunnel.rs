@@ -9,7 +9,13 @@ use wayleave_decision::{
 };
 use wayleave_http_wire::http1::BodyFraming;
 use wayleave_http_wire::received::ReceivedHead;
+use wayleave_pacing::PacingSlot;
+use wayleave_pacing::budget::ByteMeter;
 use wayleave_robots_txt::{Origin, UrlScheme};
+use wayleave_telemetry::metrics::OpenConnection;
+use wayleave_transport::http::downstream::Downstream;
+use wayleave_upstream::error::UpstreamError;
+use wayleave_upstream::{self as upstream, Destination, UpstreamLink};
 
 use super::headers;
 use super::outcome::{ExchangeOutcome, NotSent, permitted_outcome};
@@ -17,16 +23,10 @@ use super::own_tunnels::OwnTunnelGuard;
 use super::record::{ExchangeRecord, NamedDecision};
 use super::revoke::LongLivedRequest;
 use super::{Exchange, ExchangeServices, budget};
-use crate::budget::ByteMeter;
 use crate::decider::request::{ClientConnection, RequestView};
 use crate::decider::settings::Settings;
 use crate::decider::{identify, refusal, target};
-use crate::http::downstream::Downstream;
 use crate::identity::PasswordProof;
-use crate::pacing::PacingSlot;
-use crate::telemetry::metrics::OpenConnection;
-use crate::upstream::error::UpstreamError;
-use crate::upstream::{self, Destination, UpstreamLink};
 
 /// The permission to open a tunnel.
 pub(crate) struct TunnelPermit<'a> {

@@ -7,8 +7,7 @@ use ring::digest;
 use wayleave_http_wire::field_pairs::{FieldPair, is_listed_in_connection, single};
 use wayleave_http_wire::http1::BodyFraming;
 use wayleave_http_wire::received::{HttpVersion, ReceivedHead};
-
-use crate::upstream::UpstreamHead;
+use wayleave_upstream::UpstreamHead;
 
 /// The suffix of a key before it is hashed (RFC 6455 section 1.3).
 const GUID: &[u8] = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11";

@@ -6,9 +6,8 @@ use std::time::SystemTime;
 use rustls::pki_types::CertificateDer;
 use wayleave_decision::CertificateName;
 use wayleave_evidence::Sha256Digest;
+use wayleave_transport::tls::server::ServerTls;
 use x509_parser::prelude::{FromDer, GeneralName, X509Certificate};
-
-use crate::tls::server::ServerTls;
 
 /// The certificate that a client presented when its connection began, and that was valid then.
 #[derive(Debug)]

@@ -7,13 +7,13 @@ use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use wayleave_clock::system_time;
 use wayleave_decision::Crawler;
+use wayleave_transport::tls::server::ServerTls;
 
 pub(crate) use self::certificate::ClientCertificate;
 use self::passwords::PasswordChecker;
 pub(crate) use self::passwords::{PasswordProof, TooManyChecks, check_hash};
-use crate::clock::system_time;
-use crate::tls::server::ServerTls;
 
 /// Checks the passwords and certificates of clients.
 #[derive(Debug, Default)]

@@ -20,8 +20,7 @@ use rmcp::{RoleServer, ServerHandler, schemars, tool, tool_handler, tool_router}
 use serde::Deserialize;
 use serde_json::{Value, json};
 use wayleave_decision::RequestOutcome;
-
-use crate::http::loopback::{self, LoopbackResponse};
+use wayleave_transport::http::loopback::{self, LoopbackResponse};
 
 /// The default of `max_bytes`.
 const DEFAULT_BYTES: usize = 256 * 1024;

@@ -5,13 +5,12 @@ use std::sync::Arc;
 use tokio::sync::broadcast::Receiver;
 use tokio::sync::broadcast::error::RecvError;
 use wayleave_decision::{TargetScope, decide_in_dialect};
+use wayleave_decision_log::{AskedUrl, DecisionLog};
+use wayleave_robots_cache::RobotsChange;
 use wayleave_robots_txt::{
     AccessReason, AccessResult, AccessVerdict, Dialect, ProductToken, Target, UrlPath,
 };
-
-use crate::decision_log::{AskedUrl, DecisionLog};
-use crate::robots_cache::RobotsChange;
-use crate::telemetry::metrics::Metrics;
+use wayleave_telemetry::metrics::Metrics;
 
 /// The most URLs that are named as examples.
 const MAX_EXAMPLES: usize = 10;

@@ -6,11 +6,11 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use wayleave_decision::{CrawlersConfig, EnforcementMode};
+use wayleave_transport::tls::intercept::CertificateAuthority;
 
 use crate::config::Config;
 use crate::downstream::listeners::{BoundListener, ListenAddress};
 use crate::environment::shell_quoted;
-use crate::tls::intercept::CertificateAuthority;
 
 /// A page that is disallowed for all crawlers, as it has been for many years.
 const REFUSED_PAGE: &str = "https://en.wikipedia.org/wiki/Special:Random";

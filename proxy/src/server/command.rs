@@ -14,22 +14,22 @@ use pingora_core::services::ServiceReadyNotifier;
 use tokio::net::{TcpListener, UdpSocket};
 use tokio::sync::mpsc::unbounded_channel;
 use tokio_util::sync::CancellationToken;
+use wayleave_clock::Clock;
+use wayleave_decision_log::DecisionTally;
+use wayleave_isolation::{DnsServer, EnclosureSockets, ReservedNames};
+use wayleave_robots_cache::{RobotsStore, StoreError};
+use wayleave_telemetry::logging::{self, LogHandle};
+use wayleave_telemetry::metrics::Metrics;
 
-use crate::clock::Clock;
 use crate::config::Config;
 use crate::decider::request::DialledDestination;
-use crate::decision_log::DecisionTally;
 use crate::downstream::listeners::{self, ListenAddress, ListenProtocol};
 use crate::downstream::{ConnectionAcceptor, DownstreamServer, Entry};
-use crate::isolation::{DnsServer, EnclosureSockets, ReservedNames};
-use crate::robots_cache::{RobotsStore, StoreError};
 use crate::server::process::{server_conf, state_runtime};
 use crate::server::services::{ProcessService, Supervised, until_stopped, worker_threads};
 use crate::server::shutdown::{GracefulShutdown, StopSignals};
 use crate::server::start;
 use crate::server::wiring::{self, OutboundConfig};
-use crate::telemetry::logging::{self, LogHandle};
-use crate::telemetry::metrics::Metrics;
 
 /// The client of all connections: the address that they come from inside means nothing.
 const CLIENT: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);

@@ -13,12 +13,12 @@ use pingora_core::server::{ListenFds, ShutdownWatch};
 use pingora_core::services::{ServiceReadyNotifier, ServiceWithDependents};
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::task::JoinHandle;
+use wayleave_clock::Clock;
+use wayleave_decision_log::log_heads::HeadExchange;
 
 use crate::admin::{self, AdminGuard, AdminState};
-use crate::clock::Clock;
 use crate::downstream::listeners::BoundListener;
 use crate::downstream::{ConnectionAcceptor, DownstreamServer};
-use crate::log_heads::HeadExchange;
 use crate::robots_changes;
 use crate::server::announce::notify;
 use crate::server::reload::ReloadService;

@@ -12,35 +12,37 @@ use futures_util::future::BoxFuture;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
+use wayleave_clock::Clock;
+use wayleave_decision_log::traces::Traces;
+use wayleave_decision_log::{DecisionExport, DecisionLog, take_next_key};
+use wayleave_fleet::Fleet;
+use wayleave_pacing::Pacer;
+use wayleave_pacing::budget::DailyBudgets;
+use wayleave_robots_cache::{
+    self as robots_cache, CachedDocuments, HttpFetcher, RobotsCache, RobotsStore,
+};
+use wayleave_signing::create_private_dir;
+use wayleave_telemetry::collector::CollectorTls;
+use wayleave_telemetry::logging::LogHandle;
+use wayleave_telemetry::metrics::Metrics;
+use wayleave_telemetry::traffic::Traffic;
+use wayleave_transport::descriptors;
+use wayleave_transport::http::downstream::ResponseShares;
+use wayleave_transport::tls::intercept::{CertificateAuthority, TlsInterceptor};
 
 use crate::admin::{self, AdminState, ReplayEngine};
-use crate::budget::DailyBudgets;
-use crate::clock::Clock;
 use crate::config::Config;
 use crate::decider::Decider;
 use crate::decider::settings::CurrentSettings;
-use crate::decision_log::{DecisionExport, DecisionLog, take_next_key};
-use crate::descriptors;
 use crate::downstream::listeners::{BoundListener, InheritedSockets, bind_when_free};
 use crate::downstream::{ConnectionLimits, DownstreamServer, UntrustingClients};
 use crate::exchange::own_request::OwnRequestRules;
 use crate::exchange::{AllowedPages, ExchangeServices, ExchangeShutdown};
-use crate::fleet::Fleet;
-use crate::http::downstream::ResponseShares;
-use crate::pacing::Pacer;
-use crate::robots_cache::{self, CachedDocuments, HttpFetcher, RobotsCache, RobotsStore};
 use crate::server::announce::{announce, local_client_address};
 use crate::server::reload::{self, ReloadService, ReloadedParts};
 use crate::server::services::{CrawlerService, OperatorService};
 use crate::server::shutdown::StopSignals;
 use crate::server::wiring::{self, OutboundClients, OutboundConfig};
-use crate::signing::create_private_dir;
-use crate::telemetry::collector::CollectorTls;
-use crate::telemetry::logging::LogHandle;
-use crate::telemetry::metrics::Metrics;
-use crate::telemetry::traffic::Traffic;
-use crate::tls::intercept::{CertificateAuthority, TlsInterceptor};
-use crate::traces::Traces;
 
 /// The time that a process which is being replaced may take to end, beyond its `shutdown_grace`.
 const TAKEOVER_MARGIN: Duration = Duration::from_secs(10);
@@ -107,7 +109,7 @@ pub(super) async fn start(
     let guard = Arc::clone(&reloaded.guard);
     let (reload_handle, reload) = reload::service(file, config, reloaded, hangup);
     let admin = AdminState {
-        traffic: Arc::new(Traffic::new()),
+        traffic: Arc::default(),
         metrics,
         config: reload_handle,
         replay,

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use crate::telemetry::harmless::escape_controls;
+use wayleave_telemetry::harmless::escape_controls;
 
 /// The weight of an annotation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

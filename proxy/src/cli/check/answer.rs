@@ -6,13 +6,13 @@ use wayleave_robots_txt::{
     AccessReason, AccessResult, AccessVerdict, DecisionDetails, Dialect, Origin, ProductToken,
     UrlPath, decide, decide_all_spellings,
 };
+use wayleave_telemetry::harmless::escape_controls;
 use wayleave_usage_preferences::{CrawlerDeclaration, Preference, PreferenceSettings};
 
 use super::live::FetchedFiles;
 use super::preference::{self, UseSubject};
 use crate::cli::paint::Tone;
 use crate::cli::terminal::{INCOMPLETE, json_line};
-use crate::telemetry::harmless::escape_controls;
 
 /// The decision about one URL, with the rest of what the file states.
 #[derive(Debug)]

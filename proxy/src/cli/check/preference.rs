@@ -3,6 +3,7 @@
 use std::fmt;
 
 use serde::Serialize;
+use wayleave_clock as clock;
 use wayleave_robots_txt::{
     AccessDecision, AccessResult, AccessVerdict, Dialect, Origin, ProductToken, excerpt,
 };
@@ -12,7 +13,6 @@ use wayleave_usage_preferences::{
 };
 
 use super::live::FetchedFiles;
-use crate::clock;
 
 /// The members of an answer that are about use.
 #[derive(Debug, Serialize)]

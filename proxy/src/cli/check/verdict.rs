@@ -6,12 +6,14 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::SystemTime;
 
+use wayleave_clock::system_time;
 use wayleave_decision::{
     CheckedSnapshot, ClaimedNames, Crawlers, Decision, DecisionRequest, DecisionSettings,
     DocumentResult, Identity, InterceptionSettings, PolicyRules, RobotsCopy,
 };
 use wayleave_lifecycle::{FetchEnding, FetchOutcome, FinishedFetch, Resource};
 use wayleave_robots_txt::{Origin, ProductToken, Target};
+use wayleave_telemetry::harmless::escape_controls;
 use wayleave_usage_preferences::{PreferenceSettings, Purpose};
 
 use super::annotations::{Level, annotation};
@@ -27,11 +29,9 @@ use crate::cli::robots_fetcher::RobotsFetcher;
 use crate::cli::terminal::{
     CommandResult, INCOMPLETE, UNUSABLE, counted, json_line, print, print_painted, unusable,
 };
-use crate::clock::system_time;
 use crate::config::Config;
 use crate::decider::offline::{self, InputSource};
 use crate::decider::preview::{PreviewedDecision, PurposeWords, Question, readings};
-use crate::telemetry::harmless::escape_controls;
 
 /// The settings of the proxy that decide.
 pub(crate) struct ProxySettings {

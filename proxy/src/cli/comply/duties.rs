@@ -9,16 +9,16 @@ use serde_json::Value;
 use wayleave_decision::{
     Crawler, EnforcementMode, HttpsMode, PolicyRule, RuleAction, SubresourcePolicy, contacts,
 };
+use wayleave_pacing::CrawlDelayMode;
+use wayleave_robots_cache::fetch_user_agent;
+use wayleave_signing::SigningMode;
+use wayleave_signing::agent_card::RANGES_PATH;
+use wayleave_signing::directory::{self, DIRECTORY_PATH};
 use wayleave_usage_preferences::PreferenceSource;
 
 use crate::cli::publish::{ip_ranges, page_path};
 use crate::config::Config;
 use crate::decider::settings::RobotsTxtSource;
-use crate::pacing::CrawlDelayMode;
-use crate::robots_cache::fetch_user_agent;
-use crate::signing::SigningMode;
-use crate::signing::agent_card::RANGES_PATH;
-use crate::signing::directory::{self, DIRECTORY_PATH};
 
 /// A duty, and whether it is fulfilled.
 #[derive(Debug, Serialize)]
@@ -292,10 +292,10 @@ fn read(dir: &Path, path: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use serde::Deserialize;
+    use wayleave_signing::SigningKey;
 
     use super::*;
     use crate::config::DEFAULT_FILE;
-    use crate::signing::SigningKey;
 
     #[derive(Deserialize)]
     struct CaseFile {

@@ -6,12 +6,12 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Args;
+use wayleave_telemetry::harmless::escape_controls;
 
 use self::duties::{Duty, DutyFinding, DutyStatus};
 use super::config_file::load_config;
 use super::paint::Tone;
 use super::terminal::{CommandResult, pretty_json, print, print_errors, print_painted, unusable};
-use crate::telemetry::harmless::escape_controls;
 
 #[derive(Debug, Args)]
 #[command(

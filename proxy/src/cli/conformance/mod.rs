@@ -16,6 +16,7 @@ use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use wayleave_robots_txt::{Dialect, ProductToken, decide, decide_all_spellings};
+use wayleave_telemetry::harmless::escape_json;
 
 use self::files::{FileCache, ParsedFile};
 use self::proxy_row::{RowSettings, RowVerdict};
@@ -23,7 +24,6 @@ use self::use_row::UseRow;
 use super::check::preference::{UseAnswer, UseSubject};
 use super::check::url_list::{find_mistake, path_of};
 use super::terminal::unusable;
-use crate::telemetry::harmless::escape_json;
 
 /// Read JSON objects from standard input, one per line, and answer each with one, in order. Members: id, url, robots or
 /// robots_base64, user_agent or tokens or token, dialect; about use: purpose, status, headers, html, tdmrep, rsl and

@@ -7,6 +7,7 @@ use std::time::SystemTime;
 
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
+use wayleave_clock::system_time;
 use wayleave_decision::{DocumentResult, RobotsCopy};
 use wayleave_lifecycle::Resource;
 use wayleave_robots_txt::{AccessResult, Dialect, Origin, ProductToken};
@@ -16,7 +17,6 @@ use super::use_row::OneOrMany;
 use crate::cli::check::url_list::with_escaped_spaces;
 use crate::cli::check::verdict::{ProxySettings, word};
 use crate::cli::config_file::load_config;
-use crate::clock::system_time;
 use crate::decider::offline::InputSource;
 use crate::decider::preview::{PurposeWords, Question};
 

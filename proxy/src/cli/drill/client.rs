@@ -19,9 +19,9 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use wayleave_decision::Reason;
 use wayleave_robots_txt::UrlScheme;
+use wayleave_transport::tls;
 
 use super::probes::TOKEN;
-use crate::tls;
 
 /// The most bytes of an answer that are read.
 const MAX_BYTES: usize = 64 * 1024;

@@ -5,6 +5,7 @@ use std::net::Ipv4Addr;
 use std::time::Duration;
 
 use wayleave_decision::{Crawler, EnforcementMode, HttpsMode, PolicyRule, RuleAction};
+use wayleave_pacing::{CrawlDelayMode, PacingConfig};
 use wayleave_robots_txt::Dialect;
 use wayleave_usage_preferences::{PreferenceSource, Purpose};
 
@@ -14,7 +15,6 @@ use super::probes::{
 use super::report::DrillFamily;
 use crate::config::Config;
 use crate::decider::settings::RefusedResponse;
-use crate::pacing::{CrawlDelayMode, PacingConfig};
 
 /// The token of the crawler whose name the drill takes once.
 const FOREIGN_TOKEN: &str = "Googlebot";

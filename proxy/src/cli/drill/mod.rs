@@ -32,7 +32,9 @@ use anyhow::Context;
 use clap::Args;
 use ipnet::IpNet;
 use tokio::time::{Instant, timeout_at};
+use wayleave_clock::system_time;
 use wayleave_robots_txt::UrlScheme;
+use wayleave_transport::tls::intercept::CertificateAuthority;
 
 use self::client::DrillClient;
 use self::exempt::is_intercepted;
@@ -42,10 +44,8 @@ use self::report::{DrillFamily, DrillReport, DrillResult, ProbeVerdict};
 use self::verdict::{judge, judge_pace};
 use super::config_file::load_config;
 use super::terminal::{CommandResult, UNUSABLE, print, print_errors, unusable};
-use crate::clock::system_time;
 use crate::config::Config;
 use crate::downstream::listeners::{ListenAddress, ListenProtocol};
-use crate::tls::intercept::CertificateAuthority;
 
 /// The longest time for one request, and for all of one drill.
 const TIMEOUT: Duration = Duration::from_secs(10);

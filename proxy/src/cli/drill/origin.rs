@@ -19,11 +19,11 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpListener;
 use tokio::time::Instant;
 use tokio_rustls::TlsAcceptor;
+use wayleave_clock::system_time;
 use wayleave_robots_txt::UrlScheme;
+use wayleave_transport::tls::intercept::{CertificateAuthority, TlsInterceptor};
 
 use super::probes::{self, DrillHost};
-use crate::clock::system_time;
-use crate::tls::intercept::{CertificateAuthority, TlsInterceptor};
 
 const CONTENT_USAGE: HeaderName = HeaderName::from_static("content-usage");
 

@@ -3,9 +3,9 @@
 use std::time::SystemTime;
 
 use serde::Serialize;
+use wayleave_telemetry::harmless::escape_controls;
 
 use crate::cli::terminal::pretty_json;
-use crate::telemetry::harmless::escape_controls;
 
 /// The part of the proxy that must refuse a drill's request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -8,19 +8,19 @@ use std::time::SystemTime;
 
 use anyhow::Context;
 use clap::Args;
+use wayleave_clock::{Clock, TimeArgument};
 use wayleave_decision::RequestOutcome;
+use wayleave_decision_log::{DecisionRecord, FindingRecord, crawler_in_words};
 use wayleave_evidence::SignedLog;
 use wayleave_evidence::select::{SelectedLines, Selection, UnsignedLines, select};
 use wayleave_robots_txt::Target;
+use wayleave_telemetry::harmless::escape_lines;
 
 use super::node_url::NodeUrl;
 use crate::cli::config_file::{EVIDENCE_KEYS, load_keys};
 use crate::cli::crawler_names::name_in_log;
 use crate::cli::terminal::{UNUSABLE, counted, json_line, print, print_errors, unusable};
-use crate::clock::{Clock, TimeArgument};
 use crate::config::Config;
-use crate::decision_log::{DecisionRecord, FindingRecord, crawler_in_words};
-use crate::telemetry::harmless::escape_lines;
 
 /// The exit status if the request was not allowed, or its decision is not signed by its writer.
 pub(super) const REFUSED: u8 = 1;

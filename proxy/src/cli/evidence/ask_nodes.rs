@@ -5,16 +5,16 @@ use std::time::SystemTime;
 
 use serde::Deserialize;
 use url::form_urlencoded::Serializer;
+use wayleave_clock::Clock;
+use wayleave_decision_log::DecisionRecord;
 use wayleave_robots_txt::Target;
+use wayleave_telemetry::harmless::escape_lines;
 
 use super::ask::{AskArgs, REFUSED, answer, describe_decision, is_allowed};
 use super::node_logs::{MissingDecisions, NodeLogs};
 use super::node_url::NodeUrl;
 use crate::cli::admin_client::request_json;
 use crate::cli::terminal::{UNUSABLE, counted, json_line, print, print_errors, unusable};
-use crate::clock::Clock;
-use crate::decision_log::DecisionRecord;
-use crate::telemetry::harmless::escape_lines;
 
 /// The most decisions that a node is asked for at once.
 const MOST_LISTED: &str = "8192";

@@ -6,18 +6,18 @@ use std::process::ExitCode;
 use anyhow::Context;
 use clap::Args;
 use clap::builder::{PathBufValueParser, TypedValueParser};
+use wayleave_clock::{Clock, TimeArgument, system_time};
 use wayleave_evidence::SignedLog;
 use wayleave_evidence::export::{Export, check_output_path};
 use wayleave_evidence::select::{SelectedLines, Selection, select, unexplained_gap};
+use wayleave_signing::SigningKey;
 
 use super::sources::MaterialSources;
 use crate::cli::config_file::{EVIDENCE_KEYS, load_keys};
 use crate::cli::crawler_names::name_in_log;
 use crate::cli::progress::{LINES_PER_UPDATE, ProgressLine};
 use crate::cli::terminal::{counted, print, print_errors, unusable};
-use crate::clock::{Clock, TimeArgument, system_time};
 use crate::config::Config;
-use crate::signing::SigningKey;
 
 #[derive(Debug, Args)]
 #[command(

@@ -10,23 +10,23 @@ use std::process::ExitCode;
 use anyhow::Context;
 use clap::{Args, Subcommand};
 use serde::Serialize;
+use wayleave_clock::{Clock, TimeArgument};
+use wayleave_decision_log::{
+    DecisionQuery, OpenLog, ScanStep, TimeRange, crawler_in_words, scan_log,
+};
 use wayleave_evidence::files::FileBegin;
 use wayleave_evidence::holds::{HeldEvidence, Hold, HoldFolder};
 use wayleave_evidence::recorded_holds::RecordedHolds;
 use wayleave_evidence::{HeadFiles, Sha256Digest};
 use wayleave_robots_txt::HostPattern;
+use wayleave_signing::SigningKey;
+use wayleave_telemetry::harmless::escape_lines;
 
 use super::sources::MaterialSources;
 use crate::cli::config_file::{EVIDENCE_KEYS, load_keys};
 use crate::cli::crawler_names;
 use crate::cli::terminal::{counted, incomplete, pretty_json, print, print_errors, unusable};
-use crate::clock::{Clock, TimeArgument};
 use crate::config::Config;
-use crate::decision_log::{
-    DecisionQuery, OpenLog, ScanStep, TimeRange, crawler_in_words, scan_log,
-};
-use crate::signing::SigningKey;
-use crate::telemetry::harmless::escape_lines;
 
 /// The exit status if something that was held is missing.
 const MISSING: u8 = 1;

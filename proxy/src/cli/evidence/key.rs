@@ -4,10 +4,10 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use clap::Args;
+use wayleave_signing::SigningKey;
 
 use crate::cli::config_file::{EVIDENCE_KEYS, load_keys};
 use crate::cli::terminal::{pretty_json, print, unusable};
-use crate::signing::SigningKey;
 
 #[derive(Debug, Args)]
 #[command(after_help = "Give it to those who verify your evidence (evidence verify --key). \

@@ -4,16 +4,16 @@
 use std::fmt::Write as _;
 
 use wayleave_decision::{CrawlTrigger, Crawler, EnforcementMode, contacts};
+use wayleave_pacing::CrawlDelayMode;
+use wayleave_robots_cache::fetch_user_agent;
+use wayleave_signing::SigningMode;
+use wayleave_signing::agent_card::crawler_contacts;
+use wayleave_signing::directory::DIRECTORY_PATH;
+use wayleave_telemetry::harmless::escape_html;
 use wayleave_usage_preferences::{PreferenceSource, Purpose};
 
 use super::ip_ranges;
 use crate::config::Config;
-use crate::pacing::CrawlDelayMode;
-use crate::robots_cache::fetch_user_agent;
-use crate::signing::SigningMode;
-use crate::signing::agent_card::crawler_contacts;
-use crate::signing::directory::DIRECTORY_PATH;
-use crate::telemetry::harmless::escape_html;
 
 /// Returns the page about a crawler.
 pub(super) fn page(config: &Config, crawler: &Crawler) -> String {

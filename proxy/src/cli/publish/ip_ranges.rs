@@ -8,10 +8,10 @@ use serde::Serialize;
 use serde_json::{Value, json};
 use wayleave_decision::Crawler;
 use wayleave_evidence::Sha256Digest;
+use wayleave_upstream::egress::why_internal;
 
 use super::super::terminal::pretty_json;
 use crate::config::Config;
-use crate::upstream::egress::why_internal;
 
 /// The address ranges of all crawlers.
 #[derive(Debug, Serialize)]

@@ -8,13 +8,13 @@ use std::time::SystemTime;
 
 use anyhow::ensure;
 use clap::Args;
+use wayleave_clock::system_time;
+use wayleave_signing::agent_card::{PAGE_PATH, RANGES_PATH};
 
 use super::config_file::load_config;
 use super::keys::{signature_files, write_files};
 use super::terminal::{CommandResult, print, print_errors, unusable};
-use crate::clock::system_time;
 use crate::config::Config;
-use crate::signing::agent_card::{PAGE_PATH, RANGES_PATH};
 
 #[derive(Debug, Args)]
 pub(super) struct PublishArguments {
@@ -82,10 +82,10 @@ mod tests {
     use std::time::{Duration, UNIX_EPOCH};
 
     use serde_json::{Value, json};
+    use wayleave_signing::SigningKey;
+    use wayleave_signing::directory::DIRECTORY_PATH;
 
     use super::*;
-    use crate::signing::SigningKey;
-    use crate::signing::directory::DIRECTORY_PATH;
 
     const CONFIG: &str = r#"
         robots.user_agent = "wayleave (+https://bot.test)"

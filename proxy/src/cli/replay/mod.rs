@@ -22,6 +22,10 @@ use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::{Context, bail};
 use clap::Args;
+use wayleave_clock::{Clock, TimeArgument};
+use wayleave_decision_log::{
+    DecisionQuery, DecisionRecord, LogGaps, LogPlace, ScanStep, TimeRange, scan_log,
+};
 use wayleave_evidence::chain::link;
 use wayleave_evidence::files::rotated_files;
 use wayleave_evidence::{Sha256Digest, regular_file};
@@ -34,11 +38,7 @@ use super::evidence::verify::settings::PastSettings;
 use super::progress::ProgressLine;
 use super::terminal::{CommandResult, incomplete, pretty_json, print, unusable};
 use crate::admin::{ReplayRequest, ReplayResult, WhatIf};
-use crate::clock::{Clock, TimeArgument};
 use crate::config::Config;
-use crate::decision_log::{
-    DecisionQuery, DecisionRecord, LogGaps, LogPlace, ScanStep, TimeRange, scan_log,
-};
 
 /// The exit status if a request would be decided differently.
 const DIFFERENT: u8 = 1;

@@ -12,6 +12,7 @@ use wayleave_decision::{
     DocumentResult, HttpsMode, Identified, Identity, Input, Reason, Refusal, RequestOutcome,
     ResolvedTarget, RobotsCopy, Step, Verdict, decide_own_request,
 };
+use wayleave_decision_log::{DecisionRecord, FindingRecord, MAX_USER_AGENT_BYTES};
 use wayleave_evidence::Sha256Digest;
 use wayleave_lifecycle::FetchErrorKind;
 use wayleave_robots_txt::{AccessResult, Dialect, UrlScheme};
@@ -25,7 +26,6 @@ use crate::cli::evidence::verify::robots::ParsedRobots;
 use crate::cli::evidence::verify::settings::{PROOF_OBJECTIONS, PastSettings, recorded_objection};
 use crate::config::Config;
 use crate::decider::preview::blind_scope;
-use crate::decision_log::{DecisionRecord, FindingRecord, MAX_USER_AGENT_BYTES};
 
 /// The memory for parsed robots.txt files, in bytes.
 const PARSED_BYTES: u64 = 24 << 20;

@@ -8,10 +8,10 @@ use std::time::SystemTime;
 use serde::ser::SerializeStruct as _;
 use serde::{Serialize, Serializer};
 use serde_json::{Value, json};
+use wayleave_decision_log::{DecisionRecord, LogGaps, TimeRange};
 
 use super::replayer::{ReplayChange, Replayed};
 use super::unknown::NOT_REPLAYED;
-use crate::decision_log::{DecisionRecord, LogGaps, TimeRange};
 
 /// The most groups of one kind; further hosts are counted together.
 const MAX_GROUPS: usize = 2_000;

@@ -2,11 +2,12 @@
 
 use std::fmt::Write as _;
 
+use wayleave_decision_log::crawler_in_words;
+use wayleave_telemetry::harmless::escape_lines;
+
 use super::summary::{ChangeSummary, GroupRow, ReplaySummary};
 use super::unknown::NOT_REPLAYED;
 use crate::cli::terminal::counted;
-use crate::decision_log::crawler_in_words;
-use crate::telemetry::harmless::escape_lines;
 
 /// The most groups of one kind that are shown.
 const MAX_ROWS: usize = 50;

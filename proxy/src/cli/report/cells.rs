@@ -2,7 +2,7 @@
 
 use std::time::SystemTime;
 
-use crate::decision_log::{
+use wayleave_decision_log::{
     LogReport, PaymentRow, ReportDimension, ReportRow, SummaryRow, crawler_in_words,
 };
 

@@ -1,8 +1,9 @@
 //! The report as CSV (RFC 4180).
 
+use wayleave_decision_log::{ReportDimension, ReportRow, SummaryRow};
+use wayleave_telemetry::csv::quote_field;
+
 use super::cells::costs;
-use crate::decision_log::{ReportDimension, ReportRow, SummaryRow};
-use crate::telemetry::csv::quote_field;
 
 pub(super) fn to_csv(rows: &[ReportRow]) -> String {
     let mut text =

@@ -1,10 +1,10 @@
 //! The report as a document to send: Markdown, or a page.
 use wayleave_decision::RequestOutcome;
+use wayleave_decision_log::{LogReport, ReportDimension};
+use wayleave_telemetry::harmless::{escape_controls, escape_html};
 
 use super::cells::{Cells, RowLimits, left_out, outcomes};
 use crate::cli::expired_rules::ExpiredRule;
-use crate::decision_log::{LogReport, ReportDimension};
-use crate::telemetry::harmless::{escape_controls, escape_html};
 
 const STYLE: &str = ":root{color-scheme:light dark}body{font:1rem/1.5 sans-serif;margin:2rem}table{border-collapse:collapse}\
     th,td{padding:.2rem .8rem;text-align:left;border-bottom:1px solid #8886;overflow-wrap:break-word;max-width:36rem}\

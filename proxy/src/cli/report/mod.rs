@@ -11,6 +11,10 @@ use std::process::ExitCode;
 
 use clap::{Args, ValueEnum};
 use serde::Serialize;
+use wayleave_clock::{Clock, TimeArgument};
+use wayleave_decision_log::{
+    DecisionQuery, LogPlace, LogReport, ReportContents, ReportDimension, ReportQuery,
+};
 
 use self::cells::RowLimits;
 use self::document::DocumentForm;
@@ -20,10 +24,6 @@ use super::expired_rules::{self, ExpiredRule};
 use super::progress::ProgressLine;
 use super::terminal::{
     CommandResult, incomplete, pretty_json, print, print_errors, print_painted, unusable,
-};
-use crate::clock::{Clock, TimeArgument};
-use crate::decision_log::{
-    DecisionQuery, LogPlace, LogReport, ReportContents, ReportDimension, ReportQuery,
 };
 
 #[derive(Debug, Args)]

@@ -1,13 +1,14 @@
 //! The report for people at a terminal.
 
+use wayleave_decision_log::{LogReport, ReportDimension, ReportRow};
+use wayleave_telemetry::harmless::escape_controls;
+
 use std::fmt::Write as _;
 use wayleave_decision::RequestOutcome;
 
 use super::cells::{Cells, RowLimits, left_out, outcomes};
 use crate::cli::expired_rules::ExpiredRule;
 use crate::cli::paint::Tone;
-use crate::decision_log::{LogReport, ReportDimension, ReportRow};
-use crate::telemetry::harmless::escape_controls;
 
 /// The most files that are listed by name.
 const MAX_FILES: usize = 3;

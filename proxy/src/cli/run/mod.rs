@@ -13,15 +13,15 @@ use std::process::ExitCode;
 
 use anyhow::{Context, ensure};
 use clap::Args;
+use wayleave_isolation::{self as isolation, BlockedSignals, Enclosure, FAILED, MountPlan};
+use wayleave_signing::create_private_dir;
+use wayleave_transport::descriptors;
+use wayleave_transport::tls::intercept::CertificateAuthority;
+use wayleave_upstream::egress::ParentProxy;
 
 use self::settings::RunSettings;
 use super::terminal::{CommandResult, print_errors, unusable};
-use crate::descriptors;
-use crate::isolation::{self, BlockedSignals, Enclosure, FAILED, MountPlan};
 use crate::server;
-use crate::signing::create_private_dir;
-use crate::tls::intercept::CertificateAuthority;
-use crate::upstream::egress::ParentProxy;
 
 /// The exit statuses of a shell for a command that cannot be executed, or does not exist.
 const NOT_EXECUTABLE: u8 = 126;

@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use serde::Serialize;
+use wayleave_decision_log::DecisionTally;
 
 use crate::cli::terminal::{counted, pretty_json};
-use crate::decision_log::DecisionTally;
 
 /// The most hosts that the summary names; the report has all.
 const MAX_HOSTS: usize = 5;

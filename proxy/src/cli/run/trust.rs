@@ -8,11 +8,11 @@ use std::process::{Command, Stdio};
 use anyhow::{Context, ensure};
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
+use wayleave_isolation::MountPlan;
+use wayleave_transport::tls::roots::BUNDLES;
 
 use crate::cli::terminal::print_errors;
 use crate::environment::{PROXY_VARIABLES, trust_variables};
-use crate::isolation::MountPlan;
-use crate::tls::roots::BUNDLES;
 
 /// The system's certificates for Java.
 const JAVA_STORES: [&str; 2] = ["/etc/ssl/certs/java/cacerts", "/etc/pki/java/cacerts"];
@@ -159,8 +159,9 @@ fn copy_files(from: &Path, to: &Path) -> std::io::Result<()> {
 
 #[cfg(test)]
 mod tests {
+    use wayleave_transport::tls::intercept::CertificateAuthority;
+
     use super::*;
-    use crate::tls::intercept::CertificateAuthority;
 
     #[test]
     fn two_authorities_have_different_nicknames() {

@@ -5,17 +5,17 @@ use std::time::{Duration, SystemTime};
 
 use serde_json::Value;
 use tempfile::TempDir;
+use wayleave_clock::Clock;
+use wayleave_decision_log::{DecisionRecord, Journal, JournalConfig};
 use wayleave_evidence::chain::event::EventKind;
 use wayleave_evidence::export::Export;
 use wayleave_evidence::select::{Selection, select};
 use wayleave_evidence::verify::{CheckedExport, ExportFindings};
 use wayleave_evidence::{Sha256Digest, SignedLog};
+use wayleave_signing::SigningKey;
 
 use super::world::{World, members_of, verdict_members};
 use crate::cli::evidence::verify::derive::{DecisionDeriver, DerivedCounts};
-use crate::clock::Clock;
-use crate::decision_log::{DecisionRecord, Journal, JournalConfig};
-use crate::signing::SigningKey;
 
 /// A log that is written, and the verdicts of its decisions.
 pub(super) struct TestLog {

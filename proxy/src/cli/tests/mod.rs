@@ -23,13 +23,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use wayleave_decision::Reason;
+use wayleave_decision_log::DecisionRecord;
 use wayleave_robots_txt::Target;
 
 use self::generator::Random;
 use self::log::TestLog;
 use self::rows::RowWorld;
 use self::world::{CrawlRequest, Parts, World, verdict_members};
-use crate::decision_log::DecisionRecord;
 
 /// The number of generated requests, and of the configurations that they are decided by.
 const GENERATED: usize = 10_000;

@@ -10,10 +10,10 @@ use wayleave_lifecycle::{
     FetchEnding, FetchErrorKind, FetchOutcome, FetchRequest, FetchedBody, FetchedResponse,
     FinishedFetch, Resource, ResponseFields,
 };
+use wayleave_robots_cache::{DocumentFetcher, FetchedDocument};
 use wayleave_robots_txt::Origin;
 
 use crate::decider::offline::InputSource;
-use crate::robots_cache::{DocumentFetcher, FetchedDocument};
 
 /// What comes of fetching a file.
 #[derive(Clone, Debug)]

@@ -6,20 +6,24 @@ use std::time::{Duration, SystemTime};
 
 use serde::Serialize;
 use serde_json::{Map, Value};
+use wayleave_clock::Clock;
 use wayleave_decision::{
     ClientFacts, Crawlers, CrawlersConfig, DecisionFacts, DecisionRequest, HttpsHandling,
     HttpsMode, InterceptionSettings, PolicyRule, Reason, Refusal, TargetScope, Verdict,
     decide_own_request,
 };
+use wayleave_decision_log::{DecisionRecord, LogWord, MAX_USER_AGENT_BYTES, WAYLEAVE};
 use wayleave_evidence::Sha256Digest;
 use wayleave_fairness::WorkPool;
 use wayleave_lifecycle::Resource;
+use wayleave_robots_cache::{RobotsCache, RobotsCacheConfig, RobotsStore};
 use wayleave_robots_txt::{Origin, Target, UrlScheme};
+use wayleave_telemetry::metrics::Metrics;
+use wayleave_upstream::Upstream;
 
 use super::sites::{CheckedSites, Sites};
 use crate::admin::preview::Preview;
 use crate::cli::check::verdict::ProxySettings;
-use crate::clock::Clock;
 use crate::config::Config;
 use crate::decider::Decider;
 use crate::decider::identify;
@@ -27,12 +31,8 @@ use crate::decider::preview::{PreviewedDecision, Question};
 use crate::decider::request::{ClientConnection, ConnectTunnel, RequestView};
 use crate::decider::settings::{CurrentSettings, Settings};
 use crate::decider::target;
-use crate::decision_log::{DecisionRecord, LogWord, MAX_USER_AGENT_BYTES, WAYLEAVE};
 use crate::exchange::record;
-use crate::robots_cache::{RobotsCache, RobotsCacheConfig, RobotsStore};
 use crate::server::wiring::{self, OutboundConfig};
-use crate::telemetry::metrics::Metrics;
-use crate::upstream::Upstream;
 
 /// The day on which everything happens: 2026-11-25.
 const TODAY: Duration = Duration::from_secs(1_795_564_800);

@@ -3,7 +3,7 @@
 use std::pin::Pin;
 use std::time::{Duration, Instant};
 
-use crate::clock::timeout;
+use wayleave_clock::timeout;
 
 /// The time for which a client may delay a body, apart from a second for each [`MIN_BYTES_PER_SECOND`]. Clients that expect a 100
 /// wait for a second at most.

@@ -6,26 +6,26 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
+use wayleave_clock::timeout;
 use wayleave_decision::{ContentStart, Reason, Refusal, SubresourceKind, content_start};
 use wayleave_http_wire::field_pairs::FieldPair;
 use wayleave_http_wire::http1::{BodyFraming, SWITCHING_PROTOCOLS, Trailers};
 use wayleave_http_wire::page::PageBuffer;
 use wayleave_http_wire::received::{HttpVersion, ReceivedHead};
+use wayleave_pacing::PacingSlot;
+use wayleave_pacing::budget::ByteMeter;
+use wayleave_transport::http::downstream::{ClientGone, DownstreamWriter, ResponseField};
+use wayleave_upstream::error::UpstreamError;
+use wayleave_upstream::{UpstreamHead, UpstreamReader};
 
 use super::client_rate::ClientRate;
 use super::error::RelayError;
 use super::interim::{FINAL_RESPONSE_DELAY, InterimResponses, is_interim};
 use super::progress::RelayProgress;
-use crate::budget::ByteMeter;
-use crate::clock::timeout;
 use crate::exchange::headers;
 use crate::exchange::response_notes::ResponseNotes;
 use crate::exchange::response_policy::{LabelStep, ResponseLabeller};
 use crate::exchange::websocket;
-use crate::http::downstream::{ClientGone, DownstreamWriter, ResponseField};
-use crate::pacing::PacingSlot;
-use crate::upstream::error::UpstreamError;
-use crate::upstream::{UpstreamHead, UpstreamReader};
 
 /// Inspects a response's head, with its fields, as soon as it arrives. Returns an error that withholds the response.
 pub(crate) type InspectHead<'a> =
@@ -474,11 +474,11 @@ mod tests {
     use bytes::BytesMut;
     use tokio::io::{AsyncWriteExt, duplex};
     use wayleave_http_wire::http1::RequestHead;
+    use wayleave_transport::http::downstream::Downstream;
+    use wayleave_transport::http::transport::{BoxedStream, Transport};
+    use wayleave_upstream::start_http1;
 
     use super::*;
-    use crate::http::downstream::Downstream;
-    use crate::http::transport::{BoxedStream, Transport};
-    use crate::upstream::start_http1;
 
     fn stream(near: tokio::io::DuplexStream) -> BoxedStream {
         Box::new(Transport::new(near))

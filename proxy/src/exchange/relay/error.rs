@@ -1,12 +1,12 @@
 //! The errors that end an exchange.
 
 use wayleave_decision::Refusal;
+use wayleave_pacing::TooSoon;
+use wayleave_transport::http::downstream::ClientGone;
+use wayleave_upstream::egress::ParentProxy;
+use wayleave_upstream::error::UpstreamError;
 
 use crate::exchange::outcome::RequestRepeat;
-use crate::http::downstream::ClientGone;
-use crate::pacing::TooSoon;
-use crate::upstream::egress::ParentProxy;
-use crate::upstream::error::UpstreamError;
 
 /// The error that ended an exchange.
 #[derive(Debug)]

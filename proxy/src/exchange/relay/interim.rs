@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
+use wayleave_upstream::{self as upstream, UpstreamHead};
+
 use super::error::RelayError;
-use crate::upstream::{self, UpstreamHead};
 
 /// The largest total of interim heads that a client gets in one exchange. HTTP/2 does not bound heads that nobody reads.
 const MAX_BYTES: usize = 64 * 1024;

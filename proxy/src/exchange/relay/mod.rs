@@ -12,6 +12,8 @@ use std::sync::atomic::Ordering;
 
 use wayleave_http_wire::http1::oddities::Oddities;
 use wayleave_http_wire::http1::{BodyFraming, SWITCHING_PROTOCOLS};
+use wayleave_transport::http::downstream::Downstream;
+use wayleave_upstream::{UpstreamReader, UpstreamWriter};
 
 use self::download::ResponseRelay;
 pub(super) use self::download::{ContentTreatment, InspectedHead, RelayContext};
@@ -19,8 +21,6 @@ pub(crate) use self::error::RelayError;
 use self::progress::RelayProgress;
 use self::upload::RequestRelay;
 use super::splice;
-use crate::http::downstream::Downstream;
-use crate::upstream::{UpstreamReader, UpstreamWriter};
 
 /// A response that reached the client completely.
 #[derive(Clone, Copy, Debug)]

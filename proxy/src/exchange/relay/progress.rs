@@ -3,9 +3,9 @@
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use wayleave_decision::Reason;
+use wayleave_upstream::error::UpstreamError;
 
 use super::error::RelayError;
-use crate::upstream::error::UpstreamError;
 
 /// The progress of an exchange, shared by both directions. One task polls both, so all accesses are relaxed: these are atomics
 /// only to make its future `Send`.

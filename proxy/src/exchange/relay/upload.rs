@@ -7,13 +7,13 @@ use std::time::Duration;
 use bytes::Bytes;
 use pingora_timeout::timeout;
 use wayleave_http_wire::http1::BodyError;
+use wayleave_pacing::PacingSlot;
+use wayleave_transport::http::downstream::{ClientGone, DownstreamReader, SentBody};
+use wayleave_upstream::UpstreamWriter;
 
 use super::client_rate::{ClientRate, TooSlow};
 use super::error::RelayError;
 use super::progress::RelayProgress;
-use crate::http::downstream::{ClientGone, DownstreamReader, SentBody};
-use crate::pacing::PacingSlot;
-use crate::upstream::UpstreamWriter;
 
 /// The request's body on its way to the origin.
 pub(super) struct RequestRelay<'a> {

@@ -39,7 +39,12 @@ use arc_swap::ArcSwap;
 use tokio::signal::unix::Signal;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
+use wayleave_clock::system_time;
+use wayleave_decision_log::{ClientMask, ConfigRevision, Journal};
 use wayleave_evidence::Sha256Digest;
+use wayleave_robots_cache::HttpFetcher;
+use wayleave_telemetry::collector::CollectorTls;
+use wayleave_telemetry::logging::LogHandle;
 
 use self::changed::{changed_toml, describe_changes};
 use self::completeness::find_incompleteness;
@@ -48,14 +53,9 @@ use self::watch::{FileWatch, IncludeWatch, WritingFiles};
 use crate::admin::{
     AdminGuard, ConfigStatus, ReloadAttempt, ReloadHandle, ReloadReply, ReloadResult, Reloaded,
 };
-use crate::clock::system_time;
 use crate::config::{Config, ConfigMistake, ConfigSources};
-use crate::decision_log::{ClientMask, ConfigRevision, Journal};
 use crate::exchange::ExchangeServices;
-use crate::robots_cache::HttpFetcher;
 use crate::server::wiring::{self, OutboundClients, OutboundConfig};
-use crate::telemetry::collector::CollectorTls;
-use crate::telemetry::logging::LogHandle;
 
 /// The operators' requests, and the changes of files, that may wait.
 const MAX_QUEUED: usize = 64;

@@ -6,8 +6,8 @@ use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use crate::tls::roots::root_paths;
-use crate::upstream::egress::{HOSTS, RESOLV_CONF};
+use wayleave_transport::tls::roots::root_paths;
+use wayleave_upstream::egress::{HOSTS, RESOLV_CONF};
 
 /// The interval at which changes are looked for.
 pub(super) const CHECK_INTERVAL: Duration = Duration::from_secs(5);

@@ -7,16 +7,16 @@ use std::os::unix::fs::{FileExt, chown, symlink};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use wayleave_clock::{Clock, system_time};
+use wayleave_decision_log::Journal;
 use wayleave_evidence::Sha256Digest;
 use wayleave_evidence::chain::event::{EventKind, LogEvent};
 use wayleave_evidence::chain::{HashChain, LogCount, TreeHead};
 use wayleave_evidence::files::{compressed_name, gzip_builder, rotated_files};
 use wayleave_evidence::holds::{Hold, HoldFolder};
+use wayleave_signing::SigningKey;
 
 use super::tampering_tests::{ALL, ProcessFate, TestLog, decision, head_files, lines};
-use crate::clock::{Clock, system_time};
-use crate::decision_log::Journal;
-use crate::signing::SigningKey;
 
 /// An alteration of one file of the log, in its place.
 type FileChange = fn(&TestLog, &Path);
@@ -390,7 +390,7 @@ fn written_before(place: &TestLog) {
         let mut add = |line: Vec<u8>| text.extend([line, vec![b'\n']].concat());
         add(chain.append(&chain.file_event(system_time()).to_json()));
         for _ in 0..3 {
-            let id = crate::decision_log::DecisionId::new().to_string();
+            let id = wayleave_decision_log::DecisionId::generate().to_string();
             let line = decision(&id);
             let end = format!(",\"config_sha256\":\"{}\"}}", Sha256Digest::of(b""));
             add(chain.append(&[&line[..line.len() - 1], end.as_bytes()].concat()));

@@ -3,9 +3,8 @@
 use wayleave_decision::{
     AccessFinding, PreferenceFinding, Reason, RequestOutcome, RuleMatch, Verdict,
 };
+use wayleave_decision_log::{DecisionRecord, FindingRecord, RuleRecord, UsePreference};
 use wayleave_robots_txt::excerpt;
-
-use crate::decision_log::{DecisionRecord, FindingRecord, RuleRecord, UsePreference};
 
 /// Compares everything that the verdict rests on, and the outcome.
 ///

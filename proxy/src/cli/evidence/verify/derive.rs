@@ -7,6 +7,7 @@ use serde::Serialize;
 use wayleave_decision::{
     Decision, DecisionRequest, Input, RobotsCopy, Step, Verdict, decide_own_request,
 };
+use wayleave_decision_log::DecisionRecord;
 use wayleave_evidence::chain::link;
 use wayleave_evidence::verify::CheckedMaterials;
 use wayleave_lifecycle::FetchErrorKind;
@@ -16,7 +17,6 @@ use super::compare;
 use super::documents::ParsedDocuments;
 use super::robots::ParsedRobots;
 use super::settings::{PastSettings, PastSettingsCache};
-use crate::decision_log::DecisionRecord;
 
 /// The number of derived decisions by what they rest on. A decision may rest on several.
 #[derive(Clone, Copy, Debug, Default, Serialize)]

@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use quick_cache::sync::Cache;
 use wayleave_decision::{DocumentBatch, DocumentResult};
+use wayleave_decision_log::{DecisionRecord, DocumentRecord};
 use wayleave_lifecycle::Resource;
 use wayleave_usage_preferences::PreferenceDocument;
 
 use super::robots::BodyReader;
-use crate::decision_log::{DecisionRecord, DocumentRecord};
 
 /// The number of parsed documents that are cached. Each is at most `robots.max_size` long.
 const MAX_PARSED: usize = 64;

@@ -2,11 +2,11 @@
 
 use std::fs;
 
+use wayleave_decision_log::{next_key_path, take_next_key};
 use wayleave_evidence::holds::HoldFolder;
+use wayleave_signing::SigningKey;
 
 use super::tampering_tests::{ProcessFate, TestLog};
-use crate::decision_log::{next_key_path, take_next_key};
-use crate::signing::SigningKey;
 
 const BETWEEN_PROCESSES: [ProcessFate; 3] =
     [ProcessFate::Stopped, ProcessFate::Killed, ProcessFate::Rests];

@@ -30,6 +30,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Args;
+use wayleave_decision_log::DecisionRecord;
 use wayleave_evidence::Manifest;
 use wayleave_evidence::verify::{CheckedExport, CheckedLines, ExportFindings};
 
@@ -38,7 +39,6 @@ use self::report::VerifyReport;
 use super::node_url::NodeUrl;
 use crate::cli::progress::{LINES_PER_UPDATE, ProgressLine};
 use crate::cli::terminal::{pretty_json, print, unusable};
-use crate::decision_log::DecisionRecord;
 
 #[derive(Debug, Args)]
 #[command(

@@ -4,11 +4,10 @@ use std::sync::Arc;
 
 use quick_cache::Weighter;
 use quick_cache::sync::Cache;
+use wayleave_decision_log::FindingRecord;
 use wayleave_evidence::Sha256Digest;
 use wayleave_lifecycle::FetchedBody;
 use wayleave_robots_txt::{AccessResult, Dialect, RobotsTxt};
-
-use crate::decision_log::FindingRecord;
 
 /// The memory for parsed files, in bytes.
 const PARSED_BYTES: u64 = 64 << 20;

@@ -10,11 +10,11 @@ use wayleave_decision::{
     ASSERTED, ClaimedNames, ClientFacts, Crawler, Crawlers, DecisionSettings, Identified, Identity,
     PolicyRules, Reason, Refusal,
 };
+use wayleave_decision_log::{DecisionRecord, MAX_USER_AGENT_BYTES};
 use wayleave_evidence::Sha256Digest;
 use wayleave_evidence::verify::CheckedMaterials;
 
 use crate::config::Config;
-use crate::decision_log::{DecisionRecord, MAX_USER_AGENT_BYTES};
 
 /// The tables that affect decisions. The others say where files and other machines are, which may not exist here.
 const DECIDING: [&str; 7] =

@@ -7,6 +7,8 @@ use std::time::Duration;
 
 use clap::Parser;
 use serde_json::json;
+use wayleave_clock::{Clock, system_time};
+use wayleave_decision_log::{Journal, JournalConfig};
 use wayleave_evidence::chain::event::EventKind;
 use wayleave_evidence::chain::link::{link_line, previous_digest};
 use wayleave_evidence::files::{file_number, rotated_files};
@@ -15,9 +17,7 @@ use wayleave_evidence::{Sha256Digest, SignedLog};
 
 use super::super::export;
 use super::*;
-use crate::clock::{Clock, system_time};
 use crate::config::Config;
-use crate::decision_log::{Journal, JournalConfig};
 
 #[derive(Parser)]
 struct ExportCli {
@@ -85,7 +85,7 @@ impl TestLog {
         let options = self.options();
         let journal =
             self.journal.get_or_insert_with(|| Journal::open(options, Clock::start()).unwrap());
-        let mut line = decision(&crate::decision_log::DecisionId::new().to_string());
+        let mut line = decision(&wayleave_decision_log::DecisionId::generate().to_string());
         line.push(b'\n');
         journal.push(&line, Some(Sha256Digest::of(b"")));
         journal.flush().unwrap();

@@ -3,14 +3,14 @@
 use std::fs;
 use std::path::Path;
 
+use wayleave_clock::system_time;
+use wayleave_decision_log::Journal;
 use wayleave_evidence::chain::HashChain;
 use wayleave_evidence::{HeadFiles, LogHead};
+use wayleave_signing::SigningKey;
 
 use super::alteration_tests::other_log;
 use super::tampering_tests::{ProcessFate, TestLog, decision};
-use crate::clock::system_time;
-use crate::decision_log::Journal;
-use crate::signing::SigningKey;
 
 /// Copies the log and the state directory of one place to another, over what is there.
 fn copy(from: &Path, to: &Path) {

@@ -10,19 +10,19 @@ use std::sync::Arc;
 
 use tempfile::TempDir;
 use tokio::task::JoinHandle;
+use wayleave_clock::Clock;
+use wayleave_fleet::Fleet;
+use wayleave_robots_cache::RobotsStore;
+use wayleave_signing::SigningKey;
+use wayleave_telemetry::line_writer::LineWriterGuard;
+use wayleave_telemetry::logging;
+use wayleave_telemetry::metrics::Metrics;
 
 use self::rows::{KeyRow, ROWS};
 use super::*;
-use crate::clock::Clock;
 use crate::config::DEFAULT_FILE;
 use crate::decider::settings::Settings;
-use crate::fleet::Fleet;
-use crate::robots_cache::RobotsStore;
 use crate::server::start;
-use crate::signing::SigningKey;
-use crate::telemetry::line_writer::LineWriterGuard;
-use crate::telemetry::logging;
-use crate::telemetry::metrics::Metrics;
 
 /// Values by key.
 type KeyValues = BTreeMap<&'static str, &'static str>;

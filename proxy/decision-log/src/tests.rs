@@ -1,0 +1,268 @@
+//! A decision for the tests of this folder, and its form in the log.
+
+use std::net::IpAddr;
+use std::time::{Duration, SystemTime};
+
+use proptest::collection::vec;
+use proptest::prelude::{Strategy, any, prop_assert_eq, proptest};
+use wayleave_evidence::Sha256Digest;
+use wayleave_telemetry::harmless::escape_json;
+
+use super::*;
+
+pub(super) fn decision() -> DecisionRecord {
+    DecisionRecord {
+        id: DecisionId::generate(),
+        at: SystemTime::UNIX_EPOCH + Duration::from_micros(1_800_000_000_000_001),
+        outcome: "refused".into(),
+        reason: "rule".into(),
+        status: 403,
+        crawler: "news".into(),
+        identity: "known".into(),
+        owner: None,
+        proven_by: None,
+        user_agent: None,
+        user_agent_cut: false,
+        certificate: None,
+        tokens: vec!["ExampleBot".to_owned()],
+        client: IpAddr::from([127, 0, 0, 1]).into(),
+        body_bytes: None,
+        peer: None,
+        method: "GET".to_owned(),
+        url: "https://[::1]:8443/a".to_owned(),
+        origin: Some("https://[::1]:8443".to_owned()),
+        scope: None,
+        username: None,
+        robots_delay_us: None,
+        trace_id: None,
+        policy: None,
+        preferences: Vec::new(),
+        documents: Vec::new(),
+        subresource: None,
+        reached_origin: None,
+        from: None,
+        edge: None,
+        payment: None,
+        finding: Some(FindingRecord {
+            verdict: "disallow".into(),
+            basis: "rule".into(),
+            dialect: "rfc9309".into(),
+            line: Some(2),
+            rule: Some("Disallow: /a".to_owned()),
+            robots_access: Some("successful".into()),
+            robots_status: None,
+            robots_cut: false,
+            robots_sha256: Some(Sha256Digest::of(b"abc")),
+            robots_fetched_at: Some(SystemTime::UNIX_EPOCH),
+        }),
+        would_be: None,
+        would_wait_us: None,
+        oddities: Vec::new(),
+        signature: None,
+        mode: "enforce".into(),
+        configuration: 1,
+        details: None,
+        decided_us: 1,
+        waited_us: 0,
+        took_us: 2,
+        robots_fetched_as: None,
+        url_bytes: None,
+        url_sha256: None,
+    }
+}
+
+/// Bits and texts for [`any_decision`]. The texts have characters of all kinds, also such as end lines or reorder text.
+pub(super) fn draws() -> impl Strategy<Value = Draws> {
+    (any::<u64>(), vec("(?s).{0,20}", 1..8)).prop_map(|(bits, texts)| Draws { bits, texts })
+}
+
+#[derive(Debug)]
+pub(super) struct Draws {
+    bits: u64,
+    texts: Vec<String>,
+}
+
+impl Draws {
+    fn number(&mut self) -> u64 {
+        self.bits = self.bits.rotate_left(7).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        self.bits
+    }
+
+    fn coin(&mut self) -> bool {
+        self.number().is_multiple_of(2)
+    }
+
+    fn text(&mut self) -> String {
+        let at = self.number() as usize % self.texts.len();
+        self.texts[at].clone()
+    }
+
+    fn word(&mut self) -> LogWord {
+        self.text().into()
+    }
+
+    fn some<T>(&mut self, draw: impl FnOnce(&mut Self) -> T) -> Option<T> {
+        self.coin().then(|| draw(self))
+    }
+
+    fn list<T>(&mut self, mut draw: impl FnMut(&mut Self) -> T) -> Vec<T> {
+        (0..self.number() % 3).map(|_| draw(self)).collect()
+    }
+
+    fn time(&mut self) -> SystemTime {
+        SystemTime::UNIX_EPOCH + Duration::from_micros(self.number() >> 14)
+    }
+
+    fn document(&mut self) -> DocumentRecord {
+        DocumentRecord {
+            url: self.text(),
+            sha256: self.some(|it| Sha256Digest::of(&it.number().to_be_bytes())),
+            fetched_at: self.some(Self::time),
+            cut: self.coin(),
+        }
+    }
+
+    fn preference(&mut self) -> UsePreference {
+        UsePreference {
+            purpose: self.word(),
+            preference: self.word(),
+            source: self.some(Self::word),
+            carrier: self.some(Self::text),
+            statement: self.some(Self::text),
+            clause: self.some(Self::text),
+            policy: self.some(Self::text),
+            stage: self.some(Self::word),
+            document: self.some(Self::document).map(Box::new),
+        }
+    }
+
+    fn payment(&mut self) -> PaymentRecord {
+        PaymentRecord {
+            scheme: self.word(),
+            price: self.some(Self::text),
+            currency: self.some(Self::text),
+        }
+    }
+
+    fn finding(&mut self) -> FindingRecord {
+        FindingRecord {
+            verdict: self.word(),
+            basis: self.word(),
+            dialect: self.word(),
+            line: self.some(|it| it.number() as u32),
+            rule: self.some(Self::text),
+            robots_access: self.some(Self::word),
+            robots_status: self.some(|it| it.number() as u16),
+            robots_cut: self.coin(),
+            robots_sha256: self.some(|it| Sha256Digest::of(&it.number().to_be_bytes())),
+            robots_fetched_at: self.some(Self::time),
+        }
+    }
+}
+
+/// Returns a decision of any members. Each that can be missing is in some and not in others.
+pub(super) fn any_decision(mut draws: Draws) -> DecisionRecord {
+    let it = &mut draws;
+    DecisionRecord {
+        id: DecisionId::generate(),
+        at: it.time(),
+        outcome: it.word(),
+        reason: it.word(),
+        status: it.number() as u16,
+        crawler: it.word(),
+        identity: it.word(),
+        owner: it.some(Draws::text),
+        proven_by: it.some(Draws::word),
+        certificate: it.some(Draws::text),
+        tokens: it.list(Draws::text),
+        user_agent: it.some(Draws::text),
+        user_agent_cut: it.coin(),
+        client: IpAddr::from((it.number() as u32).to_be_bytes()).into(),
+        peer: it.some(|it| IpAddr::from(u128::from(it.number()).to_be_bytes())),
+        method: it.text(),
+        url: it.text(),
+        origin: it.some(Draws::text),
+        scope: it.some(Draws::word),
+        username: it.some(Draws::text),
+        robots_delay_us: it.some(Draws::number),
+        trace_id: it.some(Draws::text),
+        policy: it.some(|it| RuleRecord {
+            number: it.number() as usize,
+            action: it.word(),
+            owner: it.some(Draws::text),
+            reason: it.some(Draws::text),
+        }),
+        finding: it.some(Draws::finding),
+        preferences: it.list(Draws::preference),
+        documents: it.list(Draws::document),
+        subresource: it.some(|it| SubresourceRecord {
+            page: it.text(),
+            kind: it.word(),
+            decision: it.some(|_| DecisionId::generate()),
+        }),
+        reached_origin: it.some(Draws::coin),
+        from: it.some(Draws::word),
+        edge: it.some(Draws::word),
+        payment: it.some(Draws::payment),
+        would_be: it.some(|it| it.number() as u16),
+        would_wait_us: it.some(Draws::number),
+        body_bytes: it.some(Draws::number),
+        oddities: it.list(Draws::word),
+        signature: it.some(Draws::word),
+        mode: it.word(),
+        configuration: it.number(),
+        details: it.some(Draws::text),
+        decided_us: it.number() >> 14,
+        waited_us: it.number(),
+        took_us: it.number() >> 14,
+        robots_fetched_as: it.some(Draws::text),
+        url_bytes: it.some(|it| it.number() as usize),
+        url_sha256: it.some(|it| Sha256Digest::of(it.text().as_bytes())),
+    }
+}
+
+proptest! {
+    #[test]
+    fn line_is_what_serde_would_write(draws in draws()) {
+        let decision = any_decision(draws);
+        let line = EncodedDecision::new(&decision).line;
+        let expected = [escape_json(serde_json::to_vec(&decision).unwrap()), b"\n".to_vec()].concat();
+        prop_assert_eq!(String::from_utf8(line).unwrap(), String::from_utf8(expected).unwrap());
+    }
+}
+
+#[test]
+fn decision_survives_serialisation() {
+    let written = serde_json::to_value(decision()).unwrap();
+    assert_eq!(written["at"], "2027-01-15T08:00:00.000001Z");
+    assert_eq!(written["line"], 2);
+    let read: DecisionRecord = serde_json::from_value(written.clone()).unwrap();
+    assert_eq!(serde_json::to_value(&read).unwrap(), written);
+    let mut bare = decision();
+    bare.finding = None;
+    let written = serde_json::to_value(bare).unwrap();
+    assert_eq!(written.get("verdict"), None);
+    let read: DecisionRecord = serde_json::from_value(written).unwrap();
+    assert!(read.finding.is_none());
+}
+
+#[test]
+fn query_finds_text() {
+    let query =
+        |text: &str| DecisionQuery { text: Some(text.to_owned()), ..DecisionQuery::default() };
+    for text in ["8443/A", "disallow: /a", "examplebot", "127.0.0", ""] {
+        assert!(query(text).matches(&decision()), "{text}");
+    }
+    assert!(!query("shop").matches(&decision()));
+}
+
+#[test]
+fn query_matches_host_without_port() {
+    let query =
+        |host: &str| DecisionQuery { host: Some(host.to_owned()), ..DecisionQuery::default() };
+    assert!(query("[::1]").matches(&decision()));
+    assert!(!query("::1").matches(&decision()));
+    let mut named = decision();
+    named.origin = Some("http://shop.test:8080".to_owned());
+    assert!(query("Shop.test").matches(&named));
+}

@@ -1,0 +1,485 @@
+//! The thread that writes decisions to the log.
+
+use std::collections::{HashMap, VecDeque};
+use std::fmt;
+use std::mem;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, JoinHandle, Thread};
+use std::time::{Duration, SystemTime};
+
+use anyhow::Context;
+use tokio::sync::{oneshot, watch};
+use wayleave_clock::system_time;
+use wayleave_evidence::chain::event::{ConfigRevision, EventKind};
+use wayleave_evidence::{LogHead, Sha256Digest};
+use wayleave_telemetry::metrics::Metrics;
+
+use super::journal::{Journal, JournalWarnings, LostLines};
+use super::record::EncodedDecision;
+
+/// The most decisions in the queue: some seconds at full speed. Further ones are dropped and counted.
+const MAX_QUEUED: usize = 65_536;
+/// The memory for them: 1 KiB for each. A single URL may be as long as a request's head, 64 KiB.
+const MAX_QUEUED_BYTES: usize = MAX_QUEUED * 1024;
+/// The interval at which the thread empties the queue under load. It is woken only when idle: waking it for each decision would
+/// cost an exchange more than everything else here.
+const POLL_INTERVAL: Duration = Duration::from_millis(5);
+
+/// The next thing for the thread to do besides writing decisions.
+enum WriterUpdate {
+    /// To use another journal, if decisions are to be written, and another configuration.
+    Replace(Option<Box<Journal>>, ConfigRevision),
+    /// To look for a head that was published in the log, and to answer when that is done.
+    Compare(Box<LogHead>, oneshot::Sender<()>),
+}
+
+type PendingUpdates = Arc<Mutex<VecDeque<WriterUpdate>>>;
+/// The newest head that the thread has saved, as its line; none without a log.
+type SharedHead = Arc<Mutex<Option<Vec<u8>>>>;
+type SharedWarnings = Arc<Mutex<Arc<JournalWarnings>>>;
+/// The interval at which a head that could not be saved is tried again while nothing is written.
+const SIGN_RETRY: Duration = Duration::from_secs(1);
+
+/// The sending side of the thread's queue.
+pub(super) struct DecisionWriter {
+    queue: SyncSender<EncodedDecision>,
+    queued_bytes: Arc<AtomicUsize>,
+    /// The number of decisions that were put into the queue.
+    queued: AtomicU64,
+    /// The number of those that are written, or lost.
+    settled: watch::Receiver<u64>,
+    /// The number of dropped decisions that the log does not mention yet.
+    dropped: Arc<AtomicU64>,
+    /// Whether decisions are being lost at present.
+    is_failing: Arc<AtomicBool>,
+    losses: Arc<LossCount>,
+    newest_head: SharedHead,
+    warnings: SharedWarnings,
+    updates: PendingUpdates,
+    closing: Arc<AtomicBool>,
+    is_idle: Arc<AtomicBool>,
+    thread: Thread,
+    handle: Mutex<Option<JoinHandle<()>>>,
+    metrics: Arc<Metrics>,
+}
+
+impl DecisionWriter {
+    pub(super) fn start(
+        journal: Option<Journal>,
+        configuration: ConfigRevision,
+        metrics: Arc<Metrics>,
+    ) -> anyhow::Result<Self> {
+        let (queue, received) = sync_channel(MAX_QUEUED);
+        let queued_bytes = Arc::<AtomicUsize>::default();
+        let dropped = Arc::<AtomicU64>::default();
+        let updates = PendingUpdates::default();
+        let closing = Arc::<AtomicBool>::default();
+        let is_idle = Arc::<AtomicBool>::default();
+        let is_failing = Arc::<AtomicBool>::default();
+        let losses = Arc::<LossCount>::default();
+        let newest_head = SharedHead::default();
+        let warnings = SharedWarnings::default();
+        let (settle, settled) = watch::channel(0);
+        let writer = WriterThread {
+            received,
+            taken: 0,
+            settled: settle,
+            queued_bytes: Arc::clone(&queued_bytes),
+            dropped: Arc::clone(&dropped),
+            journal,
+            configurations: HashMap::new(),
+            updates: Arc::clone(&updates),
+            closing: Arc::clone(&closing),
+            is_idle: Arc::clone(&is_idle),
+            metrics: Arc::clone(&metrics),
+            is_failing: Arc::clone(&is_failing),
+            losses: Arc::clone(&losses),
+            newest_head: Arc::clone(&newest_head),
+            warnings: Arc::clone(&warnings),
+        };
+        let handle = thread::Builder::new()
+            .name("decisions".to_owned())
+            .spawn(move || writer.run(configuration))
+            .context("starting the thread that writes decisions")?;
+        Ok(Self {
+            queue,
+            queued_bytes,
+            queued: AtomicU64::new(0),
+            settled,
+            dropped,
+            is_failing,
+            losses,
+            newest_head,
+            warnings,
+            updates,
+            closing,
+            is_idle,
+            thread: handle.thread().clone(),
+            handle: Mutex::new(Some(handle)),
+            metrics,
+        })
+    }
+
+    /// Queues a decision, or counts it as dropped. Never blocks.
+    pub(super) fn enqueue(&self, recorded: EncodedDecision) {
+        let bytes = queued_size(&recorded);
+        // Reserved before sending: the thread may receive the decision and subtract its size at once.
+        let before = self.queued_bytes.fetch_add(bytes, Ordering::Relaxed);
+        if before + bytes <= MAX_QUEUED_BYTES && self.queue.try_send(recorded).is_ok() {
+            self.queued.fetch_add(1, Ordering::SeqCst);
+        } else {
+            self.queued_bytes.fetch_sub(bytes, Ordering::Relaxed);
+            self.dropped.fetch_add(1, Ordering::Relaxed);
+            self.is_failing.store(true, Ordering::Relaxed);
+            self.losses.add(1);
+            self.metrics.decisions_dropped(1);
+        }
+        // The load keeps the cache line shared under load; only one of several writers swaps and wakes the thread.
+        if self.is_idle.load(Ordering::SeqCst) && self.is_idle.swap(false, Ordering::SeqCst) {
+            self.thread.unpark();
+        }
+    }
+
+    /// Waits until all decisions queued so far are written, or lost. They are written at once then.
+    pub(super) async fn settle(&self) {
+        let queued = self.queued.load(Ordering::SeqCst);
+        let mut settled = self.settled.clone();
+        if *settled.borrow() < queued {
+            self.thread.unpark();
+            // An error means that the thread has ended.
+            let _ = settled.wait_for(|settled| *settled >= queued).await;
+        }
+    }
+
+    /// Returns whether decisions are being lost at present.
+    pub(super) fn is_failing(&self) -> bool {
+        self.is_failing.load(Ordering::Relaxed)
+    }
+
+    /// Returns how many decisions were lost, and when the last was; none if none was.
+    pub(super) fn losses(&self) -> Option<(u64, SystemTime)> {
+        self.losses.last()
+    }
+
+    /// Returns what is wrong with the log's files.
+    pub(super) fn warnings(&self) -> Arc<JournalWarnings> {
+        lock(&self.warnings).clone()
+    }
+
+    /// Replaces the journal. Further decisions may be made by `configuration`.
+    pub(super) fn replace(&self, journal: Option<Journal>, configuration: ConfigRevision) {
+        let update = WriterUpdate::Replace(journal.map(Box::new), configuration);
+        lock(&self.updates).push_back(update);
+        self.thread.unpark();
+    }
+
+    /// Returns the newest head of the log.
+    pub(super) fn newest_head(&self) -> Option<LogHead> {
+        // Parsed here, because that checks the signature, which takes twice as long as to sign: hardly any head is asked for. The
+        // thread that writes does not wait for it.
+        let line = lock(&self.newest_head).clone()?;
+        LogHead::parse(str::from_utf8(&line).ok()?)
+    }
+
+    /// Looks for a head that was published in the log. If the log lacks it, the log says so when this returns.
+    pub(super) async fn compare_with(&self, published: LogHead) {
+        let (answer, answered) = oneshot::channel();
+        lock(&self.updates).push_back(WriterUpdate::Compare(Box::new(published), answer));
+        self.thread.unpark();
+        // An error means that the thread has ended.
+        let _ = answered.await;
+    }
+
+    pub(super) fn close(&self) {
+        self.closing.store(true, Ordering::SeqCst);
+        self.thread.unpark();
+        if let Some(thread) = lock(&self.handle).take() {
+            // A panic of the thread has been reported by the panic hook.
+            let _ = thread.join();
+        }
+    }
+}
+
+/// The decisions that were lost since the start.
+#[derive(Debug, Default)]
+struct LossCount {
+    decisions: AtomicU64,
+    /// In seconds since 1970.
+    last_at: AtomicU64,
+}
+
+impl LossCount {
+    fn add(&self, decisions: u64) {
+        let since_epoch = system_time().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        self.last_at.store(since_epoch.as_secs(), Ordering::Relaxed);
+        self.decisions.fetch_add(decisions, Ordering::Relaxed);
+    }
+
+    fn last(&self) -> Option<(u64, SystemTime)> {
+        let decisions = self.decisions.load(Ordering::Relaxed);
+        let last_at = Duration::from_secs(self.last_at.load(Ordering::Relaxed));
+        (decisions > 0).then(|| (decisions, SystemTime::UNIX_EPOCH + last_at))
+    }
+}
+
+/// Returns the approximate memory that a queued decision takes.
+fn queued_size(recorded: &EncodedDecision) -> usize {
+    recorded.line.capacity()
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl fmt::Debug for DecisionWriter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("DecisionWriter").finish_non_exhaustive()
+    }
+}
+
+/// The state of the thread.
+struct WriterThread {
+    received: Receiver<EncodedDecision>,
+    /// The number of decisions taken out of the queue.
+    taken: u64,
+    settled: watch::Sender<u64>,
+    queued_bytes: Arc<AtomicUsize>,
+    dropped: Arc<AtomicU64>,
+    journal: Option<Journal>,
+    /// The digests of configurations, by number.
+    configurations: HashMap<u64, Sha256Digest>,
+    updates: PendingUpdates,
+    closing: Arc<AtomicBool>,
+    is_idle: Arc<AtomicBool>,
+    metrics: Arc<Metrics>,
+    is_failing: Arc<AtomicBool>,
+    losses: Arc<LossCount>,
+    newest_head: SharedHead,
+    warnings: SharedWarnings,
+}
+
+impl WriterThread {
+    fn run(mut self, configuration: ConfigRevision) {
+        self.remember_revision(&configuration);
+        self.write_event(EventKind::Start(configuration));
+        let mut first = None;
+        loop {
+            // Read before the queue, so that everything queued before `close` is written.
+            let is_last = self.closing.load(Ordering::SeqCst);
+            self.apply_updates();
+            let had_work = self.write_queued(first.take());
+            if is_last {
+                self.write_event(EventKind::Stop {});
+                return;
+            }
+            if had_work {
+                thread::park_timeout(POLL_INTERVAL);
+                continue;
+            }
+            self.sign_head();
+            self.is_idle.store(true, Ordering::SeqCst);
+            // A decision that was queued just before has not woken the thread, so the queue is checked once more before
+            // parking.
+            first = self.receive();
+            if first.is_none() && !self.closing.load(Ordering::SeqCst) {
+                self.park();
+            }
+            self.is_idle.store(false, Ordering::SeqCst);
+        }
+    }
+
+    /// Waits for something to do.
+    fn park(&self) {
+        if self.journal.as_ref().is_some_and(Journal::is_unsigned) {
+            thread::park_timeout(SIGN_RETRY);
+        } else {
+            thread::park();
+        }
+    }
+
+    /// Applies all pending updates.
+    fn apply_updates(&mut self) {
+        loop {
+            // Taken out first: while the update is applied, which may write, nobody should wait for the lock.
+            let next = lock(&self.updates).pop_front();
+            match next {
+                Some(next) => self.apply_update(next),
+                None => return,
+            }
+        }
+    }
+
+    fn apply_update(&mut self, next: WriterUpdate) {
+        match next {
+            WriterUpdate::Replace(journal, configuration) => {
+                self.replace_journal(journal.map(|journal| *journal), configuration);
+            }
+            WriterUpdate::Compare(published, answer) => {
+                if let Some(journal) = &mut self.journal {
+                    journal.compare_with(&published);
+                    self.flush();
+                    self.sign_head();
+                }
+                // Nobody waits any more if the process is stopping.
+                let _ = answer.send(());
+            }
+        }
+    }
+
+    /// Replaces the journal and notes the configuration.
+    fn replace_journal(&mut self, journal: Option<Journal>, configuration: ConfigRevision) {
+        self.remember_revision(&configuration);
+        // If the new journal writes to another log, this one's last lines would remain unsigned.
+        self.sign_head();
+        let before = mem::replace(&mut self.journal, journal);
+        if let (Some(mut before), Some(journal)) = (before, &mut self.journal) {
+            journal.continue_from(&mut before);
+        }
+        *lock(&self.newest_head) = None;
+        self.write_event(EventKind::Reload(configuration));
+    }
+
+    fn remember_revision(&mut self, configuration: &ConfigRevision) {
+        let ConfigRevision { configuration, config_sha256, .. } = *configuration;
+        self.configurations.insert(configuration, config_sha256);
+    }
+
+    /// Writes an event to the log at once.
+    fn write_event(&mut self, event: EventKind) {
+        if let Some(journal) = &mut self.journal {
+            journal.push_event(event);
+            self.flush();
+            self.sign_head();
+        }
+    }
+
+    fn sign_head(&mut self) {
+        if let Some(journal) = &mut self.journal {
+            journal.save_head();
+        }
+        self.share_head();
+    }
+
+    /// Shows others what the journal knows.
+    fn share_head(&mut self) {
+        let warnings = self.journal.as_mut().map(Journal::warnings).unwrap_or_default();
+        self.metrics.decision_log_unsigned(warnings.head_fault.is_some());
+        self.metrics.decision_log_foreign_files(warnings.foreign.len());
+        *lock(&self.warnings) = warnings;
+        if let Some(head) = self.journal.as_mut().and_then(Journal::take_saved_head) {
+            *lock(&self.newest_head) = Some(head);
+        }
+    }
+
+    fn receive(&mut self) -> Option<EncodedDecision> {
+        let recorded = self.received.try_recv().ok()?;
+        self.taken += 1;
+        self.queued_bytes.fetch_sub(queued_size(&recorded), Ordering::Relaxed);
+        Some(recorded)
+    }
+
+    /// Writes `first` and everything in the queue. Returns whether there was anything.
+    fn write_queued(&mut self, first: Option<EncodedDecision>) -> bool {
+        let mut had_work = false;
+        let mut next = match first {
+            None => self.receive(),
+            first => first,
+        };
+        while let Some(recorded) = next {
+            had_work = true;
+            let number = recorded.configuration;
+            // The decision was made after a reload whose update has not been applied yet. Earlier decisions belong to the journal
+            // before it.
+            if !self.configurations.contains_key(&number) {
+                self.flush();
+                self.apply_updates();
+            }
+            if let Some(journal) = &mut self.journal {
+                let config_sha256 = self.configurations.get(&number).copied();
+                journal.push(&recorded.line, config_sha256);
+                if journal.is_full() {
+                    self.flush();
+                }
+            }
+            next = self.receive();
+        }
+        self.flush();
+        let taken = self.taken;
+        self.settled.send_if_modified(|settled| mem::replace(settled, taken) != taken);
+        had_work
+    }
+
+    fn flush(&mut self) {
+        let Some(journal) = &mut self.journal else {
+            return;
+        };
+        // Only a journal can mention lost decisions, so the count is not reset without one.
+        journal.add_lost(self.dropped.swap(0, Ordering::Relaxed));
+        let was_failing = self.is_failing.load(Ordering::Relaxed);
+        let flushed = journal.flush();
+        self.metrics.decision_log_altered(journal.take_altered());
+        self.share_head();
+        match flushed {
+            Ok(true) if was_failing => {
+                tracing::info!("the decision log is writable again");
+                self.is_failing.store(false, Ordering::Relaxed);
+            }
+            Ok(_) => {}
+            Err(LostLines { lines, error }) => {
+                self.metrics.decisions_dropped(lines);
+                self.losses.add(lines);
+                if !was_failing {
+                    tracing::error!(
+                        error = format!("{error:#}"),
+                        "the decision log cannot be written"
+                    );
+                }
+                self.is_failing.store(true, Ordering::Relaxed);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::decision;
+    use super::*;
+
+    #[test]
+    fn queue_is_bounded_in_bytes() {
+        let (queue, received) = sync_channel(MAX_QUEUED);
+        let metrics = Arc::new(Metrics::new().unwrap());
+        // No thread empties its queue.
+        let writer = DecisionWriter {
+            queue,
+            queued_bytes: Arc::default(),
+            queued: AtomicU64::new(0),
+            settled: watch::channel(0).1,
+            dropped: Arc::default(),
+            is_failing: Arc::default(),
+            losses: Arc::default(),
+            newest_head: SharedHead::default(),
+            warnings: SharedWarnings::default(),
+            updates: PendingUpdates::default(),
+            closing: Arc::default(),
+            is_idle: Arc::default(),
+            thread: thread::current(),
+            handle: Mutex::new(None),
+            metrics: Arc::clone(&metrics),
+        };
+        let mut long = decision();
+        long.url = format!("http://shop.test/{}", "a".repeat(60_000));
+        for _ in 0..2000 {
+            writer.enqueue(EncodedDecision::new(&long));
+        }
+        let kept: usize = received.try_iter().map(|recorded| queued_size(&recorded)).sum();
+        assert!(kept <= MAX_QUEUED_BYTES && kept > MAX_QUEUED_BYTES / 2, "{kept}");
+        assert!(writer.losses().is_some_and(|(lost, _)| lost > 0), "{:?}", writer.losses());
+        let (_, text) = metrics.text().unwrap();
+        let dropped =
+            text.lines().find(|line| line.starts_with("wayleave_decisions_dropped_total "));
+        assert!(dropped.is_some_and(|line| !line.ends_with(" 0")), "{dropped:?}");
+    }
+}

@@ -1,0 +1,321 @@
+//! The daily budgets of crawlers: requests, bytes and origins that each may use until midnight UTC.
+//!
+//! ```text
+//!  mod ── usage     what was counted of one crawler's day, and what it may still do
+//!   └──── file      the counts on disk
+//! ```
+//!
+//! This node counts, and reports to the fleet's engine all that it has counted with each request: the engine's sum decides. While the
+//! engine is away, each node may use its equal part of what was left when it last knew. The counts are written every few seconds
+//! and at the end of the process, so a crash forgets the last seconds.
+
+mod file;
+mod usage;
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, SystemTime};
+
+use ring::digest::{SHA256, digest};
+use wayleave_clock::Clock;
+use wayleave_decision::{Crawler, DailyBudget, EnforcementMode};
+use wayleave_fleet::Fleet;
+use wayleave_fleet::engine::{BudgetKind, BudgetReport, BudgetRequest};
+use wayleave_robots_txt::Origin;
+
+use self::file::BudgetFile;
+
+/// The time between two writes of the counts, and between two reports of bytes to the fleet.
+const SAVE_INTERVAL: Duration = Duration::from_secs(5);
+const DAY: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// The file of the counts in the state directory.
+const FILE: &str = "budgets.json";
+
+/// A part of a budget that is spent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SpentBudget {
+    pub kind: BudgetKind,
+    pub limit: u64,
+    /// The time until midnight UTC.
+    pub retry_after: Duration,
+}
+
+/// The use of a part of a budget today, on all nodes as far as this one knows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BudgetUse {
+    pub kind: BudgetKind,
+    pub used: u64,
+    pub limit: u64,
+}
+
+/// The counts of all crawlers with a budget.
+pub struct DailyBudgets {
+    clock: Clock,
+    fleet: Fleet,
+    path: PathBuf,
+    counts: Mutex<BudgetFile>,
+    has_changed: AtomicBool,
+    /// Held while the file is written, so that an older state never replaces a newer one.
+    writing: Mutex<()>,
+}
+
+impl DailyBudgets {
+    /// Reads the counts of an earlier process.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if there are some, but they cannot be read.
+    pub fn open(state_dir: &Path, clock: Clock, fleet: Fleet) -> anyhow::Result<Self> {
+        let path = state_dir.join(FILE);
+        Ok(Self {
+            counts: Mutex::new(BudgetFile::read(&path)?),
+            clock,
+            fleet,
+            path,
+            has_changed: AtomicBool::new(false),
+            writing: Mutex::default(),
+        })
+    }
+
+    fn counts(&self) -> MutexGuard<'_, BudgetFile> {
+        self.counts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns the part of the budget that is spent, as far as this node knows without asking.
+    pub fn spent(&self, crawler: &Crawler, origin: &Origin) -> Option<SpentBudget> {
+        let budget = crawler.budget.has_limit().then_some(crawler.budget)?;
+        let now = self.clock.now();
+        let mut counts = self.counts();
+        let usage = counts.of_day(&crawler.name, day(now));
+        let kind = usage.spent(budget, origin_digest(origin))?;
+        Some(SpentBudget::new(kind, budget, now))
+    }
+
+    /// Counts a request that is about to be sent.
+    ///
+    /// # Errors
+    ///
+    /// Returns the part of the budget that is spent. The request is not counted then.
+    pub async fn take(&self, crawler: &Crawler, origin: &Origin) -> Result<(), SpentBudget> {
+        if !crawler.budget.has_limit() {
+            return Ok(());
+        }
+        let (budget, origin) = (crawler.budget, origin_digest(origin));
+        let now = self.clock.now();
+        if self.fleet.is_shared() {
+            self.sync(&crawler.name, day(now)).await;
+        }
+        let spent = |kind| SpentBudget::new(kind, budget, now);
+        let report = {
+            let mut counts = self.counts();
+            let meter = counts.meter.clone();
+            let usage = counts.of_day(&crawler.name, day(now));
+            if let Some(kind) = usage.spent(budget, origin) {
+                return Err(spent(kind));
+            }
+            usage.requests += 1;
+            if !self.fleet.is_shared() {
+                usage.add_origin(budget, origin);
+                self.has_changed.store(true, Ordering::Relaxed);
+                return Ok(());
+            }
+            let request = BudgetRequest { origin, limits: budget };
+            usage.report(&crawler.name, meter, Some(request))
+        };
+        let answer = self.fleet.spend(&report).await;
+        let nodes = self.fleet.sharing_nodes();
+        let mut counts = self.counts();
+        if answer.is_some() {
+            counts.nodes = nodes;
+        }
+        // A node that began while the engine was away has met no other yet.
+        let nodes = nodes.max(counts.nodes);
+        // A day that ended during the call counts no more.
+        let Some(usage) = counts.of_report(&report) else {
+            return answer.and_then(|answer| answer.spent).map_or(Ok(()), |kind| Err(spent(kind)));
+        };
+        let kind = match answer {
+            Some(answer) => answer.spent,
+            None => usage.spent_alone(budget, origin, nodes),
+        };
+        // Before the answer is added, which may know more requests of this node than it does.
+        if kind.is_some() {
+            usage.requests -= 1;
+        }
+        if let Some(answer) = answer {
+            usage.add_answer(&report, answer);
+        }
+        if kind.is_none() {
+            usage.add_origin(budget, origin);
+        }
+        self.has_changed.store(true, Ordering::Relaxed);
+        kind.map_or(Ok(()), |kind| Err(spent(kind)))
+    }
+
+    /// Learns what the engine knows of this node's counts, once for each process and day: a crash may have lost some.
+    async fn sync(&self, crawler: &str, day: u64) {
+        let report = {
+            let mut counts = self.counts();
+            let meter = counts.meter.clone();
+            let usage = counts.of_day(crawler, day);
+            (!usage.is_synced).then(|| usage.report(crawler, meter, None))
+        };
+        if let Some(report) = report {
+            self.report(&report).await;
+        }
+    }
+
+    /// Reports to the engine what this node has counted, and adds its answer.
+    async fn report(&self, report: &BudgetReport) {
+        if let Some(answer) = self.fleet.spend(report).await
+            && let Some(usage) = self.counts().of_report(report)
+        {
+            usage.add_answer(report, answer);
+        }
+    }
+
+    /// Counts a request that is sent although the budget is spent.
+    pub fn count_observed(&self, crawler: &Crawler, origin: &Origin) {
+        let mut counts = self.counts();
+        let usage = counts.of_day(&crawler.name, day(self.clock.now()));
+        usage.requests += 1;
+        usage.add_origin(crawler.budget, origin_digest(origin));
+        self.has_changed.store(true, Ordering::Relaxed);
+    }
+
+    /// Counts bytes that came from an origin.
+    pub fn add_bytes(&self, crawler: &str, bytes: u64) {
+        self.counts().of_day(crawler, day(self.clock.now())).bytes += bytes;
+        self.has_changed.store(true, Ordering::Relaxed);
+    }
+
+    fn used_bytes(&self, crawler: &str) -> u64 {
+        self.counts().of_day(crawler, day(self.clock.now())).used(BudgetKind::Bytes)
+    }
+
+    /// Returns the use of each part of a crawler's budget that has a limit.
+    pub fn usage(&self, crawler: &Crawler) -> Vec<BudgetUse> {
+        if !crawler.budget.has_limit() {
+            return Vec::new();
+        }
+        let mut counts = self.counts();
+        let usage = counts.of_day(&crawler.name, day(self.clock.now()));
+        let all = BudgetKind::ALL.into_iter();
+        let uses = all.map(|kind| BudgetUse {
+            kind,
+            used: usage.used(kind),
+            limit: limit_of(crawler.budget, kind),
+        });
+        uses.filter(|part| part.limit > 0).collect()
+    }
+
+    /// Writes the counts, and reports to the fleet the bytes that came since, for as long as the process runs.
+    pub async fn keep(&self) {
+        loop {
+            tokio::time::sleep(SAVE_INTERVAL).await;
+            if self.has_changed.load(Ordering::Relaxed) {
+                self.report_all().await;
+                self.save();
+            }
+        }
+    }
+
+    /// Reports to the engine all that this node has counted: a long response spends the budget of other nodes, too.
+    async fn report_all(&self) {
+        if !self.fleet.is_shared() {
+            return;
+        }
+        let reports: Vec<BudgetReport> = {
+            let counts = self.counts();
+            let of_today = counts.crawlers.iter().filter(|(_, usage)| usage.has_unreported());
+            of_today.map(|(name, usage)| usage.report(name, counts.meter.clone(), None)).collect()
+        };
+        for report in reports {
+            self.report(&report).await;
+        }
+    }
+
+    /// Writes the counts if they have changed.
+    pub fn save(&self) {
+        let _writing = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
+        if !self.has_changed.swap(false, Ordering::Relaxed) {
+            return;
+        }
+        // Also the day of the settled time: the clock may be wrong for a moment, and then count on there.
+        let current = [self.clock.now(), self.clock.settled()].map(day);
+        let text = self.counts().encode(&current);
+        if let Err(error) = file::write(&self.path, &text) {
+            // It is tried again: until then a crash would forget more than some seconds.
+            self.has_changed.store(true, Ordering::Relaxed);
+            tracing::error!(path = %self.path.display(), %error, "the counts of daily budgets cannot be written");
+        }
+    }
+}
+
+impl SpentBudget {
+    fn new(kind: BudgetKind, budget: DailyBudget, now: SystemTime) -> Self {
+        Self { kind, limit: limit_of(budget, kind), retry_after: until_midnight(now) }
+    }
+}
+
+fn limit_of(budget: DailyBudget, kind: BudgetKind) -> u64 {
+    match kind {
+        BudgetKind::Requests => budget.requests,
+        BudgetKind::Bytes => budget.bytes,
+        BudgetKind::NewOrigins => budget.new_origins,
+    }
+}
+
+fn since_epoch(now: SystemTime) -> Duration {
+    now.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default()
+}
+
+/// Returns the day of UTC, counted from the epoch.
+fn day(now: SystemTime) -> u64 {
+    since_epoch(now).as_secs() / DAY.as_secs()
+}
+
+/// Returns the time until the day ends.
+pub(crate) fn until_midnight(now: SystemTime) -> Duration {
+    let begun = since_epoch(now);
+    DAY * u32::try_from(day(now) + 1).unwrap_or(u32::MAX) - begun
+}
+
+/// Returns a digest that is the same on all nodes, and takes a fraction of an origin's memory.
+fn origin_digest(origin: &Origin) -> u64 {
+    let digest = digest(&SHA256, origin.to_string().as_bytes());
+    u64::from_be_bytes(digest.as_ref().first_chunk().copied().unwrap_or_default())
+}
+
+impl fmt::Debug for DailyBudgets {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("DailyBudgets").field("path", &self.path).finish_non_exhaustive()
+    }
+}
+
+/// Counts the bytes of one response, or of one tunnel, for its crawler.
+#[derive(Clone, Copy, Debug)]
+pub struct ByteMeter<'a> {
+    pub budgets: &'a DailyBudgets,
+    pub crawler: &'a Crawler,
+}
+
+impl ByteMeter<'_> {
+    /// Counts bytes that came from the origin.
+    pub fn add(&self, bytes: usize) {
+        self.budgets.add_bytes(&self.crawler.name, bytes as u64);
+    }
+
+    /// Returns whether what has no end of its own, such as a tunnel, has to end because the bytes are spent.
+    pub fn ends_streams(&self) -> bool {
+        let limit = self.crawler.budget.bytes;
+        self.crawler.mode == EnforcementMode::Enforce
+            && self.budgets.used_bytes(&self.crawler.name) >= limit
+    }
+}
+
+#[cfg(test)]
+mod tests;

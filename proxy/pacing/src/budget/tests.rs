@@ -1,0 +1,357 @@
+use std::sync::Arc;
+
+use futures_util::future::join_all;
+use tempfile::TempDir;
+use wayleave_fleet::engine::EngineFailure;
+use wayleave_fleet::memory::MemoryEngine;
+use wayleave_robots_txt::ProductToken;
+
+use super::*;
+
+/// Half past eleven in the evening of a day.
+fn evening() -> SystemTime {
+    SystemTime::UNIX_EPOCH + DAY * 20_000 - Duration::from_secs(30 * 60)
+}
+
+fn crawler(requests: u64, bytes: u64, new_origins: u64) -> Crawler {
+    let mut crawler = Crawler::new("news", vec![ProductToken::new("NewsBot").unwrap()]);
+    crawler.budget = DailyBudget { requests, bytes, new_origins };
+    crawler
+}
+
+fn origin(number: usize) -> Origin {
+    Origin::parse(&format!("https://shop-{number}.test")).unwrap()
+}
+
+fn open(dir: &TempDir, clock: Clock) -> DailyBudgets {
+    DailyBudgets::open(dir.path(), clock, Fleet::default()).unwrap()
+}
+
+/// Returns how many of this many requests, each to its own origin, may be sent.
+async fn taken(budgets: &DailyBudgets, crawler: &Crawler, requests: usize) -> usize {
+    let mut taken = 0;
+    for number in 0..requests {
+        taken += usize::from(budgets.take(crawler, &origin(number)).await.is_ok());
+    }
+    taken
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_budget_is_spent_until_midnight() {
+    let dir = tempfile::tempdir().unwrap();
+    let budgets = open(&dir, Clock::start_at(evening()));
+    let news = crawler(3, 0, 0);
+    assert_eq!(taken(&budgets, &news, 5).await, 3);
+    let spent = budgets.spent(&news, &origin(0)).unwrap();
+    assert_eq!((spent.kind, spent.limit), (BudgetKind::Requests, 3));
+    assert_eq!(spent.retry_after, Duration::from_secs(30 * 60));
+    tokio::time::advance(Duration::from_secs(30 * 60 - 1)).await;
+    assert_eq!(budgets.spent(&news, &origin(0)).unwrap().retry_after, Duration::from_secs(1));
+    tokio::time::advance(Duration::from_secs(1)).await;
+    assert_eq!(budgets.spent(&news, &origin(0)), None);
+    assert_eq!(taken(&budgets, &news, 5).await, 3);
+    assert_eq!(budgets.spent(&news, &origin(0)).unwrap().retry_after, DAY);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_response_may_run_over_the_bytes() {
+    let dir = tempfile::tempdir().unwrap();
+    let budgets = open(&dir, Clock::start_at(evening()));
+    let news = crawler(0, 100, 0);
+    let meter = ByteMeter { budgets: &budgets, crawler: &news };
+    assert_eq!(taken(&budgets, &news, 1).await, 1);
+    meter.add(99);
+    assert_eq!(taken(&budgets, &news, 1).await, 1);
+    meter.add(1000);
+    assert_eq!(budgets.take(&news, &origin(0)).await.unwrap_err().kind, BudgetKind::Bytes);
+    let uses = [BudgetUse { kind: BudgetKind::Bytes, used: 1099, limit: 100 }];
+    assert_eq!(budgets.usage(&news), uses);
+}
+
+#[tokio::test(start_paused = true)]
+async fn origins_count_once_a_day() {
+    let dir = tempfile::tempdir().unwrap();
+    let budgets = open(&dir, Clock::start_at(evening()));
+    let news = crawler(0, 0, 2);
+    for _ in 0..3 {
+        assert_eq!(taken(&budgets, &news, 4).await, 2);
+    }
+    assert_eq!(budgets.spent(&news, &origin(1)), None);
+    assert_eq!(budgets.spent(&news, &origin(2)).unwrap().kind, BudgetKind::NewOrigins);
+    tokio::time::advance(DAY).await;
+    assert_eq!(budgets.take(&news, &origin(3)).await, Ok(()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn counts_outlive_the_process() {
+    let dir = tempfile::tempdir().unwrap();
+    let clock = Clock::start_at(evening());
+    let (news, free) = (crawler(5, 0, 3), crawler(0, 0, 0));
+    let budgets = open(&dir, clock);
+    assert_eq!(taken(&budgets, &free, 9).await, 9);
+    budgets.save();
+    assert!(!dir.path().join(FILE).exists(), "nothing is counted without a budget");
+    assert_eq!(taken(&budgets, &news, 2).await, 2);
+    budgets.save();
+    assert_eq!(budgets.take(&news, &origin(2)).await, Ok(()));
+    // Killed here, it forgets what it has not written.
+    let budgets = open(&dir, clock);
+    assert_eq!(taken(&budgets, &news, 9).await, 3, "two origins are known, one is new");
+    assert_eq!(budgets.take(&news, &origin(0)).await.unwrap_err().kind, BudgetKind::Requests);
+    budgets.save();
+    assert_eq!(taken(&open(&dir, clock), &news, 9).await, 0);
+    tokio::time::advance(DAY).await;
+    assert_eq!(taken(&open(&dir, clock), &news, 9).await, 3);
+}
+
+#[tokio::test(start_paused = true)]
+async fn counts_are_written_every_few_seconds() {
+    let dir = tempfile::tempdir().unwrap();
+    let clock = Clock::start_at(evening());
+    let budgets = Arc::new(open(&dir, clock));
+    let keeping = Arc::clone(&budgets);
+    let keeping = tokio::spawn(async move { keeping.keep().await });
+    assert_eq!(taken(&budgets, &crawler(2, 0, 0), 2).await, 2);
+    tokio::time::sleep(SAVE_INTERVAL + Duration::from_secs(1)).await;
+    keeping.abort();
+    assert_eq!(taken(&open(&dir, clock), &crawler(2, 0, 0), 2).await, 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_damaged_file_is_a_clear_error() {
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::write(dir.path().join(FILE), "{").unwrap();
+    let clock = Clock::start_at(evening());
+    let error = DailyBudgets::open(dir.path(), clock, Fleet::default()).unwrap_err();
+    assert!(format!("{error:#}").contains("delete it to count from zero"), "{error:#}");
+}
+
+/// A node of a fleet, with its own state directory.
+struct Node {
+    dir: TempDir,
+    budgets: DailyBudgets,
+}
+
+async fn node(engine: &MemoryEngine, name: &str, clock: Clock) -> Node {
+    let dir = tempfile::tempdir().unwrap();
+    let fleet = engine.join(name).await;
+    let budgets = DailyBudgets::open(dir.path(), clock, fleet).unwrap();
+    Node { dir, budgets }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_fleet_has_one_budget() {
+    let engine = MemoryEngine::new("setup");
+    let clock = Clock::start_at(evening());
+    let nodes = [node(&engine, "a", clock).await, node(&engine, "b", clock).await];
+    let news = crawler(7, 0, 0);
+    let requests = (0..20).map(|number| {
+        let budgets = &nodes[number % 2].budgets;
+        let news = &news;
+        async move { budgets.take(news, &origin(number)).await.is_ok() }
+    });
+    let taken_now = join_all(requests).await.into_iter().filter(|is_taken| *is_taken).count();
+    assert_eq!(taken_now, 7);
+    // A node that lost its counts is told them.
+    let Node { dir, .. } = &nodes[0];
+    std::fs::write(dir.path().join(FILE), nodes[0].budgets.counts().encode(&[0])).unwrap();
+    let again = DailyBudgets::open(dir.path(), clock, engine.join("a2").await).unwrap();
+    assert_eq!(taken(&again, &news, 1).await, 0);
+    tokio::time::advance(DAY).await;
+    assert_eq!(taken(&nodes[1].budgets, &news, 9).await, 7);
+    assert_eq!(taken(&nodes[0].budgets, &news, 9).await, 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn other_nodes_origins_and_bytes_count() {
+    let engine = MemoryEngine::new("setup");
+    let clock = Clock::start_at(evening());
+    let [a, b] = [node(&engine, "a", clock).await, node(&engine, "b", clock).await];
+    let news = crawler(0, 1000, 2);
+    assert_eq!(a.budgets.take(&news, &origin(0)).await, Ok(()));
+    assert_eq!(b.budgets.take(&news, &origin(1)).await, Ok(()));
+    assert_eq!(a.budgets.take(&news, &origin(2)).await.unwrap_err().kind, BudgetKind::NewOrigins);
+    assert_eq!(a.budgets.take(&news, &origin(1)).await, Ok(()), "the other node's");
+    a.budgets.add_bytes("news", 1000);
+    a.budgets.report_all().await;
+    assert_eq!(b.budgets.take(&news, &origin(1)).await.unwrap_err().kind, BudgetKind::Bytes);
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_the_engine_each_node_has_its_share() {
+    let engine = MemoryEngine::new("setup");
+    let clock = Clock::start_at(evening());
+    let [a, b] = [node(&engine, "a", clock).await, node(&engine, "b", clock).await];
+    let news = crawler(20, 0, 0);
+    // Until both have seen each other.
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    assert_eq!(taken(&a.budgets, &news, 4).await, 4);
+    assert_eq!(taken(&b.budgets, &news, 2).await, 2);
+    engine.fail(Some(EngineFailure::Connection("gone".to_owned())));
+    // Of twenty, a knew of four and b of six.
+    assert_eq!(taken(&a.budgets, &news, 20).await, 8);
+    assert_eq!(taken(&b.budgets, &news, 20).await, 7);
+    a.budgets.save();
+    engine.fail(None);
+    tokio::time::sleep(Duration::from_secs(10)).await;
+    a.budgets.report_all().await;
+    b.budgets.report_all().await;
+    // 4 + 2 + 8 + 7 = 21: one more than one node alone would have sent.
+    assert_eq!(taken(&a.budgets, &news, 9).await, 0);
+    assert_eq!(taken(&b.budgets, &news, 9).await, 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_clock_that_goes_back_over_midnight_gives_nothing_back() {
+    let dir = tempfile::tempdir().unwrap();
+    let set_to = Arc::new(Mutex::new(evening()));
+    let shown = Arc::clone(&set_to);
+    let clock = Clock::with_calendar(move || *shown.lock().unwrap());
+    let hour = Duration::from_secs(60 * 60);
+    let news = crawler(3, 0, 0);
+    let budgets = open(&dir, clock);
+    assert_eq!(taken(&budgets, &news, 5).await, 3);
+    *set_to.lock().unwrap() = evening() + hour;
+    assert_eq!(taken(&budgets, &news, 2).await, 2, "another day");
+    *set_to.lock().unwrap() = evening();
+    assert_eq!(taken(&budgets, &news, 5).await, 0);
+    budgets.save();
+    let budgets = open(&dir, clock);
+    assert_eq!(taken(&budgets, &news, 5).await, 0);
+    *set_to.lock().unwrap() = evening() + hour;
+    assert_eq!(taken(&budgets, &news, 5).await, 1);
+    // A clock that was wrong by a month holds nobody for a month.
+    *set_to.lock().unwrap() = evening() - 30 * DAY;
+    assert_eq!(taken(&budgets, &news, 5).await, 3);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_file_of_an_older_version_is_read() {
+    let dir = tempfile::tempdir().unwrap();
+    let clock = Clock::start_at(evening());
+    let budgets = open(&dir, clock);
+    assert_eq!(taken(&budgets, &crawler(3, 0, 0), 2).await, 2);
+    let text = budgets.counts().encode(&[day(evening())]);
+    let mut file: serde_json::Value = serde_json::from_slice(&text).unwrap();
+    assert!(file.as_object_mut().unwrap().remove("days").is_some());
+    std::fs::write(dir.path().join(FILE), file.to_string()).unwrap();
+    assert_eq!(taken(&open(&dir, clock), &crawler(3, 0, 0), 5).await, 1);
+    // The version before kept one other day.
+    file["other_days"] = serde_json::json!({ "news": file["crawlers"]["news"] });
+    file["crawlers"]["news"]["day"] = (day(evening()) + 1).into();
+    std::fs::write(dir.path().join(FILE), file.to_string()).unwrap();
+    assert_eq!(taken(&open(&dir, clock), &crawler(3, 0, 0), 5).await, 1);
+}
+
+/// A clock that is ahead for a moment, and crosses midnight meanwhile, while the counts are written.
+#[tokio::test(start_paused = true)]
+async fn a_clock_that_is_wrong_for_a_minute_resets_no_budget() {
+    let dir = tempfile::tempdir().unwrap();
+    let set_to = Arc::new(Mutex::new(evening()));
+    let shown = Arc::clone(&set_to);
+    let clock = Clock::with_calendar(move || *shown.lock().unwrap());
+    let news = crawler(3, 0, 0);
+    let mut budgets = open(&dir, clock);
+    assert_eq!(taken(&budgets, &news, 5).await, 3);
+    for ahead in [40 * DAY, 41 * DAY, 400 * DAY] {
+        *set_to.lock().unwrap() = evening() + ahead;
+        assert_eq!(taken(&budgets, &news, 5).await, 3);
+        budgets.save();
+        // A restart meanwhile makes no difference.
+        budgets = open(&dir, clock);
+    }
+    *set_to.lock().unwrap() = evening();
+    assert_eq!(taken(&budgets, &news, 5).await, 0);
+    budgets.count_observed(&news, &origin(0));
+    budgets.save();
+    assert_eq!(taken(&open(&dir, clock), &news, 5).await, 0);
+    assert_eq!(budgets.counts().days.len(), 0, "nothing is kept of those days");
+}
+
+/// A clock that was ahead for good is believed after a day, and then nothing is kept of the days before.
+#[tokio::test(start_paused = true)]
+async fn days_before_a_settled_step_are_forgotten() {
+    let dir = tempfile::tempdir().unwrap();
+    let set_to = Arc::new(Mutex::new(evening()));
+    let shown = Arc::clone(&set_to);
+    let clock = Clock::with_calendar(move || *shown.lock().unwrap());
+    let news = crawler(3, 0, 0);
+    let budgets = open(&dir, clock);
+    assert_eq!(taken(&budgets, &news, 5).await, 3);
+    let mut kept = Vec::new();
+    for days in [40, 41] {
+        *set_to.lock().unwrap() = evening() + DAY * days;
+        assert_eq!(taken(&budgets, &news, 5).await, 3);
+        budgets.save();
+        kept.push(budgets.counts().days["news"].len());
+        tokio::time::advance(DAY).await;
+    }
+    assert_eq!(kept, [1, 1], "first that of the settled time, then that of the day before");
+    let days: Vec<_> = budgets.counts().days["news"].iter().map(|usage| usage.day).collect();
+    assert_eq!(days, [day(evening()) + 40]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_thousand_requests_at_once_do_not_overshoot() {
+    let engine = MemoryEngine::new("setup");
+    let clock = Clock::start_at(evening());
+    let dir = tempfile::tempdir().unwrap();
+    let alone = open(&dir, clock);
+    let news = crawler(1005, 0, 0);
+    assert_eq!(taken(&alone, &news, 990).await, 990);
+    let at_once = |nodes: Vec<DailyBudgets>| {
+        let news = news.clone();
+        async move {
+            let (news, nodes) = (&news, &nodes);
+            let requests = (0..1000).map(|number| async move {
+                nodes[number % nodes.len()].take(news, &origin(number)).await.is_ok()
+            });
+            join_all(requests).await.into_iter().filter(|is_taken| *is_taken).count()
+        }
+    };
+    assert_eq!(at_once(vec![alone]).await, 15);
+    let nodes = [node(&engine, "a", clock).await, node(&engine, "b", clock).await];
+    assert_eq!(taken(&nodes[0].budgets, &news, 990).await, 990);
+    assert_eq!(at_once(nodes.map(|node| node.budgets).into()).await, 15);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_counted_without_the_engine_is_reported_once() {
+    let engine = MemoryEngine::new("setup");
+    let clock = Clock::start_at(evening());
+    let [a, b] = [node(&engine, "a", clock).await, node(&engine, "b", clock).await];
+    let news = crawler(10, 1000, 4);
+    engine.fail(Some(EngineFailure::Connection("gone".to_owned())));
+    assert_eq!(a.budgets.take(&news, &origin(0)).await, Ok(()));
+    engine.fail(None);
+    tokio::time::sleep(Duration::from_secs(10)).await;
+    a.budgets.report_all().await;
+    for (node, number) in [(&b, 1), (&b, 2), (&a, 3)] {
+        assert_eq!(node.budgets.take(&news, &origin(number)).await, Ok(()), "{number}");
+    }
+    // What is refused is not counted, however often it is tried.
+    for _ in 0..9 {
+        let refused = a.budgets.take(&news, &origin(4)).await.unwrap_err();
+        assert_eq!(refused.kind, BudgetKind::NewOrigins);
+    }
+    for (kind, used) in [(BudgetKind::Requests, 4), (BudgetKind::NewOrigins, 4)] {
+        let uses = a.budgets.usage(&news);
+        assert!(uses.iter().any(|part| part.kind == kind && part.used == used), "{uses:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn bytes_reach_the_other_nodes_without_a_request() {
+    let engine = MemoryEngine::new("setup");
+    let clock = Clock::start_at(evening());
+    let [a, b] = [node(&engine, "a", clock).await, node(&engine, "b", clock).await];
+    let news = crawler(0, 1000, 0);
+    let Node { dir: _dir, budgets } = a;
+    let budgets = Arc::new(budgets);
+    let keeping = Arc::clone(&budgets);
+    let keeping = tokio::spawn(async move { keeping.keep().await });
+    budgets.add_bytes("news", 1000);
+    tokio::time::sleep(SAVE_INTERVAL + Duration::from_secs(1)).await;
+    keeping.abort();
+    assert_eq!(b.budgets.take(&news, &origin(0)).await.unwrap_err().kind, BudgetKind::Bytes);
+}

@@ -1,0 +1,85 @@
+//! The waits that enforcement would impose, where refusals are only observed and so nobody waits.
+
+use std::collections::HashMap;
+use std::sync::Mutex;
+use std::time::Duration;
+
+use super::turnstile::lock;
+use super::unit::PaceUnit;
+
+/// A unit, and a pace (in lower case) that a crawler keeps there.
+type PredictedKey = (PaceUnit, String);
+
+/// The number of requests under way that would wait, by what shares their pace.
+#[derive(Default)]
+pub(super) struct PredictedQueues(Mutex<HashMap<PredictedKey, u32>>);
+
+/// A request that is sent now, and would wait for its slot. Those that come while it is under way would queue behind it: its
+/// client does not send the next one meanwhile, as it would not while it waited.
+pub struct PredictedWait<'p> {
+    queues: &'p PredictedQueues,
+    key: PredictedKey,
+    pub wait: Duration,
+}
+
+impl PredictedQueues {
+    /// Returns the wait of a request whose slot is `first` away, and one `delay` more for each that is before it; `None` if that
+    /// is more than `longest`.
+    pub(super) fn predict(
+        &self,
+        (unit, pace): (PaceUnit, &str),
+        first: Duration,
+        delay: Duration,
+        longest: Duration,
+    ) -> Option<PredictedWait<'_>> {
+        let key = (unit, pace.to_ascii_lowercase());
+        let mut queues = lock(&self.0);
+        let before = queues.get(&key).copied().unwrap_or_default();
+        let wait = first.saturating_add(delay.saturating_mul(before));
+        if wait > longest {
+            return None;
+        }
+        queues.insert(key.clone(), before + 1);
+        Some(PredictedWait { queues: self, key, wait })
+    }
+}
+
+impl Drop for PredictedWait<'_> {
+    fn drop(&mut self) {
+        let mut queues = lock(&self.queues.0);
+        if let Some(count) = queues.get_mut(&self.key) {
+            *count -= 1;
+            if *count == 0 {
+                queues.remove(&self.key);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use wayleave_robots_txt::Origin;
+
+    use super::*;
+
+    const DELAY: Duration = Duration::from_secs(10);
+
+    #[test]
+    fn requests_under_way_would_queue() {
+        let queues = PredictedQueues::default();
+        let origin = Origin::parse("http://shop.test").unwrap();
+        let predict = |pace| {
+            let unit = PaceUnit::Origin(origin.clone());
+            queues.predict((unit, pace), DELAY, DELAY, 3 * DELAY)
+        };
+        let wait_of = |pace| predict(pace).map(|predicted| predicted.wait);
+        let under_way: Vec<_> = ["Bot", "bot", "BOT"].into_iter().map_while(predict).collect();
+        let waits: Vec<_> = under_way.iter().map(|predicted| predicted.wait).collect();
+        assert_eq!(waits, [DELAY, 2 * DELAY, 3 * DELAY]);
+        assert_eq!(wait_of("Bot"), None);
+        assert_eq!(wait_of("Other"), Some(DELAY));
+        drop(under_way);
+        assert_eq!(wait_of("Bot"), Some(DELAY));
+        assert!(lock(&queues.0).is_empty());
+    }
+}

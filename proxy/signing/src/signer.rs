@@ -1,0 +1,107 @@
+//! Decides which requests are signed: all of a crawler's, or those to origins that ask for it.
+
+use std::fmt;
+use std::sync::Arc;
+
+use quick_cache::sync::Cache;
+use wayleave_clock::system_time;
+use wayleave_robots_txt::Origin;
+
+use super::accept_signature::SignatureRequest;
+use super::key::SigningKey;
+use super::request::{MessageToSign, SignatureFields, sign};
+use super::settings::{SigningMode, SigningSettings};
+
+/// The number of origins whose requests for signatures are kept, so that only the first request to each is sent twice.
+const REMEMBERED_ORIGINS: usize = 10_000;
+
+/// A signer of requests by the configuration.
+pub struct MessageSigner {
+    pub settings: SigningSettings,
+    /// The published keys.
+    pub keys: Vec<Arc<SigningKey>>,
+    remembered: Cache<(Origin, String), SignatureRequest>,
+}
+
+impl MessageSigner {
+    pub fn new(settings: SigningSettings, keys: Vec<Arc<SigningKey>>) -> Self {
+        Self { settings, keys, remembered: Cache::new(REMEMBERED_ORIGINS) }
+    }
+
+    /// Returns whether any requests are signed.
+    pub fn is_enabled(&self) -> bool {
+        self.settings.mode != SigningMode::Off
+    }
+
+    /// Returns the key with this thumbprint, if any requests are signed.
+    pub fn enabled_key(&self, thumbprint: &str) -> Option<&Arc<SigningKey>> {
+        self.keys.iter().find(|key| self.is_enabled() && key.thumbprint() == thumbprint)
+    }
+
+    /// Returns the signature that `origin` requested of this key's crawlers earlier.
+    pub fn remembered_request(
+        &self,
+        key: &SigningKey,
+        origin: &Origin,
+    ) -> Option<SignatureRequest> {
+        let cache_key = (origin.clone(), key.thumbprint().to_owned());
+        self.remembered.get(&cache_key)
+    }
+
+    /// Keeps the signature that `origin` requested and got, for later requests.
+    pub fn remember(&self, key: &SigningKey, origin: &Origin, requested: &SignatureRequest) {
+        let cache_key = (origin.clone(), key.thumbprint().to_owned());
+        // A nonce is valid for one signature only.
+        self.remembered.insert(cache_key, requested.clone().without_nonce());
+    }
+
+    /// Signs a request at the present time. Returns `None` if it cannot be signed as `requested`.
+    pub fn sign(
+        &self,
+        key: &SigningKey,
+        requested: Option<&SignatureRequest>,
+        message: &MessageToSign<'_>,
+    ) -> Option<SignatureFields> {
+        // The calendar, because verifiers compare it with their clocks.
+        sign(key, &self.settings, requested, message, system_time())
+    }
+}
+
+/// A key with its signer, for requests of the proxy itself.
+#[derive(Clone, Debug)]
+pub struct KeySigner {
+    pub signer: Arc<MessageSigner>,
+    pub key: Arc<SigningKey>,
+}
+
+impl KeySigner {
+    /// Signs a request to `origin` if the mode says so: as `requested` in the response to it, or else as requested before.
+    pub fn sign(
+        &self,
+        origin: &Origin,
+        requested: Option<&SignatureRequest>,
+        message: &MessageToSign<'_>,
+    ) -> Option<SignatureFields> {
+        let remembered = self.signer.remembered_request(&self.key, origin);
+        let is_always = self.signer.settings.mode == SigningMode::Always;
+        // A signature that does not cover what was requested may still satisfy other verifiers.
+        requested
+            .or(remembered.as_ref())
+            .and_then(|requested| self.signer.sign(&self.key, Some(requested), message))
+            .or_else(|| is_always.then(|| self.signer.sign(&self.key, None, message))?)
+    }
+
+    /// Keeps the signature that `origin` requested, for later requests.
+    pub fn remember(&self, origin: &Origin, requested: &SignatureRequest) {
+        self.signer.remember(&self.key, origin, requested);
+    }
+}
+
+impl fmt::Debug for MessageSigner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("MessageSigner")
+            .field("settings", &self.settings)
+            .field("keys", &self.keys)
+            .finish_non_exhaustive()
+    }
+}
