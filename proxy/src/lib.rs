@@ -6,26 +6,25 @@
 //! # The path of a request
 //!
 //! `downstream` reads requests from connections. `exchange` takes each from its head to its record, one file a step;
-//! `exchange/mod.rs` has their order. `decider` *identifies* the crawler, *resolves* the target, applies the organisation's
+//! `exchange/mod.rs` has their order. The crate `gate` *identifies* the crawler, *resolves* the target, applies the organisation's
 //! *rules* and *consults* robots.txt.
 //!
 //! # The map
 //!
 //! ```text
 //!  main ─ cli ─ server                 starts, reloads and stops the process
-//!                │  └─ config          the file, checked as a whole
 //!          ┌─────┴──────┐
 //!        admin          │              operators: API, metrics, page
 //!          ├─────── downstream         connections of clients
-//!          ├──────── exchange          one request, step by step
-//!          └──────── decider           the inputs of a decision
-//!     identity                         the crawler behind a request
+//!          └──────── exchange          one request, step by step
 //!     robots_changes                   what a changed robots.txt opens and closes
 //!     environment                      what clients need to use the proxy
 //!     mcp                              agents: what they may fetch, and pages through the proxy
 //!     drafts                           the revisions of Internet-Drafts that are followed
 //!                       │
 //!     crates            │
+//!                     config           the file, checked as a whole
+//!                      gate            who asks, and whether it is allowed
 //!               robots-cache           every origin's robots.txt
 //!          ┌────────────┼───────┐
 //!     decision-log   upstream   │      decisions: recent ones, the log, reports, traces; connections to origins
@@ -40,17 +39,14 @@
 //!                    policy/           crates without I/O: decision, robots.txt, preferences, lifecycle
 //! ```
 //!
-//! Every arrow points down: no module imports one above it, and only `server` and `cli` know `config` (`.ci/circles`).
+//! Every arrow points down: no module imports one above it (`.ci/circles`).
 
 mod admin;
 pub mod cli;
-pub mod config;
-mod decider;
 mod downstream;
 pub mod drafts;
 mod environment;
 mod exchange;
-mod identity;
 mod mcp;
 mod robots_changes;
 pub mod server;

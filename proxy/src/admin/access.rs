@@ -8,30 +8,11 @@ use axum::http::Method;
 use axum::http::StatusCode;
 use axum::http::request::Parts;
 use axum::response::Response;
+use wayleave_config::{AdminRole, AdminToken};
 use wayleave_decision::{ASSERTED, Crawlers};
 use wayleave_decision_log::DecisionRecord;
 
 use super::response::error_response;
-
-/// The role of a token.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum AdminRole {
-    /// Sees.
-    Read,
-    /// Changes as well.
-    Operate,
-}
-
-/// A token of `[admin]`.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct AdminToken {
-    pub(crate) sha256: [u8; 32],
-    /// The name in the log; without one, the first digits of the digest are used.
-    pub(crate) name: Option<String>,
-    pub(crate) role: AdminRole,
-    /// The owner of the only crawlers that it is about; none: of all.
-    pub(crate) team: Option<Arc<str>>,
-}
 
 /// The operator behind a request, as far as the proxy knows.
 #[derive(Clone, Debug, PartialEq, Eq)]

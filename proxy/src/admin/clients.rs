@@ -9,12 +9,12 @@ use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 use wayleave_clock::system_time;
+use wayleave_config::ListenProtocol;
 use wayleave_transport::tls::intercept::ProofNonce;
 
 use super::parameters::QueryParameters;
 use super::response::{ErrorBody, SafeJson, bad_request, error_response};
 use super::state::AdminState;
-use crate::downstream::listeners::ListenProtocol;
 use crate::environment::{KnownClient, ProxyUrl, general_variables, shell_lines};
 
 /// The certificate of the interception CA, which clients must trust.

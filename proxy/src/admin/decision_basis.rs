@@ -7,6 +7,7 @@ use serde::Serialize;
 use utoipa::ToSchema;
 use wayleave_decision::stated_delay;
 use wayleave_decision_log::{DecisionRecord, UsePreference};
+use wayleave_gate::preview::Reading;
 use wayleave_lifecycle::{FetchedBody, Resource};
 use wayleave_robots_txt::{AccessResult, Dialect, Target};
 use wayleave_usage_preferences::{
@@ -22,7 +23,6 @@ use super::response::{ErrorBody, SafeJson, error_response};
 use super::robots::{deciding_file, file_at, kept_file};
 use super::robots_view::DecidingFile;
 use super::state::AdminState;
-use crate::decider::preview::Reading;
 
 /// The files that a decision is based on.
 #[derive(Debug, Serialize, ToSchema)]

@@ -20,10 +20,11 @@ use axum::middleware::Next;
 use axum::response::Response;
 use futures_util::{StreamExt as _, future};
 use ring::digest;
+use wayleave_config::AdminToken;
 use wayleave_signing::agent_card::CARD_PATH;
 use wayleave_signing::directory;
 
-use super::access::{AdminToken, Operator, is_change};
+use super::access::{Operator, is_change};
 use super::connection_limit::ConnectionState;
 use super::live::EVENT_STREAM;
 use super::response::error_response;
@@ -286,9 +287,9 @@ fn add_security_fields(fields: &mut HeaderMap) {
 #[cfg(test)]
 mod tests {
     use axum::body::Body;
+    use wayleave_config::AdminRole;
 
     use super::*;
-    use crate::admin::access::AdminRole;
 
     fn status(guard: &AdminGuard, path: &str, fields: &[(&str, &str)]) -> u16 {
         let mut request = Request::builder().uri(path);

@@ -17,6 +17,7 @@ use tokio::sync::broadcast::error::RecvError;
 use tokio::time::Instant;
 use utoipa::IntoParams;
 use wayleave_decision_log::{DecisionQuery, DecisionWatch, WatchedBatch, to_event};
+use wayleave_gate::Decider;
 use wayleave_telemetry::traffic::WatchedPoint;
 
 use super::access::TeamScope;
@@ -24,7 +25,6 @@ use super::decisions::OutcomeWord;
 use super::parameters::QueryParameters;
 use super::response::{ErrorBody, bad_request};
 use super::state::AdminState;
-use crate::decider::Decider;
 
 /// The time without an event after which a comment is sent, so that no intermediary closes an idle connection.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);

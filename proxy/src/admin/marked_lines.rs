@@ -7,8 +7,7 @@ use serde::Serialize;
 use utoipa::ToSchema;
 use wayleave_decision::RequestOutcome;
 use wayleave_decision_log::DecisionRecord;
-
-use crate::decider::refusal::is_delay_of_robots_txt;
+use wayleave_gate::refusal::is_delay_of_robots_txt;
 
 /// A line that counts for a decision.
 #[derive(Debug, PartialEq, Eq, Serialize, ToSchema)]

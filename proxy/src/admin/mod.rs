@@ -63,8 +63,8 @@ use tokio::sync::Semaphore;
 use utoipa::openapi::OpenApi;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
+use wayleave_config::{ListenAddress, ListenProtocol};
 
-pub(crate) use self::access::{AdminRole, AdminToken};
 pub(crate) use self::connection_limit::MAX_CONNECTIONS;
 pub(crate) use self::guard::AdminGuard;
 pub(crate) use self::marked_lines::decision_marks;
@@ -76,7 +76,6 @@ pub(crate) use self::robots_view::BodyText;
 pub(crate) use self::serve::serve;
 pub(crate) use self::state::AdminState;
 pub(crate) use self::what_if::WhatIf;
-use crate::downstream::listeners::{ListenAddress, ListenProtocol};
 use crate::mcp::McpServer;
 
 /// The most answers to agents at a time: a page takes several times its size, as text and as JSON.

@@ -15,6 +15,7 @@ use wayleave_decision_log::{
     CountedReport, DecisionQuery, LogReport, ReportContents, ReportDimension, ReportRequest,
     ReportRow, ReportSource, SummaryRow, Timeline,
 };
+use wayleave_gate::settings::Settings;
 
 use super::access::TeamScope;
 use super::crawler_naming::{CrawlerNaming, UnnamedSender};
@@ -22,7 +23,6 @@ use super::parameters::{QueryParameters, check_limit, parse_time};
 use super::response::{ErrorBody, SafeJson, bad_request, error_response};
 use super::robots_view::format_instant;
 use super::state::AdminState;
-use crate::decider::settings::Settings;
 
 /// The start of the time range without parameters.
 const DEFAULT_SINCE: TimeArgument = TimeArgument::Ago(Duration::from_mins(5));

@@ -5,8 +5,10 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use tokio_util::sync::CancellationToken;
+use wayleave_config::ListenAddress;
 use wayleave_decision_log::DecisionLog;
 use wayleave_decision_log::log_heads::LogHeads;
+use wayleave_gate::Decider;
 use wayleave_pacing::Pacer;
 use wayleave_pacing::budget::DailyBudgets;
 use wayleave_telemetry::metrics::Metrics;
@@ -16,9 +18,7 @@ use wayleave_transport::tls::intercept::CertificateAuthority;
 use super::refresh_limit::RefreshLimit;
 use super::reload_handle::ReloadHandle;
 use super::replay_engine::ReplayEngine;
-use crate::decider::Decider;
 use crate::downstream::UntrustingClients;
-use crate::downstream::listeners::ListenAddress;
 
 /// The parts of the proxy that the admin listener shows.
 #[derive(Clone, Debug)]

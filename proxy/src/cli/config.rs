@@ -4,6 +4,7 @@ use std::path::Path;
 
 use clap::Subcommand;
 use wayleave_clock::Clock;
+use wayleave_config::{Config, ConfigSources, DEFAULT_FILE, matches_all};
 use wayleave_decision::Crawler;
 use wayleave_pacing::PaceShare;
 use wayleave_robots_txt::{Dialect, ProductToken, RobotsTxt, UrlPath, decide};
@@ -14,7 +15,6 @@ use super::config_file::load_config;
 use super::expired_rules;
 use super::lax_settings;
 use super::terminal::{CommandResult, counted, pretty_json, print, print_errors};
-use crate::config::{Config, ConfigSources, DEFAULT_FILE, matches_all};
 use crate::server::wiring::{UNCHECKED_PARENT_WARNING, UNSHARED_PARENT_WARNING};
 
 #[derive(Debug, Clone, Copy, Subcommand)]
@@ -85,7 +85,7 @@ fn warnings(config: &Config) -> Vec<String> {
     }
     let owners: Vec<_> =
         config.crawlers.crawlers.iter().filter_map(|crawler| crawler.owner.as_deref()).collect();
-    let teams = config.admin.guard.tokens.iter().filter_map(|token| token.team.as_deref());
+    let teams = config.admin.tokens.iter().filter_map(|token| token.team.as_deref());
     let unknown = teams.filter(|team| !owners.contains(team));
     warnings
         .extend(unknown.map(|team| format!("admin.tokens: no [[crawler]] has the owner {team:?}")));

@@ -5,9 +5,9 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::Context;
+use wayleave_config::{Config, ConfigMistake, parent_dir};
 
 use super::terminal::{UNUSABLE, counted, print_errors};
-use crate::config::{Config, ConfigMistake, parent_dir};
 
 /// The file that is used without `--config`, if it exists in the working directory.
 const DEFAULT_CONFIG_FILE: &str = "config.toml";

@@ -1,9 +1,8 @@
 //! The names that `--crawler` accepts.
 
+use wayleave_config::Config;
 use wayleave_decision::ASSERTED;
 use wayleave_decision_log::UNNAMED;
-
-use crate::config::Config;
 
 /// Returns the name that the log has for the crawler chosen by `--crawler`, if one is.
 pub(super) fn name_in_log(chosen: Option<&str>, config: &Config) -> Option<String> {

@@ -7,6 +7,7 @@ use anyhow::anyhow;
 use base64::prelude::{BASE64_STANDARD, Engine as _};
 use clap::Args;
 use serde_json::{Value, json};
+use wayleave_config::Config;
 use wayleave_decision::RequestOutcome;
 use wayleave_decision_log::{DecisionId, LogPlace, crawler_in_words, find_decision, unread_parts};
 use wayleave_robots_txt::numbered_lines;
@@ -20,7 +21,6 @@ use super::terminal::{
     CommandResult, incomplete, pretty_json, print, print_errors, print_painted, unusable,
 };
 use crate::admin::{BodyText, decision_marks};
-use crate::config::Config;
 
 /// The number of lines of a long robots.txt that are shown before and after the one that decided.
 const CONTEXT_LINES: usize = 20;

@@ -9,11 +9,11 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
+use wayleave_config::Config;
+use wayleave_config::ListenAddress;
 
 use super::config_file::load_keys;
 use super::terminal::{CommandResult, absolute_path, print, unusable};
-use crate::config::Config;
-use crate::downstream::listeners::ListenAddress;
 use crate::environment::{KnownClient, ProxyUrl, shell_lines};
 
 #[derive(Debug, Args)]
@@ -94,9 +94,9 @@ mod tests {
     use std::process::Command;
 
     use clap::ValueEnum;
+    use wayleave_config::Config;
 
     use super::{address_to_dial, print_lines, shell_lines};
-    use crate::config::Config;
     use crate::environment::KnownClient;
 
     fn example(client: Option<KnownClient>) -> String {

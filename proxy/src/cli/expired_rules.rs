@@ -4,9 +4,8 @@ use std::fmt;
 use std::time::SystemTime;
 
 use serde::Serialize;
+use wayleave_config::Config;
 use wayleave_decision::PolicyRules;
-
-use crate::config::Config;
 
 /// A rule that has no effect any more.
 #[derive(Debug, Serialize)]

@@ -9,6 +9,7 @@ use anyhow::{Context, bail, ensure};
 use clap::{Args, Subcommand};
 use serde::Serialize;
 use wayleave_clock::system_time;
+use wayleave_config::{Config, KEYS_DIR};
 use wayleave_decision::Crawler;
 use wayleave_signing::SigningKey;
 use wayleave_signing::agent_card::{CARD_PATH, CardSubject};
@@ -18,7 +19,6 @@ use super::config_file::{config_dir, load_config};
 use super::terminal::{
     CommandResult, absolute_path, pretty_json, print, print_painted, table_heads, unusable,
 };
-use crate::config::{Config, KEYS_DIR};
 
 #[derive(Debug, Clone, Subcommand)]
 pub(super) enum KeysCommand {

@@ -4,12 +4,11 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::time::SystemTime;
 
 use ipnet::IpNet;
+use wayleave_config::{Config, ConfigPlaces};
 use wayleave_decision::{PolicyRule, RuleAction, well_known_owner};
 use wayleave_fairness::is_public_suffix;
 use wayleave_robots_txt::{HostPattern, ProductToken};
 use wayleave_upstream::egress::why_internal;
-
-use crate::config::{Config, ConfigPlaces};
 
 /// The prefixes of the largest internal networks, 10.0.0.0/8 and fc00::/7.
 const LARGEST_INTERNAL: [u8; 2] = [8, 7];

@@ -8,11 +8,11 @@ use clap::Args;
 use http::HeaderValue;
 use rmcp::ServiceExt;
 use rmcp::transport::stdio;
+use wayleave_config::{ListenAddress, ListenProtocol};
 
 use super::admin_client::TOKEN;
 use super::config_file::load_keys;
 use super::terminal::{CommandResult, failed};
-use crate::downstream::listeners::{ListenAddress, ListenProtocol};
 use crate::mcp::McpServer;
 
 #[derive(Debug, Args)]

@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use tokio::runtime::{Builder, Runtime};
 use wayleave_clock::Clock;
+use wayleave_config::Config;
 use wayleave_lifecycle::{FetchIdentity, FetchRequest, FinishedFetch, Resource};
 use wayleave_robots_cache::{DocumentFetcher, FetchIdentities, HttpFetcher};
 
-use crate::config::Config;
 use crate::server::wiring;
 
 /// A client that fetches one file at a time, and blocks until it is there.

@@ -9,7 +9,10 @@ use bytes::BytesMut;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
+use wayleave_config::{ListenAddress, ListenProtocol};
 use wayleave_decision::Refusal;
+use wayleave_gate::refusal;
+use wayleave_gate::request::{ClientConnection, DialledDestination};
 use wayleave_transport::descriptors;
 use wayleave_transport::http::transport::{
     self, BufferedStream, Transport, UNACKNOWLEDGED_TIMEOUT,
@@ -18,15 +21,13 @@ use wayleave_transport::http::transport::{
 use super::captured::{self, CapturedConnection};
 use super::http1::Http1Outcome;
 use super::limits::{ConnectionPermit, LimitReached};
-use super::listeners::{BoundListener, ListenAddress, ListenProtocol};
+use super::listeners::BoundListener;
 use super::original_destination::original_destination;
 use super::proxy_protocol::ProxyHeaderError;
 use super::server::DownstreamServer;
 use super::tls_termination::{NegotiatedConnection, TlsRefusal};
 use super::worker_threads::WorkerThreads;
 use super::{http1, listeners, proxied_http2, proxy_protocol, socks5, tls_termination, tunnel};
-use crate::decider::refusal;
-use crate::decider::request::{ClientConnection, DialledDestination};
 
 /// The accept loop; each connection is served in its own task, on one of the threads.
 #[derive(Debug)]

@@ -11,6 +11,7 @@ use bytes::BytesMut;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::time::timeout;
 use wayleave_decision::Refusal;
+use wayleave_gate::{refusal, target};
 use wayleave_pacing::budget::ByteMeter;
 use wayleave_robots_txt::Origin;
 use wayleave_transport::http::transport::BufferedStream;
@@ -18,7 +19,6 @@ use wayleave_upstream as upstream;
 
 use super::client_hello::{self, HelloError};
 use super::server::DownstreamServer;
-use crate::decider::{refusal, target};
 use crate::exchange::error_response;
 use crate::exchange::outcome::NotSent;
 use crate::exchange::tunnel::PendingBlindTunnel;

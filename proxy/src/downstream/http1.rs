@@ -11,6 +11,8 @@ use bytes::BytesMut;
 use tokio::io::{AsyncRead, AsyncWriteExt, ReadBuf};
 use tokio::time::timeout;
 use wayleave_decision::Refusal;
+use wayleave_gate::refusal;
+use wayleave_gate::request::ClientConnection;
 use wayleave_http_wire::http1::{BodyFraming, RequestHead};
 use wayleave_http_wire::received::ReceivedHead;
 use wayleave_robots_txt::UrlScheme;
@@ -19,8 +21,6 @@ use wayleave_transport::http::transport::{BoxedStream, BufferedStream};
 use wayleave_transport::tls;
 
 use super::server::DownstreamServer;
-use crate::decider::refusal;
-use crate::decider::request::ClientConnection;
 use crate::exchange::tunnel::TunnelPermit;
 use crate::exchange::{ConnectionReuse, error_response};
 

@@ -10,6 +10,7 @@ use pingora_core::protocols::http::v2::server as http2;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 use wayleave_fairness::Holder;
+use wayleave_gate::request::ClientConnection;
 use wayleave_http_wire::received::ReceivedHead;
 use wayleave_transport::http::downstream::{ClientResponses, Downstream, DownstreamReader};
 use wayleave_transport::http::flush_signal::FlushSignal;
@@ -18,7 +19,6 @@ use wayleave_transport::http::transport::{BoxedStream, Transport};
 use super::frame_limit::FrameLimit;
 use super::pulse::{ClientPulse, MovedBytes};
 use super::server::DownstreamServer;
-use crate::decider::request::ClientConnection;
 use crate::exchange::ConnectionReuse;
 
 /// The exchanges of one HTTP/2 connection that may run at once: twice the streams that it may have open. A stream that was

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use wayleave_config::ConnectionLimitsConfig;
 use wayleave_decision::{Reason, Refusal};
 use wayleave_fairness::{Holder, HolderCountGuard, HolderCounts};
 
@@ -12,15 +13,6 @@ use wayleave_fairness::{Holder, HolderCountGuard, HolderCounts};
 const MAX_CONCURRENT_REJECTIONS: usize = 1024;
 /// The most of them that are answered on a reserved descriptor.
 const MAX_RESERVED_REJECTIONS: usize = 8;
-
-/// The limits, as read from the file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct ConnectionLimitsConfig {
-    /// The connections in total; further ones are answered with 503.
-    pub(crate) connections: usize,
-    /// The connections of one client address (IPv6: of one /64); 0 means no limit.
-    pub(crate) per_client: usize,
-}
 
 /// Counts connections, and grants each a permit while the limits allow it.
 #[derive(Debug)]

@@ -3,10 +3,8 @@
 //! A socket that systemd holds (systemd.socket(5)) outlives the process: while one wayleave ends and the next one starts,
 //! connections wait in its queue instead of being refused.
 
-use std::fmt;
 use std::io::{self, ErrorKind};
-use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
-use std::str::FromStr;
+use std::net::{SocketAddr, TcpListener};
 use std::time::Duration;
 
 use anyhow::{Context, ensure};
@@ -14,117 +12,13 @@ use listenfd::ListenFd;
 use socket2::SockRef;
 use tokio::net::TcpStream;
 use tokio::time::Instant;
+use wayleave_config::{ListenAddress, ListenProtocol};
 
 /// The connections that may wait to be accepted, unless the system allows fewer (`net.core.somaxconn`, whose default this is).
 /// The packets of further ones are dropped, and their clients retry after a second at the earliest.
 const BACKLOG: i32 = 4096;
 /// The interval at which binding an address in use is retried; clients wait at most this long once it is free.
 const BIND_RETRY_INTERVAL: Duration = Duration::from_millis(50);
-
-/// The way in which the connections of a listener name their destinations.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum ListenProtocol {
-    /// HTTP requests to a proxy.
-    Http,
-    /// HTTP requests to a proxy, inside TLS.
-    Https,
-    /// SOCKS5 (RFC 1928).
-    Socks5,
-    /// The kernel redirects connections to the listener (REDIRECT or DNAT on this machine).
-    Redirect,
-    /// The kernel hands connections to the listener that keep their destination as their local address (TPROXY).
-    Tproxy,
-}
-
-impl ListenProtocol {
-    /// Every protocol by which connections of clients are captured that know no HTTP proxy.
-    pub(crate) const CAPTURING: [Self; 3] = [Self::Socks5, Self::Redirect, Self::Tproxy];
-
-    /// Returns the scheme of a listener's URL.
-    pub(crate) const fn scheme(self) -> &'static str {
-        match self {
-            Self::Http => "http",
-            Self::Https => "https",
-            Self::Socks5 => "socks5",
-            Self::Redirect => "redirect",
-            Self::Tproxy => "tproxy",
-        }
-    }
-
-    /// Returns whether clients send requests to the listener as to an HTTP proxy.
-    pub(crate) const fn is_http_proxy(self) -> bool {
-        matches!(self, Self::Http | Self::Https)
-    }
-}
-
-/// An address of `proxy.listen`: where clients connect, and by which protocol. Displays as it is written there.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct ListenAddress {
-    pub(crate) address: SocketAddr,
-    pub(crate) protocol: ListenProtocol,
-}
-
-impl ListenAddress {
-    /// Returns the address of a listener for plain HTTP.
-    pub(crate) fn http(address: SocketAddr) -> Self {
-        Self { address, protocol: ListenProtocol::Http }
-    }
-
-    /// Returns the address that a client on this machine connects to: loopback in place of a wildcard, which cannot be dialled.
-    pub(crate) fn dialable(self) -> Self {
-        let mut address = self.address;
-        if address.ip().is_unspecified() {
-            address.set_ip(match address {
-                SocketAddr::V4(_) => Ipv4Addr::LOCALHOST.into(),
-                SocketAddr::V6(_) => Ipv6Addr::LOCALHOST.into(),
-            });
-        }
-        Self { address, ..self }
-    }
-
-    /// Returns the address that suits clients on this machine best: the first HTTP proxy without TLS, otherwise the first one;
-    /// `None` if there is no HTTP proxy.
-    pub(crate) fn for_local_clients(all: impl Iterator<Item = Self>) -> Option<Self> {
-        let proxies = all.filter(|listen| listen.protocol.is_http_proxy());
-        proxies.min_by_key(|listen| listen.protocol).map(Self::dialable)
-    }
-
-    /// Returns the address as a URL.
-    pub(crate) fn url(self) -> String {
-        format!("{}://{}", self.protocol.scheme(), self.address)
-    }
-}
-
-impl fmt::Display for ListenAddress {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.protocol == ListenProtocol::Http {
-            self.address.fmt(f)
-        } else {
-            f.write_str(&self.url())
-        }
-    }
-}
-
-impl FromStr for ListenAddress {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let with_scheme = [ListenProtocol::Https].into_iter().chain(ListenProtocol::CAPTURING);
-        let (protocol, address) = with_scheme
-            .filter_map(|protocol| {
-                Some((protocol, text.strip_prefix(protocol.scheme())?.strip_prefix("://")?))
-            })
-            .next()
-            .unwrap_or((ListenProtocol::Http, text));
-        let address = address.parse().map_err(|_| {
-            format!(
-                "{text:?} is not an IP address with a port, such as \"127.0.0.1:3128\", \"[::1]:3128\", \
-                 \"https://0.0.0.0:3130\" or \"socks5://127.0.0.1:1080\""
-            )
-        })?;
-        Ok(Self { address, protocol })
-    }
-}
 
 /// A listening socket for clients, bound to its address. It belongs to no runtime yet: it is bound before the runtime that
 /// accepts its connections exists.

@@ -4,9 +4,8 @@ use std::net::SocketAddr;
 
 use socket2::SockRef;
 use tokio::net::TcpStream;
+use wayleave_config::{ListenAddress, ListenProtocol};
 use wayleave_upstream::egress::is_local_address;
-
-use super::listeners::{ListenAddress, ListenProtocol};
 
 /// Returns the destination that the client of a connection dialled, or `None` if that is the listener itself.
 pub(super) fn original_destination(tcp: &TcpStream, listen: ListenAddress) -> Option<SocketAddr> {

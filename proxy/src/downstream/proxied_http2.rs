@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use http::{Method, Response};
+use wayleave_gate::request::ClientConnection;
 use wayleave_http_wire::received::ReceivedHead;
 use wayleave_transport::http::connect_stream::ConnectStream;
 use wayleave_transport::http::downstream::Downstream;
@@ -11,7 +12,6 @@ use wayleave_transport::http::transport::{BoxedStream, BufferedStream, Transport
 use super::http2::{self, Http2Request};
 use super::server::DownstreamServer;
 use super::tunnel;
-use crate::decider::request::ClientConnection;
 
 /// Serves a connection whose TLS ends at this proxy.
 pub(super) async fn serve(

@@ -7,13 +7,13 @@ use tokio::runtime::Handle;
 use tokio_util::future::FutureExt;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
+use wayleave_gate::settings::Settings;
 use wayleave_robots_txt::Origin;
 use wayleave_transport::http::downstream::ResponseShares;
 use wayleave_transport::tls::intercept::TlsInterceptor;
 
 use super::limits::ConnectionLimits;
 use super::untrusting_clients::UntrustingClients;
-use crate::decider::settings::Settings;
 use crate::exchange::ExchangeServices;
 
 /// Everything that serving a connection needs, and the tasks in which connections are served.

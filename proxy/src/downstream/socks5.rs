@@ -12,15 +12,15 @@ use base64::engine::general_purpose::STANDARD;
 use bytes::{Buf, BytesMut};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::timeout;
+use wayleave_config::ListenProtocol;
 use wayleave_decision::{Reason, Refusal};
+use wayleave_gate::identify;
+use wayleave_gate::request::{ClientConnection, DialledDestination};
 use wayleave_transport::http::transport::BufferedStream;
 
 use super::captured::{self, CapturedConnection, OpenedTunnel};
 use super::http1::late_requests_over;
-use super::listeners::ListenProtocol;
 use super::server::DownstreamServer;
-use crate::decider::identify;
-use crate::decider::request::{ClientConnection, DialledDestination};
 use crate::exchange::error_response;
 use crate::exchange::outcome::ExchangeOutcome;
 use crate::exchange::tunnel::TunnelContent;

@@ -11,13 +11,13 @@ use tokio::time::timeout;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 use wayleave_decision_log as decision_log;
+use wayleave_gate::identity::ClientCertificate;
+use wayleave_gate::request::ClientConnection;
 use wayleave_transport::http::transport::{BoxedStream, BufferedStream, Transport};
 use wayleave_transport::tls::server::ServerTls;
 use wayleave_transport::tls::{self, intercept};
 
 use super::server::DownstreamServer;
-use crate::decider::request::ClientConnection;
-use crate::identity::ClientCertificate;
 
 /// The transport inside TLS to the proxy itself.
 pub(super) type TlsTransport = Transport<TlsStream<Transport<TcpStream>>>;

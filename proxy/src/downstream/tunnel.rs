@@ -10,6 +10,8 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 use tokio_rustls::TlsAcceptor;
+use wayleave_gate::request::{ClientConnection, ConnectTunnel};
+use wayleave_gate::{refusal, target};
 use wayleave_robots_txt::{Origin, UrlScheme};
 use wayleave_transport::http::connect_stream::ConnectStream;
 use wayleave_transport::http::transport::{BoxedStream, BufferedStream, Transport};
@@ -18,8 +20,6 @@ use wayleave_transport::tls::{self, intercept};
 use super::server::DownstreamServer;
 use super::tls_termination::{NegotiatedConnection, TlsTransport};
 use super::{blind_tunnel, http1, http2, tls_termination};
-use crate::decider::request::{ClientConnection, ConnectTunnel};
-use crate::decider::{refusal, target};
 use crate::exchange::outcome::NotSent;
 use crate::exchange::tunnel::TunnelPermit;
 

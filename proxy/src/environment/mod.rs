@@ -6,9 +6,8 @@ use std::str::FromStr;
 use clap::ValueEnum;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use url::{Position, Url};
+use wayleave_config::ListenAddress;
 use wayleave_robots_txt::{Origin, UrlScheme};
-
-use crate::downstream::listeners::ListenAddress;
 
 /// The lines for a POSIX shell that suit most clients.
 const GENERAL_TEMPLATE: &str = include_str!("general.sh");

@@ -5,16 +5,16 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use wayleave_decision::{DecisionRequest, Permit, Refusal, ResolvedTarget};
+use wayleave_gate::identify::{self, IdentifiedClient};
+use wayleave_gate::request::RequestView;
+use wayleave_gate::settings::LogFailureMode;
+use wayleave_gate::{refusal, target};
 use wayleave_http_wire::request_target;
 use wayleave_transport::http::downstream::Downstream;
 
 use super::Exchange;
 use super::outcome::NotSent;
 use super::record::RecordedUrl;
-use crate::decider::identify::{self, IdentifiedClient};
-use crate::decider::request::RequestView;
-use crate::decider::settings::LogFailureMode;
-use crate::decider::{refusal, target};
 
 impl Exchange<'_, '_> {
     /// Identifies the client and decides its request, by the settings that the exchange holds.

@@ -8,6 +8,7 @@ use tokio::time::timeout;
 use wayleave_clock::system_time;
 use wayleave_decision::Refusal;
 use wayleave_decision_log::DecisionId;
+use wayleave_gate::settings::ConnectionSettings;
 use wayleave_http_wire::accept::prefers_html;
 use wayleave_http_wire::http1::{BodyFraming, Trailers};
 use wayleave_http_wire::proxy_status;
@@ -21,7 +22,6 @@ use wayleave_transport::http::transport::BoxedStream;
 use super::problem::{ProblemDetails, whole_seconds};
 use super::record::NamedDecision;
 use super::{ConnectionReuse, refusal_page};
-use crate::decider::settings::ConnectionSettings;
 
 /// The limits within which a client's body is read before a refusal, so that a reset does not discard the answer and the
 /// connection remains usable. Beyond them it closes.
@@ -218,11 +218,11 @@ pub(crate) async fn close_gracefully(mut stream: BoxedStream) {
 mod tests {
     use bytes::BytesMut;
     use wayleave_decision::Reason;
+    use wayleave_gate::refusal::looped;
     use wayleave_http_wire::http1::RequestHead;
     use wayleave_transport::http::transport::Transport;
 
     use super::*;
-    use crate::decider::refusal::looped;
 
     fn named() -> NamedDecision {
         NamedDecision { id: DecisionId::generate(), identity: None, url: None }

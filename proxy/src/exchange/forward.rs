@@ -10,6 +10,9 @@ use wayleave_decision::{
     Crawler, EnforcementMode, Identity, Permit, PreferenceFinding, Reason, Refusal,
 };
 use wayleave_fairness::Holder;
+use wayleave_gate::documents::DocumentSource;
+use wayleave_gate::refusal;
+use wayleave_gate::settings::Settings;
 use wayleave_http_wire::http1::SWITCHING_PROTOCOLS;
 use wayleave_pacing::PacingSlot;
 use wayleave_robots_cache::Requester;
@@ -29,9 +32,6 @@ use super::response_policy::{self, ResponseLabeller};
 use super::revoke::LongLivedRequest;
 use super::sign::{RequestSigner, SigningIdentity};
 use super::{ConnectionReuse, Exchange};
-use crate::decider::documents::DocumentSource;
-use crate::decider::refusal;
-use crate::decider::settings::Settings;
 
 impl Exchange<'_, '_> {
     /// Sends a permitted request and relays the response, unless it has to be decided again.

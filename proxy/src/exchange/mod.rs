@@ -61,6 +61,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use wayleave_decision::{Reason, TargetScope};
+use wayleave_gate::identity::PasswordProof;
+use wayleave_gate::request::{ClientConnection, RequestView};
+use wayleave_gate::settings::Settings;
 use wayleave_http_wire::received::ReceivedHead;
 use wayleave_lifecycle::FetchIdentity;
 use wayleave_pacing::{ClientLimit, PredictedWait};
@@ -75,9 +78,6 @@ use self::allowed_pages::PageContext;
 use self::error_response::AnswerSource;
 use self::outcome::{ExchangeOutcome, ForwardEnd, NotSent, ReplyKind, RequestRepeat};
 use self::record::ExchangeRecord;
-use crate::decider::request::{ClientConnection, RequestView};
-use crate::decider::settings::Settings;
-use crate::identity::PasswordProof;
 
 /// One request, from its head to its record. Owns everything learned about it.
 struct Exchange<'s, 'r> {

@@ -12,6 +12,8 @@ use wayleave_decision::{
     DecisionFacts, Identity, Reason, Refusal, crawl_delay, decide_own_request,
 };
 use wayleave_decision_log::{DecisionLog, LogWord, WAYLEAVE};
+use wayleave_gate::refusal;
+use wayleave_gate::settings::{CurrentSettings, Settings};
 use wayleave_lifecycle::{ChosenBy, FetchError, FetchErrorKind};
 use wayleave_pacing::{PacedRequest, Pacer, PacingSlot};
 use wayleave_robots_cache::{
@@ -24,8 +26,6 @@ use wayleave_usage_preferences::DocumentKind;
 use super::outcome::ExchangeOutcome;
 use super::pace_unit;
 use super::record::{ExchangeRecord, RecordedUrl};
-use crate::decider::refusal;
-use crate::decider::settings::{CurrentSettings, Settings};
 
 /// The address in their records: no client made them.
 const NO_CLIENT: IpAddr = IpAddr::V4(Ipv4Addr::UNSPECIFIED);

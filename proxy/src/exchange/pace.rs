@@ -9,6 +9,7 @@ use std::time::Duration;
 use futures_util::poll;
 use tokio::time::Instant;
 use wayleave_decision::{EnforcementMode, Identity, Permit, Reason, Refusal, TargetScope};
+use wayleave_gate::refusal;
 use wayleave_pacing::{PaceShare, PaceUnit, PacedRequest, PacingConfig, PacingSlot, TooSoon};
 use wayleave_robots_txt::ProductToken;
 use wayleave_transport::http::downstream::Downstream;
@@ -16,7 +17,6 @@ use wayleave_upstream::Destination;
 
 use super::outcome::NotSent;
 use super::{Exchange, pace_unit};
-use crate::decider::refusal;
 
 /// The end of a request's wait for its slot.
 enum SlotWait<'s> {

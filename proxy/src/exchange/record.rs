@@ -13,6 +13,9 @@ use wayleave_decision_log::{
     SubresourceRecord, UsePreference,
 };
 use wayleave_evidence::Sha256Digest;
+use wayleave_gate::identity::ClientCertificate;
+use wayleave_gate::preview::{PreviewedDecision, Reading};
+use wayleave_gate::request::ClientConnection;
 use wayleave_http_wire::edge_refusal::EdgeRefusal;
 use wayleave_http_wire::http1::oddities::{Oddities, Oddity};
 use wayleave_http_wire::received::ReceivedHead;
@@ -22,9 +25,6 @@ use wayleave_usage_preferences::Preference;
 use super::ExchangeServices;
 use super::outcome::{ExchangeOutcome, permitted_outcome};
 use super::payment::{PaymentDemand, PaymentScheme};
-use crate::decider::preview::{PreviewedDecision, Reading};
-use crate::decider::request::ClientConnection;
-use crate::identity::ClientCertificate;
 
 /// The URL in the record of a connection without a readable request.
 pub(super) const NO_URL: &str = "-";

@@ -1,6 +1,7 @@
 //! Answers a client whose connection ends here: a refused `CONNECT`, an unreadable head, one connection too many.
 
 use wayleave_decision::Refusal;
+use wayleave_gate::request::ClientConnection;
 use wayleave_http_wire::http1::BodyFraming;
 use wayleave_http_wire::received::ReceivedHead;
 use wayleave_transport::http::downstream::Downstream;
@@ -10,7 +11,6 @@ use super::error_response::AnswerSource;
 use super::outcome::ExchangeOutcome;
 use super::record::{ExchangeRecord, NO_URL, NamedDecision, RecordedUrl};
 use super::{Exchange, ExchangeServices, error_response};
-use crate::decider::request::ClientConnection;
 
 impl ExchangeServices {
     /// Refuses a connection on which no readable request came.

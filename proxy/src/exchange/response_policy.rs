@@ -7,6 +7,8 @@ use std::time::Duration;
 
 use wayleave_decision::{Permit, PreferenceFinding, Reason, Refusal, TargetScope};
 use wayleave_fairness::{Holder, WorkPool};
+use wayleave_gate::documents::DocumentSource;
+use wayleave_gate::settings::{PreferencesConfig, RefusedResponse};
 use wayleave_http_wire::field_pairs::{FieldPair, first};
 use wayleave_http_wire::http1::{SWITCHING_PROTOCOLS, has_content};
 use wayleave_http_wire::page::PageBuffer;
@@ -17,9 +19,6 @@ use wayleave_upstream::UpstreamHead;
 use wayleave_usage_preferences::{
     Preference, PreferenceSource, PreferenceState, Purpose, UsageDuty,
 };
-
-use crate::decider::documents::DocumentSource;
-use crate::decider::settings::{PreferencesConfig, RefusedResponse};
 
 /// 304: the client's copy of the content is still good.
 pub(super) const NOT_MODIFIED: u16 = 304;

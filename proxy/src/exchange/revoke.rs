@@ -1,10 +1,10 @@
 //! Revokes upgraded connections and uninspected tunnels, which outlast their exchange, when a reload no longer allows them.
 
 use wayleave_decision::ResolvedTarget;
+use wayleave_gate::request::{ClientConnection, RequestView};
+use wayleave_gate::settings::Settings;
 
 use super::ExchangeServices;
-use crate::decider::request::{ClientConnection, RequestView};
-use crate::decider::settings::Settings;
 
 /// The request behind a connection that outlasts its exchange.
 pub(super) struct LongLivedRequest<'a> {

@@ -5,12 +5,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use wayleave_decision::{Permit, Reason, RobotsAnswer};
+use wayleave_gate::settings::RobotsTxtSource;
 use wayleave_robots_cache::CopyHead;
 
 use super::Exchange;
 use super::outcome::{CopyReply, NotSent, permitted_outcome};
 use super::validators::is_not_modified;
-use crate::decider::settings::RobotsTxtSource;
 
 /// The source of the answer, as the record names it.
 const COPY: &str = "copy";

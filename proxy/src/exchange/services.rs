@@ -11,13 +11,13 @@ use tokio_util::task::TaskTracker;
 use tokio_util::task::task_tracker::TaskTrackerToken;
 use wayleave_decision_log::DecisionLog;
 use wayleave_decision_log::traces::Traces;
+use wayleave_gate::Decider;
 use wayleave_pacing::Pacer;
 use wayleave_pacing::budget::DailyBudgets;
 use wayleave_telemetry::metrics::Metrics;
 
 use super::allowed_pages::AllowedPages;
 use super::own_tunnels::OwnTunnels;
-use crate::decider::Decider;
 
 /// The services that exchanges share. Its methods are in the files of the steps that they begin or end, such as `tunnel` and
 /// `record`.

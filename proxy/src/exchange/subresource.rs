@@ -6,6 +6,7 @@ use wayleave_decision::{
 };
 use wayleave_fairness::Holder;
 use wayleave_fairness::registrable_domain;
+use wayleave_gate::identify::IdentifiedClient;
 use wayleave_http_wire::field_pairs::{first, single};
 use wayleave_http_wire::http1::has_content;
 use wayleave_http_wire::received::ReceivedHead;
@@ -15,7 +16,6 @@ use wayleave_upstream::UpstreamHead;
 use super::Exchange;
 use super::allowed_pages::{PageContext, PageHolder, PageLoad};
 use super::response_policy::{NOT_MODIFIED, is_judged};
-use crate::decider::identify::IdentifiedClient;
 
 /// The part of a response that its client gets.
 #[derive(Debug)]

@@ -7,6 +7,10 @@ use tokio_util::task::task_tracker::TaskTrackerToken;
 use wayleave_decision::{
     Crawler, HttpsHandling, HttpsMode, Identity, Permit, Refusal, ResolvedTarget, TargetScope,
 };
+use wayleave_gate::identity::PasswordProof;
+use wayleave_gate::request::{ClientConnection, RequestView};
+use wayleave_gate::settings::Settings;
+use wayleave_gate::{identify, refusal, target};
 use wayleave_http_wire::http1::BodyFraming;
 use wayleave_http_wire::received::ReceivedHead;
 use wayleave_pacing::PacingSlot;
@@ -23,10 +27,6 @@ use super::own_tunnels::OwnTunnelGuard;
 use super::record::{ExchangeRecord, NamedDecision};
 use super::revoke::LongLivedRequest;
 use super::{Exchange, ExchangeServices, budget};
-use crate::decider::request::{ClientConnection, RequestView};
-use crate::decider::settings::Settings;
-use crate::decider::{identify, refusal, target};
-use crate::identity::PasswordProof;
 
 /// The permission to open a tunnel.
 pub(crate) struct TunnelPermit<'a> {

@@ -5,11 +5,12 @@ use std::io::Write as _;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
+use wayleave_config::Config;
+use wayleave_config::ListenAddress;
 use wayleave_decision::{CrawlersConfig, EnforcementMode};
 use wayleave_transport::tls::intercept::CertificateAuthority;
 
-use crate::config::Config;
-use crate::downstream::listeners::{BoundListener, ListenAddress};
+use crate::downstream::listeners::BoundListener;
 use crate::environment::shell_quoted;
 
 /// A page that is disallowed for all crawlers, as it has been for many years.

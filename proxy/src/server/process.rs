@@ -9,10 +9,10 @@ use pingora_core::server::configuration::ServerConf;
 use pingora_core::server::{RunArgs, Server};
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::mpsc::unbounded_channel;
+use wayleave_config::Config;
 use wayleave_telemetry::logging;
 
 use crate::admin::ReplayEngine;
-use crate::config::Config;
 use crate::server::services::{Supervised, worker_threads};
 use crate::server::shutdown::GracefulShutdown;
 use crate::server::start::{self, Startup};

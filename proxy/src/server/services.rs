@@ -17,6 +17,7 @@ use wayleave_clock::Clock;
 use wayleave_decision_log::log_heads::HeadExchange;
 
 use crate::admin::{self, AdminGuard, AdminState};
+
 use crate::downstream::listeners::BoundListener;
 use crate::downstream::{ConnectionAcceptor, DownstreamServer};
 use crate::robots_changes;

@@ -13,9 +13,12 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use wayleave_clock::Clock;
+use wayleave_config::Config;
 use wayleave_decision_log::traces::Traces;
 use wayleave_decision_log::{DecisionExport, DecisionLog, take_next_key};
 use wayleave_fleet::Fleet;
+use wayleave_gate::Decider;
+use wayleave_gate::settings::CurrentSettings;
 use wayleave_pacing::Pacer;
 use wayleave_pacing::budget::DailyBudgets;
 use wayleave_robots_cache::{
@@ -25,15 +28,12 @@ use wayleave_signing::create_private_dir;
 use wayleave_telemetry::collector::CollectorTls;
 use wayleave_telemetry::logging::LogHandle;
 use wayleave_telemetry::metrics::Metrics;
-use wayleave_telemetry::traffic::Traffic;
 use wayleave_transport::descriptors;
 use wayleave_transport::http::downstream::ResponseShares;
 use wayleave_transport::tls::intercept::{CertificateAuthority, TlsInterceptor};
 
-use crate::admin::{self, AdminState, ReplayEngine};
-use crate::config::Config;
-use crate::decider::Decider;
-use crate::decider::settings::CurrentSettings;
+use crate::admin::{self, AdminGuard, AdminState, ReplayEngine};
+
 use crate::downstream::listeners::{BoundListener, InheritedSockets, bind_when_free};
 use crate::downstream::{ConnectionLimits, DownstreamServer, UntrustingClients};
 use crate::exchange::own_request::OwnRequestRules;
@@ -103,7 +103,7 @@ pub(super) async fn start(
         log,
         collector_tls: parts.collector_tls,
         own_listeners,
-        guard: Arc::new(ArcSwap::from_pointee(config.admin.guard.clone())),
+        guard: Arc::new(ArcSwap::from_pointee(AdminGuard { tokens: config.admin.tokens.clone() })),
     };
     let proxy = local_client_address(&listeners);
     let guard = Arc::clone(&reloaded.guard);

@@ -12,11 +12,14 @@ use data_encoding::HEXLOWER_PERMISSIVE;
 use rustls::client::WebPkiServerVerifier;
 use rustls::{ClientConfig, RootCertStore};
 use wayleave_clock::Clock;
+use wayleave_config::{self as config, Config};
 use wayleave_decision::{Crawlers, PolicyRules};
 use wayleave_decision_log::{ClientMask, ConfigRevision, Journal};
 use wayleave_evidence::chain::event::program_version;
 use wayleave_fleet::redis::{self, RedisAddress, RedisEngine};
 use wayleave_fleet::{self as fleet, Fleet, OnLoss};
+use wayleave_gate::identity::Authenticator;
+use wayleave_gate::settings::Settings;
 use wayleave_robots_cache::{self as robots_cache, FetchConfig, FetchIdentities, HttpFetcher};
 use wayleave_signing::MessageSigner;
 use wayleave_telemetry::collector::CollectorTls;
@@ -28,9 +31,6 @@ use wayleave_transport::tls::roots::SystemRoots;
 use wayleave_upstream::egress::{self, Egress, SystemNames};
 use wayleave_upstream::{self as upstream, Upstream};
 
-use crate::config::{self, Config};
-use crate::decider::settings::Settings;
-use crate::identity::Authenticator;
 use crate::server::config_archive;
 
 /// A random number of this process, so that nodes that start together do not refresh the same robots.txt together.

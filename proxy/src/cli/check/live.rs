@@ -7,6 +7,7 @@ use wayleave_decision::{
     CheckedSnapshot, DocumentBatch, DocumentResult, DocumentToFetch, RobotsCopy,
     documents_to_fetch, may_fetch,
 };
+use wayleave_gate::offline::InputSource;
 use wayleave_lifecycle::{FetchIdentity, FetchResult, FinishedFetch, Resource};
 use wayleave_robots_txt::{AccessResult, MatchContext, Origin};
 use wayleave_usage_preferences::{DocumentKind, PreferenceQuery, PreferenceState};
@@ -14,7 +15,6 @@ use wayleave_usage_preferences::{DocumentKind, PreferenceQuery, PreferenceState}
 use crate::cli::progress::ProgressLine;
 use crate::cli::robots_fetcher::{RobotsFetcher, failure_text};
 use crate::cli::terminal::print_errors;
-use crate::decider::offline::InputSource;
 
 /// Everything that was fetched, each file once. Threads that need the same file wait for one fetch.
 pub(super) struct FetchedFiles {

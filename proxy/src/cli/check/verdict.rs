@@ -7,10 +7,13 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use wayleave_clock::system_time;
+use wayleave_config::Config;
 use wayleave_decision::{
     CheckedSnapshot, ClaimedNames, Crawlers, Decision, DecisionRequest, DecisionSettings,
     DocumentResult, Identity, InterceptionSettings, PolicyRules, RobotsCopy,
 };
+use wayleave_gate::offline::{self, InputSource};
+use wayleave_gate::preview::{PreviewedDecision, PurposeWords, Question, readings};
 use wayleave_lifecycle::{FetchEnding, FetchOutcome, FinishedFetch, Resource};
 use wayleave_robots_txt::{Origin, ProductToken, Target};
 use wayleave_telemetry::harmless::escape_controls;
@@ -29,9 +32,6 @@ use crate::cli::robots_fetcher::RobotsFetcher;
 use crate::cli::terminal::{
     CommandResult, INCOMPLETE, UNUSABLE, counted, json_line, print, print_painted, unusable,
 };
-use crate::config::Config;
-use crate::decider::offline::{self, InputSource};
-use crate::decider::preview::{PreviewedDecision, PurposeWords, Question, readings};
 
 /// The settings of the proxy that decide.
 pub(crate) struct ProxySettings {

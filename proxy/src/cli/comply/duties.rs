@@ -6,9 +6,11 @@ use std::path::Path;
 
 use serde::Serialize;
 use serde_json::Value;
+use wayleave_config::Config;
 use wayleave_decision::{
     Crawler, EnforcementMode, HttpsMode, PolicyRule, RuleAction, SubresourcePolicy, contacts,
 };
+use wayleave_gate::settings::RobotsTxtSource;
 use wayleave_pacing::CrawlDelayMode;
 use wayleave_robots_cache::fetch_user_agent;
 use wayleave_signing::SigningMode;
@@ -17,8 +19,6 @@ use wayleave_signing::directory::{self, DIRECTORY_PATH};
 use wayleave_usage_preferences::PreferenceSource;
 
 use crate::cli::publish::{ip_ranges, page_path};
-use crate::config::Config;
-use crate::decider::settings::RobotsTxtSource;
 
 /// A duty, and whether it is fulfilled.
 #[derive(Debug, Serialize)]
@@ -292,10 +292,10 @@ fn read(dir: &Path, path: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use serde::Deserialize;
+    use wayleave_config::DEFAULT_FILE;
     use wayleave_signing::SigningKey;
 
     use super::*;
-    use crate::config::DEFAULT_FILE;
 
     #[derive(Deserialize)]
     struct CaseFile {

@@ -9,6 +9,8 @@ use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
 use wayleave_clock::system_time;
 use wayleave_decision::{DocumentResult, RobotsCopy};
+use wayleave_gate::offline::InputSource;
+use wayleave_gate::preview::{PurposeWords, Question};
 use wayleave_lifecycle::Resource;
 use wayleave_robots_txt::{AccessResult, Dialect, Origin, ProductToken};
 use wayleave_usage_preferences::TDMREP_PATH;
@@ -17,8 +19,6 @@ use super::use_row::OneOrMany;
 use crate::cli::check::url_list::with_escaped_spaces;
 use crate::cli::check::verdict::{ProxySettings, word};
 use crate::cli::config_file::load_config;
-use crate::decider::offline::InputSource;
-use crate::decider::preview::{PurposeWords, Question};
 
 /// The members of such a row. Those that describe a response are mistakes: the verdict is about the request.
 #[derive(Deserialize)]

@@ -4,7 +4,9 @@
 use std::net::Ipv4Addr;
 use std::time::Duration;
 
+use wayleave_config::Config;
 use wayleave_decision::{Crawler, EnforcementMode, HttpsMode, PolicyRule, RuleAction};
+use wayleave_gate::settings::RefusedResponse;
 use wayleave_pacing::{CrawlDelayMode, PacingConfig};
 use wayleave_robots_txt::Dialect;
 use wayleave_usage_preferences::{PreferenceSource, Purpose};
@@ -13,8 +15,6 @@ use super::probes::{
     BY_WILDCARD, DrillHost, Probe, RULED_PATH, RightAnswer, SHORTEST_PERIOD, TOKEN, UNREACHABLE,
 };
 use super::report::DrillFamily;
-use crate::config::Config;
-use crate::decider::settings::RefusedResponse;
 
 /// The token of the crawler whose name the drill takes once.
 const FOREIGN_TOKEN: &str = "Googlebot";

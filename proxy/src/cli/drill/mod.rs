@@ -33,6 +33,8 @@ use clap::Args;
 use ipnet::IpNet;
 use tokio::time::{Instant, timeout_at};
 use wayleave_clock::system_time;
+use wayleave_config::Config;
+use wayleave_config::{ListenAddress, ListenProtocol};
 use wayleave_robots_txt::UrlScheme;
 use wayleave_transport::tls::intercept::CertificateAuthority;
 
@@ -44,8 +46,6 @@ use self::report::{DrillFamily, DrillReport, DrillResult, ProbeVerdict};
 use self::verdict::{judge, judge_pace};
 use super::config_file::load_config;
 use super::terminal::{CommandResult, UNUSABLE, print, print_errors, unusable};
-use crate::config::Config;
-use crate::downstream::listeners::{ListenAddress, ListenProtocol};
 
 /// The longest time for one request, and for all of one drill.
 const TIMEOUT: Duration = Duration::from_secs(10);

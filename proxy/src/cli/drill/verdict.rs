@@ -4,6 +4,7 @@ use std::net::Ipv4Addr;
 use std::time::Duration;
 
 use tokio::time::Instant;
+use wayleave_config::Config;
 use wayleave_decision::Reason;
 use wayleave_robots_txt::UrlScheme;
 
@@ -11,7 +12,6 @@ use super::client::DrillAnswer;
 use super::exempt;
 use super::probes::{Probe, RightAnswer};
 use super::report::ProbeVerdict;
-use crate::config::Config;
 
 /// The part of the delay by which two arrivals may be closer: the clock of the origin is read after its task wakes, which a busy
 /// machine makes late.

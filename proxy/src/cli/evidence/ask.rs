@@ -9,6 +9,7 @@ use std::time::SystemTime;
 use anyhow::Context;
 use clap::Args;
 use wayleave_clock::{Clock, TimeArgument};
+use wayleave_config::Config;
 use wayleave_decision::RequestOutcome;
 use wayleave_decision_log::{DecisionRecord, FindingRecord, crawler_in_words};
 use wayleave_evidence::SignedLog;
@@ -20,7 +21,6 @@ use super::node_url::NodeUrl;
 use crate::cli::config_file::{EVIDENCE_KEYS, load_keys};
 use crate::cli::crawler_names::name_in_log;
 use crate::cli::terminal::{UNUSABLE, counted, json_line, print, print_errors, unusable};
-use crate::config::Config;
 
 /// The exit status if the request was not allowed, or its decision is not signed by its writer.
 pub(super) const REFUSED: u8 = 1;

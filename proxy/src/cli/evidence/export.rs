@@ -7,6 +7,7 @@ use anyhow::Context;
 use clap::Args;
 use clap::builder::{PathBufValueParser, TypedValueParser};
 use wayleave_clock::{Clock, TimeArgument, system_time};
+use wayleave_config::Config;
 use wayleave_evidence::SignedLog;
 use wayleave_evidence::export::{Export, check_output_path};
 use wayleave_evidence::select::{SelectedLines, Selection, select, unexplained_gap};
@@ -17,7 +18,6 @@ use crate::cli::config_file::{EVIDENCE_KEYS, load_keys};
 use crate::cli::crawler_names::name_in_log;
 use crate::cli::progress::{LINES_PER_UPDATE, ProgressLine};
 use crate::cli::terminal::{counted, print, print_errors, unusable};
-use crate::config::Config;
 
 #[derive(Debug, Args)]
 #[command(

@@ -11,6 +11,7 @@ use anyhow::Context;
 use clap::{Args, Subcommand};
 use serde::Serialize;
 use wayleave_clock::{Clock, TimeArgument};
+use wayleave_config::Config;
 use wayleave_decision_log::{
     DecisionQuery, OpenLog, ScanStep, TimeRange, crawler_in_words, scan_log,
 };
@@ -26,7 +27,6 @@ use super::sources::MaterialSources;
 use crate::cli::config_file::{EVIDENCE_KEYS, load_keys};
 use crate::cli::crawler_names;
 use crate::cli::terminal::{counted, incomplete, pretty_json, print, print_errors, unusable};
-use crate::config::Config;
 
 /// The exit status if something that was held is missing.
 const MISSING: u8 = 1;

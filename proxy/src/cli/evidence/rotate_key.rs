@@ -6,12 +6,12 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::{Context, ensure};
+use wayleave_config::Config;
 use wayleave_decision_log::next_key_path;
 use wayleave_signing::SigningKey;
 
 use crate::cli::config_file::{EVIDENCE_KEYS, load_keys};
 use crate::cli::terminal::{absolute_path, print, unusable};
-use crate::config::Config;
 
 pub(super) fn run(file: Option<&Path>) -> ExitCode {
     match load_keys(file, &EVIDENCE_KEYS) {

@@ -10,13 +10,13 @@ use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::Deserialize;
 use tokio::runtime::{Handle, Runtime};
 use wayleave_clock::Clock;
+use wayleave_config::Config;
 use wayleave_evidence::{Sha256Digest, regular_file, rfc3339};
 use wayleave_lifecycle::Resource;
 use wayleave_robots_cache::{DocumentVersion, RobotsStore, StoreError};
 use wayleave_telemetry::metrics::Metrics;
 
 use crate::cli::admin_client::{request_bytes, request_json};
-use crate::config::Config;
 use crate::server::config_archive;
 
 /// The stored robots.txt files and configurations.

@@ -3,6 +3,7 @@
 
 use std::fmt::Write as _;
 
+use wayleave_config::Config;
 use wayleave_decision::{CrawlTrigger, Crawler, EnforcementMode, contacts};
 use wayleave_pacing::CrawlDelayMode;
 use wayleave_robots_cache::fetch_user_agent;
@@ -13,7 +14,6 @@ use wayleave_telemetry::harmless::escape_html;
 use wayleave_usage_preferences::{PreferenceSource, Purpose};
 
 use super::ip_ranges;
-use crate::config::Config;
 
 /// Returns the page about a crawler.
 pub(super) fn page(config: &Config, crawler: &Crawler) -> String {

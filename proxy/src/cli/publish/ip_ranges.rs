@@ -6,12 +6,12 @@ use std::time::SystemTime;
 use ipnet::IpNet;
 use serde::Serialize;
 use serde_json::{Value, json};
+use wayleave_config::Config;
 use wayleave_decision::Crawler;
 use wayleave_evidence::Sha256Digest;
 use wayleave_upstream::egress::why_internal;
 
 use super::super::terminal::pretty_json;
-use crate::config::Config;
 
 /// The address ranges of all crawlers.
 #[derive(Debug, Serialize)]

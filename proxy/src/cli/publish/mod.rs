@@ -9,12 +9,12 @@ use std::time::SystemTime;
 use anyhow::ensure;
 use clap::Args;
 use wayleave_clock::system_time;
+use wayleave_config::Config;
 use wayleave_signing::agent_card::{PAGE_PATH, RANGES_PATH};
 
 use super::config_file::load_config;
 use super::keys::{signature_files, write_files};
 use super::terminal::{CommandResult, print, print_errors, unusable};
-use crate::config::Config;
 
 #[derive(Debug, Args)]
 pub(super) struct PublishArguments {

@@ -23,6 +23,7 @@ use std::time::{Duration, Instant, SystemTime};
 use anyhow::{Context, bail};
 use clap::Args;
 use wayleave_clock::{Clock, TimeArgument};
+use wayleave_config::Config;
 use wayleave_decision_log::{
     DecisionQuery, DecisionRecord, LogGaps, LogPlace, ScanStep, TimeRange, scan_log,
 };
@@ -38,7 +39,6 @@ use super::evidence::verify::settings::PastSettings;
 use super::progress::ProgressLine;
 use super::terminal::{CommandResult, incomplete, pretty_json, print, unusable};
 use crate::admin::{ReplayRequest, ReplayResult, WhatIf};
-use crate::config::Config;
 
 /// The exit status if a request would be decided differently.
 const DIFFERENT: u8 = 1;

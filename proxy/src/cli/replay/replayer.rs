@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use quick_cache::unsync::Cache;
+use wayleave_config::Config;
 use wayleave_decision::{
     ASSERTED, ClaimedNames, ClientFacts, Crawler, Decision, DecisionRequest, DocumentBatch,
     DocumentResult, HttpsMode, Identified, Identity, Input, Reason, Refusal, RequestOutcome,
@@ -14,6 +15,7 @@ use wayleave_decision::{
 };
 use wayleave_decision_log::{DecisionRecord, FindingRecord, MAX_USER_AGENT_BYTES};
 use wayleave_evidence::Sha256Digest;
+use wayleave_gate::preview::blind_scope;
 use wayleave_lifecycle::FetchErrorKind;
 use wayleave_robots_txt::{AccessResult, Dialect, UrlScheme};
 
@@ -24,8 +26,6 @@ use crate::cli::evidence::verify::derive::fetch_error_kind;
 use crate::cli::evidence::verify::documents::ParsedDocuments;
 use crate::cli::evidence::verify::robots::ParsedRobots;
 use crate::cli::evidence::verify::settings::{PROOF_OBJECTIONS, PastSettings, recorded_objection};
-use crate::config::Config;
-use crate::decider::preview::blind_scope;
 
 /// The memory for parsed robots.txt files, in bytes.
 const PARSED_BYTES: u64 = 24 << 20;

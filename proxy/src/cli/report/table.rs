@@ -1,10 +1,10 @@
 //! The report for people at a terminal.
 
+use wayleave_decision::RequestOutcome;
 use wayleave_decision_log::{LogReport, ReportDimension, ReportRow};
 use wayleave_telemetry::harmless::escape_controls;
 
 use std::fmt::Write as _;
-use wayleave_decision::RequestOutcome;
 
 use super::cells::{Cells, RowLimits, left_out, outcomes};
 use crate::cli::expired_rules::ExpiredRule;

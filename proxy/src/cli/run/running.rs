@@ -5,13 +5,13 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use wayleave_clock::system_time;
+use wayleave_config::ListenAddress;
 use wayleave_transport::tls::intercept::{ProofNonce, is_proof};
 use wayleave_upstream::egress::ParentProxy;
 
 use super::super::admin_client;
 use super::super::config_file::load_config;
 use super::super::env::address_to_dial;
-use crate::downstream::listeners::ListenAddress;
 
 /// Returns the proxy that runs with this configuration, if one does. Only it can keep the pace that its crawlers have together.
 ///

@@ -8,13 +8,13 @@ use std::time::Duration;
 
 use tempfile::TempDir;
 use toml::{Table, Value};
+use wayleave_config::Config;
 use wayleave_robots_txt::HostPattern;
 use wayleave_signing::create_private_dir;
 use wayleave_upstream::egress::ParentProxy;
 
 use super::super::config_file::{found_file, load_config, print_mistakes};
 use super::super::terminal::unusable;
-use crate::config::Config;
 
 /// The longest time for which a connection to a running proxy may be silent.
 const MAX_WAIT: Duration = Duration::from_hours(1);

@@ -3,16 +3,16 @@
 use std::sync::Arc;
 use std::time::SystemTime;
 
+use wayleave_config::Config;
 use wayleave_decision::{Crawlers, DocumentResult, PolicyRules, RobotsCopy};
+use wayleave_gate::offline::InputSource;
+use wayleave_gate::preview::Question;
 use wayleave_lifecycle::Resource;
 use wayleave_robots_txt::{AccessResult, Origin, ProductToken, RobotsTxt};
 
 use crate::admin::crawler_naming::{CrawlerNaming, UnnamedSender};
 use crate::admin::preview::Preview;
 use crate::cli::check::verdict::ProxySettings;
-use crate::config::Config;
-use crate::decider::offline::InputSource;
-use crate::decider::preview::Question;
 
 const ROBOTS: &str = "\
 User-agent: *\nDisallow: /all\n

@@ -6,14 +6,13 @@ use std::time::{Duration, SystemTime};
 
 use wayleave_decision::{CheckedSnapshot, DocumentResult, RobotsCopy};
 use wayleave_evidence::Sha256Digest;
+use wayleave_gate::offline::InputSource;
 use wayleave_lifecycle::{
     FetchEnding, FetchErrorKind, FetchOutcome, FetchRequest, FetchedBody, FetchedResponse,
     FinishedFetch, Resource, ResponseFields,
 };
 use wayleave_robots_cache::{DocumentFetcher, FetchedDocument};
 use wayleave_robots_txt::Origin;
-
-use crate::decider::offline::InputSource;
 
 /// What comes of fetching a file.
 #[derive(Clone, Debug)]

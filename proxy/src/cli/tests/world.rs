@@ -7,6 +7,7 @@ use std::time::{Duration, SystemTime};
 use serde::Serialize;
 use serde_json::{Map, Value};
 use wayleave_clock::Clock;
+use wayleave_config::Config;
 use wayleave_decision::{
     ClientFacts, Crawlers, CrawlersConfig, DecisionFacts, DecisionRequest, HttpsHandling,
     HttpsMode, InterceptionSettings, PolicyRule, Reason, Refusal, TargetScope, Verdict,
@@ -15,6 +16,12 @@ use wayleave_decision::{
 use wayleave_decision_log::{DecisionRecord, LogWord, MAX_USER_AGENT_BYTES, WAYLEAVE};
 use wayleave_evidence::Sha256Digest;
 use wayleave_fairness::WorkPool;
+use wayleave_gate::Decider;
+use wayleave_gate::identify;
+use wayleave_gate::preview::{PreviewedDecision, Question};
+use wayleave_gate::request::{ClientConnection, ConnectTunnel, RequestView};
+use wayleave_gate::settings::{CurrentSettings, Settings};
+use wayleave_gate::target;
 use wayleave_lifecycle::Resource;
 use wayleave_robots_cache::{RobotsCache, RobotsCacheConfig, RobotsStore};
 use wayleave_robots_txt::{Origin, Target, UrlScheme};
@@ -24,13 +31,6 @@ use wayleave_upstream::Upstream;
 use super::sites::{CheckedSites, Sites};
 use crate::admin::preview::Preview;
 use crate::cli::check::verdict::ProxySettings;
-use crate::config::Config;
-use crate::decider::Decider;
-use crate::decider::identify;
-use crate::decider::preview::{PreviewedDecision, Question};
-use crate::decider::request::{ClientConnection, ConnectTunnel, RequestView};
-use crate::decider::settings::{CurrentSettings, Settings};
-use crate::decider::target;
 use crate::exchange::record;
 use crate::server::wiring::{self, OutboundConfig};
 

@@ -3,8 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use toml::{Table, Value};
-
-use crate::config::Config;
+use wayleave_config::Config;
 
 /// The least `[[crawler]]` and `[[rule]]`, from which the defaults of their keys are read.
 const LEAST_TABLES: &str = "\

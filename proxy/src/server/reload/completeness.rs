@@ -1,7 +1,7 @@
 //! Guards against half-written files: after a change on disk alone, a file that is empty, or that has lost all of its rules or
 //! crawlers, is not loaded. Nor is a configuration without a file that it included.
 
-use crate::config::{Config, ConfigSources, IncludedFile};
+use wayleave_config::{Config, ConfigSources, IncludedFile};
 
 /// The advice that ends each message.
 const CONFIRM_HINT: &str = "if this is intended, confirm with SIGHUP or POST /v1/reload";

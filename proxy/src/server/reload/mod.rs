@@ -40,6 +40,7 @@ use tokio::signal::unix::Signal;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 use wayleave_clock::system_time;
+use wayleave_config::{Config, ConfigMistake, ConfigSources};
 use wayleave_decision_log::{ClientMask, ConfigRevision, Journal};
 use wayleave_evidence::Sha256Digest;
 use wayleave_robots_cache::HttpFetcher;
@@ -53,7 +54,6 @@ use self::watch::{FileWatch, IncludeWatch, WritingFiles};
 use crate::admin::{
     AdminGuard, ConfigStatus, ReloadAttempt, ReloadHandle, ReloadReply, ReloadResult, Reloaded,
 };
-use crate::config::{Config, ConfigMistake, ConfigSources};
 use crate::exchange::ExchangeServices;
 use crate::server::wiring::{self, OutboundClients, OutboundConfig};
 
@@ -536,7 +536,7 @@ impl ConfigReloader {
         decider.robots.store().set_memory(config.robots_store.memory_bytes);
         // As with other servers, a reload also reopens a log file that was moved away.
         exchanges.decisions.replace_journal(prepared.journal, prepared.configuration);
-        self.parts.guard.store(Arc::new(config.admin.guard.clone()));
+        self.parts.guard.store(Arc::new(AdminGuard { tokens: config.admin.tokens.clone() }));
         self.parts.log.set_format(config.log.format);
         self.parts.log.set_decisions(config.log.events);
         for crawler in &config.crawlers.crawlers {

@@ -8,8 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use anyhow::Context;
 use notify::event::{AccessKind, AccessMode, CreateKind, ModifyKind, RenameMode};
 use notify::{Event, EventKind, RecommendedWatcher, RecursiveMode, Watcher};
-
-use crate::config::{ConfigSources, WatchList};
+use wayleave_config::{ConfigSources, WatchList};
 
 /// A change of a file on disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

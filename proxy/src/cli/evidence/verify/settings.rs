@@ -6,6 +6,7 @@ use std::path::Path;
 use std::rc::Rc;
 
 use toml::{Table, Value};
+use wayleave_config::Config;
 use wayleave_decision::{
     ASSERTED, ClaimedNames, ClientFacts, Crawler, Crawlers, DecisionSettings, Identified, Identity,
     PolicyRules, Reason, Refusal,
@@ -13,8 +14,6 @@ use wayleave_decision::{
 use wayleave_decision_log::{DecisionRecord, MAX_USER_AGENT_BYTES};
 use wayleave_evidence::Sha256Digest;
 use wayleave_evidence::verify::CheckedMaterials;
-
-use crate::config::Config;
 
 /// The tables that affect decisions. The others say where files and other machines are, which may not exist here.
 const DECIDING: [&str; 7] =

@@ -8,6 +8,7 @@ use std::time::Duration;
 use clap::Parser;
 use serde_json::json;
 use wayleave_clock::{Clock, system_time};
+use wayleave_config::Config;
 use wayleave_decision_log::{Journal, JournalConfig};
 use wayleave_evidence::chain::event::EventKind;
 use wayleave_evidence::chain::link::{link_line, previous_digest};
@@ -17,7 +18,6 @@ use wayleave_evidence::{Sha256Digest, SignedLog};
 
 use super::super::export;
 use super::*;
-use crate::config::Config;
 
 #[derive(Parser)]
 struct ExportCli {

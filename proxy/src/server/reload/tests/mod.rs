@@ -11,7 +11,9 @@ use std::sync::Arc;
 use tempfile::TempDir;
 use tokio::task::JoinHandle;
 use wayleave_clock::Clock;
+use wayleave_config::DEFAULT_FILE;
 use wayleave_fleet::Fleet;
+use wayleave_gate::settings::Settings;
 use wayleave_robots_cache::RobotsStore;
 use wayleave_signing::SigningKey;
 use wayleave_telemetry::line_writer::LineWriterGuard;
@@ -20,8 +22,6 @@ use wayleave_telemetry::metrics::Metrics;
 
 use self::rows::{KeyRow, ROWS};
 use super::*;
-use crate::config::DEFAULT_FILE;
-use crate::decider::settings::Settings;
 use crate::server::start;
 
 /// Values by key.
@@ -61,7 +61,9 @@ impl ReloadableProxy {
             log,
             collector_tls: built.collector_tls,
             own_listeners: Vec::new(),
-            guard: Arc::new(ArcSwap::from_pointee(config.admin.guard.clone())),
+            guard: Arc::new(ArcSwap::from_pointee(AdminGuard {
+                tokens: config.admin.tokens.clone(),
+            })),
         };
         // The tests reload by themselves.
         let (events, _) = mpsc::channel(MAX_QUEUED);
