@@ -1,14 +1,9 @@
 //! The permitted request: sent upstream, its response relayed to the client, and the outcome.
 
-use std::future::poll_fn;
 use std::pin::pin;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
-use std::task::Poll;
+use std::sync::Arc;
 
-use wayleave_decision::{
-    Crawler, EnforcementMode, Identity, Permit, PreferenceFinding, Reason, Refusal,
-};
+use wayleave_decision::{Crawler, EnforcementMode, Identity, Permit, Refusal};
 use wayleave_fairness::Holder;
 use wayleave_gate::documents::DocumentSource;
 use wayleave_gate::refusal;
@@ -20,18 +15,19 @@ use wayleave_robots_txt::{Origin, UrlScheme};
 use wayleave_signing::SignatureRequest;
 use wayleave_transport::http::downstream::{ClientGone, Downstream, ResponseField};
 
-use super::attempt::{UpstreamAttempt, may_repeat};
+use super::admission::{Admission, ResponseFindings};
+use super::attempt::{ForwardedResponse, UpgradedConnection, UpstreamAttempt, may_repeat};
 use super::error_response::decision_field;
 use super::outcome::{
     ExchangeOutcome, ForwardEnd, ReplyKind, RequestRepeat, client_closed, permitted_outcome,
     shut_down,
 };
-use super::relay::{RelayError, RelayedResponse};
-use super::response_notes::{ResponseNotes, TurnedAway};
+use super::relay::RelayError;
+use super::response_notes::TurnedAway;
 use super::response_policy::{self, ResponseLabeller};
 use super::revoke::LongLivedRequest;
 use super::sign::{RequestSigner, SigningIdentity};
-use super::{ConnectionReuse, Exchange};
+use super::{ConnectionReuse, Exchange, splice};
 
 impl Exchange<'_, '_> {
     /// Sends a permitted request and relays the response, unless it has to be decided again.
@@ -41,108 +37,85 @@ impl Exchange<'_, '_> {
         slot: Option<&PacingSlot<'_>>,
         client: &mut Downstream,
     ) -> ForwardEnd {
-        let attempt = self.attempt(permit, slot);
-        let upgrade_revoked = async {
-            // It happens while `relaying` is polled, and this is polled right after that: nobody has to be woken.
-            let is_upgraded = || attempt.is_upgraded.load(Ordering::Relaxed);
-            poll_fn(|_| if is_upgraded() { Poll::Ready(()) } else { Poll::Pending }).await;
-            // Boxed because it is rare, like everything in this module that is: a busy connection's future remains small.
-            Box::pin(self.until_upgrade_revoked(permit)).await;
+        let mut attempt = UpstreamAttempt {
+            admission: Admission::new(self, permit, slot),
+            signer: self.signer(permit),
+            is_signed: false,
         };
-        let relayed = {
+        let forwarded = {
             // Pinned here because `select!` would move it, which copies kilobytes.
-            let relaying = pin!(attempt.run(client));
+            let forwarding = pin!(attempt.run(client));
             tokio::select! {
                 biased;
-                relayed = relaying => Some(relayed),
-                () = upgrade_revoked => None,
-                () = self.services.shutdown.cancelled() => Some(Err(RelayError::ShutDown)),
+                forwarded = forwarding => forwarded,
+                () = self.services.shutdown.cancelled() => Err(RelayError::ShutDown),
             }
         };
+        let is_signed = attempt.is_signed;
+        let findings = attempt.admission.finish();
         let mut response = None;
-        let (outcome, reply) = match relayed {
-            Some(Ok(relayed)) => {
+        let whole = ReplyKind::Given(ConnectionReuse::Whole);
+        let (outcome, reply) = match forwarded {
+            Ok(ForwardedResponse { response: relayed, upgraded: None }) => {
                 response = Some(relayed);
-                (
-                    permitted_outcome(permit, relayed.status),
-                    ReplyKind::Given(ConnectionReuse::Whole),
-                )
+                (permitted_outcome(permit, relayed.status), whole)
             }
-            Some(Err(RelayError::SettingsChanged)) => return ForwardEnd::SettingsChanged,
-            Some(Err(RelayError::Repeat(repeat))) => return ForwardEnd::Repeat(repeat),
-            Some(Err(error)) => outcome_of_error(error, permit.resolved.target.origin()),
-            None => (
-                permitted_outcome(permit, SWITCHING_PROTOCOLS),
-                ReplyKind::Given(ConnectionReuse::CutOff),
-            ),
+            Ok(ForwardedResponse { response: relayed, upgraded: Some(upgraded) }) => {
+                response = Some(relayed);
+                // Boxed because it is rare, like everything in this module that is: a busy connection's future remains small.
+                match Box::pin(self.splice(permit, *upgraded, client)).await {
+                    Ok(reuse) => {
+                        (permitted_outcome(permit, relayed.status), ReplyKind::Given(reuse))
+                    }
+                    Err(error) => outcome_of_error(error, permit.resolved.target.origin()),
+                }
+            }
+            Err(RelayError::SettingsChanged) => return ForwardEnd::SettingsChanged,
+            Err(RelayError::Repeat(repeat)) => return ForwardEnd::Repeat(repeat),
+            Err(error) => outcome_of_error(error, permit.resolved.target.origin()),
         };
-        let outcome = outcome.after_head(attempt.relayed_status.into_inner());
-        let is_signed = attempt.is_signed.into_inner();
-        let turned_away = attempt.notes.into_turned_away();
-        let observed = attempt.observed.into_inner();
-        let preferences = attempt.labeller.and_then(ResponseLabeller::into_preferences);
-        let has_demand = turned_away.as_ref().is_some_and(|it| it.payment.is_some());
-        let outcome = match observed {
-            Some(refusal) => outcome_with_observed(outcome, *refusal),
-            None if has_demand => outcome_of_demand(outcome),
-            None => outcome_of_response(outcome, preferences.as_ref(), permit),
-        };
+        let outcome = findings.judge(outcome.after_head(findings.relayed_status), permit);
         // After an upgrade there is no body: what passed was the other protocol's.
-        let has_body =
-            attempt.is_request_sent.into_inner() && outcome.status() != SWITCHING_PROTOCOLS;
-        self.record.body_bytes = has_body.then_some(attempt.relayed_bytes.into_inner());
-        self.record_response(response, is_signed, preferences);
-        self.record_turned_away(turned_away, is_signed);
-        ForwardEnd::Ended(outcome, reply)
-    }
-
-    fn attempt<'a>(
-        &'a self,
-        permit: &'a Permit,
-        slot: Option<&'a PacingSlot<'a>>,
-    ) -> UpstreamAttempt<'a> {
-        UpstreamAttempt {
-            exchange: self,
-            permit,
-            slot,
-            signer: self.signer(permit),
-            labeller: self.labeller(permit),
-            own_fields: self.own_fields(permit),
-            is_upgraded: AtomicBool::new(false),
-            is_request_sent: AtomicBool::new(false),
-            relayed_status: OnceLock::new(),
-            relayed_bytes: AtomicU64::new(0),
-            observed: OnceLock::new(),
-            is_signed: AtomicBool::new(false),
-            notes: ResponseNotes::default(),
-        }
-    }
-
-    /// Records what the response shows.
-    fn record_response(
-        &mut self,
-        response: Option<RelayedResponse>,
-        is_signed: bool,
-        preferences: Option<PreferenceFinding>,
-    ) {
+        let has_body = findings.is_request_sent && outcome.status() != SWITCHING_PROTOCOLS;
+        self.record.body_bytes = has_body.then_some(findings.relayed_bytes);
         if let Some(response) = response {
             self.record.oddities = response.oddities;
             self.record.signature = is_signed.then_some("signed");
         }
-        // Without a response, those from before the request are in the record already.
-        if preferences.is_some() {
-            self.record.facts.preferences = preferences;
+        self.record_findings(findings, is_signed);
+        ForwardEnd::Ended(outcome, reply)
+    }
+
+    /// Copies the bytes of an upgraded connection, until it ends or would no longer be allowed as it is.
+    async fn splice(
+        &self,
+        permit: &Permit,
+        mut upgraded: UpgradedConnection,
+        client: &mut Downstream,
+    ) -> Result<ConnectionReuse, RelayError> {
+        let UpgradedConnection { writer, reader, .. } = &mut upgraded;
+        tokio::select! {
+            biased;
+            () = splice::splice(client, writer, reader, self.byte_meter()) => {
+                Ok(ConnectionReuse::Whole)
+            }
+            () = self.until_upgrade_revoked(permit) => Ok(ConnectionReuse::CutOff),
+            () = self.services.shutdown.cancelled() => Err(RelayError::ShutDown),
         }
     }
 
-    /// Records how the response turns the request away, if it does.
-    fn record_turned_away(&mut self, turned_away: Option<TurnedAway>, is_signed: bool) {
-        let Some(TurnedAway { kind, payment, .. }) = turned_away else {
-            return;
-        };
-        (self.record.edge_refusal, self.record.payment) = (Some(kind), payment);
-        // Whether it was signed matters, even if the rest of the response never came.
-        self.record.signature = is_signed.then_some("signed");
+    /// Records what the response shows.
+    fn record_findings(&mut self, findings: ResponseFindings, is_signed: bool) {
+        // Without a response, those from before the request are in the record already.
+        if findings.preferences.is_some() {
+            self.record.facts.preferences = findings.preferences;
+        }
+        if let Some(TurnedAway { kind, payment, .. }) = findings.turned_away {
+            self.record.edge_refusal = Some(kind);
+            self.record.payment = payment;
+            // Whether it was signed matters, even if the rest of the response never came.
+            self.record.signature = is_signed.then_some("signed");
+        }
     }
 
     /// Returns the crawler if the configuration has it.
@@ -157,7 +130,7 @@ impl Exchange<'_, '_> {
     }
 
     /// Creates the labeller of the response, if the request has usage preferences.
-    fn labeller<'b>(&'b self, permit: &'b Permit) -> Option<ResponseLabeller<'b>> {
+    pub(super) fn labeller<'b>(&'b self, permit: &'b Permit) -> Option<ResponseLabeller<'b>> {
         let preferences = self.record.facts.preferences.as_ref()?;
         // Supplies the licences that the response names.
         let documents = DocumentSource {
@@ -196,7 +169,7 @@ impl Exchange<'_, '_> {
     }
 
     /// Returns the proxy's own fields, which replace any of the same name in the response.
-    fn own_fields(&self, permit: &Permit) -> Vec<ResponseField<'static>> {
+    pub(super) fn own_fields(&self, permit: &Permit) -> Vec<ResponseField<'static>> {
         let decision = decision_field(self.settings.options.decision_id, self.record.id);
         // If the site's statements are evaluated, the labeller adds the field, once it knows those of the response.
         let has_statements = self.record.facts.preferences.is_some();
@@ -216,46 +189,6 @@ impl Exchange<'_, '_> {
         let permits_connection = |settings: &Settings| settings.permits_connection(connection);
         let configuration = self.settings.configuration;
         self.services.until_revoked(upgraded, configuration, permits_connection).await;
-    }
-}
-
-/// Returns the outcome of a request whose response would have been refused.
-fn outcome_with_observed(outcome: ExchangeOutcome, refusal: Refusal) -> ExchangeOutcome {
-    match outcome {
-        ExchangeOutcome::Forward { status, .. } => ExchangeOutcome::Observe { status, refusal },
-        outcome => outcome,
-    }
-}
-
-/// Returns the outcome of a request whose response asks for payment, which the client gets as it is.
-fn outcome_of_demand(outcome: ExchangeOutcome) -> ExchangeOutcome {
-    match outcome {
-        ExchangeOutcome::Forward { status, .. } => {
-            ExchangeOutcome::Forward { status, reason: Reason::Payment }
-        }
-        outcome => outcome,
-    }
-}
-
-/// Adjusts the outcome to the response, which may be refused though refusals are only observed.
-fn outcome_of_response(
-    outcome: ExchangeOutcome,
-    preferences: Option<&PreferenceFinding>,
-    permit: &Permit,
-) -> ExchangeOutcome {
-    let Some(preferences) = preferences else {
-        return outcome;
-    };
-    match outcome {
-        ExchangeOutcome::Forward { status, .. }
-            if response_policy::is_judged(status) && preferences.is_only_observed() =>
-        {
-            match preferences.refusal(&permit.resolved) {
-                Some(refusal) => ExchangeOutcome::Observe { status, refusal },
-                None => outcome,
-            }
-        }
-        outcome => outcome,
     }
 }
 

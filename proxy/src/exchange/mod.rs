@@ -24,6 +24,7 @@
 //!  services, outcome                  what all steps use, and what they result in
 //! ```
 
+mod admission;
 mod allowed_pages;
 mod attempt;
 mod budget;
@@ -45,6 +46,7 @@ mod refusal_page;
 mod reject_connection;
 mod relay;
 mod response_notes;
+mod response_pace;
 mod response_policy;
 mod revoke;
 mod robots_txt;

@@ -1,8 +1,5 @@
 //! Notes on a response as it passes: whether it turns its request away, and what it asks for.
 
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
-
 use wayleave_http_wire::edge_refusal::EdgeRefusal;
 use wayleave_http_wire::field_pairs::FieldPair;
 use wayleave_http_wire::page::PageBuffer;
@@ -12,9 +9,7 @@ use super::payment::PaymentDemand;
 /// The notes on one response. Most responses need none.
 #[derive(Debug, Default)]
 pub(super) struct ResponseNotes {
-    noted: Mutex<Option<Box<TurnedAway>>>,
-    /// Whether the start of the body is read, too. Kept apart, so that other bodies pass without a lock.
-    reads_body: AtomicBool,
+    noted: Option<Box<TurnedAway>>,
 }
 
 /// A response that turns its request away.
@@ -28,7 +23,7 @@ pub(super) struct TurnedAway {
 
 impl ResponseNotes {
     /// Notes the head of a response.
-    pub(super) fn take_head(&self, status: u16, fields: &[FieldPair<'_>]) {
+    pub(super) fn take_head(&mut self, status: u16, fields: &[FieldPair<'_>]) {
         let payment = PaymentDemand::of_head(status, fields);
         let kind = match &payment {
             Some(_) => Some(EdgeRefusal::Payment),
@@ -38,33 +33,23 @@ impl ResponseNotes {
             return;
         };
         let body = payment.as_ref().and_then(|payment| payment.body_to_read(status, fields));
-        self.reads_body.store(body.is_some(), Ordering::Relaxed);
-        *self.lock() = Some(Box::new(TurnedAway { kind, payment, body }));
+        self.noted = Some(Box::new(TurnedAway { kind, payment, body }));
     }
 
     /// Notes a part of the body, which the client gets as it is.
-    pub(super) fn take_chunk(&self, chunk: &[u8]) {
-        if !self.reads_body.load(Ordering::Relaxed) {
-            return;
-        }
-        let mut noted = self.lock();
-        let body = noted.as_mut().and_then(|noted| noted.body.as_mut());
-        match body.filter(|body| body.wants_more()) {
-            Some(body) => body.take(chunk),
-            None => self.reads_body.store(false, Ordering::Relaxed),
+    pub(super) fn take_chunk(&mut self, chunk: &[u8]) {
+        let body = self.noted.as_mut().and_then(|noted| noted.body.as_mut());
+        if let Some(body) = body.filter(|body| body.wants_more()) {
+            body.take(chunk);
         }
     }
 
     /// Returns the notes, once the response has ended; `None` if it does not turn the request away.
     pub(super) fn into_turned_away(self) -> Option<TurnedAway> {
-        let mut noted = *self.noted.into_inner().unwrap_or_else(PoisonError::into_inner)?;
+        let mut noted = *self.noted?;
         if let (Some(payment), Some(body)) = (&mut noted.payment, noted.body.take()) {
             body.texts().for_each(|text| payment.add_body(&text));
         }
         Some(noted)
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Option<Box<TurnedAway>>> {
-        self.noted.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -2,7 +2,6 @@
 
 use std::borrow::Cow;
 use std::fmt::Write;
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use wayleave_decision::{Permit, PreferenceFinding, Reason, Refusal, TargetScope};
@@ -33,7 +32,7 @@ pub(super) struct ResponseLabeller<'a> {
     /// The client, on whose behalf the page is read.
     holder: Holder,
     /// The preferences including those of the response.
-    judged: Mutex<Option<PreferenceFinding>>,
+    judged: Option<PreferenceFinding>,
 }
 
 /// The treatment of a response whose head has arrived.
@@ -53,13 +52,12 @@ impl<'a> ResponseLabeller<'a> {
         method: &'a str,
         holder: Holder,
     ) -> Self {
-        let judged = Mutex::default();
-        Self { preferences_before, documents, permit, method, holder, judged }
+        Self { preferences_before, documents, permit, method, holder, judged: None }
     }
 
     /// Returns the preferences including those of the response; `None` if there was no response.
     pub(super) fn into_preferences(self) -> Option<PreferenceFinding> {
-        self.judged.into_inner().unwrap_or_else(PoisonError::into_inner)
+        self.judged
     }
 
     /// Judges by the head.
@@ -67,7 +65,7 @@ impl<'a> ResponseLabeller<'a> {
     /// # Errors
     ///
     /// Returns the refusal if the response is to be withheld: it has content, and its use is refused.
-    pub(super) async fn judge(&self, head: &UpstreamHead) -> Result<LabelStep, Box<Refusal>> {
+    pub(super) async fn judge(&mut self, head: &UpstreamHead) -> Result<LabelStep, Box<Refusal>> {
         let status = head.status();
         // What follows is not HTTP content.
         if status == SWITCHING_PROTOCOLS {
@@ -118,16 +116,11 @@ impl<'a> ResponseLabeller<'a> {
     ///
     /// As [`Self::judge`].
     pub(super) async fn judge_page(
-        &self,
+        &mut self,
         page: &PageBuffer,
     ) -> Result<Vec<ResponseField<'static>>, Box<Refusal>> {
         // Taken, not cloned: `conclude` puts the new finding in its place.
-        let by_head = self
-            .judged
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .take()
-            .unwrap_or_else(|| self.preferences_before.clone());
+        let by_head = self.judged.take().unwrap_or_else(|| self.preferences_before.clone());
         // What the page states in any of its readings counts.
         let texts: Vec<String> = page.texts().map(Cow::into_owned).collect();
         let reading = self.config().reading.clone();
@@ -137,7 +130,8 @@ impl<'a> ResponseLabeller<'a> {
         let parser = self.documents.robots.parser();
         // In a box it takes no room in every exchange.
         let by_page = Box::pin(parser.run(self.holder, estimate, with_page)).await;
-        self.conclude(self.documents.with_licences(by_page).await, 200)
+        let finding = self.documents.with_licences(by_page).await;
+        self.conclude(finding, 200)
     }
 
     /// Returns whether the response has content that begins with the start of the resource.
@@ -152,7 +146,7 @@ impl<'a> ResponseLabeller<'a> {
 
     /// Returns the labels, or the refusal.
     fn conclude(
-        &self,
+        &mut self,
         finding: PreferenceFinding,
         status: u16,
     ) -> Result<Vec<ResponseField<'static>>, Box<Refusal>> {
@@ -164,7 +158,7 @@ impl<'a> ResponseLabeller<'a> {
             _ => Ok(labels(&finding, self.permit)),
         };
         // The record shows it even if the response is withheld.
-        *self.judged.lock().unwrap_or_else(PoisonError::into_inner) = Some(finding);
+        self.judged = Some(finding);
         result
     }
 }

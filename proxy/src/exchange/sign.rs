@@ -1,7 +1,5 @@
 //! Signs a request on its way to its origin: always, or when the origin asks (RFC 9421 section 5).
 
-use std::sync::OnceLock;
-
 use wayleave_robots_txt::Origin;
 use wayleave_signing::{MessageSigner, SignatureFields, SignatureRequest, SigningKey, SigningMode};
 use wayleave_telemetry::metrics::Metrics;
@@ -23,7 +21,7 @@ pub(super) struct RequestSigner<'a> {
     origin: &'a Origin,
     may_repeat: bool,
     /// The components that the origin's first response requested.
-    requested: OnceLock<SignatureRequest>,
+    requested: Option<SignatureRequest>,
 }
 
 impl<'a> RequestSigner<'a> {
@@ -35,13 +33,12 @@ impl<'a> RequestSigner<'a> {
         may_repeat: bool,
         requested: Option<SignatureRequest>,
     ) -> Self {
-        let requested = requested.map(OnceLock::from).unwrap_or_default();
         Self { identity, origin, may_repeat, requested }
     }
 
     /// Returns the signature that the origin's first response requested.
     pub(super) fn requested(&self) -> Option<&SignatureRequest> {
-        self.requested.get()
+        self.requested.as_ref()
     }
 
     /// Removes signatures that the client made in another's name.
@@ -62,11 +59,11 @@ impl<'a> RequestSigner<'a> {
     pub(super) fn sign(&self, request: &UpstreamRequest<'_>) -> Option<SignatureFields> {
         let SigningIdentity { signer, key, metrics } = self.identity;
         // An origin that once requested a signature gets it at once the next time.
-        let remembered = match self.requested.get() {
+        let remembered = match self.requested {
             Some(_) => None,
             None => signer.remembered_request(key, self.origin),
         };
-        let requested = self.requested.get().or(remembered.as_ref());
+        let requested = self.requested.as_ref().or(remembered.as_ref());
         let always = signer.settings.mode == SigningMode::Always;
         if requested.is_none() && !always {
             return None;
@@ -82,14 +79,14 @@ impl<'a> RequestSigner<'a> {
     /// Remembers the signature that the response requests, and returns whether the request is to be sent again with it.
     /// `was_signed`: the request had a signature.
     pub(super) fn accept_request(
-        &self,
+        &mut self,
         head: &UpstreamHead,
         request: &UpstreamRequest<'_>,
         was_signed: bool,
     ) -> bool {
         let SigningIdentity { signer, key, metrics } = self.identity;
         // Once only: an origin that requests another signature each time would be sent the request forever.
-        if !matches!(head.status(), 401 | 403 | 429) || self.requested.get().is_some() {
+        if !matches!(head.status(), 401 | 403 | 429) || self.requested.is_some() {
             return false;
         }
         let Some(requested) = SignatureRequest::from_fields(&head.fields()) else {
@@ -109,6 +106,7 @@ impl<'a> RequestSigner<'a> {
             return false;
         }
         metrics.signatures("asked", 1);
-        self.requested.set(requested).is_ok()
+        self.requested = Some(requested);
+        true
     }
 }

@@ -2,8 +2,7 @@
 
 use std::collections::VecDeque;
 use std::pin::{Pin, pin};
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
+use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
 use wayleave_clock::timeout;
@@ -11,82 +10,31 @@ use wayleave_decision::{ContentStart, Reason, Refusal, SubresourceKind, content_
 use wayleave_http_wire::field_pairs::FieldPair;
 use wayleave_http_wire::http1::{BodyFraming, SWITCHING_PROTOCOLS, Trailers};
 use wayleave_http_wire::page::PageBuffer;
-use wayleave_http_wire::received::{HttpVersion, ReceivedHead};
+use wayleave_http_wire::received::HttpVersion;
 use wayleave_pacing::PacingSlot;
-use wayleave_pacing::budget::ByteMeter;
 use wayleave_transport::http::downstream::{ClientGone, DownstreamWriter, ResponseField};
+use wayleave_upstream::UpstreamHead;
 use wayleave_upstream::error::UpstreamError;
-use wayleave_upstream::{UpstreamHead, UpstreamReader};
 
 use super::client_rate::ClientRate;
 use super::error::RelayError;
 use super::interim::{FINAL_RESPONSE_DELAY, InterimResponses, is_interim};
-use super::progress::RelayProgress;
+use super::origin_reader::OriginReader;
+use super::{RelayContext, ResponseWatch};
+use crate::exchange::admission::{AdmittedHead, ContentTreatment};
 use crate::exchange::headers;
-use crate::exchange::response_notes::ResponseNotes;
-use crate::exchange::response_policy::{LabelStep, ResponseLabeller};
+use crate::exchange::response_policy::LabelStep;
 use crate::exchange::websocket;
-
-/// Inspects a response's head, with its fields, as soon as it arrives. Returns an error that withholds the response.
-pub(crate) type InspectHead<'a> =
-    dyn Fn(&UpstreamHead, &[FieldPair<'_>]) -> Result<InspectedHead, RelayError> + Send + Sync + 'a;
-
-/// A response's head that the client may get.
-pub(crate) struct InspectedHead {
-    /// The fields to add.
-    pub(crate) own_fields: Vec<ResponseField<'static>>,
-    pub(crate) content: ContentTreatment,
-}
-
-/// The treatment of a response's content.
-pub(crate) enum ContentTreatment {
-    Relay,
-    /// The response is refused if it begins as a page or a document does, and not as content of this kind.
-    RefuseDocument(SubresourceKind, Box<Refusal>),
-    /// The client gets only the head.
-    Omit,
-}
 
 /// The start of a body that shows whether it is a document: the usual one, and one for white space and comments. A licence in
 /// front of a script has a few KiB.
 const DOCUMENT_START_BYTES: [usize; 2] = [512, 64 * 1024];
-
-/// The parameters of relaying both bodies.
-#[derive(Clone, Copy)]
-pub(crate) struct RelayContext<'a> {
-    pub(crate) received: &'a ReceivedHead,
-    /// The proxy's pseudonym.
-    pub(crate) name: &'a str,
-    /// The timeout of each upstream read and write.
-    pub(crate) timeout: Duration,
-    pub(crate) inspect_head: &'a InspectHead<'a>,
-    /// Receives the head of a response that nothing withholds any more.
-    pub(crate) accept: &'a (dyn Fn(&UpstreamHead) + Send + Sync),
-    /// Judges the response's usage preferences, for a crawler with purposes.
-    pub(crate) labeller: Option<&'a ResponseLabeller<'a>>,
-    /// The request's slot, if it needed one.
-    pub(crate) slot: Option<&'a PacingSlot<'a>>,
-    /// Notes the start of some bodies.
-    pub(in crate::exchange) notes: &'a ResponseNotes,
-    /// Counts the bytes of the body that the client got.
-    pub(crate) relayed_bytes: &'a AtomicU64,
-    /// Counts the bytes of the body that the origin sent, if they are limited.
-    pub(crate) byte_meter: Option<ByteMeter<'a>>,
-    /// Counts the interim responses that the client did not get.
-    pub(crate) dropped_interim: &'a AtomicU64,
-}
 
 /// The buffered start of a body, and whether it is the whole body.
 #[derive(Default)]
 struct BufferedStart {
     bytes: Bytes,
     has_ended: bool,
-}
-
-/// Returns the error of an origin that sends the start of a body byte by byte, for all of which its client would wait.
-fn too_slow() -> RelayError {
-    let details = "the beginning of the body, which is read before any of it is forwarded, did not arrive in time";
-    UpstreamError::new(Reason::HttpResponseTimeout, details.to_owned()).into()
 }
 
 /// Awaits a judgement, which may take a while, as long as the client is connected.
@@ -101,54 +49,65 @@ async fn unless_gone<T>(
     }
 }
 
+/// The end of a response that reached the client.
+pub(super) struct DownloadEnd {
+    pub(super) status: u16,
+    /// Whether another request may follow on the origin's connection.
+    pub(super) leaves_connection_usable: bool,
+}
+
 /// The response on its way to the client.
-pub(super) struct ResponseRelay<'a> {
+pub(super) struct ResponseRelay<'a, 'w, 'x> {
     context: RelayContext<'a>,
-    reader: &'a mut UpstreamReader,
-    progress: &'a RelayProgress,
+    watch: &'a mut ResponseWatch<'w, 'x>,
+    origin: OriginReader<'a>,
     /// The rate at which the client reads, if it occupies one of a limited number of slots.
     rate: Option<ClientRate>,
 }
 
-impl<'a> ResponseRelay<'a> {
+impl<'a, 'w, 'x> ResponseRelay<'a, 'w, 'x> {
     pub(super) fn new(
         context: RelayContext<'a>,
-        reader: &'a mut UpstreamReader,
-        progress: &'a RelayProgress,
+        watch: &'a mut ResponseWatch<'w, 'x>,
+        origin: OriginReader<'a>,
     ) -> Self {
         let is_limited = context.slot.is_some_and(PacingSlot::has_concurrency_slot);
-        Self { context, reader, progress, rate: is_limited.then(ClientRate::default) }
+        Self { context, watch, origin, rate: is_limited.then(ClientRate::default) }
     }
 
-    pub(super) async fn run(mut self, client: &mut DownstreamWriter) -> Result<u16, RelayError> {
+    pub(super) async fn run(
+        mut self,
+        client: &mut DownstreamWriter,
+    ) -> Result<DownloadEnd, RelayError> {
         let head = self.final_head(client).await?;
+        let status = head.status();
         // Listed once for all who look for one.
-        let (status, fields) = (head.status(), head.fields());
+        let fields = head.fields();
         // Before the client gets anything: an error here withholds the response.
-        let InspectedHead { own_fields, content } = (self.context.inspect_head)(&head, &fields)?;
-        let (labels, mut start) = match self.context.labeller {
-            // Few crawlers have purposes: in a box it takes no room in every exchange.
-            Some(labeller) => Box::pin(self.label(labeller, &head, client)).await?,
+        let AdmittedHead { own_fields, content } = self.watch.on_head(&head, &fields)?;
+        // Few crawlers have purposes: in a box it takes no room in every exchange.
+        let (labels, mut start) = match self.watch.admission.labeller {
+            Some(_) => Box::pin(self.label(&head, client)).await?,
             None => Default::default(),
         };
         if let ContentTreatment::RefuseDocument(kind, refusal) = &content {
             let checked = Box::pin(self.check_start(*kind, &fields, start, client)).await?;
             start = checked.ok_or_else(|| RelayError::Refused(refusal.clone()))?;
         }
-        (self.context.accept)(&head);
+        self.watch.admission.relayed(&head);
         let mut response =
             headers::response(&head, &fields, self.context.received, self.context.name);
-        if matches!(content, ContentTreatment::Omit) {
+        let omits_content = matches!(content, ContentTreatment::Omit);
+        if omits_content {
             headers::omit_content(&mut response);
-            self.progress.is_body_omitted.store(true, Ordering::Relaxed);
         }
         response.fields.extend(labels.into_iter().chain(own_fields));
-        if headers::authenticates_connection(self.context.received, &fields) {
-            self.progress.is_connection_authenticated.store(true, Ordering::Relaxed);
-        }
+        // A connection that is authenticated for one client (NTLM, Negotiate) must not serve another.
+        let is_authenticated = headers::authenticates_connection(self.context.received, &fields);
         let has_body = response.framing != BodyFraming::Length(0);
-        self.progress.is_answered.store(true, Ordering::Relaxed);
-        if !self.progress.is_upload_complete.load(Ordering::Relaxed) {
+        let progress = self.origin.progress;
+        progress.is_answered.store(true, Ordering::Relaxed);
+        if !progress.is_upload_complete.load(Ordering::Relaxed) {
             // The origin may never take the rest, and then another request cannot follow it (RFC 9112 section 9.3).
             client.close_after_response();
         }
@@ -156,7 +115,7 @@ impl<'a> ResponseRelay<'a> {
         // The bytes that follow belong to the new protocol.
         if status == SWITCHING_PROTOCOLS {
             client.flush().await?;
-            return Ok(status);
+            return Ok(DownloadEnd { status, leaves_connection_usable: false });
         }
         if has_body {
             self.body(client, start).await?;
@@ -164,12 +123,11 @@ impl<'a> ResponseRelay<'a> {
             // The client has everything then, whatever the origin does with its stream.
             client.flush().await?;
         }
-        let trailers = match content {
-            ContentTreatment::Omit => Trailers::default(),
-            _ => self.trailers(client).await?,
-        };
+        let trailers =
+            if omits_content { Trailers::default() } else { self.trailers(client).await? };
         self.deliver(pin!(client.finish(&trailers))).await?;
-        Ok(status)
+        let leaves_connection_usable = !omits_content && !is_authenticated;
+        Ok(DownloadEnd { status, leaves_connection_usable })
     }
 
     /// Returns the start of the body, of which `start` is here already, once it shows that it is no document. Returns `None` if it
@@ -185,7 +143,7 @@ impl<'a> ResponseRelay<'a> {
             let mut page = PageBuffer::new(fields, limit);
             page.take(&start.bytes);
             if !start.has_ended {
-                (page, start.has_ended) = self.buffer_page(page, client).await?;
+                (page, start.has_ended) = self.origin.buffer_page(page, client).await?;
             }
             let starts: Vec<_> = page.texts().map(|text| content_start(kind, &text)).collect();
             if page.is_doubtful() || starts.contains(&ContentStart::Document) {
@@ -203,7 +161,8 @@ impl<'a> ResponseRelay<'a> {
 
     /// Relays the trailers. An HTTP/2 stream may remain open after its last octet.
     async fn trailers(&mut self, client: &mut DownstreamWriter) -> Result<Trailers, RelayError> {
-        let reading = pin!(self.reader.trailers());
+        let progress = self.origin.progress;
+        let reading = pin!(self.origin.reader.trailers());
         tokio::select! {
             biased;
             read = timeout(self.context.timeout, reading) => {
@@ -212,7 +171,7 @@ impl<'a> ResponseRelay<'a> {
                         let details = "the origin did not finish its response".to_owned();
                         Err(UpstreamError::new(Reason::HttpResponseTimeout, details))
                     })
-                    .map_err(|fault| self.progress.upstream_error(fault))?;
+                    .map_err(|fault| progress.upstream_error(fault))?;
                 // Only this proxy may say in them what was decided.
                 trailers.retain(|(field, _)| !headers::is_own_field(field));
                 Ok(trailers)
@@ -232,7 +191,7 @@ impl<'a> ResponseRelay<'a> {
                 Some(head) => head,
                 None => tokio::select! {
                     biased;
-                    head = self.head() => head?,
+                    head = self.origin.head() => head?,
                     () = client.wait_until_reset() => return Err(ClientGone::Left.into()),
                 },
             };
@@ -278,7 +237,7 @@ impl<'a> ResponseRelay<'a> {
                         sent?;
                         break;
                     }
-                    head = self.head(), if last.is_none() => head,
+                    head = self.origin.head(), if last.is_none() => head,
                     () = tokio::time::sleep(FINAL_RESPONSE_DELAY), if last.is_some() && may_be_left => {
                         // The client does not read them, and its response must not wait for that.
                         buffered.iter().for_each(|_| self.drop_interim());
@@ -305,7 +264,7 @@ impl<'a> ResponseRelay<'a> {
 
     /// Buffers an interim response until it can be sent, if it fits.
     fn buffer_interim(
-        &self,
+        &mut self,
         head: UpstreamHead,
         interim: &mut InterimResponses,
         buffered: &mut VecDeque<UpstreamHead>,
@@ -318,76 +277,27 @@ impl<'a> ResponseRelay<'a> {
     }
 
     /// Counts an interim response that the client does not get.
-    fn drop_interim(&self) {
-        self.context.dropped_interim.fetch_add(1, Ordering::Relaxed);
-    }
-
-    async fn head(&mut self) -> Result<UpstreamHead, RelayError> {
-        let method = self.context.received.method();
-        // The timeout starts again for as long as the upload makes progress.
-        loop {
-            let sent = self.progress.sent_chunks();
-            match timeout(self.context.timeout, pin!(self.reader.next_head(method))).await {
-                Ok(head) => return head.map_err(|fault| self.progress.upstream_error(fault)),
-                Err(_) => self.progress.check_upload_progress(sent)?,
-            }
-        }
-    }
-
-    async fn next_chunk(&mut self) -> Result<Option<Bytes>, RelayError> {
-        loop {
-            let sent = self.progress.sent_chunks();
-            match timeout(self.context.timeout, pin!(self.reader.next_chunk())).await {
-                Ok(chunk) => {
-                    if let (Some(meter), Ok(Some(bytes))) = (self.context.byte_meter, &chunk) {
-                        meter.add(bytes.len());
-                    }
-                    return chunk.map_err(|fault| self.progress.upstream_error(fault));
-                }
-                Err(_) => self.progress.check_upload_progress(sent)?,
-            }
-        }
+    fn drop_interim(&mut self) {
+        self.watch.dropped_interim += 1;
     }
 
     /// Returns the fields that label the response, and the start of the body that had to be read for them.
     async fn label(
         &mut self,
-        labeller: &ResponseLabeller<'_>,
         head: &UpstreamHead,
         client: &mut DownstreamWriter,
     ) -> Result<(Vec<ResponseField<'static>>, BufferedStart), RelayError> {
+        let Some(labeller) = &mut self.watch.admission.labeller else {
+            return Ok(Default::default());
+        };
         match unless_gone(client, labeller.judge(head)).await? {
             LabelStep::Relay(labels) => Ok((labels, BufferedStart::default())),
             LabelStep::ReadPage(page) => {
-                let (page, has_ended) = self.buffer_page(page, client).await?;
+                let (page, has_ended) = self.origin.buffer_page(page, client).await?;
                 let labels = unless_gone(client, labeller.judge_page(&page)).await?;
                 Ok((labels, BufferedStart { bytes: page.into_buffered(), has_ended }))
             }
         }
-    }
-
-    /// Buffers the start of the body, and returns whether that is all of it. The client gets nothing of it yet.
-    async fn buffer_page(
-        &mut self,
-        mut page: PageBuffer,
-        client: &mut DownstreamWriter,
-    ) -> Result<(PageBuffer, bool), RelayError> {
-        let limit = self.context.timeout;
-        let reading = async {
-            while page.wants_more() {
-                match self.next_chunk().await? {
-                    Some(chunk) => page.take(&chunk),
-                    None => return Ok(true),
-                }
-            }
-            Ok(self.reader.has_ended())
-        };
-        let has_ended = tokio::select! {
-            biased;
-            read = tokio::time::timeout(limit, reading) => read.unwrap_or_else(|_| Err(too_slow()))?,
-            () = client.wait_until_reset() => return Err(ClientGone::Left.into()),
-        };
-        Ok((page, has_ended))
     }
 
     /// Awaits a step in which the client reads. One that reads slowly must not occupy its slot while others wait for it.
@@ -411,12 +321,12 @@ impl<'a> ResponseRelay<'a> {
         is_last: bool,
     ) -> Result<(), ClientGone> {
         let bytes = chunk.len();
-        self.context.notes.take_chunk(&chunk);
+        self.watch.admission.on_chunk(&chunk);
         self.deliver(pin!(client.send_chunk(chunk, is_last))).await?;
         if let Some(rate) = &mut self.rate {
             rate.add(bytes);
         }
-        self.context.relayed_bytes.fetch_add(bytes as u64, Ordering::Relaxed);
+        self.watch.admission.delivered(bytes);
         Ok(())
     }
 
@@ -426,7 +336,7 @@ impl<'a> ResponseRelay<'a> {
         start: BufferedStart,
     ) -> Result<(), RelayError> {
         if !start.bytes.is_empty() {
-            let is_last = self.reader.has_ended();
+            let is_last = self.origin.reader.has_ended();
             self.send_chunk(client, start.bytes, is_last).await?;
         }
         if start.has_ended {
@@ -444,7 +354,7 @@ impl<'a> ResponseRelay<'a> {
             };
             let chunk = tokio::select! {
                 biased;
-                chunk = self.next_chunk() => chunk,
+                chunk = self.origin.next_chunk() => chunk,
                 flushed = meanwhile => {
                     flushed?;
                     continue;
@@ -452,7 +362,7 @@ impl<'a> ResponseRelay<'a> {
             };
             match chunk {
                 Ok(Some(chunk)) => {
-                    let is_last = self.reader.has_ended();
+                    let is_last = self.origin.reader.has_ended();
                     self.send_chunk(client, chunk, is_last).await?;
                     if is_last {
                         return Ok(());
@@ -466,82 +376,5 @@ impl<'a> ResponseRelay<'a> {
                 }
             }
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use bytes::BytesMut;
-    use tokio::io::{AsyncWriteExt, duplex};
-    use wayleave_http_wire::http1::RequestHead;
-    use wayleave_transport::http::downstream::Downstream;
-    use wayleave_transport::http::transport::{BoxedStream, Transport};
-    use wayleave_upstream::start_http1;
-
-    use super::*;
-
-    fn stream(near: tokio::io::DuplexStream) -> BoxedStream {
-        Box::new(Transport::new(near))
-    }
-
-    /// Buffers a page of this many bytes that arrive one by one, each within the timeout.
-    async fn buffer_slow_page(bytes: usize) -> Result<(PageBuffer, bool), RelayError> {
-        let timeout = Duration::from_secs(60);
-        let (near, _far) = duplex(1024);
-        let framing = BodyFraming::Length(0);
-        let mut client = Downstream::http1(stream(near).into(), framing, true, timeout);
-        let (near, mut origin) = duplex(1024);
-        let started = start_http1(stream(near), b"", framing, timeout).await;
-        let (_writer, mut reader) = started.unwrap();
-        let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {bytes}\r\n\r\n");
-        origin.write_all(head.as_bytes()).await.unwrap();
-        let head = reader.next_head("GET").await.unwrap();
-        let page = PageBuffer::new(&head.fields(), 64 * 1024);
-        let sending = tokio::spawn(async move {
-            for _ in 0..bytes {
-                tokio::time::sleep(timeout / 8).await;
-                origin.write_all(b" ").await.unwrap();
-            }
-            std::future::pending::<()>().await;
-        });
-        let request = b"GET http://site.test/ HTTP/1.1\r\nHost: site.test\r\n\r\n";
-        let received = RequestHead::read(&mut &request[..], &mut BytesMut::new()).await;
-        let mut download = ResponseRelay {
-            context: RelayContext {
-                received: &ReceivedHead::Http1(received.unwrap()),
-                name: "wayleave",
-                timeout,
-                inspect_head: &|_, _| {
-                    let content = ContentTreatment::Relay;
-                    Ok(InspectedHead { own_fields: Vec::new(), content })
-                },
-                accept: &|_| {},
-                labeller: None,
-                slot: None,
-                notes: &ResponseNotes::default(),
-                relayed_bytes: &AtomicU64::new(0),
-                byte_meter: None,
-                dropped_interim: &AtomicU64::new(0),
-            },
-            reader: &mut reader,
-            progress: &RelayProgress::default(),
-            rate: None,
-        };
-        let buffered = download.buffer_page(page, &mut client.writer).await;
-        sending.abort();
-        buffered
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_slow_start_of_a_page_has_one_timeout_for_all_of_it() {
-        let (_, has_ended) = buffer_slow_page(7).await.unwrap();
-        assert!(has_ended);
-        assert!(matches!(
-            buffer_slow_page(9).await,
-            Err(RelayError::Upstream {
-                fault: UpstreamError { reason: Reason::HttpResponseTimeout, .. },
-                answered: false,
-            })
-        ));
     }
 }

@@ -4,23 +4,43 @@ mod client_rate;
 mod download;
 mod error;
 mod interim;
+mod origin_reader;
 mod progress;
 mod upload;
+mod watch;
 
 use std::pin::{Pin, pin};
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
+use wayleave_http_wire::http1::BodyFraming;
 use wayleave_http_wire::http1::oddities::Oddities;
-use wayleave_http_wire::http1::{BodyFraming, SWITCHING_PROTOCOLS};
+use wayleave_http_wire::received::ReceivedHead;
+use wayleave_pacing::PacingSlot;
+use wayleave_pacing::budget::ByteMeter;
 use wayleave_transport::http::downstream::Downstream;
 use wayleave_upstream::{UpstreamReader, UpstreamWriter};
 
-use self::download::ResponseRelay;
-pub(super) use self::download::{ContentTreatment, InspectedHead, RelayContext};
+use self::download::{DownloadEnd, ResponseRelay};
 pub(crate) use self::error::RelayError;
+use self::origin_reader::OriginReader;
 use self::progress::RelayProgress;
 use self::upload::RequestRelay;
-use super::splice;
+pub(super) use self::watch::ResponseWatch;
+
+/// The parameters of relaying both bodies.
+#[derive(Clone, Copy)]
+pub(super) struct RelayContext<'a> {
+    pub(super) received: &'a ReceivedHead,
+    /// The proxy's pseudonym.
+    pub(super) name: &'a str,
+    /// The timeout of each upstream read and write.
+    pub(super) timeout: Duration,
+    /// The request's slot, if it needed one.
+    pub(super) slot: Option<&'a PacingSlot<'a>>,
+    /// Counts the bytes of the body that the origin sent, if they are limited.
+    pub(super) byte_meter: Option<ByteMeter<'a>>,
+}
 
 /// A response that reached the client completely.
 #[derive(Clone, Copy, Debug)]
@@ -31,14 +51,16 @@ pub(crate) struct RelayedResponse {
     pub(crate) connection_serves_again: bool,
 }
 
-/// Sends the client's body to the origin, and the origin's response to the client.
+/// Sends the client's body to the origin, and the origin's response to the client; until a 101, after which both sides speak
+/// another protocol.
 pub(super) async fn relay(
     context: RelayContext<'_>,
+    watch: &mut ResponseWatch<'_, '_>,
     client: &mut Downstream,
     writer: &mut UpstreamWriter,
     reader: &mut UpstreamReader,
 ) -> Result<RelayedResponse, RelayError> {
-    let RelayContext { received, timeout, byte_meter, .. } = context;
+    let RelayContext { received, timeout, byte_meter, slot, .. } = context;
     let progress = RelayProgress::default();
     // Without a body the head was all there is to send, and the upload only watches the client.
     let has_no_body = received.framing() == BodyFraming::Length(0);
@@ -48,22 +70,18 @@ pub(super) async fn relay(
         sent: &mut client.sent_body,
         writer,
         progress: &progress,
-        slot: context.slot,
+        slot,
         timeout,
     };
-    let response = ResponseRelay::new(context, reader, &progress);
-    let (upload, download) = (request.run(), response.run(&mut client.writer));
-    let status = both(pin!(upload), pin!(download)).await?;
-    let is_authenticated = progress.is_connection_authenticated.load(Ordering::Relaxed);
-    let is_upgraded = status == SWITCHING_PROTOCOLS;
-    if is_upgraded {
-        // Only now: until the 101 was written, both sides still spoke HTTP.
-        splice::splice(client, writer, reader, byte_meter).await;
-    }
+    let origin =
+        OriginReader { reader: &mut *reader, received, timeout, byte_meter, progress: &progress };
+    let response = ResponseRelay::new(context, watch, origin);
+    let upload = request.run();
+    let download = response.run(&mut client.writer);
+    let DownloadEnd { status, leaves_connection_usable } =
+        both(pin!(upload), pin!(download)).await?;
     let is_upload_complete = progress.is_upload_complete.load(Ordering::Relaxed);
-    let is_body_read = !progress.is_body_omitted.load(Ordering::Relaxed);
-    let connection_serves_again =
-        is_upload_complete && is_body_read && !is_upgraded && !is_authenticated;
+    let connection_serves_again = is_upload_complete && leaves_connection_usable;
     Ok(RelayedResponse { status, oddities: reader.oddities(), connection_serves_again })
 }
 
@@ -71,8 +89,8 @@ pub(super) async fn relay(
 /// value, they would occupy this future, and so that of every exchange, twice.
 async fn both(
     mut upload: Pin<&mut impl Future<Output = RelayError>>,
-    mut download: Pin<&mut impl Future<Output = Result<u16, RelayError>>>,
-) -> Result<u16, RelayError> {
+    mut download: Pin<&mut impl Future<Output = Result<DownloadEnd, RelayError>>>,
+) -> Result<DownloadEnd, RelayError> {
     let mut is_uploading = true;
     loop {
         tokio::select! {

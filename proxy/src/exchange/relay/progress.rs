@@ -17,10 +17,6 @@ pub(super) struct RelayProgress {
     pub(super) is_upload_complete: AtomicBool,
     /// Whether the client may have a response's head.
     pub(super) is_answered: AtomicBool,
-    /// Whether the response's body is left unread.
-    pub(super) is_body_omitted: AtomicBool,
-    /// Whether the connection is authenticated for one client (NTLM, Negotiate), so that no other may use it.
-    pub(super) is_connection_authenticated: AtomicBool,
 }
 
 impl RelayProgress {

@@ -1,0 +1,201 @@
+//! A request that may be sent: the gate follows it and its response, to its pace, its preferences and its record.
+//!
+//! The calls are in the order of an exchange: `dialled`, `sent`, `on_head`, `on_chunk`, `finish`.
+
+use ipnet::IpNet;
+
+use wayleave_decision::{
+    Permit, PreferenceFinding, Reason, Refusal, ResolvedTarget, SubresourceKind,
+};
+use wayleave_http_wire::field_pairs::FieldPair;
+use wayleave_pacing::PacingSlot;
+use wayleave_transport::http::downstream::ResponseField;
+use wayleave_upstream::UpstreamHead;
+
+use super::Exchange;
+use super::outcome::ExchangeOutcome;
+use super::response_notes::{ResponseNotes, TurnedAway};
+use super::response_pace;
+use super::response_policy::{ResponseLabeller, is_judged};
+use super::subresource::{self, PassedContent};
+
+/// A request that may be sent.
+pub(super) struct Admission<'a> {
+    pub(super) exchange: &'a Exchange<'a, 'a>,
+    pub(super) permit: &'a Permit,
+    /// The request's slot, if it needed one.
+    pub(super) slot: Option<&'a PacingSlot<'a>>,
+    /// Judges the response's usage preferences, for a crawler with purposes.
+    pub(super) labeller: Option<ResponseLabeller<'a>>,
+    /// The proxy's own fields, which replace any of the same name in the response.
+    own_fields: Vec<ResponseField<'static>>,
+    findings: ResponseFindings,
+    notes: ResponseNotes,
+}
+
+/// What a response showed, however its exchange ended.
+#[derive(Debug, Default)]
+pub(super) struct ResponseFindings {
+    /// Whether a request was sent, so that the origin may have answered.
+    pub(super) is_request_sent: bool,
+    /// The status of the response whose head the client got.
+    pub(super) relayed_status: Option<u16>,
+    /// The bytes of the body that the client got.
+    pub(super) relayed_bytes: u64,
+    /// The refusal of the response, if it is only observed.
+    pub(super) observed: Option<Box<Refusal>>,
+    pub(super) turned_away: Option<TurnedAway>,
+    /// The preferences including those of the response.
+    pub(super) preferences: Option<PreferenceFinding>,
+}
+
+/// A response's head that the client may get.
+pub(super) struct AdmittedHead {
+    /// The fields to add.
+    pub(super) own_fields: Vec<ResponseField<'static>>,
+    pub(super) content: ContentTreatment,
+}
+
+/// The treatment of a response's content.
+pub(super) enum ContentTreatment {
+    Relay,
+    /// The response is refused if it begins as a page or a document does, and not as content of this kind.
+    RefuseDocument(SubresourceKind, Box<Refusal>),
+    /// The client gets only the head.
+    Omit,
+}
+
+impl<'a> Admission<'a> {
+    pub(super) fn new(
+        exchange: &'a Exchange<'a, 'a>,
+        permit: &'a Permit,
+        slot: Option<&'a PacingSlot<'a>>,
+    ) -> Self {
+        Self {
+            exchange,
+            permit,
+            slot,
+            labeller: exchange.labeller(permit),
+            own_fields: exchange.own_fields(permit),
+            findings: ResponseFindings::default(),
+            notes: ResponseNotes::default(),
+        }
+    }
+
+    pub(super) fn resolved(&self) -> &'a ResolvedTarget {
+        &self.permit.resolved
+    }
+
+    /// Notes the network of the address that was dialled.
+    pub(super) fn dialled(&self, network: Option<IpNet>) {
+        if let Some(slot) = self.slot {
+            slot.record_dialled(network);
+        }
+    }
+
+    /// Notes that the request's head was sent.
+    pub(super) fn sent(&mut self, has_body: bool) {
+        self.findings.is_request_sent = true;
+        if let Some(slot) = self.slot {
+            slot.record_sent(has_body);
+        }
+    }
+
+    /// Applies a response's head to the pace, and says how the client may get it.
+    ///
+    /// # Errors
+    ///
+    /// Returns the refusal of a response that is no subresource of the page that caused it.
+    pub(super) fn on_head(
+        &mut self,
+        head: &UpstreamHead,
+        fields: &[FieldPair<'_>],
+    ) -> Result<AdmittedHead, Box<Refusal>> {
+        let mut own_fields = self.own_fields.clone();
+        if let Some(slot) = self.slot {
+            let paced = response_pace::apply(slot, self, head.status(), fields);
+            own_fields.extend(paced);
+        }
+        self.notes.take_head(head.status(), fields);
+        Ok(AdmittedHead { own_fields, content: self.content_of_subresource(head)? })
+    }
+
+    /// Returns the part of the response that the client gets, if only a page's subresource may pass.
+    fn content_of_subresource(
+        &mut self,
+        head: &UpstreamHead,
+    ) -> Result<ContentTreatment, Box<Refusal>> {
+        let Some(kind) = self.permit.subresource else {
+            return Ok(ContentTreatment::Relay);
+        };
+        match subresource::passed_content(kind, self.resolved(), head) {
+            Err(refusal) if self.exchange.is_observe_mode() => {
+                self.findings.observed = Some(refusal);
+                Ok(ContentTreatment::Relay)
+            }
+            Err(refusal) => Err(refusal),
+            Ok(_) if self.exchange.is_observe_mode() => Ok(ContentTreatment::Relay),
+            Ok(PassedContent::Whole) => Ok(ContentTreatment::Relay),
+            Ok(PassedContent::None) => Ok(ContentTreatment::Omit),
+            Ok(PassedContent::UnlessDocument) => {
+                let refusal = subresource::document_refusal(kind, self.resolved());
+                Ok(ContentTreatment::RefuseDocument(kind, Box::new(refusal)))
+            }
+        }
+    }
+
+    /// Notes that nothing withholds the response any more: its head goes to the client.
+    pub(super) fn relayed(&mut self, head: &UpstreamHead) {
+        self.findings.relayed_status = Some(head.status());
+        self.exchange.remember_page(self.permit, head);
+    }
+
+    /// Notes a part of the body on its way to the client, who gets it as it is.
+    pub(super) fn on_chunk(&mut self, chunk: &[u8]) {
+        self.notes.take_chunk(chunk);
+    }
+
+    /// Counts bytes of the body that the client got.
+    pub(super) fn delivered(&mut self, bytes: usize) {
+        self.findings.relayed_bytes += bytes as u64;
+    }
+
+    /// Notes that the origin broke the connection instead of answering.
+    pub(super) fn reset(&self) {
+        if let Some(slot) = self.slot {
+            slot.record_reset(&self.resolved().target);
+        }
+    }
+
+    /// Returns what the response showed.
+    pub(super) fn finish(self) -> ResponseFindings {
+        ResponseFindings {
+            turned_away: self.notes.into_turned_away(),
+            preferences: self.labeller.and_then(ResponseLabeller::into_preferences),
+            ..self.findings
+        }
+    }
+}
+
+impl ResponseFindings {
+    /// Returns the outcome of a request that was forwarded, after a look at its response: one that would have been refused, or
+    /// that asks for payment, which the client gets as it is.
+    pub(super) fn judge(&self, outcome: ExchangeOutcome, permit: &Permit) -> ExchangeOutcome {
+        let ExchangeOutcome::Forward { status, .. } = outcome else {
+            return outcome;
+        };
+        if let Some(refusal) = &self.observed {
+            return ExchangeOutcome::Observe { status, refusal: Refusal::clone(refusal) };
+        }
+        if self.turned_away.as_ref().is_some_and(|turned_away| turned_away.payment.is_some()) {
+            return ExchangeOutcome::Forward { status, reason: Reason::Payment };
+        }
+        let preferences = self.preferences.as_ref();
+        let observed =
+            preferences.filter(|finding| is_judged(status) && finding.is_only_observed());
+        match observed.and_then(|finding| finding.refusal(&permit.resolved)) {
+            Some(refusal) => ExchangeOutcome::Observe { status, refusal },
+            None => outcome,
+        }
+    }
+}

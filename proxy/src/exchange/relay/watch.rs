@@ -1,0 +1,43 @@
+//! What looks at a response on its way to the client.
+
+use wayleave_http_wire::field_pairs::FieldPair;
+use wayleave_upstream::{TargetForm, UpstreamHead, own_response_error};
+
+use super::error::RelayError;
+use crate::exchange::admission::{Admission, AdmittedHead};
+use crate::exchange::headers::UpstreamRequest;
+use crate::exchange::sign::RequestSigner;
+
+/// The parts of an exchange that see its response before the client does, and count it.
+pub(in crate::exchange) struct ResponseWatch<'a, 'x> {
+    pub(in crate::exchange) admission: &'a mut Admission<'x>,
+    pub(in crate::exchange) signer: Option<&'a mut RequestSigner<'x>>,
+    pub(in crate::exchange) request: &'a UpstreamRequest<'a>,
+    /// Whether the request is signed.
+    pub(in crate::exchange) is_signed: bool,
+    pub(in crate::exchange) target_form: &'a TargetForm,
+    /// The number of interim responses that the client did not get.
+    pub(in crate::exchange) dropped_interim: u64,
+}
+
+impl ResponseWatch<'_, '_> {
+    /// Inspects a response's head, with its fields, as soon as it arrives.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error that withholds the response: it is a parent proxy's own, asks for a signature, or is refused.
+    pub(super) fn on_head(
+        &mut self,
+        head: &UpstreamHead,
+        fields: &[FieldPair<'_>],
+    ) -> Result<AdmittedHead, RelayError> {
+        if let Some(error) = self.target_form.parent().and_then(|_| own_response_error(head)) {
+            return Err(error.into());
+        }
+        let mut signer = self.signer.as_mut();
+        if signer.as_mut().is_some_and(|it| it.accept_request(head, self.request, self.is_signed)) {
+            return Err(RelayError::SignatureRequested);
+        }
+        self.admission.on_head(head, fields).map_err(RelayError::Refused)
+    }
+}
