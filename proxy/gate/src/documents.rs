@@ -16,7 +16,7 @@ use super::settings::Settings;
 
 /// The source of documents for one request.
 #[derive(Clone)]
-pub struct DocumentSource<'a> {
+pub(crate) struct DocumentSource<'a> {
     pub robots: &'a RobotsCache,
     pub settings: &'a Settings,
     /// The request.
@@ -38,7 +38,7 @@ impl DocumentSource<'_> {
     }
 
     /// Adds the licences that a response named, unless they could only repeat a refusal. One that cannot be had refuses.
-    pub async fn with_licences(&self, mut finding: PreferenceFinding) -> PreferenceFinding {
+    pub(crate) async fn with_licences(&self, mut finding: PreferenceFinding) -> PreferenceFinding {
         let settings = &self.settings.preferences.reading;
         if let Some(mut batch) = finding.licences_to_fetch(settings) {
             // Few responses name any: in a box it takes no room in every exchange.

@@ -22,16 +22,16 @@ pub struct IdentifiedClient {
     pub via: Option<Arc<[u8]>>,
     pub identified: Identified,
     /// The identity that robots.txt has to count for.
-    pub fetch_identity: Arc<FetchIdentity>,
+    pub(crate) fetch_identity: Arc<FetchIdentity>,
 }
 
 impl IdentifiedClient {
-    pub fn identity(&self) -> &Identity {
+    pub(crate) fn identity(&self) -> &Identity {
         &self.identified.identity
     }
 
     /// Returns the requester of what a decision about its request needs.
-    pub fn requester(&self) -> Requester<'_> {
+    pub(crate) fn requester(&self) -> Requester<'_> {
         Requester {
             crawler: self.identity().label(),
             client: Some(self.address),

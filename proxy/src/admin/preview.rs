@@ -9,13 +9,13 @@ use serde::Serialize;
 use utoipa::ToSchema;
 use wayleave_decision_log::{FindingRecord, LogWord, RuleRecord, UsePreference};
 use wayleave_gate::preview::{PreviewedDecision, Question, Reading};
+use wayleave_gate::record;
 
 use super::access::TeamScope;
 use super::marked_lines::{MarkedLine, MatchedLine, marked_lines};
 use super::parameters::QueryParameters;
 use super::response::{ErrorBody, SafeJson, bad_request, error_response};
 use super::state::AdminState;
-use crate::exchange::record;
 
 /// The expected outcome of a request. Members that do not apply are left out.
 #[derive(Debug, Serialize, ToSchema)]

@@ -112,7 +112,7 @@ impl ConnectionAcceptor {
     /// Serves a connection of `peer` in a task of its own, or refuses it.
     pub(crate) fn admit(self: &Arc<Self>, tcp: TcpStream, peer: SocketAddr, entry: Entry) {
         let (acceptor, server) = (Arc::clone(self), &self.server);
-        let open = server.exchanges.metrics.client_connection();
+        let open = server.exchanges.gate.metrics.client_connection();
         let settings = server.settings();
         let client = peer.ip().to_canonical();
         // Only connections to the proxy itself come through a load balancer of the proxy.

@@ -11,6 +11,7 @@ use bytes::BytesMut;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::time::timeout;
 use wayleave_decision::Refusal;
+use wayleave_gate::outcome::NotSent;
 use wayleave_gate::{refusal, target};
 use wayleave_pacing::budget::ByteMeter;
 use wayleave_robots_txt::Origin;
@@ -20,7 +21,6 @@ use wayleave_upstream as upstream;
 use super::client_hello::{self, HelloError};
 use super::server::DownstreamServer;
 use crate::exchange::error_response;
-use crate::exchange::outcome::NotSent;
 use crate::exchange::tunnel::PendingBlindTunnel;
 
 /// The most bytes read at once.
@@ -43,7 +43,7 @@ pub(super) async fn relay_tls(
                 Err(_) => Err(NotSent::Refused(refusal::tunnel_timeout())),
             }
         }
-        () = server.exchanges.shutdown.cancelled() => Err(NotSent::ShutDown),
+        () = server.exchanges.gate.shutdown.cancelled() => Err(NotSent::ShutDown),
     };
     let server_name = match hello {
         Ok(server_name) => server_name,

@@ -10,6 +10,7 @@ use tokio::io::AsyncWriteExt;
 use tokio::time::timeout;
 use wayleave_config::ListenProtocol;
 use wayleave_decision::{HttpsHandling, HttpsMode, Refusal};
+use wayleave_gate::outcome::NotSent;
 use wayleave_gate::request::{ClientConnection, DialledDestination};
 use wayleave_gate::{refusal, target};
 use wayleave_http_wire::http1::BodyFraming;
@@ -27,7 +28,6 @@ use super::server::DownstreamServer;
 use super::tls_termination::NegotiatedConnection;
 use super::tunnel;
 use crate::exchange::error_response;
-use crate::exchange::outcome::NotSent;
 use crate::exchange::tunnel::{RefusedTunnel, TunnelContent, TunnelPermit};
 
 /// The fatal alert `access_denied` (RFC 8446 section 6.2).
@@ -190,7 +190,7 @@ impl CapturedConnection {
 
 /// Counts a captured connection.
 pub(super) fn count(server: &DownstreamServer, listener: ListenProtocol, result: &'static str) {
-    server.exchanges.metrics.captured_connection(listener.scheme(), result);
+    server.exchanges.gate.metrics.captured_connection(listener.scheme(), result);
 }
 
 /// Records and counts the refusal of a connection of this proxy's own.

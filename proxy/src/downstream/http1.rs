@@ -11,6 +11,7 @@ use bytes::BytesMut;
 use tokio::io::{AsyncRead, AsyncWriteExt, ReadBuf};
 use tokio::time::timeout;
 use wayleave_decision::Refusal;
+use wayleave_gate::outcome::ConnectionReuse;
 use wayleave_gate::refusal;
 use wayleave_gate::request::ClientConnection;
 use wayleave_http_wire::http1::{BodyFraming, RequestHead};
@@ -21,8 +22,8 @@ use wayleave_transport::http::transport::{BoxedStream, BufferedStream};
 use wayleave_transport::tls;
 
 use super::server::DownstreamServer;
+use crate::exchange::error_response;
 use crate::exchange::tunnel::TunnelPermit;
-use crate::exchange::{ConnectionReuse, error_response};
 
 /// The time that an idle connection remains open after the stop. Closing it at once would reset it under a request that
 /// is already in flight, which clients do not retry on a new connection.

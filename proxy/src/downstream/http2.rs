@@ -10,6 +10,7 @@ use pingora_core::protocols::http::v2::server as http2;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 use wayleave_fairness::Holder;
+use wayleave_gate::outcome::ConnectionReuse;
 use wayleave_gate::request::ClientConnection;
 use wayleave_http_wire::received::ReceivedHead;
 use wayleave_transport::http::downstream::{ClientResponses, Downstream, DownstreamReader};
@@ -19,7 +20,6 @@ use wayleave_transport::http::transport::{BoxedStream, Transport};
 use super::frame_limit::FrameLimit;
 use super::pulse::{ClientPulse, MovedBytes};
 use super::server::DownstreamServer;
-use crate::exchange::ConnectionReuse;
 
 /// The exchanges of one HTTP/2 connection that may run at once: twice the streams that it may have open. A stream that was
 /// reset by its client no longer counts as open, but its exchange still takes a moment to end (CVE-2023-44487, rapid reset).

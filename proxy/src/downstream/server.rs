@@ -53,12 +53,12 @@ impl DownstreamServer {
 
     /// Keeps that a client does not trust the CA, or that it seems not to, because it left without a request.
     pub(super) fn keep_untrusting(&self, client: IpAddr, origin: &Origin, has_alerted: bool) {
-        let now = self.exchanges.decider.robots.clock().now();
-        let masked = self.exchanges.decisions.mask_client(client);
+        let now = self.exchanges.gate.decider.robots.clock().now();
+        let masked = self.exchanges.gate.decisions.mask_client(client);
         self.untrusting.add(client, masked, origin.to_string(), has_alerted, now);
     }
 
     pub(super) fn settings(&self) -> Arc<Settings> {
-        self.exchanges.decider.settings()
+        self.exchanges.gate.decider.settings()
     }
 }

@@ -15,6 +15,7 @@ use tokio::time::timeout;
 use wayleave_config::ListenProtocol;
 use wayleave_decision::{Reason, Refusal};
 use wayleave_gate::identify;
+use wayleave_gate::outcome::ExchangeOutcome;
 use wayleave_gate::request::{ClientConnection, DialledDestination};
 use wayleave_transport::http::transport::BufferedStream;
 
@@ -22,7 +23,6 @@ use super::captured::{self, CapturedConnection, OpenedTunnel};
 use super::http1::late_requests_over;
 use super::server::DownstreamServer;
 use crate::exchange::error_response;
-use crate::exchange::outcome::ExchangeOutcome;
 use crate::exchange::tunnel::TunnelContent;
 
 const VERSION: u8 = 5;

@@ -81,7 +81,7 @@ pub(super) async fn terminate_tls(
             ("completed", Ok(tls))
         }
         Ok(Ok(Err(error))) => {
-            let client = server.exchanges.decisions.mask_client(client);
+            let client = server.exchanges.gate.decisions.mask_client(client);
             let label = log_failed_handshake(client, &error);
             (label, Err(TlsRefusal::Closed))
         }
@@ -90,7 +90,7 @@ pub(super) async fn terminate_tls(
         Ok(Err(TlsRefusal::Closed)) => return Err(TlsRefusal::Closed),
         Err(_) => ("timeout", Err(TlsRefusal::Closed)),
     };
-    server.exchanges.metrics.client_handshake(label);
+    server.exchanges.gate.metrics.client_handshake(label);
     result
 }
 

@@ -10,6 +10,7 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 use tokio_rustls::TlsAcceptor;
+use wayleave_gate::outcome::NotSent;
 use wayleave_gate::request::{ClientConnection, ConnectTunnel};
 use wayleave_gate::{refusal, target};
 use wayleave_robots_txt::{Origin, UrlScheme};
@@ -20,7 +21,6 @@ use wayleave_transport::tls::{self, intercept};
 use super::server::DownstreamServer;
 use super::tls_termination::{NegotiatedConnection, TlsTransport};
 use super::{blind_tunnel, http1, http2, tls_termination};
-use crate::exchange::outcome::NotSent;
 use crate::exchange::tunnel::TunnelPermit;
 
 /// Serves a tunnel that was opened on `outside` and confirmed to its client, until it ends. `incoming` is `None` if the client was
@@ -103,7 +103,7 @@ async fn read_first_bytes(
         let reading = incoming.stream.read_buf(&mut incoming.buffered);
         let read = tokio::select! {
             read = timeout(header_timeout, reading) => read,
-            () = server.exchanges.shutdown.cancelled() => return Err(NotSent::ShutDown),
+            () = server.exchanges.gate.shutdown.cancelled() => return Err(NotSent::ShutDown),
         };
         match read {
             Ok(Ok(1..)) => {}
@@ -215,14 +215,14 @@ where
 fn server_config(server: &DownstreamServer, origin: &Origin) -> Option<Arc<ServerConfig>> {
     let host = origin.host().trim_start_matches('[').trim_end_matches(']');
     let exchanges = &server.exchanges;
-    let now = exchanges.decider.robots.clock().now();
+    let now = exchanges.gate.decider.robots.clock().now();
     match server.interceptor.server_config(host, now) {
         Ok((config, leaf)) => {
-            exchanges.metrics.leaf_certificate(leaf.as_str());
+            exchanges.gate.metrics.leaf_certificate(leaf.as_str());
             Some(config)
         }
         Err(error) => {
-            exchanges.metrics.leaf_certificate("failed");
+            exchanges.gate.metrics.leaf_certificate("failed");
             tracing::warn!(%origin, error = format!("{error:#}"), "no certificate for this host");
             None
         }
@@ -239,9 +239,9 @@ fn log_failed_handshake(
     if has_alerted || error.kind() == io::ErrorKind::UnexpectedEof {
         server.keep_untrusting(client, origin, has_alerted);
     }
-    let client = server.exchanges.decisions.mask_client(client);
+    let client = server.exchanges.gate.decisions.mask_client(client);
     if has_alerted {
-        server.exchanges.metrics.leaf_certificate("untrusted");
+        server.exchanges.gate.metrics.leaf_certificate("untrusted");
         tracing::warn!(
             %client,
             %origin,

@@ -4,6 +4,9 @@
 
 use wayleave_decision::{Reason, ResolvedTarget};
 use wayleave_fairness::Holder;
+use wayleave_gate::Admission;
+use wayleave_gate::GatedRequest;
+use wayleave_gate::outcome::RequestRepeat;
 use wayleave_http_wire::ftp_path;
 use wayleave_http_wire::http1::{BodyFraming, SWITCHING_PROTOCOLS};
 use wayleave_http_wire::received::{HttpVersion, ReceivedHead};
@@ -17,10 +20,7 @@ use wayleave_upstream::{
     UpstreamConnection, UpstreamReader, UpstreamSession, UpstreamWriter, VersionPreference,
 };
 
-use super::Exchange;
-use super::admission::Admission;
 use super::headers::UpstreamRequest;
-use super::outcome::RequestRepeat;
 use super::relay::{self, RelayContext, RelayError, RelayedResponse, ResponseWatch};
 use super::sign::RequestSigner;
 use super::websocket;
@@ -61,7 +61,7 @@ impl<'a> UpstreamAttempt<'a> {
         &mut self,
         client: &mut Downstream,
     ) -> Result<ForwardedResponse, RelayError> {
-        let exchange = self.admission.exchange;
+        let exchange = self.admission.request;
         let resolved = self.admission.resolved();
         let (settings, received) = (&exchange.settings, exchange.received);
         let is_websocket = received.field("upgrade").is_some() && websocket::is_handshake(received);
@@ -129,8 +129,8 @@ impl<'a> UpstreamAttempt<'a> {
     fn destination(&self) -> Destination<'a> {
         Destination {
             origin: self.admission.resolved().target.origin(),
-            source: self.admission.exchange.crawler().and_then(|it| it.source_address),
-            client: Some(self.admission.exchange.connection.client),
+            source: self.admission.request.crawler().and_then(|it| it.source_address),
+            client: Some(self.admission.request.connection.client),
             network: self.admission.slot.and_then(PacingSlot::network),
         }
     }
@@ -141,7 +141,7 @@ impl<'a> UpstreamAttempt<'a> {
         destination: Destination<'_>,
         preference: VersionPreference,
     ) -> Option<UpstreamSession> {
-        let exchange = self.admission.exchange;
+        let exchange = self.admission.request;
         let upstream = &exchange.settings.upstream;
         match exchange.repeat {
             Some(RequestRepeat::StaleConnection | RequestRepeat::Unprocessed { .. }) => None,
@@ -157,7 +157,7 @@ impl<'a> UpstreamAttempt<'a> {
 
     /// Returns whether a second request has to take a turn of its own. Where refusals are only observed, the pace is not kept.
     fn keeps_pace(&self) -> bool {
-        self.admission.slot.is_some() && !self.admission.exchange.is_observe_mode()
+        self.admission.slot.is_some() && !self.admission.request.is_observe_mode()
     }
 
     /// Notes that the origin broke the connection instead of answering, if it did.
@@ -177,7 +177,7 @@ impl<'a> UpstreamAttempt<'a> {
         client: &mut Downstream,
     ) -> Result<ForwardedResponse, RelayError> {
         let UpstreamSession { connection, lease, target_form } = session;
-        let exchange = self.admission.exchange;
+        let exchange = self.admission.request;
         let upstream = &exchange.settings.upstream;
         let signature = self.signer.as_ref().and_then(|signer| signer.sign(request));
         self.is_signed = signature.is_some();
@@ -227,9 +227,9 @@ impl<'a> UpstreamAttempt<'a> {
         connection: UpstreamConnection,
         target_form: &TargetForm,
     ) -> Result<(UpstreamWriter, UpstreamReader), RelayError> {
-        let exchange = self.admission.exchange;
+        let exchange = self.admission.request;
         // Connecting, and fetching a robots.txt, takes a while: the decision may be out of date by now.
-        if !exchange.services.decider.is_current(&exchange.settings) {
+        if !exchange.gate.decider.is_current(&exchange.settings) {
             return Err(RelayError::SettingsChanged);
         }
         if let Some(too_soon) = exchange.lost_slot(self.admission.slot) {
@@ -260,7 +260,7 @@ impl<'a> UpstreamAttempt<'a> {
 }
 
 /// Returns the part of a request that an FTP server understands.
-fn ftp_request<'a>(exchange: &'a Exchange<'_, '_>, path: &'a str) -> FtpRequest<'a> {
+fn ftp_request<'a>(exchange: &'a GatedRequest<'_, '_>, path: &'a str) -> FtpRequest<'a> {
     let received = exchange.received;
     let accept = received.field("accept").unwrap_or_default();
     FtpRequest {
@@ -269,7 +269,7 @@ fn ftp_request<'a>(exchange: &'a Exchange<'_, '_>, path: &'a str) -> FtpRequest<
         range: received.field("range").and_then(FtpRange::parse),
         prefers_text: accept.trim_ascii().starts_with(b"text/plain"),
         credentials: ftp_path::credentials(&received.target()),
-        pool: exchange.services.decider.robots.parser(),
+        pool: exchange.gate.decider.robots.parser(),
         holder: Holder::of_client(exchange.connection.client),
     }
 }

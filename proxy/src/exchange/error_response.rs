@@ -7,7 +7,8 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::timeout;
 use wayleave_clock::system_time;
 use wayleave_decision::Refusal;
-use wayleave_decision_log::DecisionId;
+use wayleave_gate::outcome::ConnectionReuse;
+use wayleave_gate::record::{NamedDecision, decision_field};
 use wayleave_gate::settings::ConnectionSettings;
 use wayleave_http_wire::accept::prefers_html;
 use wayleave_http_wire::http1::{BodyFraming, Trailers};
@@ -20,8 +21,7 @@ use wayleave_transport::http::downstream::{
 use wayleave_transport::http::transport::BoxedStream;
 
 use super::problem::{ProblemDetails, whole_seconds};
-use super::record::NamedDecision;
-use super::{ConnectionReuse, refusal_page};
+use super::refusal_page;
 
 /// The limits within which a client's body is read before a refusal, so that a reset does not discard the answer and the
 /// connection remains usable. Beyond them it closes.
@@ -59,11 +59,6 @@ impl<'a> AnswerSource<'a> {
     pub(super) fn field(self) -> Option<ResponseField<'static>> {
         decision_field(self.in_head, self.decision.id)
     }
-}
-
-/// Returns the field that names a decision, if it is asked for.
-pub(super) fn decision_field(is_asked_for: bool, id: DecisionId) -> Option<ResponseField<'static>> {
-    is_asked_for.then(|| response_field("Wayleave-Decision", id.to_string()))
 }
 
 /// Answers a refused or failed request, whose body may still be arriving.
@@ -218,6 +213,7 @@ pub(crate) async fn close_gracefully(mut stream: BoxedStream) {
 mod tests {
     use bytes::BytesMut;
     use wayleave_decision::Reason;
+    use wayleave_decision_log::DecisionId;
     use wayleave_gate::refusal::looped;
     use wayleave_http_wire::http1::RequestHead;
     use wayleave_transport::http::transport::Transport;

@@ -2,12 +2,13 @@
 
 use bytes::{Bytes, BytesMut};
 use wayleave_clock::system_time;
+use wayleave_gate::outcome::ConnectionReuse;
 use wayleave_http_wire::field_pairs::is_named;
 use wayleave_http_wire::http1::write_fields;
 use wayleave_http_wire::received::ReceivedHead;
 use wayleave_transport::http::downstream::{ClientGone, Downstream, response_field};
 
-use super::{ConnectionReuse, error_response};
+use super::error_response;
 
 /// Answers a request as its final recipient.
 pub(super) async fn answer(

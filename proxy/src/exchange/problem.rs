@@ -4,10 +4,9 @@ use std::time::Duration;
 
 use wayleave_decision::{Identity, Refusal, RefusalBasis};
 use wayleave_decision_log::{DecisionId, UsePreference};
+use wayleave_gate::record::NamedDecision;
 use wayleave_robots_txt::ProductToken;
 use wayleave_telemetry::json_object::JsonObject;
-
-use super::record::NamedDecision;
 
 /// The initial capacity of the problem details in bytes.
 const USUAL_PROBLEM_BYTES: usize = 768;

@@ -63,8 +63,8 @@ fn text(untrusted: &str) -> String {
 mod tests {
     use wayleave_decision::{DecidingRule, Reason, Refusal, RefusalBasis};
     use wayleave_decision_log::DecisionId;
+    use wayleave_gate::record::NamedDecision;
 
-    use super::super::record::NamedDecision;
     use super::*;
 
     #[test]

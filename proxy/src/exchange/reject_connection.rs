@@ -1,6 +1,9 @@
 //! Answers a client whose connection ends here: a refused `CONNECT`, an unreadable head, one connection too many.
 
 use wayleave_decision::Refusal;
+use wayleave_gate::GatedRequest;
+use wayleave_gate::outcome::ExchangeOutcome;
+use wayleave_gate::record::{ExchangeRecord, NO_URL, NamedDecision, RecordedUrl};
 use wayleave_gate::request::ClientConnection;
 use wayleave_http_wire::http1::BodyFraming;
 use wayleave_http_wire::received::ReceivedHead;
@@ -8,9 +11,7 @@ use wayleave_transport::http::downstream::Downstream;
 use wayleave_transport::http::transport::BoxedStream;
 
 use super::error_response::AnswerSource;
-use super::outcome::ExchangeOutcome;
-use super::record::{ExchangeRecord, NO_URL, NamedDecision, RecordedUrl};
-use super::{Exchange, ExchangeServices, error_response};
+use super::{ExchangeServices, error_response};
 
 impl ExchangeServices {
     /// Refuses a connection on which no readable request came.
@@ -20,7 +21,7 @@ impl ExchangeServices {
         connection: &ClientConnection,
         refusal: Refusal,
     ) {
-        let idle_timeout = self.decider.settings().options.idle_timeout;
+        let idle_timeout = self.gate.decider.settings().options.idle_timeout;
         let client = Downstream::http1(stream.into(), BodyFraming::Length(0), false, idle_timeout);
         self.refuse(client, self.record_of_connection(connection), refusal).await;
     }
@@ -31,13 +32,13 @@ impl ExchangeServices {
         connection: &ClientConnection,
         refusal: Refusal,
     ) {
-        self.record(self.record_of_connection(connection), &ExchangeOutcome::Refuse(refusal));
+        self.gate.record(self.record_of_connection(connection), &ExchangeOutcome::Refuse(refusal));
     }
 
     /// Begins the record of a connection without a readable request.
     fn record_of_connection(&self, connection: &ClientConnection) -> ExchangeRecord {
-        let now = self.decider.robots.clock().now();
-        let configuration = self.decider.settings().configuration;
+        let now = self.gate.decider.robots.clock().now();
+        let configuration = self.gate.decider.settings().configuration;
         let mut record = ExchangeRecord::begin(connection, None, now, configuration);
         let dialled = connection.dialled.as_ref();
         let url = dialled.map_or(NO_URL.to_owned(), |dialled| dialled.authority(None));
@@ -53,7 +54,7 @@ impl ExchangeServices {
         received: &ReceivedHead,
         refusal: Refusal,
     ) {
-        let mut exchange = Exchange::begin(self, connection, received);
+        let mut exchange = GatedRequest::begin(&self.gate, connection, received);
         exchange.record_undecided();
         self.refuse(client, exchange.record, refusal).await;
     }
@@ -61,7 +62,7 @@ impl ExchangeServices {
     async fn refuse(&self, client: Downstream, record: ExchangeRecord, refusal: Refusal) {
         let outcome = ExchangeOutcome::Refuse(refusal);
         let decision = record.named_decision(&outcome);
-        self.record(record, &outcome);
+        self.gate.record(record, &outcome);
         self.turn_away(client, &decision, &outcome).await;
     }
 
@@ -75,7 +76,7 @@ impl ExchangeServices {
         let Some(refusal) = outcome.refusal() else {
             return;
         };
-        let settings = self.decider.settings();
+        let settings = self.gate.decider.settings();
         let source = AnswerSource::new(&settings.options, decision);
         let answered = error_response::refuse(&mut client, source, refusal, None).await;
         // Closed at once, the connection would be reset by bytes that are still arriving, and the answer lost.

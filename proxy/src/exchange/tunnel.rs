@@ -8,9 +8,12 @@ use wayleave_decision::{
     Crawler, HttpsHandling, HttpsMode, Identity, Permit, Refusal, ResolvedTarget, TargetScope,
 };
 use wayleave_gate::identity::PasswordProof;
+use wayleave_gate::outcome::{ExchangeOutcome, NotSent, permitted_outcome};
+use wayleave_gate::record::{ExchangeRecord, NamedDecision};
 use wayleave_gate::request::{ClientConnection, RequestView};
+use wayleave_gate::revoke::LongLivedRequest;
 use wayleave_gate::settings::Settings;
-use wayleave_gate::{identify, refusal, target};
+use wayleave_gate::{GatedRequest, identify, refusal, target};
 use wayleave_http_wire::http1::BodyFraming;
 use wayleave_http_wire::received::ReceivedHead;
 use wayleave_pacing::PacingSlot;
@@ -21,12 +24,9 @@ use wayleave_transport::http::downstream::Downstream;
 use wayleave_upstream::error::UpstreamError;
 use wayleave_upstream::{self as upstream, Destination, UpstreamLink};
 
+use super::ExchangeServices;
 use super::headers;
-use super::outcome::{ExchangeOutcome, NotSent, permitted_outcome};
 use super::own_tunnels::OwnTunnelGuard;
-use super::record::{ExchangeRecord, NamedDecision};
-use super::revoke::LongLivedRequest;
-use super::{Exchange, ExchangeServices, budget};
 
 /// The permission to open a tunnel.
 pub(crate) struct TunnelPermit<'a> {
@@ -127,7 +127,7 @@ impl<'a> PendingBlindTunnel<'a> {
         let TunnelLink { link, open, listed } = self.to_origin?;
         let configuration = self.record.configuration;
         // Recorded at the first bytes, not at the end: a tunnel may remain open for days.
-        self.grounds.services.record(self.record, &self.outcome);
+        self.grounds.services.gate.record(self.record, &self.outcome);
         let grounds = self.grounds;
         Some((link, OpenBlindTunnel { _open: open, _listed: listed, configuration, grounds }))
     }
@@ -135,14 +135,17 @@ impl<'a> PendingBlindTunnel<'a> {
     /// Records why the tunnel ended before anything passed.
     pub(crate) fn close_unused(self, not_sent: NotSent) {
         let (outcome, _) = not_sent.into_outcome();
-        self.grounds.services.record(self.record, &outcome);
+        self.grounds.services.gate.record(self.record, &outcome);
     }
 }
 
 impl OpenBlindTunnel<'_> {
     /// Returns what counts the bytes that come from the origin, if they are limited.
     pub(crate) fn byte_meter(&self) -> Option<ByteMeter<'_>> {
-        budget::byte_meter(&self.grounds.services.budgets, self.grounds.crawler.as_deref()?)
+        wayleave_gate::budget::byte_meter(
+            &self.grounds.services.gate.budgets,
+            self.grounds.crawler.as_deref()?,
+        )
     }
 
     /// Waits until a reload would no longer allow the tunnel as it is.
@@ -151,7 +154,7 @@ impl OpenBlindTunnel<'_> {
         let request = &RequestView::connect(user_agent);
         let tunnel = LongLivedRequest { connection, request, resolved };
         let permits_tunnel = |settings: &Settings| settings.permits_blind_tunnel(resolved);
-        services.until_revoked(tunnel, self.configuration, permits_tunnel).await;
+        services.gate.until_revoked(tunnel, self.configuration, permits_tunnel).await;
     }
 }
 
@@ -188,30 +191,37 @@ impl ExchangeServices {
         content: TunnelContent,
     ) -> Result<(TunnelPermit<'_>, Downstream), Box<RefusedTunnel>> {
         // The shutdown waits for records, not for a client that has to read its answer.
-        let _in_progress = self.shutdown.track();
-        let mut exchange = Exchange::begin(self, connection, received);
-        let deciding = exchange.decide_tunnel(&mut client, content);
-        let decided = self.shutdown.unless_cancelled(pin!(deciding)).await;
+        let _in_progress = self.gate.shutdown.track();
+        let request = GatedRequest::begin(&self.gate, connection, received);
+        let mut exchange = TunnelRequest { services: self, request };
+        let deciding = exchange.decide(&mut client, content);
+        let decided = self.gate.shutdown.unless_cancelled(pin!(deciding)).await;
         let not_sent = match decided {
             Some(Ok((origin, dialled))) => {
                 return Ok((exchange.into_tunnel(origin, dialled), client));
             }
             Some(Err(not_sent)) => not_sent,
             None => {
-                exchange.record_undecided();
+                exchange.request.record_undecided();
                 NotSent::ShutDown
             }
         };
         let (outcome, _) = not_sent.into_outcome();
-        let decision = exchange.record.named_decision(&outcome);
-        self.record(exchange.record, &outcome);
+        let decision = exchange.request.record.named_decision(&outcome);
+        self.gate.record(exchange.request.record, &outcome);
         Err(Box::new(RefusedTunnel { client, outcome, decision }))
     }
 }
 
-impl<'s> Exchange<'s, '_> {
+/// A `CONNECT` that is being decided.
+struct TunnelRequest<'s, 'r> {
+    services: &'s ExchangeServices,
+    request: GatedRequest<'s, 'r>,
+}
+
+impl<'s> TunnelRequest<'s, '_> {
     /// Decides whether a tunnel to the returned origin may open, and connects to it if the tunnel will not be inspected.
-    async fn decide_tunnel(
+    async fn decide(
         &mut self,
         client: &mut Downstream,
         content: TunnelContent,
@@ -219,52 +229,52 @@ impl<'s> Exchange<'s, '_> {
         let mut slot = None;
         loop {
             // First, because whatever ends the exchange before its decision needs the target and the crawler in its record.
-            self.record_undecided();
+            self.request.record_undecided();
             let (origin, scope) = match self.requested_tunnel(content).map_err(NotSent::Refused)? {
                 RequestedTunnel::Blind(origin, scope) => (origin, scope),
                 RequestedTunnel::Inspected(origin) => {
                     // Only the client and the address are checked now.
                     let admitting = self.admit_inspected(&origin);
                     let admitted = client.run_unless_gone(pin!(admitting)).await;
-                    self.proof = admitted.ok_or(NotSent::ClientLeft)?.map_err(NotSent::Refused)?;
+                    self.request.proof =
+                        admitted.ok_or(NotSent::ClientLeft)?.map_err(NotSent::Refused)?;
                     return Ok((origin, None));
                 }
             };
-            self.blind = Some((origin.clone(), scope));
-            let (mut permit, its_slot) = self.decide_and_wait(slot, client).await?;
-            self.charge_budget(&mut permit, client).await?;
+            self.request.blind = Some((origin.clone(), scope));
+            let (permit, its_slot) = self.request.admit(slot, client).await?;
             slot = its_slot;
             // It may have waited, and after a reload it may have to be inspected.
-            if self.settings.permits_blind_tunnel(&permit.resolved) {
+            if self.request.settings.permits_blind_tunnel(&permit.resolved) {
                 let to_origin = self.dial_tunnel(&permit, slot.as_ref()).await?;
                 // Connecting takes a while: as for a request, the decision may be out of date by now, and the slot another node's.
-                if self.services.decider.is_current(&self.settings) {
-                    if let Some(too_soon) = self.lost_slot(slot.as_ref()) {
+                if self.services.gate.decider.is_current(&self.request.settings) {
+                    if let Some(too_soon) = self.request.lost_slot(slot.as_ref()) {
                         let refusal = refusal::too_soon(&too_soon, None, None, &origin);
                         return Err(NotSent::Refused(refusal));
                     }
                     return Ok((origin, Some(DialledTunnel { permit, slot, to_origin })));
                 }
-                self.settings = self.services.decider.settings();
+                self.request.settings = self.services.gate.decider.settings();
             }
         }
     }
 
     /// Returns the tunnel that is asked for.
     fn requested_tunnel(&self, content: TunnelContent) -> Result<RequestedTunnel, Refusal> {
-        let request = self.request();
-        if self.connection.tunnel.is_some() {
+        let request = self.request.request();
+        if self.request.connection.tunnel.is_some() {
             return Err(Refusal::malformed("CONNECT inside a tunnel"));
         }
         if let Some(objection) = &request.objection {
             return Err(Refusal::clone(objection));
         }
         // The body's bytes would be read as the first bytes inside the tunnel (RFC 9110 section 9.3.6).
-        if self.received.framing() != BodyFraming::Length(0) {
+        if self.request.received.framing() != BodyFraming::Length(0) {
             return Err(Refusal::malformed("CONNECT with a body"));
         }
         let origin = target::resolve_connect(&request.target, UrlScheme::Https)?;
-        match self.settings.https.handling_of(origin.host()) {
+        match self.request.settings.https.handling_of(origin.host()) {
             HttpsHandling::Mode(HttpsMode::Intercept) => Ok(RequestedTunnel::Inspected(origin)),
             HttpsHandling::Mode(_) if content == TunnelContent::Unknown => {
                 Ok(RequestedTunnel::Inspected(origin))
@@ -286,8 +296,8 @@ impl<'s> Exchange<'s, '_> {
 
     /// Checks whether an inspected tunnel may open, whose requests are decided one by one, and returns what its client proved.
     async fn admit_inspected(&self, origin: &Origin) -> Result<Option<PasswordProof>, Refusal> {
-        let (settings, connection) = (&self.settings, self.connection);
-        let proof = identify::admit_tunnel(settings, connection, &self.request()).await?;
+        let (settings, connection) = (&self.request.settings, self.request.connection);
+        let proof = identify::admit_tunnel(settings, connection, &self.request.request()).await?;
         let client = Some(connection.client);
         let destination = Destination { origin, source: None, client, network: None };
         let deadline = settings.upstream.connect_deadline();
@@ -311,12 +321,13 @@ impl<'s> Exchange<'s, '_> {
         }
         let destination = Destination {
             origin,
-            source: self.crawler().and_then(|it| it.source_address),
-            client: Some(self.connection.client),
+            source: self.request.crawler().and_then(|it| it.source_address),
+            client: Some(self.request.connection.client),
             network: slot.and_then(PacingSlot::network),
         };
-        let via = headers::passed_proxies(self.received, &self.settings.options.name);
-        match self.settings.upstream.dial_tunnel(destination, &via).await {
+        let via =
+            headers::passed_proxies(self.request.received, &self.request.settings.options.name);
+        match self.request.settings.upstream.dial_tunnel(destination, &via).await {
             Ok((link, open)) => {
                 let local = upstream::local_address(&link).ok();
                 let listed = local.map(|local| self.services.own_tunnels.list(local));
@@ -329,9 +340,9 @@ impl<'s> Exchange<'s, '_> {
     }
 
     fn into_tunnel(self, origin: Origin, dialled: Option<DialledTunnel<'s>>) -> TunnelPermit<'s> {
-        let RequestView { via, user_agent, .. } = self.request();
-        let proof = self.proof;
-        let crawler = match &self.record.identity {
+        let RequestView { via, user_agent, .. } = self.request.request();
+        let proof = self.request.proof;
+        let crawler = match &self.request.record.identity {
             Some(Identity::Known(crawler)) => Some(Arc::clone(crawler)),
             _ => None,
         };
@@ -341,15 +352,15 @@ impl<'s> Exchange<'s, '_> {
                 slot.pass_turn();
             }
             Box::new(PendingBlindTunnel {
-                record: self.record,
+                record: self.request.record,
                 outcome: permitted_outcome(&permit, 200),
                 to_origin,
-                _in_progress: self.services.shutdown.track(),
+                _in_progress: self.services.gate.shutdown.track(),
                 grounds: TunnelGrounds {
                     services: self.services,
                     resolved: permit.resolved,
                     _slot: slot,
-                    connection: self.connection.with_proof(proof.clone()),
+                    connection: self.request.connection.with_proof(proof.clone()),
                     crawler,
                     user_agent: user_agent.to_owned(),
                 },

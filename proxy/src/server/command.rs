@@ -50,7 +50,7 @@ pub(crate) fn run_for_command<T: Send + 'static>(
     let state = state_runtime()?;
     let (log, _writing) = logging::start(log, config.log.format, false);
     let (downstream, refresh) = state.block_on(build(config, log))?;
-    let decisions = Arc::clone(&downstream.exchanges.decisions);
+    let decisions = Arc::clone(&downstream.exchanges.gate.decisions);
     let ended = CancellationToken::new();
     let end = ended.clone().drop_guard();
     let running = thread::Builder::new().name("command".to_owned()).spawn(move || {

@@ -101,7 +101,7 @@ impl Drain {
         downstream.accept_loops.wait().await;
         self.wait_for_exchanges().await;
         // What still runs is cut. Each exchange is recorded as such, and no task is left that could begin another.
-        downstream.exchanges.shutdown.cancel_all().await;
+        downstream.exchanges.gate.shutdown.cancel_all().await;
         downstream.terminated.cancel();
         downstream.tasks.wait().await;
         close(&downstream.exchanges).await;
@@ -110,7 +110,7 @@ impl Drain {
     /// Waits for running exchanges, up to the grace period or until a second signal; not at all if their command has ended.
     async fn wait_for_exchanges(&mut self) {
         let tasks = &self.downstream.tasks;
-        let grace = self.downstream.exchanges.decider.settings().options.shutdown_grace;
+        let grace = self.downstream.exchanges.gate.decider.settings().options.shutdown_grace;
         tasks.close();
         let under_way = tasks.len();
         tracing::info!(under_way, ?grace, "stopping");
@@ -130,12 +130,12 @@ impl Drain {
 /// Writes what was learned and decided, now that nothing more will be.
 async fn close(exchanges: &ExchangeServices) {
     // Before the store: a process that takes over waits for the store, and then opens the decision log.
-    exchanges.decisions.close();
-    exchanges.budgets.save();
-    exchanges.decider.robots.close().await;
-    exchanges.decider.robots.fleet().leave().await;
-    exchanges.decisions.stop_export().await;
-    if let Some(traces) = &exchanges.traces {
+    exchanges.gate.decisions.close();
+    exchanges.gate.budgets.save();
+    exchanges.gate.decider.robots.close().await;
+    exchanges.gate.decider.robots.fleet().leave().await;
+    exchanges.gate.decisions.stop_export().await;
+    if let Some(traces) = &exchanges.gate.traces {
         traces.stop().await;
     }
 }

@@ -18,7 +18,9 @@ use wayleave_decision_log::traces::Traces;
 use wayleave_decision_log::{DecisionExport, DecisionLog, take_next_key};
 use wayleave_fleet::Fleet;
 use wayleave_gate::Decider;
+use wayleave_gate::own_request::OwnRequestRules;
 use wayleave_gate::settings::CurrentSettings;
+use wayleave_gate::{AllowedPages, ExchangeShutdown, Gate};
 use wayleave_pacing::Pacer;
 use wayleave_pacing::budget::DailyBudgets;
 use wayleave_robots_cache::{
@@ -36,8 +38,7 @@ use crate::admin::{self, AdminGuard, AdminState, ReplayEngine};
 
 use crate::downstream::listeners::{BoundListener, InheritedSockets, bind_when_free};
 use crate::downstream::{ConnectionLimits, DownstreamServer, UntrustingClients};
-use crate::exchange::own_request::OwnRequestRules;
-use crate::exchange::{AllowedPages, ExchangeServices, ExchangeShutdown};
+use crate::exchange::ExchangeServices;
 use crate::server::announce::{announce, local_client_address};
 use crate::server::reload::{self, ReloadService, ReloadedParts};
 use crate::server::services::{CrawlerService, OperatorService};
@@ -113,9 +114,9 @@ pub(super) async fn start(
         metrics,
         config: reload_handle,
         replay,
-        decider: Arc::clone(&exchanges.decider),
-        budgets: Arc::clone(&exchanges.budgets),
-        pacer: Arc::clone(&exchanges.pacer),
+        decider: Arc::clone(&exchanges.gate.decider),
+        budgets: Arc::clone(&exchanges.gate.budgets),
+        pacer: Arc::clone(&exchanges.gate.pacer),
         decisions,
         log_heads: Arc::default(),
         refreshes: Arc::default(),
@@ -326,7 +327,7 @@ pub(super) fn build(
     let cache_config = wiring::robots_cache_config(config);
     let (robots, refresh) =
         RobotsCache::start_in_fleet(Arc::clone(&fetcher), store, &cache_config, cached, fleet);
-    let exchanges = ExchangeServices {
+    let exchanges = ExchangeServices::new(Gate {
         decider: Arc::new(Decider::new(settings, robots)),
         pacer,
         budgets: Arc::clone(&budgets),
@@ -334,9 +335,8 @@ pub(super) fn build(
         metrics: Arc::clone(metrics),
         traces,
         shutdown: ExchangeShutdown::default(),
-        own_tunnels: Arc::default(),
         allowed_pages: AllowedPages::default(),
-    };
+    });
     let refresh = async move {
         tokio::select! {
             () = refresh => {}

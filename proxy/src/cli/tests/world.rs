@@ -19,6 +19,7 @@ use wayleave_fairness::WorkPool;
 use wayleave_gate::Decider;
 use wayleave_gate::identify;
 use wayleave_gate::preview::{PreviewedDecision, Question};
+use wayleave_gate::record;
 use wayleave_gate::request::{ClientConnection, ConnectTunnel, RequestView};
 use wayleave_gate::settings::{CurrentSettings, Settings};
 use wayleave_gate::target;
@@ -31,7 +32,6 @@ use wayleave_upstream::Upstream;
 use super::sites::{CheckedSites, Sites};
 use crate::admin::preview::Preview;
 use crate::cli::check::verdict::ProxySettings;
-use crate::exchange::record;
 use crate::server::wiring::{self, OutboundConfig};
 
 /// The day on which everything happens: 2026-11-25.

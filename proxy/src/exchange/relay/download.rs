@@ -7,6 +7,8 @@ use std::sync::atomic::Ordering;
 use bytes::Bytes;
 use wayleave_clock::timeout;
 use wayleave_decision::{ContentStart, Reason, Refusal, SubresourceKind, content_start};
+use wayleave_gate::admission::{AdmittedHead, ContentTreatment};
+use wayleave_gate::response_policy::LabelStep;
 use wayleave_http_wire::field_pairs::FieldPair;
 use wayleave_http_wire::http1::{BodyFraming, SWITCHING_PROTOCOLS, Trailers};
 use wayleave_http_wire::page::PageBuffer;
@@ -17,13 +19,12 @@ use wayleave_upstream::UpstreamHead;
 use wayleave_upstream::error::UpstreamError;
 
 use super::client_rate::ClientRate;
+use super::context::RelayContext;
 use super::error::RelayError;
 use super::interim::{FINAL_RESPONSE_DELAY, InterimResponses, is_interim};
 use super::origin_reader::OriginReader;
-use super::{RelayContext, ResponseWatch};
-use crate::exchange::admission::{AdmittedHead, ContentTreatment};
+use super::watch::ResponseWatch;
 use crate::exchange::headers;
-use crate::exchange::response_policy::LabelStep;
 use crate::exchange::websocket;
 
 /// The start of a body that shows whether it is a document: the usual one, and one for white space and comments. A licence in

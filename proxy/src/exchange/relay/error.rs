@@ -1,12 +1,11 @@
 //! The errors that end an exchange.
 
 use wayleave_decision::Refusal;
+use wayleave_gate::outcome::RequestRepeat;
 use wayleave_pacing::TooSoon;
 use wayleave_transport::http::downstream::ClientGone;
 use wayleave_upstream::egress::ParentProxy;
 use wayleave_upstream::error::UpstreamError;
-
-use crate::exchange::outcome::RequestRepeat;
 
 /// The error that ended an exchange.
 #[derive(Debug)]

@@ -1,6 +1,7 @@
 //! Relays both bodies at the same time: the client's to the origin, the origin's to the client.
 
 mod client_rate;
+mod context;
 mod download;
 mod error;
 mod interim;
@@ -11,36 +12,19 @@ mod watch;
 
 use std::pin::{Pin, pin};
 use std::sync::atomic::Ordering;
-use std::time::Duration;
 
 use wayleave_http_wire::http1::BodyFraming;
 use wayleave_http_wire::http1::oddities::Oddities;
-use wayleave_http_wire::received::ReceivedHead;
-use wayleave_pacing::PacingSlot;
-use wayleave_pacing::budget::ByteMeter;
 use wayleave_transport::http::downstream::Downstream;
 use wayleave_upstream::{UpstreamReader, UpstreamWriter};
 
+pub(super) use self::context::RelayContext;
 use self::download::{DownloadEnd, ResponseRelay};
 pub(crate) use self::error::RelayError;
 use self::origin_reader::OriginReader;
 use self::progress::RelayProgress;
 use self::upload::RequestRelay;
 pub(super) use self::watch::ResponseWatch;
-
-/// The parameters of relaying both bodies.
-#[derive(Clone, Copy)]
-pub(super) struct RelayContext<'a> {
-    pub(super) received: &'a ReceivedHead,
-    /// The proxy's pseudonym.
-    pub(super) name: &'a str,
-    /// The timeout of each upstream read and write.
-    pub(super) timeout: Duration,
-    /// The request's slot, if it needed one.
-    pub(super) slot: Option<&'a PacingSlot<'a>>,
-    /// Counts the bytes of the body that the origin sent, if they are limited.
-    pub(super) byte_meter: Option<ByteMeter<'a>>,
-}
 
 /// A response that reached the client completely.
 #[derive(Clone, Copy, Debug)]

@@ -1,23 +1,23 @@
 //! What looks at a response on its way to the client.
 
+use wayleave_gate::admission::{Admission, AdmittedHead};
 use wayleave_http_wire::field_pairs::FieldPair;
 use wayleave_upstream::{TargetForm, UpstreamHead, own_response_error};
 
 use super::error::RelayError;
-use crate::exchange::admission::{Admission, AdmittedHead};
 use crate::exchange::headers::UpstreamRequest;
 use crate::exchange::sign::RequestSigner;
 
 /// The parts of an exchange that see its response before the client does, and count it.
-pub(in crate::exchange) struct ResponseWatch<'a, 'x> {
-    pub(in crate::exchange) admission: &'a mut Admission<'x>,
-    pub(in crate::exchange) signer: Option<&'a mut RequestSigner<'x>>,
-    pub(in crate::exchange) request: &'a UpstreamRequest<'a>,
+pub(crate) struct ResponseWatch<'a, 'x> {
+    pub(crate) admission: &'a mut Admission<'x>,
+    pub(crate) signer: Option<&'a mut RequestSigner<'x>>,
+    pub(crate) request: &'a UpstreamRequest<'a>,
     /// Whether the request is signed.
-    pub(in crate::exchange) is_signed: bool,
-    pub(in crate::exchange) target_form: &'a TargetForm,
+    pub(crate) is_signed: bool,
+    pub(crate) target_form: &'a TargetForm,
     /// The number of interim responses that the client did not get.
-    pub(in crate::exchange) dropped_interim: u64,
+    pub(crate) dropped_interim: u64,
 }
 
 impl ResponseWatch<'_, '_> {

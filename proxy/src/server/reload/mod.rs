@@ -152,7 +152,7 @@ pub(crate) fn service(
     hangup: Signal,
 ) -> (ReloadHandle, ReloadService) {
     let (requests, operators) = mpsc::channel(MAX_QUEUED);
-    parts.exchanges.metrics.config_reloaded(Some(system_time()));
+    parts.exchanges.gate.metrics.config_reloaded(Some(system_time()));
     let status = status(config, file, &parts);
     let handle = ReloadHandle::new(requests, Arc::clone(&status));
     let (events, changes) = mpsc::channel(MAX_QUEUED);
@@ -176,7 +176,7 @@ fn status(
     Arc::new(ArcSwap::from_pointee(ConfigStatus {
         configuration: wiring::FIRST_CONFIGURATION,
         file: file.map(|file| file.display().to_string()),
-        read_at: parts.exchanges.decider.robots.clock().now(),
+        read_at: parts.exchanges.gate.decider.robots.clock().now(),
         last_attempt: None,
         needs_restart: Vec::new(),
         included: included_names(config),
@@ -433,7 +433,7 @@ impl ConfigReloader {
         match prepared {
             Ok(prepared) => Ok(self.apply(prepared, cause.as_str()).await),
             Err(mistakes) => {
-                self.parts.exchanges.metrics.config_reloaded(None);
+                self.parts.exchanges.gate.metrics.config_reloaded(None);
                 self.record_attempt(cause.as_str(), mistakes.clone(), |_| {});
                 for mistake in &mistakes {
                     tracing::error!(
@@ -454,7 +454,7 @@ impl ConfigReloader {
         mistakes: Vec<String>,
         change: impl FnOnce(&mut ConfigStatus),
     ) {
-        let at = self.parts.exchanges.decider.robots.clock().now();
+        let at = self.parts.exchanges.gate.decider.robots.clock().now();
         let mut status = ConfigStatus::clone(&self.status.load());
         status.last_attempt = Some(ReloadAttempt { at, cause: cause.to_owned(), mistakes });
         change(&mut status);
@@ -483,10 +483,10 @@ impl ConfigReloader {
         let read = self.last_read.clone();
         let started_with = self.started_with.clone();
         let current_outbound = self.outbound_config.clone();
-        let clock = self.parts.exchanges.decider.robots.clock();
-        let metrics = Arc::clone(&self.parts.exchanges.metrics);
+        let clock = self.parts.exchanges.gate.decider.robots.clock();
+        let metrics = Arc::clone(&self.parts.exchanges.gate.metrics);
         let own_listeners = self.parts.own_listeners.clone();
-        let number = self.parts.exchanges.decider.settings().configuration + 1;
+        let number = self.parts.exchanges.gate.decider.settings().configuration + 1;
         // Certificates, roots and the log are read from disk, which may be slow.
         tokio::task::spawn_blocking(move || {
             let config = match &file {
@@ -521,7 +521,7 @@ impl ConfigReloader {
     async fn apply(&mut self, prepared: PreparedReload, cause: &str) -> Reloaded {
         let config = prepared.config;
         let exchanges = &self.parts.exchanges;
-        let decider = &exchanges.decider;
+        let decider = &exchanges.gate.decider;
         let before = decider.settings();
         let mut upstream = Arc::clone(&before.upstream);
         if let Some(outbound) = prepared.outbound {
@@ -535,19 +535,19 @@ impl ConfigReloader {
         decider.robots.reconfigure(&cache_config).await;
         decider.robots.store().set_memory(config.robots_store.memory_bytes);
         // As with other servers, a reload also reopens a log file that was moved away.
-        exchanges.decisions.replace_journal(prepared.journal, prepared.configuration);
+        exchanges.gate.decisions.replace_journal(prepared.journal, prepared.configuration);
         self.parts.guard.store(Arc::new(AdminGuard { tokens: config.admin.tokens.clone() }));
         self.parts.log.set_format(config.log.format);
         self.parts.log.set_decisions(config.log.events);
         for crawler in &config.crawlers.crawlers {
-            exchanges.metrics.start_crawler_series(&crawler.name);
+            exchanges.gate.metrics.start_crawler_series(&crawler.name);
         }
         let now = decider.robots.clock().now();
         let settings = wiring::build_settings(&config, Some(&before), upstream, now);
         let configuration = settings.configuration;
         self.parts.fetcher.load().set_identities(Arc::clone(&settings.identities));
         decider.replace_settings(settings);
-        exchanges.metrics.config_reloaded(Some(system_time()));
+        exchanges.gate.metrics.config_reloaded(Some(system_time()));
         let changes = describe_changes(&self.status.load().toml, &prepared.toml);
         self.record_attempt(cause, Vec::new(), |status| {
             status.configuration = configuration;

@@ -87,11 +87,11 @@ impl ReloadableProxy {
     /// Returns everything that depends on the configuration, of what was built from it.
     async fn built(&self) -> String {
         let parts = &self.reloader.parts;
-        let decider = &parts.exchanges.decider;
+        let decider = &parts.exchanges.gate.decider;
         let settings = decider.settings();
         let fetcher = parts.fetcher.load();
         assert!(fetcher.uses(&settings.upstream), "they are ways of one time");
-        let decisions = &parts.exchanges.decisions;
+        let decisions = &parts.exchanges.gate.decisions;
         let journal = decisions.journal().map(|journal| journal.config.clone());
         let client = decisions.mask_client(std::net::IpAddr::from([192, 0, 2, 7]));
         let client = std::mem::discriminant(&client);
@@ -108,8 +108,8 @@ impl ReloadableProxy {
 
     async fn stop(self) {
         let exchanges = &self.reloader.parts.exchanges;
-        exchanges.decisions.close();
-        exchanges.decider.robots.close().await;
+        exchanges.gate.decisions.close();
+        exchanges.gate.decider.robots.close().await;
         self.refresh.await.expect("it ends");
     }
 }
@@ -136,7 +136,7 @@ async fn without_a_file_what_the_system_knows_is_read_again() {
     let reloader = &mut running.reloader;
     for cause in [ReloadCause::Signal, ReloadCause::Operator, ReloadCause::System] {
         let upstream = |reloader: &ConfigReloader| {
-            Arc::clone(&reloader.parts.exchanges.decider.settings().upstream)
+            Arc::clone(&reloader.parts.exchanges.gate.decider.settings().upstream)
         };
         let (before, tls) = (upstream(reloader), reloader.parts.collector_tls.load_full());
         reloader.reload(cause).await.expect("nothing is wrong");

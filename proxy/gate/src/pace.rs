@@ -6,17 +6,19 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
-use futures_util::poll;
-use tokio::time::Instant;
 use wayleave_decision::{EnforcementMode, Identity, Permit, Reason, Refusal, TargetScope};
-use wayleave_gate::refusal;
 use wayleave_pacing::{PaceShare, PaceUnit, PacedRequest, PacingConfig, PacingSlot, TooSoon};
 use wayleave_robots_txt::ProductToken;
 use wayleave_transport::http::downstream::Downstream;
 use wayleave_upstream::Destination;
 
+use crate::refusal;
+use futures_util::poll;
+use tokio::time::Instant;
+
+use super::gated_request::GatedRequest;
 use super::outcome::NotSent;
-use super::{Exchange, pace_unit};
+use super::pace_unit;
 
 /// The end of a request's wait for its slot.
 enum SlotWait<'s> {
@@ -30,10 +32,10 @@ enum SlotWait<'s> {
     WouldWait,
 }
 
-impl<'s> Exchange<'s, '_> {
+impl<'s> GatedRequest<'s, '_> {
     /// Decides the request and waits for its slot, unless it has `slot` already from an earlier call. Returns the permit with the
     /// slot: `None` if it needs none, or if the refusal of a request that comes too soon is only observed.
-    pub(super) async fn decide_and_wait(
+    pub async fn decide_and_wait(
         &mut self,
         mut slot: Option<PacingSlot<'s>>,
         client: &mut Downstream,
@@ -68,7 +70,7 @@ impl<'s> Exchange<'s, '_> {
                     return Ok((permit, None));
                 }
             }
-            self.settings = self.services.decider.settings();
+            self.settings = self.gate.decider.settings();
         }
     }
 
@@ -83,7 +85,7 @@ impl<'s> Exchange<'s, '_> {
             // Boxed, because by default there is nothing to find.
             _ => Box::pin(self.pace_unit(permit, client)).await?,
         };
-        let services = self.services;
+        let gate = self.gate;
         let identity = self.record.identity.as_ref();
         let crawler = identity.and_then(Identity::crawler);
         let mode = identity.map(Identity::mode).unwrap_or_default();
@@ -107,9 +109,9 @@ impl<'s> Exchange<'s, '_> {
         let is_robots_txt = permit.reason == Reason::RobotsTxtItself;
         let acquiring = pin!(async {
             if is_robots_txt {
-                services.pacer.wait_for_concurrency_slot(&pacing, request).await
+                gate.pacer.wait_for_concurrency_slot(&pacing, request).await
             } else {
-                services.pacer.wait_for_slot(&pacing, request, delay).await
+                gate.pacer.wait_for_slot(&pacing, request, delay).await
             }
         });
         let (result, waited) =
@@ -120,7 +122,7 @@ impl<'s> Exchange<'s, '_> {
             Ok(slot) => SlotWait::Waited(slot),
             Err(too_soon) => {
                 let options = &self.settings.pacing;
-                let predict = || services.pacer.predict_wait(options, request, too_soon, delay);
+                let predict = || gate.pacer.predict_wait(options, request, too_soon, delay);
                 // A request that would be refused anyway would not wait.
                 let would_be_sent = mode == EnforcementMode::Observe && permit.observed.is_none();
                 if let Some(predicted) = would_be_sent.then(predict).flatten() {
@@ -136,7 +138,7 @@ impl<'s> Exchange<'s, '_> {
             }
         };
         if !delay.is_zero() && !is_robots_txt {
-            services.metrics.crawl_delay_wait(waited);
+            gate.metrics.crawl_delay_wait(waited);
         }
         Ok(ended)
     }
@@ -170,7 +172,7 @@ impl<'s> Exchange<'s, '_> {
 
     /// Returns why the slot was lost, if another node of the fleet may have taken it and that is not only observed. It has to be
     /// called right before the request is sent.
-    pub(super) fn lost_slot(&self, slot: Option<&PacingSlot<'_>>) -> Option<TooSoon> {
+    pub fn lost_slot(&self, slot: Option<&PacingSlot<'_>>) -> Option<TooSoon> {
         slot.and_then(PacingSlot::lost).filter(|_| !self.is_observe_mode())
     }
 }

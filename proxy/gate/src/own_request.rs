@@ -6,14 +6,11 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use futures_util::future::BoxFuture;
 use wayleave_clock::Clock;
 use wayleave_decision::{
     DecisionFacts, Identity, Reason, Refusal, crawl_delay, decide_own_request,
 };
 use wayleave_decision_log::{DecisionLog, LogWord, WAYLEAVE};
-use wayleave_gate::refusal;
-use wayleave_gate::settings::{CurrentSettings, Settings};
 use wayleave_lifecycle::{ChosenBy, FetchError, FetchErrorKind};
 use wayleave_pacing::{PacedRequest, Pacer, PacingSlot};
 use wayleave_robots_cache::{
@@ -22,6 +19,10 @@ use wayleave_robots_cache::{
 use wayleave_robots_txt::{ProductToken, Target};
 use wayleave_upstream::Destination;
 use wayleave_usage_preferences::DocumentKind;
+
+use crate::refusal;
+use crate::settings::{CurrentSettings, Settings};
+use futures_util::future::BoxFuture;
 
 use super::outcome::ExchangeOutcome;
 use super::pace_unit;
@@ -34,12 +35,12 @@ const NO_CLIENT: IpAddr = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
 const MAX_WAIT: Duration = Duration::from_secs(5);
 
 /// The policy, with what it needs. It is made before the cache, and knows only the layers below.
-pub(crate) struct OwnRequestRules {
-    pub(crate) settings: Arc<CurrentSettings>,
-    pub(crate) pacer: Arc<Pacer>,
-    pub(crate) decisions: Arc<DecisionLog>,
-    pub(crate) cached: CachedDocuments,
-    pub(crate) clock: Clock,
+pub struct OwnRequestRules {
+    pub settings: Arc<CurrentSettings>,
+    pub pacer: Arc<Pacer>,
+    pub decisions: Arc<DecisionLog>,
+    pub cached: CachedDocuments,
+    pub clock: Clock,
 }
 
 /// A request that may be sent, and its line in the log so far.

@@ -10,32 +10,33 @@ use wayleave_pacing::{
 use wayleave_robots_txt::Target;
 use wayleave_transport::http::downstream::{ResponseField, response_field};
 
-use super::admission::Admission;
+use super::gated_request::GatedRequest;
 
 /// Applies a response to the pace. Returns the fields that report the pace to the client.
-pub(super) fn apply(
+pub(crate) fn apply(
     slot: &PacingSlot<'_>,
-    admission: &Admission<'_>,
+    request: &GatedRequest<'_, '_>,
+    target: &Target,
     status: u16,
     fields: &[FieldPair<'_>],
 ) -> Vec<ResponseField<'static>> {
-    record_answer(slot, admission, status, fields);
-    let settings = &admission.exchange.settings;
+    record_answer(slot, request, target, status, fields);
+    let settings = &request.settings;
     if !settings.pacing.rate_limit_fields {
         return Vec::new();
     }
-    pace_fields(slot, &admission.resolved().target, fields, &settings.options.name)
+    pace_fields(slot, target, fields, &settings.options.name)
 }
 
 /// Records the origin's response in the slot: the delay starts, and Retry-After, 429, 503 and a quota that is used up apply to the
 /// next requests.
 fn record_answer(
     slot: &PacingSlot<'_>,
-    admission: &Admission<'_>,
+    request: &GatedRequest<'_, '_>,
+    target: &Target,
     status: u16,
     fields: &[FieldPair<'_>],
 ) {
-    let target = &admission.resolved().target;
     // On a redirect, Retry-After is the time until the other URL may be requested (RFC 9110 section 10.2.3).
     let retry_after = if matches!(status, 429 | 503) {
         first(fields, "retry-after").and_then(read_retry_after)
@@ -44,12 +45,12 @@ fn record_answer(
     };
     slot.record_answer(target, status, retry_after);
     // Retry-After takes precedence (draft-ietf-httpapi-ratelimit-headers, section 7).
-    if admission.exchange.settings.pacing.rate_limit_fields
+    if request.settings.pacing.rate_limit_fields
         && retry_after.is_none()
         && let Some(ServiceLimit { remaining, reset: Some(reset), is_partitioned }) =
             read_service_limit(fields, system_time)
     {
-        let received = admission.exchange.received;
+        let received = request.received;
         let credentials =
             credentials_mark(received.field("authorization"), received.field("cookie"));
         slot.record_quota(target, &ToldQuota { remaining, reset, is_partitioned, credentials });

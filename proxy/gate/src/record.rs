@@ -13,41 +13,43 @@ use wayleave_decision_log::{
     SubresourceRecord, UsePreference,
 };
 use wayleave_evidence::Sha256Digest;
-use wayleave_gate::identity::ClientCertificate;
-use wayleave_gate::preview::{PreviewedDecision, Reading};
-use wayleave_gate::request::ClientConnection;
 use wayleave_http_wire::edge_refusal::EdgeRefusal;
 use wayleave_http_wire::http1::oddities::{Oddities, Oddity};
 use wayleave_http_wire::received::ReceivedHead;
 use wayleave_robots_txt::{AccessVerdict, excerpt};
+use wayleave_transport::http::downstream::{ResponseField, response_field};
 use wayleave_usage_preferences::Preference;
 
-use super::ExchangeServices;
+use crate::identity::ClientCertificate;
+use crate::preview::{PreviewedDecision, Reading};
+use crate::request::ClientConnection;
+
+use super::gate::Gate;
 use super::outcome::{ExchangeOutcome, permitted_outcome};
 use super::payment::{PaymentDemand, PaymentScheme};
 
 /// The URL in the record of a connection without a readable request.
-pub(super) const NO_URL: &str = "-";
+pub const NO_URL: &str = "-";
 
 /// The most bytes of a request target that are recorded if it names no target, since nothing is decided about it.
 const MAX_UNRESOLVED_BYTES: usize = 1024;
 
 /// The URL in a record.
 #[derive(Debug, Default)]
-pub(super) struct RecordedUrl {
-    pub(super) text: String,
+pub struct RecordedUrl {
+    pub text: String,
     /// The length and the SHA-256 of the whole text, if this is only its beginning.
     whole: Option<(usize, Sha256Digest)>,
 }
 
 impl RecordedUrl {
     /// Records the URL of a target, which can be decided about again.
-    pub(super) fn whole(text: String) -> Self {
+    pub fn whole(text: String) -> Self {
         Self { text, whole: None }
     }
 
     /// Records a request target that was not understood: all of it, or the beginning of a long one.
-    pub(super) fn beginning_of(mut text: String) -> Self {
+    pub(crate) fn beginning_of(mut text: String) -> Self {
         if text.len() <= MAX_UNRESOLVED_BYTES {
             return Self::whole(text);
         }
@@ -57,12 +59,17 @@ impl RecordedUrl {
     }
 }
 
+/// Returns the field that names a decision, if it is asked for.
+pub fn decision_field(is_asked_for: bool, id: DecisionId) -> Option<ResponseField<'static>> {
+    is_asked_for.then(|| response_field("Wayleave-Decision", id.to_string()))
+}
+
 /// The record of one request. It begins with the request's head, the steps fill it in, and the outcome finishes it.
 #[derive(Debug)]
-pub(super) struct ExchangeRecord {
-    pub(super) id: DecisionId,
-    pub(super) started: Instant,
-    pub(super) started_at: SystemTime,
+pub struct ExchangeRecord {
+    pub id: DecisionId,
+    pub started: Instant,
+    pub started_at: SystemTime,
     client: IpAddr,
     peer: Option<IpAddr>,
     certificate: Option<Arc<ClientCertificate>>,
@@ -71,48 +78,48 @@ pub(super) struct ExchangeRecord {
     user_agent_cut: bool,
     /// The trace context that the request carries.
     parent: ParentTrace,
-    pub(super) url: RecordedUrl,
-    pub(super) identity: Option<Identity>,
+    pub url: RecordedUrl,
+    pub identity: Option<Identity>,
     /// The user name that a password proved.
-    pub(super) username: Option<Arc<str>>,
+    pub username: Option<Arc<str>>,
     /// The number of the configuration that decided, from 1.
-    pub(super) configuration: u64,
-    pub(super) facts: DecisionFacts,
+    pub configuration: u64,
+    pub facts: DecisionFacts,
     /// The decision about the page that causes the request.
-    pub(super) page_decision: Option<DecisionId>,
+    pub(crate) page_decision: Option<DecisionId>,
     /// The moment at which the decision began, if there was one.
-    pub(super) decision_began_at: Option<Instant>,
-    pub(super) decided_in: Duration,
+    pub(crate) decision_began_at: Option<Instant>,
+    pub(crate) decided_in: Duration,
     /// The time spent waiting for a slot.
-    pub(super) waited: Duration,
+    pub waited: Duration,
     /// The time for which enforcement would have held a request that was sent at once.
-    pub(super) would_wait: Option<Duration>,
+    pub would_wait: Option<Duration>,
     /// The repairs of the origin's response.
-    pub(super) oddities: Oddities,
+    pub oddities: Oddities,
     /// `signed` if a crawler with a key had it signed, `tunnel` where that was impossible.
-    pub(super) signature: Option<&'static str>,
+    pub signature: Option<&'static str>,
     /// The size of the origin's body as far as the client got it; `None` if no request was sent.
-    pub(super) body_bytes: Option<u64>,
+    pub body_bytes: Option<u64>,
     /// `copy` if the answer is from the copy of robots.txt.
-    pub(super) from: Option<&'static str>,
+    pub from: Option<&'static str>,
     /// The way in which the origin's response turns the request away, if it does.
-    pub(super) edge_refusal: Option<EdgeRefusal>,
+    pub edge_refusal: Option<EdgeRefusal>,
     /// The demand for payment in it.
-    pub(super) payment: Option<PaymentDemand>,
+    pub payment: Option<PaymentDemand>,
 }
 
 /// The decision that an answer names, and the request that it is about.
 #[derive(Clone, Debug)]
-pub(super) struct NamedDecision {
-    pub(super) id: DecisionId,
-    pub(super) identity: Option<Identity>,
+pub struct NamedDecision {
+    pub id: DecisionId,
+    pub identity: Option<Identity>,
     /// The target of a request that was refused or failed.
-    pub(super) url: Option<String>,
+    pub url: Option<String>,
 }
 
 impl ExchangeRecord {
     /// Returns what an answer says of the decision.
-    pub(super) fn named_decision(&self, outcome: &ExchangeOutcome) -> NamedDecision {
+    pub fn named_decision(&self, outcome: &ExchangeOutcome) -> NamedDecision {
         // A connection without a readable request has none.
         let is_named = outcome.refusal().is_some() && self.url.text != NO_URL;
         NamedDecision {
@@ -123,7 +130,7 @@ impl ExchangeRecord {
     }
 
     /// Begins the record of a request that no client made.
-    pub(super) fn without_client(
+    pub(crate) fn without_client(
         client: IpAddr,
         method: String,
         started_at: SystemTime,
@@ -160,7 +167,7 @@ impl ExchangeRecord {
     }
 
     /// Begins the record of a request, or of a connection without a readable one.
-    pub(super) fn begin(
+    pub fn begin(
         connection: &ClientConnection,
         received: Option<&ReceivedHead>,
         started_at: SystemTime,
@@ -182,7 +189,7 @@ impl ExchangeRecord {
     }
 
     /// Sets what is known before the decision. Of an earlier decision only the wait for a slot remains.
-    pub(super) fn begin_decision(
+    pub(crate) fn begin_decision(
         &mut self,
         url: RecordedUrl,
         identity: Identity,
@@ -204,7 +211,7 @@ impl ExchangeRecord {
     }
 
     /// Returns the decision as the log has it. `took` is the time from the request's head to the end of its response.
-    pub(super) fn finish(self, outcome: &ExchangeOutcome, took: Duration) -> DecisionRecord {
+    pub fn finish(self, outcome: &ExchangeOutcome, took: Duration) -> DecisionRecord {
         let edge = self.edge_refusal_despite_robots_txt();
         let (facts, identity) = (self.facts, self.identity.as_ref());
         let crawler = identity.and_then(Identity::crawler);
@@ -286,9 +293,9 @@ fn is_user_agent_cut(received: &ReceivedHead) -> bool {
     value.is_some_and(|value| value.len() > MAX_USER_AGENT_BYTES)
 }
 
-impl ExchangeServices {
+impl Gate {
     /// Records an exchange that has ended.
-    pub(super) fn record(&self, mut record: ExchangeRecord, outcome: &ExchangeOutcome) {
+    pub fn record(&self, mut record: ExchangeRecord, outcome: &ExchangeOutcome) {
         if self.is_unsigned_tunnel(&record, outcome) {
             record.signature = Some("tunnel");
             self.metrics.signatures("tunnel", 1);
@@ -330,10 +337,7 @@ impl ExchangeServices {
 }
 
 /// Returns the decision that would be recorded for a previewed request.
-pub(crate) fn preview(
-    previewed: PreviewedDecision,
-    at: SystemTime,
-) -> (DecisionRecord, Vec<Reading>) {
+pub fn preview(previewed: PreviewedDecision, at: SystemTime) -> (DecisionRecord, Vec<Reading>) {
     let Verdict { facts, result } = previewed.verdict;
     let outcome = match result {
         Ok(permit) => permitted_outcome(&permit, 200),

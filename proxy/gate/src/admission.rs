@@ -3,7 +3,6 @@
 //! The calls are in the order of an exchange: `dialled`, `sent`, `on_head`, `on_chunk`, `finish`.
 
 use ipnet::IpNet;
-
 use wayleave_decision::{
     Permit, PreferenceFinding, Reason, Refusal, ResolvedTarget, SubresourceKind,
 };
@@ -12,7 +11,7 @@ use wayleave_pacing::PacingSlot;
 use wayleave_transport::http::downstream::ResponseField;
 use wayleave_upstream::UpstreamHead;
 
-use super::Exchange;
+use super::gated_request::GatedRequest;
 use super::outcome::ExchangeOutcome;
 use super::response_notes::{ResponseNotes, TurnedAway};
 use super::response_pace;
@@ -20,13 +19,13 @@ use super::response_policy::{ResponseLabeller, is_judged};
 use super::subresource::{self, PassedContent};
 
 /// A request that may be sent.
-pub(super) struct Admission<'a> {
-    pub(super) exchange: &'a Exchange<'a, 'a>,
-    pub(super) permit: &'a Permit,
+pub struct Admission<'a> {
+    pub request: &'a GatedRequest<'a, 'a>,
+    pub permit: &'a Permit,
     /// The request's slot, if it needed one.
-    pub(super) slot: Option<&'a PacingSlot<'a>>,
+    pub slot: Option<&'a PacingSlot<'a>>,
     /// Judges the response's usage preferences, for a crawler with purposes.
-    pub(super) labeller: Option<ResponseLabeller<'a>>,
+    pub labeller: Option<ResponseLabeller<'a>>,
     /// The proxy's own fields, which replace any of the same name in the response.
     own_fields: Vec<ResponseField<'static>>,
     findings: ResponseFindings,
@@ -35,29 +34,29 @@ pub(super) struct Admission<'a> {
 
 /// What a response showed, however its exchange ended.
 #[derive(Debug, Default)]
-pub(super) struct ResponseFindings {
+pub struct ResponseFindings {
     /// Whether a request was sent, so that the origin may have answered.
-    pub(super) is_request_sent: bool,
+    pub is_request_sent: bool,
     /// The status of the response whose head the client got.
-    pub(super) relayed_status: Option<u16>,
+    pub relayed_status: Option<u16>,
     /// The bytes of the body that the client got.
-    pub(super) relayed_bytes: u64,
+    pub relayed_bytes: u64,
     /// The refusal of the response, if it is only observed.
-    pub(super) observed: Option<Box<Refusal>>,
-    pub(super) turned_away: Option<TurnedAway>,
+    pub observed: Option<Box<Refusal>>,
+    pub turned_away: Option<TurnedAway>,
     /// The preferences including those of the response.
-    pub(super) preferences: Option<PreferenceFinding>,
+    pub preferences: Option<PreferenceFinding>,
 }
 
 /// A response's head that the client may get.
-pub(super) struct AdmittedHead {
+pub struct AdmittedHead {
     /// The fields to add.
-    pub(super) own_fields: Vec<ResponseField<'static>>,
-    pub(super) content: ContentTreatment,
+    pub own_fields: Vec<ResponseField<'static>>,
+    pub content: ContentTreatment,
 }
 
 /// The treatment of a response's content.
-pub(super) enum ContentTreatment {
+pub enum ContentTreatment {
     Relay,
     /// The response is refused if it begins as a page or a document does, and not as content of this kind.
     RefuseDocument(SubresourceKind, Box<Refusal>),
@@ -66,35 +65,35 @@ pub(super) enum ContentTreatment {
 }
 
 impl<'a> Admission<'a> {
-    pub(super) fn new(
-        exchange: &'a Exchange<'a, 'a>,
+    pub fn new(
+        request: &'a GatedRequest<'a, 'a>,
         permit: &'a Permit,
         slot: Option<&'a PacingSlot<'a>>,
     ) -> Self {
         Self {
-            exchange,
+            request,
             permit,
             slot,
-            labeller: exchange.labeller(permit),
-            own_fields: exchange.own_fields(permit),
+            labeller: request.labeller(permit),
+            own_fields: request.own_fields(permit),
             findings: ResponseFindings::default(),
             notes: ResponseNotes::default(),
         }
     }
 
-    pub(super) fn resolved(&self) -> &'a ResolvedTarget {
+    pub fn resolved(&self) -> &'a ResolvedTarget {
         &self.permit.resolved
     }
 
     /// Notes the network of the address that was dialled.
-    pub(super) fn dialled(&self, network: Option<IpNet>) {
+    pub fn dialled(&self, network: Option<IpNet>) {
         if let Some(slot) = self.slot {
             slot.record_dialled(network);
         }
     }
 
     /// Notes that the request's head was sent.
-    pub(super) fn sent(&mut self, has_body: bool) {
+    pub fn sent(&mut self, has_body: bool) {
         self.findings.is_request_sent = true;
         if let Some(slot) = self.slot {
             slot.record_sent(has_body);
@@ -106,14 +105,20 @@ impl<'a> Admission<'a> {
     /// # Errors
     ///
     /// Returns the refusal of a response that is no subresource of the page that caused it.
-    pub(super) fn on_head(
+    pub fn on_head(
         &mut self,
         head: &UpstreamHead,
         fields: &[FieldPair<'_>],
     ) -> Result<AdmittedHead, Box<Refusal>> {
         let mut own_fields = self.own_fields.clone();
         if let Some(slot) = self.slot {
-            let paced = response_pace::apply(slot, self, head.status(), fields);
+            let paced = response_pace::apply(
+                slot,
+                self.request,
+                &self.resolved().target,
+                head.status(),
+                fields,
+            );
             own_fields.extend(paced);
         }
         self.notes.take_head(head.status(), fields);
@@ -129,12 +134,12 @@ impl<'a> Admission<'a> {
             return Ok(ContentTreatment::Relay);
         };
         match subresource::passed_content(kind, self.resolved(), head) {
-            Err(refusal) if self.exchange.is_observe_mode() => {
+            Err(refusal) if self.request.is_observe_mode() => {
                 self.findings.observed = Some(refusal);
                 Ok(ContentTreatment::Relay)
             }
             Err(refusal) => Err(refusal),
-            Ok(_) if self.exchange.is_observe_mode() => Ok(ContentTreatment::Relay),
+            Ok(_) if self.request.is_observe_mode() => Ok(ContentTreatment::Relay),
             Ok(PassedContent::Whole) => Ok(ContentTreatment::Relay),
             Ok(PassedContent::None) => Ok(ContentTreatment::Omit),
             Ok(PassedContent::UnlessDocument) => {
@@ -145,30 +150,30 @@ impl<'a> Admission<'a> {
     }
 
     /// Notes that nothing withholds the response any more: its head goes to the client.
-    pub(super) fn relayed(&mut self, head: &UpstreamHead) {
+    pub fn relayed(&mut self, head: &UpstreamHead) {
         self.findings.relayed_status = Some(head.status());
-        self.exchange.remember_page(self.permit, head);
+        self.request.remember_page(self.permit, head);
     }
 
     /// Notes a part of the body on its way to the client, who gets it as it is.
-    pub(super) fn on_chunk(&mut self, chunk: &[u8]) {
+    pub fn on_chunk(&mut self, chunk: &[u8]) {
         self.notes.take_chunk(chunk);
     }
 
     /// Counts bytes of the body that the client got.
-    pub(super) fn delivered(&mut self, bytes: usize) {
+    pub fn delivered(&mut self, bytes: usize) {
         self.findings.relayed_bytes += bytes as u64;
     }
 
     /// Notes that the origin broke the connection instead of answering.
-    pub(super) fn reset(&self) {
+    pub fn reset(&self) {
         if let Some(slot) = self.slot {
             slot.record_reset(&self.resolved().target);
         }
     }
 
     /// Returns what the response showed.
-    pub(super) fn finish(self) -> ResponseFindings {
+    pub fn finish(self) -> ResponseFindings {
         ResponseFindings {
             turned_away: self.notes.into_turned_away(),
             preferences: self.labeller.and_then(ResponseLabeller::into_preferences),
@@ -177,10 +182,26 @@ impl<'a> Admission<'a> {
     }
 }
 
+impl GatedRequest<'_, '_> {
+    /// Records what the response shows.
+    pub fn record_findings(&mut self, findings: ResponseFindings, is_signed: bool) {
+        // Without a response, those from before the request are in the record already.
+        if findings.preferences.is_some() {
+            self.record.facts.preferences = findings.preferences;
+        }
+        if let Some(TurnedAway { kind, payment, .. }) = findings.turned_away {
+            self.record.edge_refusal = Some(kind);
+            self.record.payment = payment;
+            // Whether it was signed matters, even if the rest of the response never came.
+            self.record.signature = is_signed.then_some("signed");
+        }
+    }
+}
+
 impl ResponseFindings {
     /// Returns the outcome of a request that was forwarded, after a look at its response: one that would have been refused, or
     /// that asks for payment, which the client gets as it is.
-    pub(super) fn judge(&self, outcome: ExchangeOutcome, permit: &Permit) -> ExchangeOutcome {
+    pub fn judge(&self, outcome: ExchangeOutcome, permit: &Permit) -> ExchangeOutcome {
         let ExchangeOutcome::Forward { status, .. } = outcome else {
             return outcome;
         };

@@ -8,22 +8,22 @@ use super::payment::PaymentDemand;
 
 /// The notes on one response. Most responses need none.
 #[derive(Debug, Default)]
-pub(super) struct ResponseNotes {
+pub(crate) struct ResponseNotes {
     noted: Option<Box<TurnedAway>>,
 }
 
 /// A response that turns its request away.
 #[derive(Debug)]
-pub(super) struct TurnedAway {
-    pub(super) kind: EdgeRefusal,
+pub struct TurnedAway {
+    pub kind: EdgeRefusal,
     /// The demand for payment, if it is one.
-    pub(super) payment: Option<PaymentDemand>,
+    pub payment: Option<PaymentDemand>,
     body: Option<PageBuffer>,
 }
 
 impl ResponseNotes {
     /// Notes the head of a response.
-    pub(super) fn take_head(&mut self, status: u16, fields: &[FieldPair<'_>]) {
+    pub(crate) fn take_head(&mut self, status: u16, fields: &[FieldPair<'_>]) {
         let payment = PaymentDemand::of_head(status, fields);
         let kind = match &payment {
             Some(_) => Some(EdgeRefusal::Payment),
@@ -37,7 +37,7 @@ impl ResponseNotes {
     }
 
     /// Notes a part of the body, which the client gets as it is.
-    pub(super) fn take_chunk(&mut self, chunk: &[u8]) {
+    pub(crate) fn take_chunk(&mut self, chunk: &[u8]) {
         let body = self.noted.as_mut().and_then(|noted| noted.body.as_mut());
         if let Some(body) = body.filter(|body| body.wants_more()) {
             body.take(chunk);
@@ -45,7 +45,7 @@ impl ResponseNotes {
     }
 
     /// Returns the notes, once the response has ended; `None` if it does not turn the request away.
-    pub(super) fn into_turned_away(self) -> Option<TurnedAway> {
+    pub(crate) fn into_turned_away(self) -> Option<TurnedAway> {
         let mut noted = *self.noted?;
         if let (Some(payment), Some(body)) = (&mut noted.payment, noted.body.take()) {
             body.texts().for_each(|text| payment.add_body(&text));

@@ -6,8 +6,6 @@ use std::time::Duration;
 
 use wayleave_decision::{Permit, PreferenceFinding, Reason, Refusal, TargetScope};
 use wayleave_fairness::{Holder, WorkPool};
-use wayleave_gate::documents::DocumentSource;
-use wayleave_gate::settings::{PreferencesConfig, RefusedResponse};
 use wayleave_http_wire::field_pairs::{FieldPair, first};
 use wayleave_http_wire::http1::{SWITCHING_PROTOCOLS, has_content};
 use wayleave_http_wire::page::PageBuffer;
@@ -19,11 +17,14 @@ use wayleave_usage_preferences::{
     Preference, PreferenceSource, PreferenceState, Purpose, UsageDuty,
 };
 
+use crate::documents::DocumentSource;
+use crate::settings::{PreferencesConfig, RefusedResponse};
+
 /// 304: the client's copy of the content is still good.
-pub(super) const NOT_MODIFIED: u16 = 304;
+pub(crate) const NOT_MODIFIED: u16 = 304;
 
 /// Judges the response to one request of a crawler with purposes.
-pub(super) struct ResponseLabeller<'a> {
+pub struct ResponseLabeller<'a> {
     /// The preferences known before the request was sent.
     preferences_before: &'a PreferenceFinding,
     documents: DocumentSource<'a>,
@@ -36,7 +37,7 @@ pub(super) struct ResponseLabeller<'a> {
 }
 
 /// The treatment of a response whose head has arrived.
-pub(super) enum LabelStep {
+pub enum LabelStep {
     /// It is relayed with these additional fields.
     Relay(Vec<ResponseField<'static>>),
     /// The start of the page may state more.
@@ -45,7 +46,7 @@ pub(super) enum LabelStep {
 
 impl<'a> ResponseLabeller<'a> {
     /// Creates the labeller of the response to a permitted request. `documents` supplies the licences that the response names.
-    pub(super) fn new(
+    pub(crate) fn new(
         preferences_before: &'a PreferenceFinding,
         documents: DocumentSource<'a>,
         permit: &'a Permit,
@@ -56,7 +57,7 @@ impl<'a> ResponseLabeller<'a> {
     }
 
     /// Returns the preferences including those of the response; `None` if there was no response.
-    pub(super) fn into_preferences(self) -> Option<PreferenceFinding> {
+    pub(crate) fn into_preferences(self) -> Option<PreferenceFinding> {
         self.judged
     }
 
@@ -65,7 +66,7 @@ impl<'a> ResponseLabeller<'a> {
     /// # Errors
     ///
     /// Returns the refusal if the response is to be withheld: it has content, and its use is refused.
-    pub(super) async fn judge(&mut self, head: &UpstreamHead) -> Result<LabelStep, Box<Refusal>> {
+    pub async fn judge(&mut self, head: &UpstreamHead) -> Result<LabelStep, Box<Refusal>> {
         let status = head.status();
         // What follows is not HTTP content.
         if status == SWITCHING_PROTOCOLS {
@@ -115,7 +116,7 @@ impl<'a> ResponseLabeller<'a> {
     /// # Errors
     ///
     /// As [`Self::judge`].
-    pub(super) async fn judge_page(
+    pub async fn judge_page(
         &mut self,
         page: &PageBuffer,
     ) -> Result<Vec<ResponseField<'static>>, Box<Refusal>> {
@@ -165,7 +166,7 @@ impl<'a> ResponseLabeller<'a> {
 
 /// Returns whether a response is content whose use can be refused. In others the status itself is the message: an error, a
 /// redirect, or that a copy is still good.
-pub(super) fn is_judged(status: u16) -> bool {
+pub(crate) fn is_judged(status: u16) -> bool {
     matches!(status, 200..=299)
 }
 
@@ -202,7 +203,7 @@ fn labels(finding: &PreferenceFinding, permit: &Permit) -> Vec<ResponseField<'st
 
 /// Returns the label of a response for a crawler with purposes where the site's statements were not evaluated: a `[[rule]]`
 /// decided, or a refusal is only observed.
-pub(super) fn label_without_statements(
+pub(crate) fn label_without_statements(
     permit: &Permit,
     received: &ReceivedHead,
 ) -> Option<ResponseField<'static>> {

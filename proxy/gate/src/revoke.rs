@@ -1,22 +1,23 @@
 //! Revokes upgraded connections and uninspected tunnels, which outlast their exchange, when a reload no longer allows them.
 
 use wayleave_decision::ResolvedTarget;
-use wayleave_gate::request::{ClientConnection, RequestView};
-use wayleave_gate::settings::Settings;
 
-use super::ExchangeServices;
+use crate::request::{ClientConnection, RequestView};
+use crate::settings::Settings;
+
+use super::gate::Gate;
 
 /// The request behind a connection that outlasts its exchange.
-pub(super) struct LongLivedRequest<'a> {
-    pub(super) connection: &'a ClientConnection,
-    pub(super) request: &'a RequestView<'a>,
-    pub(super) resolved: &'a ResolvedTarget,
+pub struct LongLivedRequest<'a> {
+    pub connection: &'a ClientConnection,
+    pub request: &'a RequestView<'a>,
+    pub resolved: &'a ResolvedTarget,
 }
 
-impl ExchangeServices {
+impl Gate {
     /// Waits until the connection would no longer be allowed. `configuration` is the one that allowed it; `permits` returns
     /// whether other settings would open it in the same way, apart from their decision about the request.
-    pub(super) async fn until_revoked(
+    pub async fn until_revoked(
         &self,
         long_lived: LongLivedRequest<'_>,
         configuration: u64,

@@ -6,20 +6,21 @@ use wayleave_decision::{
 };
 use wayleave_fairness::Holder;
 use wayleave_fairness::registrable_domain;
-use wayleave_gate::identify::IdentifiedClient;
 use wayleave_http_wire::field_pairs::{first, single};
 use wayleave_http_wire::http1::has_content;
 use wayleave_http_wire::received::ReceivedHead;
 use wayleave_robots_txt::{Origin, Target, excerpt};
 use wayleave_upstream::UpstreamHead;
 
-use super::Exchange;
+use crate::identify::IdentifiedClient;
+
 use super::allowed_pages::{PageContext, PageHolder, PageLoad};
+use super::gated_request::GatedRequest;
 use super::response_policy::{NOT_MODIFIED, is_judged};
 
 /// The part of a response that its client gets.
 #[derive(Debug)]
-pub(super) enum PassedContent {
+pub(crate) enum PassedContent {
     /// All of it, or there is none.
     Whole,
     /// All of it, unless it begins as a document does.
@@ -28,10 +29,10 @@ pub(super) enum PassedContent {
     None,
 }
 
-impl Exchange<'_, '_> {
+impl GatedRequest<'_, '_> {
     /// Finds the page that causes the request. Once for each crawler, because a request may wait for its slot for longer than a
     /// page counts.
-    pub(super) fn find_page(&mut self, identified: &IdentifiedClient, target: &Target) {
+    pub(crate) fn find_page(&mut self, identified: &IdentifiedClient, target: &Target) {
         let crawler = identified.identity().crawler();
         let crawler = crawler.filter(|it| it.subresources == SubresourcePolicy::Page);
         let Some(crawler) = crawler.filter(|_| self.blind.is_none()) else {
@@ -47,7 +48,7 @@ impl Exchange<'_, '_> {
             return;
         }
         let load = claimed_load(self.received).and_then(|(kind, referrer)| {
-            let pages = &self.services.allowed_pages;
+            let pages = &self.gate.allowed_pages;
             let cause = pages.find(&holder, &referrer, self.record.started_at)?;
             let page = Target::parse(&cause.page.url).ok()?;
             // By Fetch, the page is the initiator; for what a style sheet or a script loads, `Referer` names that.
@@ -62,12 +63,12 @@ impl Exchange<'_, '_> {
     }
 
     /// Returns the subresource that the request is for, if a page causes it.
-    pub(super) fn subresource(&self) -> Option<&Subresource> {
+    pub fn subresource(&self) -> Option<&Subresource> {
         Some(&self.page_context.as_ref()?.load.as_ref()?.subresource)
     }
 
     /// Remembers a page, a style sheet or a script that the client is about to get, as the cause of further requests.
-    pub(super) fn remember_page(&self, permit: &Permit, head: &UpstreamHead) {
+    pub(crate) fn remember_page(&self, permit: &Permit, head: &UpstreamHead) {
         let Some(context) = &self.page_context else {
             return;
         };
@@ -75,9 +76,9 @@ impl Exchange<'_, '_> {
         if permit.observed.is_some() || self.received.method() != "GET" {
             return;
         }
-        let (pages, status, fields) = (&self.services.allowed_pages, head.status(), head.fields());
+        let (pages, status, fields) = (&self.gate.allowed_pages, head.status(), head.fields());
         let content_type = single(&fields, "content-type").unwrap_or_default();
-        let (target, now) = (&permit.resolved.target, self.services.decider.robots.clock().now());
+        let (target, now) = (&permit.resolved.target, self.gate.decider.robots.clock().now());
         match &context.load {
             Some(PageLoad { subresource: Subresource { kind, .. }, cause }) => {
                 let is_one = is_judged(status) && kind.is_type(content_type);
@@ -137,7 +138,7 @@ fn claimed_load(received: &ReceivedHead) -> Option<(SubresourceKind, Target)> {
 /// # Errors
 ///
 /// Returns the refusal if it gets nothing.
-pub(super) fn passed_content(
+pub(crate) fn passed_content(
     kind: SubresourceKind,
     resolved: &ResolvedTarget,
     head: &UpstreamHead,
@@ -174,7 +175,7 @@ fn begins_at_zero(content_range: &[u8]) -> bool {
 }
 
 /// Returns the refusal of a response that begins as a document does, as far as it can be read.
-pub(super) fn document_refusal(kind: SubresourceKind, resolved: &ResolvedTarget) -> Refusal {
+pub(crate) fn document_refusal(kind: SubresourceKind, resolved: &ResolvedTarget) -> Refusal {
     refusal(kind, resolved, "begins as a page, a document or data does, or cannot be decoded")
 }
 

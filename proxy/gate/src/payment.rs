@@ -26,7 +26,7 @@ const USDC_DECIMALS: usize = 6;
 
 /// The way in which payment is asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum PaymentScheme {
+pub enum PaymentScheme {
     /// Cloudflare's pay per crawl: `crawler-price`.
     Cloudflare,
     /// x402: `PAYMENT-REQUIRED`, or in version 1 the body.
@@ -36,7 +36,7 @@ pub(super) enum PaymentScheme {
 }
 
 impl PaymentScheme {
-    pub(super) const fn as_str(self) -> &'static str {
+    pub(crate) const fn as_str(self) -> &'static str {
         match self {
             Self::Cloudflare => "cloudflare",
             Self::X402 => "x402",
@@ -47,25 +47,25 @@ impl PaymentScheme {
 
 /// A price as the origin states it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct StatedPrice {
+pub struct StatedPrice {
     /// A decimal number.
-    pub(super) amount: String,
+    pub amount: String,
     /// A currency, or the asset in whose smallest unit the amount is.
-    pub(super) currency: String,
+    pub currency: String,
 }
 
 /// A demand for payment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct PaymentDemand {
+pub struct PaymentDemand {
     /// The scheme, if the response follows one that is known.
-    pub(super) scheme: Option<PaymentScheme>,
+    pub scheme: Option<PaymentScheme>,
     /// The price, if the response states one that can be read.
-    pub(super) price: Option<StatedPrice>,
+    pub price: Option<StatedPrice>,
 }
 
 impl PaymentDemand {
     /// Returns the demand that the head of a response makes: 402, or a 401 that asks for a licence.
-    pub(super) fn of_head(status: u16, fields: &[FieldPair<'_>]) -> Option<Self> {
+    pub(crate) fn of_head(status: u16, fields: &[FieldPair<'_>]) -> Option<Self> {
         let asks_for_licence = || values(fields, "www-authenticate").any(names_licence);
         if status != 402 && !(status == 401 && asks_for_licence()) {
             return None;
@@ -83,7 +83,7 @@ impl PaymentDemand {
     }
 
     /// Returns the buffer for the start of the body, if only that may say more.
-    pub(super) fn body_to_read(&self, status: u16, fields: &[FieldPair<'_>]) -> Option<PageBuffer> {
+    pub(crate) fn body_to_read(&self, status: u16, fields: &[FieldPair<'_>]) -> Option<PageBuffer> {
         let essence = first(fields, "content-type")?.split(|&byte| byte == b';').next()?;
         let is_json = essence.trim_ascii().eq_ignore_ascii_case(b"application/json");
         let is_open = self.scheme.is_none() && status == 402;
@@ -91,7 +91,7 @@ impl PaymentDemand {
     }
 
     /// Adds what the body says.
-    pub(super) fn add_body(&mut self, body: &str) {
+    pub(crate) fn add_body(&mut self, body: &str) {
         let Ok(required) = serde_json::from_str::<Value>(body) else {
             return;
         };

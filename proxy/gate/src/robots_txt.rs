@@ -5,21 +5,22 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use wayleave_decision::{Permit, Reason, RobotsAnswer};
-use wayleave_gate::settings::RobotsTxtSource;
 use wayleave_robots_cache::CopyHead;
 
-use super::Exchange;
+use crate::settings::RobotsTxtSource;
+
+use super::gated_request::GatedRequest;
 use super::outcome::{CopyReply, NotSent, permitted_outcome};
 use super::validators::is_not_modified;
 
 /// The source of the answer, as the record names it.
 const COPY: &str = "copy";
 
-impl Exchange<'_, '_> {
+impl GatedRequest<'_, '_> {
     /// Answers a permitted request from the copy of robots.txt that decides. Returns `None` if it has to be forwarded: a request
     /// for anything else, or by `robots.answer`; in mode "observe" if nothing usable came from the origin; and if the store has
     /// lost the copy.
-    pub(super) async fn answer_from_copy(&mut self, permit: &Permit) -> Option<NotSent> {
+    pub(crate) async fn answer_from_copy(&mut self, permit: &Permit) -> Option<NotSent> {
         let answer = permit.robots_answer.as_ref()?;
         if self.settings.robots_txt_source == RobotsTxtSource::Origin {
             return None;
@@ -48,7 +49,7 @@ impl Exchange<'_, '_> {
     async fn file_reply(&self, permit: &Permit) -> Option<CopyReply> {
         let finding = self.record.facts.finding.as_ref()?;
         let (sha256, fetched_at) = finding.sha256.zip(finding.fetched_at)?;
-        let robots = &self.services.decider.robots;
+        let robots = &self.gate.decider.robots;
         let origin = permit.resolved.target.origin();
         let identity = &self.fetch_identity;
         let now = robots.clock().now();
@@ -78,7 +79,7 @@ impl Exchange<'_, '_> {
     /// Returns the age of the answer by which the origin has no file.
     fn copy_age(&self) -> Duration {
         let fetched_at = self.record.facts.finding.as_ref().and_then(|finding| finding.fetched_at);
-        let now = self.services.decider.robots.clock().now();
+        let now = self.gate.decider.robots.clock().now();
         fetched_at.and_then(|at| now.duration_since(at).ok()).unwrap_or_default()
     }
 }

@@ -2,16 +2,14 @@
 
 use std::sync::Arc;
 
-use wayleave_gate::settings::Settings;
 use wayleave_pacing::{PaceShare, PaceUnit};
 use wayleave_upstream::Destination;
 
+use crate::settings::Settings;
+
 /// Returns what shares the pace of an origin; `None` if nothing else does. By address, the name is looked up as for a
 /// connection. The origin has its own pace if that fails, and behind a parent proxy, which looks it up itself.
-pub(super) async fn find(
-    settings: &Settings,
-    destination: Destination<'_>,
-) -> Option<Arc<PaceUnit>> {
+pub async fn find(settings: &Settings, destination: Destination<'_>) -> Option<Arc<PaceUnit>> {
     let unit = match settings.pacing.share {
         PaceShare::Origin => return None,
         PaceShare::Domain => PaceUnit::of_domain(destination.origin),

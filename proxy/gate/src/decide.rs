@@ -5,21 +5,22 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use wayleave_decision::{DecisionRequest, Permit, Refusal, ResolvedTarget};
-use wayleave_gate::identify::{self, IdentifiedClient};
-use wayleave_gate::request::RequestView;
-use wayleave_gate::settings::LogFailureMode;
-use wayleave_gate::{refusal, target};
 use wayleave_http_wire::request_target;
 use wayleave_transport::http::downstream::Downstream;
 
-use super::Exchange;
+use crate::identify::{self, IdentifiedClient};
+use crate::request::RequestView;
+use crate::settings::LogFailureMode;
+use crate::{refusal, target};
+
+use super::gated_request::GatedRequest;
 use super::outcome::NotSent;
 use super::record::RecordedUrl;
 
-impl Exchange<'_, '_> {
+impl GatedRequest<'_, '_> {
     /// Identifies the client and decides its request, by the settings that the exchange holds.
-    pub(super) async fn decide(&mut self, client: &mut Downstream) -> Result<Permit, NotSent> {
-        let services = self.services;
+    pub async fn decide(&mut self, client: &mut Downstream) -> Result<Permit, NotSent> {
+        let gate = self.gate;
         let request = self.request();
         let identifying = identify::identify(&self.settings, self.connection, &request);
         let Some(identified) = client.run_unless_gone(pin!(identifying)).await else {
@@ -48,15 +49,15 @@ impl Exchange<'_, '_> {
                     resolved,
                     is_by_tunnel: self.connection.tunnel.is_some() || self.blind.is_some(),
                     subresource: self.subresource(),
-                    now: services.decider.robots.clock().now(),
+                    now: gate.decider.robots.clock().now(),
                 };
-                let deciding = services.decider.decide(&self.settings, &identified, decision);
+                let deciding = gate.decider.decide(&self.settings, &identified, decision);
                 // A client that ended only its side still waits: unlike a slot, a wait for robots.txt takes nothing from others.
                 let decided = client.run_while_connected(pin!(deciding)).await;
                 let decided = decided.ok_or(NotSent::ClientLeft)?;
                 self.record.decision_began_at = Some(decision_began_at);
                 self.record.decided_in = decision_began_at.elapsed();
-                services.metrics.decision(self.record.decided_in);
+                gate.metrics.decision(self.record.decided_in);
                 self.record.facts = decided.verdict.facts;
                 self.pace_group = decided.pace_group;
                 decided.verdict.result
@@ -72,7 +73,7 @@ impl Exchange<'_, '_> {
     }
 
     /// Records the request as one that was not decided.
-    pub(super) fn record_undecided(&mut self) {
+    pub fn record_undecided(&mut self) {
         let request = self.request();
         // No password is checked for it, which may take long: only what the CONNECT of its tunnel proved counts.
         let proof = self.connection.proof.as_ref();
@@ -120,7 +121,7 @@ impl Exchange<'_, '_> {
         if let Some(crawler) = identified.identity().crawler()
             && !crawler.is_named_in(request.user_agent)
         {
-            self.services.metrics.user_agent_mismatch(&crawler.name);
+            self.gate.metrics.user_agent_mismatch(&crawler.name);
         }
     }
 
@@ -131,7 +132,7 @@ impl Exchange<'_, '_> {
         }
         // The records of earlier requests show whether this one could be written. Without a wait, those that come within a moment
         // after the disk is full would be forwarded as well.
-        self.services.decisions.settle().await;
-        self.services.decisions.is_failing()
+        self.gate.decisions.settle().await;
+        self.gate.decisions.is_failing()
     }
 }

@@ -6,53 +6,52 @@ use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::Poll;
 
-use tokio_util::sync::CancellationToken;
-use tokio_util::task::TaskTracker;
-use tokio_util::task::task_tracker::TaskTrackerToken;
 use wayleave_decision_log::DecisionLog;
 use wayleave_decision_log::traces::Traces;
-use wayleave_gate::Decider;
 use wayleave_pacing::Pacer;
 use wayleave_pacing::budget::DailyBudgets;
 use wayleave_telemetry::metrics::Metrics;
 
+use crate::decider::Decider;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+use tokio_util::task::task_tracker::TaskTrackerToken;
+
 use super::allowed_pages::AllowedPages;
-use super::own_tunnels::OwnTunnels;
 
 /// The services that exchanges share. Its methods are in the files of the steps that they begin or end, such as `tunnel` and
 /// `record`.
-pub(crate) struct ExchangeServices {
-    pub(crate) decider: Arc<Decider>,
-    pub(crate) pacer: Arc<Pacer>,
-    pub(crate) budgets: Arc<DailyBudgets>,
-    pub(crate) decisions: Arc<DecisionLog>,
-    pub(crate) metrics: Arc<Metrics>,
-    pub(crate) traces: Option<Arc<Traces>>,
-    pub(crate) shutdown: ExchangeShutdown,
-    pub(crate) own_tunnels: Arc<OwnTunnels>,
-    pub(crate) allowed_pages: AllowedPages,
+pub struct Gate {
+    pub decider: Arc<Decider>,
+    pub pacer: Arc<Pacer>,
+    pub budgets: Arc<DailyBudgets>,
+    pub decisions: Arc<DecisionLog>,
+    pub metrics: Arc<Metrics>,
+    pub traces: Option<Arc<Traces>>,
+    pub shutdown: ExchangeShutdown,
+    pub allowed_pages: AllowedPages,
 }
 
 /// The shutdown of all exchanges in progress.
 #[derive(Default)]
-pub(crate) struct ExchangeShutdown {
+pub struct ExchangeShutdown {
     cancelled: CancellationToken,
     in_progress: TaskTracker,
 }
 
 impl ExchangeShutdown {
     /// Delays the shutdown until the returned token is dropped.
-    pub(super) fn track(&self) -> TaskTrackerToken {
+    pub fn track(&self) -> TaskTrackerToken {
         self.in_progress.token()
     }
 
     /// Waits until exchanges are cancelled.
-    pub(crate) async fn cancelled(&self) {
+    pub async fn cancelled(&self) {
         self.cancelled.cancelled().await;
     }
 
     /// Awaits `work` unless it is cancelled.
-    pub(super) async fn unless_cancelled<T>(
+    pub async fn unless_cancelled<T>(
         &self,
         mut work: Pin<&mut impl Future<Output = T>>,
     ) -> Option<T> {
@@ -72,7 +71,7 @@ impl ExchangeShutdown {
     }
 
     /// Cancels all exchanges, and waits until each is recorded.
-    pub(crate) async fn cancel_all(&self) {
+    pub async fn cancel_all(&self) {
         self.cancelled.cancel();
         // A closed tracker lets `wait` return once the last token is gone.
         self.in_progress.close();
@@ -80,8 +79,8 @@ impl ExchangeShutdown {
     }
 }
 
-impl fmt::Debug for ExchangeServices {
+impl fmt::Debug for Gate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ExchangeServices").field("decider", &self.decider).finish_non_exhaustive()
+        f.debug_struct("Gate").field("decider", &self.decider).finish_non_exhaustive()
     }
 }

@@ -8,10 +8,10 @@ use wayleave_fleet::engine::BudgetKind;
 use wayleave_pacing::budget::{ByteMeter, DailyBudgets, SpentBudget};
 use wayleave_transport::http::downstream::Downstream;
 
-use super::Exchange;
+use super::gated_request::GatedRequest;
 use super::outcome::NotSent;
 
-impl Exchange<'_, '_> {
+impl GatedRequest<'_, '_> {
     /// Returns the crawler if a budget limits it. Reading robots.txt is always allowed, and free.
     fn budgeted_crawler(&self, permit: &Permit) -> Option<&Crawler> {
         let is_limited = permit.resolved.scope != TargetScope::RobotsTxt;
@@ -19,17 +19,17 @@ impl Exchange<'_, '_> {
     }
 
     /// Refuses a request whose crawler has spent its budget, as far as this node knows: it would wait for a slot in vain.
-    pub(super) fn check_budget(&self, permit: &mut Permit) -> Result<(), NotSent> {
+    pub(crate) fn check_budget(&self, permit: &mut Permit) -> Result<(), NotSent> {
         let origin = permit.resolved.target.origin();
         let spent = self
             .budgeted_crawler(permit)
             .filter(|crawler| self.charged.as_deref() != Some(crawler.name.as_str()))
-            .and_then(|crawler| self.services.budgets.spent(crawler, origin));
+            .and_then(|crawler| self.gate.budgets.spent(crawler, origin));
         spent.map_or(Ok(()), |spent| self.refuse_spent(permit, spent))
     }
 
     /// Counts a request that is about to be sent, once however often it is decided again.
-    pub(super) async fn charge_budget(
+    pub(crate) async fn charge_budget(
         &mut self,
         permit: &mut Permit,
         client: &mut Downstream,
@@ -40,14 +40,14 @@ impl Exchange<'_, '_> {
         if self.charged.as_deref() == Some(crawler.name.as_str()) {
             return Ok(());
         }
-        let budgets = &self.services.budgets;
+        let budgets = &self.gate.budgets;
         let origin = permit.resolved.target.origin();
         let name = crawler.name.clone();
         // In a box it takes no room in every exchange. The engine of a fleet may take a while to answer.
         let taken = Box::pin(async {
             let mut taking = Box::pin(budgets.take(crawler, origin));
             let taking = client.run_unless_gone(taking.as_mut());
-            self.services.shutdown.unless_cancelled(pin!(taking)).await
+            self.gate.shutdown.unless_cancelled(pin!(taking)).await
         })
         .await;
         let taken = taken.ok_or(NotSent::ShutDown)?.ok_or(NotSent::ClientLeft)?;
@@ -62,7 +62,7 @@ impl Exchange<'_, '_> {
     }
 
     fn refuse_spent(&self, permit: &mut Permit, spent: SpentBudget) -> Result<(), NotSent> {
-        let refusal = refusal(spent, self.services.decider.robots.clock().now());
+        let refusal = refusal(spent, self.gate.decider.robots.clock().now());
         let mode = self.record.identity.as_ref().map(Identity::mode);
         let observed = refusal.observe_or_refuse(mode.unwrap_or_default());
         // Of several observed refusals the first counts, as within a decision.
@@ -71,16 +71,13 @@ impl Exchange<'_, '_> {
     }
 
     /// Returns what counts the response's bytes, if they are limited.
-    pub(super) fn byte_meter(&self) -> Option<ByteMeter<'_>> {
-        byte_meter(&self.services.budgets, self.crawler()?)
+    pub fn byte_meter(&self) -> Option<ByteMeter<'_>> {
+        byte_meter(&self.gate.budgets, self.crawler()?)
     }
 }
 
 /// Returns what counts the bytes that a crawler receives, if they are limited.
-pub(super) fn byte_meter<'a>(
-    budgets: &'a DailyBudgets,
-    crawler: &'a Crawler,
-) -> Option<ByteMeter<'a>> {
+pub fn byte_meter<'a>(budgets: &'a DailyBudgets, crawler: &'a Crawler) -> Option<ByteMeter<'a>> {
     (crawler.budget.bytes > 0).then_some(ByteMeter { budgets, crawler })
 }
 

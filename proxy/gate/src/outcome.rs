@@ -11,7 +11,7 @@ use wayleave_transport::http::downstream::ClientGone;
 
 /// The outcome of a request.
 #[derive(Clone, Debug)]
-pub(crate) enum ExchangeOutcome {
+pub enum ExchangeOutcome {
     /// The origin's response reached the client completely.
     Forward { status: u16, reason: Reason },
     /// The origin's response reached the client, though the request would have been refused in mode enforce.
@@ -31,7 +31,7 @@ pub(crate) enum ExchangeOutcome {
 
 /// The cause for sending a request again.
 #[derive(Debug)]
-pub(crate) enum RequestRepeat {
+pub enum RequestRepeat {
     /// The origin had closed the kept connection: a new one is needed.
     StaleConnection,
     /// The origin has refused this many times to begin serving it.
@@ -42,7 +42,7 @@ pub(crate) enum RequestRepeat {
 
 impl RequestRepeat {
     /// Returns how often the origin has refused to begin serving the request.
-    pub(super) fn times_unprocessed(&self) -> usize {
+    pub fn times_unprocessed(&self) -> usize {
         match self {
             Self::Unprocessed { times } => *times,
             Self::StaleConnection | Self::Signature(_) => 0,
@@ -50,19 +50,9 @@ impl RequestRepeat {
     }
 }
 
-/// The end of an attempt to forward a request.
-pub(super) enum ForwardEnd {
-    /// The exchange's outcome, and the answer that the client is still to get.
-    Ended(ExchangeOutcome, ReplyKind),
-    /// The request was not sent, because other settings are in effect by now.
-    SettingsChanged,
-    /// The request is to be sent again, in a slot of its own.
-    Repeat(RequestRepeat),
-}
-
 impl ExchangeOutcome {
     /// Returns the outcome as the log and the metrics know it.
-    pub(crate) fn request_outcome(&self) -> RequestOutcome {
+    pub fn request_outcome(&self) -> RequestOutcome {
         match self {
             Self::Forward { .. } => RequestOutcome::Forwarded,
             Self::Observe { .. } => RequestOutcome::Observed,
@@ -73,7 +63,7 @@ impl ExchangeOutcome {
     }
 
     /// Returns the reason for the outcome.
-    pub(crate) fn reason(&self) -> Reason {
+    pub fn reason(&self) -> Reason {
         match self {
             Self::Forward { reason, .. } | Self::Tunnel { reason } => *reason,
             Self::Observe { refusal, .. }
@@ -85,7 +75,7 @@ impl ExchangeOutcome {
     }
 
     /// Returns the refusal or failure, also if it was only observed.
-    pub(crate) fn refusal(&self) -> Option<&Refusal> {
+    pub fn refusal(&self) -> Option<&Refusal> {
         match self {
             Self::Forward { .. } | Self::Tunnel { .. } => None,
             Self::Observe { refusal, .. }
@@ -97,7 +87,7 @@ impl ExchangeOutcome {
     }
 
     /// Returns the status of a refusal that was only observed.
-    pub(crate) fn would_be(&self) -> Option<u16> {
+    pub fn would_be(&self) -> Option<u16> {
         match self {
             Self::Observe { refusal, .. } => Some(refusal.status),
             _ => None,
@@ -105,7 +95,7 @@ impl ExchangeOutcome {
     }
 
     /// Returns the status that the client got, or would have got if it had waited.
-    pub(crate) fn status(&self) -> u16 {
+    pub fn status(&self) -> u16 {
         match self {
             Self::Forward { status, .. }
             | Self::Observe { status, .. }
@@ -116,7 +106,7 @@ impl ExchangeOutcome {
     }
 
     /// Returns the outcome if the client has a response's head with this status: what failed then cut the response.
-    pub(super) fn after_head(self, status: Option<u16>) -> Self {
+    pub fn after_head(self, status: Option<u16>) -> Self {
         match (self, status) {
             (Self::Fail(failure), Some(status)) => Self::Cut { status, failure },
             (outcome, _) => outcome,
@@ -136,7 +126,7 @@ impl From<Refusal> for ExchangeOutcome {
 
 /// The state of a client's connection after an exchange.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum ConnectionReuse {
+pub enum ConnectionReuse {
     /// The next request may follow if both sides keep the connection.
     Whole,
     /// The connection closes; the client has its complete answer.
@@ -147,7 +137,7 @@ pub(crate) enum ConnectionReuse {
 
 /// The answer that the client gets once the outcome is recorded.
 #[derive(Debug)]
-pub(super) enum ReplyKind {
+pub enum ReplyKind {
     /// None: it has its answer, as far as there is one.
     Given(ConnectionReuse),
     /// The refusal or the failure.
@@ -160,7 +150,7 @@ pub(super) enum ReplyKind {
 
 /// The answer to a request for robots.txt, from the copy that decides.
 #[derive(Debug)]
-pub(crate) enum CopyReply {
+pub enum CopyReply {
     /// The file; or only that the client's own copy is still good.
     File {
         head: Arc<CopyHead>,
@@ -176,7 +166,7 @@ pub(crate) enum CopyReply {
 }
 
 impl CopyReply {
-    pub(super) fn status(&self) -> u16 {
+    pub fn status(&self) -> u16 {
         match self {
             Self::File { is_not_modified: true, .. } => 304,
             Self::File { .. } => 200,
@@ -188,7 +178,7 @@ impl CopyReply {
 
 /// The reason why a request is not sent.
 #[derive(Debug)]
-pub(crate) enum NotSent {
+pub enum NotSent {
     Refused(Refusal),
     /// It is answered from the copy of robots.txt, with this outcome.
     FromCopy(Box<(ExchangeOutcome, CopyReply)>),
@@ -202,7 +192,7 @@ pub(crate) enum NotSent {
 
 impl NotSent {
     /// Returns the outcome, and the answer that the client is still to get.
-    pub(super) fn into_outcome(self) -> (ExchangeOutcome, ReplyKind) {
+    pub fn into_outcome(self) -> (ExchangeOutcome, ReplyKind) {
         // No answer: a client that left reads none, and the shutdown does not wait for one to be read.
         let nothing = ReplyKind::Given(ConnectionReuse::CutOff);
         match self {
@@ -216,7 +206,7 @@ impl NotSent {
 }
 
 /// Returns the outcome of a permitted request whose response has this status.
-pub(super) fn permitted_outcome(permit: &Permit, status: u16) -> ExchangeOutcome {
+pub fn permitted_outcome(permit: &Permit, status: u16) -> ExchangeOutcome {
     let reason = permit.reason;
     match permit.observed.clone() {
         Some(refusal) => ExchangeOutcome::Observe { status, refusal },
@@ -231,13 +221,13 @@ fn last_hop() -> Refusal {
 }
 
 /// Returns the failure of a request that was cancelled because the proxy shuts down.
-pub(super) fn shut_down() -> Refusal {
+pub fn shut_down() -> Refusal {
     let details = "the proxy ended before the response was complete";
     Refusal::new(Reason::Shutdown, details)
 }
 
 /// Returns the failure of a request whose client left, or stopped reading.
-pub(super) fn client_closed(gone: ClientGone) -> Refusal {
+pub fn client_closed(gone: ClientGone) -> Refusal {
     let details = match gone {
         ClientGone::Left => "the client left before the response was complete",
         ClientGone::StoppedReading => "the client stopped reading before the response was complete",

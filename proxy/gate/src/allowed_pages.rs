@@ -21,44 +21,44 @@ const MAX_KEYS: usize = 65_536;
 const MAX_URL_BYTES: usize = 1024;
 /// The client that was allowed a page: only its own requests count as caused by it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(super) struct PageHolder {
-    pub(super) crawler: String,
-    pub(super) client: Holder,
+pub struct PageHolder {
+    pub crawler: String,
+    pub client: Holder,
     /// The user name that a password proved.
-    pub(super) username: Option<Arc<str>>,
+    pub username: Option<Arc<str>>,
 }
 
 /// A page that was allowed.
 #[derive(Debug)]
-pub(super) struct AllowedPage {
-    pub(super) url: Arc<str>,
+pub struct AllowedPage {
+    pub url: Arc<str>,
     /// The decision that allowed it.
-    pub(super) decision: DecisionId,
+    pub decision: DecisionId,
     allowed_at: SystemTime,
 }
 
 /// A page, or a style sheet or a script that it loaded, as the cause of a request.
 #[derive(Clone, Debug)]
-pub(super) struct RequestCause {
-    pub(super) page: Arc<AllowedPage>,
+pub struct RequestCause {
+    pub page: Arc<AllowedPage>,
     /// The number of style sheets and scripts between the page and the request.
     depth: u8,
 }
 
 /// A request of a crawler for which pages are remembered, and the page that causes it.
-pub(super) struct PageContext {
-    pub(super) holder: PageHolder,
-    pub(super) load: Option<PageLoad>,
+pub(crate) struct PageContext {
+    pub holder: PageHolder,
+    pub load: Option<PageLoad>,
 }
 
 /// A request that a page causes.
-pub(super) struct PageLoad {
-    pub(super) subresource: Subresource,
-    pub(super) cause: RequestCause,
+pub(crate) struct PageLoad {
+    pub subresource: Subresource,
+    pub cause: RequestCause,
 }
 
 /// The memory of allowed pages. A key is the digest of a client and a URL, or an origin, of which the last page counts.
-pub(crate) struct AllowedPages {
+pub struct AllowedPages {
     hasher: RandomState,
     causes: Mutex<SharedMap<u64, RequestCause>>,
 }
@@ -78,7 +78,7 @@ impl Default for AllowedPages {
 impl AllowedPages {
     /// Returns the cause of a request, received at `now`, whose `Referer` is `referrer`. Browsers name only the origin, with "/",
     /// to other origins: the last page there, or the last style sheet or script, is the cause then.
-    pub(super) fn find(
+    pub fn find(
         &self,
         holder: &PageHolder,
         referrer: &Target,
@@ -95,7 +95,7 @@ impl AllowedPages {
     }
 
     /// Remembers a page that was allowed.
-    pub(super) fn add_page(
+    pub fn add_page(
         &self,
         holder: &PageHolder,
         page: &Target,
@@ -110,7 +110,7 @@ impl AllowedPages {
     }
 
     /// Remembers a style sheet, or a script, that was loaded because of `cause`.
-    pub(super) fn add_loader(
+    pub(crate) fn add_loader(
         &self,
         holder: &PageHolder,
         loader: &Target,

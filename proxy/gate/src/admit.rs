@@ -1,0 +1,37 @@
+//! Admits a request: identifies, decides, waits for the slot and charges the budget.
+
+use std::pin::pin;
+
+use wayleave_decision::Permit;
+use wayleave_pacing::PacingSlot;
+use wayleave_transport::http::downstream::Downstream;
+
+use super::gated_request::GatedRequest;
+use super::outcome::NotSent;
+
+impl<'s> GatedRequest<'s, '_> {
+    /// Admits the request, which keeps `slot` if it has one from an earlier call. Returns the permit with the slot: `None` if it
+    /// needs none, or if the refusal of a request that comes too soon is only observed.
+    ///
+    /// # Errors
+    ///
+    /// Returns why the request is not sent. The record says what is known of it by then.
+    pub async fn admit(
+        &mut self,
+        slot: Option<PacingSlot<'s>>,
+        client: &mut Downstream,
+    ) -> Result<(Permit, Option<PacingSlot<'s>>), NotSent> {
+        let shutdown = &self.gate.shutdown;
+        let deciding = self.decide_and_wait(slot, client);
+        let Some(decided) = shutdown.unless_cancelled(pin!(deciding)).await else {
+            // A request that waits for its slot has its decision in the record already.
+            if self.record.identity.is_none() {
+                self.record_undecided();
+            }
+            return Err(NotSent::ShutDown);
+        };
+        let (mut permit, slot) = decided?;
+        self.charge_budget(&mut permit, client).await?;
+        Ok((permit, slot))
+    }
+}
