@@ -88,6 +88,10 @@ fn find_oddities(section: &[u8], fields: usize) -> Result<Oddities, &'static str
             found.insert(Oddity::BareLf);
         }
         let line = line.strip_suffix(b"\r").unwrap_or(line);
+        if is_well_formed(line) {
+            was_skipped = false;
+            continue;
+        }
         if is_continuation(line) {
             if was_skipped {
                 return Err("whitespace after a line that is no field");
@@ -116,6 +120,25 @@ fn find_oddities(section: &[u8], fields: usize) -> Result<Oddities, &'static str
     Ok(found)
 }
 
+/// Returns whether a line is a token, a colon and a value without control characters, as nearly every line is. Every byte of
+/// every response is looked at here: a table and a loop without a way out take a fifth of the time.
+fn is_well_formed(line: &[u8]) -> bool {
+    const TOKEN_BYTES: [bool; 256] = {
+        let mut bytes = [false; 256];
+        let mut byte = 0;
+        while byte < bytes.len() {
+            bytes[byte] = is_token_byte(byte as u8);
+            byte += 1;
+        }
+        bytes
+    };
+    let is_in_name = |byte: &u8| TOKEN_BYTES[usize::from(*byte)];
+    let name_end = line.iter().position(|byte| !is_in_name(byte)).unwrap_or(line.len());
+    let (name, value) = line.split_at(name_end);
+    let has_control = value.iter().fold(false, |found, byte| found | is_control(byte));
+    !name.is_empty() && value.first() == Some(&b':') && !has_control
+}
+
 /// Returns whether a line begins with a token and a colon, perhaps with whitespace between them.
 fn has_field_name(line: &[u8]) -> bool {
     // Names are too short for memchr to be faster.
@@ -125,8 +148,13 @@ fn has_field_name(line: &[u8]) -> bool {
 }
 
 /// Returns whether a token may contain `byte` (RFC 9110 section 5.6.2).
-fn is_token_byte(byte: u8) -> bool {
-    byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)
+const fn is_token_byte(byte: u8) -> bool {
+    const OTHERS: &[u8] = b"!#$%&'*+-.^_`|~";
+    let mut at = 0;
+    while at < OTHERS.len() && OTHERS[at] != byte {
+        at += 1;
+    }
+    at < OTHERS.len() || byte.is_ascii_alphanumeric()
 }
 
 /// Returns whether another reader could see the framing of the message in a line that is no field: words of it, or a
