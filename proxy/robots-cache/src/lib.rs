@@ -39,6 +39,7 @@ mod stored_copies;
 #[cfg(test)]
 mod tests;
 
+use std::borrow::Cow;
 use std::fmt;
 use std::future::Future;
 use std::sync::Arc;
@@ -160,12 +161,14 @@ impl CachedDocuments {
     /// Returns a document if it may be used now: the shared copy if it counts for `identity`, or else its own.
     fn find_usable(&self, resource: &Resource, identity: &FetchIdentity) -> Option<UsableDocument> {
         let checked_at = self.clock.now();
-        let find = |copy: Resource| {
-            let found = self.published.find_usable(&copy, identity, checked_at)?;
+        let find = |copy: &Resource| {
+            let found = self.published.find_usable(copy, identity, checked_at)?;
             let document = CheckedSnapshot { snapshot: found.snapshot, checked_at };
-            Some(UsableDocument { document, overdue: found.is_overdue.then_some(copy) })
+            Some(UsableDocument { document, overdue: found.is_overdue.then(|| copy.clone()) })
         };
-        let found = find(self.copy_for(resource, identity))?;
+        // Nearly always the shared copy counts, which one look shows.
+        let found = find(&shared_copy(resource, identity))
+            .or_else(|| find(&self.copy_for(resource, identity)))?;
         if resource.is_robots_txt() {
             self.metrics.robots_lookup(RobotsLookup::Hit);
         }
@@ -173,16 +176,22 @@ impl CachedDocuments {
     }
 
     /// Returns the copy of a document that requests of `identity` use: its own if the shared one in memory does not count for
-    /// it. Where another party chose the host, the shared copy is not that of crawlers that ask for the host themselves.
+    /// it.
     fn copy_for(&self, resource: &Resource, identity: &FetchIdentity) -> Resource {
-        let shared = match identity.shared_holder() {
-            Some(holder) => resource.held_by(holder),
-            None => resource.clone(),
-        };
+        let shared = shared_copy(resource, identity);
         match self.published.snapshot(&shared) {
             Some(known) if !known.counts_for(identity) => resource.held_by(&identity.holder()),
-            _ => shared,
+            _ => shared.into_owned(),
         }
+    }
+}
+
+/// Returns the shared copy of a document for requests of `identity`. Where another party chose the host, it is not that of crawlers
+/// that ask for the host themselves.
+fn shared_copy<'a>(resource: &'a Resource, identity: &FetchIdentity) -> Cow<'a, Resource> {
+    match identity.shared_holder() {
+        Some(holder) => Cow::Owned(resource.held_by(holder)),
+        None => Cow::Borrowed(resource),
     }
 }
 

@@ -223,6 +223,7 @@ pub(super) fn exchange(server: &Arc<DownstreamServer>, stream: Http2Request) {
         // If the response is not complete, dropping the client resets its stream.
         let reuse = server.exchanges.exchange(&connection, &received, &mut client).await;
         if reuse != ConnectionReuse::CutOff
+            && !client.reader.is_done()
             && let Ok(_permit) = discard_permits.try_acquire_owned()
         {
             tokio::select! {

@@ -264,9 +264,9 @@ impl Http2Stream {
         self.connection.clone()
     }
 
-    /// Returns whether the origin was silent for so long that [`Self::is_alive`] has to be asked.
+    /// Returns whether the origin was silent for so long before this stream was opened that [`Self::is_alive`] has to be asked.
     pub(super) fn is_doubtful(&self) -> bool {
-        self.connection.pulse.heard_at().elapsed() >= SILENCE
+        self.opened_at.saturating_duration_since(self.connection.pulse.heard_at()) >= SILENCE
     }
 
     /// Sends a PING, and returns whether the origin answers it. If not, the connection serves no other request.

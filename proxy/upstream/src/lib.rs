@@ -140,7 +140,6 @@ impl Upstream {
         destination: Destination<'_>,
         preference: VersionPreference,
     ) -> Option<UpstreamSession> {
-        let preference = self.settled(destination.origin, preference);
         let any_http1 = || {
             self.take_http1(destination, PooledProtocol::Http1)
                 .or_else(|| self.take_http1(destination, PooledProtocol::Http1Fallback))
@@ -152,7 +151,8 @@ impl Upstream {
                 self.take_http1(destination, PooledProtocol::Http1ThroughTunnel)
             }
             VersionPreference::Upgrade => any_http1(),
-            VersionPreference::Http1 => any_http1().or_else(|| self.share_http2(destination)),
+            VersionPreference::Http1 => any_http1().or_else(|| self.share(destination, preference)),
+            VersionPreference::Http2 if self.wants_http1(destination.origin) => any_http1(),
             // Ordinary HTTP/1 connections are not used: the origin may support HTTP/2.
             VersionPreference::Http2 => self
                 .share_http2(destination)
@@ -178,11 +178,13 @@ impl Upstream {
         self.http1_only.insert(origin.clone(), ());
     }
 
+    fn wants_http1(&self, origin: &Origin) -> bool {
+        self.http1_only.get(origin).is_some()
+    }
+
     fn settled(&self, origin: &Origin, preference: VersionPreference) -> VersionPreference {
         match preference {
-            VersionPreference::Http1 | VersionPreference::Http2
-                if self.http1_only.get(origin).is_some() =>
-            {
+            VersionPreference::Http1 | VersionPreference::Http2 if self.wants_http1(origin) => {
                 VersionPreference::OnlyHttp1
             }
             preference => preference,

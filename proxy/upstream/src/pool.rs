@@ -398,9 +398,9 @@ mod tests {
             let pool = ConnectionPool::new(10);
             let (connection, mut origin) = http2().await;
             pool.keep(key(7), PooledConnection::Http2(connection));
-            let stream = pool.share(key(7)).expect("kept");
-            assert!(!stream.is_doubtful());
+            assert!(!pool.share(key(7)).expect("kept").is_doubtful());
             tokio::time::advance(Duration::from_secs(11)).await;
+            let stream = pool.share(key(7)).expect("kept");
             assert!(stream.is_doubtful());
             // The origin sends only while it is polled.
             let serving = async move {
