@@ -34,8 +34,6 @@ pub struct Downstream {
     /// What was read of the request's body.
     pub sent_body: SentBody,
     half_close_policy: HalfClosePolicy,
-    /// Present over HTTP/2.
-    share: Option<ResponseShare>,
 }
 
 impl Downstream {
@@ -65,7 +63,6 @@ impl Downstream {
             }),
             sent_body: SentBody::default(),
             half_close_policy: HalfClosePolicy::Gone,
-            share: None,
         }
     }
 
@@ -83,10 +80,10 @@ impl Downstream {
                 stream: None,
                 write_timeout: timeout,
                 flushes,
+                share: None,
             },
             sent_body: SentBody::default(),
             half_close_policy: HalfClosePolicy::Gone,
-            share: None,
         }
     }
 
@@ -98,7 +95,9 @@ impl Downstream {
     /// Waits until the client may have one more response in progress, as long as it does not leave.
     pub async fn take_share(&mut self, mut share: ResponseShare) -> Option<()> {
         self.run_unless_gone(pin!(share.take())).await?;
-        self.share = Some(share);
+        if let DownstreamWriter::Http2 { share: taken, .. } = &mut self.writer {
+            *taken = Some(share);
+        }
         Some(())
     }
 
@@ -110,11 +109,11 @@ impl Downstream {
         if let Some(done) = work.as_mut().now_or_never() {
             return Some(done);
         }
-        if let Some(share) = &mut self.share {
+        if let Some(share) = self.writer.share() {
             share.give_back();
         }
         let done = self.run_unless_gone(work).await;
-        if let Some(share) = &mut self.share {
+        if let Some(share) = self.writer.share() {
             share.take_again();
         }
         done

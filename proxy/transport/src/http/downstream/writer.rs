@@ -21,8 +21,12 @@ use wayleave_http_wire::http1::{
     BodyFraming, BodyWriter, SWITCHING_PROTOCOLS, Trailers, write_fields,
 };
 
+use super::response_share::ResponseShare;
 use crate::http::flush_signal::FlushSignal;
 use crate::http::transport::BoxedStream;
+
+/// The bytes of a head beyond which it is compressed in turn.
+const LONG_HEAD_BYTES: usize = 8 * 1024;
 
 /// The name and value of a response field, borrowed from the origin or made by us.
 pub type ResponseField<'a> = (Cow<'a, [u8]>, Cow<'a, [u8]>);
@@ -64,6 +68,8 @@ pub enum DownstreamWriter {
         write_timeout: Duration,
         /// Shared by all streams of the connection.
         flushes: Arc<FlushSignal>,
+        /// Present once the response counts.
+        share: Option<ResponseShare>,
     },
 }
 
@@ -87,6 +93,13 @@ impl DownstreamWriter {
             Self::Http2 { respond, .. } => {
                 let _ = poll_fn(|cx| respond.poll_reset(cx)).await;
             }
+        }
+    }
+
+    pub(super) fn share(&mut self) -> Option<&mut ResponseShare> {
+        match self {
+            Self::Http1(_) => None,
+            Self::Http2 { share, .. } => share.as_mut(),
         }
     }
 
@@ -123,13 +136,24 @@ impl DownstreamWriter {
     pub async fn send_head(&mut self, response: &DownstreamResponse<'_>) -> Result<(), ClientGone> {
         match self {
             Self::Http1(writer) => writer.send_head(response).await,
-            Self::Http2 { respond, stream, .. } => {
+            Self::Http2 { respond, stream, share, .. } => {
                 // END_STREAM in the head saves an empty DATA frame.
                 let is_last = response.framing == BodyFraming::Length(0);
+                let turn = match share {
+                    // Boxed because it is rare.
+                    Some(share) if is_long(response) => {
+                        Some(Box::pin(share.admit_long_head()).await)
+                    }
+                    _ => None,
+                };
                 let body = respond
                     .send_response(http2_head(response), is_last)
                     .map_err(|_| ClientGone::Left)?;
                 *stream = (!is_last).then_some(body);
+                if turn.is_some() {
+                    // The task of the connection compresses it meanwhile.
+                    tokio::task::yield_now().await;
+                }
                 Ok(())
             }
         }
@@ -245,6 +269,12 @@ fn finish_head(mut head: BytesMut, fields: &[ResponseField<'_>], ours: &[&[u8]])
     head
 }
 
+/// Returns whether compressing the head for HTTP/2 takes as long as many short exchanges.
+fn is_long(response: &DownstreamResponse<'_>) -> bool {
+    let bytes = response.fields.iter().map(|(field, value)| field.len() + value.len());
+    bytes.sum::<usize>() > LONG_HEAD_BYTES
+}
+
 fn http2_head(response: &DownstreamResponse<'_>) -> Response<()> {
     let mut head = Response::new(());
     *head.status_mut() = http::StatusCode::from_u16(response.status).unwrap_or_default();
@@ -257,4 +287,51 @@ fn http2_head(response: &DownstreamResponse<'_>) -> Response<()> {
         }
     }
     head
+}
+
+#[cfg(test)]
+mod tests {
+    use futures_util::FutureExt;
+    use wayleave_fairness::Holder;
+
+    use super::*;
+    use crate::http::downstream::{ClientResponses, Downstream, ResponseShares};
+
+    /// A response with a field of this length.
+    fn response(bytes: usize) -> DownstreamResponse<'static> {
+        let fields = vec![response_field("x", "a".repeat(bytes))];
+        DownstreamResponse { status: 200, reason: b"", framing: BodyFraming::Chunked, fields }
+    }
+
+    /// Returns a stream whose response counts for `client`, and its connection.
+    async fn stream(client: &ClientResponses) -> (Downstream, impl Sized) {
+        let (near, far) = tokio::io::duplex(64 * 1024);
+        let (opened, accepted) =
+            tokio::join!(h2::client::handshake(near), h2::server::handshake(far));
+        let ((mut requests, connection), mut streams) = (opened.unwrap(), accepted.unwrap());
+        let connection = tokio::spawn(connection);
+        let requested = requests.send_request(http::Request::default(), true).unwrap();
+        let (request, respond) = streams.accept().await.unwrap().unwrap();
+        let body = request.into_body();
+        let mut downstream = Downstream::http2(body, respond, Arc::default(), Duration::MAX);
+        downstream.take_share(client.begin()).await.unwrap();
+        (downstream, (requests, requested, connection, streams))
+    }
+
+    #[tokio::test]
+    async fn long_heads_of_a_client_are_sent_in_turn() {
+        let client = ResponseShares::default().of(Holder::OWN);
+        let (mut short, _short_connection) = stream(&client).await;
+        let (mut long, _long_connection) = stream(&client).await;
+        let response_in_progress = client.begin();
+        let mut others = Vec::new();
+        for _ in 0..4 {
+            others.push(response_in_progress.admit_long_head().await);
+        }
+        let sent = short.writer.send_head(&response(LONG_HEAD_BYTES - 1)).now_or_never();
+        assert!(sent.is_some_and(|sent| sent.is_ok()), "it does not wait");
+        assert!(long.writer.send_head(&response(LONG_HEAD_BYTES)).now_or_never().is_none());
+        others.pop();
+        long.writer.send_head(&response(LONG_HEAD_BYTES)).await.expect("it is its turn");
+    }
 }
