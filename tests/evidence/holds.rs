@@ -282,7 +282,7 @@ fn wrong_holds_are_refused() {
     assert!(hold(&["add", "--host", "a b", "--reason", "x"]).contains("is not a host"));
     assert!(hold(&["add", "--host", "a.test"]).contains("--reason"));
     assert!(hold(&["add", "--host", "a.test", "--reason", ""]).contains("--reason"));
-    let of_nobody = ["add", "--host", "a.test", "--reason", "x", "--crawler", "Asserted"];
+    let of_nobody = ["add", "--host", "a.test", "--reason", "x", "--crawler", "Nobody"];
     assert!(hold(&of_nobody).contains("no [[crawler]] has this name, and the log has none"));
     assert!(hold(&of_nobody).contains("; there are unnamed"));
     let turned = [

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use crate::harness::tools::{self, output_of, program};
 use crate::harness::wayleave::{BINARY, command};
-use crate::harness::{Origin, Reply, Wayleave};
+use crate::harness::{Origin, Reply, Wayleave, eventually};
 
 const LIMIT: Duration = Duration::from_secs(120);
 
@@ -488,6 +488,13 @@ fn a_failed_start_says_what_to_do_once() {
         "{stderr}"
     );
     assert!(!stderr.contains("the store has failed"), "{stderr}");
+    // A directory that is there, and in which nobody can write.
+    let stderr = start(&format!("{loopback}state.dir = \"/proc/self\"\n"));
+    assert!(
+        stderr.starts_with("wayleave: state.dir: /proc/self cannot be written (the user"),
+        "{stderr}"
+    );
+    assert_eq!(stderr.lines().count(), 1, "{stderr}");
     let stderr = start("admin.listen = \"127.0.0.1:0\"\nproxy.listen = [\"192.0.2.1:3128\"]\n");
     assert!(
         stderr.contains("proxy.listen: listening on 192.0.2.1:3128 (no interface of this"),
@@ -684,8 +691,94 @@ fn decisions_are_listed_and_followed_with_the_filters_of_the_api() {
         json.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
     let urls: Vec<_> = json.iter().map(|decision| decision["url"].as_str()).collect();
     assert_eq!(urls, [Some("http://one.test/private")]);
-    assert_eq!(decisions(&["--crawler", "nobody"]), "");
+    assert_eq!(decisions(&["--crawler", "unnamed"]), decisions(&["--crawler", "asserted"]));
     assert_eq!(decisions(&["--limit", "1"]).lines().count(), 1);
+}
+
+#[test]
+fn a_list_of_decisions_says_which_proxy_it_is_of() {
+    let origin = Origin::start();
+    origin.site("one.test");
+    let proxy = Wayleave::start_with(&origin, |settings| settings.crawler("news", "NewsBot"));
+    proxy.get("http://one.test/");
+    let file = proxy.config_with_ports();
+    let decisions = |crawler: &str| {
+        let file = file.to_str().expect("text");
+        let arguments = ["decisions", "--config", file, "--crawler", crawler];
+        let output = run(proxy.dir.path(), &arguments);
+        (output.status.code(), text(&output.stdout).lines().count(), text(&output.stderr))
+    };
+    let admin = format!("the proxy at http://{}", proxy.admin);
+    for (crawler, found, counted) in [("unnamed", 1, "1 decision"), ("news", 0, "0 decisions")] {
+        let said = format!("wayleave: {counted} of {admin}\n");
+        assert_eq!(decisions(crawler), (Some(0), found, said), "{crawler}");
+    }
+    let mistake = format!(
+        "wayleave: --crawler \"nwes\": no [[crawler]] has this name, and {admin} found no decision; \
+         there are news, unnamed\n"
+    );
+    assert_eq!(decisions("nwes"), (Some(2), 0, mistake));
+}
+
+#[test]
+fn unnamed_requests_are_chosen_by_either_word() {
+    let origin = Origin::start();
+    origin.site("one.test").robots("User-agent: *\nDisallow: /private\n");
+    let proxy = Wayleave::start_with(&origin, |settings| {
+        settings.set("proxy.mode", "\"observe\"").crawler("news", "NewsBot")
+    });
+    for url in ["http://one.test/private", "http://one.test/last"] {
+        for agent in ["NewsBot/1", "Other/1"] {
+            proxy.get_as(agent, url);
+        }
+    }
+    let logged = "/v1/decisions/download?format=json&crawler=asserted";
+    eventually("the log has all", || proxy.admin_get(logged).text().contains("/last"));
+    for path in [
+        "/v1/decisions?crawler=WORD",
+        "/v1/decisions?since=1h&crawler=WORD",
+        "/v1/top?by=host&crawler=WORD",
+        "/v1/top?by=host&since=1h&crawler=WORD",
+        "/v1/decisions/download?format=json&crawler=WORD",
+    ] {
+        let answer = |word: &str| proxy.admin_get(&path.replace("WORD", word)).text();
+        assert!(answer("asserted").contains("one.test"), "{path}");
+        assert_eq!(answer("unnamed"), answer("asserted"), "{path}");
+    }
+    let file = proxy.config_with_ports();
+    let list = |word: &str| {
+        let file = file.to_str().expect("text");
+        let output = run(proxy.dir.path(), &["decisions", "--crawler", word, "--config", file]);
+        text(&output.stdout)
+    };
+    assert_eq!(list("asserted").lines().count(), 2);
+    assert_eq!(list("unnamed"), list("asserted"));
+    let (dir, _) = proxy.stop();
+    let rule = dir.path().join("rules.toml");
+    let printed = |arguments: &str, word: &str| {
+        std::fs::write(
+            &rule,
+            format!(
+                "[[rule]]\naction = \"refuse\"\nhosts = [\"one.test\"]\ncrawlers = [{word:?}]\n"
+            ),
+        )
+        .expect("it is written");
+        let arguments = arguments.replace("WORD", word);
+        let arguments: Vec<_> = arguments.split(' ').collect();
+        let output = run(dir.path(), &arguments);
+        (output.status.code(), text(&output.stdout))
+    };
+    for (arguments, status) in [
+        ("report --csv --crawler WORD", 0),
+        ("replay --enforce WORD", 1),
+        ("replay --rule rules.toml --enforce WORD", 1),
+        ("evidence ask http://one.test/private --at 0s --crawler WORD", 1),
+    ] {
+        let asserted = printed(arguments, "asserted");
+        assert_eq!(asserted.0, Some(status), "{arguments}: {asserted:?}");
+        assert!(asserted.1.contains("one.test"), "{arguments}: {asserted:?}");
+        assert_eq!(printed(arguments, "unnamed"), asserted, "{arguments}");
+    }
 }
 
 #[test]

@@ -10,6 +10,7 @@ use wayleave_decision::{
     CrawlTrigger, Crawler, CrawlersConfig, DailyBudget, EnforcementMode, ProxyAccount,
     SubresourcePolicy, contacts,
 };
+use wayleave_decision_log::ChosenCrawler;
 use wayleave_gate::identity::check_hash;
 use wayleave_robots_txt::{Dialect, ProductToken};
 use wayleave_signing::SigningKey;
@@ -231,8 +232,8 @@ fn check_contact(contact: &str) -> Result<(), String> {
 fn check_label(name: &str) -> Result<(), String> {
     // It becomes a label of metrics, and names the URL and the file of the crawler's card.
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
-    if name == "asserted" {
-        Err("\"asserted\" is reserved for requests that match no crawler".to_owned())
+    if ChosenCrawler::from(name.to_owned()).is_unnamed() {
+        Err(format!("{name:?} is reserved for requests that match no crawler"))
     } else if !name.is_empty() && name.bytes().all(|byte| byte == b'.') {
         Err(format!("{name:?} names a directory, and each crawler has files of its name"))
     } else if name.len() <= 64 && name.bytes().all(is_plain) {

@@ -4,6 +4,7 @@ use std::collections::HashSet;
 use std::time::SystemTime;
 
 use wayleave_decision::{Crawler, PolicyRule, RuleAction, blocked_by};
+use wayleave_decision_log::ChosenCrawler;
 use wayleave_robots_txt::HostPattern;
 use wayleave_usage_preferences::Purpose;
 
@@ -31,7 +32,7 @@ fn read_rule(section: &mut Section<'_>, crawlers: &HashSet<&str>) -> PolicyRule 
         // A missing key has been reported, so this rule is never used.
         hosts: hosts.unwrap_or_default(),
         paths: section.items("paths", checked(text, check_pattern)),
-        crawlers: without_wildcard(section.items("crawlers", is_crawler)),
+        crawlers: names_in_log(section.items("crawlers", is_crawler)),
         purposes: section.items("purposes", parse_purpose).into_iter().collect(),
         methods: section.items("methods", checked(text, check_method)),
         owner: section.optional("owner", text),
@@ -66,9 +67,12 @@ fn check_rule(section: &Section<'_>, rule: &PolicyRule, legal: bool) {
     }
 }
 
-/// Returns no names if `*` is among them: a rule without names applies to every crawler.
-fn without_wildcard(named: Vec<String>) -> Vec<String> {
-    if named.iter().any(|name| name == "*") { Vec::new() } else { named }
+/// Returns the crawlers' names as in the log; none if `*` is among them: a rule without names applies to every crawler.
+fn names_in_log(named: Vec<String>) -> Vec<String> {
+    if named.iter().any(|name| name == "*") {
+        return Vec::new();
+    }
+    named.into_iter().map(|name| ChosenCrawler::from(name).into()).collect()
 }
 
 fn parse_host(node: &ValueNode<'_>) -> ParseResult<HostPattern> {
@@ -80,7 +84,8 @@ fn parse_purpose(node: &ValueNode<'_>) -> ParseResult<Purpose> {
 }
 
 fn check_crawler_name(name: &str, crawlers: &HashSet<&str>) -> Result<(), String> {
-    if ["*", "asserted"].contains(&name) || crawlers.contains(name) {
+    let is_reserved = name == "*" || ChosenCrawler::from(name.to_owned()).is_unnamed();
+    if is_reserved || crawlers.contains(name) {
         Ok(())
     } else {
         Err(format!("no [[crawler]] is named {name:?}"))

@@ -13,6 +13,7 @@
 //!       ├─ writer          the thread that writes the log
 //!       │    └─ journal      its files: a hash chain, rotated by size and age
 //!       ├─ query           filters of decisions
+//!       │    └─ chosen_crawler  the crawler that a filter names
 //!       ├─ log_search      decisions of a time range, from the files
 //!       ├─ gaps            what is missing from the files
 //!       ├─ report_cache    reports for the admin listener
@@ -34,6 +35,7 @@
 mod asked;
 pub mod attributes;
 mod bounded_map;
+mod chosen_crawler;
 mod client_address;
 mod decision_event;
 mod edge_tally;
@@ -74,6 +76,7 @@ use wayleave_telemetry::logging::LogHandle;
 use wayleave_telemetry::metrics::Metrics;
 
 pub use self::asked::{AskedUrl, AskedUrls};
+pub use self::chosen_crawler::ChosenCrawler;
 pub use self::client_address::{ClientForm, ClientMask, LoggedClient};
 use self::edge_tally::EdgeTally;
 pub use self::edge_tally::{EdgeCount, EdgeCountBy};
@@ -239,12 +242,12 @@ impl DecisionLog {
     }
 
     /// Returns the newest signed head of the log; none without a log in regular files.
-    pub(crate) fn newest_head(&self) -> Option<LogHead> {
+    pub fn newest_head(&self) -> Option<LogHead> {
         self.writer.newest_head()
     }
 
     /// Looks for a head of this log that was published. If the log was cut back behind it, the log says so when this returns.
-    pub(crate) async fn compare_with(&self, published: LogHead) {
+    pub async fn compare_with(&self, published: LogHead) {
         self.writer.compare_with(published).await;
     }
 

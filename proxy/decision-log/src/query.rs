@@ -4,13 +4,14 @@ use std::time::SystemTime;
 
 use wayleave_robots_txt::Target;
 
+use super::chosen_crawler::ChosenCrawler;
 use super::record::DecisionRecord;
 
 /// A filter of decisions. A member that is `None` or empty matches every decision; words but the owner are compared ignoring
 /// ASCII case.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct DecisionQuery {
-    pub crawler: Option<String>,
+    pub crawler: Option<ChosenCrawler>,
     /// The owner of the crawler, as the configuration named it then.
     pub owner: Option<String>,
     /// The outcomes, of which a decision has one.
@@ -31,15 +32,15 @@ impl DecisionQuery {
 
     /// Returns whether `decision` matches.
     pub fn matches(&self, decision: &DecisionRecord) -> bool {
-        let is = |expected: &Option<String>, value: &str| {
-            expected.as_deref().is_none_or(|expected| expected.eq_ignore_ascii_case(value))
+        let is = |expected: Option<&str>, value: &str| {
+            expected.is_none_or(|expected| expected.eq_ignore_ascii_case(value))
         };
         let is_owner = |owner: &str| decision.owner.as_deref() == Some(owner);
         self.owner.as_deref().is_none_or(is_owner)
-            && is(&self.crawler, &decision.crawler)
+            && is(self.crawler.as_deref(), &decision.crawler)
             && self.has_outcome(&decision.outcome)
-            && is(&self.reason, &decision.reason)
-            && is(&self.host, decision.host().unwrap_or_default())
+            && is(self.reason.as_deref(), &decision.reason)
+            && is(self.host.as_deref(), decision.host().unwrap_or_default())
             && self.text.as_deref().is_none_or(|text| mentions(decision, text))
             && self
                 .url

@@ -12,7 +12,8 @@ use utoipa::{IntoParams, ToSchema};
 use wayleave_clock::system_time;
 use wayleave_decision::RequestOutcome;
 use wayleave_decision_log::{
-    DecisionId, DecisionQuery, DecisionRecord, RankBy, RankedName, ReportContents, TimeRange,
+    ChosenCrawler, DecisionId, DecisionQuery, DecisionRecord, RankBy, RankedName, ReportContents,
+    TimeRange,
 };
 use wayleave_robots_txt::Target;
 
@@ -63,8 +64,9 @@ pub(super) struct DecisionParameters {
     /// Maximum number of decisions; default 100.
     #[param(minimum = 1, maximum = 8192)]
     limit: Option<usize>,
-    /// The crawler's configured name, or `asserted`.
-    crawler: Option<String>,
+    /// The crawler's configured name; `unnamed`, or `asserted`: of clients that match none.
+    #[param(value_type = Option<String>)]
+    crawler: Option<ChosenCrawler>,
     /// Their outcome; repeated, one of several.
     #[serde(default)]
     #[param(inline, required = false)]
@@ -257,8 +259,9 @@ pub(super) struct TopParameters {
     /// Maximum number of rows; default 100.
     #[param(minimum = 1, maximum = 8192)]
     limit: Option<usize>,
-    /// The crawler's configured name, or `asserted`.
-    crawler: Option<String>,
+    /// The crawler's configured name; `unnamed`, or `asserted`: of clients that match none.
+    #[param(value_type = Option<String>)]
+    crawler: Option<ChosenCrawler>,
     /// The requests' outcome; repeated, one of several.
     #[serde(default)]
     #[param(inline, required = false)]

@@ -16,7 +16,7 @@ use serde::Deserialize;
 use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 use utoipa::{IntoParams, ToSchema};
-use wayleave_decision_log::{DecisionQuery, DecisionRecord, StreamStart};
+use wayleave_decision_log::{ChosenCrawler, DecisionQuery, DecisionRecord, StreamStart};
 use wayleave_telemetry::csv::quote_field;
 
 use super::access::TeamScope;
@@ -71,8 +71,9 @@ pub(super) struct DownloadParameters {
     /// The format of the file.
     #[param(inline)]
     format: DownloadFormat,
-    /// The crawler's configured name, or `asserted`.
-    crawler: Option<String>,
+    /// The crawler's configured name; `unnamed`, or `asserted`: of clients that match none.
+    #[param(value_type = Option<String>)]
+    crawler: Option<ChosenCrawler>,
     /// Their outcome; repeated, one of several.
     #[serde(default)]
     #[param(inline, required = false)]

@@ -16,7 +16,7 @@ use tokio::sync::broadcast::Receiver;
 use tokio::sync::broadcast::error::RecvError;
 use tokio::time::Instant;
 use utoipa::IntoParams;
-use wayleave_decision_log::{DecisionQuery, DecisionWatch, WatchedBatch, to_event};
+use wayleave_decision_log::{ChosenCrawler, DecisionQuery, DecisionWatch, WatchedBatch, to_event};
 use wayleave_gate::Decider;
 use wayleave_telemetry::traffic::WatchedPoint;
 
@@ -36,8 +36,9 @@ pub(super) const EVENT_STREAM: &str = "text/event-stream";
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(super) struct StreamParameters {
-    /// The crawler's configured name, or `asserted`.
-    crawler: Option<String>,
+    /// The crawler's configured name; `unnamed`, or `asserted`: of clients that match none.
+    #[param(value_type = Option<String>)]
+    crawler: Option<ChosenCrawler>,
     /// Their outcome; repeated, one of several.
     #[serde(default)]
     #[param(inline, required = false)]

@@ -253,7 +253,8 @@ fn nameless_clients(admin: &AdminState, scope: &TeamScope, now: SystemTime) -> O
         return None;
     }
     let since = now.checked_sub(MENTION_CLIENTS)?;
-    let unnamed = DecisionQuery { crawler: Some(ASSERTED.to_owned()), ..DecisionQuery::default() };
+    let unnamed =
+        DecisionQuery { crawler: Some(ASSERTED.to_owned().into()), ..DecisionQuery::default() };
     let recent = admin.decisions.list_recent(&unnamed, usize::MAX);
     let is_nameless = |decision: &&Arc<DecisionRecord>| {
         let token = decision.tokens.first();

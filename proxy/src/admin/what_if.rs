@@ -4,16 +4,17 @@ use serde::Deserialize;
 use toml::value::Datetime;
 use toml::{Table, Value};
 use utoipa::ToSchema;
-use wayleave_decision::{ASSERTED, EnforcementMode};
+use wayleave_decision::EnforcementMode;
+use wayleave_decision_log::ChosenCrawler;
 use wayleave_robots_txt::Dialect;
 
 /// The change.
 #[derive(Clone, Debug, Default, Deserialize, ToSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct WhatIf {
-    /// The crawlers whose refusals would be enforced, by name; `asserted` for requests that match no `[[crawler]]`.
-    #[schema(required = false)]
-    pub(crate) enforce: Vec<String>,
+    /// The crawlers whose refusals would be enforced, by name; `unnamed` for requests that match no `[[crawler]]`.
+    #[schema(required = false, value_type = Vec<String>)]
+    pub(crate) enforce: Vec<ChosenCrawler>,
     /// The dialect in which robots.txt would be read for all crawlers.
     #[schema(required = false)]
     pub(crate) dialect: Option<String>,
@@ -51,14 +52,14 @@ impl WhatIf {
         let enforced = EnforcementMode::Enforce.as_str();
         let proxy = table(all, "proxy");
         let default_mode = proxy.get("mode").cloned().unwrap_or_else(|| enforced.into());
-        if self.enforce.iter().any(|name| name == ASSERTED) {
+        if self.enforce.iter().any(ChosenCrawler::is_unnamed) {
             proxy.insert("mode".to_owned(), enforced.into());
         }
         let mut unknown: Vec<&str> =
-            self.enforce.iter().map(String::as_str).filter(|name| *name != ASSERTED).collect();
+            self.enforce.iter().filter(|name| !name.is_unnamed()).map(|name| &**name).collect();
         for crawler in crawlers(all) {
             let name = crawler.get("name").and_then(Value::as_str).unwrap_or_default();
-            let is_enforced = self.enforce.iter().any(|it| it == name);
+            let is_enforced = self.enforce.iter().any(|it| **it == *name);
             unknown.retain(|it| *it != name);
             // Stated even where it is the default, which may change.
             if is_enforced {
@@ -136,17 +137,21 @@ mod tests {
         crawlers.iter().map(|it| Some(it.get(key)?.as_str()?.to_owned())).collect()
     }
 
+    fn chosen<const N: usize>(names: [&str; N]) -> Vec<ChosenCrawler> {
+        names.map(|name| name.to_owned().into()).to_vec()
+    }
+
     fn words(words: [&str; 3]) -> Vec<Option<String>> {
         words.map(|word| Some(word.to_owned())).to_vec()
     }
 
     #[test]
     fn only_the_named_crawlers_are_enforced() {
-        let one = WhatIf { enforce: vec!["prices".to_owned()], ..WhatIf::default() };
+        let one = WhatIf { enforce: chosen(["prices"]), ..WhatIf::default() };
         let all = applied(&one);
         assert_eq!(of_crawlers(&all, "mode"), words(["observe", "enforce", "enforce"]));
         assert_eq!(all["proxy"]["mode"].as_str(), Some("observe"));
-        let unnamed = WhatIf { enforce: vec![ASSERTED.to_owned()], ..WhatIf::default() };
+        let unnamed = WhatIf { enforce: chosen(["unnamed"]), ..WhatIf::default() };
         let all = applied(&unnamed);
         assert_eq!(of_crawlers(&all, "mode"), words(["observe", "enforce", "observe"]));
         assert_eq!(all["proxy"]["mode"].as_str(), Some("enforce"));
@@ -172,7 +177,7 @@ mod tests {
     #[test]
     fn every_mistake_is_said() {
         let wrong = WhatIf {
-            enforce: ["news", "nwes", "prises"].map(str::to_owned).to_vec(),
+            enforce: chosen(["news", "nwes", "prises"]),
             dialect: Some("bing".to_owned()),
             ..WhatIf::default()
         };

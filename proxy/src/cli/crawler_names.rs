@@ -2,14 +2,7 @@
 
 use wayleave_config::Config;
 use wayleave_decision::ASSERTED;
-use wayleave_decision_log::UNNAMED;
-
-/// Returns the name that the log has for the crawler chosen by `--crawler`, if one is.
-pub(super) fn name_in_log(chosen: Option<&str>, config: &Config) -> Option<String> {
-    let is_configured = |name: &str| config.crawlers.crawlers.iter().any(|it| it.name == name);
-    let name = chosen?;
-    Some(if name == UNNAMED && !is_configured(name) { ASSERTED } else { name }.to_owned())
-}
+use wayleave_decision_log::{ChosenCrawler, UNNAMED};
 
 /// Checks that a `[[crawler]]` has this name.
 ///
@@ -27,14 +20,25 @@ pub(super) fn check_known(name: &str, config: &Config) -> Result<(), String> {
 
 /// Returns what to say if no `[[crawler]]` has this name, which is then probably misspelt, unless the decision log has requests of
 /// a crawler that is configured no longer.
-pub(super) fn find_unknown(name: &str, config: &Config) -> Option<String> {
-    let mut known: Vec<_> = config.crawlers.crawlers.iter().map(|it| &*it.name).collect();
-    if name == ASSERTED || known.contains(&name) {
+pub(super) fn find_unknown(name: &ChosenCrawler, config: &Config) -> Option<String> {
+    let known = config.crawlers.crawlers.iter().map(|crawler| &*crawler.name);
+    unknown_among(known, name, "the log has none of its requests")
+}
+
+/// Returns what to say if `name` is not among the names of the `[[crawler]]`s; `not_found` is what else shows that it is misspelt.
+pub(super) fn unknown_among<'a>(
+    known: impl Iterator<Item = &'a str>,
+    name: &ChosenCrawler,
+    not_found: &str,
+) -> Option<String> {
+    let mut known: Vec<_> = known.filter(|known| *known != ASSERTED).collect();
+    if name.is_unnamed() || known.contains(&&**name) {
         return None;
     }
     known.push(UNNAMED);
     Some(format!(
-        "--crawler {name:?}: no [[crawler]] has this name, and the log has none of its requests; there are {}",
+        "--crawler {:?}: no [[crawler]] has this name, and {not_found}; there are {}",
+        &**name,
         known.join(", ")
     ))
 }

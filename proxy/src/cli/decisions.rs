@@ -9,13 +9,15 @@ use clap::{ArgAction, Args};
 use serde_json::Value;
 use wayleave_clock::TimeArgument;
 use wayleave_decision::RequestOutcome;
+use wayleave_decision_log::ChosenCrawler;
 use wayleave_telemetry::harmless::escape_controls;
 
 use super::admin_client::{EventStream, encoded, encoded_time, request_json};
 use super::config_file::load_keys;
+use super::crawler_names;
 use super::decision::tone;
 use super::paint::Tone;
-use super::terminal::{CommandResult, json_line, print_errors, print_part, unusable};
+use super::terminal::{CommandResult, counted, json_line, print_errors, print_part, unusable};
 
 /// The decisions that are printed before those that follow.
 const RECENT_WITH_FOLLOW: usize = 10;
@@ -26,9 +28,9 @@ pub(super) struct DecisionsArguments {
     /// Print decisions as they are made, until interrupted
     #[arg(short, long)]
     follow: bool,
-    /// Only decisions about this crawler: a configured name, or `asserted` for clients that match none
+    /// Only decisions about this crawler, by its configured name; `unnamed`: those about clients that match no [[crawler]]
     #[arg(long, value_name = "NAME")]
-    crawler: Option<String>,
+    crawler: Option<ChosenCrawler>,
     /// Only decisions with this outcome: forwarded, observed, refused, failed or tunnelled; may be repeated
     #[arg(
         long,
@@ -67,9 +69,31 @@ pub(super) fn run(arguments: &DecisionsArguments, file: Option<&Path>) -> Comman
     for decision in &past {
         print_part(&arguments.line(decision))?;
     }
+    if let Some(name) = arguments.crawler.as_ref().filter(|_| past.is_empty()) {
+        check_known(name, admin)?;
+    }
+    // On standard error, so that standard output is nothing but decisions.
+    let (found, more) = (
+        counted(past.len(), "decision"),
+        if stream.is_some() { ", and those that follow," } else { "" },
+    );
+    print_errors(&format!("wayleave: {found}{more} of the proxy at http://{admin}\n"));
     match stream {
         Some(stream) => follow(arguments, stream, &past),
         None => Ok(ExitCode::SUCCESS),
+    }
+}
+
+/// Checks that the proxy has a crawler with this name, about which there is no decision.
+fn check_known(name: &ChosenCrawler, admin: SocketAddr) -> Result<(), ExitCode> {
+    let found = request_json(admin, "GET", "/v1/crawlers")
+        .map_err(|error| unusable(&format!("{error:#}")))?;
+    let known = found["crawlers"].as_array().into_iter().flatten();
+    let known = known.filter_map(|crawler| crawler["name"].as_str());
+    let not_found = format!("the proxy at http://{admin} found no decision");
+    match crawler_names::unknown_among(known, name, &not_found) {
+        Some(mistake) => Err(unusable(&mistake)),
+        None => Ok(()),
     }
 }
 
@@ -129,11 +153,11 @@ fn follow(
 impl DecisionsArguments {
     /// Returns the filter as parameters of a query, after `separator` if there are any.
     fn filter(&self, separator: char) -> String {
-        let outcomes = self.outcome.iter().map(|word| ("outcome", word));
+        let outcomes = self.outcome.iter().map(|word| ("outcome", &**word));
         let others = [
-            ("crawler", self.crawler.as_ref()),
-            ("reason", self.reason.as_ref()),
-            ("host", self.host.as_ref()),
+            ("crawler", self.crawler.as_deref()),
+            ("reason", self.reason.as_deref()),
+            ("host", self.host.as_deref()),
         ];
         let others = others.into_iter().filter_map(|(name, value)| Some((name, value?)));
         let parameters: Vec<_> = outcomes

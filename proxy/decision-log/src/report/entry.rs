@@ -136,14 +136,14 @@ impl ReportEntry<'_> {
 
     /// Returns whether the request is one of those. The text is not looked for.
     pub(super) fn matches(&self, query: &DecisionQuery) -> bool {
-        let is = |expected: &Option<String>, value: &str| {
-            expected.as_deref().is_none_or(|expected| expected.eq_ignore_ascii_case(value))
+        let is = |expected: Option<&str>, value: &str| {
+            expected.is_none_or(|expected| expected.eq_ignore_ascii_case(value))
         };
         query.owner.as_deref().is_none_or(|owner| self.owner.as_deref() == Some(owner))
-            && is(&query.crawler, &self.crawler)
+            && is(query.crawler.as_deref(), &self.crawler)
             && query.has_outcome(&self.outcome)
-            && is(&query.reason, &self.reason)
-            && is(&query.host, self.host().unwrap_or_default())
+            && is(query.reason.as_deref(), &self.reason)
+            && is(query.host.as_deref(), self.host().unwrap_or_default())
     }
 
     /// Returns whether the response asked for payment.

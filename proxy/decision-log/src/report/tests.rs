@@ -145,7 +145,8 @@ fn a_summary_counts_every_request_and_names_the_first() {
     let expected = [("b.test", 2, Some("news")), ("a.test", 1, Some("news")), ("c.test", 2, None)];
     assert_eq!(hosts.collect::<Vec<_>>(), expected);
 
-    let requests = DecisionQuery { crawler: Some("images".to_owned()), ..DecisionQuery::default() };
+    let requests =
+        DecisionQuery { crawler: Some("images".to_owned().into()), ..DecisionQuery::default() };
     let one = ReportQuery { requests, ..query(ReportDimension::Reason) };
     let report = read(&path, &one);
     assert_eq!(report.outcomes, BTreeMap::from([("failed".to_owned(), 1)]));

@@ -11,7 +11,7 @@ use clap::Args;
 use wayleave_clock::{Clock, TimeArgument};
 use wayleave_config::Config;
 use wayleave_decision::RequestOutcome;
-use wayleave_decision_log::{DecisionRecord, FindingRecord, crawler_in_words};
+use wayleave_decision_log::{ChosenCrawler, DecisionRecord, FindingRecord, crawler_in_words};
 use wayleave_evidence::SignedLog;
 use wayleave_evidence::select::{SelectedLines, Selection, UnsignedLines, select};
 use wayleave_robots_txt::Target;
@@ -19,7 +19,6 @@ use wayleave_telemetry::harmless::escape_lines;
 
 use super::node_url::NodeUrl;
 use crate::cli::config_file::{EVIDENCE_KEYS, load_keys};
-use crate::cli::crawler_names::name_in_log;
 use crate::cli::terminal::{UNUSABLE, counted, json_line, print, print_errors, unusable};
 
 /// The exit status if the request was not allowed, or its decision is not signed by its writer.
@@ -40,9 +39,9 @@ pub(crate) struct AskArgs {
     /// 2026-11-21T08:00:00Z, 2026-11-21 (the whole day), yesterday, now or 3d (3 days ago)
     #[arg(long, value_name = "TIME")]
     pub(super) at: TimeArgument,
-    /// Only requests of this crawler, by its configured name
+    /// Only requests of this crawler, by its configured name; `unnamed`: of clients that match no [[crawler]]
     #[arg(long, value_name = "C")]
-    pub(super) crawler: Option<String>,
+    pub(super) crawler: Option<ChosenCrawler>,
     /// Ask the admin listeners of running proxies, such as http://10.0.0.2:3129, instead of reading the log
     #[arg(long, value_name = "URL,...", value_delimiter = ',', conflicts_with = "accept_unsigned")]
     pub(super) nodes: Vec<NodeUrl>,
@@ -82,7 +81,7 @@ fn ask(arguments: &AskArgs, config: &Config) -> anyhow::Result<(Vec<FoundDecisio
         .context("log.decisions is empty: there is no decision log")?;
     let url = Target::parse(&arguments.url).with_context(|| format!("{:?}", arguments.url))?;
     let at = arguments.at.end(Clock::start().now());
-    let crawler = name_in_log(arguments.crawler.as_deref(), config);
+    let crawler = arguments.crawler.clone().map(String::from);
     let wanted = Selection::Url { url: url.clone(), at, crawler };
     let log = SignedLog::open(&options.path, &options.state_dir)?;
     if log.unsigned_lines > 0 {
@@ -162,7 +161,7 @@ pub(super) fn answer(
 ) -> String {
     let url = &arguments.url;
     let time = |at| humantime::format_rfc3339_seconds(at);
-    let crawler = arguments.crawler.as_ref().map(|name| format!(" by {name}"));
+    let crawler = arguments.crawler.as_ref().map(|name| format!(" by {}", crawler_in_words(name)));
     let verdict = match last.request_outcome() {
         Some(RequestOutcome::Observed) => {
             "No, but it was sent, because refusals were only observed"

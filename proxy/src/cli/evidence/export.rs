@@ -8,6 +8,7 @@ use clap::Args;
 use clap::builder::{PathBufValueParser, TypedValueParser};
 use wayleave_clock::{Clock, TimeArgument, system_time};
 use wayleave_config::Config;
+use wayleave_decision_log::ChosenCrawler;
 use wayleave_evidence::SignedLog;
 use wayleave_evidence::export::{Export, check_output_path};
 use wayleave_evidence::select::{SelectedLines, Selection, select, unexplained_gap};
@@ -15,7 +16,6 @@ use wayleave_signing::SigningKey;
 
 use super::sources::MaterialSources;
 use crate::cli::config_file::{EVIDENCE_KEYS, load_keys};
-use crate::cli::crawler_names::name_in_log;
 use crate::cli::progress::{LINES_PER_UPDATE, ProgressLine};
 use crate::cli::terminal::{counted, print, print_errors, unusable};
 
@@ -39,9 +39,9 @@ pub(crate) struct ExportArgs {
     /// All decisions since then: a span back from now, or a time
     #[arg(long, group = "wanted", value_name = "SPAN")]
     since: Option<TimeArgument>,
-    /// Only those of this crawler, by its configured name
+    /// Only those of this crawler, by its configured name; `unnamed`: of clients that match no [[crawler]]
     #[arg(long, value_name = "C", conflicts_with = "id")]
-    crawler: Option<String>,
+    crawler: Option<ChosenCrawler>,
     /// A folder that does not exist yet, or a file that ends in .warc.gz or .warc
     #[arg(long, value_name = "DIR|FILE.warc.gz", value_parser = PathBufValueParser::new().try_map(check_output_path))]
     out: PathBuf,
@@ -59,9 +59,9 @@ pub(super) fn run(arguments: &ExportArgs, file: Option<&Path>) -> ExitCode {
 }
 
 impl ExportArgs {
-    fn selection(&self, config: &Config) -> anyhow::Result<Selection> {
+    fn selection(&self) -> anyhow::Result<Selection> {
         let now = Clock::start().now();
-        let crawler = name_in_log(self.crawler.as_deref(), config);
+        let crawler = self.crawler.clone().map(String::from);
         Ok(match (&self.id, &self.url, self.since) {
             (Some(id), ..) => Selection::Id(id.replace('-', "")),
             (_, Some(url), _) => Selection::Url {
@@ -82,7 +82,7 @@ pub(super) fn export(arguments: &ExportArgs, config: &Config) -> anyhow::Result<
         .context("log.decisions is empty: there is no decision log")?;
     // Read first, since nothing can be exported without it, and selecting may take minutes.
     let key = SigningKey::read(&options.key).context("cannot read the key that signs exports")?;
-    let selection = arguments.selection(config)?;
+    let selection = arguments.selection()?;
     // Before the log is opened: all that was signed until then is in it, and its verification relies on that.
     let made_at = system_time();
     let log = SignedLog::open(&options.path, &options.state_dir)?;

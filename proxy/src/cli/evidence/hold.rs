@@ -13,7 +13,7 @@ use serde::Serialize;
 use wayleave_clock::{Clock, TimeArgument};
 use wayleave_config::Config;
 use wayleave_decision_log::{
-    DecisionQuery, OpenLog, ScanStep, TimeRange, crawler_in_words, scan_log,
+    ChosenCrawler, DecisionQuery, OpenLog, ScanStep, TimeRange, crawler_in_words, scan_log,
 };
 use wayleave_evidence::files::FileBegin;
 use wayleave_evidence::holds::{HeldEvidence, Hold, HoldFolder};
@@ -51,9 +51,9 @@ pub(crate) struct AddArgs {
     /// The host of the origins, or a pattern such as .example.com
     #[arg(long, value_name = "H")]
     host: HostPattern,
-    /// Only decisions about this crawler, by its configured name
+    /// Only decisions about this crawler, by its configured name; `unnamed`: of clients that match no [[crawler]]
     #[arg(long, value_name = "C")]
-    crawler: Option<String>,
+    crawler: Option<ChosenCrawler>,
     /// Only decisions since then: 2026-11-21T08:00:00Z, 2026-11-21 or 3d (3 days ago)
     #[arg(long, value_name = "T")]
     since: Option<TimeArgument>,
@@ -99,8 +99,7 @@ fn add(arguments: &AddArgs, config: &Config, folder: &HoldFolder) -> anyhow::Res
     if let Some((since, until)) = since.zip(until) {
         anyhow::ensure!(since <= until, "--since is after --until");
     }
-    let crawler = crawler_names::name_in_log(arguments.crawler.as_deref(), config);
-    if let Some(name) = &crawler
+    if let Some(name) = &arguments.crawler
         && let Some(mistake) = crawler_names::find_unknown(name, config)
     {
         let (is_there, unread) = look_for(name, config)?;
@@ -113,7 +112,7 @@ fn add(arguments: &AddArgs, config: &Config, folder: &HoldFolder) -> anyhow::Res
     let hold = Hold {
         id: 0,
         host: arguments.host.to_string(),
-        crawler,
+        crawler: arguments.crawler.clone().map(String::from),
         since,
         until,
         reason: arguments.reason.clone(),
@@ -129,16 +128,16 @@ fn add(arguments: &AddArgs, config: &Config, folder: &HoldFolder) -> anyhow::Res
 
 /// Returns whether the log has a decision about a crawler, which may be configured no longer, and a phrase for each part of the log
 /// that could not be looked at.
-fn look_for(crawler: &str, config: &Config) -> anyhow::Result<(bool, Vec<String>)> {
+fn look_for(crawler: &ChosenCrawler, config: &Config) -> anyhow::Result<(bool, Vec<String>)> {
     let Some(log) = &config.log.decisions else {
         return Ok((false, Vec::new()));
     };
-    let query = DecisionQuery { crawler: Some(crawler.to_owned()), ..DecisionQuery::default() };
+    let query = DecisionQuery { crawler: Some(crawler.clone()), ..DecisionQuery::default() };
     let mut is_there = false;
     let gaps = scan_log(log.place(), TimeRange::default(), &query, |step| {
         if let ScanStep::Decision(decision, _) = step {
             // A query ignores case, a hold does not.
-            is_there = decision.crawler == crawler;
+            is_there = *decision.crawler == **crawler;
         }
         if is_there { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     })?;

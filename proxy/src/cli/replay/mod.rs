@@ -25,7 +25,7 @@ use clap::Args;
 use wayleave_clock::{Clock, TimeArgument};
 use wayleave_config::Config;
 use wayleave_decision_log::{
-    DecisionQuery, DecisionRecord, LogGaps, LogPlace, ScanStep, TimeRange, scan_log,
+    ChosenCrawler, DecisionQuery, DecisionRecord, LogGaps, LogPlace, ScanStep, TimeRange, scan_log,
 };
 use wayleave_evidence::chain::link;
 use wayleave_evidence::files::rotated_files;
@@ -60,9 +60,9 @@ const MAX_TIME: Duration = Duration::from_secs(60);
                   document is missing, a file does not belong to the log, or there is none in the span. If several apply: 2, else 3, else 1."
 )]
 pub(super) struct ReplayArguments {
-    /// What if refusals were enforced for these crawlers? Names, or `asserted` for requests that match no [[crawler]]
+    /// What if refusals were enforced for these crawlers? Names, or `unnamed` for requests that match no [[crawler]]
     #[arg(long, value_name = "NAME,...", value_delimiter = ',')]
-    enforce: Vec<String>,
+    enforce: Vec<ChosenCrawler>,
     /// What if robots.txt were read in this dialect for all crawlers?
     #[arg(long)]
     dialect: Option<String>,

@@ -13,7 +13,7 @@ use clap::{Args, ValueEnum};
 use serde::Serialize;
 use wayleave_clock::{Clock, TimeArgument};
 use wayleave_decision_log::{
-    DecisionQuery, LogPlace, LogReport, ReportContents, ReportDimension, ReportQuery,
+    ChosenCrawler, DecisionQuery, LogPlace, LogReport, ReportContents, ReportDimension, ReportQuery,
 };
 
 use self::cells::RowLimits;
@@ -44,7 +44,7 @@ pub(super) struct ReportArguments {
     by: Option<ReportDimension>,
     /// Count the requests of this crawler only, by its configured name; `unnamed`: those that match no [[crawler]]
     #[arg(long, value_name = "NAME")]
-    crawler: Option<String>,
+    crawler: Option<ChosenCrawler>,
     /// Form of the report
     #[arg(long, value_enum, default_value_t = ReportFormat::Text)]
     format: ReportFormat,
@@ -98,11 +98,10 @@ pub(super) fn run(arguments: &ReportArguments, file: Option<&Path>) -> CommandRe
         return Err(unusable("log.decisions is empty: there is no decision log"));
     };
     let now = Clock::start().now();
-    let crawler = crawler_names::name_in_log(arguments.crawler.as_deref(), &config);
     let query = ReportQuery {
         since: arguments.since.start(now),
         until: arguments.until.map_or(now, |until| until.end(now)),
-        requests: DecisionQuery { crawler: crawler.clone(), ..DecisionQuery::default() },
+        requests: DecisionQuery { crawler: arguments.crawler.clone(), ..DecisionQuery::default() },
         contents: ReportContents::Summary(arguments.by.unwrap_or(ReportDimension::Crawler)),
     };
     if arguments.until.is_some() && query.until < query.since {
@@ -121,7 +120,8 @@ pub(super) fn run(arguments: &ReportArguments, file: Option<&Path>) -> CommandRe
             failures => format!("the decision log cannot be read: {}", failures.join("; ")),
         }));
     }
-    let unknown = crawler.as_deref().and_then(|name| crawler_names::find_unknown(name, &config));
+    let find_unknown = |name| crawler_names::find_unknown(name, &config);
+    let unknown = arguments.crawler.as_ref().and_then(find_unknown);
     if let Some(mistake) = unknown.filter(|_| report.by_crawler.is_empty()) {
         return Err(unusable(&mistake));
     }
