@@ -208,6 +208,19 @@ fn refusals_by_documents_are_derived_again() {
 }
 
 #[test]
+fn who_verifies_something_else_is_told_to_export() {
+    let dir = crawled();
+    for path in ["state/decisions.jsonl", "state"] {
+        let printed = expect(&evidence(dir.path(), &["verify", path]), 2);
+        let expected = format!(
+            "wayleave: {path}: is not what `wayleave evidence export` writes, a folder or a WARC file: \
+             to check a decision log, export it, and check the export: "
+        );
+        assert!(printed.contains(&expected), "{printed}");
+    }
+}
+
+#[test]
 fn an_export_of_one_decision_discloses_no_other() {
     let dir = crawled();
     let text = log(dir.path());

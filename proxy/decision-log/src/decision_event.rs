@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use std::time::{Duration, SystemTime};
 
 use anstyle::AnsiColor;
-use wayleave_decision::RequestOutcome;
+use wayleave_decision::{ASSERTED, RequestOutcome};
 use wayleave_telemetry::harmless::{escape_controls, escape_json};
 use wayleave_telemetry::json_object::{JsonObject, push_json_text};
 use wayleave_telemetry::logging::{DECISION_TARGET, LineForm, LogHandle, time_of_day};
@@ -90,6 +90,9 @@ fn terminal_line(decision: &DecisionRecord) -> String {
     let crawler = crawler_in_words(&decision.crawler);
     let DecisionRecord { id, outcome, status, reason, method, url, .. } = decision;
     let mut rest = format!("{status} {reason} {method} {url} {crawler}");
+    if let Some(token) = asserted_name(decision) {
+        rest += &format!(" {token}");
+    }
     if let Some(details) = &decision.details {
         rest += &format!(" ({details})");
     }
@@ -112,6 +115,9 @@ fn write_text(decision: &DecisionRecord, line: &mut Vec<u8>) -> io::Result<()> {
     push_quoted(line, " ", &decision.method);
     push_quoted(line, " ", &decision.url);
     push_word(line, " crawler=", &decision.crawler);
+    if let Some(token) = asserted_name(decision) {
+        push_quoted(line, " token=", token);
+    }
     write!(line, " client={}", decision.client)?;
     if let Some(details) = &decision.details {
         push_quoted(line, " details=", details);
@@ -120,6 +126,12 @@ fn write_text(decision: &DecisionRecord, line: &mut Vec<u8>) -> io::Result<()> {
         write!(line, " robots_sha256={digest}")?;
     }
     write!(line, " took_us={} decision_id={}", decision.took_us, decision.id)
+}
+
+/// Returns the name that a client which matches no `[[crawler]]` gives itself: the product token in its User-Agent.
+fn asserted_name(decision: &DecisionRecord) -> Option<&str> {
+    let is_unnamed = decision.crawler == ASSERTED;
+    decision.tokens.first().filter(|_| is_unnamed).map(String::as_str)
 }
 
 fn push_word(line: &mut Vec<u8>, key: &str, value: &str) {
@@ -155,6 +167,24 @@ mod tests {
         ] {
             assert!(line.contains(expected), "{expected} in {line}");
         }
+    }
+
+    #[test]
+    fn an_unnamed_client_is_shown_with_the_name_that_it_gives() {
+        let mut decision = decision();
+        let shown = |decision: &DecisionRecord, form| {
+            String::from_utf8(event_line(decision, form)).expect("text")
+        };
+        assert!(!shown(&decision, LineForm::Text).contains("token="), "the crawler has a name");
+        decision.crawler = ASSERTED.into();
+        let text = shown(&decision, LineForm::Text);
+        assert!(text.contains(" crawler=asserted token=\"ExampleBot\" client="), "{text}");
+        let terminal = shown(&decision, LineForm::Terminal);
+        assert!(terminal.contains(" unnamed ExampleBot "), "{terminal}");
+        // Such as a request without a User-Agent.
+        decision.tokens.clear();
+        let text = shown(&decision, LineForm::Text);
+        assert!(text.contains(" crawler=asserted client="), "{text}");
     }
 
     #[test]

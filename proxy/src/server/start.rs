@@ -219,6 +219,15 @@ async fn take_over(
         let advice = "the user that runs wayleave must be able to make it, or choose another";
         format!("state.dir: {} cannot be created ({advice})", dir.display())
     })?;
+    // Later starts go on in memory on purpose: crawlers are served while a disk is read-only.
+    let is_first_start = !config.https.ca_dir.exists();
+    if is_first_start {
+        tempfile::tempfile_in(dir).with_context(|| {
+            let advice =
+                "the user that runs wayleave must be able to write there, or choose another";
+            format!("state.dir: {} cannot be written ({advice})", dir.display())
+        })?;
+    }
     let decisions = config.log.decisions.as_ref().map(|log| &*log.path);
     let store =
         RobotsStore::open_when_free(dir, decisions, options, clock, Arc::clone(metrics), timeout)

@@ -14,7 +14,7 @@ mod log_check;
 mod materials;
 mod untrusted_folder;
 
-use std::io::{BufReader, Read};
+use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, anyhow, ensure};
@@ -34,6 +34,10 @@ use crate::warc;
 
 /// The size of read buffers.
 const BUFFER_BYTES: usize = 256 * 1024;
+
+/// The explanation for whoever passes something else, such as the decision log itself.
+const NOT_AN_EXPORT: &str = "is not what `wayleave evidence export` writes, a folder or a WARC file: \
+                             to check a decision log, export it, and check the export";
 
 /// An export whose manifest has been checked.
 #[derive(Debug)]
@@ -62,7 +66,9 @@ impl CheckedExport {
     pub fn open(path: &Path, trusted: Option<&str>) -> anyhow::Result<Self> {
         if path.is_dir() {
             let file = untrusted_folder::open_file(path, MANIFEST_PATH)
-                .with_context(|| format!("{MANIFEST_PATH}:1"))?;
+                .with_context(|| format!("{MANIFEST_PATH}:1"));
+            let is_export = path.join(MANIFEST_PATH).exists();
+            let file = if is_export { file? } else { file.context(NOT_AN_EXPORT)? };
             let mut line = Vec::new();
             file.take(MAX_MANIFEST_BYTES).read_to_end(&mut line)?;
             return Ok(Self {
@@ -73,7 +79,10 @@ impl CheckedExport {
         }
         let unpacked = tempfile::tempdir().context("creating a temporary folder")?;
         // Read twice: the signature is at the end, and nothing is unpacked before it is checked.
-        let (line, records) = warc::read_manifest(warc::open(path)?)?;
+        let mut file = warc::open(path)?;
+        let is_warc = file.fill_buf().is_ok_and(|bytes| bytes.starts_with(b"WARC/"));
+        let read = warc::read_manifest(file);
+        let (line, records) = if is_warc { read? } else { read.context(NOT_AN_EXPORT)? };
         let manifest = read_manifest(&line, Some(records), trusted)?;
         warc::unpack(warc::open(path)?, unpacked.path(), &manifest)?;
         Ok(Self { manifest, folder: unpacked.path().to_owned(), _unpacked: Some(unpacked) })

@@ -98,7 +98,11 @@ fn named(config: &Config, is_so: impl Fn(&Crawler) -> bool) -> Option<String> {
 
 fn obedience(config: &Config) -> DutyFinding {
     if config.crawlers.mode == EnforcementMode::Observe {
-        let detail = "\"observe\" forwards what robots.txt disallows: set \"enforce\"";
+        let observed = named(config, |it| it.mode == EnforcementMode::Observe);
+        let observed = observed.map(|names| format!("{names} and ")).unwrap_or_default();
+        let detail = format!(
+            "\"observe\" forwards what robots.txt disallows: {observed}unnamed requests; set \"enforce\""
+        );
         return missing("proxy.mode", detail);
     }
     if let Some(names) = named(config, |it| it.mode == EnforcementMode::Observe) {
@@ -123,7 +127,8 @@ fn obedience(config: &Config) -> DutyFinding {
     if !config.https.interception.bypass.is_empty() {
         return unknown("https.bypass", "what goes to these hosts is not judged");
     }
-    ok("proxy.mode", "\"enforce\" for every crawler")
+    let enforced = named(config, |_| true).map(|names| format!("{names} and ")).unwrap_or_default();
+    ok("proxy.mode", format!("\"enforce\" for {enforced}unnamed requests"))
 }
 
 fn identification(config: &Config) -> DutyFinding {
@@ -341,7 +346,8 @@ mod tests {
         let text = format!("{}{}{}", crawler("news"), crawler("images"), crawler("prices"));
         let config = Config::from_toml("t.toml", &text).unwrap();
         let duties = check(&config, None);
-        let details = duties.iter().map(|duty| &*duty.finding.detail);
+        let missing = duties.iter().filter(|duty| duty.finding.status == DutyStatus::Missing);
+        let details = missing.map(|duty| &*duty.finding.detail);
         let named: Vec<_> = details.filter(|it| it.contains("\"news\"")).collect();
         assert!(named.len() >= 4, "{named:?}");
         for detail in named {
@@ -401,6 +407,27 @@ mod tests {
                 let row = security.lines().find(|line| line.starts_with(&row)).unwrap();
                 assert!(row.contains(&format!("`{key}`")), "{key} is missing in {row}");
             }
+        }
+    }
+
+    #[test]
+    fn obedience_names_the_crawlers_that_it_speaks_of() {
+        let dir = tempfile::tempdir().unwrap();
+        let two = |mode: &str| {
+            format!(
+                "proxy.mode = {mode:?}\n[[crawler]]\nname = \"a\"\ntokens = [\"A\"]\nmatch = {{ user_agent = \"A\" }}\nmode = \"enforce\"\n\
+                 [[crawler]]\nname = \"b\"\ntokens = [\"B\"]\nmatch = {{ user_agent = \"B\" }}\n"
+            )
+        };
+        for (file, expected) in [
+            (two("enforce"), r#""enforce" for "a", "b" and unnamed requests"#),
+            (
+                two("observe"),
+                r#""observe" forwards what robots.txt disallows: "b" and unnamed requests; set "enforce""#,
+            ),
+            (String::new(), r#""enforce" for unnamed requests"#),
+        ] {
+            assert_eq!(obedience(&config(dir.path(), &file)).detail, expected);
         }
     }
 

@@ -41,7 +41,13 @@ pub(super) enum EvidenceCommand {
     Hold(hold::HoldCommand),
     /// Print the public half of the key that signs the decision log
     Key(key::KeyArgs),
-    /// Create the key that signs the decision log from the next start on
+    /// Create the next key to sign the decision log with; the proxy changes to it when it is started again
+    ///
+    /// Do this when somebody who could read evidence.key leaves, or as often as your policy says. The next start hands the log
+    /// over: the old key signs the new one, and is deleted. So the log is not interrupted, and exports verify with either key.
+    ///
+    /// If a stranger may have read the key, export the log first (`wayleave evidence export`): with the old key, the stranger can
+    /// hand the log over, too. To replace the key's file by hand breaks the log: it is then reported as altered.
     RotateKey,
 }
 
