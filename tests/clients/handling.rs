@@ -1,4 +1,4 @@
-//! The programs of examples/clients and of docs/refusals.md and docs/scrapy.md that tell a refusal of wayleave from one of the origin, and wait if they are told to.
+//! The programs of examples/clients and of docs (refusals, scrapy, crawlee) that tell a refusal of wayleave from one of the origin, and wait if they are told to.
 
 use std::process::Output;
 
@@ -206,6 +206,11 @@ fn aiohttp_tells_refusals_apart() {
 #[test]
 fn scrapy_tells_refusals_apart() {
     check("handle-scrapy", "scrapy");
+}
+
+#[test]
+fn crawlee_tells_refusals_apart() {
+    check("handle-crawlee", "node");
 }
 
 #[test]

@@ -246,6 +246,7 @@ fn every_snippet_has_a_test() {
         "handle-httpx",
         "handle-aiohttp",
         "handle-scrapy",
+        "handle-crawlee",
         "handle-node",
         "handle-go",
         "handle-java",
