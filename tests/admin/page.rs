@@ -142,7 +142,7 @@ fn every_function_of_the_page_works() -> Result<(), String> {
     let steps: Vec<_> = printed.lines().collect();
     assert_eq!(steps.last(), Some(&"noComplaints"), "{printed}");
     if std::env::var_os("STEPS").is_none() {
-        assert_eq!(steps.len(), 62, "{printed}");
+        assert_eq!(steps.len(), 64, "{printed}");
     }
     if snippet.exists() {
         expect_exception(&proxy, &snippet);
@@ -231,7 +231,7 @@ fn attributes<'a>(html: &'a str, name: &str) -> Vec<&'a str> {
 fn every_document_is_a_page_whose_links_have_targets() {
     let origin = Origin::start();
     let proxy = Wayleave::start(&origin);
-    let mut pages = BTreeMap::new();
+    let (mut pages, mut sources) = (BTreeMap::new(), 0);
     for file in std::fs::read_dir(project().join("docs")).expect("a directory") {
         let path = file.expect("an entry").path();
         if path.extension().is_none_or(|extension| extension != "md") {
@@ -263,6 +263,13 @@ fn every_document_is_a_page_whose_links_have_targets() {
                 "/" | "/docs/" | "/assets/icon.svg" | "/assets/page.css" => continue,
                 path if path.starts_with("http") => continue,
                 "" => page,
+                // The page of a file outside of docs/.
+                path if !path.ends_with(".md") => {
+                    let source = proxy.admin_get(&format!("/docs/{path}"));
+                    assert_eq!((source.status, anchor), (200, ""), "{name}: {link}");
+                    sources += 1;
+                    continue;
+                }
                 path => pages.get(path).unwrap_or_else(|| panic!("{name}: {link}")),
             };
             let found = anchor.is_empty() || attributes(target, "id").contains(&anchor);
@@ -270,6 +277,9 @@ fn every_document_is_a_page_whose_links_have_targets() {
         }
         assert_eq!(attributes(page, "src"), ["/assets/icon.svg"], "{name}");
     }
+    assert!(sources >= 5, "{sources}");
+    let config = proxy.admin_get("/docs/config.toml").text();
+    assert!(config.contains("[proxy]\n# The addresses with ports"), "{config}");
     for missing in ["nothing.md", "page.png", "..%2FREADME.md"] {
         assert_eq!(proxy.admin_get(&format!("/docs/{missing}")).status, 404, "{missing}");
     }

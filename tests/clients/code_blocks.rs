@@ -80,7 +80,7 @@ fn every_configuration_in_the_documents_is_valid() {
             count += 1;
         }
     }
-    assert_eq!(count, 12, "configurations in the documents");
+    assert_eq!(count, 13, "configurations in the documents");
 }
 
 #[test]

@@ -36,6 +36,8 @@ pub fn render(markdown: &str) -> ManualPage {
         headings: headings.into_iter(),
         section: String::new(),
         raw_html: String::new(),
+        heads: Vec::new(),
+        is_head: false,
         cell: 0,
         is_source_link: false,
     };
@@ -46,6 +48,42 @@ pub fn render(markdown: &str) -> ManualPage {
     html::push_html(&mut html, builder.shown.into_iter());
     // A head without text is no head, for who hears it.
     ManualPage { title, html: html.replace("<th></th>", "<td></td>") }
+}
+
+/// Returns the page of a file that is not Markdown, such as the example configuration.
+pub fn render_source(name: &str, text: &str) -> ManualPage {
+    let (title, text) = (escaped(name), escaped(text));
+    let html = format!("<h1>{title}</h1>\n<pre tabindex=\"0\"><code>{text}</code></pre>\n");
+    ManualPage { title: name.to_owned(), html }
+}
+
+/// Returns the paths of the files that a document links to and that are pages of the manual, too, relative to `docs/`.
+pub fn linked_sources(markdown: &str) -> Vec<String> {
+    let link = |event| match event {
+        Event::Start(Tag::Link { dest_url, .. }) => Some(dest_url),
+        _ => None,
+    };
+    let links = Parser::new_ext(markdown, Options::ENABLE_TABLES).filter_map(link);
+    links.filter(|link| source_name(link).is_some()).map(|link| link.to_string()).collect()
+}
+
+/// Returns the code in the first column of the tables whose first head is `head`.
+pub fn terms(markdown: &str, head: &str) -> Vec<String> {
+    let mut terms = Vec::new();
+    let (mut cell, mut is_head, mut is_wanted) = (0, false, false);
+    for event in Parser::new_ext(markdown, Options::ENABLE_TABLES) {
+        match event {
+            Event::Start(Tag::TableHead) => (cell, is_head) = (0, true),
+            Event::End(TagEnd::TableHead) => is_head = false,
+            Event::Start(Tag::TableRow) => cell = 0,
+            Event::Start(Tag::TableCell) => cell += 1,
+            Event::End(TagEnd::Table) => is_wanted = false,
+            Event::Text(text) if is_head && cell == 1 => is_wanted = *text == *head,
+            Event::Code(code) if is_wanted && cell == 1 => terms.push(code.to_string()),
+            _ => {}
+        }
+    }
+    terms
 }
 
 /// The events of a page, as far as they have been read.
@@ -59,6 +97,9 @@ struct PageBuilder<'a> {
     section: String,
     /// The raw HTML of the block that is being read.
     raw_html: String,
+    /// The heads of the table's columns. On narrow screens, where rows are stacked, each cell shows that of its column.
+    heads: Vec<String>,
+    is_head: bool,
     /// The number of the table's cell in its row, from 1; 0 outside of rows.
     cell: usize,
     /// Whether the text of a link to a file that is not served is being read.
@@ -102,17 +143,43 @@ impl<'a> PageBuilder<'a> {
                 self.shown.push(event);
                 self.add_markup("</div>\n");
             }
-            Event::Start(Tag::TableRow | Tag::TableHead) => {
+            Event::Start(Tag::TableHead) => {
+                (self.cell, self.is_head) = (0, true);
+                self.heads.clear();
+                self.shown.push(event);
+            }
+            Event::End(TagEnd::TableHead) => {
+                self.is_head = false;
+                self.shown.push(event);
+            }
+            Event::Start(Tag::TableRow) => {
                 self.cell = 0;
                 self.shown.push(event);
             }
-            Event::Start(Tag::TableCell) => {
+            Event::Start(Tag::TableCell) if self.is_head => {
                 self.cell += 1;
+                self.heads.push(String::new());
+                self.shown.push(event);
+            }
+            Event::Start(Tag::TableCell) => {
+                let head = self.heads.get(self.cell).map(|head| escaped(head)).unwrap_or_default();
+                self.cell += 1;
+                self.add_markup(format!("<td data-label=\"{head}\">"));
+            }
+            Event::End(TagEnd::TableCell) if !self.is_head => self.add_markup("</td>"),
+            Event::Text(ref text) | Event::Code(ref text) if self.is_head => {
+                self.heads.last_mut().expect("its cell has begun").push_str(text);
                 self.shown.push(event);
             }
             Event::Code(code) if self.cell == 1 => {
                 self.add_anchor(&code, "code");
                 self.add_markup(format!("{}</code>", escaped(&code)));
+            }
+            Event::Start(Tag::Link { link_type, dest_url, title, id })
+                if source_name(&dest_url).is_some() =>
+            {
+                let dest_url = source_name(&dest_url).unwrap_or_default().to_owned().into();
+                self.shown.push(Event::Start(Tag::Link { link_type, dest_url, title, id }));
             }
             Event::Start(Tag::Link { ref dest_url, .. }) if !is_served(dest_url) => {
                 self.is_source_link = true;
@@ -154,6 +221,13 @@ fn is_served(link: &str) -> bool {
     let path = link.split('#').next().unwrap_or_default();
     let is_document = path.ends_with(".md") && !path.contains(['/', ':']);
     path.is_empty() || is_document || link.starts_with("https://") || link.starts_with("http://")
+}
+
+/// Returns the name of the page of a file that a link leads to, unless that is a document or a folder.
+fn source_name(link: &str) -> Option<&str> {
+    let (_, name) = link.strip_prefix("../")?.rsplit_once('/').unwrap_or(("", &link[3..]));
+    let is_file = name.contains('.') && !name.contains(['#', '"']) && !name.ends_with(".md");
+    is_file.then_some(name)
 }
 
 fn escaped(text: &str) -> String {
@@ -216,6 +290,43 @@ mod tests {
             page.contains("<span title=\"In the sources: k/&quot;README.md\">j</span>"),
             "{page}"
         );
+    }
+
+    #[test]
+    fn cells_have_the_heads_of_their_columns() {
+        let page = html("| a `b` | |\n| --- | --- |\n| `c` | d |\n\n| e |\n| --- |\n| f |\n");
+        for cell in
+            ["<td data-label=\"a b\"><code id=\"c\">c</code></td>", "<td data-label=\"e\">f</td>"]
+        {
+            assert!(page.contains(cell), "{cell}: {page}");
+        }
+        assert_eq!(
+            page.matches("<td data-label=").count(),
+            page.matches("</td>").count() - 1,
+            "{page}"
+        );
+        assert!(page.contains("<th>a <code>b</code></th>"), "{page}");
+    }
+
+    #[test]
+    fn links_to_files_lead_to_their_pages() {
+        let document = "[a](../config.toml) [b](../c/d.service) [e](../f/) [g](../h/README.md)\n";
+        let links = html(document);
+        assert!(links.contains("<a href=\"config.toml\">a</a>"), "{links}");
+        assert!(links.contains("<a href=\"d.service\">b</a>"), "{links}");
+        assert_eq!(links.matches("<a ").count(), 2, "{links}");
+        assert_eq!(linked_sources(document), ["../config.toml", "../c/d.service"]);
+        let page = render_source("d.service", "[Unit] # <b>\n");
+        assert_eq!(page.title, "d.service");
+        assert!(page.html.contains("<code>[Unit] # &lt;b&gt;\n</code>"), "{}", page.html);
+    }
+
+    #[test]
+    fn terms_are_those_of_tables_with_this_head() {
+        let document = "`a`\n\n| reason | b |\n| --- | --- |\n| `c`, `d` | `e` |\n| f | g |\n\n`h`\n\n\
+                        | kind |\n| --- |\n| `i` |\n";
+        assert_eq!(terms(document, "reason"), ["c", "d"]);
+        assert_eq!(terms(document, "kind"), ["i"]);
     }
 
     #[test]

@@ -14,7 +14,7 @@ const JAVASCRIPT: &str = "text/javascript; charset=utf-8";
 const CSS: &str = "text/css; charset=utf-8";
 
 /// The files below `/assets/`. uPlot (MIT, see uPlot.LICENSE) draws the chart: 50 kB, and fast with many points.
-const ASSETS: [(&str, &str, &str); 31] = [
+const ASSETS: [(&str, &str, &str); 32] = [
     ("page.css", CSS, include_str!("page/page.css")),
     ("page.js", JAVASCRIPT, include_str!("page/page.js")),
     ("api.js", JAVASCRIPT, include_str!("page/api.js")),
@@ -28,6 +28,7 @@ const ASSETS: [(&str, &str, &str); 31] = [
     ("owner.js", JAVASCRIPT, include_str!("page/owner.js")),
     ("rule.js", JAVASCRIPT, include_str!("page/rule.js")),
     ("docs.js", JAVASCRIPT, include_str!("page/docs.js")),
+    ("refusals.js", JAVASCRIPT, include_str!(concat!(env!("OUT_DIR"), "/refusals.js"))),
     ("changes.js", JAVASCRIPT, include_str!("page/changes.js")),
     ("politeness.js", JAVASCRIPT, include_str!("page/politeness.js")),
     ("range.js", JAVASCRIPT, include_str!("page/range.js")),
@@ -49,7 +50,7 @@ const ASSETS: [(&str, &str, &str); 31] = [
 ];
 
 /// The documents below `/docs/`: name, title and content, which the build script has rendered. Links lead from one to another
-/// as they do in `docs/`, so the names are those of the files.
+/// as they do in `docs/`, so the names are those of the files; the last part of the path for files outside of it.
 const DOCUMENTS: &[(&str, &str, &str)] = include!(concat!(env!("OUT_DIR"), "/documents.rs"));
 
 /// The document that lists the others.
