@@ -182,12 +182,14 @@ module.exports = ({ ADMIN, CONFIG, CURL, FRESH, FRESH_PROXY, SNIPPET, TEAM_TOKEN
     assert.ok((await rows.count()) > 5);
     const found = await page.locator("main a").evaluateAll((links) => links.map((link) => link.href));
     assert.ok(found.length > 15, `${found}`);
-    for (const link of [page.url(), ...found]) {
+    for (const link of [page.url(), `${ADMIN}/docs/config.toml`, ...found]) {
       await page.goto(link);
       await assertAccessible(page, link);
       for (const width of [320, 360, 640, 900, 1280, 1920]) {
         await page.setViewportSize({ width, height: 900 });
         assert.ok(await page.evaluate(() => document.documentElement.scrollWidth <= innerWidth), `${link} is wider than ${width} px`);
+        const cut = await page.evaluate(() => [...document.querySelectorAll(".document .scroll")].filter((box) => box.scrollWidth > box.clientWidth).map((box) => box.getAttribute("aria-label")));
+        if (width < 640) assert.deepEqual(cut, [], `tables of ${link} at ${width} px`);
       }
     }
     await page.setViewportSize({ width: 1280, height: 900 });
@@ -223,6 +225,65 @@ module.exports = ({ ADMIN, CONFIG, CURL, FRESH, FRESH_PROXY, SNIPPET, TEAM_TOKEN
       }
     }
     assert.equal(logged("http://shop.test:8080", "refused"), 3);
+  }
+
+  /** What a count links to is what it counts, also where another rule has the same text or another host the same rule. */
+  async function aCountOfARuleOpensItsDecisions(page) {
+    for (const url of ["http://shop.test/private/counted", "http://shop.test/images/counted", "http://shop.test/internal/counted", "http://changing.test/both"]) {
+      await crawl(url, "ImageBot/1");
+      await crawl(url, "NewsBot/2");
+    }
+    assert.equal(await crawl("http://usage.test/counted", "TrainerBot/1"), 403);
+    const [{ id }] = await recorded("http://usage.test/counted");
+    const isLogged = () => fs.readFileSync(`${path.dirname(CONFIG)}/state/decisions.jsonl`, "utf8").includes(id);
+    while (!isLogged()) await new Promise(setImmediate);
+    // Counts are kept for two seconds at least.
+    const logged = new Date().toISOString();
+    for (let counted = ""; counted <= logged;) counted = (await (await fetch(`${ADMIN}/v1/overview?since=1h`)).json()).counted_at;
+    await visit(page, "overview?since=1h");
+    const rules = page.getByRole("region", { name: /Most refused by rule/ });
+    const breaks = page.getByRole("region", { name: "What would break" });
+    await breaks.locator("tbody tr").first().waitFor();
+    const cells = await rules.or(breaks).locator("td.number").evaluateAll((found) => found.map((cell) => [cell.innerText, cell.querySelector("a")?.hash ?? ""]));
+    const counted = cells.filter(([, hash]) => hash);
+    assert.ok(counted.length >= 6, `${cells}`);
+    for (const [number, hash] of counted) {
+      const { decisions } = await (await fetch(`${ADMIN}/v1/decisions${hash.slice(hash.indexOf("?"))}&limit=8192`)).json();
+      assert.equal(count(decisions.length), number, hash);
+    }
+    const [, hash] = counted[0];
+    await page.goto(`${ADMIN}/${hash}`);
+    await page.locator(".stream tbody tr").first().waitFor();
+    const only = page.locator(".note", { hasText: /^Only by / });
+    await only.getByRole("button", { name: "By any rule" }).click();
+    await only.getByRole("button").waitFor({ state: "detached" });
+    assert.doesNotMatch(page.url(), /rule=/);
+  }
+
+  /** Who is about to press something presses that, and not what has just taken its place. */
+  async function nothingMovesWhileItLoads(page) {
+    await page.addInitScript(() => {
+      // However long it takes here.
+      addEventListener("DOMContentLoaded", () => document.documentElement.style.setProperty("--patience", "3600s"));
+      window.shifts = [];
+      new PerformanceObserver((list) => {
+        for (const { value, sources } of list.getEntries()) {
+          const moved = sources.map(({ node, previousRect, currentRect }) => `${node?.nodeName}.${node?.className ?? ""} ${node?.id ?? ""} from ${JSON.stringify(previousRect)} to ${JSON.stringify(currentRect)}`);
+          // Less is a word in the header.
+          if (value > 0.0005) window.shifts.push([value, ...moved].join("; "));
+        }
+      }).observe({ type: "layout-shift", buffered: true });
+    });
+    const shifts = {};
+    for (const place of ["overview", "overview?since=1h", "politeness", "crawlers", "decisions", "origins", "changes", "configuration", "connect", "try", "replay", "fleet"]) {
+      await page.goto("about:blank");
+      await visit(page, place);
+      await page.locator("main:not([aria-busy])").waitFor();
+      await page.evaluate(() => new Promise((resolve) => requestAnimationFrame(() => requestAnimationFrame(resolve))));
+      const found = await page.evaluate(() => window.shifts);
+      if (found.length) shifts[place] = found;
+    }
+    assert.deepEqual(shifts, {});
   }
 
   async function columnsSayWhatTheyCount(page) {
@@ -301,7 +362,7 @@ module.exports = ({ ADMIN, CONFIG, CURL, FRESH, FRESH_PROXY, SNIPPET, TEAM_TOKEN
     await cost.first().waitFor();
     const cells = await text(cost.first().locator("th, td"));
     assert.deepEqual(cells.slice(0, 4), ["unnamed (by User-Agent)", "http://slow.test", "300 s", "288"]);
-    assert.ok(Number(cells[6]) >= 1, `${cells}`);
+    assert.ok(Number(cells[7]) >= 1, `${cells}`);
   }
 
   async function onlyWhatDiffersFromTheDefaultsIsShown(page) {
@@ -453,5 +514,5 @@ module.exports = ({ ADMIN, CONFIG, CURL, FRESH, FRESH_PROXY, SNIPPET, TEAM_TOKEN
   }
 
   return [theLineThatDecidedIsMarked, aDecisionSaysItsReasonOnce, ownersAreWrittenTo, aRefusalBecomesAnException, changesOfAllOriginsAreListed,
-    reasonsLeadToDocuments, documentsAreReadAsPages, originsAreCountedOneByOne, columnsSayWhatTheyCount, timesAreInUtc, onlyANewClientIsAwaited, rowsAndSearchAreOneStepAway, aTeamIsNotOfferedWhatItMayNot, aHostCanBeTried, politenessIsShown, onlyWhatDiffersFromTheDefaultsIsShown, variablesAreQuotedForEachForm, theFirstRequestIsAwaited, whatIsWellIsSaidInALine];
+    reasonsLeadToDocuments, documentsAreReadAsPages, originsAreCountedOneByOne, aCountOfARuleOpensItsDecisions, nothingMovesWhileItLoads, columnsSayWhatTheyCount, timesAreInUtc, onlyANewClientIsAwaited, rowsAndSearchAreOneStepAway, aTeamIsNotOfferedWhatItMayNot, aHostCanBeTried, politenessIsShown, onlyWhatDiffersFromTheDefaultsIsShown, variablesAreQuotedForEachForm, theFirstRequestIsAwaited, whatIsWellIsSaidInALine];
 };

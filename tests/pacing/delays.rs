@@ -465,7 +465,15 @@ fn delays_are_observed_without_waiting() {
     let found = proxy.admin_get("/v1/overview?since=1h").json();
     let counts = ["would_be_refused", "would_wait"].map(|name| found[name].as_u64());
     assert_eq!(counts, [Some(0), Some(2)], "{found}");
-    assert_eq!(found["by_crawler"][0]["would_wait"], 2, "{found}");
+    let of_crawler = &found["by_crawler"][0];
+    assert_eq!(of_crawler["would_wait"], 2, "{found}");
+    let costs = proxy.admin_get("/v1/pace").json();
+    let cost = &costs["costs"][0];
+    for (name, row) in [("the overview", of_crawler), ("the cost of the pace", cost)] {
+        let seconds = row["would_wait_seconds"].as_f64().expect("seconds");
+        assert!(seconds > 0.0, "{name}: {row}");
+        assert_eq!(row["waited_seconds"], 0.0, "{name}: {row}");
+    }
 }
 
 #[test]

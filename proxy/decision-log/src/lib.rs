@@ -13,7 +13,8 @@
 //!       ├─ writer          the thread that writes the log
 //!       │    └─ journal      its files: a hash chain, rotated by size and age
 //!       ├─ query           filters of decisions
-//!       │    └─ chosen_crawler  the crawler that a filter names
+//!       │    ├─ chosen_crawler  the crawler that a filter names
+//!       │    └─ rule_name   the names of what decides
 //!       ├─ log_search      decisions of a time range, from the files
 //!       ├─ gaps            what is missing from the files
 //!       ├─ report_cache    reports for the admin listener
@@ -52,6 +53,7 @@ mod record;
 mod recorded_request;
 mod report;
 mod report_cache;
+mod rule_name;
 mod tally;
 #[cfg(test)]
 mod tests;

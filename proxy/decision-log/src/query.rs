@@ -6,9 +6,10 @@ use wayleave_robots_txt::Target;
 
 use super::chosen_crawler::ChosenCrawler;
 use super::record::DecisionRecord;
+use super::rule_name;
 
-/// A filter of decisions. A member that is `None` or empty matches every decision; words but the owner are compared ignoring
-/// ASCII case.
+/// A filter of decisions. A member that is `None` or empty matches every decision; words but the owner and rules are compared
+/// ignoring ASCII case.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct DecisionQuery {
     pub crawler: Option<ChosenCrawler>,
@@ -18,6 +19,8 @@ pub struct DecisionQuery {
     pub outcomes: Vec<&'static str>,
     pub reason: Option<String>,
     pub host: Option<String>,
+    /// The names of rules, or of reasons for which no rule decides, as reports have them; one of them decided.
+    pub rules: Vec<String>,
     /// Text that the URL, the rule, the reason, the details, the id, the client or a token must contain, ignoring ASCII case.
     pub text: Option<String>,
     /// The URL: its origin, and its path and query byte for byte.
@@ -41,6 +44,8 @@ impl DecisionQuery {
             && self.has_outcome(&decision.outcome)
             && is(self.reason.as_deref(), &decision.reason)
             && is(self.host.as_deref(), decision.host().unwrap_or_default())
+            && (self.rules.is_empty()
+                || self.rules.iter().any(|name| *name == rule_name::of_decision(decision)))
             && self.text.as_deref().is_none_or(|text| mentions(decision, text))
             && self
                 .url

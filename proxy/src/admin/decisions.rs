@@ -75,6 +75,10 @@ pub(super) struct DecisionParameters {
     reason: Option<String>,
     /// The host of their origin, without a port.
     host: Option<String>,
+    /// The rule that decided, by its name in `/v1/overview`, or a reason; repeated, one of several.
+    #[serde(default)]
+    #[param(required = false)]
+    rule: Vec<String>,
     /// Text that the URL, the rule, the reason, the details, the ID, the client or a token contains, ignoring case.
     q: Option<String>,
     /// The URL: its origin, and its path and query byte for byte.
@@ -104,6 +108,7 @@ impl DecisionParameters {
             outcomes: OutcomeWord::texts(&self.outcome),
             reason: self.reason,
             host: self.host,
+            rules: self.rule,
             text: self.q,
             url: url.transpose()?,
         })

@@ -82,6 +82,10 @@ pub(super) struct DownloadParameters {
     reason: Option<String>,
     /// The host of their origin, without a port.
     host: Option<String>,
+    /// The rule that decided, by its name in `/v1/overview`, or a reason; repeated, one of several.
+    #[serde(default)]
+    #[param(required = false)]
+    rule: Vec<String>,
     /// Text that the URL, the rule, the reason, the details, the ID, the client or a token contains, ignoring case.
     q: Option<String>,
     /// Not before this time, or a span before now such as `7d`.
@@ -122,6 +126,7 @@ pub(super) async fn download(
         outcomes: OutcomeWord::texts(&parameters.outcome),
         reason: parameters.reason,
         host: parameters.host,
+        rules: parameters.rule,
         text: parameters.q,
         ..DecisionQuery::default()
     };

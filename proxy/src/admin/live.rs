@@ -47,6 +47,10 @@ pub(super) struct StreamParameters {
     reason: Option<String>,
     /// The host of their origin, without a port.
     host: Option<String>,
+    /// The rule that decided, by its name in `/v1/overview`, or a reason; repeated, one of several.
+    #[serde(default)]
+    #[param(required = false)]
+    rule: Vec<String>,
     /// Text that the URL, the rule, the reason, the details, the ID, the client or a token contains, ignoring case.
     q: Option<String>,
     /// At most this many decisions per quarter of a second, the newest; the others are counted in an event `skipped`.
@@ -88,6 +92,7 @@ pub(super) async fn stream(
             outcomes: OutcomeWord::texts(&parameters.outcome),
             reason: parameters.reason,
             host: parameters.host,
+            rules: parameters.rule,
             text: parameters.q,
             ..DecisionQuery::default()
         },

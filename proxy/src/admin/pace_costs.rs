@@ -28,6 +28,8 @@ pub(super) struct PaceCost {
     requests: u64,
     /// The time for which its requests waited for their slots, all together.
     waited_seconds: f64,
+    /// The time for which enforcement would have held those of its requests that were only observed, all together.
+    would_wait_seconds: f64,
     /// The number of requests that came too soon, and were refused or would have been.
     too_soon: u64,
 }
@@ -49,6 +51,7 @@ struct PaceSum {
     asked_us: Option<u64>,
     requests: u64,
     waited: Duration,
+    would_wait: Duration,
     too_soon: u64,
 }
 
@@ -61,6 +64,11 @@ impl PaceSum {
         self.asked_us = self.asked_us.or(decision.robots_delay_us);
         self.requests += u64::from(is_forwarded);
         self.waited += Duration::from_micros(decision.waited_us);
+        if let Some(wait_us) =
+            decision.would_wait_us.filter(|_| !outcome.is_some_and(RequestOutcome::is_refusal))
+        {
+            self.would_wait += Duration::from_micros(wait_us);
+        }
         self.too_soon += u64::from(decision.reason == Reason::CrawlDelay.as_str());
     }
 }
@@ -90,6 +98,7 @@ pub(super) fn pace_costs(admin: &AdminState, now: SystemTime) -> CountedCosts {
             pages_a_day: (DAY.as_secs_f64() / delay.as_secs_f64()) as u64,
             requests: sum.requests,
             waited_seconds: sum.waited.as_secs_f64(),
+            would_wait_seconds: sum.would_wait.as_secs_f64(),
             too_soon: sum.too_soon,
         })
     };
@@ -97,6 +106,7 @@ pub(super) fn pace_costs(admin: &AdminState, now: SystemTime) -> CountedCosts {
     costs.sort_by(|one, other| {
         (other.too_soon.cmp(&one.too_soon))
             .then(other.waited_seconds.total_cmp(&one.waited_seconds))
+            .then(other.would_wait_seconds.total_cmp(&one.would_wait_seconds))
             .then_with(|| (&one.crawler, &one.origin).cmp(&(&other.crawler, &other.origin)))
     });
     let oldest = recent.iter().map(|decision| decision.at).min();

@@ -9,6 +9,7 @@ use wayleave_decision::RequestOutcome;
 
 use super::super::query::DecisionQuery;
 use super::super::record::host;
+use super::super::rule_name;
 
 /// The members of a line that are counted.
 // Borrowed from the line where they have no escapes: a log may have millions of lines.
@@ -97,20 +98,6 @@ struct PreferenceEntry<'a> {
     stage: Option<Cow<'a, str>>,
 }
 
-impl PreferenceEntry<'_> {
-    /// Returns the precedence of a preference that can refuse: refusals by the stage at which they are known, then purposes for
-    /// which nothing is stated. Lower comes first.
-    fn rank(&self) -> Option<usize> {
-        let stages = ["before", "head", "body"];
-        let stage = stages.iter().position(|it| self.stage.as_deref() == Some(it));
-        match &*self.preference {
-            "refuse" => Some(stage.unwrap_or_default()),
-            "unstated" => Some(stages.len()),
-            _ => None,
-        }
-    }
-}
-
 #[derive(Deserialize)]
 struct PolicyEntry<'a> {
     number: usize,
@@ -129,9 +116,9 @@ impl ReportEntry<'_> {
         self.request_outcome().is_some_and(RequestOutcome::is_refusal)
     }
 
-    /// Returns whether enforcement would have held the request, and not refused it.
-    pub(super) fn would_wait(&self) -> bool {
-        self.would_wait_us.is_some() && !self.is_refusal()
+    /// Returns the microseconds for which enforcement would have held the request, if it would, and not have refused it.
+    pub(super) fn would_wait_us(&self) -> Option<u64> {
+        self.would_wait_us.filter(|_| !self.is_refusal())
     }
 
     /// Returns whether the request is one of those. The text is not looked for.
@@ -144,6 +131,7 @@ impl ReportEntry<'_> {
             && query.has_outcome(&self.outcome)
             && is(query.reason.as_deref(), &self.reason)
             && is(query.host.as_deref(), self.host().unwrap_or_default())
+            && (query.rules.is_empty() || query.rules.iter().any(|name| *name == self.rule_name()))
     }
 
     /// Returns whether the response asked for payment.
@@ -180,27 +168,27 @@ impl ReportEntry<'_> {
         // By the reason: a line may also name a rule of robots.txt that allowed the request.
         match (&*self.reason, &self.policy, self.line, &self.rule) {
             ("policy-rule", Some(policy), ..) => {
-                let reason = (policy.reason.as_deref())
-                    .map_or(String::new(), |reason| format!(": {reason}"));
-                Some(format!("[[rule]] {}{reason}", policy.number))
+                Some(rule_name::of_policy(policy.number, policy.reason.as_deref()))
             }
             ("rule", _, Some(line), Some(rule)) => {
-                let origin = self.origin.as_deref().unwrap_or_default();
-                Some(format!("{rule} ({origin}/robots.txt:{line})"))
+                Some(rule_name::of_line(rule, self.origin.as_deref(), line))
             }
             ("preference", ..) => self.preference(),
             _ => None,
         }
     }
 
+    /// Returns the name of the rule that decided; the reason if no rule did.
+    pub(super) fn rule_name(&self) -> Cow<'_, str> {
+        self.rule().map_or(Cow::Borrowed(&*self.reason), Cow::Owned)
+    }
+
     /// Returns the deciding preference, such as `train-ai by content-signal`.
     fn preference(&self) -> Option<String> {
-        let (_, deciding) = self
-            .preferences
-            .iter()
-            .filter_map(|it| Some((it.rank()?, it)))
-            .min_by_key(|(rank, _)| *rank)?;
-        let source = deciding.source.as_deref().unwrap_or("nothing said");
-        Some(format!("{} by {source}", deciding.purpose))
+        let ranked = self.preferences.iter().filter_map(|it| {
+            Some((rule_name::rank_of_preference(&it.preference, it.stage.as_deref())?, it))
+        });
+        let (_, deciding) = ranked.min_by_key(|(rank, _)| *rank)?;
+        Some(rule_name::of_preference(&deciding.purpose, deciding.source.as_deref()))
     }
 }

@@ -30,6 +30,8 @@ pub struct SummaryRow {
     pub would_be_refused_share: f64,
     /// The requests that enforcement would have held for a while, and then sent.
     pub would_wait: u64,
+    /// The time for which enforcement would have held these, all together.
+    pub would_wait_seconds: f64,
     /// The time for which the requests waited for their slots, all together.
     pub waited_seconds: f64,
     pub failed: u64,
@@ -127,6 +129,7 @@ struct SummaryGroup {
     refused: u64,
     observed: u64,
     would_wait: u64,
+    would_wait_us: u64,
     waited_us: u64,
     failed: u64,
     names: FirstNames,
@@ -140,6 +143,7 @@ impl SummaryGroup {
             refused: 0,
             observed: 0,
             would_wait: 0,
+            would_wait_us: 0,
             waited_us: 0,
             failed: 0,
             names: FirstNames::new(by, max_names),
@@ -161,6 +165,7 @@ impl SummaryGroup {
             would_be_refused: self.observed,
             would_be_refused_share: share(self.observed),
             would_wait: self.would_wait,
+            would_wait_seconds: self.would_wait_us as f64 / 1e6,
             waited_seconds: self.waited_us as f64 / 1e6,
             failed: self.failed,
             first_rule: None,
@@ -213,7 +218,10 @@ impl Summary {
         let (by, max_names) = (self.by, self.max_names);
         let group = entry_of(&mut self.groups, name(by), || SummaryGroup::new(by, max_names));
         group.requests += 1;
-        group.would_wait += u64::from(entry.would_wait());
+        if let Some(wait_us) = entry.would_wait_us() {
+            group.would_wait += 1;
+            group.would_wait_us = group.would_wait_us.saturating_add(wait_us);
+        }
         group.waited_us = group.waited_us.saturating_add(entry.waited_us);
         match entry.request_outcome() {
             Some(RequestOutcome::Refused) => group.refused += 1,

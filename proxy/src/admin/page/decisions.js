@@ -33,8 +33,10 @@ export const leftList = () => left;
 
 export function decisions(live, parameters) {
   const wanted = Object.fromEntries(["q", "crawler", "reason", "host", "since", "until"].map((name) => [name, parameters.get(name) ?? ""]));
+  // The names of rules that links from counts bring; there is no field for them.
+  wanted.rule = parameters.getAll("rule");
   /** Whether anything is filtered but outcomes and times. */
-  const isFiltered = () => Boolean(wanted.q || wanted.crawler || wanted.reason || wanted.host);
+  const isFiltered = () => Boolean(wanted.q || wanted.crawler || wanted.reason || wanted.host || wanted.rule.length);
   wanted.outcome = parameters.getAll("outcome").filter((outcome) => OUTCOMES.includes(outcome));
   if (!parameters.has("outcome") && !isFiltered()) wanted.outcome = TURNED_DOWN;
   const isTurnedDown = () => String(wanted.outcome) === String(TURNED_DOWN);
@@ -53,6 +55,12 @@ export function decisions(live, parameters) {
   const isRead = () => order || list.matches(":hover") || list.contains(document.activeElement) || scrollY > list.offsetTop;
 
   const means = h("p", { class: "note" });
+  const by = h("p", { class: "note" });
+  const showRules = () => by.replaceChildren(...(wanted.rule.length ? ["Only by ", h("span", { class: "url" }, wanted.rule.join(" or ")), " ", h("button", { type: "button", click: () => {
+    wanted.rule = [];
+    showRules();
+    change();
+  } }, "By any rule")] : []));
   const showNotes = () => {
     const outcome = wanted.outcome.length === 1 ? wanted.outcome[0] : "";
     means.replaceChildren(...(wanted.reason ? [`${wanted.reason}: ${meaning(wanted.reason, outcome)} `, reasonDocs(wanted.reason, outcome)] : []));
@@ -237,7 +245,8 @@ export function decisions(live, parameters) {
     h("details", { class: "fold", open: innerWidth > 640 || isFiltered() || isPast() || !isTurnedDown() }, h("summary", {}, "Filters"), h("form", { class: "bar filters", role: "search", submit: (event) => event.preventDefault() },
       field("q", "Search"), h("label", {}, "Outcome", outcomes), select("reason", "Reason", REASONS), crawlers, field("host", "Host"),
       ranges, h("span", { class: "span" }, from, until), h("span", { class: "span" }, pause, save("csv"), save("json")))),
-    only, means, note, fresh, list);
+    only, by, means, note, fresh, list);
+  showRules();
   showNotes();
   return { view, end: () => (clearTimeout(typing), asking.abort(), live.follow(null), (live.onDecision = live.onSkipped = live.onConnection = null)) };
 }

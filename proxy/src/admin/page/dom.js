@@ -38,6 +38,9 @@ export function duration(micros) {
   return `${number < 100 ? Number(number.toPrecision(3)) : whole.format(Math.round(number))} ${unit}`;
 }
 
+/** Seconds, with three digits that count. */
+export const inSeconds = (number) => `${number < 100 ? Number(number.toPrecision(3)) : whole.format(Math.round(number))} s`;
+
 const isoDay = (date) => date.toISOString().slice(0, 10);
 
 // All times are in UTC, as the log, the commands and the API have them; the page's foot says so.
@@ -148,7 +151,10 @@ function busy(change) {
   underWay += change;
   const main = document.getElementById("main");
   if (underWay) main.setAttribute("aria-busy", "true");
-  else main.removeAttribute("aria-busy");
+  else {
+    main.removeAttribute("aria-busy");
+    main.classList.remove("fresh");
+  }
 }
 
 /** Runs `work` and shows its error. If it succeeds, an error from before it began is hidden. */

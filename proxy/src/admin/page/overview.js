@@ -1,11 +1,11 @@
 // Overview: how much is refused, or would be, of a time range: by crawler, rule, host and reason.
 
 import { get, getUnlessGivenUp, query } from "./api.js";
-import { attempt, badge, bytes, clockTime, count, crawlerName, day, facts, h, newest, panel, rate, share, table, time } from "./dom.js";
+import { attempt, badge, bytes, clockTime, count, crawlerName, day, facts, h, inSeconds, newest, panel, rate, share, table, time } from "./dom.js";
 import { draw, unitOf } from "./chart.js";
 import { ownerLink } from "./owner.js";
 import { carry, inUrl, inWords, isLive, rangeControl, rangeOf } from "./range.js";
-import { REASONS, meaning, reasonLink } from "./reasons.js";
+import { meaning, reasonLink } from "./reasons.js";
 import { orderInUrl, orderOf, showSorted } from "./sortable.js";
 import { unnamedPanel } from "./unnamed.js";
 
@@ -59,6 +59,12 @@ export function overview(live, parameters) {
     showCrawlers();
   }));
   place.byCrawlerTable = h("div", {});
+  // Nothing moves while it loads: the tiles have their places, and what is below the chart is shown once all of it is there.
+  tiles(place.tiles, null, inWords(range));
+  place.well.replaceChildren(h("p", { class: "note" }, "\u00a0"));
+  const below = h("div", { hidden: true });
+  let isStateKnown = false;
+  const reveal = () => (below.hidden = !found || !isStateKnown);
   const show = () => {
     const [words, filter] = [inWords(range), inUrl(range)];
     counted.textContent = notes(found);
@@ -72,7 +78,7 @@ export function overview(live, parameters) {
       place.unnamed.replaceChildren(...(total ? [unnamedPanel(found.unnamed, total, words, kept.unnamed, filter)] : []));
     }
     place.byHost.replaceChildren(panel(`Most refused hosts, ${words}`, ranking("Refusals by host", "Host", found.by_host, (name) => ({ host: name }), filter)));
-    place.byRule.replaceChildren(panel(`Most refused by rule, ${words}`, ranking("Refusals by rule", "Rule", found.by_rule, ruleFilter, filter)));
+    place.byRule.replaceChildren(panel(`Most refused by rule, ${words}`, ranking("Refusals by rule", "Rule", found.by_rule, (name) => ({ rule: name }), filter)));
     place.byReason.replaceChildren(panel(`By reason, ${words}`, reasonTable(found.by_reason, words, filter)));
     if (!isLive(range)) showChart();
   };
@@ -84,6 +90,7 @@ export function overview(live, parameters) {
       if (!answer) return;
       found = answer;
       show();
+      reveal();
     })).finally(() => {
       if (asking === own) asking = null;
     });
@@ -102,7 +109,10 @@ export function overview(live, parameters) {
     if (configuration?.configuration > 1) marks.push({ at: Date.parse(configuration.read_at) / 1000, label: "reload" });
     place.expiring.replaceChildren(panel("Exceptions: expired and expiring", exceptions(rules.rules)));
     showProxy();
-  }));
+  })).finally(() => {
+    isStateKnown = true;
+    reveal();
+  });
   const showProxy = () => status && place.proxy.replaceChildren(panel("This proxy", proxyFacts(status, live.points)));
   figure.addEventListener("pointerdown", () => (figure.dataset.drag = "yes"));
   const dragged = () => delete figure.dataset.drag;
@@ -123,10 +133,10 @@ export function overview(live, parameters) {
   loadState();
   // A request that takes longer than the pause is not given up for the next.
   const timer = setInterval(() => document.hidden || (asking || range.until || load(), loadState()), REFRESH);
-  const view = h("div", { class: "view" }, control, counted, place.well, place.tiles,
-    h("section", { class: "panel", "aria-labelledby": "p-time" }, h("div", { class: "bar" }, h("h2", { id: "p-time" }, "Requests over time"), split), figure),
-    place.byCrawler, place.breaks, place.unnamed,
+  below.append(place.byCrawler, place.breaks, place.unnamed,
     h("div", { class: "columns" }, h("div", {}, place.byRule, place.byHost), h("div", {}, place.byReason, place.expiring)), place.proxy);
+  const view = h("div", { class: "view" }, control, h("div", { class: "bar" }, place.well, counted), place.tiles,
+    h("section", { class: "panel", "aria-labelledby": "p-time" }, h("div", { class: "bar" }, h("h2", { id: "p-time" }, "Requests over time"), split), figure), below);
   return { view, end: () => (clearInterval(timer), asking?.abort(), removeEventListener("pointerup", dragged), chart?.destroy(), (live.onPoint = null)) };
 }
 
@@ -147,9 +157,13 @@ function notes(found) {
   ].filter(Boolean).join(" · ");
 }
 
-/** The two numbers that matter most, and those beside them. */
+/** The two numbers that matter most, and those beside them; dashes as long as they are not known. */
 function tiles(place, found, words) {
   const tile = (name, value, note, kind) => h("div", { class: `tile ${kind}` }, h("dt", {}, name), h("dd", {}, value, h("small", {}, note)));
+  if (!found) {
+    place.replaceChildren(h("dl", {}, [["Refused", "big refused"], ["Would be refused", "big observed"], ["Requests", ""], ["Failed", ""]].map(([name, kind]) => tile(name, "–", words, kind))));
+    return;
+  }
   const of = (number) => `${count(number)} of ${count(found.requests)}, ${words}`;
   place.replaceChildren(h("dl", {},
     tile("Refused", share(found.refused, found.requests), of(found.refused), "big refused"),
@@ -226,6 +240,9 @@ function bar(row, most) {
 /** The crawler's name; the proxy's own requests, for what sites state about use, have its name. */
 const named = (row) => (row.name === "wayleave" && !row.mode ? "wayleave itself" : crawlerName(row.name));
 
+/** The requests that would wait, and for how long altogether. */
+const waits = (requests, seconds) => (requests ? h("span", {}, count(requests), " ", h("small", {}, inSeconds(seconds))) : "0");
+
 const isSafe = (row) => row.mode === "observe" && row.requests > 0 && row.would_be_refused === 0;
 
 function crawlerTable(found, range, order, changed) {
@@ -245,8 +262,8 @@ function crawlerTable(found, range, order, changed) {
     part("refused", "Refused %"),
     { key: "would", head: "Would be refused", kind: "number", value: (row) => row.would_be_refused, cell: (row) => number(row, row.would_be_refused, { outcome: "observed" }, "would-be") },
     part("would_be_refused", "Would be %"),
-    { key: "wait", head: "Would wait", kind: "number", value: (row) => row.would_wait, cell: (row) => h("td", { class: "number" }, row.would_wait ? count(row.would_wait) : "0") },
-    { key: "rule", head: "Top rule", value: (row) => row.first_rule, cell: (row) => h("td", { class: "named" }, row.first_rule ? h("a", { class: "quiet clamp", title: row.first_rule, href: `#/decisions${query({ crawler: row.name, ...ruleFilter(row.first_rule), host: row.first_host, ...filter })}` }, shortRule(row.first_rule)) : "–") },
+    { key: "wait", head: "Would wait", kind: "number", value: (row) => row.would_wait, cell: (row) => h("td", { class: "number" }, waits(row.would_wait, row.would_wait_seconds)) },
+    { key: "rule", head: "Top rule", value: (row) => row.first_rule, cell: (row) => h("td", { class: "named" }, row.first_rule ? h("a", { class: "quiet clamp", title: row.first_rule, href: `#/decisions${query({ crawler: row.name, rule: row.first_rule, host: row.first_host, ...filter })}` }, shortRule(row.first_rule)) : "–") },
     { key: "host", head: "At host", note: "The host of the top rule: the most frequent pair", value: (row) => row.first_host, cell: (row) => h("td", { class: "named" }, row.first_host ? decisions(row, row.first_host, { host: row.first_host }) : "–") },
   ];
   // Sorted, all of them are looked at; the rest has no order.
@@ -255,22 +272,12 @@ function crawlerTable(found, range, order, changed) {
   const all = sum("requests");
   // The row of all others has no bar: the scale ends at the largest single crawler, and it could exceed that.
   const rest = h("tr", {}, h("th", { scope: "row" }, h("a", { href: `#/crawlers${query(filter)}` }, `${count(others.length)} others`)), h("td", { class: "wide" }),
-    ...[count(all), count(sum("refused")), share(sum("refused"), all), count(sum("would_be_refused")), share(sum("would_be_refused"), all), count(sum("would_wait"))].map((text) => h("td", { class: "number" }, text)), h("td", {}), h("td", {}));
+    ...[count(all), count(sum("refused")), share(sum("refused"), all), count(sum("would_be_refused")), share(sum("would_be_refused"), all), waits(sum("would_wait"), sum("would_wait_seconds"))].map((text) => h("td", { class: "number" }, text)), h("td", {}), h("td", {}));
   return { caption: "Requests by crawler", kind: "ranking", columns, items: rows, order, changed, most: order ? Infinity : SHOWN, more: others.length ? [rest] : [], empty: `No requests, ${inWords(range)}.` };
 }
 
 /** The part of a rule that says most: the line, without the URL of its file. */
 const shortRule = (name) => name.match(/^(.*) \([a-z]+:\/\/[^ ]*\/robots\.txt:\d+\)$/)?.[1] ?? name;
-
-/** The filter for the decisions by a rule, as reports name it. */
-function ruleFilter(name) {
-  const own = name.match(/^\[\[rule\]\] \d+(?:: (.*))?$/);
-  if (own) return { reason: "policy-rule", q: own[1] };
-  const line = name.match(/^(.*) \([a-z]+:\/\/(\[[^\]]*\]|[^:/]*)(?::\d+)?\/robots\.txt:\d+\)$/);
-  if (line) return { reason: "rule", q: line[1], host: line[2] };
-  if (REASONS.includes(name)) return { reason: name };
-  return { reason: "preference" };
-}
 
 /** The requests that enforcement would refuse, where refusals are only observed. */
 function wouldBreak(found, words, filter) {
@@ -280,8 +287,11 @@ function wouldBreak(found, words, filter) {
     // The same text may be in several lines and files of a host.
     const key = JSON.stringify([row.crawler, row.host, shortRule(row.rule ?? row.reason)]);
     const group = groups.get(key);
-    if (group) group.count += row.count;
-    else groups.set(key, { ...row });
+    const rule = row.rule ?? row.reason;
+    if (group) {
+      group.count += row.count;
+      if (!group.rules.includes(rule)) group.rules.push(rule);
+    } else groups.set(key, { ...row, rules: [rule] });
   }
   const most = [...groups.values()].sort((one, other) => other.count - one.count);
   const rows = most.slice(0, SHOWN).map((row) => h("tr", {},
@@ -289,7 +299,7 @@ function wouldBreak(found, words, filter) {
     h("td", {}, row.host ? h("a", { href: `#/decisions${query({ host: row.host, outcome: "observed", ...filter })}` }, row.host) : "–"),
     h("td", { class: "named" }, h("span", { class: "clamp", title: row.rule ?? row.reason }, shortRule(row.rule ?? row.reason))),
     h("td", { class: "url" }, h("span", { class: "clamp", title: row.example }, row.example)),
-    h("td", { class: "number" }, count(row.count))));
+    h("td", { class: "number" }, h("a", { href: `#/decisions${query({ crawler: row.crawler, host: row.host, rule: row.rules, outcome: "observed", ...filter })}` }, count(row.count)))));
   return [panel(`What would break, ${words}`, h("p", { class: "note" }, "Forwarded only because refusals are observed; with mode = \"enforce\" these requests would be refused."),
     table("Would be refused", ["Crawler", "Host", "Rule", "For example", "#Requests"], rows, "", "ranking"))];
 }

@@ -1,7 +1,7 @@
 // Politeness: the servers that requests are slowed down for, what origins turn away, and what is left of daily budgets.
 
 import { forAllTeams, get, query } from "./api.js";
-import { attempt, bytes, count, crawlerName, h, newest, panel, rate, share, table, time, untold } from "./dom.js";
+import { attempt, bytes, count, crawlerName, h, inSeconds, newest, panel, rate, share, table, time, untold } from "./dom.js";
 import { docsLink } from "./docs.js";
 
 const REFRESH = 5_000;
@@ -36,7 +36,7 @@ export function politeness(parameters) {
   const timer = setInterval(() => document.hidden || load(), REFRESH);
   const view = h("div", { class: "view" }, h("h1", {}, "Politeness"),
     h("p", { class: "lead" }, "How origins bear the requests, and what crawlers may still send today. Documentation: ", docsLink("politeness", "pace and budgets"), ", ", docsLink("refusals", "refusals by origins"), "."),
-    panel("What the pace costs", h("p", { class: "note" }, "The delays that crawlers keep, by robots.txt and the configuration, how long their requests waited, and the most pages that they leave for a day."), counted, costs),
+    panel("What the pace costs", h("p", { class: "note" }, "The delays that crawlers keep, by robots.txt and the configuration, how long their requests waited, or would have if they are only observed, and the most pages that they leave for a day."), counted, costs),
     panel("Slowed down", h("p", { class: "note" }, "Servers that get fewer requests than they could, because of how they answer (politeness.adaptive)."), paces),
     h("section", { class: "panel", "aria-labelledby": "p-edge" }, h("div", { class: "bar" }, h("h2", { id: "p-edge" }, "Turned away by origins"), by),
       h("p", { class: "note" }, "Since the start: requests that robots.txt allows, but the origin, or the bot manager in front of it, does not."), edge),
@@ -45,13 +45,12 @@ export function politeness(parameters) {
 }
 
 function costTable(costs) {
-  const seconds = (number) => `${number < 100 ? Number(number.toPrecision(3)) : count(Math.round(number))} s`;
   const rows = costs.slice(0, SHOWN).map((cost) => h("tr", {},
     h("th", { scope: "row" }, h("a", { href: `#/decisions${query({ crawler: cost.crawler })}` }, crawlerName(cost.crawler))),
     h("td", { class: "url" }, h("a", { href: `#/origins/${encodeURIComponent(cost.origin)}` }, cost.origin)),
-    h("td", { class: "number" }, seconds(cost.delay_seconds)), h("td", { class: "number" }, count(cost.pages_a_day)),
-    h("td", { class: "number" }, count(cost.requests)), h("td", { class: "number" }, seconds(cost.waited_seconds)), h("td", { class: "number" }, count(cost.too_soon))));
-  return table("Cost of the pace", ["Crawler", "Origin", "#Delay", "#Pages a day", "#Forwarded", "#Waited", "#Too soon"], rows, "No request in memory, of the last hour at most, had to keep a delay.", "cards");
+    h("td", { class: "number" }, inSeconds(cost.delay_seconds)), h("td", { class: "number" }, count(cost.pages_a_day)),
+    h("td", { class: "number" }, count(cost.requests)), h("td", { class: "number" }, inSeconds(cost.waited_seconds)), h("td", { class: "number" }, inSeconds(cost.would_wait_seconds)), h("td", { class: "number" }, count(cost.too_soon))));
+  return table("Cost of the pace", ["Crawler", "Origin", "#Delay", "#Pages a day", "#Forwarded", "#Waited", "#Would wait", "#Too soon"], rows, "No request in memory, of the last hour at most, had to keep a delay.", "cards");
 }
 
 function paceTable({ paces, total }) {

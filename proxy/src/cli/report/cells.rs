@@ -225,6 +225,7 @@ mod tests {
             would_be_refused: 0,
             would_be_refused_share: 0.0,
             would_wait,
+            would_wait_seconds: would_wait as f64 * 2.5,
             waited_seconds: would_wait as f64 * 1.5,
             failed,
             first_rule: None,

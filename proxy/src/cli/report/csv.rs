@@ -33,7 +33,7 @@ pub(super) fn summary_to_csv(rows: &[SummaryRow], by: ReportDimension) -> String
     let mut text = format!(
         "{},owner,requests,refused,refused_share,would_be_refused,would_be_refused_share,would_wait,failed,\
          first_rule,first_host,first_crawler,first_token,first_user_agent,first_client,\
-         would_have_cost,waited_seconds\r\n",
+         would_have_cost,waited_seconds,would_wait_seconds\r\n",
         by.as_str()
     );
     for row in rows {
@@ -56,6 +56,7 @@ pub(super) fn summary_to_csv(rows: &[SummaryRow], by: ReportDimension) -> String
             optional(&row.first_client),
             quote_field(&costs(row)),
             format!("{:.6}", row.waited_seconds),
+            format!("{:.6}", row.would_wait_seconds),
         ];
         text += &fields.join(",");
         text += "\r\n";
