@@ -548,6 +548,9 @@ async function aPartOfTheChartIsShown(page) {
   await visit(page, "overview");
   await page.waitForFunction(() => /start at|reload at/.test(document.querySelector("figcaption .unseen")?.textContent ?? ""));
   await page.getByRole("heading", { name: "By crawler, last 5 minutes" }).waitFor();
+  // Labels of marks that are close to each other are in rows of their own.
+  const rows = await page.evaluate(async () => (await import("/assets/chart.js")).rowsOf([[0, 30], [10, 40], [20, 50], [35, 60], [70, 99]]));
+  assert.deepEqual(rows, [0, 1, 2, 0, 0]);
   const { x, y, width, height } = await rectOf(page.locator(".canvas .u-over"));
   await page.mouse.move(x + width - 120, y + height / 2);
   await page.waitForFunction(() => / in total$/.test(document.querySelector("[data-total]").textContent));

@@ -73,7 +73,18 @@ export function draw(into, times, layers, { range, unit, pointer, marks, zoomed 
   return { destroy: () => (sized.disconnect(), chart.destroy()), pointer: place };
 }
 
-/** Draws a line for each visible mark. */
+/** The rows, from 0, in which labels run into no other. `spans` are their left and right ends, in the order of the marks. */
+export function rowsOf(spans) {
+  const ends = [];
+  return spans.map(([left, right]) => {
+    const free = ends.findIndex((end) => left > end);
+    const row = free < 0 ? ends.length : free;
+    ends[row] = right;
+    return row;
+  });
+}
+
+/** Draws a line for each visible mark, and its label beside it. */
 function mark(chart, marks) {
   const { ctx, bbox } = chart;
   const { min, max } = chart.scales.x;
@@ -81,15 +92,20 @@ function mark(chart, marks) {
   ctx.strokeStyle = ctx.fillStyle = colour("--text");
   ctx.textAlign = "left";
   ctx.font = `${11 * devicePixelRatio}px system-ui, sans-serif`;
-  for (const { at, label } of marks.filter((one) => one.at >= min && one.at <= max)) {
+  ctx.setLineDash([4 * devicePixelRatio, 3 * devicePixelRatio]);
+  const visible = marks.filter(({ at }) => at >= min && at <= max).sort((one, other) => one.at - other.at);
+  const spans = visible.map(({ at, label }) => {
     const x = Math.round(chart.valToPos(at, "x", true));
-    ctx.setLineDash([4 * devicePixelRatio, 3 * devicePixelRatio]);
     ctx.beginPath();
     ctx.moveTo(x, bbox.top);
     ctx.lineTo(x, bbox.top + bbox.height);
     ctx.stroke();
     const { width } = ctx.measureText(label);
-    ctx.fillText(label, x + width + 8 > bbox.left + bbox.width ? x - width - 4 : x + 4, bbox.top + 12 * devicePixelRatio);
+    const left = x + width + 8 > bbox.left + bbox.width ? x - width - 4 : x + 4;
+    return [left, left + width + 4];
+  });
+  for (const [index, row] of rowsOf(spans).entries()) {
+    ctx.fillText(visible[index].label, spans[index][0], bbox.top + (row + 1) * 12 * devicePixelRatio);
   }
   ctx.restore();
 }

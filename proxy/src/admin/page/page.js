@@ -122,6 +122,8 @@ function route(isFirst) {
   shown = VIEWS[view](rest, new URLSearchParams(search));
   const main = document.getElementById("main");
   main.replaceChildren(shown.view);
+  // Until what it asked for has arrived, or takes long.
+  main.classList.toggle("fresh", main.hasAttribute("aria-busy"));
   for (const link of document.querySelectorAll("nav a")) {
     const isCurrent = link.dataset.view === view;
     if (isCurrent) link.setAttribute("aria-current", "page");
@@ -176,12 +178,12 @@ await attempt(async () => {
   document.getElementById("version").textContent = version;
   useDocs(docs_url);
 });
-attempt(async () => {
+await attempt(async () => {
   const { state } = await get("/v1/fleet");
   document.querySelector("nav a[href='#/fleet']").hidden = state === "alone";
 });
 await loadTraffic();
-watchProblems();
+await watchProblems();
 // Before the first request there is nothing to see but how to send one.
 if (!location.hash && !(await hasTraffic())) history.replaceState(null, "", "#/connect");
 route(true);

@@ -39,8 +39,8 @@ function part(problem, show) {
     h("button", { type: "button", "aria-label": `Hide: ${problem.text}`, click: () => (hidden.add(lasting(problem)), show()) }, "Hide"));
 }
 
-/** Shows the problems, and follows them as long as the page is open. */
-export function watchProblems() {
+/** Shows the problems, and follows them as long as the page is open. Resolves once they are shown, so that nothing below moves. */
+export async function watchProblems() {
   const strip = document.getElementById("strip");
   let [found, shown] = [[], ""];
   const show = () => {
@@ -58,7 +58,8 @@ export function watchProblems() {
     if (answer) [found] = [answer.problems];
     show();
   };
-  load();
+  const first = load();
   setInterval(() => document.hidden || load(), REFRESH);
   addEventListener("hashchange", load);
+  await first;
 }
