@@ -489,6 +489,8 @@ async function observedIsShown(page) {
 
 async function reasonsLeadToDecisions(page) {
   assert.equal(await crawl("http://shop.test/internal/a"), 403);
+  // That of the first steps may be older than what is shown.
+  assert.equal(await crawl("http://down.test/reasons"), 503);
   await visit(page, "overview");
   const reasons = page.getByRole("group", { name: "Requests by reason" });
   assert.match(await reasons.getByRole("link", { name: "unreachable" }).getAttribute("title"), /robots.txt cannot be fetched/);

@@ -144,6 +144,8 @@ module.exports = ({ ADMIN, CONFIG, CURL, FRESH, FRESH_PROXY, SNIPPET, TEAM_TOKEN
   }
 
   async function reasonsLeadToDocuments(page) {
+    // That of earlier steps may be older than what is shown.
+    assert.equal(await crawl("http://down.test/documents"), 503);
     await visit(page, "overview");
     const link = page.getByTitle("Documentation of unreachable");
     await link.waitFor();

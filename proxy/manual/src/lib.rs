@@ -130,6 +130,39 @@ impl<'a> PageBuilder<'a> {
             // Wide text is scrolled, which the keyboard can do only in an element that takes the focus.
             Event::Start(Tag::CodeBlock(_)) => self.add_markup("<pre tabindex=\"0\"><code>"),
             Event::End(TagEnd::CodeBlock) => self.add_markup("</code></pre>\n"),
+            Event::Start(Tag::Table(_) | Tag::TableHead | Tag::TableRow | Tag::TableCell)
+            | Event::End(TagEnd::Table | TagEnd::TableHead | TagEnd::TableCell) => {
+                self.add_part_of_table(event);
+            }
+            Event::Text(ref text) | Event::Code(ref text) if self.is_head => {
+                self.heads.last_mut().expect("its cell has begun").push_str(text);
+                self.shown.push(event);
+            }
+            Event::Code(code) if self.cell == 1 => {
+                self.add_anchor(&code, "code");
+                self.add_markup(format!("{}</code>", escaped(&code)));
+            }
+            Event::Start(Tag::Link { link_type, dest_url, title, id })
+                if source_name(&dest_url).is_some() =>
+            {
+                let dest_url = source_name(&dest_url).unwrap_or_default().to_owned().into();
+                self.shown.push(Event::Start(Tag::Link { link_type, dest_url, title, id }));
+            }
+            Event::Start(Tag::Link { ref dest_url, .. }) if !is_served(dest_url) => {
+                self.is_source_link = true;
+                let path = escaped(dest_url.trim_start_matches("../"));
+                self.add_markup(format!("<span title=\"In the sources: {path}\">"));
+            }
+            Event::End(TagEnd::Link) if self.is_source_link => {
+                self.is_source_link = false;
+                self.add_markup("</span>");
+            }
+            event => self.shown.push(event),
+        }
+    }
+
+    fn add_part_of_table(&mut self, event: Event<'a>) {
+        match event {
             Event::Start(Tag::Table(columns)) => {
                 let label = escaped(&self.section);
                 let opening = "<div class=\"scroll\" tabindex=\"0\" role=\"group\" aria-label=";
@@ -167,29 +200,6 @@ impl<'a> PageBuilder<'a> {
                 self.add_markup(format!("<td data-label=\"{head}\">"));
             }
             Event::End(TagEnd::TableCell) if !self.is_head => self.add_markup("</td>"),
-            Event::Text(ref text) | Event::Code(ref text) if self.is_head => {
-                self.heads.last_mut().expect("its cell has begun").push_str(text);
-                self.shown.push(event);
-            }
-            Event::Code(code) if self.cell == 1 => {
-                self.add_anchor(&code, "code");
-                self.add_markup(format!("{}</code>", escaped(&code)));
-            }
-            Event::Start(Tag::Link { link_type, dest_url, title, id })
-                if source_name(&dest_url).is_some() =>
-            {
-                let dest_url = source_name(&dest_url).unwrap_or_default().to_owned().into();
-                self.shown.push(Event::Start(Tag::Link { link_type, dest_url, title, id }));
-            }
-            Event::Start(Tag::Link { ref dest_url, .. }) if !is_served(dest_url) => {
-                self.is_source_link = true;
-                let path = escaped(dest_url.trim_start_matches("../"));
-                self.add_markup(format!("<span title=\"In the sources: {path}\">"));
-            }
-            Event::End(TagEnd::Link) if self.is_source_link => {
-                self.is_source_link = false;
-                self.add_markup("</span>");
-            }
             event => self.shown.push(event),
         }
     }

@@ -47,7 +47,7 @@ pub(super) enum EvidenceCommand {
     /// over: the old key signs the new one, and is deleted. So the log is not interrupted, and exports verify with either key.
     ///
     /// If a stranger may have read the key, export the log first (`wayleave evidence export`): with the old key, the stranger can
-    /// hand the log over, too. To replace the key's file by hand breaks the log: it is then reported as altered.
+    /// hand the log over, too. Never replace evidence.key by hand: the log is then reported as altered.
     RotateKey,
 }
 
