@@ -2,11 +2,15 @@
 
 use std::fs;
 use std::time::Duration;
+
+use proptest::prelude::{prop_assert, prop_assert_eq, proptest};
 use wayleave_decision::RequestOutcome;
 
 use super::super::query::DecisionQuery;
-use super::super::record::{DecisionRecord, RuleRecord};
-use super::super::tests::decision;
+use super::super::record::{DecisionRecord, EncodedDecision, RuleRecord};
+use super::super::rule_name;
+use super::super::tests::{any_decision, decision, draws};
+use super::entry::ReportEntry;
 use super::*;
 
 /// Asks for everything from a time on.
@@ -257,4 +261,25 @@ fn a_reader_may_give_up() {
     let query = since(SystemTime::UNIX_EPOCH);
     let report = LogReport::read(place(&path), &query, &mut |_| ControlFlow::Break(()));
     assert_eq!(report.files.len(), 1);
+}
+
+proptest! {
+    /// A link from a count leads to the decisions that it counts.
+    #[test]
+    fn a_line_and_its_record_name_the_same_rule(draws in draws(), reason in 0..4_usize, stage in 0..4_usize) {
+        let mut decision = any_decision(draws);
+        decision.reason = ["rule", "policy-rule", "preference", "crawl-delay"][reason].into();
+        for (number, preference) in decision.preferences.iter_mut().enumerate() {
+            preference.preference = ["refuse", "unstated", "allow"][number % 3].into();
+            preference.stage = ["before", "head", "body"].get((stage + number) % 4).map(|&stage| stage.into());
+        }
+        let line = EncodedDecision::new(&decision).line;
+        let entry: ReportEntry<'_> = serde_json::from_slice(&line).unwrap();
+        prop_assert_eq!(rule_name::of_decision(&decision), entry.rule_name());
+        let rules = vec!["another".to_owned(), entry.rule_name().into_owned()];
+        let query = DecisionQuery { rules, ..DecisionQuery::default() };
+        prop_assert!(query.matches(&decision) && entry.matches(&query));
+        let query = DecisionQuery { rules: vec!["another".to_owned()], ..DecisionQuery::default() };
+        prop_assert!(!query.matches(&decision) && !entry.matches(&query));
+    }
 }
