@@ -156,8 +156,13 @@ impl<'a> Admission<'a> {
     }
 
     /// Notes a part of the body on its way to the client, who gets it as it is.
-    pub fn on_chunk(&mut self, chunk: &[u8]) {
+    ///
+    /// # Errors
+    ///
+    /// Returns the refusal of the rest of the body.
+    pub fn on_chunk(&mut self, chunk: &[u8]) -> Result<(), Box<Refusal>> {
         self.notes.take_chunk(chunk);
+        Ok(())
     }
 
     /// Counts bytes of the body that the client got.

@@ -137,7 +137,10 @@ fn outcome_of_error(error: RelayError, origin: &Origin) -> (ExchangeOutcome, Rep
             let refusal = refusal::too_soon(&too_soon, None, None, origin);
             (ExchangeOutcome::Refuse(refusal), false)
         }
-        RelayError::Refused(refusal) => (ExchangeOutcome::Withhold(*refusal), false),
+        RelayError::Refused { refusal, answered: false } => {
+            (ExchangeOutcome::Withhold(*refusal), false)
+        }
+        RelayError::Refused { refusal, answered: true } => (ExchangeOutcome::Fail(*refusal), true),
         // As if answered: a client that is gone reads no answer, and the shutdown does not wait for one to be read.
         RelayError::ShutDown => (ExchangeOutcome::Fail(shut_down()), true),
         RelayError::ClientGone(gone) => (ExchangeOutcome::Fail(client_closed(gone)), true),

@@ -45,7 +45,7 @@ async fn unless_gone<T>(
 ) -> Result<T, RelayError> {
     tokio::select! {
         biased;
-        judged = judging => judged.map_err(RelayError::Refused),
+        judged = judging => Ok(judged?),
         () = client.wait_until_reset() => Err(ClientGone::Left.into()),
     }
 }
@@ -93,7 +93,7 @@ impl<'a, 'w, 'x> ResponseRelay<'a, 'w, 'x> {
         };
         if let ContentTreatment::RefuseDocument(kind, refusal) = &content {
             let checked = Box::pin(self.check_start(*kind, &fields, start, client)).await?;
-            start = checked.ok_or_else(|| RelayError::Refused(refusal.clone()))?;
+            start = checked.ok_or_else(|| refusal.clone())?;
         }
         self.watch.admission.relayed(&head);
         let mut response =
@@ -320,9 +320,13 @@ impl<'a, 'w, 'x> ResponseRelay<'a, 'w, 'x> {
         client: &mut DownstreamWriter,
         chunk: Bytes,
         is_last: bool,
-    ) -> Result<(), ClientGone> {
+    ) -> Result<(), RelayError> {
         let bytes = chunk.len();
-        self.watch.admission.on_chunk(&chunk);
+        if let Err(refusal) = self.watch.admission.on_chunk(&chunk) {
+            // The client gets what came so far, cut off as it is.
+            client.flush().await?;
+            return Err(RelayError::Refused { refusal, answered: true });
+        }
         self.deliver(pin!(client.send_chunk(chunk, is_last))).await?;
         if let Some(rate) = &mut self.rate {
             rate.add(bytes);

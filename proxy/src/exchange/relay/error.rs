@@ -16,8 +16,8 @@ pub(crate) enum RelayError {
     Body { details: &'static str, answered: bool },
     /// The client stopped sending its body.
     BodyTimeout { answered: bool },
-    /// The use of the response is refused; the client got nothing of it.
-    Refused(Box<Refusal>),
+    /// The response is refused. `answered`: the client has its head, and not all of its body.
+    Refused { refusal: Box<Refusal>, answered: bool },
     /// The slot ended before the request was sent.
     TooSoon(TooSoon),
     /// Other settings than those of the decision are in effect, and the request was not sent.
@@ -41,6 +41,12 @@ impl RelayError {
             }
             other => other,
         }
+    }
+}
+
+impl From<Box<Refusal>> for RelayError {
+    fn from(refusal: Box<Refusal>) -> Self {
+        Self::Refused { refusal, answered: false }
     }
 }
 

@@ -38,6 +38,6 @@ impl ResponseWatch<'_, '_> {
         if signer.as_mut().is_some_and(|it| it.accept_request(head, self.request, self.is_signed)) {
             return Err(RelayError::SignatureRequested);
         }
-        self.admission.on_head(head, fields).map_err(RelayError::Refused)
+        Ok(self.admission.on_head(head, fields)?)
     }
 }
