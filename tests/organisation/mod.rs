@@ -6,6 +6,7 @@ mod client_certificates;
 mod edge;
 mod identify;
 mod payment;
+mod response_size;
 mod revoked;
 mod rules;
 pub mod signing;

@@ -102,6 +102,8 @@ pub struct Crawler {
     pub min_delay: Duration,
     /// The most that it may do on one day.
     pub budget: DailyBudget,
+    /// The longest body of a response that it gets, in bytes as the origin encodes it; 0: any.
+    pub max_response_bytes: u64,
     /// The treatment of what a page loads.
     pub subresources: SubresourcePolicy,
     /// The `User-Agent` of fetches of robots.txt that its requests cause. `None`: one that names its first token, the proxy
@@ -166,6 +168,7 @@ impl Crawler {
             default_delay: None,
             min_delay: Duration::ZERO,
             budget: DailyBudget::default(),
+            max_response_bytes: 0,
             subresources: SubresourcePolicy::default(),
             robots_user_agent: None,
             contact: None,

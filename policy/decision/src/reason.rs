@@ -167,6 +167,10 @@ reasons! {
     SubresourceType = "subresource-type", 403 "Not a subresource" "http_request_denied" {
         [Observed, Refused] "robots.txt disallows it, and the response is not the script, style sheet, image, font or media for which a page's request may pass"
     }
+    ResponseTooLarge = "response-too-large", 502 "Response too large" "http_response_body_size" {
+        [Observed, Refused] "the response is longer than `max_response_bytes` of the crawler"
+        [Failed] "the response grew longer than `max_response_bytes` of the crawler, and was cut"
+    }
     CrawlDelay = "crawl-delay", 429 "Crawl delay" "http_request_denied" {
         [Observed, Refused] "too soon after the crawler's last request to the origin"
     }

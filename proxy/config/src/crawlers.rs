@@ -144,6 +144,7 @@ fn read_crawler(
         default_delay: section.optional("default_delay", duration),
         min_delay: section.key("min_delay", Duration::ZERO, duration),
         budget: read_budget(section),
+        max_response_bytes: section.key("max_response_bytes", ByteSize(0), size_or_zero).as_u64(),
         subresources: section.word("subresources", SubresourcePolicy::Judge, &subresources),
         robots_user_agent: section.optional("user_agent", user_agent).map(Arc::from),
         contact: section

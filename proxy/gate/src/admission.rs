@@ -16,6 +16,7 @@ use super::outcome::ExchangeOutcome;
 use super::response_notes::{ResponseNotes, TurnedAway};
 use super::response_pace;
 use super::response_policy::{ResponseLabeller, is_judged};
+use super::response_size::ResponseSize;
 use super::subresource::{self, PassedContent};
 
 /// A request that may be sent.
@@ -30,6 +31,7 @@ pub struct Admission<'a> {
     own_fields: Vec<ResponseField<'static>>,
     findings: ResponseFindings,
     notes: ResponseNotes,
+    size: ResponseSize,
 }
 
 /// What a response showed, however its exchange ended.
@@ -78,6 +80,7 @@ impl<'a> Admission<'a> {
             own_fields: request.own_fields(permit),
             findings: ResponseFindings::default(),
             notes: ResponseNotes::default(),
+            size: ResponseSize::new(request.crawler().map_or(0, |it| it.max_response_bytes)),
         }
     }
 
@@ -122,7 +125,21 @@ impl<'a> Admission<'a> {
             own_fields.extend(paced);
         }
         self.notes.take_head(head.status(), fields);
+        let size = self.size.judge_head(head, self.request.received.method());
+        self.refuse_or_observe(size)?;
         Ok(AdmittedHead { own_fields, content: self.content_of_subresource(head)? })
+    }
+
+    /// Returns the refusal, unless refusals are only observed.
+    fn refuse_or_observe(&mut self, judged: Result<(), Box<Refusal>>) -> Result<(), Box<Refusal>> {
+        match judged {
+            Err(refusal) if self.request.is_observe_mode() => {
+                // Of several observed refusals the first counts, as within a decision.
+                self.findings.observed.get_or_insert(refusal);
+                Ok(())
+            }
+            judged => judged,
+        }
     }
 
     /// Returns the part of the response that the client gets, if only a page's subresource may pass.
@@ -162,7 +179,8 @@ impl<'a> Admission<'a> {
     /// Returns the refusal of the rest of the body.
     pub fn on_chunk(&mut self, chunk: &[u8]) -> Result<(), Box<Refusal>> {
         self.notes.take_chunk(chunk);
-        Ok(())
+        let size = self.size.judge_chunk(chunk);
+        self.refuse_or_observe(size)
     }
 
     /// Counts bytes of the body that the client got.

@@ -12,6 +12,7 @@
 //!   │    └─ budget                      or not today
 //!   ├─ admission                      follows the response:
 //!   │    ├─ response_pace               the pace that it asks for
+//!   │    ├─ response_size               how long it may be
 //!   │    ├─ response_notes ── payment   whether it turns the request away, and what it asks for
 //!   │    ├─ subresource                 what a page loads: its cause, and what it may be (allowed_pages)
 //!   │    └─ response_policy             its usage preferences
@@ -50,6 +51,7 @@ pub mod request;
 pub(crate) mod response_notes;
 pub(crate) mod response_pace;
 pub mod response_policy;
+mod response_size;
 pub mod revoke;
 pub mod robots_txt;
 pub mod settings;
