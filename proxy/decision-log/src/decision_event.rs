@@ -29,7 +29,7 @@ pub(super) fn log_decision(log: &LogHandle, decision: &DecisionRecord) {
 }
 
 /// Returns the line without a line feed.
-fn event_line(decision: &DecisionRecord, form: LineForm) -> Vec<u8> {
+pub(super) fn event_line(decision: &DecisionRecord, form: LineForm) -> Vec<u8> {
     let mut line = Vec::with_capacity(TYPICAL_LINE_BYTES);
     match form {
         LineForm::Text => {

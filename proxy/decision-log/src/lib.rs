@@ -42,6 +42,8 @@ mod decision_event;
 mod edge_tally;
 mod files;
 mod gaps;
+#[cfg(test)]
+mod golden_tests;
 mod journal;
 mod live;
 pub mod log_heads;

@@ -71,6 +71,44 @@ pub(super) fn decision() -> DecisionRecord {
     }
 }
 
+const OUTCOMES: &[&str] = &["forwarded", "tunnelled", "observed", "refused", "failed"];
+const REASONS: &[&str] = &[
+    "rule",
+    "preference",
+    "policy-rule",
+    "payment",
+    "crawl-delay",
+    "subresource-of",
+    "https-refused",
+    "unreachable",
+    "client-closed",
+    "dns_error",
+];
+const EDGES: &[&str] = &["challenge", "forbidden", "rate", "payment", "unavailable"];
+const ODDITIES: &[&str] = &["bare-lf", "chunked-in-http-1.0", "incomplete-close"];
+const BASES: &[&str] = &[
+    "rule",
+    "no-matching-rule",
+    "no-matching-group",
+    "robots-txt-itself",
+    "unavailable",
+    "redirect-lost",
+    "unreachable",
+    "too-costly",
+];
+const DIALECTS: &[&str] = &["rfc9309", "google", "koster1996", "selfhtml", "strictest"];
+const ACCESSES: &[&str] = &[
+    "successful",
+    "unavailable",
+    "redirect-lost",
+    "unreachable",
+    "long-unreachable",
+    "lapsed",
+    "long-lapsed",
+];
+const PURPOSES: &[&str] = &["search", "ai-input", "train-ai", "archive", "tdm", "other"];
+const SOURCES: &[&str] = &["rule", "content-usage", "content-signal", "tdmrep", "rsl", "payment"];
+
 /// Bits and texts for [`any_decision`]. The texts have characters of all kinds, also such as end lines or reorder text.
 pub(super) fn draws() -> impl Strategy<Value = Draws> {
     (any::<u64>(), vec("(?s).{0,20}", 1..8)).prop_map(|(bits, texts)| Draws { bits, texts })
@@ -78,8 +116,8 @@ pub(super) fn draws() -> impl Strategy<Value = Draws> {
 
 #[derive(Debug)]
 pub(super) struct Draws {
-    bits: u64,
-    texts: Vec<String>,
+    pub(super) bits: u64,
+    pub(super) texts: Vec<String>,
 }
 
 impl Draws {
@@ -97,8 +135,12 @@ impl Draws {
         self.texts[at].clone()
     }
 
-    fn word(&mut self) -> LogWord {
-        self.text().into()
+    /// Draws one of these words or, once in four times, one that another version may have written.
+    fn word(&mut self, known: &[&'static str]) -> LogWord {
+        if self.number().is_multiple_of(4) {
+            return self.text().into();
+        }
+        known[(self.number() >> 8) as usize % known.len()].into()
     }
 
     fn some<T>(&mut self, draw: impl FnOnce(&mut Self) -> T) -> Option<T> {
@@ -124,21 +166,21 @@ impl Draws {
 
     fn preference(&mut self) -> UsePreference {
         UsePreference {
-            purpose: self.word(),
-            preference: self.word(),
-            source: self.some(Self::word),
+            purpose: self.word(PURPOSES),
+            preference: self.word(&["allow", "refuse", "unstated"]),
+            source: self.some(|it| it.word(SOURCES)),
             carrier: self.some(Self::text),
             statement: self.some(Self::text),
             clause: self.some(Self::text),
             policy: self.some(Self::text),
-            stage: self.some(Self::word),
+            stage: self.some(|it| it.word(&["before", "head", "body"])),
             document: self.some(Self::document).map(Box::new),
         }
     }
 
     fn payment(&mut self) -> PaymentRecord {
         PaymentRecord {
-            scheme: self.word(),
+            scheme: self.word(&["cloudflare", "x402", "rsl"]),
             price: self.some(Self::text),
             currency: self.some(Self::text),
         }
@@ -146,12 +188,12 @@ impl Draws {
 
     fn finding(&mut self) -> FindingRecord {
         FindingRecord {
-            verdict: self.word(),
-            basis: self.word(),
-            dialect: self.word(),
+            verdict: self.word(&["allow", "disallow"]),
+            basis: self.word(BASES),
+            dialect: self.word(DIALECTS),
             line: self.some(|it| it.number() as u32),
             rule: self.some(Self::text),
-            robots_access: self.some(Self::word),
+            robots_access: self.some(|it| it.word(ACCESSES)),
             robots_status: self.some(|it| it.number() as u16),
             robots_cut: self.coin(),
             robots_sha256: self.some(|it| Sha256Digest::of(&it.number().to_be_bytes())),
@@ -166,13 +208,13 @@ pub(super) fn any_decision(mut draws: Draws) -> DecisionRecord {
     DecisionRecord {
         id: DecisionId::generate(),
         at: it.time(),
-        outcome: it.word(),
-        reason: it.word(),
+        outcome: it.word(OUTCOMES),
+        reason: it.word(REASONS),
         status: it.number() as u16,
-        crawler: it.word(),
-        identity: it.word(),
+        crawler: it.word(&["news", "asserted", "wayleave"]),
+        identity: it.word(&["known", "asserted"]),
         owner: it.some(Draws::text),
-        proven_by: it.some(Draws::word),
+        proven_by: it.some(|it| it.word(&["certificate", "password", "address"])),
         certificate: it.some(Draws::text),
         tokens: it.list(Draws::text),
         user_agent: it.some(Draws::text),
@@ -182,13 +224,13 @@ pub(super) fn any_decision(mut draws: Draws) -> DecisionRecord {
         method: it.text(),
         url: it.text(),
         origin: it.some(Draws::text),
-        scope: it.some(Draws::word),
+        scope: it.some(|it| it.word(&["robots-txt", "server", "every-path", "bypass"])),
         username: it.some(Draws::text),
         robots_delay_us: it.some(Draws::number),
         trace_id: it.some(Draws::text),
         policy: it.some(|it| RuleRecord {
             number: it.number() as usize,
-            action: it.word(),
+            action: it.word(&["refuse", "allow"]),
             owner: it.some(Draws::text),
             reason: it.some(Draws::text),
         }),
@@ -197,19 +239,19 @@ pub(super) fn any_decision(mut draws: Draws) -> DecisionRecord {
         documents: it.list(Draws::document),
         subresource: it.some(|it| SubresourceRecord {
             page: it.text(),
-            kind: it.word(),
+            kind: it.word(&["script", "style", "image", "font", "media", "track"]),
             decision: it.some(|_| DecisionId::generate()),
         }),
-        reached_origin: it.some(Draws::coin),
-        from: it.some(Draws::word),
-        edge: it.some(Draws::word),
+        reached_origin: it.coin().then_some(true),
+        from: it.some(|it| it.word(&["copy"])),
+        edge: it.some(|it| it.word(EDGES)),
         payment: it.some(Draws::payment),
         would_be: it.some(|it| it.number() as u16),
         would_wait_us: it.some(Draws::number),
         body_bytes: it.some(Draws::number),
-        oddities: it.list(Draws::word),
-        signature: it.some(Draws::word),
-        mode: it.word(),
+        oddities: it.list(|it| it.word(ODDITIES)),
+        signature: it.some(|it| it.word(&["signed", "tunnel"])),
+        mode: it.word(&["enforce", "observe"]),
         configuration: it.number(),
         details: it.some(Draws::text),
         decided_us: it.number() >> 14,

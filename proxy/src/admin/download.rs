@@ -305,6 +305,23 @@ mod tests {
         chunks.next().await.unwrap().unwrap_err();
     }
 
+    #[test]
+    fn columns_are_as_they_were() {
+        const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../policy/record/tests/golden");
+        let lines = std::fs::read_to_string(format!("{FOLDER}/decisions.jsonl")).unwrap();
+        let decisions: Vec<DecisionRecord> =
+            lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        let mut written = csv_row(COLUMNS.iter().map(|name| (*name).to_owned()));
+        for decision in &decisions {
+            written.extend(csv_row(csv_cells(decision)));
+        }
+        let path = format!("{FOLDER}/decisions.csv");
+        if std::env::var_os("WAYLEAVE_GENERATE").is_some() {
+            std::fs::write(&path, &written).unwrap();
+        }
+        assert_eq!(String::from_utf8(written).unwrap(), std::fs::read_to_string(&path).unwrap());
+    }
+
     #[tokio::test]
     async fn a_file_that_was_read_ends() {
         let (sender, receiver) = mpsc::channel(MAX_WAITING_CHUNKS);
