@@ -36,7 +36,7 @@
 //!     http-wire  evidence  fairness    HTTP/1 on the wire, proofs of the decision log, shares and turns
 //!     manual                           docs/ as pages, made while the proxy is built
 //!                       │
-//!                    policy/           crates without I/O: decision, robots.txt, preferences, lifecycle
+//!                    policy/           crates without I/O: record, decision, robots.txt, preferences, lifecycle, notation
 //! ```
 //!
 //! Every arrow points down: no module imports one above it (`.ci/circles`).

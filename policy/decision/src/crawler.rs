@@ -33,6 +33,29 @@ impl EnforcementMode {
     }
 }
 
+/// The proof that a client gives for being a crawler, besides its User-Agent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CrawlerProof {
+    /// A certificate.
+    Certificate,
+    /// A password.
+    Password,
+    /// Its address.
+    Address,
+}
+
+impl CrawlerProof {
+    /// Returns the word in the decision log.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Certificate => "certificate",
+            Self::Password => "password",
+            Self::Address => "address",
+        }
+    }
+}
+
 /// The cause of a crawler's requests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum CrawlTrigger {
@@ -215,13 +238,13 @@ impl Crawler {
 
     /// Returns the strongest proof that a client has to give for being this crawler, if it has to give any.
     #[must_use]
-    pub fn proven_by(&self) -> Option<&'static str> {
+    pub fn proven_by(&self) -> Option<CrawlerProof> {
         if self.certificate.is_some() {
-            Some("certificate")
+            Some(CrawlerProof::Certificate)
         } else if self.account.is_some() {
-            Some("password")
+            Some(CrawlerProof::Password)
         } else {
-            (!self.addresses.is_empty()).then_some("address")
+            (!self.addresses.is_empty()).then_some(CrawlerProof::Address)
         }
     }
 
@@ -275,11 +298,11 @@ pub(crate) mod tests {
         let mut all = crawler("all");
         assert_eq!(all.proven_by(), None);
         all.addresses = addresses(&["10.0.0.0/8"]);
-        assert_eq!(all.proven_by(), Some("address"));
+        assert_eq!(all.proven_by(), Some(CrawlerProof::Address));
         all.account = account("news");
-        assert_eq!(all.proven_by(), Some("password"));
+        assert_eq!(all.proven_by(), Some(CrawlerProof::Password));
         all.certificate = certificate("news.test");
-        assert_eq!(all.proven_by(), Some("certificate"));
+        assert_eq!(all.proven_by(), Some(CrawlerProof::Certificate));
     }
 
     #[test]

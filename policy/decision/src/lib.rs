@@ -40,7 +40,9 @@ mod well_known;
 pub use certificate_name::CertificateName;
 pub use claimed_names::ClaimedNames;
 pub use contact::contacts;
-pub use crawler::{ClientFacts, CrawlTrigger, Crawler, DailyBudget, EnforcementMode, ProxyAccount};
+pub use crawler::{
+    ClientFacts, CrawlTrigger, Crawler, CrawlerProof, DailyBudget, EnforcementMode, ProxyAccount,
+};
 pub use crawlers::{Crawlers, CrawlersConfig};
 pub use decision::{
     Decision, DecisionRequest, DecisionSettings, Input, Step, SuspendedDecision, decide_own_request,

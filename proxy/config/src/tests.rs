@@ -158,6 +158,7 @@ subresources = "page"
 requests_per_day = 1000
 bytes_per_day = "1GiB"
 new_origins_per_day = 10
+max_response_bytes = "20MiB"
 user_agent = "NewsBot/1.0"
 contact = "https://bot.example/about"
 user_agent_must_contain_token = true
@@ -283,6 +284,7 @@ fn crawlers_are_read() {
         default_delay: Some(Duration::from_secs(3)),
         min_delay: Duration::from_secs(2),
         budget: DailyBudget { requests: 1000, bytes: 1 << 30, new_origins: 10 },
+        max_response_bytes: 20 << 20,
         subresources: SubresourcePolicy::Page,
         robots_user_agent: Some("NewsBot/1.0".into()),
         contact: Some("https://bot.example/about".into()),

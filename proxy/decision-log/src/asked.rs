@@ -5,9 +5,9 @@ use std::collections::{HashMap, HashSet};
 
 use serde::Deserialize;
 use wayleave_evidence::chain::event::EVENT_PREFIX;
+use wayleave_record::DecisionRecord;
 
 use super::files::{LogPlace, OpenLog, find_line};
-use super::record::DecisionRecord;
 
 /// The most URLs of one origin.
 const MAX_URLS: usize = 200;

@@ -7,8 +7,8 @@ use opentelemetry::KeyValue;
 use percent_encoding::percent_decode_str;
 use wayleave_decision::RequestOutcome;
 use wayleave_lifecycle::FetchOutcome;
-
-use super::record::DecisionRecord;
+use wayleave_record::DecisionRecord;
+use wayleave_usage_preferences::Preference;
 
 /// The methods that the conventions list. Span names must have low cardinality.
 const METHODS: &[&str] =
@@ -58,7 +58,7 @@ pub(crate) fn was_sent_upstream(decision: &DecisionRecord) -> bool {
 /// Returns the error of the upstream side of an exchange, if it was not successful.
 pub fn upstream_error(decision: &DecisionRecord) -> Option<String> {
     match decision.request_outcome() {
-        Some(RequestOutcome::Failed) => Some(decision.reason.clone().into_owned()),
+        Some(RequestOutcome::Failed) => Some(decision.reason.to_string()),
         _ => (decision.status >= 400).then(|| decision.status.to_string()),
     }
 }
@@ -69,10 +69,10 @@ pub(crate) fn exchange_attributes(decision: &DecisionRecord) -> Vec<KeyValue> {
         KeyValue::new("client.address", decision.client.to_string()),
         status(decision.status),
         KeyValue::new("wayleave.decision.id", decision.id.to_string()),
-        KeyValue::new("wayleave.outcome", decision.outcome.clone()),
-        KeyValue::new("wayleave.reason", decision.reason.clone()),
+        KeyValue::new("wayleave.outcome", decision.outcome.to_text()),
+        KeyValue::new("wayleave.reason", decision.reason.to_text()),
         KeyValue::new("wayleave.crawler", decision.crawler.clone()),
-        KeyValue::new("wayleave.identity", decision.identity.clone()),
+        KeyValue::new("wayleave.identity", decision.identity.to_text()),
     ];
     push_request_method(decision, &mut all);
     if let Ok(uri) = decision.url.parse::<Uri>() {
@@ -102,7 +102,7 @@ pub(super) fn log_attributes(decision: &DecisionRecord) -> Vec<KeyValue> {
     all.extend(text("user_agent.original", &decision.user_agent));
     all.extend(text("user.name", &decision.username));
     all.extend(text("wayleave.owner", &decision.owner));
-    all.push(KeyValue::new("wayleave.mode", decision.mode.clone()));
+    all.push(KeyValue::new("wayleave.mode", decision.mode.to_text()));
     all.push(KeyValue::new("wayleave.configuration", number(decision.configuration)));
     all.push(KeyValue::new("wayleave.decided_us", number(decision.decided_us)));
     all.push(KeyValue::new("wayleave.waited_us", number(decision.waited_us)));
@@ -111,11 +111,13 @@ pub(super) fn log_attributes(decision: &DecisionRecord) -> Vec<KeyValue> {
     all.extend(size.map(|size| KeyValue::new("http.response.body.size", size)));
     let digest = decision.finding.as_ref().and_then(|finding| finding.robots_sha256);
     all.extend(digest.map(|digest| KeyValue::new("wayleave.robots.sha256", digest.to_string())));
-    let refused = decision.preferences.iter().find(|it| it.preference == "refuse");
-    all.extend(refused.map(|it| KeyValue::new("wayleave.preference.purpose", it.purpose.clone())));
+    let refused = decision.preferences.iter().find(|it| it.preference == Preference::Refuse);
+    all.extend(
+        refused.map(|it| KeyValue::new("wayleave.preference.purpose", it.purpose.to_text())),
+    );
     // By the conventions, this says that something failed.
     let is_failure = decision.request_outcome() == Some(RequestOutcome::Failed);
-    let error = is_failure.then(|| decision.reason.clone());
+    let error = is_failure.then(|| decision.reason.to_text());
     all.extend(error.map(|reason| KeyValue::new("error.type", reason)));
     all
 }
@@ -125,11 +127,11 @@ pub(crate) fn verdict_attributes(decision: &DecisionRecord) -> Vec<KeyValue> {
     let mut all = Vec::new();
     if let Some(finding) = &decision.finding {
         let words = [
-            ("wayleave.robots.verdict", &finding.verdict),
-            ("wayleave.robots.basis", &finding.basis),
-            ("wayleave.robots.dialect", &finding.dialect),
+            ("wayleave.robots.verdict", finding.verdict.to_text()),
+            ("wayleave.robots.basis", finding.basis.to_text()),
+            ("wayleave.robots.dialect", finding.dialect.to_text()),
         ];
-        all.extend(words.map(|(key, word)| KeyValue::new(key, word.clone())));
+        all.extend(words.map(|(key, word)| KeyValue::new(key, word)));
         all.extend(finding.line.map(|line| KeyValue::new("wayleave.robots.line", i64::from(line))));
         all.extend(finding.rule.clone().map(|rule| KeyValue::new("wayleave.robots.rule", rule)));
     }

@@ -6,8 +6,7 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 use wayleave_decision::ASSERTED;
-
-use super::record::UNNAMED;
+use wayleave_record::UNNAMED;
 
 /// The name of a crawler, as the log has it, that a person or a program gives to choose decisions: in an argument of a command, a
 /// parameter of the API, or a rule. For requests that match no `[[crawler]]`, it may be given as [`UNNAMED`] or [`ASSERTED`].

@@ -1,25 +1,20 @@
 //! Clients' addresses in the log: whole, reduced to their networks, or as keyed digests, which can be matched only with the
 //! key.
 
-use std::borrow::Cow;
-use std::fmt;
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::Ipv6Addr;
 use std::path::Path;
-use std::str::FromStr;
 
 use anyhow::{Context, anyhow};
 use ipnet::IpNet;
 use ring::hmac;
-use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use wayleave_evidence::regular_file;
 use wayleave_fairness::Holder;
+use wayleave_record::{CLIENT_DIGEST_BYTES, LoggedClient};
 use wayleave_signing::{SECRET_BYTES, new_secret, write_secret};
 
 /// The prefix lengths of networks: shorter than what providers assign to one customer, so that none can be singled out.
 const PREFIX_V4: u8 = 24;
 const PREFIX_V6: u8 = 48;
-/// The length of a truncated digest: enough to distinguish the addresses of one crawl.
-const DIGEST_BYTES: usize = 16;
 
 /// The form of logged addresses: `log.client_address`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,14 +22,6 @@ pub enum ClientForm {
     Full,
     Network,
     Keyed,
-}
-
-/// A client as it is logged.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LoggedClient {
-    Address(IpAddr),
-    Network(IpNet),
-    Keyed([u8; DIGEST_BYTES]),
 }
 
 /// The form in which clients' addresses are logged, with the key if they are hidden by one.
@@ -78,83 +65,21 @@ impl ClientMask {
             }
             Self::Keyed(key) => {
                 let tag = hmac::sign(key, address.to_string().as_bytes());
-                let digest = tag.as_ref()[..DIGEST_BYTES].try_into();
+                let digest = tag.as_ref()[..CLIENT_DIGEST_BYTES].try_into();
                 LoggedClient::Keyed(digest.expect("a tag is longer"))
             }
         }
     }
 }
 
-impl LoggedClient {
-    /// Returns the address, if it is logged whole.
-    pub fn address(&self) -> Option<IpAddr> {
-        match self {
-            Self::Address(address) => Some(*address),
-            _ => None,
-        }
-    }
-
-    /// Returns the owner of shares, as far as the form distinguishes clients.
-    pub(super) fn holder(&self) -> Holder {
-        Holder::of_client(match self {
-            Self::Address(address) => address.to_canonical(),
-            Self::Network(network) => network.addr(),
-            // A digest has as many bytes as an address, and its first half tells clients apart as well.
-            Self::Keyed(digest) => Ipv6Addr::from(*digest).into(),
-        })
-    }
-}
-
-impl From<IpAddr> for LoggedClient {
-    fn from(address: IpAddr) -> Self {
-        Self::Address(address)
-    }
-}
-
-impl fmt::Display for LoggedClient {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Address(address) => address.fmt(f),
-            Self::Network(network) => network.fmt(f),
-            Self::Keyed(digest) => digest.iter().try_for_each(|byte| write!(f, "{byte:02x}")),
-        }
-    }
-}
-
-impl FromStr for LoggedClient {
-    type Err = anyhow::Error;
-
-    fn from_str(text: &str) -> anyhow::Result<Self> {
-        // No form can be taken for another: networks have a slash, and digests neither dots nor colons.
-        if let Ok(address) = text.parse() {
-            return Ok(Self::Address(address));
-        }
-        if let Ok(network) = text.parse() {
-            return Ok(Self::Network(network));
-        }
-        let unknown = || anyhow!("{text:?} is not an address, a network or 32 hexadecimal digits");
-        let number = u128::from_str_radix(text, 16).map_err(|_| unknown())?;
-        (text.len() == 2 * DIGEST_BYTES)
-            .then(|| Self::Keyed(number.to_be_bytes()))
-            .ok_or_else(unknown)
-    }
-}
-
-impl Serialize for LoggedClient {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        match self {
-            // The same text, for which serde does not need a formatter.
-            Self::Address(address) => address.serialize(serializer),
-            Self::Network(_) | Self::Keyed(_) => serializer.collect_str(self),
-        }
-    }
-}
-
-impl<'de> Deserialize<'de> for LoggedClient {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let text = Cow::<str>::deserialize(deserializer)?;
-        text.parse().map_err(serde::de::Error::custom)
-    }
+/// Returns the owner of shares, as far as the form distinguishes clients.
+pub(super) fn holder_of(client: LoggedClient) -> Holder {
+    Holder::of_client(match client {
+        LoggedClient::Address(address) => address.to_canonical(),
+        LoggedClient::Network(network) => network.addr(),
+        // A digest has as many bytes as an address, and its first half tells clients apart as well.
+        LoggedClient::Keyed(digest) => Ipv6Addr::from(digest).into(),
+    })
 }
 
 fn read_or_create_key(path: &Path) -> anyhow::Result<[u8; SECRET_BYTES]> {
@@ -178,6 +103,7 @@ fn create_key(path: &Path) -> anyhow::Result<[u8; SECRET_BYTES]> {
 #[cfg(test)]
 mod tests {
     use std::fs;
+    use std::net::IpAddr;
 
     use super::*;
 

@@ -6,11 +6,10 @@ use std::time::{Duration, SystemTime};
 
 use anstyle::AnsiColor;
 use wayleave_decision::{ASSERTED, RequestOutcome};
-use wayleave_telemetry::harmless::{escape_controls, escape_json};
-use wayleave_telemetry::json_object::{JsonObject, push_json_text};
+use wayleave_notation::harmless::{escape_controls, escape_json};
+use wayleave_notation::json_object::{JsonObject, push_json_text};
+use wayleave_record::{DecisionRecord, crawler_in_words};
 use wayleave_telemetry::logging::{DECISION_TARGET, LineForm, LogHandle, time_of_day};
-
-use super::record::{DecisionRecord, crawler_in_words};
 
 /// The initial capacity for a line, which most lines fit.
 const TYPICAL_LINE_BYTES: usize = 768;
@@ -149,7 +148,7 @@ mod tests {
     use proptest::prelude::{prop_assert_eq, proptest};
     use serde_json::Value;
 
-    use super::super::record::EncodedDecision;
+    use super::super::encoded_decision::EncodedDecision;
     use super::super::tests::{any_decision, decision, draws};
     use super::*;
 

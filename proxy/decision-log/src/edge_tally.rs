@@ -5,11 +5,13 @@ use std::time::SystemTime;
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
-use wayleave_evidence::rfc3339;
 use wayleave_fairness::{Holder, SharedMap};
+use wayleave_notation::EdgeRefusal;
+use wayleave_notation::rfc3339;
+use wayleave_record::{DecisionRecord, Word};
 
 use super::bounded_map::{BoundedMap, Weight};
-use super::record::DecisionRecord;
+use super::client_address::holder_of;
 
 /// The most hosts that are counted, some 2 MB. Beyond it, of the client that was the first to be turned away by most of
 /// them, the host that did so longest ago is forgotten: a client that asks many hosts makes only its own be forgotten.
@@ -71,17 +73,17 @@ impl EdgeCount {
         (last.as_secs(), last.subsec_nanos().into())
     }
 
-    fn add(&mut self, kind: &str, decision: &DecisionRecord) {
-        let counter = match kind {
-            "challenge" => &mut self.challenge,
-            "forbidden" => &mut self.forbidden,
-            "rate" => &mut self.rate,
-            "payment" => &mut self.payment,
-            _ => &mut self.unavailable,
+    fn add(&mut self, kind: &Word<EdgeRefusal>, decision: &DecisionRecord) {
+        let counter = match kind.known() {
+            Some(EdgeRefusal::Challenge) => &mut self.challenge,
+            Some(EdgeRefusal::Forbidden) => &mut self.forbidden,
+            Some(EdgeRefusal::Rate) => &mut self.rate,
+            Some(EdgeRefusal::Payment) => &mut self.payment,
+            Some(EdgeRefusal::Unavailable) | None => &mut self.unavailable,
         };
         *counter += 1;
         self.count += 1;
-        self.signed += u64::from(decision.signature.as_deref() == Some("signed"));
+        self.signed += u64::from(decision.is_signed());
         self.last_at = self.last_at.max(decision.at);
     }
 }
@@ -111,7 +113,7 @@ impl Default for EdgeTally {
 impl EdgeTally {
     /// Counts a decision whose request was turned away.
     pub(super) fn count(&mut self, decision: &DecisionRecord) {
-        let Some(kind) = decision.edge.as_deref() else {
+        let Some(kind) = &decision.edge else {
             return;
         };
         if let Some(host) = decision.host() {
@@ -121,9 +123,9 @@ impl EdgeTally {
         self.by_crawler.entry(name.to_owned(), || EdgeCount::new(name)).add(kind, decision);
     }
 
-    fn count_host(&mut self, host: &str, kind: &str, decision: &DecisionRecord) {
+    fn count_host(&mut self, host: &str, kind: &Word<EdgeRefusal>, decision: &DecisionRecord) {
         let mut counted = self.by_host.remove(host).unwrap_or_else(|| HostCount {
-            holder: decision.client.holder(),
+            holder: holder_of(decision.client),
             count: EdgeCount::new(host),
         });
         counted.count.add(kind, decision);

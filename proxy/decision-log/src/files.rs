@@ -14,8 +14,7 @@ use wayleave_evidence::files::{
 };
 use wayleave_evidence::log_files::{ForeignFile, LogFiles, LogFilesReader};
 use wayleave_evidence::{HeadFiles, regular_file};
-
-use super::record::{DecisionId, DecisionRecord};
+use wayleave_record::{DecisionId, DecisionRecord};
 
 /// Returns an unused name for a file that is to be rotated.
 pub(super) fn unused_name(path: &Path) -> PathBuf {

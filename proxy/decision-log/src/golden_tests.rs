@@ -13,7 +13,7 @@ use super::attributes::{
     exchange_attributes, log_attributes, upstream_attributes, was_sent_upstream,
 };
 use super::decision_event::event_line;
-use super::record::EncodedDecision;
+use super::encoded_decision::EncodedDecision;
 use super::tests::{Draws, any_decision};
 use super::*;
 

@@ -20,18 +20,16 @@
 //!       ├─ report_cache    reports for the admin listener
 //!       │    └─ report       statistics over a time range, from the files or from memory
 //!       ├─ files           finds the log's files and reads their lines
-//!       └─ record          the record of one decision
-//!            ├─ recorded_request  the request behind it
-//!            ├─ use_preference  what the site states about the crawler's purposes
-//!            └─ client_address  the client's address: whole, its network, or a keyed digest
+//!       ├─ encoded_decision  the line of a decision
+//!       └─ client_address  the form of clients' addresses: whole, their networks, or keyed digests
 //! ```
 //!
 //! An exchange never waits for the log. If the writer cannot keep up, decisions are dropped and counted.
 //!
 //! `traces` turns decisions into spans, and `log_heads` notices logs of a fleet that were cut.
 //!
-//! This crate knows nothing of the way in which decisions are made: a decision is a [`DecisionRecord`]. Begin reading at
-//! it, and then at [`DecisionLog`].
+//! This crate knows nothing of the way in which decisions are made: a decision is a [`DecisionRecord`], whose members the
+//! crate `wayleave-record` lists. Begin reading at [`DecisionLog`].
 
 mod asked;
 pub mod attributes;
@@ -40,6 +38,7 @@ mod chosen_crawler;
 mod client_address;
 mod decision_event;
 mod edge_tally;
+mod encoded_decision;
 mod files;
 mod gaps;
 #[cfg(test)]
@@ -51,8 +50,6 @@ mod log_search;
 mod otlp;
 mod query;
 mod recent;
-mod record;
-mod recorded_request;
 mod report;
 mod report_cache;
 mod rule_name;
@@ -61,7 +58,6 @@ mod tally;
 mod tests;
 mod top;
 pub mod traces;
-mod use_preference;
 mod writer;
 
 use std::fmt;
@@ -76,14 +72,21 @@ use tokio_util::sync::CancellationToken;
 use wayleave_clock::system_time;
 use wayleave_evidence::LogHead;
 pub use wayleave_evidence::chain::event::ConfigRevision;
+pub use wayleave_record::{
+    DecisionId, DecisionRecord, DocumentRecord, FindingRecord, LogWord, LoggedClient,
+    MAX_USER_AGENT_BYTES, PaymentRecord, RuleRecord, SubresourceRecord, UNNAMED, UsePreference,
+    WAYLEAVE, crawler_in_words,
+};
 use wayleave_telemetry::logging::LogHandle;
 use wayleave_telemetry::metrics::Metrics;
 
 pub use self::asked::{AskedUrl, AskedUrls};
 pub use self::chosen_crawler::ChosenCrawler;
-pub use self::client_address::{ClientForm, ClientMask, LoggedClient};
+pub use self::client_address::{ClientForm, ClientMask};
 use self::edge_tally::EdgeTally;
 pub use self::edge_tally::{EdgeCount, EdgeCountBy};
+use self::encoded_decision::EncodedDecision;
+pub use self::encoded_decision::new_decision_id;
 pub use self::files::{LogPlace, OpenLog, find_decision};
 pub use self::gaps::{LogGaps, unread_parts};
 use self::journal::JournalWarnings;
@@ -94,12 +97,6 @@ pub use self::log_search::{NewestDecisions, ScanStep, scan as scan_log};
 pub use self::otlp::DecisionExport;
 pub use self::query::{DecisionQuery, TimeRange};
 use self::recent::RecentDecisions;
-use self::record::EncodedDecision;
-pub use self::record::{
-    DecisionId, DecisionRecord, FindingRecord, LogWord, MAX_USER_AGENT_BYTES, PaymentRecord,
-    RuleRecord, SubresourceRecord, UNNAMED, crawler_in_words,
-};
-pub use self::recorded_request::WAYLEAVE;
 use self::report::ProgressSink;
 pub use self::report::{
     LogReport, PaymentRow, ReportContents, ReportDimension, ReportQuery, ReportRow, SummaryRow,
@@ -109,7 +106,6 @@ use self::report_cache::ReportCache;
 pub use self::report_cache::{CountedReport, ReportRequest, ReportSource};
 pub use self::tally::DecisionTally;
 pub use self::top::{RankBy, RankedName};
-pub use self::use_preference::{DocumentRecord, UsePreference};
 use self::writer::DecisionWriter;
 
 /// The most rows of a table of a report that are kept.

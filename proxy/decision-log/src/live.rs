@@ -10,10 +10,10 @@ use bytes::Bytes;
 use tokio::sync::broadcast;
 use tokio::sync::broadcast::error::RecvError;
 use tokio::time::MissedTickBehavior;
-use wayleave_telemetry::harmless::escape_json;
+use wayleave_notation::harmless::escape_json;
+use wayleave_record::DecisionRecord;
 
 use super::recent::RecentDecisions;
-use super::record::DecisionRecord;
 
 const POLL_INTERVAL: Duration = Duration::from_millis(250);
 /// The number of batches by which a watcher may lag before it misses some.
@@ -129,7 +129,7 @@ impl DecisionWatch {
 
 #[cfg(test)]
 mod tests {
-    use super::super::record::EncodedDecision;
+    use super::super::encoded_decision::EncodedDecision;
     use super::super::tests::decision;
     use super::*;
 

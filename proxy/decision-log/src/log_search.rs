@@ -6,11 +6,11 @@ use std::ops::ControlFlow;
 
 use tokio_util::sync::CancellationToken;
 use wayleave_evidence::chain::event;
+use wayleave_record::DecisionRecord;
 
 use super::files::{LogFile, LogLine, LogPlace, OpenLog, UNFINISHED, are_older, find_line};
 use super::gaps::LogGaps;
 use super::query::{DecisionQuery, TimeRange};
-use super::record::DecisionRecord;
 
 /// The newest decisions of a time range that match a query, the newest first.
 #[derive(Debug, Default)]

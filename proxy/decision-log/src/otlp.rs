@@ -16,12 +16,12 @@ use opentelemetry_sdk::logs::{
     BatchConfigBuilder, BatchLogProcessor, LogBatch, SdkLogger, SdkLoggerProvider,
 };
 use url::Url;
+use wayleave_record::DecisionRecord;
 use wayleave_telemetry::collector::{CollectorClient, CollectorTls, resource, signal_url};
 use wayleave_telemetry::export_queue::{ExportQueue, ExportedKind, MAX_BATCH, MAX_QUEUED};
 use wayleave_telemetry::metrics::Metrics;
 
 use super::attributes::log_attributes;
-use super::record::DecisionRecord;
 
 /// The time for sending the last records when the process ends.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(3);

@@ -2,10 +2,10 @@
 
 use std::time::SystemTime;
 
+use wayleave_record::DecisionRecord;
 use wayleave_robots_txt::Target;
 
 use super::chosen_crawler::ChosenCrawler;
-use super::record::DecisionRecord;
 use super::rule_name;
 
 /// A filter of decisions. A member that is `None` or empty matches every decision; words but the owner and rules are compared

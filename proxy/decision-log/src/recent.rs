@@ -4,7 +4,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
-use super::record::{DecisionId, DecisionRecord, EncodedDecision};
+use wayleave_record::{DecisionId, DecisionRecord};
+
+use super::encoded_decision::EncodedDecision;
 
 /// The number of decisions kept. Nearly all take some 700 bytes.
 const CAPACITY: usize = 8192;

@@ -5,8 +5,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 use wayleave_decision::RequestOutcome;
-
-use super::record::{DecisionRecord, host};
+use wayleave_record::{DecisionRecord, host};
 
 /// The most hosts that are counted by name.
 const MAX_HOSTS: usize = 10_000;
@@ -47,8 +46,8 @@ impl DecisionTally {
             Some(RequestOutcome::Tunnelled) => self.tunnelled += 1,
             None => {}
         }
-        if !outcome.is_some_and(RequestOutcome::was_let_through) {
-            *self.by_reason.entry(decision.reason.clone().into_owned()).or_default() += 1;
+        if !decision.was_let_through() {
+            *self.by_reason.entry(decision.reason.to_string()).or_default() += 1;
         }
         if let Some(host) = decision.origin.as_deref().and_then(host) {
             let has_room = self.by_host.len() < MAX_HOSTS || self.by_host.contains_key(host);

@@ -6,13 +6,13 @@ use std::time::{Duration, SystemTime};
 use proptest::collection::vec;
 use proptest::prelude::{Strategy, any, prop_assert_eq, proptest};
 use wayleave_evidence::Sha256Digest;
-use wayleave_telemetry::harmless::escape_json;
+use wayleave_notation::harmless::escape_json;
 
 use super::*;
 
 pub(super) fn decision() -> DecisionRecord {
     DecisionRecord {
-        id: DecisionId::generate(),
+        id: new_decision_id(),
         at: SystemTime::UNIX_EPOCH + Duration::from_micros(1_800_000_000_000_001),
         outcome: "refused".into(),
         reason: "rule".into(),
@@ -39,7 +39,7 @@ pub(super) fn decision() -> DecisionRecord {
         preferences: Vec::new(),
         documents: Vec::new(),
         subresource: None,
-        reached_origin: None,
+        reached_origin: false,
         from: None,
         edge: None,
         payment: None,
@@ -136,7 +136,14 @@ impl Draws {
     }
 
     /// Draws one of these words or, once in four times, one that another version may have written.
-    fn word(&mut self, known: &[&'static str]) -> LogWord {
+    fn word<T: for<'w> From<&'w str>>(&mut self, known: &[&'static str]) -> T {
+        if self.number().is_multiple_of(4) {
+            return self.text().as_str().into();
+        }
+        known[(self.number() >> 8) as usize % known.len()].into()
+    }
+
+    fn name(&mut self, known: &[&'static str]) -> LogWord {
         if self.number().is_multiple_of(4) {
             return self.text().into();
         }
@@ -206,12 +213,12 @@ impl Draws {
 pub(super) fn any_decision(mut draws: Draws) -> DecisionRecord {
     let it = &mut draws;
     DecisionRecord {
-        id: DecisionId::generate(),
+        id: new_decision_id(),
         at: it.time(),
         outcome: it.word(OUTCOMES),
         reason: it.word(REASONS),
         status: it.number() as u16,
-        crawler: it.word(&["news", "asserted", "wayleave"]),
+        crawler: it.name(&["news", "asserted", "wayleave"]),
         identity: it.word(&["known", "asserted"]),
         owner: it.some(Draws::text),
         proven_by: it.some(|it| it.word(&["certificate", "password", "address"])),
@@ -240,9 +247,9 @@ pub(super) fn any_decision(mut draws: Draws) -> DecisionRecord {
         subresource: it.some(|it| SubresourceRecord {
             page: it.text(),
             kind: it.word(&["script", "style", "image", "font", "media", "track"]),
-            decision: it.some(|_| DecisionId::generate()),
+            decision: it.some(|_| new_decision_id()),
         }),
-        reached_origin: it.coin().then_some(true),
+        reached_origin: it.coin(),
         from: it.some(|it| it.word(&["copy"])),
         edge: it.some(|it| it.word(EDGES)),
         payment: it.some(Draws::payment),

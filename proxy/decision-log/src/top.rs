@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
+use wayleave_record::DecisionRecord;
 
-use super::record::DecisionRecord;
 use super::report::ReportDimension;
 
 /// The property by which decisions are counted.
@@ -77,7 +77,7 @@ fn name(by: RankBy, decision: &DecisionRecord) -> Option<String> {
         RankBy::Host => decision.host().map(str::to_owned),
         RankBy::Origin => decision.origin.clone(),
         RankBy::Crawler => Some(decision.crawler.clone().into_owned()),
-        RankBy::Reason => Some(decision.reason.clone().into_owned()),
+        RankBy::Reason => Some(decision.reason.to_string()),
         RankBy::Token => decision.tokens.first().cloned(),
         RankBy::UserAgent => decision.user_agent.clone(),
         RankBy::Client => Some(decision.client.to_string()),

@@ -16,8 +16,8 @@ use wayleave_evidence::chain::event::{ConfigRevision, EventKind};
 use wayleave_evidence::{LogHead, Sha256Digest};
 use wayleave_telemetry::metrics::Metrics;
 
+use super::encoded_decision::EncodedDecision;
 use super::journal::{Journal, JournalWarnings, LostLines};
-use super::record::EncodedDecision;
 
 /// The most decisions in the queue: some seconds at full speed. Further ones are dropped and counted.
 const MAX_QUEUED: usize = 65_536;

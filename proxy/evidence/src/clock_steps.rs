@@ -8,8 +8,7 @@ use std::collections::VecDeque;
 use std::time::{Duration, SystemTime};
 
 use serde::{Deserialize, Serialize};
-
-use crate::rfc3339;
+use wayleave_notation::rfc3339;
 
 /// The time for which a clock must keep a new value until it is believed.
 pub const GRACE: Duration = Duration::from_hours(24);

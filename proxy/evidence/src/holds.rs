@@ -14,6 +14,7 @@ use std::time::SystemTime;
 use anyhow::{Context, ensure};
 use ring::signature::Ed25519KeyPair;
 use serde::{Deserialize, Serialize};
+use wayleave_notation::rfc3339;
 use wayleave_robots_txt::HostPattern;
 
 use crate::chain::event::EVENT_PREFIX;
@@ -21,7 +22,6 @@ use crate::chain::head::{is_signed_by, public_key, sign_line};
 use crate::digest::Sha256Digest;
 use crate::files::{decompressed, read_lines};
 use crate::regular_file;
-use crate::rfc3339;
 
 /// The folder of the holds in the state directory.
 const DIR: &str = "holds";

@@ -43,15 +43,14 @@ mod log_head;
 mod manifest;
 pub mod recorded_holds;
 pub mod regular_file;
-pub mod rfc3339;
 pub mod select;
 mod signed_log;
 mod stand_ins;
 pub mod verify;
 pub mod warc;
 
-pub use self::digest::Sha256Digest;
 pub use self::head_files::HeadFiles;
 pub use self::log_head::LogHead;
 pub use self::manifest::{ListedFile, LogWindow, MANIFEST_PATH, Manifest};
 pub use self::signed_log::{SignedLog, SignedLogFile};
+pub use wayleave_notation::Sha256Digest;

@@ -5,10 +5,10 @@ use std::ops::{Range, RangeInclusive};
 use std::time::SystemTime;
 
 use serde::{Deserialize, Serialize, Serializer};
+use wayleave_notation::rfc3339;
 use wayleave_robots_txt::Target;
 
 use crate::chain::event::{EVENT_PREFIX, EventKind, LogEvent};
-use crate::rfc3339;
 use crate::signed_log::{SignedLog, SignedLogFile};
 
 /// The selection, as it is written into the manifest.

@@ -8,6 +8,7 @@ use wayleave_decision::{
 };
 use wayleave_http_wire::field_pairs::FieldPair;
 use wayleave_pacing::PacingSlot;
+use wayleave_record::RequestSignature;
 use wayleave_transport::http::downstream::ResponseField;
 use wayleave_upstream::UpstreamHead;
 
@@ -216,7 +217,7 @@ impl GatedRequest<'_, '_> {
             self.record.edge_refusal = Some(kind);
             self.record.payment = payment;
             // Whether it was signed matters, even if the rest of the response never came.
-            self.record.signature = is_signed.then_some("signed");
+            self.record.signature = is_signed.then_some(RequestSignature::Signed);
         }
     }
 }

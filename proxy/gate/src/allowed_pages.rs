@@ -147,6 +147,8 @@ impl fmt::Debug for AllowedPages {
 
 #[cfg(test)]
 mod tests {
+    use wayleave_decision_log::new_decision_id;
+
     use super::*;
 
     const START: SystemTime = SystemTime::UNIX_EPOCH;
@@ -172,7 +174,7 @@ mod tests {
 
     fn with_page(url: &str, seconds: u64) -> AllowedPages {
         let pages = AllowedPages::default();
-        pages.add_page(&holder("news", 1), &target(url), DecisionId::generate(), at(seconds));
+        pages.add_page(&holder("news", 1), &target(url), new_decision_id(), at(seconds));
         pages
     }
 
@@ -219,7 +221,7 @@ mod tests {
     fn of_an_origin_the_last_page_counts() {
         let pages = with_page("https://shop.test/a", 0);
         let second = target("https://shop.test/b");
-        pages.add_page(&holder("news", 1), &second, DecisionId::generate(), at(1));
+        pages.add_page(&holder("news", 1), &second, new_decision_id(), at(1));
         assert_eq!(cause(&pages, "https://shop.test/", 2).unwrap(), "https://shop.test/b");
         assert_eq!(cause(&pages, "https://shop.test/a", 2).unwrap(), "https://shop.test/a");
     }
@@ -246,7 +248,7 @@ mod tests {
         let pages = AllowedPages::default();
         let page = |number: usize| target(&format!("https://{number}.shop.test/a"));
         let add = |client: u32, number: usize| {
-            pages.add_page(&holder("news", client), &page(number), DecisionId::generate(), at(0));
+            pages.add_page(&holder("news", client), &page(number), new_decision_id(), at(0));
         };
         let knows = |client: u32, number: usize| {
             pages.find(&holder("news", client), &page(number), at(1)).is_some()

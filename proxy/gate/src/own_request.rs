@@ -13,6 +13,7 @@ use wayleave_decision::{
 use wayleave_decision_log::{DecisionLog, LogWord, WAYLEAVE};
 use wayleave_lifecycle::{ChosenBy, FetchError, FetchErrorKind};
 use wayleave_pacing::{PacedRequest, Pacer, PacingSlot};
+use wayleave_record::RecordedIdentity;
 use wayleave_robots_cache::{
     Admission, AdmittedOwnRequest, CachedDocuments, OwnRequest, OwnRequestAnswer, OwnRequestPolicy,
 };
@@ -186,6 +187,6 @@ fn log(decisions: &DecisionLog, record: ExchangeRecord, outcome: &ExchangeOutcom
     let mut decision = record.finish(outcome, took);
     // No configured crawler, but not a name that a client merely asserts either.
     decision.crawler = LogWord::Borrowed(WAYLEAVE);
-    decision.identity = LogWord::Borrowed("known");
+    decision.identity = RecordedIdentity::Known.into();
     decisions.record(decision);
 }

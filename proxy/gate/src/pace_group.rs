@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use ring::digest::{Context, SHA256};
 use wayleave_decision::{Identity, group_names};
 use wayleave_evidence::Sha256Digest;
 use wayleave_pacing::PacingConfig;
@@ -28,10 +27,7 @@ pub(super) fn of(
         return names;
     }
     // Group names are compared without case (RFC 9309 section 2.2.1), and so are paces.
-    let mut digest = Context::new(&SHA256);
-    digest.update(names.to_ascii_lowercase().as_bytes());
-    digest.update(b"\n");
-    Sha256Digest::from(digest.finish()).to_string()
+    Sha256Digest::of((names.to_ascii_lowercase() + "\n").as_bytes()).to_string()
 }
 
 #[cfg(test)]

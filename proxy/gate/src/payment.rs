@@ -5,6 +5,7 @@ use base64::prelude::BASE64_STANDARD;
 use serde_json::Value;
 use wayleave_http_wire::field_pairs::{FieldPair, first, values};
 use wayleave_http_wire::page::PageBuffer;
+use wayleave_record::PaymentScheme;
 
 /// The longest Base64 that is decoded, and the longest start of a body that is read, in bytes.
 const MAX_BYTES: usize = 16 * 1024;
@@ -23,27 +24,6 @@ const USDC: [&str; 5] = [
     "epjfwdd5aufqssqem2qn1xzybapc8g4wegkzwytdt1v",
 ];
 const USDC_DECIMALS: usize = 6;
-
-/// The way in which payment is asked for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum PaymentScheme {
-    /// Cloudflare's pay per crawl: `crawler-price`.
-    Cloudflare,
-    /// x402: `PAYMENT-REQUIRED`, or in version 1 the body.
-    X402,
-    /// A licence: `WWW-Authenticate: License` (RSL 1.0).
-    Rsl,
-}
-
-impl PaymentScheme {
-    pub(crate) const fn as_str(self) -> &'static str {
-        match self {
-            Self::Cloudflare => "cloudflare",
-            Self::X402 => "x402",
-            Self::Rsl => "rsl",
-        }
-    }
-}
 
 /// A price as the origin states it.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -274,9 +274,9 @@ impl Reading {
     pub fn agrees_with(&self, finding: &FindingRecord) -> bool {
         // Of a long rule earlier versions recorded all.
         let rule = finding.rule.as_deref().map(excerpt);
-        self.verdict == finding.verdict
-            && self.basis == finding.basis
-            && self.dialect == finding.dialect
+        self.verdict == &*finding.verdict
+            && self.basis == &*finding.basis
+            && self.dialect == &*finding.dialect
             && self.line == finding.line
             && self.rule.as_deref() == rule.as_deref()
     }

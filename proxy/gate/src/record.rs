@@ -10,12 +10,13 @@ use wayleave_decision::{
 use wayleave_decision_log::traces::ParentTrace;
 use wayleave_decision_log::{
     DecisionId, DecisionRecord, LogWord, MAX_USER_AGENT_BYTES, PaymentRecord, RuleRecord,
-    SubresourceRecord, UsePreference,
+    SubresourceRecord, UsePreference, new_decision_id,
 };
 use wayleave_evidence::Sha256Digest;
 use wayleave_http_wire::edge_refusal::EdgeRefusal;
-use wayleave_http_wire::http1::oddities::{Oddities, Oddity};
+use wayleave_http_wire::http1::oddities::Oddities;
 use wayleave_http_wire::received::ReceivedHead;
+use wayleave_record::{AnswerSource, PaymentScheme, RecordedIdentity, RequestSignature, Word};
 use wayleave_robots_txt::{AccessVerdict, excerpt};
 use wayleave_transport::http::downstream::{ResponseField, response_field};
 use wayleave_usage_preferences::Preference;
@@ -26,7 +27,7 @@ use crate::request::ClientConnection;
 
 use super::gate::Gate;
 use super::outcome::{ExchangeOutcome, permitted_outcome};
-use super::payment::{PaymentDemand, PaymentScheme};
+use super::payment::PaymentDemand;
 
 /// The URL in the record of a connection without a readable request.
 pub const NO_URL: &str = "-";
@@ -97,11 +98,11 @@ pub struct ExchangeRecord {
     /// The repairs of the origin's response.
     pub oddities: Oddities,
     /// `signed` if a crawler with a key had it signed, `tunnel` where that was impossible.
-    pub signature: Option<&'static str>,
+    pub signature: Option<RequestSignature>,
     /// The size of the origin's body as far as the client got it; `None` if no request was sent.
     pub body_bytes: Option<u64>,
     /// `copy` if the answer is from the copy of robots.txt.
-    pub from: Option<&'static str>,
+    pub from: Option<AnswerSource>,
     /// The way in which the origin's response turns the request away, if it does.
     pub edge_refusal: Option<EdgeRefusal>,
     /// The demand for payment in it.
@@ -137,7 +138,7 @@ impl ExchangeRecord {
         configuration: u64,
     ) -> Self {
         Self {
-            id: DecisionId::generate(),
+            id: new_decision_id(),
             started: Instant::now(),
             started_at,
             client,
@@ -223,13 +224,15 @@ impl ExchangeRecord {
             robots_fetched_as: fetched_as.map(|identity| identity.name().to_owned()),
             id: self.id,
             at: self.started_at,
-            outcome: outcome.request_outcome().as_str().into(),
-            reason: outcome.reason().as_str().into(),
+            outcome: outcome.request_outcome().into(),
+            reason: outcome.reason().into(),
             status: outcome.status(),
             crawler: crawler.map_or(ASSERTED.into(), |it| LogWord::Owned(it.name.clone())),
-            identity: crawler.map_or(ASSERTED, |_| "known").into(),
+            identity: crawler
+                .map_or(RecordedIdentity::Asserted, |_| RecordedIdentity::Known)
+                .into(),
             owner: crawler.and_then(|it| it.owner.as_deref().map(str::to_owned)),
-            proven_by: crawler.and_then(Crawler::proven_by).map(LogWord::Borrowed),
+            proven_by: crawler.and_then(Crawler::proven_by).map(Word::Known),
             certificate: self.certificate.map(|certificate| certificate.name().to_string()),
             tokens: identity.map(tokens).unwrap_or_default(),
             user_agent: self.user_agent,
@@ -241,7 +244,7 @@ impl ExchangeRecord {
             url_bytes: self.url.whole.map(|(bytes, _)| bytes),
             url_sha256: self.url.whole.map(|(_, digest)| digest),
             origin: facts.origin.map(|origin| origin.uri("")),
-            scope: facts.scope.and_then(TargetScope::log_name).map(LogWord::Borrowed),
+            scope: facts.scope.filter(|scope| *scope != TargetScope::Path).map(Word::Known),
             username: self.username.map(|name| name.as_ref().to_owned()),
             robots_delay_us: facts.delay.map(micros),
             trace_id: self.parent.trace_id(),
@@ -251,20 +254,20 @@ impl ExchangeRecord {
             documents: documents.map(Into::into).collect(),
             subresource: facts.subresource.map(|it| SubresourceRecord {
                 page: it.page.as_ref().to_owned(),
-                kind: it.kind.as_str().into(),
+                kind: it.kind.into(),
                 decision: self.page_decision,
             }),
-            reached_origin: matches!(outcome, ExchangeOutcome::Withhold(_)).then_some(true),
-            from: self.from.map(LogWord::Borrowed),
-            edge: edge.map(|kind| kind.as_str().into()),
+            reached_origin: matches!(outcome, ExchangeOutcome::Withhold(_)),
+            from: self.from.map(Word::Known),
+            edge: edge.map(Word::Known),
             payment: (self.payment.and_then(payment_record))
                 .or_else(|| preferences.and_then(licence_payment)),
             would_be: outcome.would_be(),
             would_wait_us: self.would_wait.map(micros),
             body_bytes: self.body_bytes,
-            signature: self.signature.map(LogWord::Borrowed),
-            oddities: self.oddities.iter().map(word).collect(),
-            mode: identity.map(Identity::mode).unwrap_or_default().as_str().into(),
+            signature: self.signature.map(Word::Known),
+            oddities: self.oddities.iter().map(Word::Known).collect(),
+            mode: identity.map(Identity::mode).unwrap_or_default().into(),
             configuration: self.configuration,
             details: outcome.refusal().map(|it| it.details.clone().into_owned()),
             decided_us: micros(self.decided_in),
@@ -297,7 +300,7 @@ impl Gate {
     /// Records an exchange that has ended.
     pub fn record(&self, mut record: ExchangeRecord, outcome: &ExchangeOutcome) {
         if self.is_unsigned_tunnel(&record, outcome) {
-            record.signature = Some("tunnel");
+            record.signature = Some(RequestSignature::Tunnel);
             self.metrics.signatures("tunnel", 1);
         }
         if let Some(preferences) = &record.facts.preferences {
@@ -357,14 +360,10 @@ pub fn preview(previewed: PreviewedDecision, at: SystemTime) -> (DecisionRecord,
     (record.finish(&outcome, Duration::ZERO), previewed.dialects)
 }
 
-fn word(oddity: Oddity) -> LogWord {
-    LogWord::Borrowed(oddity.as_str())
-}
-
 /// Returns the members of a demand for payment; `None` if it follows no known scheme.
 fn payment_record(demand: PaymentDemand) -> Option<PaymentRecord> {
     let (price, currency) = demand.price.map(|it| (it.amount, it.currency)).unzip();
-    Some(PaymentRecord { scheme: demand.scheme?.as_str().into(), price, currency })
+    Some(PaymentRecord { scheme: demand.scheme?.into(), price, currency })
 }
 
 /// Returns what the licence asks for by which a use is refused; `None` if it states no price.
@@ -373,7 +372,7 @@ fn licence_payment(preferences: &PreferenceFinding) -> Option<PaymentRecord> {
     let mut refusing = by_purpose.filter(|judged| judged.preference == Preference::Refuse);
     let price = refusing.find_map(|judged| judged.statement.as_ref()?.price.clone())?;
     Some(PaymentRecord {
-        scheme: PaymentScheme::Rsl.as_str().into(),
+        scheme: PaymentScheme::Rsl.into(),
         price: Some(price.amount.clone()),
         currency: Some(price.currency.clone()),
     })
@@ -382,7 +381,7 @@ fn licence_payment(preferences: &PreferenceFinding) -> Option<PaymentRecord> {
 fn policy(found: &RuleMatch) -> RuleRecord {
     RuleRecord {
         number: found.number,
-        action: found.rule.action.as_str().into(),
+        action: found.rule.action.into(),
         owner: found.rule.owner.clone(),
         reason: found.rule.reason.clone(),
     }

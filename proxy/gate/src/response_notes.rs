@@ -1,6 +1,6 @@
 //! Notes on a response as it passes: whether it turns its request away, and what it asks for.
 
-use wayleave_http_wire::edge_refusal::EdgeRefusal;
+use wayleave_http_wire::edge_refusal::{EdgeRefusal, edge_refusal};
 use wayleave_http_wire::field_pairs::FieldPair;
 use wayleave_http_wire::page::PageBuffer;
 
@@ -27,7 +27,7 @@ impl ResponseNotes {
         let payment = PaymentDemand::of_head(status, fields);
         let kind = match &payment {
             Some(_) => Some(EdgeRefusal::Payment),
-            None => EdgeRefusal::of_head(status, fields),
+            None => edge_refusal(status, fields),
         };
         let Some(kind) = kind else {
             return;

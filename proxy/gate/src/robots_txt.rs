@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use wayleave_decision::{Permit, Reason, RobotsAnswer};
+use wayleave_record::AnswerSource;
 use wayleave_robots_cache::CopyHead;
 
 use crate::settings::RobotsTxtSource;
@@ -12,9 +13,6 @@ use crate::settings::RobotsTxtSource;
 use super::gated_request::GatedRequest;
 use super::outcome::{CopyReply, NotSent, permitted_outcome};
 use super::validators::is_not_modified;
-
-/// The source of the answer, as the record names it.
-const COPY: &str = "copy";
 
 impl GatedRequest<'_, '_> {
     /// Answers a permitted request from the copy of robots.txt that decides. Returns `None` if it has to be forwarded: a request
@@ -36,11 +34,11 @@ impl GatedRequest<'_, '_> {
             }
             // The origin has no usable address, whatever its robots.txt would be.
             RobotsAnswer::Unreachable(refusal) => {
-                self.record.from = Some(COPY);
+                self.record.from = Some(AnswerSource::Copy);
                 return Some(NotSent::Refused(*refusal.clone()));
             }
         };
-        self.record.from = Some(COPY);
+        self.record.from = Some(AnswerSource::Copy);
         let outcome = permitted_outcome(permit, reply.status());
         Some(NotSent::FromCopy(Box::new((outcome, reply))))
     }

@@ -1,22 +1,9 @@
 //! Refusals at the edge: responses by which an origin, or the bot manager in front of it, turns a request away. Only the head
 //! is read.
 
-use crate::field_pairs::{FieldPair, values};
+pub use wayleave_notation::EdgeRefusal;
 
-/// The way in which a request was turned away.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum EdgeRefusal {
-    /// A challenge that only a browser passes, or another refusal by a bot manager.
-    Challenge,
-    /// 403, or 451 (RFC 7725).
-    Forbidden,
-    /// 429 (RFC 6585 section 4).
-    Rate,
-    /// 402.
-    Payment,
-    /// 503.
-    Unavailable,
-}
+use crate::field_pairs::{FieldPair, values};
 
 /// Fields that only responses of bot managers with a challenge have, with those of their values that mean one: of Cloudflare,
 /// Vercel, AWS WAF and DataDome.
@@ -51,42 +38,20 @@ const MARKING_COOKIES: [&str; 11] = [
     "aws-waf-token=",
 ];
 
-impl EdgeRefusal {
-    /// Every kind.
-    pub const ALL: [Self; 5] =
-        [Self::Challenge, Self::Forbidden, Self::Rate, Self::Payment, Self::Unavailable];
-
-    /// Returns the kind as the log, the metrics and the API write it.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Challenge => "challenge",
-            Self::Forbidden => "forbidden",
-            Self::Rate => "rate",
-            Self::Payment => "payment",
-            Self::Unavailable => "unavailable",
+/// Returns how a response with this head turns its request away, if it does.
+pub fn edge_refusal(status: u16, fields: &[FieldPair<'_>]) -> Option<EdgeRefusal> {
+    match status {
+        402 => Some(EdgeRefusal::Payment),
+        _ if CHALLENGES.iter().any(|(field, words)| has_word(fields, field, words)) => {
+            Some(EdgeRefusal::Challenge)
         }
-    }
-
-    /// Returns the kind with this name.
-    pub fn named(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|kind| kind.as_str() == name)
-    }
-
-    /// Returns how a response with this head turns its request away, if it does.
-    pub fn of_head(status: u16, fields: &[FieldPair<'_>]) -> Option<Self> {
-        match status {
-            402 => Some(Self::Payment),
-            _ if CHALLENGES.iter().any(|(field, words)| has_word(fields, field, words)) => {
-                Some(Self::Challenge)
-            }
-            // 428 is Akamai's status for a challenge, which sets this cookie.
-            428 if has_cookie(fields, &["sec_cpt="]) => Some(Self::Challenge),
-            401 | 403 if is_marked(fields) => Some(Self::Challenge),
-            403 | 451 => Some(Self::Forbidden),
-            429 => Some(Self::Rate),
-            503 => Some(Self::Unavailable),
-            _ => None,
-        }
+        // 428 is Akamai's status for a challenge, which sets this cookie.
+        428 if has_cookie(fields, &["sec_cpt="]) => Some(EdgeRefusal::Challenge),
+        401 | 403 if is_marked(fields) => Some(EdgeRefusal::Challenge),
+        403 | 451 => Some(EdgeRefusal::Forbidden),
+        429 => Some(EdgeRefusal::Rate),
+        503 => Some(EdgeRefusal::Unavailable),
+        _ => None,
     }
 }
 
@@ -168,9 +133,8 @@ mod tests {
         for (status, fields, expected) in HEADS {
             let fields: Vec<FieldPair<'_>> =
                 fields.iter().map(|(name, value)| (name.as_bytes(), value.as_bytes())).collect();
-            let kind = EdgeRefusal::of_head(*status, &fields).map_or("", EdgeRefusal::as_str);
+            let kind = edge_refusal(*status, &fields).map_or("", EdgeRefusal::as_str);
             assert_eq!(kind, *expected, "{status} {fields:?}");
-            assert_eq!(EdgeRefusal::named(kind).is_some(), !kind.is_empty());
         }
     }
 }

@@ -9,10 +9,11 @@ use wayleave_decision::stated_delay;
 use wayleave_decision_log::{DecisionRecord, UsePreference};
 use wayleave_gate::preview::Reading;
 use wayleave_lifecycle::{FetchedBody, Resource};
+use wayleave_record::Word;
 use wayleave_robots_txt::{AccessResult, Dialect, Target};
 use wayleave_usage_preferences::{
-    CrawlerDeclaration, PreferenceDocument, PreferenceQuery, PreferenceSettings, PreferenceStage,
-    PreferenceState, Purpose, PurposeSet,
+    CrawlerDeclaration, Preference, PreferenceDocument, PreferenceQuery, PreferenceSettings,
+    PreferenceStage, PreferenceState, PurposeSet,
 };
 
 use super::access::TeamScope;
@@ -114,7 +115,7 @@ async fn grounds_of(admin: &AdminState, decision: &DecisionRecord) -> Option<Dec
     if let Some(bytes) = body.flatten() {
         let body = FetchedBody { bytes, is_cut, digest: None };
         let access = AccessResult::Successful(body.parse());
-        let dialect = finding.dialect.parse().ok();
+        let dialect = finding.dialect.known();
         if let Some(reading) = dialect.and_then(|it| read_robots_txt(decision, it, &access)) {
             basis.agrees = reading.agrees_with(finding);
             basis.marks = marked_lines(decision, matched, delay_line(decision, dialect, &access));
@@ -128,7 +129,7 @@ async fn grounds_of(admin: &AdminState, decision: &DecisionRecord) -> Option<Dec
 /// Returns what robots.txt would have decided, had no `[[rule]]` done so: of the file that the origin served then, as far as is
 /// known. Returns `None` for other decisions without robots.txt.
 async fn overridden_basis(admin: &AdminState, decision: &DecisionRecord) -> Option<DecisionBasis> {
-    decision.policy.as_ref().filter(|_| decision.reason.starts_with("policy-"))?;
+    decision.policy.as_ref().filter(|_| decision.is_by_policy())?;
     let origin = decision.target().ok()?.origin().clone();
     let (file, body) = file_at(admin.decider.robots.store(), &origin, decision.at).await?;
     let body = FetchedBody { bytes: body?, is_cut: file.is_cut(), digest: None };
@@ -181,7 +182,7 @@ async fn document_of(
         .preferences
         .iter()
         .filter(|it| it.document.is_some())
-        .min_by_key(|it| it.preference != "refuse")?;
+        .min_by_key(|it| it.preference != Preference::Refuse)?;
     let document = preference.document.as_ref()?;
     let (digest, fetched_at) = document.sha256.zip(document.fetched_at)?;
     let resource = Resource::parse(&document.url).ok();
@@ -210,7 +211,7 @@ fn read_again(
     settings: &PreferenceSettings,
 ) -> Option<UsePreference> {
     let url = &preference.document.as_ref()?.url;
-    let purpose: Purpose = preference.purpose.parse().ok()?;
+    let purpose = preference.purpose.known()?;
     let declaration = CrawlerDeclaration {
         purposes: PurposeSet::of(&[purpose]),
         ..CrawlerDeclaration::default()
@@ -221,7 +222,7 @@ fn read_again(
         declaration: &declaration,
         settings,
         tokens: &tokens,
-        dialect: finding.and_then(|it| it.dialect.parse().ok()).unwrap_or_default(),
+        dialect: finding.and_then(|it| it.dialect.known()).unwrap_or_default(),
         all_spellings: true,
         // A statement that depends on a date has to be judged as of then.
         now: decision.at,
@@ -244,8 +245,5 @@ fn read_again(
 
 /// Returns the stage at which a licence was named: in robots.txt, in the response's head, or in the page itself.
 fn stage_of(preference: &UsePreference) -> PreferenceStage {
-    [PreferenceStage::Head, PreferenceStage::Body]
-        .into_iter()
-        .find(|stage| Some(stage.as_str()) == preference.stage.as_deref())
-        .unwrap_or(PreferenceStage::Before)
+    preference.stage.as_ref().and_then(Word::known).unwrap_or(PreferenceStage::Before)
 }

@@ -13,11 +13,12 @@ use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use futures_util::{Stream, stream};
 use serde::Deserialize;
+use serde_json::Value;
 use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 use utoipa::{IntoParams, ToSchema};
 use wayleave_decision_log::{ChosenCrawler, DecisionQuery, DecisionRecord, StreamStart};
-use wayleave_telemetry::csv::quote_field;
+use wayleave_notation::csv::quote_field;
 
 use super::access::TeamScope;
 use super::decisions::{OutcomeWord, no_decision_log, parse_span};
@@ -33,6 +34,7 @@ const MAX_WAITING_CHUNKS: usize = 4;
 /// client that reads 20 KB in a second needs minutes for.
 const STALL_LIMIT: Duration = Duration::from_mins(5);
 
+/// The members of the record that are columns of a table.
 const COLUMNS: [&str; 18] = [
     "at",
     "outcome",
@@ -238,35 +240,14 @@ impl DownloadWriter {
     }
 }
 
+/// Returns the members that the columns name; an empty text for each that the decision does not have.
 fn csv_cells(decision: &DecisionRecord) -> impl Iterator<Item = String> {
-    let finding = decision.finding.as_ref();
-    let text = |text: &Option<String>| text.clone().unwrap_or_default();
-    let number = |number: Option<u64>| number.map_or(String::new(), |it| it.to_string());
-    let line = finding.and_then(|found| found.line).map(u64::from);
-    let digest = finding.and_then(|found| found.robots_sha256);
-    let rule = finding.and_then(|found| found.rule.clone());
-    // In the order of `COLUMNS`.
-    let cells: [String; COLUMNS.len()] = [
-        humantime::format_rfc3339_micros(decision.at).to_string(),
-        decision.outcome.to_string(),
-        decision.status.to_string(),
-        decision.reason.to_string(),
-        decision.crawler.to_string(),
-        decision.identity.to_string(),
-        decision.client.to_string(),
-        decision.method.clone(),
-        decision.url.clone(),
-        number(line),
-        rule.unwrap_or_default(),
-        text(&decision.details),
-        digest.map_or(String::new(), |it| it.to_string()),
-        number(decision.body_bytes),
-        decision.took_us.to_string(),
-        text(&decision.user_agent),
-        text(&decision.trace_id),
-        decision.id.to_string(),
-    ];
-    cells.into_iter()
+    let members = serde_json::to_value(decision).expect("strings and numbers serialise");
+    COLUMNS.into_iter().map(move |name| match members.get(name) {
+        Some(Value::String(text)) => text.clone(),
+        Some(value) => value.to_string(),
+        None => String::new(),
+    })
 }
 
 /// Formats a line of a table.

@@ -5,9 +5,11 @@
 
 use serde::Serialize;
 use utoipa::ToSchema;
-use wayleave_decision::RequestOutcome;
+use wayleave_decision::{Reason, RequestOutcome};
 use wayleave_decision_log::DecisionRecord;
 use wayleave_gate::refusal::is_delay_of_robots_txt;
+use wayleave_robots_txt::AccessVerdict;
+use wayleave_usage_preferences::Preference;
 
 /// A line that counts for a decision.
 #[derive(Debug, PartialEq, Eq, Serialize, ToSchema)]
@@ -44,7 +46,7 @@ pub(super) fn marked_lines(
     delay: Option<u32>,
 ) -> Vec<MarkedLine> {
     let mut marked: Vec<_> = preference_lines(decision).collect();
-    let is_by_delay = decision.reason == "crawl-delay"
+    let is_by_delay = decision.reason == Reason::CrawlDelay
         && decision.details.as_deref().is_some_and(is_delay_of_robots_txt);
     if let (true, Some(line)) = (is_by_delay, delay) {
         let note = "decides: too soon after the last request".to_owned();
@@ -59,16 +61,16 @@ pub(super) fn marked_lines(
 
 /// Returns the lines whose statements about the use of what is fetched were followed.
 fn preference_lines(decision: &DecisionRecord) -> impl Iterator<Item = MarkedLine> {
-    let decides = decision.reason == "preference";
+    let decides = decision.reason == Reason::Preference;
     decision.preferences.iter().filter_map(move |stated| {
         let line = stated.carrier.as_deref()?.strip_prefix("robots.txt:")?.parse().ok()?;
         let purpose = &stated.purpose;
-        Some(match &*stated.preference {
-            "refuse" if decides => {
+        Some(match stated.preference.known() {
+            Some(Preference::Refuse) if decides => {
                 let note = format!("decides: {purpose} is refused");
                 MarkedLine { line, effect: "disallow", note }
             }
-            "refuse" => {
+            Some(Preference::Refuse) => {
                 let note = format!("refuses {purpose}; overridden");
                 MarkedLine { line, effect: "overridden", note }
             }
@@ -79,14 +81,13 @@ fn preference_lines(decision: &DecisionRecord) -> impl Iterator<Item = MarkedLin
 
 fn matched_line(decision: &DecisionRecord, matched: MatchedLine<'_>) -> MarkedLine {
     let MatchedLine { line, verdict } = matched;
-    let allows = verdict == "allow";
+    let allows = verdict == AccessVerdict::Allow.as_str();
     let outcome = decision.request_outcome();
-    let passed = outcome.is_some_and(RequestOutcome::was_let_through);
     let note = match &decision.policy {
-        Some(policy) if decision.reason.starts_with("policy-") => {
+        Some(policy) if decision.is_by_policy() => {
             format!("would have decided: {verdict}; overridden by rule {}", policy.number)
         }
-        _ if decision.reason == "rule" || allows && passed => {
+        _ if decision.reason == Reason::Rule || allows && decision.was_let_through() => {
             let effect = if allows { "allow" } else { "disallow" };
             return MarkedLine { line, effect, note: format!("decides: {verdict}") };
         }

@@ -69,7 +69,7 @@ impl PaceSum {
         {
             self.would_wait += Duration::from_micros(wait_us);
         }
-        self.too_soon += u64::from(decision.reason == Reason::CrawlDelay.as_str());
+        self.too_soon += u64::from(decision.reason == Reason::CrawlDelay);
     }
 }
 

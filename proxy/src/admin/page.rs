@@ -6,7 +6,7 @@ use axum::extract::Path;
 use axum::http::StatusCode;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
-use wayleave_telemetry::harmless::escape_html;
+use wayleave_notation::harmless::escape_html;
 
 use super::response::error_response;
 

@@ -7,9 +7,11 @@ use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 use utoipa::ToSchema;
+use wayleave_decision::{EnforcementMode, Reason, RequestOutcome};
 use wayleave_decision_log::{FindingRecord, LogWord, RuleRecord, UsePreference};
 use wayleave_gate::preview::{PreviewedDecision, Question, Reading};
 use wayleave_gate::record;
+use wayleave_record::{RecordedIdentity, Word};
 
 use super::access::TeamScope;
 use super::marked_lines::{MarkedLine, MatchedLine, marked_lines};
@@ -22,10 +24,10 @@ use super::state::AdminState;
 pub(crate) struct Preview {
     /// `forwarded`, `refused` or `observed`.
     #[schema(value_type = String)]
-    outcome: LogWord,
+    outcome: Word<RequestOutcome>,
     /// The reason, from a closed set.
     #[schema(value_type = String)]
-    reason: LogWord,
+    reason: Word<Reason>,
     /// The status that the client would get; 200 if the origin would answer.
     status: u16,
     /// The crawler's configured name, or `asserted`.
@@ -33,7 +35,7 @@ pub(crate) struct Preview {
     crawler: LogWord,
     /// `known` or `asserted`.
     #[schema(value_type = String)]
-    identity: LogWord,
+    identity: Word<RecordedIdentity>,
     /// The product tokens that are looked for, in their order.
     tokens: Vec<String>,
     method: String,
@@ -53,7 +55,7 @@ pub(crate) struct Preview {
     would_be: Option<u16>,
     /// `enforce` or `observe`.
     #[schema(value_type = String)]
-    mode: LogWord,
+    mode: Word<EnforcementMode>,
     configuration: u64,
     /// A sentence that explains why it is refused.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -8,7 +8,7 @@ use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 use utoipa::ToSchema;
-use wayleave_decision::{ASSERTED, PolicyRule, RequestOutcome};
+use wayleave_decision::{ASSERTED, PolicyRule, Reason, RequestOutcome};
 use wayleave_decision_log::{DecisionQuery, DecisionRecord};
 use wayleave_fleet::FleetState;
 
@@ -180,8 +180,8 @@ fn recent_lookups(admin: &AdminState, now: SystemTime) -> (u64, u64) {
             continue;
         }
         for count in &point.counts {
-            match (RequestOutcome::named(&count.outcome), &*count.reason) {
-                (Some(RequestOutcome::Failed), "dns_error") => failed += count.requests,
+            match (RequestOutcome::named(&count.outcome), Reason::named(&count.reason)) {
+                (Some(RequestOutcome::Failed), Some(Reason::DnsError)) => failed += count.requests,
                 (Some(RequestOutcome::Failed | RequestOutcome::Refused) | None, _) => {}
                 _ => passed += count.requests,
             }

@@ -5,7 +5,7 @@ use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 use utoipa::ToSchema;
-use wayleave_telemetry::harmless::escape_json;
+use wayleave_notation::harmless::escape_json;
 
 /// A JSON response that is safe to print on a terminal.
 #[derive(Debug)]

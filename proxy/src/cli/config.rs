@@ -6,9 +6,9 @@ use clap::Subcommand;
 use wayleave_clock::Clock;
 use wayleave_config::{Config, ConfigSources, DEFAULT_FILE, matches_all};
 use wayleave_decision::Crawler;
+use wayleave_notation::harmless::escape_lines;
 use wayleave_pacing::PaceShare;
 use wayleave_robots_txt::{Dialect, ProductToken, RobotsTxt, UrlPath, decide};
-use wayleave_telemetry::harmless::escape_lines;
 use wayleave_transport::tls::intercept::exposed_key_warning;
 
 use super::config_file::load_config;

@@ -10,8 +10,8 @@ use serde_json::{Value, json};
 use wayleave_config::Config;
 use wayleave_decision::RequestOutcome;
 use wayleave_decision_log::{DecisionId, LogPlace, crawler_in_words, find_decision, unread_parts};
+use wayleave_notation::harmless::escape_controls;
 use wayleave_robots_txt::numbered_lines;
-use wayleave_telemetry::harmless::escape_controls;
 
 use super::admin_client::request_json;
 use super::config_file::{EVIDENCE_KEYS, load_keys};

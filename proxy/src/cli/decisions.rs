@@ -10,7 +10,7 @@ use serde_json::Value;
 use wayleave_clock::TimeArgument;
 use wayleave_decision::RequestOutcome;
 use wayleave_decision_log::ChosenCrawler;
-use wayleave_telemetry::harmless::escape_controls;
+use wayleave_notation::harmless::escape_controls;
 
 use super::admin_client::{EventStream, encoded, encoded_time, request_json};
 use super::config_file::load_keys;

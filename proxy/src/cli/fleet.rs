@@ -9,7 +9,7 @@ use serde::Serialize;
 use serde_json::Value;
 use wayleave_config::{Config, StoreConfig};
 use wayleave_fleet::check::check;
-use wayleave_telemetry::harmless::escape_controls;
+use wayleave_notation::harmless::escape_controls;
 
 use super::admin_client::request_json;
 use super::config_file::{load_config, load_keys};

@@ -9,9 +9,9 @@ use std::{fs, io};
 use clap::Args;
 use serde::Serialize;
 use wayleave_lifecycle::FetchIdentity;
+use wayleave_notation::harmless::escape_controls;
 use wayleave_robots_txt::lint::{Finding, Severity};
 use wayleave_robots_txt::{Dialect, Target};
-use wayleave_telemetry::harmless::escape_controls;
 use wayleave_usage_preferences::{lint, lint_head};
 
 use super::config_file::load_config;

@@ -1,7 +1,7 @@
 //! The progress of long tasks: a line on standard error that vanishes when the task is done, and only on a terminal.
 
 use indicatif::{ProgressBar, ProgressStyle};
-use wayleave_telemetry::harmless::escape_controls;
+use wayleave_notation::harmless::escape_controls;
 
 /// The number of lines between two updates.
 pub(super) const LINES_PER_UPDATE: u64 = 10_000;

@@ -9,8 +9,8 @@ use std::process::ExitCode;
 use clap::{Args, Subcommand};
 use serde_json::Value;
 use wayleave_clock::{Clock, TimeArgument};
+use wayleave_notation::harmless::{escape_controls, escape_lines};
 use wayleave_robots_txt::Origin;
-use wayleave_telemetry::harmless::{escape_controls, escape_lines};
 
 use super::admin_client::{encoded, encoded_time, request_json};
 use super::config_file::load_keys;

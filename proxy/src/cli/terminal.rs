@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use serde::Serialize;
-use wayleave_telemetry::harmless::{escape_json, escape_lines};
+use wayleave_notation::harmless::{escape_json, escape_lines};
 
 use super::paint::Tone;
 

@@ -213,7 +213,6 @@ pub(crate) async fn close_gracefully(mut stream: BoxedStream) {
 mod tests {
     use bytes::BytesMut;
     use wayleave_decision::Reason;
-    use wayleave_decision_log::DecisionId;
     use wayleave_gate::refusal::looped;
     use wayleave_http_wire::http1::RequestHead;
     use wayleave_transport::http::transport::Transport;
@@ -221,7 +220,7 @@ mod tests {
     use super::*;
 
     fn named() -> NamedDecision {
-        NamedDecision { id: DecisionId::generate(), identity: None, url: None }
+        NamedDecision { id: wayleave_decision_log::new_decision_id(), identity: None, url: None }
     }
 
     fn source(decision: &NamedDecision) -> AnswerSource<'_> {

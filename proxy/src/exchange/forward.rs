@@ -11,6 +11,7 @@ use wayleave_gate::outcome::{
 use wayleave_gate::{Admission, GatedRequest, refusal};
 use wayleave_http_wire::http1::SWITCHING_PROTOCOLS;
 use wayleave_pacing::PacingSlot;
+use wayleave_record::RequestSignature;
 use wayleave_robots_txt::{Origin, UrlScheme};
 use wayleave_signing::SignatureRequest;
 use wayleave_transport::http::downstream::{ClientGone, Downstream};
@@ -78,7 +79,7 @@ pub(super) async fn forward(
     request.record.body_bytes = has_body.then_some(findings.relayed_bytes);
     if let Some(response) = response {
         request.record.oddities = response.oddities;
-        request.record.signature = is_signed.then_some("signed");
+        request.record.signature = is_signed.then_some(RequestSignature::Signed);
     }
     request.record_findings(findings, is_signed);
     ForwardEnd::Ended(outcome, reply)

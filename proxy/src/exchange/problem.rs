@@ -5,8 +5,8 @@ use std::time::Duration;
 use wayleave_decision::{Identity, Refusal, RefusalBasis};
 use wayleave_decision_log::{DecisionId, UsePreference};
 use wayleave_gate::record::NamedDecision;
+use wayleave_notation::json_object::JsonObject;
 use wayleave_robots_txt::ProductToken;
-use wayleave_telemetry::json_object::JsonObject;
 
 /// The initial capacity of the problem details in bytes.
 const USUAL_PROBLEM_BYTES: usize = 768;
@@ -85,7 +85,9 @@ impl<'a> ProblemDetails<'a> {
         object.text("group", self.group);
         object.plain("line", self.line);
         object.text("rule", self.rule);
-        object.members(self.preference.as_ref());
+        if let Some(preference) = &self.preference {
+            preference.write_members(&mut object);
+        }
         object.plain("retry_after", self.retry_after);
         object.end();
         body.push(b'\n');
@@ -107,7 +109,8 @@ mod tests {
     #[test]
     fn problem_has_its_members_in_order() {
         let url = Some("http://shop.test/\"\u{202e}".to_owned());
-        let decision = NamedDecision { id: DecisionId::generate(), identity: None, url };
+        let decision =
+            NamedDecision { id: wayleave_decision_log::new_decision_id(), identity: None, url };
         let refusal = Refusal::new(Reason::Rule, "no\n");
         let least = ProblemDetails::new(&decision, &refusal);
         let start = concat!(

@@ -1,7 +1,7 @@
 //! A refusal as a page, for browsers.
 
 use wayleave_decision_log::crawler_in_words;
-use wayleave_telemetry::harmless::{escape_controls, escape_html};
+use wayleave_notation::harmless::{escape_controls, escape_html};
 
 use super::problem::ProblemDetails;
 
@@ -62,7 +62,7 @@ fn text(untrusted: &str) -> String {
 #[cfg(test)]
 mod tests {
     use wayleave_decision::{DecidingRule, Reason, Refusal, RefusalBasis};
-    use wayleave_decision_log::DecisionId;
+    use wayleave_decision_log::new_decision_id;
     use wayleave_gate::record::NamedDecision;
 
     use super::*;
@@ -71,7 +71,7 @@ mod tests {
     fn nothing_from_strangers_becomes_markup() {
         let hostile = "</dd><script>alert(1)</script>&amp;\u{202e}\"'";
         let decision = NamedDecision {
-            id: DecisionId::generate(),
+            id: new_decision_id(),
             identity: None,
             url: Some(format!("http://shop.test/{hostile}")),
         };

@@ -10,8 +10,8 @@ use tracing_subscriber::fmt::MakeWriter;
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{EnvFilter, Layer, Registry, reload};
+use wayleave_notation::harmless::{escape_controls, escape_json};
 
-use crate::harmless::{escape_controls, escape_json};
 use crate::line_writer::{LineWriter, LineWriterGuard};
 
 /// The form of a log event in files and pipes.

@@ -14,9 +14,10 @@ use wayleave_evidence::files::{
     compressed_name, decompressed, file_number, is_compressed, rotated_files,
 };
 use wayleave_evidence::holds::{Hold, HoldFolder};
+use wayleave_record::DecisionRecord;
 
+use super::super::encoded_decision::EncodedDecision;
 use super::super::files::{find_decision, find_line};
-use super::super::record::{DecisionId, DecisionRecord, EncodedDecision};
 use super::super::tests::decision;
 use super::retention::expired_files;
 use super::*;
@@ -171,7 +172,7 @@ fn decision_is_found_in_any_file() {
         let found = find_decision(journal.config.place(), decision.id).expect("it was written");
         assert_eq!(found.id, decision.id);
     }
-    assert!(find_decision(journal.config.place(), DecisionId::generate()).is_none());
+    assert!(find_decision(journal.config.place(), crate::new_decision_id()).is_none());
 }
 
 #[test]

@@ -5,10 +5,11 @@ use std::fmt;
 
 use serde::de::{IgnoredAny, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
-use wayleave_decision::RequestOutcome;
+use wayleave_decision::{Reason, RequestOutcome};
+use wayleave_record::{Word, host};
+use wayleave_usage_preferences::{Preference, PreferenceSource, PreferenceStage, Purpose};
 
 use super::super::query::DecisionQuery;
-use super::super::record::host;
 use super::super::rule_name;
 
 /// The members of a line that are counted.
@@ -17,10 +18,8 @@ use super::super::rule_name;
 pub(super) struct ReportEntry<'a> {
     #[serde(borrow)]
     pub(super) at: Cow<'a, str>,
-    #[serde(borrow)]
-    pub(super) outcome: Cow<'a, str>,
-    #[serde(borrow)]
-    pub(super) reason: Cow<'a, str>,
+    pub(super) outcome: Word<RequestOutcome>,
+    pub(super) reason: Word<Reason>,
     #[serde(borrow)]
     pub(super) crawler: Cow<'a, str>,
     #[serde(borrow)]
@@ -48,8 +47,8 @@ pub(super) struct ReportEntry<'a> {
     rule: Option<Cow<'a, str>>,
     #[serde(default, borrow)]
     policy: Option<PolicyEntry<'a>>,
-    #[serde(default, borrow)]
-    preferences: Vec<PreferenceEntry<'a>>,
+    #[serde(default)]
+    preferences: Vec<PreferenceEntry>,
     #[serde(default, borrow)]
     pub(super) scheme: Option<Cow<'a, str>>,
     #[serde(default, borrow)]
@@ -87,15 +86,13 @@ struct Element<'a>(#[serde(borrow)] Cow<'a, str>);
 
 /// The usage preference for one purpose.
 #[derive(Deserialize)]
-struct PreferenceEntry<'a> {
-    #[serde(borrow)]
-    purpose: Cow<'a, str>,
-    #[serde(borrow)]
-    preference: Cow<'a, str>,
-    #[serde(default, borrow)]
-    source: Option<Cow<'a, str>>,
-    #[serde(default, borrow)]
-    stage: Option<Cow<'a, str>>,
+struct PreferenceEntry {
+    purpose: Word<Purpose>,
+    preference: Word<Preference>,
+    #[serde(default)]
+    source: Option<Word<PreferenceSource>>,
+    #[serde(default)]
+    stage: Option<Word<PreferenceStage>>,
 }
 
 #[derive(Deserialize)]
@@ -108,7 +105,7 @@ struct PolicyEntry<'a> {
 impl ReportEntry<'_> {
     /// Returns the outcome, unless another version wrote a word that is not known here.
     pub(super) fn request_outcome(&self) -> Option<RequestOutcome> {
-        RequestOutcome::named(&self.outcome)
+        self.outcome.known()
     }
 
     /// Returns whether the request was refused, or would have been.
@@ -136,7 +133,7 @@ impl ReportEntry<'_> {
 
     /// Returns whether the response asked for payment.
     pub(super) fn asks_for_payment(&self) -> bool {
-        self.scheme.is_some() || self.reason == "payment"
+        self.scheme.is_some() || self.reason == Reason::Payment
     }
 
     /// Returns the first of the product tokens that were matched against robots.txt.
@@ -166,14 +163,14 @@ impl ReportEntry<'_> {
     /// Returns the deciding line of robots.txt, the `[[rule]]`, or the refused purpose with the statement's source.
     pub(super) fn rule(&self) -> Option<String> {
         // By the reason: a line may also name a rule of robots.txt that allowed the request.
-        match (&*self.reason, &self.policy, self.line, &self.rule) {
-            ("policy-rule", Some(policy), ..) => {
+        match (self.reason.known()?, &self.policy, self.line, &self.rule) {
+            (Reason::PolicyRule, Some(policy), ..) => {
                 Some(rule_name::of_policy(policy.number, policy.reason.as_deref()))
             }
-            ("rule", _, Some(line), Some(rule)) => {
+            (Reason::Rule, _, Some(line), Some(rule)) => {
                 Some(rule_name::of_line(rule, self.origin.as_deref(), line))
             }
-            ("preference", ..) => self.preference(),
+            (Reason::Preference, ..) => self.preference(),
             _ => None,
         }
     }
@@ -185,8 +182,8 @@ impl ReportEntry<'_> {
 
     /// Returns the deciding preference, such as `train-ai by content-signal`.
     fn preference(&self) -> Option<String> {
-        let ranked = self.preferences.iter().filter_map(|it| {
-            Some((rule_name::rank_of_preference(&it.preference, it.stage.as_deref())?, it))
+        let ranked = self.preferences.iter().filter_map(|found| {
+            Some((rule_name::rank_of_preference(&found.preference, found.stage.as_ref())?, found))
         });
         let (_, deciding) = ranked.min_by_key(|(rank, _)| *rank)?;
         Some(rule_name::of_preference(&deciding.purpose, deciding.source.as_deref()))

@@ -28,7 +28,7 @@ use std::time::SystemTime;
 use serde::Serialize;
 use wayleave_decision::RequestOutcome;
 use wayleave_evidence::chain::event;
-use wayleave_evidence::rfc3339;
+use wayleave_notation::rfc3339;
 
 use self::costs::add_costs;
 use self::counts::ReportCounts;
@@ -313,7 +313,7 @@ impl LogReport {
         // Without `entry`, which would allocate a key for every line of a log of millions.
         match self.outcomes.get_mut(&*entry.outcome) {
             Some(count) => *count += 1,
-            None => drop(self.outcomes.insert(entry.outcome.clone().into_owned(), 1)),
+            None => drop(self.outcomes.insert(entry.outcome.to_string(), 1)),
         }
         Ok(())
     }

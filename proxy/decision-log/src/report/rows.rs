@@ -5,7 +5,7 @@ use std::time::SystemTime;
 use serde::Serialize;
 use utoipa::ToSchema;
 use wayleave_decision::RequestOutcome;
-use wayleave_evidence::rfc3339;
+use wayleave_notation::rfc3339;
 
 use super::entry::ReportEntry;
 use crate::bounded_map::BoundedMap;
@@ -69,7 +69,7 @@ impl RowCounts {
             outcome: entry.request_outcome().unwrap_or(RequestOutcome::Refused).as_str(),
             crawler: entry.crawler.clone().into_owned(),
             host: entry.host().map(str::to_owned),
-            reason: entry.reason.clone().into_owned(),
+            reason: entry.reason.to_string(),
             rule,
         };
         let row = self.0.entry(key, || Row {

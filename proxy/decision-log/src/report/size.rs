@@ -5,12 +5,14 @@ use std::ops::ControlFlow;
 use std::time::{Duration, SystemTime};
 
 use tokio::time::Instant;
+use wayleave_decision::RequestOutcome;
 use wayleave_evidence::Sha256Digest;
+use wayleave_record::DecisionRecord;
 
+use super::super::encoded_decision::EncodedDecision;
 use super::super::files::LogPlace;
 use super::super::journal::{Journal, JournalConfig};
 use super::super::query::DecisionQuery;
-use super::super::record::{DecisionId, DecisionRecord, EncodedDecision};
 use super::super::tests::decision;
 use super::{LogReport, ReportContents, ReportDimension, ReportQuery};
 
@@ -41,7 +43,7 @@ fn next_decision(numbers: &mut Numbers, at: SystemTime) -> DecisionRecord {
     let host = numbers.skewed(300_000);
     let line = u32::try_from(2 + numbers.skewed(40)).expect("small");
     let path = numbers.next();
-    made.id = DecisionId::generate();
+    made.id = crate::new_decision_id();
     made.at = at;
     made.crawler = format!("crawler-{}", numbers.skewed(30)).into();
     made.owner = Some("data-platform@example.com".to_owned());
@@ -57,7 +59,7 @@ fn next_decision(numbers: &mut Numbers, at: SystemTime) -> DecisionRecord {
         2 => ("failed".into(), "dns_error".into(), 502),
         _ => ("forwarded".into(), "no-matching-rule".into(), 200),
     };
-    made.would_be = (made.outcome == "observed").then_some(403);
+    made.would_be = (made.outcome == RequestOutcome::Observed).then_some(403);
     made
 }
 

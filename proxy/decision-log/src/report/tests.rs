@@ -5,9 +5,10 @@ use std::time::Duration;
 
 use proptest::prelude::{prop_assert, prop_assert_eq, proptest};
 use wayleave_decision::RequestOutcome;
+use wayleave_record::{DecisionRecord, RuleRecord};
 
+use super::super::encoded_decision::EncodedDecision;
 use super::super::query::DecisionQuery;
-use super::super::record::{DecisionRecord, EncodedDecision, RuleRecord};
 use super::super::rule_name;
 use super::super::tests::{any_decision, decision, draws};
 use super::entry::ReportEntry;

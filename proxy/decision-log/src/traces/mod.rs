@@ -145,7 +145,7 @@ impl Traces {
         };
         let method = attributes::method(decision);
         let mut exchange = span(SpanKind::Server, method, decision.at, at(decision.took_us));
-        exchange.error = is_fault.then(|| decision.reason.clone().into_owned());
+        exchange.error = is_fault.then(|| decision.reason.to_string());
         let Some(children) =
             self.record_span(&parent.0, exchange, || attributes::exchange_attributes(decision))
         else {

@@ -4,10 +4,10 @@ use std::time::SystemTime;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use wayleave_notation::rfc3339;
 
 use super::head::TreeHead;
 use crate::digest::Sha256Digest;
-use crate::rfc3339;
 
 /// The beginning of every event line. No decision begins like this.
 pub const EVENT_PREFIX: &[u8] = b"{\"event\":";

@@ -5,10 +5,10 @@ use std::collections::BTreeSet;
 use std::time::SystemTime;
 
 use serde::Deserialize;
+use wayleave_notation::rfc3339;
 
 use crate::digest::Sha256Digest;
 use crate::exchange::DocumentExchange;
-use crate::rfc3339;
 
 /// The members of a decision's line that name what it rests on.
 #[derive(Deserialize)]

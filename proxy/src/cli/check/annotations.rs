@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use wayleave_telemetry::harmless::escape_controls;
+use wayleave_notation::harmless::escape_controls;
 
 /// The weight of an annotation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

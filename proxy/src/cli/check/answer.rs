@@ -2,11 +2,11 @@
 
 use serde::Serialize;
 use wayleave_decision::stated_delay;
+use wayleave_notation::harmless::escape_controls;
 use wayleave_robots_txt::{
     AccessReason, AccessResult, AccessVerdict, DecisionDetails, Dialect, Origin, ProductToken,
     UrlPath, decide, decide_all_spellings,
 };
-use wayleave_telemetry::harmless::escape_controls;
 use wayleave_usage_preferences::{CrawlerDeclaration, Preference, PreferenceSettings};
 
 use super::live::FetchedFiles;

@@ -15,8 +15,8 @@ use wayleave_decision::{
 use wayleave_gate::offline::{self, InputSource};
 use wayleave_gate::preview::{PreviewedDecision, PurposeWords, Question, readings};
 use wayleave_lifecycle::{FetchEnding, FetchOutcome, FinishedFetch, Resource};
+use wayleave_notation::harmless::escape_controls;
 use wayleave_robots_txt::{Origin, ProductToken, Target};
-use wayleave_telemetry::harmless::escape_controls;
 use wayleave_usage_preferences::{PreferenceSettings, Purpose};
 
 use super::annotations::{Level, annotation};

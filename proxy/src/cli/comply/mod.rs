@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Args;
-use wayleave_telemetry::harmless::escape_controls;
+use wayleave_notation::harmless::escape_controls;
 
 use self::duties::{Duty, DutyFinding, DutyStatus};
 use super::config_file::load_config;

@@ -15,8 +15,8 @@ use clap::Parser;
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
+use wayleave_notation::harmless::escape_json;
 use wayleave_robots_txt::{Dialect, ProductToken, decide, decide_all_spellings};
-use wayleave_telemetry::harmless::escape_json;
 
 use self::files::{FileCache, ParsedFile};
 use self::proxy_row::{RowSettings, RowVerdict};

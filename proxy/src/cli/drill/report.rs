@@ -3,7 +3,7 @@
 use std::time::SystemTime;
 
 use serde::Serialize;
-use wayleave_telemetry::harmless::escape_controls;
+use wayleave_notation::harmless::escape_controls;
 
 use crate::cli::terminal::pretty_json;
 

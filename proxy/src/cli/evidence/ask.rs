@@ -14,8 +14,9 @@ use wayleave_decision::RequestOutcome;
 use wayleave_decision_log::{ChosenCrawler, DecisionRecord, FindingRecord, crawler_in_words};
 use wayleave_evidence::SignedLog;
 use wayleave_evidence::select::{SelectedLines, Selection, UnsignedLines, select};
+use wayleave_notation::harmless::escape_lines;
+use wayleave_record::RecordedIdentity;
 use wayleave_robots_txt::Target;
-use wayleave_telemetry::harmless::escape_lines;
 
 use super::node_url::NodeUrl;
 use crate::cli::config_file::{EVIDENCE_KEYS, load_keys};
@@ -230,9 +231,7 @@ fn describe_unsigned(unsigned: &UnsignedLines) -> String {
 
 pub(super) fn is_allowed(decision: &DecisionRecord) -> bool {
     // What failed after it was sent had been allowed.
-    decision
-        .request_outcome()
-        .is_some_and(|outcome| outcome.was_let_through() || outcome == RequestOutcome::Failed)
+    (decision.was_let_through() || decision.outcome == RequestOutcome::Failed)
         && !decision.failed_before_sending()
 }
 
@@ -265,9 +264,7 @@ pub(super) fn describe_decision(
             format!("in part, answered with {status}, and cut after {bytes} bytes ({reason})")
         }
         Some(RequestOutcome::Failed) => format!("no, the request failed ({})", decision.reason),
-        _ if decision.reached_origin == Some(true) => {
-            "yes, but the response was withheld".to_owned()
-        }
+        _ if decision.reached_origin => "yes, but the response was withheld".to_owned(),
         _ => "no, nothing was sent".to_owned(),
     };
     let allowed = match outcome {
@@ -275,11 +272,10 @@ pub(super) fn describe_decision(
         _ if is_allowed(decision) => "yes",
         _ => "no",
     };
-    let crawler = match &*decision.identity {
-        "asserted" => {
-            format!("{}: no [[crawler]] matches the request", crawler_in_words(&decision.crawler))
-        }
-        _ => decision.crawler.to_string(),
+    let crawler = if decision.identity == RecordedIdentity::Asserted {
+        format!("{}: no [[crawler]] matches the request", crawler_in_words(&decision.crawler))
+    } else {
+        decision.crawler.to_string()
     };
     let robots = decision.finding.as_ref().map(describe_finding);
     let rule = decision.policy.as_ref().map(|rule| {

@@ -7,8 +7,8 @@ use serde::Deserialize;
 use url::form_urlencoded::Serializer;
 use wayleave_clock::Clock;
 use wayleave_decision_log::DecisionRecord;
+use wayleave_notation::harmless::escape_lines;
 use wayleave_robots_txt::Target;
-use wayleave_telemetry::harmless::escape_lines;
 
 use super::ask::{AskArgs, REFUSED, answer, describe_decision, is_allowed};
 use super::node_logs::{MissingDecisions, NodeLogs};

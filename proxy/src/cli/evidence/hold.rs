@@ -19,9 +19,9 @@ use wayleave_evidence::files::FileBegin;
 use wayleave_evidence::holds::{HeldEvidence, Hold, HoldFolder};
 use wayleave_evidence::recorded_holds::RecordedHolds;
 use wayleave_evidence::{HeadFiles, Sha256Digest};
+use wayleave_notation::harmless::escape_lines;
 use wayleave_robots_txt::HostPattern;
 use wayleave_signing::SigningKey;
-use wayleave_telemetry::harmless::escape_lines;
 
 use super::sources::MaterialSources;
 use crate::cli::config_file::{EVIDENCE_KEYS, load_keys};

@@ -11,8 +11,9 @@ use serde::Deserialize;
 use tokio::runtime::{Handle, Runtime};
 use wayleave_clock::Clock;
 use wayleave_config::Config;
-use wayleave_evidence::{Sha256Digest, regular_file, rfc3339};
+use wayleave_evidence::{Sha256Digest, regular_file};
 use wayleave_lifecycle::Resource;
+use wayleave_notation::rfc3339;
 use wayleave_robots_cache::{DocumentVersion, RobotsStore, StoreError};
 use wayleave_telemetry::metrics::Metrics;
 

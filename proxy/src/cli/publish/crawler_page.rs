@@ -5,12 +5,12 @@ use std::fmt::Write as _;
 
 use wayleave_config::Config;
 use wayleave_decision::{CrawlTrigger, Crawler, EnforcementMode, contacts};
+use wayleave_notation::harmless::escape_html;
 use wayleave_pacing::CrawlDelayMode;
 use wayleave_robots_cache::fetch_user_agent;
 use wayleave_signing::SigningMode;
 use wayleave_signing::agent_card::crawler_contacts;
 use wayleave_signing::directory::DIRECTORY_PATH;
-use wayleave_telemetry::harmless::escape_html;
 use wayleave_usage_preferences::{PreferenceSource, Purpose};
 
 use super::ip_ranges;

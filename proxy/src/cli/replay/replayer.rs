@@ -17,6 +17,7 @@ use wayleave_decision_log::{DecisionRecord, FindingRecord, MAX_USER_AGENT_BYTES}
 use wayleave_evidence::Sha256Digest;
 use wayleave_gate::preview::blind_scope;
 use wayleave_lifecycle::FetchErrorKind;
+use wayleave_record::{RobotsAccess, Word};
 use wayleave_robots_txt::{AccessResult, Dialect, UrlScheme};
 
 use super::unknown::Unknown;
@@ -193,7 +194,7 @@ impl<'a> Replayer<'a> {
             }
             None => {
                 // That a request came through a tunnel is not recorded, unless that was why it was refused.
-                let is_inside = !is_https && decision.reason == Reason::HttpsRefused.as_str();
+                let is_inside = !is_https && decision.reason == Reason::HttpsRefused;
                 let is_by_tunnel = resolved.is_blind() || is_inside;
                 Ok((resolved, is_by_tunnel))
             }
@@ -325,7 +326,7 @@ impl<'a> Replayer<'a> {
                 return Ok(copy(self.access(&known.finding, dialect)?, known.error_kind));
             }
         }
-        let is_pending = decision.reason == Reason::Unreachable.as_str();
+        let is_pending = decision.reason == Reason::Unreachable;
         if is_pending { Ok(None) } else { Err(Unknown::RobotsTxt) }
     }
 
@@ -334,10 +335,17 @@ impl<'a> Replayer<'a> {
         finding: &FindingRecord,
         dialect: Dialect,
     ) -> Result<Arc<AccessResult>, Unknown> {
-        let may_have_lapsed = ["unreachable", "lapsed", "long-lapsed", "long-unreachable"];
-        let access = finding.robots_access.as_deref().unwrap_or_default();
+        let may_have_lapsed = matches!(
+            finding.robots_access.as_ref().and_then(Word::known),
+            Some(
+                RobotsAccess::Unreachable
+                    | RobotsAccess::Lapsed
+                    | RobotsAccess::LongLapsed
+                    | RobotsAccess::LongUnreachable
+            )
+        );
         // Which copy still counts depends on the dialect, and one that did not is not recorded.
-        if may_have_lapsed.contains(&access) && finding.dialect != dialect.as_str() {
+        if may_have_lapsed && finding.dialect != dialect {
             return Err(Unknown::LapsedRobotsTxt);
         }
         let body = |digest| self.sources.body(digest).ok().flatten();
@@ -423,12 +431,12 @@ impl Replayed {
 }
 
 fn was_refused(decision: &DecisionRecord) -> bool {
-    decision.request_outcome() == Some(RequestOutcome::Refused)
+    decision.outcome == RequestOutcome::Refused
 }
 
 /// Checks that what the response states about use was looked at, by the same settings.
 fn check_response(decision: &DecisionRecord, past: &PastConfig) -> Result<(), Unknown> {
-    let was_seen = !was_refused(decision) || decision.reached_origin == Some(true);
+    let was_seen = !was_refused(decision) || decision.reached_origin;
     if past.uses_alike && was_seen { Ok(()) } else { Err(Unknown::ResponsePreferences) }
 }
 
@@ -436,16 +444,17 @@ fn check_response(decision: &DecisionRecord, past: &PastConfig) -> Result<(), Un
 fn is_by_response(decision: &DecisionRecord) -> bool {
     let by_use = [Reason::Preference, Reason::TooCostly];
     was_refused(decision)
-        && decision.reached_origin == Some(true)
-        && Reason::named(&decision.reason).is_some_and(|reason| by_use.contains(&reason))
+        && decision.reached_origin
+        && decision.reason.known().is_some_and(|reason| by_use.contains(&reason))
 }
 
 /// Returns whether a request was refused because it came too fast, or too many came.
 fn is_by_pace(decision: &DecisionRecord) -> bool {
     was_refused(decision)
-        && Reason::named(&decision.reason).is_some_and(|reason| {
-            matches!(reason, Reason::CrawlDelay | Reason::OriginRests | Reason::Concurrency)
-        })
+        && matches!(
+            decision.reason.known(),
+            Some(Reason::CrawlDelay | Reason::OriginRests | Reason::Concurrency)
+        )
 }
 
 /// Compares a verdict with what was decided then.
@@ -466,7 +475,7 @@ fn compare(decision: &DecisionRecord, verdict: &Verdict, crawler: &str) -> Repla
 /// Returns whether a request was refused for a reason that no verdict is about.
 fn may_refuse_anyway(decision: &DecisionRecord) -> bool {
     if decision.is_own_request() {
-        return decision.reason != Reason::PolicyRule.as_str();
+        return decision.reason != Reason::PolicyRule;
     }
     may_refuse_after_permission(decision)
 }
@@ -490,7 +499,7 @@ fn deciding_rule(verdict: &Verdict) -> String {
 
 /// Returns what decided then.
 fn rule_then(decision: &DecisionRecord) -> String {
-    let rule = match Reason::named(&decision.reason) {
+    let rule = match decision.reason.known() {
         Some(Reason::PolicyRule | Reason::PolicyException) => {
             decision.policy.as_ref().map(|rule| format!("[[rule]] {}", rule.number))
         }

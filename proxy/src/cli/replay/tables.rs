@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use wayleave_decision_log::crawler_in_words;
-use wayleave_telemetry::harmless::escape_lines;
+use wayleave_notation::harmless::escape_lines;
 
 use super::summary::{ChangeSummary, GroupRow, ReplaySummary};
 use super::unknown::NOT_REPLAYED;

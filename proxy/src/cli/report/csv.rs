@@ -1,7 +1,7 @@
 //! The report as CSV (RFC 4180).
 
 use wayleave_decision_log::{ReportDimension, ReportRow, SummaryRow};
-use wayleave_telemetry::csv::quote_field;
+use wayleave_notation::csv::quote_field;
 
 use super::cells::costs;
 

@@ -1,7 +1,7 @@
 //! The report as a document to send: Markdown, or a page.
 use wayleave_decision::RequestOutcome;
 use wayleave_decision_log::{LogReport, ReportDimension};
-use wayleave_telemetry::harmless::{escape_controls, escape_html};
+use wayleave_notation::harmless::{escape_controls, escape_html};
 
 use super::cells::{Cells, RowLimits, left_out, outcomes};
 use crate::cli::expired_rules::ExpiredRule;

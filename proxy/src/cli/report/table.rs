@@ -2,7 +2,7 @@
 
 use wayleave_decision::RequestOutcome;
 use wayleave_decision_log::{LogReport, ReportDimension, ReportRow};
-use wayleave_telemetry::harmless::escape_controls;
+use wayleave_notation::harmless::escape_controls;
 
 use std::fmt::Write as _;
 

@@ -88,7 +88,7 @@ async fn only_costly_decisions_wait_for_the_pool() {
         drop(taken);
         let decision = deciding.await;
         let shown = &costly.url[..costly.url.len().min(40)];
-        assert_eq!(decision.reason, reason, "{shown}");
+        assert_eq!(&*decision.reason, reason, "{shown}");
         let preview = world.preview(&costly).await.expect("it can be decided");
         assert_eq!(
             preview["line"].as_u64(),

@@ -103,12 +103,12 @@ fn compare_redirect(
     log.record(world, &redirect);
     let (redirected, decided) = (verdict_members(&redirect), verdict_members(decision));
     assert_eq!(redirected["policy"], decided["policy"], "{request:?}");
-    if decision.reason == "policy-rule" {
+    if decision.reason == Reason::PolicyRule {
         for member in ["outcome", "reason", "status"] {
             assert_eq!(redirected[member], decided[member], "{request:?}");
         }
     } else {
-        assert_eq!(redirect.reason, "robots-redirect", "{request:?}");
+        assert!(redirect.reason == Reason::RobotsRedirect, "{request:?}");
     }
     Some(redirect)
 }

@@ -24,6 +24,7 @@ use wayleave_gate::request::{ClientConnection, ConnectTunnel, RequestView};
 use wayleave_gate::settings::{CurrentSettings, Settings};
 use wayleave_gate::target;
 use wayleave_lifecycle::Resource;
+use wayleave_record::RecordedIdentity;
 use wayleave_robots_cache::{RobotsCache, RobotsCacheConfig, RobotsStore};
 use wayleave_robots_txt::{Origin, Target, UrlScheme};
 use wayleave_telemetry::metrics::Metrics;
@@ -229,7 +230,7 @@ impl World {
         let verdict = decide_own_request(&self.settings.rules, target, self.parts.clock.now());
         DecisionRecord {
             crawler: LogWord::Borrowed(WAYLEAVE),
-            identity: LogWord::Borrowed("known"),
+            identity: RecordedIdentity::Known.into(),
             tokens: Vec::new(),
             configuration: self.settings.configuration,
             ..recorded(target.to_string(), verdict, self.parts.clock.now())
@@ -244,7 +245,7 @@ impl World {
             && decision.is_decided()
             && decision.scope.is_none()
             && decision.method == "GET"
-            && decision.mode == "enforce"
+            && !decision.is_observed()
             && (decision.policy.is_some() || decision.finding.is_some())
     }
 }

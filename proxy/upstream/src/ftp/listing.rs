@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use suppaftp::list::ListParser;
-use wayleave_telemetry::harmless::escape_html;
+use wayleave_notation::harmless::escape_html;
 
 const LINK_ENCODE_SET: &AsciiSet =
     &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~');

@@ -390,7 +390,7 @@ fn written_before(place: &TestLog) {
         let mut add = |line: Vec<u8>| text.extend([line, vec![b'\n']].concat());
         add(chain.append(&chain.file_event(system_time()).to_json()));
         for _ in 0..3 {
-            let id = wayleave_decision_log::DecisionId::generate().to_string();
+            let id = wayleave_decision_log::new_decision_id().to_string();
             let line = decision(&id);
             let end = format!(",\"config_sha256\":\"{}\"}}", Sha256Digest::of(b""));
             add(chain.append(&[&line[..line.len() - 1], end.as_bytes()].concat()));

@@ -4,7 +4,9 @@ use wayleave_decision::{
     AccessFinding, PreferenceFinding, Reason, RequestOutcome, RuleMatch, Verdict,
 };
 use wayleave_decision_log::{DecisionRecord, FindingRecord, RuleRecord, UsePreference};
+use wayleave_record::Word;
 use wayleave_robots_txt::excerpt;
+use wayleave_usage_preferences::{Preference, PreferenceStage};
 
 /// Compares everything that the verdict rests on, and the outcome.
 ///
@@ -25,7 +27,7 @@ pub(super) fn compare(verdict: &Verdict, decision: &DecisionRecord) -> Result<()
 fn compare_rules(derived: Option<&RuleMatch>, said: Option<&RuleRecord>) -> Result<(), String> {
     let is_said = match (derived, said) {
         (Some(derived), Some(said)) => {
-            derived.number == said.number && derived.rule.action.as_str() == said.action
+            derived.number == said.number && Word::Known(derived.rule.action) == said.action
         }
         (None, None) => true,
         _ => false,
@@ -68,8 +70,10 @@ fn compare_findings(
 
 /// Returns whether a line has preferences about use, and none of them from the response, which is not archived.
 pub(super) fn has_derivable_preferences(decision: &DecisionRecord) -> bool {
-    let is_by_response =
-        |said: &UsePreference| matches!(said.stage.as_deref(), Some("head" | "body"));
+    let is_by_response = |said: &UsePreference| {
+        let stage = said.stage.as_ref().and_then(Word::known);
+        matches!(stage, Some(PreferenceStage::Head | PreferenceStage::Body))
+    };
     !decision.preferences.is_empty() && !decision.preferences.iter().any(is_by_response)
 }
 
@@ -103,26 +107,28 @@ fn compare_preferences(
 /// Checks that the recorded outcome follows from the verdict. After a permission a request may still come too soon, fail, or be
 /// refused because of its response.
 fn check_outcome(verdict: &Verdict, decision: &DecisionRecord) -> Result<(), String> {
-    let reason = &*decision.reason;
+    let reason = &decision.reason;
     // A word of another version follows from nothing that is known here.
     let Some(outcome) = decision.request_outcome() else {
         return Err(does_not_follow(decision));
     };
     let follows = match &verdict.result {
         // Its reason says what it was for, and its pace may refuse it.
-        _ if decision.is_own_request() => verdict.result.is_err() == (reason == "policy-rule"),
+        _ if decision.is_own_request() => {
+            verdict.result.is_err() == (*reason == Reason::PolicyRule)
+        }
         Err(refusal) => {
             let is_so_called = match outcome {
                 // Earlier versions called a name that leads nowhere refused, too.
-                RequestOutcome::Refused => decision.reached_origin.is_none(),
+                RequestOutcome::Refused => !decision.reached_origin,
                 RequestOutcome::Failed => refusal.is_failure,
                 _ => false,
             };
-            is_so_called && refusal.reason.as_str() == reason
+            is_so_called && *reason == refusal.reason
         }
         Ok(permit) => match outcome {
             RequestOutcome::Forwarded | RequestOutcome::Tunnelled => {
-                let is_known = reason == permit.reason.as_str() || reason == "payment";
+                let is_known = *reason == permit.reason || *reason == Reason::Payment;
                 let is_blind = permit.resolved.is_blind();
                 permit.observed.is_none()
                     && is_known
@@ -131,11 +137,11 @@ fn check_outcome(verdict: &Verdict, decision: &DecisionRecord) -> Result<(), Str
             // If the request was decided before under other settings, what was observed then counts, too.
             RequestOutcome::Observed => {
                 let observed = permit.observed.as_ref();
-                let is_observed = observed.is_none_or(|it| it.reason.as_str() == reason);
-                decision.mode == "observe" && is_observed
+                let is_observed = observed.is_none_or(|it| *reason == it.reason);
+                decision.is_observed() && is_observed
             }
-            RequestOutcome::Refused if reason == Reason::SubresourceType.as_str() => {
-                permit.subresource.is_some() && decision.reached_origin == Some(true)
+            RequestOutcome::Refused if *reason == Reason::SubresourceType => {
+                permit.subresource.is_some() && decision.reached_origin
             }
             RequestOutcome::Refused => may_refuse_after_permission(decision),
             RequestOutcome::Failed => true,
@@ -152,7 +158,7 @@ fn check_outcome(verdict: &Verdict, decision: &DecisionRecord) -> Result<(), Str
 pub(super) fn check_undecided(decision: &DecisionRecord) -> Result<(), String> {
     let follows = match decision.request_outcome() {
         Some(RequestOutcome::Refused) => {
-            let reason = Reason::named(&decision.reason);
+            let reason = decision.reason.known();
             !reason.is_some_and(|reason| is_by_documents(reason) || is_by_configuration(reason))
         }
         outcome => outcome == Some(RequestOutcome::Failed),
@@ -166,15 +172,15 @@ fn does_not_follow(DecisionRecord { outcome, reason, .. }: &DecisionRecord) -> S
 
 /// Returns whether a request that was permitted may have been refused for the recorded reason.
 pub(crate) fn may_refuse_after_permission(decision: &DecisionRecord) -> bool {
-    let Some(reason) = Reason::named(&decision.reason) else {
+    let Some(reason) = decision.reason.known() else {
         return true;
     };
     match reason {
         // The response stated it.
-        Reason::Preference => decision.reached_origin == Some(true),
+        Reason::Preference => decision.reached_origin,
         Reason::TooCostly => {
             let mut said = decision.preferences.iter();
-            decision.reached_origin == Some(true) && said.any(|it| it.preference == "refuse")
+            decision.reached_origin && said.any(|it| it.preference == Preference::Refuse)
         }
         reason => !is_by_documents(reason) && !is_by_configuration(reason) && !is_objection(reason),
     }

@@ -5,7 +5,8 @@ use std::time::{Duration, SystemTime};
 
 use serde::Serialize;
 use wayleave_decision::{
-    Decision, DecisionRequest, Input, RobotsCopy, Step, Verdict, decide_own_request,
+    Decision, DecisionRequest, Input, Reason, RequestOutcome, RobotsCopy, Step, Verdict,
+    decide_own_request,
 };
 use wayleave_decision_log::DecisionRecord;
 use wayleave_evidence::chain::link;
@@ -127,7 +128,7 @@ impl DecisionDeriver {
         let identified = settings.identified(decision)?;
         // That a request came through a tunnel is not recorded. It matters where HTTPS is refused: then so is plain HTTP inside.
         let is_https = resolved.target.origin().scheme() == UrlScheme::Https;
-        let is_refused_inside = !is_https && decision.reason == "https-refused";
+        let is_refused_inside = !is_https && decision.reason == Reason::HttpsRefused;
         let subresource = decision.passed_subresource()?;
         let request = DecisionRequest {
             identified: &identified,
@@ -171,13 +172,15 @@ impl DecisionDeriver {
 
 /// Returns the kind of error of fetching robots.txt, if that was the reason of the decision.
 pub(crate) fn fetch_error_kind(decision: &DecisionRecord) -> Option<FetchErrorKind> {
-    match (&*decision.reason, &*decision.outcome, decision.status) {
-        ("destination_ip_prohibited", "refused", _) => Some(FetchErrorKind::Prohibited),
+    match decision.reason.known()? {
+        Reason::DestinationIpProhibited if decision.outcome == RequestOutcome::Refused => {
+            Some(FetchErrorKind::Prohibited)
+        }
         // That the name may exist is answered with 503: it is worth asking again.
-        ("dns_error", _, 503) => Some(FetchErrorKind::Dns),
-        ("dns_error", _, _) => Some(FetchErrorKind::NoSuchName),
-        ("dns_timeout", _, _) => Some(FetchErrorKind::DnsTimeout),
-        ("proxy_internal_error", _, _) => Some(FetchErrorKind::Local),
+        Reason::DnsError if decision.status == 503 => Some(FetchErrorKind::Dns),
+        Reason::DnsError => Some(FetchErrorKind::NoSuchName),
+        Reason::DnsTimeout => Some(FetchErrorKind::DnsTimeout),
+        Reason::ProxyInternalError => Some(FetchErrorKind::Local),
         _ => None,
     }
 }

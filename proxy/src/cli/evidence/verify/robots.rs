@@ -7,6 +7,7 @@ use quick_cache::sync::Cache;
 use wayleave_decision_log::FindingRecord;
 use wayleave_evidence::Sha256Digest;
 use wayleave_lifecycle::FetchedBody;
+use wayleave_record::RobotsAccess;
 use wayleave_robots_txt::{AccessResult, Dialect, RobotsTxt};
 
 /// The memory for parsed files, in bytes.
@@ -52,8 +53,11 @@ impl ParsedRobots {
         finding: &FindingRecord,
         body: &BodyReader<'_>,
     ) -> Result<Arc<AccessResult>, String> {
-        let word = finding.robots_access.as_deref();
+        let word = finding.robots_access.as_ref();
         let word = word.ok_or("the line does not record the result of fetching robots.txt")?;
+        let result = word
+            .known()
+            .ok_or_else(|| format!("this version does not know robots_access {word:?}"))?;
         let copy = || match finding.robots_sha256 {
             Some(digest) => self.parse_copy(digest, finding.robots_cut, body),
             None => Err("the line does not name the robots.txt".to_owned()),
@@ -65,24 +69,26 @@ impl ParsedRobots {
             };
             Ok(Arc::new(wrap(robots.clone())))
         };
-        match (word, finding.robots_status) {
-            ("successful", _) => copy(),
-            ("unavailable", Some(status)) => Ok(Arc::new(AccessResult::Unavailable { status })),
-            ("redirect-lost", _) => Ok(Arc::new(AccessResult::RedirectLost)),
-            ("long-unreachable", _) => Ok(Arc::new(AccessResult::LongUnreachable)),
+        match result {
+            RobotsAccess::Successful => copy(),
+            RobotsAccess::Unavailable => match finding.robots_status {
+                Some(status) => Ok(Arc::new(AccessResult::Unavailable { status })),
+                None => Err(format!("this version does not know robots_access {word:?}")),
+            },
+            RobotsAccess::RedirectLost => Ok(Arc::new(AccessResult::RedirectLost)),
+            RobotsAccess::LongUnreachable => Ok(Arc::new(AccessResult::LongUnreachable)),
             // A copy that does not decide is not recorded.
-            ("lapsed", _) if finding.robots_sha256.is_some() => robots(AccessResult::Lapsed),
-            ("long-lapsed", _) if finding.robots_sha256.is_some() => {
+            RobotsAccess::Lapsed if finding.robots_sha256.is_some() => robots(AccessResult::Lapsed),
+            RobotsAccess::LongLapsed if finding.robots_sha256.is_some() => {
                 robots(AccessResult::LongLapsed)
             }
             // For "strictest" it allowed the request in the other dialects, as an empty one does.
-            ("long-lapsed", _) if finding.dialect == Dialect::Koster1996.as_str() => {
+            RobotsAccess::LongLapsed if finding.dialect == Dialect::Koster1996 => {
                 Ok(Arc::new(AccessResult::LongLapsed(RobotsTxt::parse(b""))))
             }
-            ("unreachable" | "lapsed" | "long-lapsed", _) => {
+            RobotsAccess::Unreachable | RobotsAccess::Lapsed | RobotsAccess::LongLapsed => {
                 Ok(Arc::new(AccessResult::Unreachable))
             }
-            (other, _) => Err(format!("this version does not know robots_access {other:?}")),
         }
     }
 

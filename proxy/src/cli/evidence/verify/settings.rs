@@ -193,7 +193,7 @@ impl PastSettings {
         }
         check_mode(&identity, decision)?;
         let derived = identified.objection.map(|refusal| refusal.reason.as_str());
-        let is_by_identity = NAME_OBJECTIONS.iter().any(|it| it.as_str() == decision.reason);
+        let is_by_identity = NAME_OBJECTIONS.iter().any(|reason| decision.reason == *reason);
         if is_by_identity && derived != Some(&*decision.reason) {
             let derived = derived.unwrap_or("none");
             return Err(format!("the objection to the crawler is {derived:?}"));
@@ -244,13 +244,13 @@ fn remove_former_defaults(deciding: &mut Table) {
 }
 
 fn check_mode(identity: &Identity, decision: &DecisionRecord) -> Result<(), String> {
-    let mode = identity.mode().as_str();
-    if mode == decision.mode { Ok(()) } else { Err(format!("the mode is {mode:?}")) }
+    let mode = identity.mode();
+    if decision.mode == mode { Ok(()) } else { Err(format!("the mode is {:?}", mode.as_str())) }
 }
 
 /// Returns the objection to the crawler that was the reason of a decision, if one was.
 pub(crate) fn recorded_objection(decision: &DecisionRecord) -> Option<Refusal> {
-    let reason = Reason::named(&decision.reason)?;
+    let reason = decision.reason.known()?;
     let is_policy = NAME_OBJECTIONS.contains(&reason);
     let is_objection = is_policy || PROOF_OBJECTIONS.contains(&reason);
     is_objection.then(|| Refusal { is_policy, ..Refusal::new(reason, "") })

@@ -85,7 +85,7 @@ impl TestLog {
         let options = self.options();
         let journal =
             self.journal.get_or_insert_with(|| Journal::open(options, Clock::start()).unwrap());
-        let mut line = decision(&wayleave_decision_log::DecisionId::generate().to_string());
+        let mut line = decision(&wayleave_decision_log::new_decision_id().to_string());
         line.push(b'\n');
         journal.push(&line, Some(Sha256Digest::of(b"")));
         journal.flush().unwrap();

@@ -1,6 +1,6 @@
 //! Fields of CSV (RFC 4180) that neither a spreadsheet nor a terminal obeys.
 
-use super::harmless::escape_controls;
+use crate::harmless::escape_controls;
 
 /// The characters that start a formula in a spreadsheet, with the full-width forms that some convert to them.
 const FORMULA_STARTS: [char; 8] =

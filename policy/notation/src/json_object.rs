@@ -9,7 +9,7 @@ use std::io::Write;
 use memchr::memchr2;
 use serde::Serialize;
 
-use super::harmless::{escape_json, is_plain};
+use crate::harmless::{escape_json, is_plain};
 
 /// An object that is being written. Members that are `None` are left out.
 pub struct JsonObject<'b> {
@@ -58,21 +58,26 @@ impl<'b> JsonObject<'b> {
         }
     }
 
-    /// Adds any other value.
-    pub fn value(&mut self, name: &str, value: Option<&(impl Serialize + ?Sized)>) {
-        if let Some(value) = value {
-            self.name(name).extend_from_slice(&escaped_json(value));
-        }
+    /// Adds an object.
+    pub fn object(&mut self, name: &str, write: impl FnOnce(&mut JsonObject<'_>)) {
+        let mut object = JsonObject::begin(self.name(name));
+        write(&mut object);
+        object.end();
     }
 
-    /// Adds the members of another object.
-    pub fn members(&mut self, other: Option<&impl Serialize>) {
-        if let Some(other) = other {
-            let json = escaped_json(other);
-            let members = json.strip_prefix(b"{").and_then(|json| json.strip_suffix(b"}"));
-            self.separate();
-            self.buffer.extend_from_slice(members.expect("an object with members"));
+    /// Adds a list of objects, unless it is empty.
+    pub fn objects<T>(&mut self, name: &str, list: &[T], write: impl Fn(&T, &mut JsonObject<'_>)) {
+        if list.is_empty() {
+            return;
         }
+        let buffer = self.name(name);
+        for (index, entry) in list.iter().enumerate() {
+            buffer.push(if index == 0 { b'[' } else { b',' });
+            let mut object = JsonObject::begin(buffer);
+            write(entry, &mut object);
+            object.end();
+        }
+        buffer.push(b']');
     }
 
     /// Ends the object.
@@ -131,10 +136,11 @@ mod tests {
             object.texts("empty", &[""; 0]);
             object.texts("list", &["a", "b\""]);
             object.shown("shown", Some(format_args!("{}:{}", 1, 2)));
-            object.value("value", Some(&["\u{202e}"]));
-            object.members(Some(&serde_json::json!({ "a": 1, "b": "\u{202e}" })));
+            object.object("object", |inner| inner.text("a", Some("\u{202e}")));
+            object.objects("none", &[0; 0], |_, _| {});
+            object.objects("objects", &[1, 2], |entry, inner| inner.plain("b", Some(entry)));
         });
-        let expected = r#"{"number":7,"list":["a","b\""],"shown":"1:2","value":["\u202e"],"a":1,"b":"\u202e"}"#;
+        let expected = r#"{"number":7,"list":["a","b\""],"shown":"1:2","object":{"a":"\u202e"},"objects":[{"b":1},{"b":2}]}"#;
         assert_eq!(written, format!("before {expected}"));
         assert_eq!(object(|_| {}), "before {}");
     }

@@ -1,9 +1,9 @@
 //! The request behind a decision, as far as its line in the log says.
 
-use wayleave_decision::{ResolvedTarget, Subresource, SubresourceKind, TargetScope};
+use wayleave_decision::{ResolvedTarget, Subresource, TargetScope};
 use wayleave_robots_txt::{Origin, ProductToken, Target};
 
-use super::record::DecisionRecord;
+use super::decision_record::DecisionRecord;
 
 /// The crawler's name in the line of a request that the proxy itself makes.
 pub const WAYLEAVE: &str = "wayleave";
@@ -60,17 +60,17 @@ impl DecisionRecord {
         let Some(subresource) = &self.subresource else {
             return Ok(None);
         };
-        let kind = SubresourceKind::named(&subresource.kind).ok_or_else(|| {
+        let kind = subresource.kind.known().ok_or_else(|| {
             format!("subresource kind {:?} is not known to this version", subresource.kind)
         })?;
         Ok(Some(Subresource { kind, page: subresource.page.as_str().into() }))
     }
 
     fn scope(&self) -> Result<TargetScope, String> {
-        let word = self.scope.as_deref();
-        TargetScope::named(word).ok_or_else(|| {
-            format!("scope {:?} is not known to this version", word.unwrap_or_default())
-        })
+        let Some(word) = &self.scope else {
+            return Ok(TargetScope::Path);
+        };
+        word.known().ok_or_else(|| format!("scope {word:?} is not known to this version"))
     }
 
     /// Returns the product tokens that were looked for in robots.txt.

@@ -1,0 +1,66 @@
+//! SHA-256 digests, by which robots.txt files, configurations and lines of the decision log are identified.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use data_encoding::{HEXLOWER, HEXLOWER_PERMISSIVE};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use sha2::{Digest as _, Sha256};
+
+/// A SHA-256, written as 64 hexadecimal digits in lower case.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Sha256Digest(pub [u8; 32]);
+
+impl Sha256Digest {
+    /// Returns the SHA-256 of the bytes.
+    pub fn of(bytes: &[u8]) -> Self {
+        Self(Sha256::digest(bytes).into())
+    }
+
+    /// Returns 64 hexadecimal digits in lower case.
+    pub fn hex(self) -> [u8; 64] {
+        let mut hex = [0; 64];
+        HEXLOWER.encode_mut(&self.0, &mut hex);
+        hex
+    }
+
+    /// Parses 64 hexadecimal digits in either case.
+    pub fn from_hex(text: &str) -> Option<Self> {
+        HEXLOWER_PERMISSIVE.decode(text.as_bytes()).ok()?.try_into().ok().map(Self)
+    }
+}
+
+impl fmt::Display for Sha256Digest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(str::from_utf8(&self.hex()).expect("digits are ASCII"))
+    }
+}
+
+impl Serialize for Sha256Digest {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for Sha256Digest {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = Cow::<str>::deserialize(deserializer)?;
+        Self::from_hex(&text).ok_or_else(|| serde::de::Error::custom("not 64 hexadecimal digits"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hex_survives_parsing() {
+        let digest = Sha256Digest::of(b"abc");
+        let expected = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
+        assert_eq!(digest.to_string(), expected);
+        assert_eq!(Sha256Digest::from_hex(expected), Some(digest));
+        for wrong in ["", "ba", &expected[1..], &expected.replace('b', "é")] {
+            assert_eq!(Sha256Digest::from_hex(wrong), None, "{wrong}");
+        }
+    }
+}
