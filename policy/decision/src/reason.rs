@@ -9,7 +9,7 @@ use std::fmt;
 use RequestOutcome::{Failed, Forwarded, Observed, Refused, Tunnelled};
 
 /// The fate of a request, as the metric `wayleave_requests_total` labels it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum RequestOutcome {
     Forwarded,
     Tunnelled,

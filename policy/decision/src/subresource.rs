@@ -96,12 +96,6 @@ impl SubresourceKind {
         }
     }
 
-    /// Returns the kind with this name, as [`Self::as_str`] gives it.
-    #[must_use]
-    pub fn named(name: &str) -> Option<Self> {
-        Self::ALL.iter().copied().find(|kind| kind.as_str() == name)
-    }
-
     /// Returns the kind that a `Sec-Fetch-Dest` names (Fetch Metadata section 2.1). There is none for documents, frames and
     /// plug-ins, for `empty`, which is what a script fetches, for data such as `json` and `manifest`, and for
     /// `serviceworker`, which outlives its page.
@@ -352,9 +346,6 @@ mod tests {
                 kind,
                 "{destination}"
             );
-        }
-        for kind in SubresourceKind::ALL {
-            assert_eq!(SubresourceKind::named(kind.as_str()), Some(*kind));
         }
     }
 

@@ -35,15 +35,6 @@ impl TargetScope {
         ("bypass", Self::Bypass),
     ];
 
-    /// Returns the scope with this name in the log; a path has none.
-    #[must_use]
-    pub fn named(name: Option<&str>) -> Option<Self> {
-        let Some(name) = name else {
-            return Some(Self::Path);
-        };
-        Self::LOG_NAMES.iter().find(|(known, _)| *known == name).map(|(_, scope)| *scope)
-    }
-
     /// Returns the scope's name in the log; none for a path.
     #[must_use]
     pub fn log_name(self) -> Option<&'static str> {

@@ -1,7 +1,9 @@
 //! Words of closed sets.
 
 use std::borrow::Cow;
+use std::cmp::Ordering;
 use std::fmt;
+use std::hash::{Hash, Hasher};
 use std::ops::Deref;
 
 use serde::de::{Error, Visitor};
@@ -37,6 +39,14 @@ impl<T: ClosedSet> Word<T> {
         }
     }
 
+    /// Returns the text.
+    pub fn as_str(&self) -> &str {
+        match self {
+            Self::Known(member) => member.word(),
+            Self::Other(text) => text,
+        }
+    }
+
     /// Returns the text; a known word is not copied.
     pub fn to_text(&self) -> Cow<'static, str> {
         match self {
@@ -50,10 +60,7 @@ impl<T: ClosedSet> Deref for Word<T> {
     type Target = str;
 
     fn deref(&self) -> &str {
-        match self {
-            Self::Known(member) => member.word(),
-            Self::Other(text) => text,
-        }
+        self.as_str()
     }
 }
 
@@ -78,11 +85,29 @@ impl<T: ClosedSet> From<&str> for Word<T> {
 impl<T: ClosedSet> PartialEq for Word<T> {
     fn eq(&self, other: &Self) -> bool {
         // By the text: two members may have the same word.
-        **self == **other
+        self.as_str() == other.as_str()
     }
 }
 
 impl<T: ClosedSet> Eq for Word<T> {}
+
+impl<T: ClosedSet> PartialOrd for Word<T> {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl<T: ClosedSet> Ord for Word<T> {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.as_str().cmp(other)
+    }
+}
+
+impl<T: ClosedSet> Hash for Word<T> {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.as_str().hash(state);
+    }
+}
 
 impl<T: ClosedSet> PartialEq<T> for Word<T> {
     fn eq(&self, other: &T) -> bool {
@@ -98,7 +123,7 @@ impl<T: ClosedSet> fmt::Display for Word<T> {
 
 impl<T: ClosedSet> fmt::Debug for Word<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Debug::fmt(&**self, f)
+        fmt::Debug::fmt(self.as_str(), f)
     }
 }
 

@@ -4,8 +4,10 @@ use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 
 use serde::Deserialize;
+use wayleave_decision::TargetScope;
 use wayleave_evidence::chain::event::EVENT_PREFIX;
-use wayleave_record::DecisionRecord;
+use wayleave_record::{DecisionRecord, Word};
+use wayleave_robots_txt::Dialect;
 
 use super::files::{LogPlace, OpenLog, find_line};
 
@@ -20,9 +22,9 @@ pub struct AskedUrl {
     pub url: String,
     pub tokens: Vec<String>,
     /// The dialect that decided, if robots.txt was consulted.
-    pub dialect: Option<String>,
+    pub dialect: Option<Word<Dialect>>,
     /// The scope of the request if it is not a path, as the log names it.
-    pub scope: Option<String>,
+    pub scope: Option<Word<TargetScope>>,
 }
 
 /// The URLs that were asked for at some origins.
@@ -39,9 +41,9 @@ struct AskedEntry<'a> {
     #[serde(default)]
     tokens: Vec<String>,
     #[serde(default)]
-    dialect: Option<String>,
+    dialect: Option<Word<Dialect>>,
     #[serde(default)]
-    scope: Option<String>,
+    scope: Option<Word<TargetScope>>,
 }
 
 impl AskedUrls {
@@ -60,8 +62,8 @@ impl AskedUrls {
         self.insert(decision.origin.as_deref(), || AskedUrl {
             url: decision.url.clone(),
             tokens: decision.tokens.clone(),
-            dialect: finding.map(|finding| finding.dialect.to_string()),
-            scope: decision.scope.as_deref().map(str::to_owned),
+            dialect: finding.map(|finding| finding.dialect.clone()),
+            scope: decision.scope.clone(),
         });
     }
 

@@ -116,7 +116,7 @@ pub(super) fn log_attributes(decision: &DecisionRecord) -> Vec<KeyValue> {
         refused.map(|it| KeyValue::new("wayleave.preference.purpose", it.purpose.to_text())),
     );
     // By the conventions, this says that something failed.
-    let is_failure = decision.request_outcome() == Some(RequestOutcome::Failed);
+    let is_failure = decision.outcome == RequestOutcome::Failed;
     let error = is_failure.then(|| decision.reason.to_text());
     all.extend(error.map(|reason| KeyValue::new("error.type", reason)));
     all
@@ -150,7 +150,7 @@ pub(crate) fn upstream_attributes(decision: &DecisionRecord) -> Vec<KeyValue> {
         push_server(&uri, &mut all);
     }
     // The status of a failed request is wayleave's own, not the origin's.
-    if decision.request_outcome() != Some(RequestOutcome::Failed) {
+    if decision.outcome != RequestOutcome::Failed {
         all.push(status(decision.status));
     }
     all

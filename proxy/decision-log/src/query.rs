@@ -2,7 +2,8 @@
 
 use std::time::SystemTime;
 
-use wayleave_record::DecisionRecord;
+use wayleave_decision::RequestOutcome;
+use wayleave_record::{DecisionRecord, Word};
 use wayleave_robots_txt::Target;
 
 use super::chosen_crawler::ChosenCrawler;
@@ -16,7 +17,7 @@ pub struct DecisionQuery {
     /// The owner of the crawler, as the configuration named it then.
     pub owner: Option<String>,
     /// The outcomes, of which a decision has one.
-    pub outcomes: Vec<&'static str>,
+    pub outcomes: Vec<RequestOutcome>,
     pub reason: Option<String>,
     pub host: Option<String>,
     /// The names of rules, or of reasons for which no rule decides, as reports have them; one of them decided.
@@ -29,8 +30,8 @@ pub struct DecisionQuery {
 
 impl DecisionQuery {
     /// Returns whether requests with this outcome match.
-    pub(super) fn has_outcome(&self, outcome: &str) -> bool {
-        self.outcomes.is_empty() || self.outcomes.contains(&outcome)
+    pub(super) fn has_outcome(&self, outcome: &Word<RequestOutcome>) -> bool {
+        self.outcomes.is_empty() || self.outcomes.iter().any(|wanted| *outcome == *wanted)
     }
 
     /// Returns whether `decision` matches.

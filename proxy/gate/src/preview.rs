@@ -10,8 +10,10 @@ use wayleave_decision::{
     Identity, InterceptionSettings, ResolvedTarget, TargetScope, Verdict, decide_in_dialect,
 };
 use wayleave_decision_log::FindingRecord;
+use wayleave_record::Word;
 use wayleave_robots_txt::{
-    AccessDecision, AccessResult, Dialect, ProductToken, Target, UrlScheme, excerpt,
+    AccessDecision, AccessReason, AccessResult, AccessVerdict, Dialect, ProductToken, Target,
+    UrlScheme, excerpt,
 };
 use wayleave_usage_preferences::{PurposeSet, UnknownPurpose};
 
@@ -227,11 +229,14 @@ pub struct PreviewedDecision {
 /// The finding of an origin's robots.txt about a request in one dialect.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 pub struct Reading {
-    dialect: &'static str,
+    #[schema(value_type = String)]
+    dialect: Word<Dialect>,
     /// `allow` or `disallow`.
-    verdict: &'static str,
+    #[schema(value_type = String)]
+    verdict: Word<AccessVerdict>,
     /// The basis of the verdict.
-    basis: &'static str,
+    #[schema(value_type = String)]
+    basis: Word<AccessReason>,
     /// The deciding rule's line, from 1.
     #[serde(skip_serializing_if = "Option::is_none")]
     line: Option<u32>,
@@ -255,28 +260,28 @@ impl Reading {
         let decision = decide_in_dialect(*scope, access, dialect, tokens, target.path());
         Self {
             // In dialect "strictest" the decision names the dialect that decided.
-            dialect: dialect.as_str(),
+            dialect: dialect.into(),
             ..decision.into()
         }
     }
 
     /// Returns the dialect.
-    pub fn dialect(&self) -> &'static str {
-        self.dialect
+    pub fn dialect(&self) -> &Word<Dialect> {
+        &self.dialect
     }
 
     /// Returns the deciding rule's line and its verdict.
-    pub fn matched_line(&self) -> Option<(u32, &'static str)> {
-        Some((self.line?, self.verdict))
+    pub fn matched_line(&self) -> Option<(u32, &Word<AccessVerdict>)> {
+        Some((self.line?, &self.verdict))
     }
 
     /// Returns whether a decision had the same verdict by the same line.
     pub fn agrees_with(&self, finding: &FindingRecord) -> bool {
         // Of a long rule earlier versions recorded all.
         let rule = finding.rule.as_deref().map(excerpt);
-        self.verdict == &*finding.verdict
-            && self.basis == &*finding.basis
-            && self.dialect == &*finding.dialect
+        self.verdict == finding.verdict
+            && self.basis == finding.basis
+            && self.dialect == finding.dialect
             && self.line == finding.line
             && self.rule.as_deref() == rule.as_deref()
     }
@@ -285,9 +290,9 @@ impl Reading {
 impl From<AccessDecision<'_>> for Reading {
     fn from(decision: AccessDecision<'_>) -> Self {
         Self {
-            dialect: decision.dialect().as_str(),
-            verdict: decision.verdict().as_str(),
-            basis: decision.reason().as_str(),
+            dialect: decision.dialect().into(),
+            verdict: decision.verdict().into(),
+            basis: decision.reason().into(),
             line: decision.line(),
             rule: decision.rule(),
             group: decision.group(),

@@ -41,7 +41,7 @@ pub(super) enum OutcomeWord {
 }
 
 impl OutcomeWord {
-    fn as_str(self) -> &'static str {
+    fn outcome(self) -> RequestOutcome {
         match self {
             Self::Forwarded => RequestOutcome::Forwarded,
             Self::Observed => RequestOutcome::Observed,
@@ -49,11 +49,10 @@ impl OutcomeWord {
             Self::Failed => RequestOutcome::Failed,
             Self::Tunnelled => RequestOutcome::Tunnelled,
         }
-        .as_str()
     }
 
-    pub(super) fn texts(words: &[Self]) -> Vec<&'static str> {
-        words.iter().map(|word| word.as_str()).collect()
+    pub(super) fn outcomes(words: &[Self]) -> Vec<RequestOutcome> {
+        words.iter().map(|word| word.outcome()).collect()
     }
 }
 
@@ -105,7 +104,7 @@ impl DecisionParameters {
         Ok(DecisionQuery {
             crawler: self.crawler,
             owner: scope.team().map(str::to_owned),
-            outcomes: OutcomeWord::texts(&self.outcome),
+            outcomes: OutcomeWord::outcomes(&self.outcome),
             reason: self.reason,
             host: self.host,
             rules: self.rule,
@@ -313,7 +312,7 @@ pub(super) async fn top(
     let query = DecisionQuery {
         crawler: ranking.crawler,
         owner: scope.team().map(str::to_owned),
-        outcomes: OutcomeWord::texts(&ranking.outcome),
+        outcomes: OutcomeWord::outcomes(&ranking.outcome),
         reason: ranking.reason,
         host: ranking.host,
         ..DecisionQuery::default()

@@ -125,7 +125,7 @@ pub(super) async fn download(
     let query = DecisionQuery {
         crawler: parameters.crawler,
         owner: scope.team().map(str::to_owned),
-        outcomes: OutcomeWord::texts(&parameters.outcome),
+        outcomes: OutcomeWord::outcomes(&parameters.outcome),
         reason: parameters.reason,
         host: parameters.host,
         rules: parameters.rule,

@@ -8,6 +8,7 @@ use utoipa::ToSchema;
 use wayleave_decision::{Reason, RequestOutcome};
 use wayleave_decision_log::DecisionRecord;
 use wayleave_gate::refusal::is_delay_of_robots_txt;
+use wayleave_record::Word;
 use wayleave_robots_txt::AccessVerdict;
 use wayleave_usage_preferences::Preference;
 
@@ -27,7 +28,7 @@ pub(super) struct MarkedLine {
 pub(super) struct MatchedLine<'a> {
     pub(super) line: u32,
     /// `allow` or `disallow`.
-    pub(super) verdict: &'a str,
+    pub(super) verdict: &'a Word<AccessVerdict>,
 }
 
 /// Returns the lines that count for a decision, as far as the log says which they are.
@@ -81,7 +82,7 @@ fn preference_lines(decision: &DecisionRecord) -> impl Iterator<Item = MarkedLin
 
 fn matched_line(decision: &DecisionRecord, matched: MatchedLine<'_>) -> MarkedLine {
     let MatchedLine { line, verdict } = matched;
-    let allows = verdict == AccessVerdict::Allow.as_str();
+    let allows = *verdict == AccessVerdict::Allow;
     let outcome = decision.request_outcome();
     let note = match &decision.policy {
         Some(policy) if decision.is_by_policy() => {

@@ -119,12 +119,12 @@ impl Preview {
     /// Returns the verdict on a request that nobody made, as the log would record it.
     pub(crate) fn new(previewed: PreviewedDecision, at: SystemTime) -> Self {
         // By the code that writes the log: the preview and the line of a real request must say the same.
-        let read_as = previewed.identity.dialect().as_str();
+        let read_as = previewed.identity.dialect();
         let (decision, dialects) = record::preview(previewed, at);
         // Without a finding, what the rules of the organisation overrule.
-        let reading = dialects.iter().find(|reading| reading.dialect() == read_as);
+        let reading = dialects.iter().find(|reading| *reading.dialect() == read_as);
         let matched = match &decision.finding {
-            Some(finding) => finding.line.map(|line| (line, &*finding.verdict)),
+            Some(finding) => finding.line.map(|line| (line, &finding.verdict)),
             None => reading.and_then(Reading::matched_line),
         };
         let matched = matched.map(|(line, verdict)| MatchedLine { line, verdict });
@@ -146,7 +146,7 @@ impl Preview {
             mode: decision.mode,
             configuration: decision.configuration,
             details: decision.details,
-            read_as,
+            read_as: read_as.as_str(),
             marks,
             dialects,
             robots_fetched_as: decision.robots_fetched_as,

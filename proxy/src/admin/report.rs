@@ -190,8 +190,7 @@ impl<'a> OverviewCounts<'a> {
             None => (name == ASSERTED).then(|| crawlers.mode.as_str()),
         };
         let by_crawler = report.by_crawler.iter();
-        let observed =
-            report.rows.iter().filter(|row| row.outcome == RequestOutcome::Observed.as_str());
+        let observed = report.rows.iter().filter(|row| row.outcome == RequestOutcome::Observed);
         Some(Self {
             since: format_instant(report.since),
             until: format_instant(report.until),

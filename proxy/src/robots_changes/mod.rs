@@ -6,6 +6,7 @@ use tokio::sync::broadcast::Receiver;
 use tokio::sync::broadcast::error::RecvError;
 use wayleave_decision::{TargetScope, decide_in_dialect};
 use wayleave_decision_log::{AskedUrl, DecisionLog};
+use wayleave_record::Word;
 use wayleave_robots_cache::RobotsChange;
 use wayleave_robots_txt::{
     AccessReason, AccessResult, AccessVerdict, Dialect, ProductToken, Target, UrlPath,
@@ -101,7 +102,10 @@ fn verdicts(
     after: &AccessResult,
     asked: &AskedUrl,
 ) -> Option<[UrlVerdict; 2]> {
-    let scope = TargetScope::named(asked.scope.as_deref())?;
+    let scope = match &asked.scope {
+        None => TargetScope::Path,
+        Some(word) => word.known()?,
+    };
     // The others are allowed whatever the file says.
     if matches!(scope, TargetScope::RobotsTxt | TargetScope::Bypass) {
         return None;
@@ -115,7 +119,7 @@ fn verdicts(
     let path = target.as_ref().map_or(&root, Target::path);
     let tokens: Vec<_> =
         asked.tokens.iter().filter_map(|token| ProductToken::new(token).ok()).collect();
-    let dialect = asked.dialect.as_deref().and_then(|dialect| dialect.parse().ok());
+    let dialect = asked.dialect.as_ref().and_then(Word::known);
     let dialect: Dialect = dialect.unwrap_or_default();
     let verdict = |access: &AccessResult| {
         let decision = decide_in_dialect(scope, access, dialect, &tokens, path);
@@ -173,8 +177,8 @@ mod tests {
         AskedUrl {
             url: url.to_owned(),
             tokens: vec![token.to_owned()],
-            dialect: Some("rfc9309".to_owned()),
-            scope: scope.map(str::to_owned),
+            dialect: Some(Dialect::Rfc9309.into()),
+            scope: scope.map(Word::from),
         }
     }
 

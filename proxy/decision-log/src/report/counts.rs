@@ -81,7 +81,7 @@ impl ReportCounts {
         }
         if entry.is_refusal() {
             self.rows.count(entry, rule, at);
-        } else if entry.request_outcome() == Some(RequestOutcome::Failed) {
+        } else if entry.outcome == RequestOutcome::Failed {
             self.failures.count(entry, None, at);
         }
         if entry.asks_for_payment() {

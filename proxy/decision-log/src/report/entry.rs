@@ -6,7 +6,7 @@ use std::fmt;
 use serde::de::{IgnoredAny, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use wayleave_decision::{Reason, RequestOutcome};
-use wayleave_record::{Word, host};
+use wayleave_record::{PaymentScheme, Word, host};
 use wayleave_usage_preferences::{Preference, PreferenceSource, PreferenceStage, Purpose};
 
 use super::super::query::DecisionQuery;
@@ -49,8 +49,8 @@ pub(super) struct ReportEntry<'a> {
     policy: Option<PolicyEntry<'a>>,
     #[serde(default)]
     preferences: Vec<PreferenceEntry>,
-    #[serde(default, borrow)]
-    pub(super) scheme: Option<Cow<'a, str>>,
+    #[serde(default)]
+    pub(super) scheme: Option<Word<PaymentScheme>>,
     #[serde(default, borrow)]
     pub(super) price: Option<Cow<'a, str>>,
     #[serde(default, borrow)]

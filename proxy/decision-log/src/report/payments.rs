@@ -6,6 +6,7 @@ use std::fmt;
 use rust_decimal::Decimal;
 use serde::Serialize;
 use utoipa::ToSchema;
+use wayleave_record::{PaymentScheme, Word};
 
 use super::entry::ReportEntry;
 use crate::bounded_map::BoundedMap;
@@ -19,7 +20,7 @@ pub struct PaymentRow {
     pub crawler: String,
     pub host: Option<String>,
     /// `cloudflare`, `x402` or `rsl`; `None` if the response follows no known scheme.
-    pub scheme: Option<String>,
+    pub scheme: Option<Word<PaymentScheme>>,
     /// The currency, or the asset in whose smallest unit the price is; `None` if no price was stated.
     pub currency: Option<String>,
     pub count: u64,
@@ -64,7 +65,7 @@ fn as_text<S: serde::Serializer>(cost: &Option<Decimal>, serializer: S) -> Resul
 struct PaymentKey {
     crawler: String,
     host: Option<String>,
-    scheme: Option<String>,
+    scheme: Option<Word<PaymentScheme>>,
     currency: Option<String>,
 }
 
@@ -90,7 +91,7 @@ impl PaymentCounts {
         let key = PaymentKey {
             crawler: entry.crawler.clone().into_owned(),
             host: entry.host().map(str::to_owned),
-            scheme: owned(&entry.scheme),
+            scheme: entry.scheme.clone(),
             currency: owned(&entry.currency),
         };
         let demands = self.0.entry(key, || Demands {

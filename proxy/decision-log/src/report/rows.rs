@@ -6,6 +6,7 @@ use serde::Serialize;
 use utoipa::ToSchema;
 use wayleave_decision::RequestOutcome;
 use wayleave_notation::rfc3339;
+use wayleave_record::Word;
 
 use super::entry::ReportEntry;
 use crate::bounded_map::BoundedMap;
@@ -15,7 +16,8 @@ use crate::bounded_map::BoundedMap;
 #[schema(as = Refusals)]
 pub struct ReportRow {
     /// `observed`, `refused` or `failed`.
-    pub outcome: String,
+    #[schema(value_type = String)]
+    pub outcome: Word<RequestOutcome>,
     pub crawler: String,
     /// The host, unless the request's target could not be parsed.
     pub host: Option<String>,
@@ -38,7 +40,7 @@ pub struct ReportRow {
 
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct RowKey {
-    outcome: &'static str,
+    outcome: Word<RequestOutcome>,
     crawler: String,
     host: Option<String>,
     reason: String,
@@ -66,7 +68,7 @@ impl RowCounts {
     /// Counts a request that was refused, or would have been, or that failed.
     pub(super) fn count(&mut self, entry: &ReportEntry<'_>, rule: Option<String>, at: SystemTime) {
         let key = RowKey {
-            outcome: entry.request_outcome().unwrap_or(RequestOutcome::Refused).as_str(),
+            outcome: entry.outcome.clone(),
             crawler: entry.crawler.clone().into_owned(),
             host: entry.host().map(str::to_owned),
             reason: entry.reason.to_string(),
@@ -92,7 +94,7 @@ impl RowCounts {
     pub(super) fn into_rows(self) -> (u64, Vec<ReportRow>) {
         let left_out = self.0.forgotten();
         let rows = self.0.into_entries().map(|(key, row)| ReportRow {
-            outcome: key.outcome.to_owned(),
+            outcome: key.outcome,
             crawler: key.crawler,
             host: key.host,
             reason: key.reason,

@@ -69,7 +69,7 @@ impl Timeline {
             return;
         };
         add(&mut point.outcomes, &entry.outcome);
-        if entry.request_outcome() == Some(RequestOutcome::Refused) {
+        if entry.outcome == RequestOutcome::Refused {
             add(&mut point.refused_by_crawler, &entry.crawler);
             add(&mut point.refused_by_reason, &entry.reason);
         }

@@ -134,8 +134,7 @@ impl Traces {
     ) {
         let at = |micros: u64| decision.at + Duration::from_micros(micros);
         // By the conventions, a server's span fails only by a 5xx; that of the upstream side by a 4xx, too.
-        let is_fault =
-            decision.request_outcome() == Some(RequestOutcome::Failed) || decision.status >= 500;
+        let is_fault = decision.outcome == RequestOutcome::Failed || decision.status >= 500;
         let span = |kind, name: &str, from, to| SpanParts {
             name: name.to_owned(),
             kind,

@@ -5,6 +5,7 @@ use std::time::SystemTime;
 use wayleave_decision_log::{
     LogReport, PaymentRow, ReportDimension, ReportRow, SummaryRow, crawler_in_words,
 };
+use wayleave_record::PaymentScheme;
 
 /// The most rows of the tables of a report.
 #[derive(Clone, Copy, Debug)]
@@ -173,7 +174,7 @@ fn payment_cells(row: &PaymentRow) -> Vec<String> {
     let scheme = row.scheme.as_deref().unwrap_or("no known scheme");
     let cost = match (&row.would_have_cost, row.currency.as_deref()) {
         (Some(cost), Some(currency))
-            if row.scheme.as_deref() != Some("x402") || currency == "USDC" =>
+            if row.scheme != Some(PaymentScheme::X402.into()) || currency == "USDC" =>
         {
             format!("{cost} {currency}")
         }

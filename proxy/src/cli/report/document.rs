@@ -47,7 +47,7 @@ pub(super) fn write(
             ("Enforcement would refuse", RequestOutcome::Observed),
             ("Refused", RequestOutcome::Refused),
         ] {
-            let rows = report.rows.iter().filter(|row| row.outcome == outcome.as_str());
+            let rows = report.rows.iter().filter(|row| row.outcome == outcome);
             let rows: Vec<_> = rows.collect();
             text += &form.table(title, &Cells::of_details(&rows, "rule", limits.details));
         }

@@ -27,7 +27,7 @@ pub(super) fn full_report(
     text += &section(&title, &Cells::of_summary(rows, summarised_by, limits.summary));
     if by.is_none() {
         let (observed, refused): (Vec<_>, Vec<_>) =
-            (report.rows.iter()).partition(|row| row.outcome == RequestOutcome::Observed.as_str());
+            (report.rows.iter()).partition(|row| row.outcome == RequestOutcome::Observed);
         for (title, rows) in
             [("Observed only: enforcement would refuse these", observed), ("Refused", refused)]
         {
@@ -61,7 +61,7 @@ pub(super) fn full_report(
 /// Returns the number of requests with the outcome of these rows, also of those that were left out.
 fn total(report: &LogReport, rows: &[&ReportRow]) -> u64 {
     let outcome = rows.first().map(|row| &row.outcome);
-    outcome.and_then(|outcome| report.outcomes.get(outcome)).copied().unwrap_or_default()
+    outcome.and_then(|outcome| report.outcomes.get(outcome.as_str())).copied().unwrap_or_default()
 }
 
 /// Returns the summary of what was read: the span of time, the files, the number of lines, and those that could not be read.
