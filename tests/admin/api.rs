@@ -8,11 +8,7 @@ use crate::harness::{Origin, Reply, Wayleave};
 
 const LIMIT: Duration = Duration::from_secs(900);
 
-const CRAWLERS: &str = "
-[[crawler]]
-name = \"news\"
-tokens = [\"NewsBot\"]
-match = { user_agent = \"NewsBot\" }
+const RULES: &str = "
 [[rule]]
 action = \"refuse\"
 hosts = [\"shop.test\"]
@@ -33,7 +29,8 @@ fn proxy_with_decisions() -> (Origin, Wayleave) {
         .site("shop.test")
         .robots("User-agent: NewsBot\nDisallow: /private\n\nUser-agent: *\nDisallow: /images\n");
     origin.site("down.test").robots_reply(Reply::new(500));
-    let proxy = Wayleave::start_with(&origin, |settings| settings.table(CRAWLERS));
+    let proxy =
+        Wayleave::start_with(&origin, |settings| settings.crawler("news", "NewsBot").table(RULES));
     for url in [
         "http://shop.test/a",
         "http://shop.test/private/a",

@@ -6,22 +6,13 @@ use std::process::Command;
 use serde_json::Value;
 
 use crate::fleet::engines::{Product, Server};
+use crate::harness::crawler::crawler;
 use crate::harness::ports::free_address;
 use crate::harness::prometheus::Prometheus;
 use crate::harness::tools::{clean, output_of, program, project, python};
 use crate::harness::{DEADLINE, Origin, Reply, Wayleave, eventually};
 
-const TABLES: &str = r#"
-[[crawler]]
-name = "news"
-tokens = ["NewsBot"]
-match = { user_agent = "News" }
-requests_per_day = 1000000
-[[crawler]]
-name = "watched"
-tokens = ["WatchedBot"]
-mode = "observe"
-match = { user_agent = "WatchedBot" }
+const RULES: &str = r#"
 [[rule]]
 action = "refuse"
 hosts = ["never.test"]
@@ -262,6 +253,8 @@ fn start(origin: &Origin, engine: &Server) -> [Wayleave; 2] {
     origin.site("partner.test").robots("User-agent: *\nDisallow: /\n");
     // An exception is forwarded without robots.txt, so the request itself fails.
     let exception = "[[rule]]\naction = \"allow\"\nhosts = [\"nobody.test\"]\nowner = \"a@example.com\"\nreason = \"a test\"\nexpires = \"2999-01-01\"\n";
+    let news = crawler("news", "NewsBot").matched_by("user_agent", "News");
+    let news = news.set("requests_per_day", 1_000_000);
     let node = || {
         Wayleave::start_with(origin, |settings| {
             settings
@@ -271,7 +264,9 @@ fn start(origin: &Origin, engine: &Server) -> [Wayleave; 2] {
                 // A busy machine is not a lost engine.
                 .set("store.timeout", "\"2s\"")
                 .resolve("nobody.test:80", free_address())
-                .table(TABLES)
+                .with(news.clone())
+                .with(crawler("watched", "WatchedBot").observed())
+                .table(RULES)
                 .table(exception)
         })
     };

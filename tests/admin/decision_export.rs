@@ -6,6 +6,7 @@ use opentelemetry_proto::tonic::logs::v1::{LogRecord, SeverityNumber};
 use prost::Message;
 
 use super::attributes::{text, value};
+use crate::harness::crawler::crawler;
 use crate::harness::ports::free_address;
 use crate::harness::program::Program;
 use crate::harness::tools::python;
@@ -26,8 +27,7 @@ fn start(origin: &Origin, endpoint: &str) -> Wayleave {
         settings
             .set("log.otlp_endpoint", &format!("{endpoint:?}"))
             .set("log.events", "false")
-            .crawler("news", "NewsBot")
-            .table("owner = \"news@example.com\"\n")
+            .with(crawler("news", "NewsBot").set("owner", "news@example.com"))
     })
 }
 

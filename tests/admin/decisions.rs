@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use base64::prelude::{BASE64_STANDARD, Engine as _};
 use serde_json::Value;
 
+use crate::harness::crawler::crawler;
 use crate::harness::tls::Authority;
 use crate::harness::wayleave::{Settings, command};
 use crate::harness::{Origin, Reply, Request, Wayleave, Wire, decisions, eventually};
@@ -23,8 +24,8 @@ fn sites() -> Origin {
 
 fn start(origin: &Origin, change: impl FnOnce(Settings) -> Settings) -> Wayleave {
     Wayleave::start_with(origin, |settings| {
-        let settings = settings.crawler("news", "NewsBot").crawler("images", "ImageBot");
-        change(settings.table("dialect = \"google\"\n"))
+        let images = crawler("images", "ImageBot").set("dialect", "google");
+        change(settings.crawler("news", "NewsBot").with(images))
     })
 }
 

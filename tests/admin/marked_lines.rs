@@ -2,7 +2,8 @@
 
 use serde_json::{Value, json};
 
-use crate::harness::wayleave::{Settings, command, crawler};
+use crate::harness::crawler::crawler;
+use crate::harness::wayleave::{Settings, command};
 use crate::harness::{Origin, Wayleave, eventually};
 
 const RULES: &str = "[[rule]]\naction = \"refuse\"\nhosts = [\"shop.test\"]\npaths = [\"/legal/\"]\n\
@@ -10,9 +11,10 @@ const RULES: &str = "[[rule]]\naction = \"refuse\"\nhosts = [\"shop.test\"]\npat
                      reason = \"agreed\"\nexpires = \"2100-01-01\"\n";
 
 fn with_rules(settings: Settings) -> Settings {
-    let trainer = format!("{}purposes = [\"train-ai\"]\n", crawler("trainer", "TrainerBot"));
-    let watched = format!("{}mode = \"observe\"\n", crawler("watched", "WatchedBot"));
-    settings.table(&format!("{trainer}{watched}{RULES}"))
+    settings
+        .with(crawler("trainer", "TrainerBot").purposes(["train-ai"]))
+        .with(crawler("watched", "WatchedBot").observed())
+        .table(RULES)
 }
 
 fn start() -> (Origin, Wayleave) {

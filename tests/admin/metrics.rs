@@ -3,19 +3,20 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use crate::harness::crawler::crawler;
 use crate::harness::ports::free_address;
 use crate::harness::tools::{both_streams, clean, program, project, run};
 use crate::harness::wayleave::Settings;
 use crate::harness::{Origin, Reply, Request, Wayleave, eventually};
 
-/// Every daily budget, none of which is ever spent.
-const BUDGETS: &str =
-    "requests_per_day = 1000000\nbytes_per_day = \"1TiB\"\nnew_origins_per_day = 1000000\n";
-
-/// Returns one crawler that is enforced and one that is observed.
+/// Adds one crawler that is enforced and one that is observed, with every daily budget, none of which is ever spent.
 fn crawlers(settings: Settings) -> Settings {
-    let settings = settings.crawler("news", "NewsBot").crawler("watched", "WatchedBot");
-    settings.table("mode = \"observe\"\n").table(BUDGETS)
+    let watched = crawler("watched", "WatchedBot")
+        .observed()
+        .set("requests_per_day", 1_000_000)
+        .set("bytes_per_day", "1TiB")
+        .set("new_origins_per_day", 1_000_000);
+    settings.crawler("news", "NewsBot").with(watched)
 }
 
 fn start(origin: &Origin) -> Wayleave {

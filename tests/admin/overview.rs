@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
+use crate::harness::crawler::crawler;
 use crate::harness::tls::Authority;
 use crate::harness::{Origin, Wayleave, decisions, eventually};
 
@@ -15,9 +16,10 @@ fn start(origin: &Origin) -> Wayleave {
     origin.site("shop.test").robots(RULES);
     origin.site("news.test").robots("User-agent: *\nDisallow:\n");
     let proxy = Wayleave::start_with(origin, |settings| {
-        settings.crawler("news", "NewsBot").crawler("images", "ImageBot").table(
-            "mode = \"observe\"\n[[crawler]]\nname = \"idle\"\ntokens = [\"Idle\"]\nmatch = { user_agent = \"Idle\" }\n",
-        )
+        settings
+            .crawler("news", "NewsBot")
+            .with(crawler("images", "ImageBot").observed())
+            .crawler("idle", "Idle")
     });
     for (agent, url, status) in [
         ("NewsBot/2", "http://shop.test/private/a", 403),
@@ -141,8 +143,7 @@ fn counts_under_load_are_those_of_the_log() {
             .resolve("shop.test:8080", origin.http)
             .resolve("shop.test:8081", origin.http)
             .crawler("news", "NewsBot")
-            .crawler("images", "ImageBot")
-            .table("mode = \"observe\"\n")
+            .with(crawler("images", "ImageBot").observed())
     });
     let crawl = |client: usize| {
         for number in client..client + 30 {

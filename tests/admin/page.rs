@@ -6,6 +6,7 @@ use std::time::{Duration, SystemTime};
 
 use wayleave_evidence::Sha256Digest;
 
+use crate::harness::crawler::{Crawler, crawler};
 use crate::harness::tools::{both_streams, clean, node_modules, program, project, run};
 use crate::harness::wayleave::command;
 use crate::harness::{Origin, Reply, Wayleave};
@@ -45,40 +46,46 @@ fn day(days: u64) -> String {
     humantime::format_rfc3339_seconds(at).to_string()[..10].to_owned()
 }
 
-/// Owners, as strings of TOML, none of which is a plain address: a link to some of them would write to others, too.
+/// Owners, none of which is a plain address: a link to some of them would write to others, too.
 const NO_ADDRESSES: [&str; 11] = [
-    r#""Team 1""#,
-    r#""data@example.com?bcc=x@example.org""#,
-    r#""data?bcc=x@example.org""#,
-    r#""data%0Abcc=x@example.org""#,
-    r#""data@example.com,x@example.org""#,
-    r#""data@example.com&bcc=x""#,
-    r#""\"data x\"@example.com""#,
-    r#""Data <data@example.com>""#,
-    r#""data@example.com\u2028bcc:x@example.org""#,
-    r#""javascript:alert(1)@example.org""#,
-    r#""data@example.com\" onclick=\"alert(1)""#,
+    "Team 1",
+    "data@example.com?bcc=x@example.org",
+    "data?bcc=x@example.org",
+    "data%0Abcc=x@example.org",
+    "data@example.com,x@example.org",
+    "data@example.com&bcc=x",
+    r#""data x"@example.com"#,
+    "Data <data@example.com>",
+    "data@example.com\u{2028}bcc:x@example.org",
+    "javascript:alert(1)@example.org",
+    r#"data@example.com" onclick="alert(1)"#,
 ];
 
-/// Returns crawlers, of which one is observed, one has a password and one trains models; a refusal; and exceptions that expire
-/// soon, late and long ago.
-fn tables() -> String {
-    let (soon, late) = (day(9), day(300));
+/// Returns crawlers, of which one is observed, one has a password and one trains models.
+fn crawlers() -> Vec<Crawler> {
     let team = |number: usize| {
-        let owner = NO_ADDRESSES.get(number - 1).unwrap_or(&"\"\"");
-        format!(
-            "[[crawler]]\nname = \"team-{number}\"\ntokens = [\"Team\"]\nmatch = {{ user_agent = \"Team{number}Bot\" }}\nowner = {owner}\n"
-        )
+        let owner = NO_ADDRESSES.get(number - 1).unwrap_or(&"");
+        crawler(&format!("team-{number}"), "Team")
+            .matched_by("user_agent", format!("Team{number}Bot"))
+            .set("owner", *owner)
     };
-    let teams: String = (1..=20).map(team).collect();
+    let hash = "$argon2id$v=19$m=19456,t=2,p=1$c29tZSBzYWx0IGhlcmU$LuxT+OtgKkKBrjKrgmJhpb7slBkaiVpQZAOvzKq9SDY";
+    let guest = crawler("guest", "GuestBot").matched_by("username", "guest");
+    let others = [
+        crawler("news", "NewsBot").set("owner", "desk+bots@example.com"),
+        crawler("images", "ImageBot").observed(),
+        guest.set("password_hash", hash).set("requests_per_day", 5000),
+        crawler("mislaid", "OtherName").matched_by("user_agent", "MislaidBot"),
+        crawler("trainer", "TrainerBot").purposes(["train-ai"]),
+    ];
+    (1..=20).map(team).chain(others).collect()
+}
+
+/// Returns a refusal, and exceptions that expire soon, late and long ago.
+fn rules() -> String {
+    let (soon, late) = (day(9), day(300));
     format!(
-        "{teams}[[crawler]]\nname = \"news\"\ntokens = [\"NewsBot\"]\nmatch = {{ user_agent = \"NewsBot\" }}\nowner = \"desk+bots@example.com\"\n\
-         [[crawler]]\nname = \"images\"\ntokens = [\"ImageBot\"]\nmatch = {{ user_agent = \"ImageBot\" }}\nmode = \"observe\"\n\
-         [[crawler]]\nname = \"guest\"\ntokens = [\"GuestBot\"]\nmatch = {{ username = \"guest\" }}\nrequests_per_day = 5000\n\
-         password_hash = \"$argon2id$v=19$m=19456,t=2,p=1$c29tZSBzYWx0IGhlcmU$LuxT+OtgKkKBrjKrgmJhpb7slBkaiVpQZAOvzKq9SDY\"\n\
-         [[crawler]]\nname = \"mislaid\"\ntokens = [\"OtherName\"]\nmatch = {{ user_agent = \"MislaidBot\" }}\n\
-         [[crawler]]\nname = \"trainer\"\ntokens = [\"TrainerBot\"]\nmatch = {{ user_agent = \"TrainerBot\" }}\npurposes = [\"train-ai\"]\n\
-         [[rule]]\naction = \"refuse\"\nhosts = [\"shop.test\"]\npaths = [\"/internal/\"]\nowner = \"legal@example.com\"\nreason = \"contract 2026-17\"\n\
+        "[[rule]]\naction = \"refuse\"\nhosts = [\"shop.test\"]\npaths = [\"/internal/\"]\nowner = \"legal@example.com\"\nreason = \"contract 2026-17\"\n\
          [[rule]]\naction = \"allow\"\nhosts = [\"shop.test\"]\npaths = [\"/feeds/\"]\nowner = \"data@example.com\"\nreason = \"agreed by mail\"\nexpires = \"{soon}\"\n\
          [[rule]]\naction = \"allow\"\nhosts = [\".partner.test\"]\nowner = \"far@example.com\"\nreason = \"contract\"\nexpires = \"{late}\"\n\
          [[rule]]\naction = \"allow\"\nhosts = [\"old.test\"]\nowner = \"data@example.com\"\nreason = \"pilot\"\nexpires = \"2026-01-01\"\n"
@@ -89,7 +96,7 @@ fn tables() -> String {
 fn every_function_of_the_page_works() -> Result<(), String> {
     let origin = sites();
     let proxy = Wayleave::start_with(&origin, |settings| {
-        settings.resolve("shop.test:8080", origin.http).table(&tables())
+        settings.resolve("shop.test:8080", origin.http).with_all(crawlers()).table(&rules())
     });
     let changing = "http://changing.test";
     let old = "User-agent: *\nDisallow: /old\nDisallow: /both\n";

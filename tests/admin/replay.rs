@@ -2,15 +2,14 @@
 
 use serde_json::Value;
 
-use crate::harness::wayleave::crawler;
+use crate::harness::crawler::crawler;
 use crate::harness::{Origin, Reply, Response, Wayleave, Wire, eventually};
 
 fn start(origin: &Origin) -> Wayleave {
     for host in ["one.test", "two.test"] {
         origin.site(host).robots("User-agent: *\nDisallow: /private\n");
     }
-    let owned =
-        |name: &str| crawler(name, &format!("Bot-{name}")) + &format!("owner = \"{name}\"\n");
+    let owned = |name: &str| crawler(name, &format!("Bot-{name}")).set("owner", name);
     let tokens = ["read-a", "read"].map(|token| {
         let digest = wayleave_evidence::Sha256Digest::of(token.as_bytes());
         let team = if token == "read-a" { ", team = \"a\"" } else { "" };
@@ -19,7 +18,7 @@ fn start(origin: &Origin) -> Wayleave {
     let proxy = Wayleave::start_with(origin, |settings| {
         settings
             .set("admin.tokens", &format!("[{}]", tokens.join(", ")))
-            .table(&(owned("a") + &owned("b")))
+            .with_all(["a", "b"].map(owned))
     });
     for agent in ["Bot-a/1", "Bot-b/1"] {
         for path in ["/page", "/page?2", "/private"] {
@@ -101,11 +100,11 @@ fn crawlers_and_the_dialect_are_tried_on_what_was_observed() {
         .robots("User-agent: *\nDisallow: /private\nAllow: /private\n")
         .page("/private", Reply::text("page"));
     let proxy = Wayleave::start_with(&origin, |settings| {
-        let crawlers = ["a", "b"].map(|name| crawler(name, &format!("Bot-{name}")));
         settings
             .set("proxy.mode", "\"observe\"")
             .set("robots.dialect", "\"koster1996\"")
-            .table(&crawlers.concat())
+            .crawler("a", "Bot-a")
+            .crawler("b", "Bot-b")
     });
     for agent in ["Bot-a/1", "Bot-b/1", "Other/1"] {
         assert_eq!(proxy.get_as(agent, "http://one.test/private").status, 200);

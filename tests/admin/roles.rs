@@ -5,7 +5,8 @@ use std::collections::BTreeSet;
 use serde_json::Value;
 use wayleave_evidence::Sha256Digest;
 
-use crate::harness::wayleave::{Settings, crawler};
+use crate::harness::crawler::crawler;
+use crate::harness::wayleave::Settings;
 use crate::harness::{Origin, Response, Wayleave, Wire, decisions, eventually};
 
 /// A route as the API describes it, the path of a request to it, and the statuses with each of `TOKENS`.
@@ -126,7 +127,7 @@ fn with_teams(settings: Settings) -> Settings {
             "[[rule]]\naction = \"refuse\"\nhosts = [\"one.test\"]\npaths = [\"/rule-of-{team}\"]\ncrawlers = [\"crawler-{team}\"]\n"
         );
         let crawler = crawler(&format!("crawler-{team}"), &format!("Bot-{team}"));
-        settings.table(&format!("{crawler}owner = \"{team}\"\n{rule}"))
+        settings.with(crawler.set("owner", *team)).table(&rule)
     })
 }
 

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
+use crate::harness::crawler::crawler;
 use crate::harness::tools::{clean, output_of, project, python};
 use crate::harness::wayleave::BINARY;
 use crate::harness::{Origin, Reply, Wayleave, Wire};
@@ -158,10 +159,9 @@ fn the_token_of_the_agent_counts() {
             "[{{ sha256 = {digest:?}, role = \"read\" }}, \
              {{ sha256 = {other:?}, role = \"read\", team = \"news\" }}]"
         );
-        let crawlers = settings.crawler("news", "NewsBot").table("owner = \"news\"\n");
-        crawlers
-            .crawler("shops", "ShopBot")
-            .table("owner = \"shops\"\n")
+        settings
+            .with(crawler("news", "NewsBot").set("owner", "news"))
+            .with(crawler("shops", "ShopBot").set("owner", "shops"))
             .set("admin.tokens", &tokens)
     });
     let url = format!("http://{}/mcp", proxy.admin);
@@ -189,9 +189,11 @@ fn the_token_of_the_agent_counts() {
 fn a_fetch_is_by_the_crawler_that_was_asked_about() {
     let origin = origin();
     let proxy = Wayleave::start_with(&origin, |settings| {
-        let by_address = "[[crawler]]\nname = \"local\"\ntokens = [\"LocalBot\"]\nmatch = { addresses = [\"::1/128\"] }\n\
-             mode = \"observe\"\n";
-        settings.table(by_address).crawler("news", "NewsBot").set("proxy.listen", "[\"[::1]:0\"]")
+        let by_address = crawler("local", "LocalBot").matched_by("addresses", ["::1/128"]);
+        settings
+            .with(by_address.observed())
+            .crawler("news", "NewsBot")
+            .set("proxy.listen", "[\"[::1]:0\"]")
     });
     let url = format!("http://{}/mcp", proxy.admin);
     let page = json!({"url": "https://shop.test/private", "token": "NewsBot"});

@@ -9,6 +9,7 @@ use std::process::{Command, Output};
 use std::time::Duration;
 
 use crate::clients::env::build_go;
+use crate::harness::crawler::crawler;
 use crate::harness::tools::{both_streams, clean, node_modules, program, project, python, run};
 use crate::harness::wayleave::{BINARY, Settings};
 use crate::harness::{Origin, Reply, Wayleave};
@@ -303,7 +304,7 @@ fn every_metric_that_documents_name_exists() {
     let origin = Origin::start();
     // A budget has metrics only where there is one.
     let proxy = Wayleave::start_with(&origin, |settings| {
-        settings.crawler("news", "NewsBot").table("requests_per_day = 1\n")
+        settings.with(crawler("news", "NewsBot").set("requests_per_day", 1))
     });
     let metrics = proxy.admin_get("/metrics").text();
     let mut count = 0;

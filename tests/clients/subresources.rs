@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use serde_json::{Value, json};
 
 use super::crawl::{LIMIT, command_for, trust_in_nss};
+use crate::harness::crawler::crawler;
 use crate::harness::tools::{node_modules, output_of, program, project};
 use crate::harness::{Origin, Reply, Wayleave};
 
@@ -100,10 +101,7 @@ fn sites() -> Origin {
 fn render(policy: &str) -> Vec<Value> {
     let origin = sites();
     let proxy = Wayleave::start_with(&origin, |settings| {
-        settings.table(&format!(
-            "[[crawler]]\nname = \"pages\"\ntokens = [\"PageBot\"]\nmatch = {{ user_agent = \"PageBot\" }}\n\
-             subresources = \"{policy}\"\n"
-        ))
+        settings.with(crawler("pages", "PageBot").set("subresources", policy))
     });
     trust_in_nss(&proxy);
     let mut node = command_for(&proxy, program("node"));

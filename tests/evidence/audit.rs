@@ -8,24 +8,11 @@ use base64::prelude::{BASE64_STANDARD, Engine as _};
 use serde_json::Value;
 
 use super::sha256_hex;
+use crate::harness::crawler::crawler;
 use crate::harness::wayleave::command;
 use crate::harness::{Origin, Reply, Wayleave};
 
-const TABLES: &str = r#"
-[[crawler]]
-name = "news"
-tokens = ["NewsBot-Fast", "NewsBot"]
-match = { user_agent = "NewsBot" }
-[[crawler]]
-name = "images"
-tokens = ["ImageBot"]
-match = { user_agent = "ImageBot" }
-dialect = "koster1996"
-[[crawler]]
-name = "careful"
-tokens = ["CarefulBot"]
-match = { user_agent = "CarefulBot" }
-dialect = "strictest"
+const RULE: &str = r#"
 [[rule]]
 action = "refuse"
 hosts = ["shop.test"]
@@ -78,7 +65,13 @@ fn every_refusal_is_derived_from_the_log_and_the_history() {
     origin.site("shop.test").robots(FIRST);
     origin.site("closed.test").robots_reply(Reply::new(401));
     origin.site("down.test").robots_reply(Reply::new(500));
-    let proxy = Wayleave::start_with(&origin, |settings| settings.table(TABLES));
+    let proxy = Wayleave::start_with(&origin, |settings| {
+        settings
+            .with(crawler("news", "NewsBot").set("tokens", ["NewsBot-Fast", "NewsBot"]))
+            .with(crawler("images", "ImageBot").set("dialect", "koster1996"))
+            .with(crawler("careful", "CarefulBot").set("dialect", "strictest"))
+            .table(RULE)
+    });
     let refused = crawl(&proxy, &origin);
     let (dir, settings) = proxy.stop();
     drop(origin);

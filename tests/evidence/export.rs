@@ -6,27 +6,12 @@ use std::process::Output;
 use serde_json::Value;
 use tempfile::TempDir;
 
+use crate::harness::crawler::crawler;
 use crate::harness::tools::{both_streams, clean, project, python};
-use crate::harness::wayleave::command;
+use crate::harness::wayleave::{Settings, command};
 use crate::harness::{Origin, Reply, Request, Wayleave, decisions, eventually};
 
-const TABLES: &str = r#"
-[[crawler]]
-name = "news"
-tokens = ["NewsBot-Fast", "NewsBot"]
-match = { user_agent = "NewsBot" }
-[[crawler]]
-name = "images"
-tokens = ["ImageBot"]
-match = { user_agent = "ImageBot" }
-dialect = "koster1996"
-mode = "observe"
-[[crawler]]
-name = "careful"
-tokens = ["CarefulBot"]
-match = { user_agent = "CarefulBot" }
-dialect = "strictest"
-purposes = ["train-ai"]
+const RULES: &str = r#"
 [[rule]]
 action = "refuse"
 hosts = ["shop.test"]
@@ -53,6 +38,17 @@ const PATHS: [&str; 8] = [
     "/contract/1",
     "/open",
 ];
+
+/// Adds three crawlers, each with another dialect, and the rules.
+fn with_rules(settings: Settings) -> Settings {
+    let images = crawler("images", "ImageBot").set("dialect", "koster1996");
+    let careful = crawler("careful", "CarefulBot").set("dialect", "strictest");
+    settings
+        .with(crawler("news", "NewsBot").set("tokens", ["NewsBot-Fast", "NewsBot"]))
+        .with(images.observed())
+        .with(careful.purposes(["train-ai"]))
+        .table(RULES)
+}
 
 pub fn evidence(dir: &Path, arguments: &[&str]) -> Output {
     let mut command = command();
@@ -83,7 +79,7 @@ pub(super) fn crawled() -> TempDir {
     origin.site("shop.test").robots(ROBOTS);
     origin.site("closed.test").robots_reply(Reply::new(403));
     origin.site("down.test").robots_reply(Reply::new(500));
-    let proxy = Wayleave::start_with(&origin, |settings| settings.table(TABLES));
+    let proxy = Wayleave::start_with(&origin, with_rules);
     for host in ["shop.test", "closed.test", "down.test", "open.test"] {
         for agent in ["NewsBot/1", "ImageBot/1", "CarefulBot/1", "Other/1"] {
             for path in PATHS {
@@ -161,9 +157,11 @@ fn crawled_by_a_trainer() -> TempDir {
     site.page("/licence.xml", Reply::text(licence));
     let missing = "License: http://lost.test/licence.xml\nUser-agent: *\nDisallow:\n";
     origin.site("lost.test").robots(missing);
-    let crawler = "[preferences]\nsources = [\"tdmrep\", \"rsl\"]\n[[crawler]]\nname = \"trainer\"\ntokens = [\"Trainer\"]\n\
-                   match = { user_agent = \"Trainer\" }\npurposes = [\"search\", \"train-ai\"]\n";
-    let proxy = Wayleave::start_with(&origin, |settings| settings.table(crawler));
+    let proxy = Wayleave::start_with(&origin, |settings| {
+        settings
+            .set("preferences.sources", "[\"tdmrep\", \"rsl\"]")
+            .with(crawler("trainer", "Trainer").purposes(["search", "train-ai"]))
+    });
     let status = |url: &str| proxy.get_as("Trainer/1", url).status;
     assert_eq!(status("http://tdm.test/open/1"), 200);
     assert_eq!(status("http://tdm.test/closed/1"), 403);
@@ -266,7 +264,7 @@ fn an_archive_of_another_kind_is_not_a_folder() {
 fn a_decision_of_a_running_proxy_is_found_by_url_and_time() {
     let origin = Origin::start();
     origin.site("shop.test").robots(ROBOTS);
-    let proxy = Wayleave::start_with(&origin, |settings| settings.table(TABLES));
+    let proxy = Wayleave::start_with(&origin, with_rules);
     for _ in 0..3 {
         proxy.get_as("Other/1", "http://shop.test/images/7");
     }

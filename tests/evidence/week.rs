@@ -6,6 +6,7 @@ use std::time::Instant;
 use tempfile::TempDir;
 
 use super::export::expect;
+use crate::harness::crawler::crawler;
 use crate::harness::tools::{clean, python};
 use crate::harness::wayleave::BINARY;
 use crate::harness::{Origin, Request, Wayleave, decisions};
@@ -14,10 +15,10 @@ const AGENTS: [&str; 3] = ["NewsBot/1", "ImageBot/1", "Other/1"];
 
 fn tables(round: usize) -> String {
     let dialect = ["rfc9309", "google", "strictest"][round % 3];
+    let news = crawler("news", "NewsBot").set("dialect", dialect).into_toml();
+    let images = crawler("images", "ImageBot").observed().into_toml();
     format!(
-        "[[crawler]]\nname = \"news\"\ntokens = [\"NewsBot\"]\nmatch = {{ user_agent = \"NewsBot\" }}\ndialect = \"{dialect}\"\n\
-         [[crawler]]\nname = \"images\"\ntokens = [\"ImageBot\"]\nmatch = {{ user_agent = \"ImageBot\" }}\nmode = \"observe\"\n\
-         [[rule]]\naction = \"refuse\"\nhosts = [\"*.test\"]\npaths = [\"/round-{round}/\"]\n"
+        "{news}{images}[[rule]]\naction = \"refuse\"\nhosts = [\"*.test\"]\npaths = [\"/round-{round}/\"]\n"
     )
 }
 

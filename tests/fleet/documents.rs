@@ -5,7 +5,7 @@ use super::proxies::{node, refresh};
 use crate::harness::wayleave::Settings;
 use crate::harness::{Origin, Reply, Wayleave, eventually};
 use crate::preferences::licence;
-use crate::preferences::purposes::{CORPUS, crawler};
+use crate::preferences::purposes::{CORPUS, example_bot};
 
 const TDMREP: &str = "http://site.test/.well-known/tdmrep.json";
 const LICENCE: &str = "http://licences.test/all.xml";
@@ -28,9 +28,9 @@ fn reservations_and_licences_are_fetched_once_for_all_nodes() {
     let no_training = licence("<prohibits type=\"usage\">ai-train</prohibits>");
     origin.site("licences.test").page("/all.xml", no_training);
     let server = Server::start(Product::Redis);
-    let training = crawler("corpus", CORPUS, "purposes = [\"train-ai\"]");
-    let nodes =
-        [(); 4].map(|()| node(&origin, &server, |settings: Settings| settings.table(&training)));
+    let training = example_bot("corpus", CORPUS).purposes(["train-ai"]);
+    let nodes = [(); 4]
+        .map(|()| node(&origin, &server, |settings: Settings| settings.with(training.clone())));
     let pages = ["http://site.test/a", "http://licensed.test/a"];
     std::thread::scope(|scope| {
         for node in nodes.iter().cycle().take(12) {

@@ -2,6 +2,7 @@
 //! write exact bytes.
 
 pub mod client;
+pub mod crawler;
 pub mod dns;
 pub mod h2_client;
 pub mod h2_frames;

@@ -11,6 +11,7 @@ use std::sync::{Arc, Mutex};
 use tempfile::TempDir;
 
 use super::client::{Request, Wire};
+use super::crawler::{Crawler, crawler};
 use super::dns::NameServer;
 use super::response::Response;
 use super::tls::Authority;
@@ -77,15 +78,27 @@ impl Settings {
             .resolve(&format!("{host}:443"), origin.https)
     }
 
-    /// Appends text such as a `[[crawler]]` table.
+    /// Appends text such as a `[[rule]]` table.
     pub fn table(mut self, text: &str) -> Self {
         self.tables += text;
+        if !self.tables.ends_with('\n') {
+            self.tables.push('\n');
+        }
         self
+    }
+
+    /// Appends a crawler.
+    pub fn with(self, crawler: Crawler) -> Self {
+        self.table(&crawler.into_toml())
+    }
+
+    pub fn with_all(self, crawlers: impl IntoIterator<Item = Crawler>) -> Self {
+        crawlers.into_iter().fold(self, Self::with)
     }
 
     /// Appends a crawler that is recognised by its product token in `User-Agent`.
     pub fn crawler(self, name: &str, token: &str) -> Self {
-        self.table(&crawler(name, token))
+        self.with(crawler(name, token))
     }
 
     pub fn without_tables(mut self) -> Self {
@@ -100,13 +113,6 @@ impl Settings {
         }
         text + &self.tables
     }
-}
-
-/// Returns the table of a crawler that is recognised by its product token in `User-Agent`.
-pub fn crawler(name: &str, token: &str) -> String {
-    format!(
-        "[[crawler]]\nname = \"{name}\"\ntokens = [\"{token}\"]\nmatch = {{ user_agent = \"{token}\" }}\n"
-    )
 }
 
 /// A running proxy; killed when dropped, its output printed if the test fails.

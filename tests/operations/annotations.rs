@@ -7,6 +7,7 @@ use std::time::Duration;
 use serde_json::Value;
 use tempfile::TempDir;
 
+use crate::harness::crawler::crawler;
 use crate::harness::tools::{both_streams, clean, output_of, project, python, run};
 use crate::harness::wayleave::{BINARY, command};
 use crate::harness::{Origin, Reply};
@@ -92,10 +93,9 @@ impl Site {
         origin.site("down.test").robots_reply(Reply::new(503));
         let dir = TempDir::new().expect("a temporary directory can be made");
         let config = format!(
-            "dns.overrides.\"*.test:80\" = \"{}\"\n[upstream]\nallow_private = [\"127.0.0.1/32\"]\n\
-             [[crawler]]\nname = \"tried\"\ntokens = [\"TriedBot\"]\nmode = \"observe\"\n\
-             match = {{ user_agent = \"TriedBot\" }}\n",
-            origin.http
+            "dns.overrides.\"*.test:80\" = \"{}\"\n[upstream]\nallow_private = [\"127.0.0.1/32\"]\n{}",
+            origin.http,
+            crawler("tried", "TriedBot").observed().into_toml()
         );
         std::fs::write(dir.path().join("wayleave.toml"), config).expect("writable");
         std::fs::write(dir.path().join("urls.txt"), list).expect("writable");

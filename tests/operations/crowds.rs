@@ -13,6 +13,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::task::JoinSet;
 
+use crate::harness::crawler::Crawler;
 use crate::harness::{Origin, Reply, Request, Wayleave, Wire, eventually, passwords, runtime};
 
 /// The waiting times of other clients, in chronological order.
@@ -130,12 +131,12 @@ const HASH: &str = "$argon2id$v=19$m=19456,t=2,p=1$c2FsdHNhbHRzYWx0c2FsdA$6G4RVh
 const OWNERS: usize = 20;
 
 /// Returns a crawler for each right password, because a verified one is not verified again.
-fn owners() -> String {
+fn owners() -> impl Iterator<Item = Crawler> {
     let owner = |number| {
         let name = format!("owner{number}");
         passwords::crawler(&name, &name, HASH)
     };
-    (0..OWNERS).map(owner).collect()
+    (0..OWNERS).map(owner)
 }
 
 fn credentials(number: usize, password: &str) -> String {
@@ -164,7 +165,10 @@ fn right_passwords_are_verified_in_two_seconds_beside_guessers() {
     let origin = Origin::start();
     origin.site("open.test");
     let proxy = Wayleave::start_with(&origin, |settings| {
-        settings.set("proxy.listen", "[\"0.0.0.0:0\"]").table(&owners()).crawler("news", "NewsBot")
+        settings
+            .set("proxy.listen", "[\"0.0.0.0:0\"]")
+            .with_all(owners())
+            .crawler("news", "NewsBot")
     });
     let proxy_address = SocketAddr::from(([127, 0, 0, 1], proxy.proxy.port()));
     let others = |waits: &mut Waits| {

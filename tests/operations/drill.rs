@@ -6,6 +6,7 @@ use std::process::Output;
 
 use serde_json::Value;
 
+use crate::harness::crawler::crawler;
 use crate::harness::ports::free_address;
 use crate::harness::wayleave::{Settings, command};
 use crate::harness::{Origin, Wayleave, decisions};
@@ -83,13 +84,13 @@ fn unenforced_refusals_are_told_from_wrong_answers() {
     let base = proxy.settings.clone();
     let exception = "[[rule]]\naction = \"allow\"\nhosts = [\"*\"]\nowner = \"a@b.test\"\nreason = \"x\"\n\
                      expires = \"2999-01-01\"\n";
-    let observed = "[[crawler]]\nname = \"seen\"\ntokens = [\"SeenBot\"]\nmode = \"observe\"\nmatch = { user_agent = \"Seen\" }\n";
+    let observed = crawler("seen", "SeenBot").matched_by("user_agent", "Seen").observed();
     for (settings, changed) in [
         (
             base.clone().set("proxy.mode", "\"observe\""),
             &["robots", "rule", "preference", "pace", "identity"][..],
         ),
-        (base.clone().table(observed), &["identity"]),
+        (base.clone().with(observed), &["identity"]),
         (base.clone().table(exception), &["robots", "rule", "preference", "pace", "identity"]),
         (base.clone().set("politeness.crawl_delay", "\"ignore\""), &["pace"]),
         (base.clone().set("politeness.crawl_delay", "\"wait\""), &[]),

@@ -5,15 +5,16 @@ use std::io::Write as _;
 use std::path::Path;
 use std::time::Duration;
 
+use crate::harness::crawler::crawler;
 use crate::harness::tools;
-use crate::harness::wayleave::{Settings, command, crawler};
+use crate::harness::wayleave::{Settings, command};
 use crate::harness::{Origin, Wayleave, decisions, eventually};
 
 /// Returns a crawler, and a rule with the reason `word` that refuses `/NAME`.
 fn team(name: &str, word: &str) -> String {
     format!(
         "{}[[rule]]\naction = \"refuse\"\nhosts = [\"*\"]\npaths = [\"/{name}\"]\nreason = \"{word}\"\n",
-        crawler(name, &format!("{name}Bot"))
+        crawler(name, &format!("{name}Bot")).into_toml()
     )
 }
 
@@ -208,15 +209,15 @@ fn rules_of_a_team_that_decide_for_others_are_named() {
     fs::create_dir(dir.path().join("teams")).expect("a directory");
     let rule = "[[rule]]\naction = \"refuse\"\nhosts = [\"*\"]\n";
     let main = format!(
-        "include = [\"teams/*.toml\"]\n{}purposes = [\"search\"]\n{rule}",
-        crawler("main", "MainBot")
+        "include = [\"teams/*.toml\"]\n{}{rule}",
+        crawler("main", "MainBot").purposes(["search"]).into_toml()
     );
     fs::write(dir.path().join("my.toml"), main).expect("writable");
     let named = format!("{rule}crawlers = [\"a\"]\n");
     let purpose = format!("{rule}purposes = [\"search\"]\n");
-    let a = format!("{}{named}{rule}{purpose}", crawler("a", "aBot"));
+    let a = format!("{}{named}{rule}{purpose}", crawler("a", "aBot").into_toml());
     fs::write(dir.path().join("teams/a.toml"), a).expect("writable");
-    fs::write(dir.path().join("teams/b.toml"), crawler("b", "bBot")).expect("writable");
+    fs::write(dir.path().join("teams/b.toml"), crawler("b", "bBot").into_toml()).expect("writable");
     let mut command = command();
     command.args(["config", "check", "--config", "my.toml"]).current_dir(dir.path());
     let checked = tools::run(&mut command, b"", Duration::from_secs(120));

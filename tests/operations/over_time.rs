@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::time::Duration;
 
+use crate::harness::crawler::crawler;
 use crate::harness::origin::reply::Step;
 use crate::harness::passwords::{self, HASH, RIGHT, WRONG};
 use crate::harness::tls::Authority;
@@ -141,7 +142,7 @@ fn each_request_in_a_tunnel_is_attributed_to_its_own_crawler() {
 fn credentials_inside_a_tunnel_identify_no_crawler() {
     let origin = Origin::start();
     let proxy = Wayleave::start_with(&origin, |settings| {
-        settings.table(&passwords::crawler("news", "news", HASH))
+        settings.with(passwords::crawler("news", "news", HASH))
     });
     let mut wire = proxy.tunnel("shop.test:443");
     for credentials in [WRONG, RIGHT] {
@@ -189,17 +190,16 @@ fn a_reload_that_only_narrows_allow_private_takes_effect() {
 fn a_password_is_invalid_after_a_reload_without_it() {
     let origin = Origin::start();
     let proxy = Wayleave::start_with(&origin, |settings| {
-        settings.table(&passwords::crawler("it", "news", HASH))
+        settings.with(passwords::crawler("it", "news", HASH))
     });
     let request = Request::get("http://shop.test/a").header("Proxy-Authorization", RIGHT);
     assert_eq!(proxy.exchange(&request).status, 200);
     let other_hash = HASH.replace("vk+J", "vk+K");
-    for table in
-        [passwords::crawler("it", "news", &other_hash), passwords::crawler("it", "guest", HASH)]
-    {
-        proxy.reload(&proxy.settings.clone().without_tables().table(&table));
+    for (username, hash) in [("news", &*other_hash), ("guest", HASH)] {
+        let changed = passwords::crawler("it", username, hash);
+        proxy.reload(&proxy.settings.clone().without_tables().with(changed));
         let reached = origin.seen().len();
-        assert_eq!(proxy.exchange(&request).status, 407, "{table}");
+        assert_eq!(proxy.exchange(&request).status, 407, "{username} {hash}");
         assert_eq!(origin.seen().len(), reached);
     }
     proxy.reload(&proxy.settings);
@@ -321,8 +321,7 @@ fn the_longest_delay_applies_despite_exceptions_and_defaults() {
     let proxy = Wayleave::start_with(&origin, |settings| {
         settings
             .set("politeness.crawl_delay", "\"reject\"")
-            .crawler("news", "NewsBot")
-            .table("default_delay = \"1s\"\n")
+            .with(crawler("news", "NewsBot").set("default_delay", "1s"))
             .table(&exception("excepted.test", "2999-01-01"))
     });
     for (host, path) in [("plain.test", "/a"), ("excepted.test", "/private/a")] {

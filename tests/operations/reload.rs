@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde_json::Value;
 
+use crate::harness::crawler::crawler;
 use crate::harness::wayleave::Settings;
 use crate::harness::{Origin, Request, Response, Wayleave, decisions, eventually};
 
@@ -19,11 +20,10 @@ fn sites() -> Origin {
 
 /// Returns two crawlers and a rule that contain `word`.
 fn tables(word: &str) -> String {
-    format!(
-        "[[crawler]]\nname = \"news-{word}\"\ntokens = [\"NewsBot\"]\nmatch = {{ user_agent = \"NewsBot\" }}\n\
-         [[crawler]]\nname = \"images-{word}\"\ntokens = [\"ImageBot\"]\nmatch = {{ user_agent = \"ImageBot\" }}\n\
-         [[rule]]\naction = \"refuse\"\nhosts = [\"*\"]\npaths = [\"/rule\"]\nreason = \"{word}\"\n"
-    )
+    let crawlers = [("news", "NewsBot"), ("images", "ImageBot")]
+        .map(|(name, token)| crawler(&format!("{name}-{word}"), token).into_toml());
+    let rule = "[[rule]]\naction = \"refuse\"\nhosts = [\"*\"]\npaths = [\"/rule\"]\n";
+    format!("{}{rule}reason = \"{word}\"\n", crawlers.concat())
 }
 
 fn start(origin: &Origin) -> (Wayleave, Settings) {
@@ -78,7 +78,7 @@ fn the_start_names_file_and_mode_and_a_reload_what_changed() {
     let changes = "proxy.mode: \"enforce\" -> \"observe\"";
     eventually("the log has the change", || proxy.log().replace('\\', "").contains(changes));
     let (dir, _) = proxy.stop();
-    let again = observed.table("[[crawler]]\nname = \"x\"\ntokens = [\"X\"]\nmatch = { user_agent = \"X\" }\nmode = \"enforce\"\n");
+    let again = observed.with(crawler("x", "X").set("mode", "enforce"));
     let proxy = Wayleave::start_in(dir, again);
     let mode = "  mode     observe: refusals are counted, not made; 1 [[crawler]] is enforced\n";
     assert!(proxy.log().contains(mode), "{}", proxy.log());

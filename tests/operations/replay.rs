@@ -7,9 +7,10 @@ use std::time::Duration;
 
 use serde_json::Value;
 
+use crate::harness::crawler::crawler;
 use crate::harness::origin::SiteHandle;
 use crate::harness::tools;
-use crate::harness::wayleave::{Settings, command, crawler};
+use crate::harness::wayleave::{Settings, command};
 use crate::harness::{Origin, Reply, Request, Wayleave, decisions, eventually};
 
 const LIMIT: Duration = Duration::from_secs(300);
@@ -17,9 +18,10 @@ const HOSTS: usize = 60;
 
 /// The configuration that ran.
 fn before(settings: Settings) -> Settings {
-    let settings = settings.set("log.events", "false").table(&crawler("news", "NewsBot"));
-    let settings =
-        settings.table(&format!("{}mode = \"observe\"\n", crawler("images", "ImageBot")));
+    let settings = settings
+        .set("log.events", "false")
+        .crawler("news", "NewsBot")
+        .with(crawler("images", "ImageBot").observed());
     settings.table(
         "[[rule]]\naction = \"refuse\"\nhosts = [\"h1.test\", \"h2.test\", \"h1*.test\"]\npaths = [\"/rule\"]\n\
          [[rule]]\naction = \"allow\"\nhosts = [\"h3.test\", \"h3*.test\"]\npaths = [\"/private\"]\nowner = \"us\"\nreason = \"contract\"\nexpires = 2100-01-01\n",
@@ -32,12 +34,9 @@ fn after(settings: Settings) -> Settings {
     let settings = settings
         .set("log.events", "false")
         .set("robots.dialect", "\"google\"")
-        .table(&format!("{}mode = \"observe\"\n", crawler("news", "NewsBot")))
-        .table(
-            &crawler("images", "ImageBot")
-                .replace("tokens = [\"ImageBot\"]", "tokens = [\"PictureBot\"]"),
-        )
-        .table(&crawler("new", "OtherBot"));
+        .with(crawler("news", "NewsBot").observed())
+        .with(crawler("images", "ImageBot").set("tokens", ["PictureBot"]))
+        .crawler("new", "OtherBot");
     settings.table(
         "[[rule]]\naction = \"refuse\"\nhosts = [\"h2.test\", \"h5*.test\"]\npaths = [\"/page\"]\ncrawlers = [\"new\", \"images\"]\n\
          [[rule]]\naction = \"refuse\"\nlegal = true\nhosts = [\"h4*.test\"]\npaths = [\"/rule\"]\nowner = \"https://law.test/\"\n\
@@ -238,11 +237,9 @@ fn a_replay_says_what_it_cannot_know() {
     assert_eq!(running.status.code(), Some(0), "the proxy has the store open: {running:?}");
     let (dir, _) = proxy.stop();
     let new = write_new(dir.path(), &origin, |settings| {
-        let settings = settings.crawler("news", "NewsBot");
-        settings.table("purposes = [\"train-ai\"]\n").table(
-            &crawler("moz", "Mozilla")
-                .replace("user_agent = \"Mozilla\"", "addresses = [\"127.0.0.1\"]"),
-        )
+        settings
+            .with(crawler("news", "NewsBot").purposes(["train-ai"]))
+            .with(crawler("moz", "Mozilla").matched_by("addresses", ["127.0.0.1"]))
     });
     let output = replay(&new, &["--json"]);
     let summary: Value = serde_json::from_slice(&output.stdout).expect("JSON");
@@ -256,8 +253,10 @@ fn a_replay_says_what_it_cannot_know() {
         ("[\"tdmrep\"]", "documents about use were never asked for"),
     ] {
         let new = write_new(dir.path(), &origin, |settings| {
-            let settings = settings.set("preferences.sources", sources).crawler("news", "NewsBot");
-            settings.table("purposes = [\"train-ai\"]\n").crawler("moz", "Mozilla")
+            settings
+                .set("preferences.sources", sources)
+                .with(crawler("news", "NewsBot").purposes(["train-ai"]))
+                .crawler("moz", "Mozilla")
         });
         let output = replay(&new, &["--json"]);
         let summary: Value = serde_json::from_slice(&output.stdout).expect("JSON");
@@ -392,8 +391,7 @@ fn crawlers_a_dialect_and_rules_are_tried_on_the_configuration_in_use() {
         .page("/a", Reply::text("a"))
         .page("/c", Reply::text("c"));
     let configure = |settings: Settings| {
-        let images = format!("{}mode = \"observe\"\n", crawler("images", "ImageBot"));
-        settings.table(&crawler("news", "NewsBot")).table(&images)
+        settings.crawler("news", "NewsBot").with(crawler("images", "ImageBot").observed())
     };
     let proxy = Wayleave::start_with(&origin, configure);
     for agent in ["NewsBot/1", "ImageBot/1"] {

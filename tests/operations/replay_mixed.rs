@@ -8,8 +8,9 @@ use std::time::Duration;
 use serde_json::Value;
 
 use super::replay::with_robots;
+use crate::harness::crawler::crawler;
 use crate::harness::tools;
-use crate::harness::wayleave::{Settings, command, crawler};
+use crate::harness::wayleave::{Settings, command};
 use crate::harness::{Origin, Reply, Request, Wayleave, Wire, decisions};
 
 const LIMIT: Duration = Duration::from_secs(1800);
@@ -33,11 +34,11 @@ fn common(settings: Settings) -> Settings {
 }
 
 fn before(settings: Settings) -> Settings {
-    let settings = common(settings).table(&crawler("news", "NewsBot"));
-    let settings = settings
-        .table(&format!("{}mode = \"observe\"\n", crawler("images", "ImageBot")))
-        .table(&crawler("other", "OtherBot"))
-        .table(&format!("{}purposes = [\"train-ai\"]\n", crawler("train", "TrainBot")));
+    let settings = common(settings)
+        .crawler("news", "NewsBot")
+        .with(crawler("images", "ImageBot").observed())
+        .crawler("other", "OtherBot")
+        .with(crawler("train", "TrainBot").purposes(["train-ai"]));
     settings.table(
         "[[rule]]\naction = \"refuse\"\nhosts = [\"m1*.test\"]\npaths = [\"/rule\"]\n\
          [[rule]]\naction = \"allow\"\nhosts = [\"m3*.test\"]\npaths = [\"/private\"]\nowner = \"us\"\nreason = \"contract\"\nexpires = 2100-01-01\n\
@@ -47,13 +48,11 @@ fn before(settings: Settings) -> Settings {
 
 /// Other modes, tokens and dialects; rules for a method, a purpose, a tunnel, by law, and one that has expired.
 fn after(settings: Settings) -> Settings {
-    let settings = common(settings);
-    let images = crawler("images", "ImageBot|PictureBot");
-    let settings = settings
-        .table(&format!("{}mode = \"observe\"\ndialect = \"google\"\n", crawler("news", "NewsBot")))
-        .table(&images.replace("ImageBot|PictureBot", "PictureBot"))
-        .table(&format!("{}dialect = \"koster1996\"\n", crawler("other", "OtherBot")))
-        .table(&format!("{}purposes = [\"train-ai\"]\n", crawler("train", "TrainBot")));
+    let settings = common(settings)
+        .with(crawler("news", "NewsBot").observed().set("dialect", "google"))
+        .crawler("images", "PictureBot")
+        .with(crawler("other", "OtherBot").set("dialect", "koster1996"))
+        .with(crawler("train", "TrainBot").purposes(["train-ai"]));
     settings.table(
         "[[rule]]\naction = \"refuse\"\nhosts = [\"m4*.test\"]\npurposes = [\"train-ai\"]\n\
          [[rule]]\naction = \"refuse\"\nlegal = true\nhosts = [\"m5*.test\"]\npaths = [\"/rule\"]\nowner = \"https://law.test/\"\n\

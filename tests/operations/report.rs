@@ -5,21 +5,12 @@ use std::process::Output;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
+use crate::harness::crawler::crawler;
 use crate::harness::wayleave::command;
 use crate::harness::{Origin, Reply, Wayleave};
-use crate::preferences::purposes::{CORPUS, INDEX, STATED, crawler};
+use crate::preferences::purposes::{CORPUS, INDEX, STATED, example_bot};
 
-const TABLES: &str = r#"
-[[crawler]]
-name = "news"
-owner = "news-team"
-tokens = ["NewsBot"]
-match = { user_agent = "NewsBot" }
-mode = "observe"
-[[crawler]]
-name = "images"
-tokens = ["ImageBot"]
-match = { user_agent = "ImageBot" }
+const RULES: &str = r#"
 [[rule]]
 action = "refuse"
 hosts = ["gone.test"]
@@ -39,7 +30,12 @@ fn run_and_stop() -> TempDir {
     origin.site("shop.test").robots(robots);
     origin.site("open.test");
     origin.site("gone.test");
-    let proxy = Wayleave::start_with(&origin, |settings| settings.table(TABLES));
+    let proxy = Wayleave::start_with(&origin, |settings| {
+        settings
+            .with(crawler("news", "NewsBot").set("owner", "news-team").observed())
+            .crawler("images", "ImageBot")
+            .table(RULES)
+    });
     for (agent, url, times) in [
         ("NewsBot/1", "http://shop.test/private/a", 3),
         ("NewsBot/1", "https://gone.test/", 1),
@@ -233,12 +229,11 @@ fn run_with_purposes() -> TempDir {
     let site = origin.site("site.test").robots(robots);
     site.page("/page", page);
     let crawlers = [
-        crawler("corpus", CORPUS, "purposes = [\"search\", \"train-ai\"]"),
-        crawler("index", INDEX, "purposes = [\"search\"]\nmode = \"observe\""),
-        crawler("stated", STATED, "purposes = [\"tdm\"]\nunstated = \"refuse\""),
+        example_bot("corpus", CORPUS).purposes(["search", "train-ai"]),
+        example_bot("index", INDEX).purposes(["search"]).observed(),
+        example_bot("stated", STATED).purposes(["tdm"]).set("unstated", "refuse"),
     ];
-    let table = crawlers.concat();
-    let proxy = Wayleave::start_with(&origin, |settings| settings.table(&table));
+    let proxy = Wayleave::start_with(&origin, |settings| settings.with_all(crawlers));
     for (agent, path) in [
         (CORPUS, "/news/1"),
         (CORPUS, "/news/2"),

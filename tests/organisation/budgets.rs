@@ -5,20 +5,18 @@ use serde_json::{Value, json};
 use crate::fleet::engines::{Product, Server};
 use crate::fleet::proxies::joined;
 use crate::fleet::relay::Relay;
+use crate::harness::crawler::{Crawler, crawler};
 use crate::harness::tls::Authority;
 use crate::harness::wayleave::Settings;
 use crate::harness::{Origin, Reply, Request, Response, Wayleave, Wire, eventually};
 
-/// Returns the table of a crawler with these keys.
-fn crawler(keys: &str) -> String {
-    format!(
-        "[[crawler]]\nname = \"news\"\nowner = \"news@bot.test\"\ntokens = [\"NewsBot\"]\n\
-         match = {{ user_agent = \"NewsBot\" }}\n{keys}\n"
-    )
+/// Returns a crawler with a budget.
+fn news(key: &str, budget: impl Into<Value>) -> Crawler {
+    crawler("news", "NewsBot").set("owner", "news@bot.test").set(key, budget)
 }
 
-fn start(origin: &Origin, keys: &str) -> Wayleave {
-    Wayleave::start_with(origin, |settings| settings.table(&crawler(keys)))
+fn start(origin: &Origin, crawler: Crawler) -> Wayleave {
+    Wayleave::start_with(origin, |settings| settings.with(crawler))
 }
 
 fn get(proxy: &Wayleave, url: &str) -> Response {
@@ -52,7 +50,7 @@ fn pages(origin: &Origin) -> usize {
 #[test]
 fn requests_are_counted_over_restarts_and_crashes() {
     let origin = Origin::start();
-    let proxy = start(&origin, "requests_per_day = 4");
+    let proxy = start(&origin, news("requests_per_day", 4));
     for path in ["/a", "/b"] {
         assert_eq!(get(&proxy, &format!("http://shop.test{path}")).status, 200);
     }
@@ -83,7 +81,7 @@ fn requests_are_counted_over_restarts_and_crashes() {
     expect_spent(&get(&proxy, "http://shop.test/g"), "requests_per_day");
     assert_eq!(pages(&origin), 5, "{:?}", origin.seen());
     // A reload raises it at once.
-    let settings = proxy.settings.clone().without_tables().table(&crawler("requests_per_day = 5"));
+    let settings = proxy.settings.clone().without_tables().with(news("requests_per_day", 5));
     proxy.reload(&settings);
     assert_eq!(get(&proxy, "http://shop.test/h").status, 200);
     expect_spent(&get(&proxy, "http://shop.test/i"), "requests_per_day");
@@ -94,7 +92,7 @@ fn a_response_that_runs_over_the_bytes_is_finished() {
     let origin = Origin::start();
     let long = Reply::new(200).body(vec![b'x'; 3000]);
     origin.site("shop.test").page("/long", long);
-    let proxy = start(&origin, "bytes_per_day = \"2KiB\"");
+    let proxy = start(&origin, news("bytes_per_day", "2KiB"));
     assert_eq!(get(&proxy, "http://shop.test/long").body.len(), 3000);
     expect_spent(&get(&proxy, "http://shop.test/a"), "bytes_per_day");
     assert_eq!(budgets(&proxy), json!([{ "budget": "bytes", "used": 3000, "limit": 2048 }]));
@@ -104,7 +102,7 @@ fn a_response_that_runs_over_the_bytes_is_finished() {
 #[test]
 fn known_origins_stay_reachable() {
     let origin = Origin::start();
-    let proxy = start(&origin, "new_origins_per_day = 2");
+    let proxy = start(&origin, news("new_origins_per_day", 2));
     for (host, is_known) in [("a", true), ("b", true), ("c", false), ("a", true), ("d", false)] {
         let answer = get(&proxy, &format!("http://{host}.test/"));
         if is_known {
@@ -120,7 +118,7 @@ fn known_origins_stay_reachable() {
 #[test]
 fn an_observed_budget_refuses_nothing() {
     let origin = Origin::start();
-    let proxy = start(&origin, "mode = \"observe\"\nrequests_per_day = 1");
+    let proxy = start(&origin, news("requests_per_day", 1).observed());
     for _ in 0..3 {
         assert_eq!(get(&proxy, "http://shop.test/").status, 200);
     }
@@ -133,7 +131,7 @@ fn an_observed_budget_refuses_nothing() {
 fn tunnels_count_as_requests() {
     let origin = Origin::start();
     let proxy = Wayleave::start_with(&origin, |settings| {
-        settings.set("https.bypass", "[\"shop.test\"]").table(&crawler("requests_per_day = 1"))
+        settings.set("https.bypass", "[\"shop.test\"]").with(news("requests_per_day", 1))
     });
     let connect = |url: &str| Request::new("CONNECT", url).agent("NewsBot/1");
     let open = || {
@@ -163,7 +161,7 @@ fn a_reload_while_it_connects_counts_no_request_twice() {
     let origin = Origin::start();
     let relay = Relay::to(origin.https.port());
     let proxy = Wayleave::start_with(&origin, |settings| {
-        settings.resolve("shop.test:443", relay.address()).table(&crawler("requests_per_day = 9"))
+        settings.resolve("shop.test:443", relay.address()).with(news("requests_per_day", 9))
     });
     assert_eq!(get(&proxy, "https://shop.test/robots.txt").status, 404, "it is known");
     // The next request needs a connection of its own.
@@ -187,7 +185,7 @@ fn a_reload_while_it_connects_counts_no_tunnel_twice() {
     let relay = Relay::to(parent.proxy.port());
     let proxy = Wayleave::start_with(&origin, |settings| {
         let parent = format!("\"http://{}\"", relay.address());
-        bypass(settings).set("upstream.proxy", &parent).table(&crawler("requests_per_day = 9"))
+        bypass(settings).set("upstream.proxy", &parent).with(news("requests_per_day", 9))
     });
     let status = status_after_reload(&proxy, &relay, || {
         let mut wire = proxy.connect();
@@ -203,9 +201,10 @@ fn a_reload_while_it_connects_counts_no_tunnel_twice() {
 fn a_fleet_has_one_budget() {
     let server = Server::start(Product::Redis);
     let origin = Origin::start();
-    let table = crawler("requests_per_day = 5\nnew_origins_per_day = 3");
-    let start =
-        || Wayleave::start_with(&origin, |settings| joined(settings, &server).table(&table));
+    let crawler = news("requests_per_day", 5).set("new_origins_per_day", 3);
+    let start = || {
+        Wayleave::start_with(&origin, |settings| joined(settings, &server).with(crawler.clone()))
+    };
     let nodes = [start(), start()];
     let answers = (0..8).map(|number| get(&nodes[number % 2], "http://shop.test/").status);
     let answers: Vec<_> = answers.collect();
@@ -219,8 +218,8 @@ fn bytes_of_tunnels_count_and_end_them() {
     origin.site("shop.test").page("/long", Reply::new(200).body(vec![b'x'; 300_000]));
     for (mode, gets_all) in [("enforce", false), ("observe", true)] {
         let proxy = Wayleave::start_with(&origin, |settings| {
-            let keys = format!("mode = {mode:?}\nbytes_per_day = \"100KiB\"");
-            settings.set("https.bypass", "[\"shop.test\"]").table(&crawler(&keys))
+            let crawler = news("bytes_per_day", "100KiB").set("mode", mode);
+            settings.set("https.bypass", "[\"shop.test\"]").with(crawler)
         });
         let open = || {
             let mut wire = proxy.connect();
@@ -255,7 +254,7 @@ fn bytes_of_tunnels_count_and_end_them() {
 fn bytes_of_websockets_count_and_end_them() {
     let origin = Origin::start();
     origin.site("shop.test").page("/socket", Reply::websocket());
-    let proxy = start(&origin, "bytes_per_day = \"2KiB\"");
+    let proxy = start(&origin, news("bytes_per_day", "2KiB"));
     let mut wire = proxy.connect();
     let upgrade = Request::get("http://shop.test/socket").agent("NewsBot/1").websocket();
     wire.send(upgrade.absolute_form());
@@ -272,7 +271,7 @@ fn bytes_of_websockets_count_and_end_them() {
 #[test]
 fn two_hundred_requests_at_once_do_not_overshoot() {
     let origin = Origin::start();
-    let proxy = start(&origin, "requests_per_day = 25");
+    let proxy = start(&origin, news("requests_per_day", 25));
     for _ in 0..20 {
         assert_eq!(get(&proxy, "http://shop.test/a").status, 200);
     }
@@ -291,7 +290,7 @@ fn a_robots_txt_that_the_origin_answers_is_free_as_well() {
     let origin = Origin::start();
     let proxy = Wayleave::start_with(&origin, |settings| {
         let settings = settings.set("robots.answer", "\"origin\"");
-        settings.table(&crawler("requests_per_day = 1\nnew_origins_per_day = 1"))
+        settings.with(news("requests_per_day", 1).set("new_origins_per_day", 1))
     });
     for host in ["a", "b", "c"] {
         let url = format!("http://{host}.test/robots.txt");

@@ -1,6 +1,5 @@
 //! Crawlers that authenticate with a certificate in the TLS handshake with the proxy.
 
-use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -8,6 +7,7 @@ use std::time::{Duration, SystemTime};
 use rustls::ClientConfig;
 
 use crate::clients::env::build_go;
+use crate::harness::crawler::{Crawler, crawler};
 use crate::harness::tls::{Authority, Holder, client_config_with, client_pair};
 use crate::harness::tools::{clean, node_modules, output_of, program, project, python};
 use crate::harness::wayleave::Settings;
@@ -31,24 +31,23 @@ struct Setup {
     tls_proxy: TlsProxy,
 }
 
-/// Returns a `[[crawler]]` for each name of a certificate.
-fn crawlers(names: &[(&str, &str)]) -> String {
-    let mut tables = String::new();
-    for (name, certificate) in names {
-        write!(
-            tables,
-            "[[crawler]]\nname = \"{name}\"\ntokens = [\"{name}\"]\nmatch = {{ certificate = \"{certificate}\" }}\n"
-        )
-        .expect("writing to a String cannot fail");
-    }
-    tables
+/// Returns a crawler for each name of a certificate.
+fn crawlers(names: &[(&str, &str)]) -> Vec<Crawler> {
+    let crawler = |(name, certificate): &(&str, &str)| {
+        crawler(name, name).matched_by("certificate", *certificate)
+    };
+    names.iter().map(crawler).collect()
 }
 
-fn set_up(origin: &Origin, tables: &str, change: impl FnOnce(Settings) -> Settings) -> Setup {
+fn set_up(
+    origin: &Origin,
+    crawlers: Vec<Crawler>,
+    change: impl FnOnce(Settings) -> Settings,
+) -> Setup {
     let authority = Authority::new("clients");
     let tls_proxy = tls_listener::start(origin, |settings| {
         std::fs::write(settings.dir.join("clients-ca.crt"), &authority.pem).expect("writable");
-        change(settings.set("proxy.client_ca", "\"clients-ca.crt\"")).table(tables)
+        change(settings.set("proxy.client_ca", "\"clients-ca.crt\"")).with_all(crawlers)
     });
     Setup { authority, tls_proxy }
 }
@@ -118,9 +117,8 @@ fn each_kind_of_name_recognises_its_holder() {
         ("images", "DNS:Images.corp.test"),
         ("archive", "CN=Archive crawler"),
     ];
-    let setup = set_up(&origin, &crawlers(&names), |settings| {
-        settings.set("proxy.require_crawler", "true")
-    });
+    let setup =
+        set_up(&origin, crawlers(&names), |settings| settings.set("proxy.require_crawler", "true"));
     for (holder, crawler, name, path) in [
         (URI, "news", "spiffe://corp/crawler/news", "/1"),
         (DNS, "images", "DNS:images.corp.test", "/2"),
@@ -154,7 +152,7 @@ fn each_kind_of_name_recognises_its_holder() {
 #[test]
 fn a_certificate_is_recognised_by_its_fingerprint() {
     let origin = Origin::start();
-    let setup = set_up(&origin, "", |settings| settings);
+    let setup = set_up(&origin, Vec::new(), |settings| settings);
     let pinned = client_pair(&setup.authority, &COMMON_NAME);
     let twin = client_pair(&setup.authority, &COMMON_NAME);
     let file = setup.tls_proxy.dir().join("pinned.crt");
@@ -163,9 +161,9 @@ fn a_certificate_is_recognised_by_its_fingerprint() {
     openssl.args(["x509", "-noout", "-fingerprint", "-sha256", "-in"]);
     let printed = output_of(openssl.arg(&file), b"", Duration::from_secs(60));
     let (_, digits) = printed.trim().split_once('=').expect("openssl prints name=digits");
-    let table = crawlers(&[("pinned", &format!("sha256:{digits}"))]);
+    let pinned_by_hash = crawlers(&[("pinned", &format!("sha256:{digits}"))]);
     let proxy = &setup.tls_proxy.proxy;
-    proxy.reload(&proxy.settings.clone().table(&table));
+    proxy.reload(&proxy.settings.clone().with_all(pinned_by_hash));
     assert_eq!(proxy.admin_get("/v1/status").json()["crawlers"], serde_json::json!(["pinned"]));
     for (pair, path, crawler) in [(pinned, "/1", "pinned"), (twin, "/2", "asserted")] {
         let answer = setup.try_get(&setup.config(Some(&pair)), path);
@@ -179,7 +177,7 @@ fn a_certificate_is_recognised_by_its_fingerprint() {
 fn invalid_certificates_are_refused_in_the_handshake() {
     let origin = Origin::start();
     let setup =
-        set_up(&origin, &crawlers(&[("news", "spiffe://corp/crawler/news")]), |settings| settings);
+        set_up(&origin, crawlers(&[("news", "spiffe://corp/crawler/news")]), |settings| settings);
     let expired = Holder { not_after: Some(SystemTime::now() - Duration::from_secs(60)), ..URI };
     let stranger = Authority::new("clients");
     for pair in [
@@ -198,7 +196,7 @@ fn invalid_certificates_are_refused_in_the_handshake() {
 fn a_new_client_ca_ends_connections_of_the_old_one() {
     let origin = Origin::start();
     let names = [("news", "spiffe://corp/crawler/news")];
-    let setup = set_up(&origin, &crawlers(&names), |settings| {
+    let setup = set_up(&origin, crawlers(&names), |settings| {
         settings.set("https.bypass", "[\"bank.test\"]").set("proxy.idle_timeout", "\"1h\"")
     });
     let pair = client_pair(&setup.authority, &URI);
@@ -240,7 +238,7 @@ fn a_new_client_ca_ends_connections_of_the_old_one() {
 fn a_certificate_that_expires_ends_its_connection() {
     let origin = Origin::start();
     let names = [("news", "spiffe://corp/crawler/news")];
-    let setup = set_up(&origin, &crawlers(&names), |settings| settings);
+    let setup = set_up(&origin, crawlers(&names), |settings| settings);
     let brief = Holder { not_after: Some(SystemTime::now() + Duration::from_secs(10)), ..URI };
     let pair = client_pair(&setup.authority, &brief);
     let mut open = setup.connect(&setup.config(Some(&pair))).expect("it has not expired");
@@ -257,7 +255,7 @@ fn a_certificate_that_expires_ends_its_connection() {
 fn a_resumed_session_keeps_its_certificate() {
     let origin = Origin::start();
     let names = [("news", "spiffe://corp/crawler/news")];
-    let setup = set_up(&origin, &crawlers(&names), |settings| settings);
+    let setup = set_up(&origin, crawlers(&names), |settings| settings);
     let config = setup.config(Some(&client_pair(&setup.authority, &URI)));
     for path in ["/1", "/2", "/3"] {
         let answer = setup.try_get(&config, path);
@@ -295,7 +293,7 @@ fn files(setup: &Setup) -> Files {
 fn other_clients_use_certificates_or_none() {
     let origin = Origin::start();
     let names = [("news", "spiffe://corp/crawler/news")];
-    let setup = set_up(&origin, &crawlers(&names), |settings| settings);
+    let setup = set_up(&origin, crawlers(&names), |settings| settings);
     origin
         .site("shop.test")
         .robots("User-agent: news\nDisallow: /news\n\nUser-agent: *\nDisallow: /others\n");

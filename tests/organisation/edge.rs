@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 
 use super::signing;
+use crate::harness::crawler::crawler;
 use crate::harness::{Origin, Reply, Wayleave, eventually};
 
 const KINDS: [&str; 5] = ["challenge", "forbidden", "rate", "payment", "unavailable"];
@@ -48,10 +49,7 @@ fn edge(proxy: &Wayleave, by: &str) -> Vec<Value> {
 fn sites_that_allow_and_refuse_are_counted() {
     let origin = sites();
     let proxy = Wayleave::start_with(&origin, |settings| {
-        settings
-            .crawler("news", "NewsBot")
-            .crawler("watched", "WatchedBot")
-            .table("mode = \"observe\"\n")
+        settings.crawler("news", "NewsBot").with(crawler("watched", "WatchedBot").observed())
     });
     for (path, status) in [
         ("challenge", 403),

@@ -7,6 +7,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 
 use crate::harness::client::reset_when_dropped;
+use crate::harness::crawler::crawler;
 use crate::harness::origin::reply::Step;
 use crate::harness::passwords::{self, HASH, RIGHT, WRONG};
 use crate::harness::wayleave::Settings;
@@ -25,7 +26,7 @@ fn sites() -> Origin {
 
 fn start(origin: &Origin, change: impl FnOnce(Settings) -> Settings) -> Wayleave {
     Wayleave::start_with(origin, |settings| {
-        let settings = settings.table(&passwords::crawler("news", "news", HASH));
+        let settings = settings.with(passwords::crawler("news", "news", HASH));
         change(settings.crawler("images", "ImageBot"))
     })
 }
@@ -126,7 +127,7 @@ const COSTLY_HASH: &str =
 fn guesses_beyond_the_limit_are_refused_and_delay_no_other() {
     let origin = sites();
     let costly = passwords::crawler("costly", "costly", COSTLY_HASH);
-    let proxy = start(&origin, |settings| settings.table(&costly));
+    let proxy = start(&origin, |settings| settings.with(costly));
     let right = with_credentials("http://open.test/", RIGHT);
     assert_eq!(proxy.exchange(&right).status, 200);
     let guess = |number: u32| {
@@ -167,10 +168,9 @@ fn unidentified_clients_may_be_refused() {
         let known = proxy.get_as("ImageBot/1", url);
         assert_eq!(known.status, 200);
     }
-    let all_have_passwords =
-        ["news", "images"].map(|name| passwords::crawler(name, "news", HASH)).concat();
+    let all_have_passwords = ["news", "images"].map(|name| passwords::crawler(name, "news", HASH));
     let proxy = Wayleave::start_with(&origin, |settings| {
-        settings.set("proxy.require_crawler", "true").table(&all_have_passwords)
+        settings.set("proxy.require_crawler", "true").with_all(all_have_passwords)
     });
     let answer = proxy.connect().connect_tunnel("open.test:443");
     expect_407(&answer, "unidentified");
@@ -179,9 +179,8 @@ fn unidentified_clients_may_be_refused() {
 #[test]
 fn well_known_tokens_are_reserved_for_their_owners() {
     let origin = sites();
-    let own = "[[crawler]]\nname = \"search\"\ntokens = [\"Googlebot-News\", \"Googlebot\"]\n\
-               match = { user_agent = \"Googlebot-News\" }\n";
-    let proxy = start(&origin, |settings| settings.table(own));
+    let own = crawler("search", "Googlebot-News").set("tokens", ["Googlebot-News", "Googlebot"]);
+    let proxy = start(&origin, |settings| settings.with(own));
     for agent in [
         "Googlebot/2.1",
         "Mozilla/5.0 (compatible; bingbot/2.0; +http://www.bing.com/bingbot.htm)",
@@ -207,8 +206,7 @@ fn robots_txt_is_fetched_by_the_name_of_the_crawler() {
     let proxy = Wayleave::start_with(&origin, |settings| {
         settings
             .set("robots.user_agent", "\"fetcher/1\"")
-            .crawler("own", "OwnBot")
-            .table("user_agent = \"OwnBot/2 (+https://own.example)\"\n")
+            .with(crawler("own", "OwnBot").set("user_agent", "OwnBot/2 (+https://own.example)"))
             .crawler("rest", "RestBot")
     });
     for (agent, url) in [
@@ -247,13 +245,12 @@ fn robots_txt_is_fetched_by_the_name_of_the_crawler() {
 #[test]
 fn a_crawler_may_have_to_contain_its_token() {
     let origin = sites();
-    let table = |must: bool| {
-        format!(
-            "[[crawler]]\nname = \"own\"\ntokens = [\"OwnBot\"]\nmatch = {{ addresses = [\"127.0.0.1\"] }}\n\
-             user_agent_must_contain_token = {must}\n"
-        )
+    let own = |must: bool| {
+        crawler("own", "OwnBot")
+            .matched_by("addresses", ["127.0.0.1"])
+            .set("user_agent_must_contain_token", must)
     };
-    let proxy = Wayleave::start_with(&origin, |settings| settings.table(&table(true)));
+    let proxy = Wayleave::start_with(&origin, |settings| settings.with(own(true)));
     let get = |agent: &str| proxy.get_as(agent, "http://open.test/");
     assert_eq!(get("Mozilla/5.0 (ownbot)").status, 200);
     let problem = get("curl/8").expect_refusal(
@@ -262,7 +259,7 @@ fn a_crawler_may_have_to_contain_its_token() {
         "http_request_denied",
     );
     assert_eq!(problem["reason"], "token-missing");
-    let proxy = Wayleave::start_with(&origin, |settings| settings.table(&table(false)));
+    let proxy = Wayleave::start_with(&origin, |settings| settings.with(own(false)));
     let answer = proxy.get_as("curl/8", "http://open.test/");
     assert_eq!(answer.status, 200);
     let mismatches = "wayleave_user_agent_mismatches_total";
@@ -331,11 +328,10 @@ fn what_is_impossible_is_refused_in_observe_mode_too() {
 fn the_owner_of_a_crawler_is_in_refusals_log_and_page() {
     let origin = sites();
     let proxy = Wayleave::start_with(&origin, |settings| {
-        let owned = "owner = \"news@bot.test\"\ntrigger = \"fetcher\"\n";
+        let owned = crawler("news", "NewsBot").set("owner", "news@bot.test");
         settings
             .set("https.mode", "\"refuse\"")
-            .crawler("news", "NewsBot")
-            .table(owned)
+            .with(owned.set("trigger", "fetcher"))
             .crawler("images", "ImageBot")
     });
     let expected = serde_json::json!("news@bot.test");

@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use super::signing;
+use crate::harness::crawler::crawler;
 use crate::harness::tools::project;
 use crate::harness::wayleave::command;
 use crate::harness::{Origin, Reply, Request, Wayleave, eventually};
@@ -217,7 +218,7 @@ fn the_price_of_a_licence_is_recorded_and_never_paid() {
         let site = origin.site(&host).robots(format!("License: http://{host}/licence\n"));
         site.page("/licence", licence(terms));
         let proxy = Wayleave::start_with(&origin, |settings| {
-            settings.crawler("news", "NewsBot").table("purposes = [\"train-ai\"]\n")
+            settings.with(crawler("news", "NewsBot").purposes(["train-ai"]))
         });
         let url = format!("http://{host}/a");
         let status = proxy.get_as("NewsBot/1", &url).status;

@@ -1,5 +1,6 @@
 //! Tunnels, HTTP/2 connections inside them and upgraded connections whose permission is revoked while they are open.
 
+use crate::harness::crawler::Crawler;
 use crate::harness::passwords::{self, HASH, RIGHT};
 use crate::harness::tls::Authority;
 use crate::harness::wayleave::Settings;
@@ -9,7 +10,7 @@ use crate::harness::{H2Client, Origin, Reply, Request, Wayleave, Wire, eventuall
 const OTHER_HASH: &str =
     "$argon2id$v=19$m=8,t=1,p=1$c2FsdHNhbHQ$AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA";
 
-fn crawler(hash: &str) -> String {
+fn news(hash: &str) -> Crawler {
     passwords::crawler("news", "news", hash)
 }
 
@@ -23,7 +24,7 @@ fn site() -> Origin {
 /// Starts a proxy. Returns its settings without the crawler, too.
 fn start(origin: &Origin, change: impl FnOnce(Settings) -> Settings) -> (Wayleave, Settings) {
     let proxy = Wayleave::start_with(origin, |settings| {
-        change(settings.set("proxy.idle_timeout", "\"1h\"")).table(&crawler(HASH))
+        change(settings.set("proxy.idle_timeout", "\"1h\"")).with(news(HASH))
     });
     let base = proxy.settings.clone().without_tables();
     (proxy, base)
@@ -77,16 +78,16 @@ fn pages_seen(origin: &Origin) -> usize {
 
 #[test]
 fn a_changed_or_removed_password_ends_what_it_opened() {
-    for change in [crawler(OTHER_HASH), String::new()] {
+    for change in [Some(news(OTHER_HASH)), None] {
         let origin = site();
         let (proxy, base) = start(&origin, |settings| settings);
         let ca = proxy.ca_pem();
         let (mut http1, http2) = served_inside(&proxy, &ca);
         let mut upgraded = upgraded(inside(authenticated(&proxy), &ca));
-        proxy.reload(&base.clone().set("proxy.name", "\"other\"").table(&crawler(HASH)));
+        proxy.reload(&base.clone().set("proxy.name", "\"other\"").with(news(HASH)));
         assert_eq!(get_inside(&mut http1, "/a"), 200, "that change does not concern it");
         expect_echo(&mut upgraded);
-        proxy.reload(&base.table(&change));
+        proxy.reload(&base.with_all(change));
         assert_eq!(get_inside(&mut http1, "/a"), 407);
         http1.expect_close();
         assert_eq!(http2.get("/a").status, 407);
@@ -102,7 +103,7 @@ fn a_reload_to_refuse_https_applies_inside_open_tunnels() {
     let ca = proxy.ca_pem();
     let (mut http1, http2) = served_inside(&proxy, &ca);
     let mut upgraded = upgraded(inside(authenticated(&proxy), &ca));
-    let refusing = base.set("https.mode", "\"refuse\"").table(&crawler(HASH));
+    let refusing = base.set("https.mode", "\"refuse\"").with(news(HASH));
     proxy.reload(&refusing);
     http1.send(Request::get("https://shop.test/a").origin_form());
     let refused = http1.response();
@@ -119,7 +120,7 @@ fn a_tunnel_switched_to_blind_serves_at_most_one_more_request() {
     let (proxy, base) = start(&origin, |settings| settings);
     let ca = proxy.ca_pem();
     let (mut http1, http2) = served_inside(&proxy, &ca);
-    proxy.reload(&base.set("https.mode", "\"tunnel\"").table(&crawler(HASH)));
+    proxy.reload(&base.set("https.mode", "\"tunnel\"").with(news(HASH)));
     assert_eq!(get_inside(&mut http1, "/a"), 200);
     http1.expect_close();
     // A request in progress is served; none follows.
@@ -133,17 +134,17 @@ fn a_tunnel_switched_to_blind_serves_at_most_one_more_request() {
 fn a_blind_tunnel_ends_when_it_may_no_longer_be_opened() {
     let rule = "[[rule]]\naction = \"refuse\"\nhosts = [\"shop.test\"]\npaths = [\"/b\"]\n";
     let changes: [(&str, &dyn Fn(Settings) -> Settings); 4] = [
-        ("another password", &|base| base.table(&crawler(OTHER_HASH))),
-        ("no https", &|base| base.set("https.mode", "\"refuse\"").table(&crawler(HASH))),
-        ("intercepted", &|base| base.set("https.mode", "\"intercept\"").table(&crawler(HASH))),
-        ("a rule", &|base| base.table(&crawler(HASH)).table(rule)),
+        ("another password", &|base| base.with(news(OTHER_HASH))),
+        ("no https", &|base| base.set("https.mode", "\"refuse\"").with(news(HASH))),
+        ("intercepted", &|base| base.set("https.mode", "\"intercept\"").with(news(HASH))),
+        ("a rule", &|base| base.with(news(HASH)).table(rule)),
     ];
     let origin = site();
     for (name, change) in changes {
         let (proxy, base) = start(&origin, |settings| settings.set("https.mode", "\"tunnel\""));
         let mut wire = inside(authenticated(&proxy), Authority::trusted().pem.as_bytes());
         assert_eq!(get_inside(&mut wire, "/a"), 200, "{name}");
-        let unrelated = base.clone().set("proxy.name", "\"other\"").table(&crawler(HASH));
+        let unrelated = base.clone().set("proxy.name", "\"other\"").with(news(HASH));
         proxy.reload(&unrelated);
         assert_eq!(get_inside(&mut wire, "/a"), 200, "{name}: that change does not concern it");
         proxy.reload(&change(base));

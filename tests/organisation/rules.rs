@@ -1,17 +1,10 @@
 //! The organisation's own rules: the first that matches applies, before robots.txt.
 
+use crate::harness::wayleave::Settings;
 use crate::harness::{Origin, Request, Response, Wayleave, eventually};
-use crate::preferences::purposes::{CORPUS, INDEX, PLAIN, crawler};
+use crate::preferences::purposes::{CORPUS, INDEX, PLAIN, example_bot};
 
-const TABLES: &str = r#"
-[[crawler]]
-name = "news"
-tokens = ["NewsBot"]
-match = { user_agent = "NewsBot" }
-[[crawler]]
-name = "images"
-tokens = ["ImageBot"]
-match = { user_agent = "ImageBot" }
+const RULES: &str = r#"
 [[rule]]
 action = "refuse"
 hosts = [".shop.test"]
@@ -40,6 +33,11 @@ reason = "an old exception"
 expires = "2020-01-01"
 "#;
 
+/// Adds two crawlers and the rules.
+fn with_rules(settings: Settings) -> Settings {
+    settings.crawler("news", "NewsBot").crawler("images", "ImageBot").table(RULES)
+}
+
 /// Starts three sites: a shop, a partner that disallows everything, and one that no crawler may request.
 fn sites() -> Origin {
     let origin = Origin::start();
@@ -57,7 +55,7 @@ fn send(proxy: &Wayleave, agent: &str, method: &str, url: &str) -> Response {
 #[test]
 fn a_rule_refuses_what_robots_txt_allows() {
     let origin = sites();
-    let proxy = Wayleave::start_with(&origin, |settings| settings.table(TABLES));
+    let proxy = Wayleave::start_with(&origin, with_rules);
     for agent in ["NewsBot/1", "Other/1"] {
         let answer = send(&proxy, agent, "POST", "https://www.shop.test/x/../%63arts/1");
         let problem = answer.expect_refusal(403, Some("Refused by policy"), "http_request_denied");
@@ -96,7 +94,7 @@ fn a_rule_applies_to_every_spelling_of_its_hosts() {
 #[test]
 fn an_exception_allows_what_robots_txt_disallows() {
     let origin = sites();
-    let proxy = Wayleave::start_with(&origin, |settings| settings.table(TABLES));
+    let proxy = Wayleave::start_with(&origin, with_rules);
     let get = |agent, url| send(&proxy, agent, "GET", url).status;
     assert_eq!(get("NewsBot/1", "http://api.partner.test/feeds/1"), 200);
     assert_eq!(get("NewsBot/1", "http://api.partner.test/feeds/../1"), 403);
@@ -111,7 +109,7 @@ fn an_exception_allows_what_robots_txt_disallows() {
 #[test]
 fn legal_refusals_are_451_and_name_who_blocks() {
     let origin = sites();
-    let proxy = Wayleave::start_with(&origin, |settings| settings.table(TABLES));
+    let proxy = Wayleave::start_with(&origin, with_rules);
     let answer = send(&proxy, "ImageBot/1", "GET", "http://gone-7.test/");
     answer.expect_refusal(451, None, "http_request_denied");
     let link = "<mailto:legal@example.com>; rel=\"blocked-by\"";
@@ -124,10 +122,9 @@ fn legal_refusals_are_451_and_name_who_blocks() {
 #[test]
 fn rules_exempt_only_get_and_head_of_robots_txt() {
     let origin = sites();
-    let tables = format!(
-        "{TABLES}[[rule]]\naction = \"refuse\"\nhosts = [\"paths.test\"]\npaths = [\"/robots.txt\"]\n"
-    );
-    let proxy = Wayleave::start_with(&origin, |settings| settings.table(&tables));
+    let rule =
+        "[[rule]]\naction = \"refuse\"\nhosts = [\"paths.test\"]\npaths = [\"/robots.txt\"]\n";
+    let proxy = Wayleave::start_with(&origin, |settings| with_rules(settings).table(rule));
     for (host, status) in [("gone-7.test", 451), ("paths.test", 403)] {
         let url = format!("http://{host}/robots.txt");
         for (method, content) in [
@@ -160,7 +157,7 @@ fn rules_exempt_only_get_and_head_of_robots_txt() {
 #[test]
 fn another_spelling_of_a_method_does_not_evade_its_rule() {
     let origin = sites();
-    let proxy = Wayleave::start_with(&origin, |settings| settings.table(TABLES));
+    let proxy = Wayleave::start_with(&origin, with_rules);
     for (method, status) in [("POST", 403), ("post", 400), ("Post", 400), ("pOST", 400)] {
         let url = "http://www.shop.test/carts/1";
         let answer = proxy.exchange(&Request::new(method, url));
@@ -192,14 +189,13 @@ fn a_rule_can_be_limited_to_purposes() {
     site.robots("User-agent: *\nDisallow: /closed/\nContent-Signal: ai-train=no\n");
     origin.site("kept.test");
     let crawlers = [
-        crawler("index", INDEX, "purposes = [\"search\", \"train-ai\"]"),
-        crawler("corpus", CORPUS, "purposes = [\"train-ai\"]"),
-        crawler("plain", PLAIN, ""),
+        example_bot("index", INDEX).purposes(["search", "train-ai"]),
+        example_bot("corpus", CORPUS).purposes(["train-ai"]),
+        example_bot("plain", PLAIN),
     ];
-    let tables = format!("{BY_PURPOSE}{}", crawlers.concat());
     let proxy = Wayleave::start_with(&origin, |settings| {
         let settings = settings.set("https.bypass", "[\"kept.test\"]");
-        settings.table(&tables)
+        settings.table(BY_PURPOSE).with_all(crawlers)
     });
     // The exception is about training only: for search, too, the site's preference applies.
     for (agent, url, reason) in [
@@ -243,7 +239,7 @@ fn a_rule_can_be_limited_to_purposes() {
 #[test]
 fn an_expired_exception_has_no_effect_and_is_reported() {
     let origin = sites();
-    let proxy = Wayleave::start_with(&origin, |settings| settings.table(TABLES));
+    let proxy = Wayleave::start_with(&origin, with_rules);
     let answer = send(&proxy, "Other/1", "GET", "http://api.partner.test/");
     assert_eq!(answer.status, 403);
     let rules = |state| proxy.metric("wayleave_rules", &[("state", state)]);
@@ -257,7 +253,7 @@ fn an_expired_exception_has_no_effect_and_is_reported() {
 fn rules_are_only_observed_in_observe_mode() {
     let origin = sites();
     let proxy = Wayleave::start_with(&origin, |settings| {
-        settings.set("proxy.mode", "\"observe\"").table(TABLES)
+        with_rules(settings).set("proxy.mode", "\"observe\"")
     });
     let url = "http://www.shop.test/carts/1";
     assert_eq!(send(&proxy, "Other/1", "POST", url).status, 200);
@@ -289,10 +285,9 @@ hosts = ["both.test"]
 crawlers = ["images"]
 "#;
     let proxy = Wayleave::start_with(&origin, |settings| {
-        settings
+        with_rules(settings)
             .set("proxy.mode", "\"observe\"")
             .set("https.bypass", "[\"gone-8.test\", \"both.test\"]")
-            .table(TABLES)
             .table(both)
     });
     for (agent, url, status) in [

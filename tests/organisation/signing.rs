@@ -10,6 +10,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
+use crate::harness::crawler::crawler;
 use crate::harness::origin::ReceivedRequest;
 use crate::harness::tls::Authority;
 use crate::harness::tools::{self, clean, node_modules, output_of, program, project, python};
@@ -37,13 +38,13 @@ fn keys(dir: &Path, arguments: &[&str]) -> String {
 pub fn start(mode: &str, change: impl FnOnce(Settings) -> Settings) -> Signing {
     let dir = tempfile::tempdir().expect("a directory");
     keys(dir.path(), &["new", "news"]);
-    let key = format!("signing_key = {:?}\n", dir.path().join("keys/news.pem"));
+    let key = dir.path().join("keys/news.pem").display().to_string();
     let origin = Origin::start();
     let proxy = Wayleave::start_with(&origin, |settings| {
         let settings = settings
             .set("signing.mode", &format!("{mode:?}"))
             .set("signing.agent", "\"https://bot.test\"");
-        change(settings).crawler("news", "NewsBot").table(&key)
+        change(settings).with(crawler("news", "NewsBot").set("signing_key", key))
     });
     Signing { origin, proxy, _keys: dir }
 }
@@ -352,8 +353,11 @@ fn keys_are_made_listed_and_written() {
 fn what_is_published_is_below_one_folder() {
     let dir = tempfile::tempdir().expect("a directory");
     keys(dir.path(), &["new", "news"]);
-    let config = "[signing]\nmode = \"always\"\nagent = \"https://bot.test\"\n[[crawler]]\nname = \"news\"\n\
-        tokens = [\"NewsBot\"]\nsigning_key = \"keys/news.pem\"\nsource_address = \"127.0.0.7\"\n";
+    let signing = "[signing]\nmode = \"always\"\nagent = \"https://bot.test\"\n";
+    let news = crawler("news", "NewsBot")
+        .set("signing_key", "keys/news.pem")
+        .set("source_address", "127.0.0.7");
+    let config = signing.to_owned() + &news.into_toml();
     fs::write(dir.path().join("config.toml"), config).expect("writable");
     let mut publish = command();
     publish.args(["publish", "--out", "public"]).current_dir(dir.path());
@@ -544,8 +548,7 @@ fn a_key_is_replaced_while_both_are_published() {
         settings
             .set("signing.mode", "\"always\"")
             .set("signing.agent", "\"https://bot.test\"")
-            .crawler("news", "NewsBot")
-            .table("signing_key = \"keys/old.pem\"\n")
+            .with(crawler("news", "NewsBot").set("signing_key", "keys/old.pem"))
     });
     let dir = proxy.dir.path();
     let published = || -> BTreeSet<String> {

@@ -3,31 +3,19 @@
 use serde_json::Value;
 
 use crate::evidence::export::{evidence, expect};
+use crate::harness::crawler::crawler;
+use crate::harness::wayleave::Settings;
 use crate::harness::{Origin, Reply, Request, Response, Wayleave, eventually};
 
-const TABLES: &str = r#"
-[[crawler]]
-name = "page"
-tokens = ["PageBot"]
-match = { user_agent = "PageBot" }
-subresources = "page"
-[[crawler]]
-name = "careful"
-tokens = ["CarefulBot"]
-match = { user_agent = "CarefulBot" }
-subresources = "page"
-purposes = ["train-ai"]
-[[crawler]]
-name = "watched"
-tokens = ["WatchedBot"]
-match = { user_agent = "WatchedBot" }
-subresources = "page"
-mode = "observe"
-[[crawler]]
-name = "judge"
-tokens = ["JudgeBot"]
-match = { user_agent = "JudgeBot" }
-"#;
+/// Adds three crawlers that load what a page loads, one of them for training and one observed, and one that judges each URL.
+fn with_crawlers(settings: Settings) -> Settings {
+    let page = |name: &str, token: &str| crawler(name, token).set("subresources", "page");
+    settings
+        .with(page("page", "PageBot"))
+        .with(page("careful", "CarefulBot").purposes(["train-ai"]))
+        .with(page("watched", "WatchedBot").observed())
+        .crawler("judge", "JudgeBot")
+}
 
 fn typed(content_type: &str) -> Reply {
     Reply::new(200).header("Content-Type", content_type).body(content_type)
@@ -77,7 +65,7 @@ const PAGE: &str = "https://shop.test/page";
 #[test]
 fn what_an_allowed_page_loads_passes_robots_txt() {
     let origin = shop();
-    let proxy = Wayleave::start_with(&origin, |settings| settings.table(TABLES));
+    let proxy = Wayleave::start_with(&origin, with_crawlers);
     let first = load(&proxy, "PageBot/1", "https://shop.test/static/a.css", "style", PAGE);
     assert_eq!(first.status, 403, "no page was allowed yet");
     for agent in ["PageBot/1", "JudgeBot/1"] {
@@ -122,7 +110,7 @@ fn what_an_allowed_page_loads_passes_robots_txt() {
 #[test]
 fn a_style_sheet_loads_more_for_its_page() {
     let origin = shop();
-    let proxy = Wayleave::start_with(&origin, |settings| settings.table(TABLES));
+    let proxy = Wayleave::start_with(&origin, with_crawlers);
     assert_eq!(proxy.get_as("PageBot/1", PAGE).status, 200);
     let get = |url: &str, dest: &str, referrer: &str| {
         load(&proxy, "PageBot/1", url, dest, referrer).status
@@ -141,7 +129,7 @@ fn a_style_sheet_loads_more_for_its_page() {
 #[test]
 fn preferences_and_mode_apply_as_always() {
     let origin = shop();
-    let proxy = Wayleave::start_with(&origin, |settings| settings.table(TABLES));
+    let proxy = Wayleave::start_with(&origin, with_crawlers);
     for agent in ["CarefulBot/1", "WatchedBot/1"] {
         assert_eq!(proxy.get_as(agent, PAGE).status, 200);
     }
@@ -169,7 +157,7 @@ fn preferences_and_mode_apply_as_always() {
 #[test]
 fn evidence_derives_what_passed_and_what_was_withheld() {
     let origin = shop();
-    let proxy = Wayleave::start_with(&origin, |settings| settings.table(TABLES));
+    let proxy = Wayleave::start_with(&origin, with_crawlers);
     for agent in ["PageBot/1", "WatchedBot/1", "CarefulBot/1"] {
         assert_eq!(proxy.get_as(agent, PAGE).status, 200);
         for (path, dest) in [("a.css", "style"), ("a.svg", "image"), ("page", "image")] {

@@ -4,6 +4,7 @@ use std::io::Write as _;
 use std::time::{Duration, Instant};
 
 use crate::harness::client::reset_when_dropped;
+use crate::harness::crawler::crawler;
 use crate::harness::origin::reply::Step;
 use crate::harness::wayleave::Settings;
 use crate::harness::{Gate, Origin, Reply, Request, Response, Wayleave, Wire, eventually};
@@ -83,7 +84,7 @@ fn the_cost_of_a_pace_is_told() {
     assert!(!free.contains("free.test"), "{free}");
     // A crawler's own delay counts, too, and nobody waits.
     let rejecting = Wayleave::start_with(&origin, |settings| {
-        settings.crawler("images", "ImageBot").table("min_delay = \"10m\"\n")
+        settings.with(crawler("images", "ImageBot").set("min_delay", "10m"))
     });
     assert_eq!(rejecting.get_as("ImageBot/1", "http://slow.test/").status, 200);
     assert_eq!(rejecting.get_as("ImageBot/1", "http://slow.test/").status, 429);
@@ -245,10 +246,8 @@ fn a_delay_can_be_ignored_or_set_for_a_crawler() {
     let proxy = Wayleave::start_with(&origin, |settings| {
         settings
             .set("politeness.default_delay", "\"60s\"")
-            .crawler("news", "NewsBot")
-            .table("default_delay = \"0s\"\n")
-            .crawler("slow", "SlowBot")
-            .table("default_delay = \"100s\"\n")
+            .with(crawler("news", "NewsBot").set("default_delay", "0s"))
+            .with(crawler("slow", "SlowBot").set("default_delay", "100s"))
     });
     for (agent, delay) in [("NewsBot/1", None), ("SlowBot/1", Some(100)), ("Other/1", Some(60))] {
         assert_eq!(proxy.get_as(agent, "http://free.test/a").status, 200);
@@ -269,10 +268,8 @@ fn a_delay_can_be_ignored_or_set_for_a_crawler() {
 fn with_min_delays(settings: Settings) -> Settings {
     settings
         .set("politeness.min_delay", "\"20s\"")
-        .crawler("news", "NewsBot")
-        .table("min_delay = \"1s\"\n")
-        .crawler("slow", "SlowBot")
-        .table("min_delay = \"100s\"\n")
+        .with(crawler("news", "NewsBot").set("min_delay", "1s"))
+        .with(crawler("slow", "SlowBot").set("min_delay", "100s"))
 }
 
 /// Starts sites that ask for 0.1 s, nothing and 60 s.
@@ -315,8 +312,7 @@ fn requests_wait_for_min_delay() {
         settings
             .set("politeness.crawl_delay", "\"wait\"")
             .set("politeness.min_delay", "\"200ms\"")
-            .crawler("slow", "SlowBot")
-            .table("min_delay = \"400ms\"\n")
+            .with(crawler("slow", "SlowBot").set("min_delay", "400ms"))
     });
     for (agent, host, least) in [
         ("Other/1", "fast.test", 200),

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
+use crate::harness::crawler::{crawler, toml};
 use crate::harness::origin::reply::Reply;
 use crate::harness::{Origin, Response, Wayleave};
 
@@ -53,26 +54,30 @@ impl Case {
         self.text("url").unwrap()
     }
 
-    /// Returns the lines of its `config` for these keys.
-    fn keys(&self, keys: &[&str]) -> String {
+    /// Returns the entries of its `config` with these keys.
+    fn entries<'a>(&'a self, keys: &'a [&str]) -> impl Iterator<Item = (&'a String, &'a Value)> {
         let config = self.json["config"].as_object();
-        let config = config.into_iter().flatten();
-        let lines = config.filter(|(key, _)| keys.contains(&key.as_str()));
-        let lines = lines.map(|(key, value)| format!("{key} = {}\n", toml(value)));
-        lines.collect()
+        config.into_iter().flatten().filter(|(key, _)| keys.contains(&key.as_str()))
+    }
+
+    /// Returns its preferences, as lines of TOML.
+    fn preferences(&self) -> String {
+        let entries = self.entries(&PREFERENCES);
+        entries.map(|(key, value)| format!("{key} = {}\n", toml(value))).collect()
     }
 
     /// Returns the tables of its crawler and its rule.
     fn tables(&self) -> String {
-        let (name, agent, token) = (&self.name, &self.agent, &self.json["token"]);
         let purposes = match &self.json["purpose"] {
             Value::Array(all) => json!(all),
             one => json!([one]),
         };
-        let keys = self.keys(&CRAWLER);
-        let crawler = format!(
-            "[[crawler]]\nname = \"{name}\"\ntokens = [{token}]\nmatch = {{ user_agent = \"{agent}\" }}\npurposes = {purposes}\n{keys}"
-        );
+        let crawler = crawler(&self.name, &self.agent)
+            .set("tokens", json!([self.json["token"]]))
+            .set("purposes", purposes);
+        let crawler = self
+            .entries(&CRAWLER)
+            .fold(crawler, |crawler, (key, value)| crawler.set(key, value.clone()));
         let rule = self.json["config"]["rule"].as_str();
         let rule = rule.map(|action| {
             let host = self.host();
@@ -82,7 +87,7 @@ impl Case {
             };
             format!("[[rule]]\naction = \"{action}\"\nhosts = [\"{host}\"]\n{reason}")
         });
-        crawler + &rule.unwrap_or_default()
+        crawler.into_toml() + &rule.unwrap_or_default()
     }
 
     /// Has the origin serve the files and the page of the case.
@@ -173,18 +178,6 @@ fn combined_label(answer: &Response) -> &str {
     combined.find(|value| values.contains(value)).unwrap_or_default()
 }
 
-/// Returns a value as TOML.
-fn toml(value: &Value) -> String {
-    match value {
-        Value::Object(entries) => {
-            let entry = |(key, value): (&String, &Value)| format!("{key} = {}", toml(value));
-            let entries: Vec<_> = entries.iter().map(entry).collect();
-            format!("{{ {} }}", entries.join(", "))
-        }
-        other => other.to_string(),
-    }
-}
-
 #[test]
 fn every_case_holds_through_the_proxy() {
     let mut groups: BTreeMap<String, Vec<Case>> = BTreeMap::new();
@@ -193,7 +186,7 @@ fn every_case_holds_through_the_proxy() {
         let config = case.json["config"].as_object();
         let mut keys = config.into_iter().flatten().map(|(key, _)| key.as_str());
         assert!(keys.all(|key| known.contains(&key)), "{}", case.json);
-        groups.entry(case.keys(&PREFERENCES)).or_default().push(case);
+        groups.entry(case.preferences()).or_default().push(case);
     }
     let mut checked = 0;
     for (preferences, cases) in groups {

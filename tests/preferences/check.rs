@@ -2,9 +2,10 @@
 
 use serde_json::json;
 
+use crate::harness::crawler::Crawler;
 use crate::harness::{Origin, Reply, Request, Wayleave};
 use crate::operations::check::{lines, run};
-use crate::preferences::purposes::{CORPUS, INDEX, PLAIN, STATED, crawler};
+use crate::preferences::purposes::{CORPUS, INDEX, PLAIN, STATED, example_bot};
 
 #[test]
 fn the_command_line_reports_the_preference_for_each_purpose() {
@@ -28,22 +29,23 @@ fn the_command_line_reports_the_preference_for_each_purpose() {
 }
 
 /// Returns crawlers of one organisation: one searches, one also trains, one needs a statement, and one has no purposes.
-fn crawlers() -> String {
-    let tokens = "purpose_tokens = { train-ai = \"ExampleBot-Extended\" }";
+fn crawlers() -> [Crawler; 4] {
+    let tokens = json!({ "train-ai": "ExampleBot-Extended" });
     [
-        crawler("index", INDEX, "purposes = [\"search\"]"),
-        crawler("corpus", CORPUS, &format!("purposes = [\"search\", \"train-ai\"]\n{tokens}")),
-        crawler("stated", STATED, "purposes = [\"search\"]\nunstated = \"refuse\""),
-        crawler("plain", PLAIN, ""),
+        example_bot("index", INDEX).purposes(["search"]),
+        example_bot("corpus", CORPUS)
+            .purposes(["search", "train-ai"])
+            .set("purpose_tokens", tokens),
+        example_bot("stated", STATED).purposes(["search"]).set("unstated", "refuse"),
+        example_bot("plain", PLAIN),
     ]
-    .concat()
 }
 
 /// Starts a site with this robots.txt, and a proxy.
 fn site(robots: &str) -> (Origin, Wayleave) {
     let origin = Origin::start();
     origin.site("site.test").robots(robots);
-    let proxy = Wayleave::start_with(&origin, |settings| settings.table(&crawlers()));
+    let proxy = Wayleave::start_with(&origin, |settings| settings.with_all(crawlers()));
     (origin, proxy)
 }
 
@@ -105,8 +107,7 @@ fn with_field(field: (&str, &str), settings: &str) -> (Origin, Wayleave) {
     let origin = Origin::start();
     let page = Reply::text("the page").header(field.0, field.1);
     origin.site("site.test").robots("User-agent: *\nAllow: /\n").page("/page", page);
-    let table = format!("{settings}\n{}", crawlers());
-    let proxy = Wayleave::start_with(&origin, |settings| settings.table(&table));
+    let proxy = Wayleave::start_with(&origin, |base| base.table(settings).with_all(crawlers()));
     (origin, proxy)
 }
 
@@ -153,11 +154,11 @@ fn what_the_site_is_not_asked_about_is_labelled_all_the_same() {
     let origin = Origin::start();
     origin.site("site.test").robots("User-agent: *\nDisallow: /private\n");
     let proxy = Wayleave::start_with(&origin, |settings| {
-        let lines = "purposes = [\"train-ai\", \"archive\"]\nmode = \"observe\"";
+        let corpus = example_bot("corpus", CORPUS).purposes(["train-ai", "archive"]).observed();
         let rules = "[[rule]]\naction = \"allow\"\nhosts = [\"site.test\"]\npaths = [\"/private/agreed\"]\nowner = \"us\"\n\
              reason = \"an agreement\"\nexpires = 2999-01-01\n\
              [[rule]]\naction = \"refuse\"\nhosts = [\"site.test\"]\npaths = [\"/private/never\", \"/never\"]\n";
-        settings.table(&(crawler("corpus", CORPUS, lines) + rules))
+        settings.with(corpus).table(rules)
     });
     for (path, label) in [
         ("/a", Some("train-ai=unstated, archive=unstated")),

@@ -2,30 +2,29 @@
 
 use serde_json::{Value, json};
 
+use crate::harness::crawler::Crawler;
 use crate::harness::origin::reply::Step;
 use crate::harness::wayleave::command;
 use crate::harness::{Origin, Reply, Wayleave, eventually};
 use crate::preferences::licence;
-use crate::preferences::purposes::{CORPUS, INDEX, PLAIN, STATED, crawler};
+use crate::preferences::purposes::{CORPUS, INDEX, PLAIN, STATED, example_bot};
 
 const TDMREP: &str = "/.well-known/tdmrep.json";
 const RESERVED: &str = r#"[{"location": "/open/", "tdm-reservation": 0},
     {"location": "/", "tdm-reservation": 1, "tdm-policy": "https://site.test/policy.json"}]"#;
 
 /// Returns crawlers: one only searches, one also trains, one needs a statement, and one has no purposes.
-fn crawlers() -> String {
+fn crawlers() -> [Crawler; 4] {
     [
-        crawler("index", INDEX, "purposes = [\"search\"]"),
-        crawler("corpus", CORPUS, "purposes = [\"search\", \"train-ai\"]"),
-        crawler("stated", STATED, "purposes = [\"train-ai\"]\nunstated = \"refuse\""),
-        crawler("plain", PLAIN, ""),
+        example_bot("index", INDEX).purposes(["search"]),
+        example_bot("corpus", CORPUS).purposes(["search", "train-ai"]),
+        example_bot("stated", STATED).purposes(["train-ai"]).set("unstated", "refuse"),
+        example_bot("plain", PLAIN),
     ]
-    .concat()
 }
 
 fn start(origin: &Origin, preferences: &str) -> Wayleave {
-    let table = format!("{preferences}\n{}", crawlers());
-    Wayleave::start_with(origin, |settings| settings.table(&table))
+    Wayleave::start_with(origin, |settings| settings.table(preferences).with_all(crawlers()))
 }
 
 fn status(proxy: &Wayleave, agent: &str, url: &str) -> u16 {
@@ -89,7 +88,7 @@ fn licences_are_fetched_at_the_pace_of_their_host() {
         origin.site("victim.test").page(&format!("/{number}.xml"), licence(ALL));
     }
     let proxy = Wayleave::start_with(&origin, |settings| {
-        settings.set("politeness.min_delay", "\"1h\"").table(&crawlers())
+        settings.set("politeness.min_delay", "\"1h\"").with_all(crawlers())
     });
     for name in names {
         proxy.get_as(CORPUS, &format!("http://{name}/"));
@@ -106,7 +105,7 @@ fn a_licence_waits_for_the_pages_of_the_crawler_it_is_fetched_for() {
     origin.site("site.test").robots(robots);
     origin.site("victim.test").page("/1.xml", licence(ALL)).page("/page", Reply::text("page"));
     let proxy = Wayleave::start_with(&origin, |settings| {
-        settings.set("politeness.min_delay", "\"1h\"").table(&crawlers())
+        settings.set("politeness.min_delay", "\"1h\"").with_all(crawlers())
     });
     assert_eq!(status(&proxy, CORPUS, "http://victim.test/page"), 200);
     assert_eq!(status(&proxy, CORPUS, "http://site.test/"), 503);
@@ -274,7 +273,7 @@ fn licences_lead_to_no_internal_address() {
     }
     let proxy = Wayleave::start_with(&origin, |settings| {
         let settings = settings.resolve_to("internal.example", &internal);
-        settings.table(&crawlers())
+        settings.with_all(crawlers())
     });
     for number in 0..5 {
         refusal(&proxy, INDEX, &format!("http://site{number}.test/a"));
@@ -292,7 +291,7 @@ fn a_restricted_fetch_of_a_licence_counts_for_nobody_else() {
     }
     let proxy = Wayleave::start_with(&origin, |settings| {
         let settings = settings.resolve_to("internal0.example", &internal);
-        settings.resolve_to("internal1.example", &internal).table(&crawlers())
+        settings.resolve_to("internal1.example", &internal).with_all(crawlers())
     });
     let expect_prohibited = |number: usize| {
         let answer = proxy.get_as(INDEX, &format!("http://internal{number}.example/"));

@@ -2,6 +2,7 @@
 
 use std::net::{SocketAddr, TcpListener};
 
+use crate::harness::crawler::crawler;
 use crate::harness::dns::{Answer, NameServer};
 use crate::harness::{Origin, Request, Wayleave, Wire, eventually};
 
@@ -58,9 +59,8 @@ fn an_ipv6_address_is_intercepted_with_its_own_leaf() {
 fn a_client_over_ipv6_is_matched_by_its_network() {
     let origin = Origin::start();
     let proxy = Wayleave::start_with(&origin, |settings| {
-        settings.set("proxy.listen", "[\"[::1]:0\"]").table(
-            "[[crawler]]\nname = \"six\"\ntokens = [\"six\"]\nmatch = { addresses = [\"::1/128\"] }\n",
-        )
+        let six = crawler("six", "six").matched_by("addresses", ["::1/128"]);
+        settings.set("proxy.listen", "[\"[::1]:0\"]").with(six)
     });
     assert_eq!(proxy.get("http://shop.test/a").status, 200);
     expect_counted(&proxy, "six");
@@ -70,9 +70,8 @@ fn a_client_over_ipv6_is_matched_by_its_network() {
 fn a_dual_stack_listener_identifies_ipv4_clients() {
     let origin = Origin::start();
     let proxy = Wayleave::start_with(&origin, |settings| {
-        settings.set("proxy.listen", "[\"[::]:0\"]").table(
-            "[[crawler]]\nname = \"four\"\ntokens = [\"four\"]\nmatch = { addresses = [\"127.0.0.1/32\"] }\n",
-        )
+        let four = crawler("four", "four").matched_by("addresses", ["127.0.0.1/32"]);
+        settings.set("proxy.listen", "[\"[::]:0\"]").with(four)
     });
     let mut wire = Wire::connect(SocketAddr::from(([127, 0, 0, 1], proxy.proxy.port())));
     wire.send_get("http://shop.test/a");

@@ -5,6 +5,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use crate::clients::crawl::trust_in_nss;
+use crate::harness::crawler::crawler;
 use crate::harness::h2_frames::{
     CANCEL, CONTINUATION, END_HEADERS, END_STREAM, HEADERS, RST_STREAM, block, connect, frame, get,
     open_proxied, request, swollen,
@@ -102,9 +103,7 @@ fn node_sends_requests_and_tunnels_on_one_connection() {
 fn libcurl_tunnels_with_a_password_and_without() {
     let origin = Origin::start();
     let tls_proxy = start(&origin, |settings| {
-        settings
-            .set("proxy.require_crawler", "true")
-            .table(&passwords::crawler("news", "news", HASH))
+        settings.set("proxy.require_crawler", "true").with(passwords::crawler("news", "news", HASH))
     });
     for host in ["shop.test", "other.test"] {
         origin.site(host).page("/a", Reply::text("ok"));
@@ -126,9 +125,8 @@ fn a_certificate_identifies_all_streams() {
     let origin = Origin::start();
     let tls_proxy = start(&origin, |settings| {
         std::fs::write(settings.dir.join("clients-ca.crt"), &authority.pem).expect("writable");
-        settings.set("proxy.client_ca", "\"clients-ca.crt\"").table(
-            "[[crawler]]\nname = \"news\"\ntokens = [\"news\"]\nmatch = { certificate = \"CN=news\" }\n",
-        )
+        let news = crawler("news", "news").matched_by("certificate", "CN=news");
+        settings.set("proxy.client_ca", "\"clients-ca.crt\"").with(news)
     });
     origin
         .site("shop.test")

@@ -4,18 +4,13 @@ use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::process::{Child, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use crate::harness::crawler::crawler;
 use crate::harness::ports::free_address;
 use crate::harness::tools::{clean, sbin};
 use crate::harness::{Origin, Request, Response, Wayleave, Wire, eventually};
 
 const LINE: &[u8] = b"PROXY TCP4 203.0.113.7 127.0.0.1 40000 3128\r\n";
 const SIGNATURE: &[u8] = b"\r\n\r\n\0\r\nQUIT\n";
-const CRAWLER: &str = r#"
-[[crawler]]
-name = "news"
-tokens = ["NewsBot"]
-match = { addresses = ["203.0.113.7", "2001:db8::7", "127.0.0.7"] }
-"#;
 
 /// Returns a PROXY header of version 2, with `rest` after the length.
 fn binary(command: u8, kind: u8, rest: &[u8]) -> Vec<u8> {
@@ -32,10 +27,11 @@ fn start(origin: &Origin, more: &[(&str, &str)]) -> Wayleave {
     let robots = "User-agent: NewsBot\nDisallow: /news\n\nUser-agent: *\nDisallow: /others\n";
     origin.site("shop.test").robots(robots);
     Wayleave::start_with(origin, |settings| {
+        let addresses = ["203.0.113.7", "2001:db8::7", "127.0.0.7"];
         let settings = settings
             .set("proxy.listen", "[\"0.0.0.0:0\"]")
             .set("proxy.proxy_protocol", "[\"127.0.0.1\", \"127.0.0.2/31\"]")
-            .table(CRAWLER);
+            .with(crawler("news", "NewsBot").matched_by("addresses", addresses));
         more.iter().fold(settings, |settings, (key, value)| settings.set(key, value))
     })
 }

@@ -1,6 +1,7 @@
 //! Refusals: each row of the contract, and nothing of a refused request reaches an origin.
 
 use crate::harness::client::raw;
+use crate::harness::crawler::crawler;
 use crate::harness::{Origin, Request, Wayleave, eventually};
 
 #[test]
@@ -37,10 +38,8 @@ fn a_refusal_says_whom_it_was_decided_for() {
     let robots = "User-agent: *\nDisallow:\n\nUser-agent: examplebot\nDisallow: /private\n";
     origin.site("shop.test").robots(robots);
     let proxy = Wayleave::start_with(&origin, |settings| {
-        settings.table(
-            "[[crawler]]\nname = \"news\"\nowner = \"news-team\"\ntokens = [\"NewsBot\", \"ExampleBot\"]\n\
-             match = { user_agent = \"NewsBot\" }\n",
-        )
+        let news = crawler("news", "NewsBot").set("tokens", ["NewsBot", "ExampleBot"]);
+        settings.with(news.set("owner", "news-team"))
     });
     let url = "http://shop.test/private/a?b=c";
     let problem = proxy.get_as("NewsBot/2", url).json();

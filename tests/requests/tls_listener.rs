@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 use std::path::Path;
 
+use crate::harness::crawler::crawler;
 use crate::harness::tls::{Authority, pem_pair};
 use crate::harness::tools::{clean, program, status_and_output};
 use crate::harness::wayleave::{Settings, command};
@@ -193,7 +194,7 @@ fn behind_a_load_balancer_tls_comes_after_the_header() {
     let tls_proxy = start(&origin, |settings| {
         settings
             .set("proxy.proxy_protocol", "[\"127.0.0.1\"]")
-            .table("[[crawler]]\nname = \"news\"\ntokens = [\"NewsBot\"]\nmatch = { addresses = [\"203.0.113.7\"] }\n")
+            .with(crawler("news", "NewsBot").matched_by("addresses", ["203.0.113.7"]))
     });
     let mut wire = Wire::connect(tls_proxy.tls);
     wire.send(b"PROXY TCP4 203.0.113.7 127.0.0.1 40000 3128\r\n");

@@ -3,6 +3,7 @@
 use serde_json::Value;
 
 use crate::harness::client::reset_when_dropped;
+use crate::harness::crawler::crawler;
 use crate::harness::origin::reply::Step;
 use crate::harness::tls::Authority;
 use crate::harness::{Origin, Reply, Request, Wayleave, Wire, eventually};
@@ -100,9 +101,8 @@ fn a_tunnel_is_decided_for_the_crawler_that_opens_it() {
     let origin = Origin::start();
     origin.site("shop.test").robots("User-agent: *\nDisallow: /\n\nUser-agent: news\nAllow: /\n");
     let proxy = Wayleave::start_with(&origin, |settings| {
-        settings.set("https.mode", "\"tunnel\"").table(
-            "[[crawler]]\nname = \"news\"\ntokens = [\"news\"]\nmatch = { user_agent = \"News/\" }\n",
-        )
+        let news = crawler("news", "news").matched_by("user_agent", "News/");
+        settings.set("https.mode", "\"tunnel\"").with(news)
     });
     let refused = proxy.connect().connect_tunnel("shop.test:443");
     refused.expect_disallowed("https://shop.test/robots.txt", 2, "Disallow: /");

@@ -3,6 +3,7 @@
 use serde_json::Value;
 
 use super::with_short_lifetimes;
+use crate::harness::crawler::crawler;
 use crate::harness::dns::{Answer, NameServer};
 use crate::harness::origin::reply::{Framing, Step};
 use crate::harness::wayleave::command;
@@ -282,8 +283,7 @@ fn a_dns_fault_fails_also_for_observed_crawlers() {
     let proxy = Wayleave::start_with(&origin, |settings| {
         settings
             .set("dns.servers", &format!("[\"{}\"]", names.address))
-            .crawler("look", "LookBot")
-            .table("mode = \"observe\"\n")
+            .with(crawler("look", "LookBot").observed())
     });
     for (host, reason) in [("broken.example", "dns_error"), ("silent.example", "dns_timeout")] {
         let answer = proxy.get(&format!("http://{host}/a"));
@@ -561,8 +561,9 @@ fn a_configured_crawler_has_its_own_token_and_dialect() {
         .robots("User-agent: NewsBot\nDisallow: /news\n\nUser-agent: *\nDisallow: /\n");
     origin.site("login.test").robots_reply(Reply::new(401));
     let proxy = Wayleave::start_with(&origin, |settings| {
-        settings.table(
-            "[[crawler]]\nname = \"research\"\ntokens = [\"NewsBot-Images\", \"NewsBot\"]\ndialect = \"koster1996\"\nmatch = { user_agent = \"Research\" }\n",
+        let research = crawler("research", "NewsBot").matched_by("user_agent", "Research");
+        settings.with(
+            research.set("tokens", ["NewsBot-Images", "NewsBot"]).set("dialect", "koster1996"),
         )
     });
     let status = |url: &str, agent: &str| proxy.get_as(agent, url).status;

@@ -4,6 +4,7 @@ use std::process::Command;
 
 use serde_json::{Value, json};
 
+use crate::harness::crawler::crawler;
 use crate::harness::tools::output_of;
 use crate::harness::wayleave::{Settings, command};
 use crate::harness::{Origin, Reply, Wayleave, Wire};
@@ -126,7 +127,7 @@ fn robots_txt_is_fetched_in_the_crawlers_name() {
     let origin = Origin::start();
     origin.site("shop.test").robots(OPEN);
     let proxy = Wayleave::start_with(&origin, |settings| {
-        settings.crawler("example", "ExampleBot").table("contact = \"https://bot.test/about\"\n")
+        settings.with(crawler("example", "ExampleBot").set("contact", "https://bot.test/about"))
     });
     assert_eq!(proxy.get_as(AGENTS[0], "http://shop.test/a").status, 200);
     let fetch = &origin.requests()[0];

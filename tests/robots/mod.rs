@@ -8,6 +8,7 @@ mod queue;
 mod redirects;
 mod store;
 
+use crate::harness::crawler::crawler;
 use crate::harness::wayleave::Settings;
 
 /// Sets lifetimes of seconds. A copy is unusable from max_stale after the fetch to max_stale after the first failure, except for the
@@ -17,6 +18,5 @@ fn with_short_lifetimes(settings: Settings) -> Settings {
         .set("robots.max_age", "\"3s\"")
         .set("robots.max_stale", "\"6s\"")
         .set("robots.error_ttl", "\"1s\"")
-        .crawler("google", "Google")
-        .table("dialect = \"google\"\n")
+        .with(crawler("google", "Google").set("dialect", "google"))
 }

@@ -1,17 +1,18 @@
 //! Licences on other hosts: a public site cannot make wayleave contact an internal host, and the organisation's rules apply before
 //! anything is sent.
 
+use crate::harness::crawler::Crawler;
 use crate::harness::{Origin, Reply, Wayleave, eventually};
 use crate::preferences::licence;
-use crate::preferences::purposes::{INDEX, crawler};
+use crate::preferences::purposes::{INDEX, example_bot};
 
 /// Returns a licence that permits everything.
 fn permissive() -> Reply {
     licence("<permits type=\"usage\">all</permits>")
 }
 
-fn search() -> String {
-    crawler("index", INDEX, "purposes = [\"search\"]")
+fn search() -> Crawler {
+    example_bot("index", INDEX).purposes(["search"])
 }
 
 /// Returns wayleave's own requests in the decision log.
@@ -52,7 +53,7 @@ fn a_licence_url_sends_nothing_to_internal_hosts() {
         settings
             .set("upstream.proxy", &format!("\"http://{}\"", parent.http))
             .set("upstream.proxy_bypass", "[\"intranet.test\"]")
-            .table(&search())
+            .with(search())
     });
     for host in ["first", "answer"] {
         let answer = proxy.get_as(INDEX, &format!("http://{host}.example/a"));
@@ -81,7 +82,7 @@ fn rules_apply_before_the_robots_txt_of_a_licences_host() {
         origin.site(&format!("names-{host}.test")).robots(text);
     }
     let rule = "[[rule]]\naction = \"refuse\"\nlegal = true\nhosts = [\"law.test\"]\nowner = \"legal@example.com\"\n";
-    let proxy = Wayleave::start_with(&origin, |settings| settings.table(rule).table(&search()));
+    let proxy = Wayleave::start_with(&origin, |settings| settings.table(rule).with(search()));
     let answer = proxy.get_as(INDEX, "https://names-law.test/a");
     answer.expect_refusal(403, None, "http_request_denied");
     let seen = origin.seen();

@@ -2,6 +2,7 @@
 
 use super::{Case, shop, statuses};
 use crate::harness::Wayleave;
+use crate::harness::crawler::crawler;
 
 /// Returns a request for an allowed page with the token of another organisation's crawler.
 const fn foreign(name: &'static str, bytes: &'static str) -> Case {
@@ -42,8 +43,8 @@ fn a_well_known_token_is_found_anywhere() {
 #[test]
 fn every_token_but_its_own_is_refused_to_a_crawler() {
     let origin = shop();
-    let own = "[[crawler]]\nname = \"search\"\ntokens = [\"Googlebot\"]\nmatch = { addresses = [\"127.0.0.1\"] }\n";
-    let proxy = Wayleave::start_with(&origin, |settings| settings.table(own));
+    let own = crawler("search", "Googlebot").matched_by("addresses", ["127.0.0.1"]);
+    let proxy = Wayleave::start_with(&origin, |settings| settings.with(own));
     for (agent, expected) in [
         ("Mozilla/5.0 (compatible; x; googlebot/2.1)", 200),
         ("Googlebot/2.1 (like bingbot)", 403),

@@ -21,7 +21,7 @@ fn secrets(settings: Settings, parent: &str) -> Settings {
         .set("admin.token_sha256", &format!("{:?}", "0badc0de".repeat(8)))
         .set("admin.tokens", "[{ sha256 = \"1badc0de1badc0de1badc0de1badc0de1badc0de1badc0de1badc0de1badc0de\", role = \"read\" }]")
         .set("store.url", "\"redis://wayleave:pazzw0rd@127.0.0.1:1\"")
-        .table(&passwords::crawler("news", "news", HASH))
+        .with(passwords::crawler("news", "news", HASH))
 }
 
 #[track_caller]

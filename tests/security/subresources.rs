@@ -5,28 +5,29 @@ use std::io::Write as _;
 use flate2::Compression;
 use flate2::write::GzEncoder;
 
+use crate::harness::crawler::{Crawler, crawler};
+use crate::harness::wayleave::Settings;
 use crate::harness::{Origin, Reply, Request, Response, Wayleave, Wire, eventually};
 
-const TABLES: &str = r#"
-[[crawler]]
-name = "page"
-tokens = ["PageBot"]
-match = { user_agent = "PageBot" }
-subresources = "page"
-[[crawler]]
-name = "other"
-tokens = ["OtherBot"]
-match = { user_agent = "OtherBot" }
-subresources = "page"
-[[crawler]]
-name = "judge"
-tokens = ["JudgeBot"]
-match = { user_agent = "JudgeBot" }
+const RULE: &str = r#"
 [[rule]]
 action = "refuse"
 hosts = ["shop.test"]
 paths = ["/static/ruled.png"]
 "#;
+
+/// Returns a crawler that may load what an allowed page loads.
+fn page() -> Crawler {
+    crawler("page", "PageBot").set("subresources", "page")
+}
+
+/// Adds another one of this kind, one that judges each URL, and a rule.
+fn with_others(settings: Settings) -> Settings {
+    settings
+        .with(crawler("other", "OtherBot").set("subresources", "page"))
+        .crawler("judge", "JudgeBot")
+        .table(RULE)
+}
 
 /// The words of every body that no client may get.
 const SECRET: &str = "what robots.txt keeps";
@@ -470,7 +471,7 @@ fn arrived(origin: &Origin) -> usize {
 fn no_attempt_gets_a_page_as_a_subresource() {
     assert!(RESPONSES.len() + REQUESTS.len() >= 60);
     let origin = sites();
-    let proxy = Wayleave::start_with(&origin, |settings| settings.table(TABLES));
+    let proxy = Wayleave::start_with(&origin, |settings| with_others(settings.with(page())));
     visit_pages(&proxy);
     for attempt in RESPONSES {
         let before = arrived(&origin);
@@ -504,7 +505,7 @@ fn no_attempt_gets_a_page_as_a_subresource() {
 #[test]
 fn the_page_of_one_client_is_no_cause_for_another() {
     let origin = sites();
-    let proxy = Wayleave::start_with(&origin, |settings| settings.table(TABLES));
+    let proxy = Wayleave::start_with(&origin, |settings| with_others(settings.with(page())));
     assert_eq!(proxy.get_as("PageBot/1", "http://shop.test/page").status, 200);
     let image = Attempt { name: "", request: "GET /static/image", fields: &[], reason: "" };
     for (client, status) in [([127, 0, 0, 2], 403), ([127, 0, 0, 1], 200)] {
@@ -526,7 +527,7 @@ fn a_redirect_leads_to_what_is_judged_by_its_own_type() {
         .page("/static/on", redirect("http://cdn.test/a.png"));
     let png = Reply::new(200).header("Content-Type", "image/png").body("png");
     origin.site("cdn.test").page("/a.png", png);
-    let proxy = Wayleave::start_with(&origin, |settings| settings.table(TABLES));
+    let proxy = Wayleave::start_with(&origin, |settings| with_others(settings.with(page())));
     assert_eq!(proxy.get_as("PageBot/1", "http://shop.test/page").status, 200);
     let get = |request_line: &'static str| {
         let is_there = request_line.contains("cdn.test");
@@ -548,7 +549,7 @@ fn a_redirect_leads_to_what_is_judged_by_its_own_type() {
 #[test]
 fn a_restart_forgets_the_pages() {
     let origin = sites();
-    let proxy = Wayleave::start_with(&origin, |settings| settings.table(TABLES));
+    let proxy = Wayleave::start_with(&origin, |settings| with_others(settings.with(page())));
     assert_eq!(proxy.get_as("PageBot/1", "http://shop.test/page").status, 200);
     let (dir, settings) = proxy.stop();
     let proxy = Wayleave::start_in(dir, settings);
@@ -559,13 +560,8 @@ fn a_restart_forgets_the_pages() {
 #[test]
 fn a_page_that_was_only_observed_is_no_cause() {
     let origin = sites();
-    let proxy = Wayleave::start_with(&origin, |settings| {
-        settings.table(&TABLES.replacen(
-            "\"page\"\ntokens",
-            "\"page\"\nmode = \"observe\"\ntokens",
-            1,
-        ))
-    });
+    let proxy =
+        Wayleave::start_with(&origin, |settings| with_others(settings.with(page().observed())));
     assert_eq!(proxy.get_as("PageBot/1", "http://shop.test/private/page").status, 200);
     let image = Attempt {
         name: "",

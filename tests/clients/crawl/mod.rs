@@ -14,6 +14,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use self::samples::samples;
+use crate::harness::crawler::{Crawler, crawler};
 use crate::harness::tools::{clean, node_modules, output_of, program, project, python, run};
 use crate::harness::{Origin, Reply, Wayleave};
 
@@ -44,18 +45,14 @@ struct Crawl {
     planned: Vec<PlannedRequest>,
 }
 
-/// Returns tables of the samples' crawlers: only the owner of a well-known name may use it.
-fn owners() -> String {
+/// Returns the samples' crawlers: only the owner of a well-known name may use it.
+fn owners() -> impl Iterator<Item = Crawler> {
     let agents: BTreeSet<_> = samples().iter().map(|sample| &sample.agent).collect();
     let mut agents: Vec<_> = agents.into_iter().collect();
     // The first entry that `User-Agent` contains decides: Googlebot-Image comes before Googlebot.
     agents.sort_by_key(|agent| std::cmp::Reverse(agent.len()));
-    let table = |(number, agent): (usize, &String)| {
-        format!(
-            "[[crawler]]\nname = \"c{number}\"\ntokens = [{agent:?}]\nmatch = {{ user_agent = {agent:?} }}\n"
-        )
-    };
-    agents.into_iter().enumerate().map(table).collect()
+    let owner = |(number, agent): (usize, &String)| crawler(&format!("c{number}"), agent);
+    agents.into_iter().enumerate().map(owner)
 }
 
 impl Crawl {
@@ -78,7 +75,7 @@ impl Crawl {
                 settings = settings.resolve_to(&sample.host, &origin);
             }
             // Real files have delays of minutes; other tests cover delays.
-            settings.set("politeness.crawl_delay", "\"ignore\"").table(&owners())
+            settings.set("politeness.crawl_delay", "\"ignore\"").with_all(owners())
         });
         Self { origin, proxy, planned }
     }

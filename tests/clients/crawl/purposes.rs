@@ -8,7 +8,7 @@ use super::{LIMIT, command_for, trust_in_nss};
 use crate::harness::origin::reply::Reply;
 use crate::harness::tools::{node_modules, output_of, program, project, python};
 use crate::harness::{Origin, Wayleave};
-use crate::preferences::purposes::{CORPUS, INDEX, crawler};
+use crate::preferences::purposes::{CORPUS, INDEX, example_bot};
 
 /// The outcome of a crawler's request for the page of a host.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -98,11 +98,10 @@ fn each_gets_what_it_may(crawl: impl FnOnce(&Wayleave, &[PlannedRequest]) -> Str
     let origin = Origin::start();
     serve(&origin);
     let crawlers = [
-        crawler("index", INDEX, "purposes = [\"search\"]"),
-        crawler("corpus", CORPUS, "purposes = [\"train-ai\"]"),
+        example_bot("index", INDEX).purposes(["search"]),
+        example_bot("corpus", CORPUS).purposes(["train-ai"]),
     ];
-    let table = crawlers.concat();
-    let proxy = Wayleave::start_with(&origin, |settings| settings.table(&table));
+    let proxy = Wayleave::start_with(&origin, |settings| settings.with_all(crawlers));
     let all = planned_requests();
     let output = crawl(&proxy, &all);
     let answers = output.lines().map(|line| {

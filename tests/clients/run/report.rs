@@ -13,7 +13,7 @@ use serde_json::json;
 use super::Stage;
 use crate::harness::Wayleave;
 use crate::harness::tools::{self, both_streams};
-use crate::harness::wayleave::{Settings, command, crawler};
+use crate::harness::wayleave::{Settings, command};
 
 #[test]
 fn summary_and_report_count_what_was_decided() {
@@ -71,8 +71,8 @@ fn the_proxys_log_is_in_the_state_directory() {
 
 #[test]
 fn a_crawler_can_be_named_for_all_requests() {
-    let tables = crawler("first", "FirstBot") + &crawler("news", "NewsBot");
-    let stage = Stage::with(|settings| settings.table(&tables));
+    let stage =
+        Stage::with(|settings| settings.crawler("first", "FirstBot").crawler("news", "NewsBot"));
     let robots = "User-agent: NewsBot\nDisallow: /news\n\nUser-agent: *\nDisallow: /others\n";
     stage.origin.site("shop.test").robots(robots);
     let fetch = |options: &[&str]| {

@@ -38,8 +38,8 @@ fn site(page: Reply, preferences: &str) -> (Origin, Wayleave) {
     let origin = Origin::start();
     let site = origin.site("site.test").robots("User-agent: *\nAllow: /\n");
     site.page("/page", page).page("/l.xml", only_search());
-    let table = format!("{preferences}\n{}", crawlers());
-    let proxy = Wayleave::start_with(&origin, |settings| settings.table(&table));
+    let proxy =
+        Wayleave::start_with(&origin, |settings| settings.table(preferences).with_all(crawlers()));
     (origin, proxy)
 }
 
@@ -208,7 +208,7 @@ fn a_page_cannot_cause_requests_to_internal_hosts() {
     }
     let proxy = Wayleave::start_with(&origin, |settings| {
         let settings = settings.resolve_to("internal.example", &internal);
-        settings.table(&crawlers())
+        settings.with_all(crawlers())
     });
     for number in 0..2 {
         for (path, stage) in [("field", "head"), ("page", "body")] {
@@ -246,7 +246,7 @@ fn a_licence_that_is_not_sent_withholds_the_page_in_time() {
     site.page("/page", in_page(LICENCE)).page("/l.xml", silent);
     let proxy = Wayleave::start_with(&origin, |settings| {
         let settings = settings.set("robots.fetch_timeout", "\"3s\"");
-        settings.table(&crawlers())
+        settings.with_all(crawlers())
     });
     let mut wire = proxy.connect();
     let url = "http://site.test/page";

@@ -6,20 +6,20 @@ mod licences;
 mod pages;
 mod passing;
 
+use crate::harness::crawler::Crawler;
 use crate::harness::origin::reply::Reply;
 use crate::harness::{Origin, Response, Wayleave};
-use crate::preferences::purposes::{CORPUS, INDEX, OBSERVED, PLAIN, STATED, crawler};
+use crate::preferences::purposes::{CORPUS, INDEX, OBSERVED, PLAIN, STATED, example_bot};
 
 /// Returns crawlers: one searches, one trains, one needs a statement, one is only observed, and one has no purposes.
-fn crawlers() -> String {
+fn crawlers() -> [Crawler; 5] {
     [
-        crawler("index", INDEX, "purposes = [\"search\"]"),
-        crawler("corpus", CORPUS, "purposes = [\"train-ai\", \"ai-input\"]"),
-        crawler("stated", STATED, "purposes = [\"tdm\"]\nunstated = \"refuse\""),
-        crawler("observed", OBSERVED, "purposes = [\"search\"]\nmode = \"observe\""),
-        crawler("plain", PLAIN, ""),
+        example_bot("index", INDEX).purposes(["search"]),
+        example_bot("corpus", CORPUS).purposes(["train-ai", "ai-input"]),
+        example_bot("stated", STATED).purposes(["tdm"]).set("unstated", "refuse"),
+        example_bot("observed", OBSERVED).purposes(["search"]).observed(),
+        example_bot("plain", PLAIN),
     ]
-    .concat()
 }
 
 /// A page that forbids its use for search.
@@ -27,12 +27,12 @@ const NOINDEX: &str =
     "<!doctype html><title>t</title><meta name=robots content='noindex, nofollow'><p>the page";
 
 /// Starts a site with this page, and a proxy with these settings.
-fn site(page: Reply, settings: &str) -> (Origin, Wayleave) {
+fn site(page: Reply, preferences: &str) -> (Origin, Wayleave) {
     let origin = Origin::start();
     let robots = "User-agent: *\nAllow: /\n";
     origin.site("site.test").robots(robots).page("/page", page);
-    let table = format!("{settings}\n{}", crawlers());
-    let proxy = Wayleave::start_with(&origin, |settings| settings.table(&table));
+    let proxy =
+        Wayleave::start_with(&origin, |settings| settings.table(preferences).with_all(crawlers()));
     (origin, proxy)
 }
 

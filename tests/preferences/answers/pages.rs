@@ -236,7 +236,7 @@ fn the_rest_of_a_withheld_page_reaches_no_other_client() {
     let origin = Origin::start();
     let long = Reply::html(NOINDEX).step(Step::Pattern(200_000));
     origin.site("site.test").page("/page", long);
-    let proxy = Wayleave::start_with(&origin, |settings| settings.table(&super::crawlers()));
+    let proxy = Wayleave::start_with(&origin, |settings| settings.with_all(super::crawlers()));
     for _ in 0..3 {
         expect_withheld(&get(&proxy, INDEX), "body");
         let answer = proxy.get_as(INDEX, "http://site.test/other");

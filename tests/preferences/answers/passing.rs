@@ -107,7 +107,7 @@ fn pages_inside_blind_tunnels_are_not_read() {
         .page("/page", Reply::html(super::NOINDEX));
     let proxy = Wayleave::start_with(&origin, |settings| {
         let settings = settings.set("https.mode", "\"tunnel\"");
-        settings.table(&super::crawlers())
+        settings.with_all(super::crawlers())
     });
     let tunnel = |agent: &str| {
         let mut wire = proxy.connect();

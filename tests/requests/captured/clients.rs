@@ -22,7 +22,7 @@ fn curl(socks: &SocksProxy, arguments: &[&str]) -> (Option<i32>, String) {
 #[test]
 fn curl_fetches_what_it_may() {
     let origin = Origin::start();
-    let socks = start(&origin, |settings| settings.table(&crawler("news", "news", HASH)));
+    let socks = start(&origin, |settings| settings.with(crawler("news", "news", HASH)));
     let robots = "User-agent: NewsBot\nDisallow: /news\n\nUser-agent: *\nDisallow: /\n";
     origin.site("news.test").robots(robots);
     let address = socks.socks.to_string();
@@ -67,7 +67,7 @@ fn curl_may_know_beforehand_that_http_2_is_spoken() {
 #[test]
 fn python_fetches_what_it_may() {
     let origin = Origin::start();
-    let socks = start(&origin, |settings| settings.table(&crawler("news", "news", HASH)));
+    let socks = start(&origin, |settings| settings.with(crawler("news", "news", HASH)));
     let fetch = |dialled: &str, credentials: &str| {
         let mut command = clean(python());
         command.arg(project().join("tests/clients/socks5.py"));

@@ -72,7 +72,7 @@ fn authenticate(socks: SocketAddr, username: &str, password: &str) -> (Wire, u8)
 fn user_and_password_are_the_crawlers() {
     let origin = Origin::start();
     let socks = start(&origin, |settings| {
-        settings.set("proxy.require_crawler", "true").table(&crawler("news", "news", HASH))
+        settings.set("proxy.require_crawler", "true").with(crawler("news", "news", HASH))
     });
     let robots = "User-agent: NewsBot\nDisallow: /news\n\nUser-agent: *\nDisallow: /\n";
     origin.site("news.test").robots(robots);
@@ -106,13 +106,13 @@ fn user_and_password_are_the_crawlers() {
 #[test]
 fn a_password_that_is_changed_ends_what_it_opened() {
     let origin = Origin::start();
-    let socks = start(&origin, |settings| settings.table(&crawler("news", "news", HASH)));
+    let socks = start(&origin, |settings| settings.with(crawler("news", "news", HASH)));
     let (mut wire, _) = authenticate(socks.socks, "news", "secret");
     wire.send([&[5, 1, 0][..], &destination("shop.test", 80)].concat());
     assert_eq!(wire.bytes(10), SUCCEEDED);
     assert_eq!(get(&mut wire, "http://shop.test/a").status, 200);
     let other = crawler("news", "news", &HASH.replace("c2FsdHNhbHQ", "c2FsdHNhbHU"));
-    socks.proxy.reload(&socks.proxy.settings.clone().without_tables().table(&other));
+    socks.proxy.reload(&socks.proxy.settings.clone().without_tables().with(other));
     assert_eq!(get(&mut wire, "http://shop.test/b").status, 407);
     wire.expect_close();
 }

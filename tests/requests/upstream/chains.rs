@@ -21,7 +21,7 @@ fn through_another(has_password: bool) {
         let settings = settings.set("proxy.name", "\"upper\"");
         if has_password {
             let settings = settings.set("proxy.require_crawler", "true");
-            settings.table(&passwords::crawler("lower", "user", HASH))
+            settings.with(passwords::crawler("lower", "user", HASH))
         } else {
             settings
         }

@@ -8,6 +8,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 
 use super::programs::{Program, Squid};
+use crate::harness::crawler::crawler;
 use crate::harness::response::Response;
 use crate::harness::tools::{clean, output_of, project, sbin};
 use crate::harness::wayleave::command;
@@ -124,14 +125,13 @@ fn requests_by_ftp_are_not_signed() {
     let mut new = command();
     new.args(["keys", "new", "news"]).current_dir(dir.path());
     output_of(&mut new, b"", DEADLINE);
-    let key = format!("signing_key = {:?}\n", dir.path().join("keys/news.pem"));
+    let key = dir.path().join("keys/news.pem").display().to_string();
     let proxy = Wayleave::start_with(&origin, |settings| {
         settings
             .resolve("files.test:21", server.address)
             .set("signing.mode", "\"always\"")
             .set("signing.agent", "\"https://bot.test\"")
-            .crawler("news", "NewsBot")
-            .table(&key)
+            .with(crawler("news", "NewsBot").set("signing_key", key))
     });
     for url in ["ftp://files.test/pub/a%20b.txt", "http://shop.test/a"] {
         assert_eq!(proxy.get_as("NewsBot/1.0", url).status, 200, "{url}");

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use super::ftp::{Scripted, correct_reply, get, passive, pyftpd_at, start, vsftpd};
 use super::programs::Program;
-use crate::harness::wayleave::crawler;
+use crate::harness::crawler::crawler;
 use crate::harness::{Origin, Request, Wayleave};
 
 const GIBIBYTE: u64 = 1 << 30;
@@ -51,8 +51,8 @@ fn ftp_uses_ipv6_and_the_crawlers_own_address() {
     assert_eq!(get(&proxy, "/private/x.txt").status, 403);
     // This server refuses data connections from another address than the control connection's.
     let server = pyftpd_at([127, 0, 0, 1].into(), &[]);
-    let crawler = crawler("news", "NewsBot") + "source_address = \"127.0.0.7\"\n";
-    let proxy = start_with(server.address, &crawler);
+    let crawler = crawler("news", "NewsBot").set("source_address", "127.0.0.7");
+    let proxy = start_with(server.address, &crawler.into_toml());
     let file = proxy.get_as("NewsBot/1.0", "ftp://files.test/pub/a%20b.txt");
     assert_eq!(file.text(), "hello");
     let logged = server.read("out");

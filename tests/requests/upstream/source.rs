@@ -3,6 +3,7 @@
 use std::net::IpAddr;
 use std::time::Duration;
 
+use crate::harness::crawler::crawler;
 use crate::harness::tls::Authority;
 use crate::harness::tools;
 use crate::harness::wayleave::{Settings, command};
@@ -18,7 +19,7 @@ fn start(origin: &Origin, change: impl FnOnce(Settings) -> Settings) -> Wayleave
         ]
         .into_iter()
         .fold(settings, |settings, (name, token, source)| {
-            settings.crawler(name, token).table(&format!("source_address = \"{source}\"\n"))
+            settings.with(crawler(name, token).set("source_address", source))
         })
     })
 }
