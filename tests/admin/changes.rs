@@ -35,8 +35,8 @@ fn expect_rows(proxy: &Wayleave) {
 #[test]
 fn a_changed_robots_txt_is_listed_with_what_it_opens_and_closes() {
     let origin = Origin::start();
-    origin.site("shop.test").robots("User-agent: *\nDisallow: /old\n");
-    origin.site("calm.test").robots("User-agent: *\nDisallow: /old\n");
+    origin.site("shop.test").disallows("/old");
+    origin.site("calm.test").disallows("/old");
     let proxy = Wayleave::start(&origin);
     for url in ["shop.test/a", "shop.test/b", "shop.test/old/1", "calm.test/a"] {
         proxy.get(&format!("http://{url}"));
@@ -44,7 +44,7 @@ fn a_changed_robots_txt_is_listed_with_what_it_opens_and_closes() {
     refresh(&proxy, "calm.test");
     assert_eq!(listed(&proxy, "")["changes"], json!([]), "nothing has changed");
 
-    origin.site("shop.test").robots("User-agent: *\nDisallow: /a\n");
+    origin.site("shop.test").disallows("/a");
     refresh(&proxy, "shop.test");
     eventually("the change is counted", || count(&proxy, "both") == 1.0);
     origin.site("shop.test").robots_reply(Reply::new(404));

@@ -246,11 +246,11 @@ fn with_truth_values(condition: &str) -> String {
 
 /// Starts a fleet of two, so that every metric has data. The first one is scraped.
 fn start(origin: &Origin, engine: &Server) -> [Wayleave; 2] {
-    origin.site("*").robots("User-agent: *\nDisallow: /private\n");
+    origin.site("*").disallows("/private");
     let slow = "User-agent: *\nDisallow:\nCrawl-delay: 0.2\n";
     origin.site("slow.test").robots(slow);
     origin.site("down.test").robots_reply(Reply::new(503));
-    origin.site("partner.test").robots("User-agent: *\nDisallow: /\n");
+    origin.site("partner.test").disallows("/");
     // An exception is forwarded without robots.txt, so the request itself fails.
     let exception = "[[rule]]\naction = \"allow\"\nhosts = [\"nobody.test\"]\nowner = \"a@example.com\"\nreason = \"a test\"\nexpires = \"2999-01-01\"\n";
     let news = crawler("news", "NewsBot").matched_by("user_agent", "News");

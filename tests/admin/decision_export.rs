@@ -22,7 +22,7 @@ fn collector(reply: Reply) -> Origin {
 }
 
 fn start(origin: &Origin, endpoint: &str) -> Wayleave {
-    origin.site("shop.test").robots("User-agent: *\nDisallow: /private\n");
+    origin.site("shop.test").disallows("/private");
     Wayleave::start_with(origin, |settings| {
         settings
             .set("log.otlp_endpoint", &format!("{endpoint:?}"))

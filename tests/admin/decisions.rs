@@ -388,7 +388,7 @@ fn a_rule_cut_at_the_limit_is_shown_as_it_was_judged() {
 #[test]
 fn a_response_names_its_decision_if_configured() {
     let origin = Origin::start();
-    origin.site("shop.test").robots("User-agent: *\nDisallow: /private\n");
+    origin.site("shop.test").disallows("/private");
     let proxy = Wayleave::start_with(&origin, |settings| {
         settings.set("proxy.decision_id", "true").set("log.events", "false")
     });

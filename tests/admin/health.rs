@@ -9,7 +9,7 @@ use crate::harness::{Gate, Origin, Reply, Request, Wayleave, Wire, eventually};
 
 fn small_crawl(settings: impl FnOnce(Settings) -> Settings) -> (Origin, Wayleave) {
     let origin = Origin::start();
-    origin.site("shop.test").robots("User-agent: *\nDisallow: /private\n");
+    origin.site("shop.test").disallows("/private");
     origin.site("down.test").robots_reply(Reply::new(503));
     let proxy = Wayleave::start_with(&origin, settings);
     for path in ["/a", "/b", "/private"] {

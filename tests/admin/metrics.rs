@@ -20,7 +20,7 @@ fn crawlers(settings: Settings) -> Settings {
 }
 
 fn start(origin: &Origin) -> Wayleave {
-    origin.site("*").robots("User-agent: *\nDisallow: /private\n");
+    origin.site("*").disallows("/private");
     Wayleave::start_with(origin, crawlers)
 }
 

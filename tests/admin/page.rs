@@ -33,7 +33,7 @@ fn sites() -> Origin {
     origin.site("long.test").robots(format!("User-agent: *\n{sections}{spoofed}"));
     origin.site("usage.test").robots("User-agent: *\nContent-Usage: train-ai=n\nAllow: /\n");
     origin.site("slow.test").robots("User-agent: *\nCrawl-delay: 300\nAllow: /\n");
-    origin.site("feeds.partner.test").robots("User-agent: *\nDisallow: /\n");
+    origin.site("feeds.partner.test").disallows("/");
     origin.site("edge.test").page("/a", Reply::new(403));
     origin.site("down.test").robots_reply(Reply::new(503));
     origin.site("gone.test").robots_reply(Reply::new(404));

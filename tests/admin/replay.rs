@@ -7,7 +7,7 @@ use crate::harness::{Origin, Reply, Response, Wayleave, Wire, eventually};
 
 fn start(origin: &Origin) -> Wayleave {
     for host in ["one.test", "two.test"] {
-        origin.site(host).robots("User-agent: *\nDisallow: /private\n");
+        origin.site(host).disallows("/private");
     }
     let owned = |name: &str| crawler(name, &format!("Bot-{name}")).set("owner", name);
     let tokens = ["read-a", "read"].map(|token| {

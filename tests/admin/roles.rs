@@ -150,7 +150,7 @@ fn send(proxy: &Wayleave, method: &str, path: &str, token: &str) -> Response {
 /// Starts a proxy with a refused and a forwarded request of each team. Returns their refusals' IDs, and the digest of the
 /// robots.txt.
 fn start(origin: &Origin) -> (Wayleave, [String; 2], String) {
-    origin.site("one.test").robots("User-agent: *\nDisallow: /private\n");
+    origin.site("one.test").disallows("/private");
     let proxy = Wayleave::start_with(origin, with_teams);
     let ids = ["a", "b"].map(|team| {
         let agent = format!("Bot-{team}/1");

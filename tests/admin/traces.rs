@@ -24,7 +24,7 @@ fn collector() -> Origin {
 }
 
 fn start(origin: &Origin, endpoint: &str, ratio: &str) -> Wayleave {
-    origin.site("shop.test").robots("User-agent: *\nDisallow: /private\n");
+    origin.site("shop.test").disallows("/private");
     // Long enough for the second request of a slow machine to come in time.
     origin.site("slow.test").robots("User-agent: *\nDisallow:\nCrawl-delay: 2\n");
     Wayleave::start_with(origin, |settings: Settings| {
@@ -145,7 +145,7 @@ fn refusals_and_failures_say_why() {
     origin.site("down.test").robots_reply(Reply::new(503));
     let exception = "[[rule]]\naction = \"allow\"\nhosts = [\"nobody.test\"]\nowner = \"a@example.com\"\nreason = \"a test\"\nexpires = \"2999-01-01\"\n";
     let proxy = Wayleave::start_with(&origin, |settings| {
-        origin.site("shop.test").robots("User-agent: *\nDisallow: /private\n");
+        origin.site("shop.test").disallows("/private");
         let endpoint = format!("\"http://{}\"", collector.http);
         settings
             .set("traces.otlp_endpoint", &endpoint)

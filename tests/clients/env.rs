@@ -36,7 +36,7 @@ fn check_client(client: &str, line: &str) {
     let origin = Origin::start();
     origin
         .site("shop.test")
-        .robots("User-agent: *\nDisallow: /private\n")
+        .disallows("/private")
         .page("/open", Reply::text("a page of the origin"));
     let proxy = Wayleave::start(&origin);
     let scratch = tempfile::tempdir().expect("a directory");

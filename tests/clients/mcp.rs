@@ -13,7 +13,7 @@ const LIMIT: Duration = Duration::from_secs(120);
 
 fn origin() -> Origin {
     let origin = Origin::start();
-    let shop = origin.site("shop.test").robots("User-agent: *\nDisallow: /private\n");
+    let shop = origin.site("shop.test").disallows("/private");
     shop.page("/open", Reply::text("an open page"))
         .page("/private", Reply::text("a secret"))
         .page("/llms.txt", Reply::text("# Shop\n"));

@@ -140,7 +140,7 @@ fn arrivals(
             calls.push(json!(["fetch", arguments]));
         }
     }
-    origin.site("other.test").robots("User-agent: *\nDisallow: /page\n");
+    origin.site("other.test").disallows("/page");
     let mut client = clean(python());
     client.arg(project().join("tests/clients/agent.py")).arg(json!(calls).to_string()).args(server);
     output_of(&mut client, b"", LIMIT);

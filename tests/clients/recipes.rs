@@ -245,7 +245,7 @@ fn shop() -> Origin {
     let origin = Origin::start_at(SITE);
     origin
         .site("shop.test")
-        .robots("User-agent: *\nDisallow: /private\n")
+        .disallows("/private")
         .page("/", Reply::html("<title>Shop</title><a href=/open>a</a><a href=/private/a>b</a>"))
         .page("/open", Reply::html("<title>Open</title>"))
         .page("/private/a", Reply::html("<title>Secret</title>"));

@@ -76,7 +76,7 @@ fn sites() -> Origin {
         let svg = "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"1\" height=\"1\"/>";
         origin
             .site(&host)
-            .robots("User-agent: *\nDisallow: /static\n")
+            .disallows("/static")
             .page("/", page)
             .page("/static/page.css", typed("text/css", style))
             .page("/static/imported.css", typed("text/css", "#imported { color: rgb(7, 8, 9) }"))
@@ -89,7 +89,7 @@ fn sites() -> Origin {
             .page("/static/data.json", typed("application/json", "{}"));
         origin
             .site(&cdn)
-            .robots("User-agent: *\nDisallow: /\n")
+            .disallows("/")
             .page("/theme.css", typed("text/css", theme))
             .page("/shop.woff2", typed("font/woff2", "not quite a font"))
             .page("/a.svg", typed("image/svg+xml", svg));

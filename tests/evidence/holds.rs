@@ -12,8 +12,6 @@ use crate::harness::tools::both_streams;
 use crate::harness::wayleave::{Settings, command};
 use crate::harness::{Origin, Request, Wayleave, eventually};
 
-const ROBOTS: &str = "User-agent: *\nDisallow: /private\n";
-
 fn small(settings: Settings) -> Settings {
     let settings = settings.set("log.decisions_max_size", "\"64KiB\"").set("log.events", "false");
     settings.set("log.decisions_max_total", "\"256KiB\"").crawler("news", "NewsBot")
@@ -46,8 +44,8 @@ fn files_about(dir: &Path, host: &str) -> Vec<PathBuf> {
 #[test]
 fn what_is_held_outlives_the_retention_of_the_log() {
     let origin = Origin::start();
-    origin.site("held.test").robots(ROBOTS);
-    origin.site("shop.test").robots(ROBOTS);
+    origin.site("held.test").disallows("/private");
+    origin.site("shop.test").disallows("/private");
     let proxy = Wayleave::start_with(&origin, small);
     crawl(&proxy, "shop.test", 100);
     crawl(&proxy, "held.test", 3);
@@ -110,7 +108,7 @@ fn what_is_held_outlives_the_retention_of_the_log() {
 #[test]
 fn nobody_but_wayleave_ends_a_hold() {
     let origin = Origin::start();
-    origin.site("shop.test").robots(ROBOTS);
+    origin.site("shop.test").disallows("/private");
     let proxy = Wayleave::start_with(&origin, small);
     crawl(&proxy, "shop.test", 1);
     let dir = proxy.dir.path().to_owned();
@@ -158,7 +156,7 @@ fn evidence_is_sound(dir: &Path, out: &str) {
 /// with a copy of the list of deleted files from before the last of them.
 fn with_deletions(origin: &Origin) -> (tempfile::TempDir, Settings, String) {
     for host in ["held.test", "shop.test"] {
-        origin.site(host).robots(ROBOTS);
+        origin.site(host).disallows("/private");
     }
     // Room for rotated files beside the held one and the current one, whichever of them has just grown.
     let proxy = Wayleave::start_with(origin, |settings| {
@@ -257,7 +255,7 @@ fn an_older_or_missing_list_of_deletions_explains_less() {
 #[test]
 fn a_hold_that_cannot_be_read_deletes_nothing() {
     let origin = Origin::start();
-    origin.site("shop.test").robots(ROBOTS);
+    origin.site("shop.test").disallows("/private");
     let proxy = Wayleave::start_with(&origin, small);
     let holds = proxy.dir.path().join("state/holds");
     fs::create_dir(&holds).expect("a directory");
@@ -304,7 +302,7 @@ fn wrong_holds_are_refused() {
 #[test]
 fn several_nodes_are_asked_and_silent_ones_named() {
     let origin = Origin::start();
-    origin.site("shop.test").robots(ROBOTS);
+    origin.site("shop.test").disallows("/private");
     let nodes = [Wayleave::start_with(&origin, small), Wayleave::start_with(&origin, small)];
     let url = "http://shop.test/private/0";
     let urls = nodes.each_ref().map(|node| format!("http://{}", node.admin));

@@ -13,7 +13,6 @@ use crate::harness::{Gate, Origin, Reply, Wayleave, eventually};
 use crate::operations::over_time::{set_clock, with_clock};
 
 const OPEN: &str = "User-agent: *\nDisallow:\n";
-const CLOSED: &str = "User-agent: *\nDisallow: /private\n";
 const DELAY: Duration = Duration::from_millis(500);
 const SLOW: &str = "User-agent: *\nDisallow: /private\nCrawl-delay: 0.5\n";
 
@@ -56,7 +55,7 @@ fn two(origin: &Origin, server: &Server, change: impl Fn(Settings) -> Settings) 
 
 /// Closes `shop.test`, has the first node fetch the new rules, and waits for the second.
 fn close(origin: &Origin, nodes: &[Wayleave; 2]) {
-    origin.site("shop.test").robots(CLOSED);
+    origin.site("shop.test").disallows("/private");
     refresh(&nodes[0], "shop.test");
     for node in nodes {
         eventually("it applies the new rules", || private(node) == 403);
@@ -167,7 +166,7 @@ fn a_full_engine_delays_no_request() {
     server.command(&["config", "set", "maxmemory", "1"]);
     for number in 0..3 {
         let host = format!("new{number}.test");
-        origin.site(&host).robots(CLOSED);
+        origin.site(&host).disallows("/private");
         for node in &nodes {
             assert_eq!(node.get(&format!("http://{host}/")).status, 200, "{host}");
             assert_eq!(node.get(&format!("http://{host}/private")).status, 403);
@@ -386,7 +385,7 @@ fn faults_in_one_partition_stop_no_other() {
 #[test]
 fn a_lease_without_an_end_is_ignored() {
     let origin = Origin::start();
-    origin.site("shop.test").robots(CLOSED);
+    origin.site("shop.test").disallows("/private");
     let server = Server::start(Product::Redis);
     let node = node(&origin, &server, |settings| settings);
     assert_eq!(private(&node), 403);

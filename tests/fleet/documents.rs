@@ -21,7 +21,7 @@ fn reservation(value: u8) -> Reply {
 #[test]
 fn reservations_and_licences_are_fetched_once_for_all_nodes() {
     let origin = Origin::start();
-    let site = origin.site("site.test").robots("User-agent: *\nAllow: /\n");
+    let site = origin.site("site.test").allows_all();
     site.page("/.well-known/tdmrep.json", reservation(1));
     let robots = format!("License: {LICENCE}\nUser-agent: *\nAllow: /\n");
     origin.site("licensed.test").robots(&robots);

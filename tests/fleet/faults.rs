@@ -22,7 +22,7 @@ fn sites() -> Origin {
     let origin = Origin::start();
     let slow = "User-agent: *\nDisallow: /private\nCrawl-delay: 0.5\n";
     origin.site("slow.test").robots(slow);
-    origin.site("free.test").robots("User-agent: *\nDisallow: /private\n");
+    origin.site("free.test").disallows("/private");
     origin
 }
 
@@ -204,7 +204,7 @@ fn another_node_fetches_after_the_fetching_one_was_killed() {
     wire.send_get("http://shop.test/");
     origin.wait_for_target("/robots.txt");
     killed.signal("KILL");
-    origin.site("shop.test").robots("User-agent: *\nDisallow: /private\n");
+    origin.site("shop.test").disallows("/private");
     eventually("its lease has ended", || survivor.get("http://shop.test/").status == 200);
     assert_eq!(survivor.get("http://shop.test/private").status, 403);
     assert_eq!(origin.robots_fetches("shop.test"), 2);

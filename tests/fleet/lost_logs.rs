@@ -13,7 +13,6 @@ use crate::harness::tools::status_and_output;
 use crate::harness::wayleave::{Settings, command};
 use crate::harness::{Origin, Request, Wayleave, eventually};
 
-const ROBOTS: &str = "User-agent: *\nDisallow: /private\n";
 const URL: &str = "http://shop.test/private/0";
 
 /// A fleet with a key, whose nodes have names.
@@ -28,7 +27,7 @@ impl NamedFleet {
     fn start() -> Self {
         let origin = Origin::start();
         for host in ["shop.test", "held.test"] {
-            origin.site(host).robots(ROBOTS);
+            origin.site(host).disallows("/private");
         }
         let dir = tempfile::tempdir().expect("a temporary directory can be made");
         let key = key_file(&dir);

@@ -238,7 +238,7 @@ fn full_size_a_change_reaches_all_nodes_soon() {
         for node in &nodes {
             assert_eq!(node.get(&private).status, 200);
         }
-        origin.site(&host).robots("User-agent: *\nDisallow: /\n");
+        origin.site(&host).disallows("/");
         refresh(&nodes[0], &host);
         let learned = Instant::now();
         std::thread::scope(|scope| {

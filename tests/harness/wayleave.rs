@@ -47,7 +47,7 @@ impl Settings {
             .set("proxy.listen", r#"["127.0.0.1:0"]"#)
             .set("admin.listen", r#""127.0.0.1:0""#)
             .set("state.dir", &format!("{:?}", dir.join("state")))
-            .set("dns.servers", &format!("[\"{}\"]", NameServer::without_names().address))
+            .resolver(NameServer::without_names())
             .set("upstream.allow_private", r#"["127.0.0.1/32"]"#)
             .set("upstream.extra_roots", &format!("[{roots:?}]"))
             // On a busy machine even a loopback peer may take longer than the defaults.
@@ -70,6 +70,11 @@ impl Settings {
     pub fn resolve(self, host: &str, to: SocketAddr) -> Self {
         let to = to.to_string();
         self.set(&format!("dns.overrides.{host:?}"), &format!("{to:?}"))
+    }
+
+    /// Has this server resolve the names without an override.
+    pub fn resolver(self, names: &NameServer) -> Self {
+        self.set("dns.servers", &format!("[\"{}\"]", names.address))
     }
 
     /// Maps the ports 80 and 443 of `host` to an origin.

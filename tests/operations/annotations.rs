@@ -89,7 +89,7 @@ struct Site {
 impl Site {
     fn new(list: &str) -> Self {
         let origin = Origin::start();
-        origin.site("shop.test").robots("User-agent: *\nDisallow: /private\n");
+        origin.site("shop.test").disallows("/private");
         origin.site("down.test").robots_reply(Reply::new(503));
         let dir = TempDir::new().expect("a temporary directory can be made");
         let config = format!(

@@ -242,7 +242,7 @@ fn config(dir: &TempDir, origin: &Origin) -> PathBuf {
 #[test]
 fn without_a_file_the_origins_robots_txt_decides() {
     let origin = Origin::start();
-    origin.site("shop.test").robots("User-agent: *\nDisallow: /private\n");
+    origin.site("shop.test").disallows("/private");
     origin.site("down.test").robots_reply(Reply::new(503));
     let dir = TempDir::new().unwrap();
     let config = config(&dir, &origin);
@@ -312,7 +312,7 @@ fn expect_a_row_for_each_line(rows: &[Value], list: &str, urls: &[&str]) {
 #[test]
 fn malformed_lines_of_a_list_do_not_stop_the_others() {
     let origin = Origin::start();
-    origin.site("shop.test").robots("User-agent: *\nDisallow: /private\n");
+    origin.site("shop.test").disallows("/private");
     origin.site("down.test").robots_reply(Reply::new(503));
     let dir = TempDir::new().unwrap();
     let config = config(&dir, &origin);
@@ -421,7 +421,7 @@ fn origins_of_a_list_are_asked_at_the_same_time() {
 #[test]
 fn a_pasted_url_may_contain_spaces_in_every_mode() {
     let origin = Origin::start();
-    origin.site("shop.test").robots("User-agent: *\nDisallow: /a%20b\n");
+    origin.site("shop.test").disallows("/a%20b");
     let dir = TempDir::new().unwrap();
     let config = config(&dir, &origin);
     for mode in [&[][..], &["--robots-only"]] {

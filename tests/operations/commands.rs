@@ -577,7 +577,7 @@ fn health_is_that_of_the_running_proxy() {
 #[test]
 fn a_mistake_elsewhere_stops_nobody_who_reads_the_state() {
     let origin = Origin::start();
-    origin.site("one.test").robots("User-agent: *\nDisallow: /\n");
+    origin.site("one.test").disallows("/");
     let proxy = Wayleave::start(&origin);
     let refused = proxy.get("http://one.test/").json();
     let id = refused["decision_id"].as_str().expect("text");
@@ -628,7 +628,7 @@ fn a_mistake_elsewhere_stops_nobody_who_reads_the_state() {
 #[test]
 fn without_a_proxy_a_decision_is_in_the_log() {
     let origin = Origin::start();
-    origin.site("one.test").robots("User-agent: *\nDisallow: /private\n");
+    origin.site("one.test").disallows("/private");
     let proxy = Wayleave::start(&origin);
     let refused = proxy.get("http://one.test/private").json();
     let id = refused["decision_id"].as_str().expect("text");
@@ -655,10 +655,7 @@ fn without_a_proxy_a_decision_is_in_the_log() {
 fn decisions_are_listed_and_followed_with_the_filters_of_the_api() {
     let origin = Origin::start();
     for host in ["one.test", "two.test"] {
-        origin
-            .site(host)
-            .robots("User-agent: *\nDisallow: /private\n")
-            .page("/", Reply::text("page"));
+        origin.site(host).disallows("/private").page("/", Reply::text("page"));
     }
     let proxy = Wayleave::start(&origin);
     for url in ["http://one.test/", "http://one.test/private", "http://two.test/private"] {
@@ -723,7 +720,7 @@ fn a_list_of_decisions_says_which_proxy_it_is_of() {
 #[test]
 fn unnamed_requests_are_chosen_by_either_word() {
     let origin = Origin::start();
-    origin.site("one.test").robots("User-agent: *\nDisallow: /private\n");
+    origin.site("one.test").disallows("/private");
     let proxy = Wayleave::start_with(&origin, |settings| {
         settings.set("proxy.mode", "\"observe\"").crawler("news", "NewsBot")
     });
@@ -785,7 +782,7 @@ fn unnamed_requests_are_chosen_by_either_word() {
 fn decisions_are_followed_until_the_proxy_stops() {
     let origin = Origin::start();
     for host in ["one.test", "two.test"] {
-        origin.site(host).robots("User-agent: *\nDisallow: /private\n");
+        origin.site(host).disallows("/private");
     }
     let proxy = Wayleave::start(&origin);
     proxy.get("http://one.test/private");

@@ -50,7 +50,7 @@ pub fn with_clock(file: &Path) -> std::process::Command {
 #[test]
 fn an_exception_ends_while_the_proxy_runs() {
     let origin = Origin::start();
-    origin.site("shop.test").robots("User-agent: *\nDisallow: /\n");
+    origin.site("shop.test").disallows("/");
     let dir = tempfile::tempdir().expect("a directory");
     let clock = dir.path().join("clock");
     set_clock(&clock, Duration::ZERO);
@@ -215,7 +215,7 @@ fn tunnelling(origin: &Origin, change: impl FnOnce(Settings) -> Settings) -> Way
 fn an_expired_exception_opens_no_tunnel() {
     let origin = Origin::start();
     for host in ["over.test", "still.test"] {
-        origin.site(host).robots("User-agent: *\nDisallow: /\n");
+        origin.site(host).disallows("/");
     }
     let rules = exception("over.test", "2020-01-01") + &exception("still.test", "2999-01-01");
     let proxy = tunnelling(&origin, |settings| settings.table(&rules));

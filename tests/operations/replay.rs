@@ -53,7 +53,7 @@ fn add_sites(origin: &Origin) {
 /// Gives a site a robots.txt, of six kinds.
 pub(super) fn with_robots(site: SiteHandle<'_>, kind: usize) -> SiteHandle<'_> {
     match kind {
-        0 => site.robots("User-agent: *\nDisallow: /private\n"),
+        0 => site.disallows("/private"),
         1 => site.robots("User-agent: NewsBot\nDisallow: /page\n\nUser-agent: *\nAllow: /\n"),
         2 => site.robots(
             "User-agent: PictureBot\nDisallow: /\n\nUser-agent: ImageBot\nDisallow: /rule\n",
@@ -214,7 +214,7 @@ fn a_replay_under_the_same_configuration_changes_nothing() {
 fn a_replay_says_what_it_cannot_know() {
     let origin = Origin::start();
     for host in ["never.test", "usage.test", "tunnel.test", "plain.test"] {
-        origin.site(host).robots("User-agent: *\nAllow: /\n");
+        origin.site(host).allows_all();
     }
     let rule = "[[rule]]\naction = \"refuse\"\nhosts = [\"never.test\"]\n";
     let proxy = Wayleave::start_with(&origin, |settings| {
@@ -363,7 +363,7 @@ fn ten_million_decisions_are_replayed_in_bounded_memory() {
 #[test]
 fn refused_tunnels_have_nothing_inside_to_know() {
     let origin = Origin::start();
-    origin.site("shop.test").robots("User-agent: *\nAllow: /\n");
+    origin.site("shop.test").allows_all();
     for (mode, refused) in [("\"tunnel\"", 1), ("\"refuse\"", 0)] {
         let proxy = Wayleave::start_with(&origin, |settings| settings.set("https.mode", mode));
         let mut tunnel = proxy.connect();

@@ -101,7 +101,7 @@ fn replay_with_half_a_store_is_incomplete() {
     let dir = write_log(|settings| settings);
     // The store of another proxy, which knows one of both origins.
     let origin = Origin::start();
-    origin.site("shop.test").robots("User-agent: *\nDisallow: /private\n");
+    origin.site("shop.test").disallows("/private");
     let other = Wayleave::start(&origin);
     assert_eq!(other.get("http://shop.test/private/0").status, 403);
     copy_store(&other.stop().0, &dir);

@@ -65,7 +65,7 @@ fn after(settings: Settings) -> Settings {
 
 fn add_sites(origin: &Origin) {
     for host in ["blind0.test", "blind1.test"] {
-        origin.site(host).robots("User-agent: *\nAllow: /\n");
+        origin.site(host).allows_all();
     }
     let usage = Reply::html("<p>not for training").header("Content-Usage", "train-ai=n");
     for host in 0..HOSTS {

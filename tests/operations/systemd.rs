@@ -46,7 +46,7 @@ fn the_units_are_valid() {
 #[test]
 fn it_serves_where_proc_is_not_mounted() {
     let origin = Origin::start();
-    origin.site("shop.test").robots("User-agent: *\nDisallow: /private\n");
+    origin.site("shop.test").disallows("/private");
     let hide = "mount -t tmpfs none /proc && exec \"$0\" \"$@\"";
     let unshare = format!("exec unshare --map-root-user --mount sh -c '{hide}' \"$0\" \"$@\"");
     let proxy = Wayleave::start_after(&origin, &unshare);

@@ -14,7 +14,7 @@ fn sites() -> Origin {
     let challenge = Reply::new(403).header("cf-mitigated", "challenge").body("prove it");
     origin
         .site("shop.test")
-        .robots("User-agent: *\nDisallow: /private\n")
+        .disallows("/private")
         .page("/challenge", challenge.clone())
         .page("/waf", Reply::new(202).header("x-amzn-waf-action", "challenge"))
         .page("/forbidden", Reply::new(403).body("no"))

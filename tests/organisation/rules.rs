@@ -266,7 +266,7 @@ fn rules_are_only_observed_in_observe_mode() {
 #[test]
 fn legal_rules_are_enforced_in_observe_mode() {
     let origin = sites();
-    origin.site("both.test").robots("User-agent: *\nDisallow: /\n");
+    origin.site("both.test").disallows("/");
     let both = r#"
 [[rule]]
 action = "refuse"

@@ -198,7 +198,7 @@ fn a_robots_txt_that_needs_a_signature_is_fetched_with_one() {
     let form = "requested=(\"@authority\");created;nonce=\"once\";tag=\"web-bot-auth\"";
     let reply = Reply::new(403).header("Accept-Signature", form);
     let site = signing.origin.site("shop.test");
-    site.robots("User-agent: *\nDisallow: /private\n").unsigned_robots(reply.body("who are you?"));
+    site.disallows("/private").unsigned_robots(reply.body("who are you?"));
     let refused = signing.proxy.exchange(&get("http://shop.test/private"));
     assert_eq!(refused.json()["reason"], "rule", "the signed fetch decides");
     let requests = signing.origin.requests();
@@ -398,8 +398,7 @@ fn background_fetches_are_signed_as_the_last_awaited_one() {
     let signing = start("on-request", |settings| settings.set("robots.max_age", "\"2s\""));
     let form = "requested=(\"@authority\");created;tag=\"web-bot-auth\"";
     let site = signing.origin.site("shop.test");
-    site.robots("User-agent: *\nDisallow: /private\n")
-        .unsigned_robots(Reply::new(403).header("Accept-Signature", form));
+    site.disallows("/private").unsigned_robots(Reply::new(403).header("Accept-Signature", form));
     let url = "http://shop.test/private";
     let expect_refused = || {
         let refused = signing.proxy.exchange(&get(url));
@@ -428,7 +427,7 @@ fn an_unsigned_refetch_allows_signers_nothing_new() {
     let signing = start("on-request", |settings| settings);
     let form = "requested=(\"@authority\");created;tag=\"web-bot-auth\"";
     let site = || signing.origin.site("shop.test");
-    site().robots("User-agent: *\nDisallow: /private\n");
+    site().disallows("/private");
     let url = "http://shop.test/private";
     let by = |agent: &str| signing.proxy.get_as(agent, url);
     // A crawler without a key causes the fetch.
@@ -448,8 +447,7 @@ fn an_unsigned_refetch_allows_signers_nothing_new() {
 fn add_signed_site(origin: &Origin) {
     let form = "requested=(\"@authority\");created;tag=\"web-bot-auth\"";
     let site = origin.site("shop.test");
-    site.robots("User-agent: *\nDisallow: /private\n")
-        .unsigned_robots(Reply::new(401).header("Accept-Signature", form));
+    site.disallows("/private").unsigned_robots(Reply::new(401).header("Accept-Signature", form));
 }
 
 #[test]

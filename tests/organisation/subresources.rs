@@ -24,7 +24,7 @@ fn typed(content_type: &str) -> Reply {
 /// Starts a shop whose robots.txt disallows what its pages load, here and at another host.
 fn shop() -> Origin {
     let origin = Origin::start();
-    let site = origin.site("shop.test").robots("User-agent: *\nDisallow: /static\n");
+    let site = origin.site("shop.test").disallows("/static");
     site.page("/open.css", typed("text/css"))
         .page("/static/a.css", typed("text/css"))
         .page("/static/a.js", typed("text/javascript; charset=utf-8"))
@@ -37,7 +37,7 @@ fn shop() -> Origin {
         .page("/static/page", Reply::html("page"));
     origin
         .site("cdn.test")
-        .robots("User-agent: *\nDisallow: /\n")
+        .disallows("/")
         .page("/b.css", typed("text/css"))
         .page("/b.woff2", typed("font/woff2"))
         .page("/no-training.png", typed("image/png").header("Content-Usage", "train-ai=n"));

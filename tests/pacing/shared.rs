@@ -194,7 +194,7 @@ fn an_answer_from_outside_of_a_network_pauses_nothing_in_it() {
     names.set("attacker.example", Answer::Addresses(addresses));
     let proxy = Wayleave::start_with(&victim, |settings| {
         sharing(settings, "address", "reject")
-            .set("dns.servers", &format!("[\"{}\"]", names.address))
+            .resolver(&names)
             .set("upstream.allow_private", r#"["127.0.0.0/8"]"#)
             .set("politeness.adaptive", "true")
     });

@@ -129,7 +129,7 @@ fn robots_txt_changed_during_a_wait_applies_when_the_slot_comes() {
     let origin = site(&gate);
     let proxy = Wayleave::start_with(&origin, one_at_a_time);
     let (mut first, mut second) = one_waits(&proxy, &origin);
-    origin.site("shop.test").robots("User-agent: *\nDisallow: /b\n");
+    origin.site("shop.test").disallows("/b");
     let refresh = proxy.admin_request("POST", "/v1/robots/http%3A%2F%2Fshop.test/refresh");
     assert_eq!(refresh.status, 200, "{refresh:?}");
     gate.open();

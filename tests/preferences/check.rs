@@ -106,7 +106,7 @@ fn an_unstated_preference_refuses_only_if_configured() {
 fn with_field(field: (&str, &str), settings: &str) -> (Origin, Wayleave) {
     let origin = Origin::start();
     let page = Reply::text("the page").header(field.0, field.1);
-    origin.site("site.test").robots("User-agent: *\nAllow: /\n").page("/page", page);
+    origin.site("site.test").allows_all().page("/page", page);
     let proxy = Wayleave::start_with(&origin, |base| base.table(settings).with_all(crawlers()));
     (origin, proxy)
 }
@@ -152,7 +152,7 @@ fn an_answer_can_be_labelled_instead() {
 #[test]
 fn what_the_site_is_not_asked_about_is_labelled_all_the_same() {
     let origin = Origin::start();
-    origin.site("site.test").robots("User-agent: *\nDisallow: /private\n");
+    origin.site("site.test").disallows("/private");
     let proxy = Wayleave::start_with(&origin, |settings| {
         let corpus = example_bot("corpus", CORPUS).purposes(["train-ai", "archive"]).observed();
         let rules = "[[rule]]\naction = \"allow\"\nhosts = [\"site.test\"]\npaths = [\"/private/agreed\"]\nowner = \"us\"\n\

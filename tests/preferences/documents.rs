@@ -47,7 +47,7 @@ const ALL: &str = "<permits type=\"usage\">all</permits>";
 #[test]
 fn a_reservation_is_fetched_once_and_only_if_it_can_refuse() {
     let origin = Origin::start();
-    let site = origin.site("site.test").robots("User-agent: *\nAllow: /\n");
+    let site = origin.site("site.test").allows_all();
     site.page(TDMREP, Reply::text(RESERVED));
     let proxy = start(&origin, "");
     for agent in [PLAIN, INDEX] {
@@ -143,7 +143,7 @@ fn reservations_that_cannot_be_read_state_nothing() {
     origin.site("other.test").page("/reserved.json", reserved);
     for (name, reply, ..) in &cases {
         let host = format!("{name}.test");
-        let site = origin.site(&host).robots("User-agent: *\nAllow: /\n");
+        let site = origin.site(&host).allows_all();
         site.page(TDMREP, reply.clone());
     }
     let proxy = start(&origin, "");
@@ -379,7 +379,7 @@ fn documents_survive_restarts_and_kills() {
 fn a_stale_document_is_refetched_and_used_until_that_succeeds() {
     let origin = Origin::start();
     let short = |text: &str| Reply::text(text).header("Cache-Control", "max-age=1");
-    let site = origin.site("site.test").robots("User-agent: *\nAllow: /\n");
+    let site = origin.site("site.test").allows_all();
     site.page(TDMREP, short(RESERVED));
     let proxy = start(&origin, "");
     refusal(&proxy, CORPUS, "https://site.test/a");
@@ -445,7 +445,7 @@ fn operators_see_refresh_and_forget_documents() {
 #[test]
 fn documents_are_logged_counted_and_previewed() {
     let origin = Origin::start();
-    let site = origin.site("site.test").robots("User-agent: *\nAllow: /\n");
+    let site = origin.site("site.test").allows_all();
     site.page(TDMREP, Reply::text(RESERVED));
     let proxy = start(&origin, "");
     let preview = "/v1/decision?url=https://site.test/a&crawler=corpus";
@@ -493,7 +493,7 @@ fn documents_are_logged_counted_and_previewed() {
 #[test]
 fn only_the_sources_that_are_listed_are_read() {
     let origin = Origin::start();
-    let site = origin.site("site.test").robots("User-agent: *\nAllow: /\n");
+    let site = origin.site("site.test").allows_all();
     site.page(TDMREP, Reply::text(RESERVED));
     let proxy = start(&origin, "[preferences]\nsources = [\"rsl\"]\n");
     assert_eq!(status(&proxy, CORPUS, "https://site.test/a"), 200);
@@ -512,7 +512,7 @@ fn an_uninspected_tunnel_is_refused_if_any_path_is_reserved() {
     for (host, file) in
         [("some.test", r#"[{"location":"/a/","tdm-reservation":1}]"#), ("none.test", "[]")]
     {
-        let site = origin.site(host).robots("User-agent: *\nAllow: /\n");
+        let site = origin.site(host).allows_all();
         site.page(TDMREP, Reply::text(file));
     }
     let proxy = start(&origin, "[https]\nmode = \"tunnel\"\n");
@@ -591,7 +591,7 @@ fn check_fetches_what_the_proxy_fetches() {
 #[test]
 fn check_uses_only_the_configured_sources() {
     let origin = Origin::start();
-    let site = origin.site("site.test").robots("User-agent: *\nAllow: /\n");
+    let site = origin.site("site.test").allows_all();
     site.page(TDMREP, Reply::text(RESERVED));
     let proxy = start(&origin, "[preferences]\nsources = [\"content-usage\"]");
     let (code, answer, _) = check(&proxy, "train-ai", "https://site.test/page");

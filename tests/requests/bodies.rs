@@ -206,7 +206,7 @@ fn a_websocket_upgrade_becomes_a_pipe() {
     let origin = Origin::start();
     origin
         .site("shop.test")
-        .robots("User-agent: *\nDisallow: /private\n")
+        .disallows("/private")
         .page("/ws", Reply::websocket())
         .page("/private/ws", Reply::websocket());
     let proxy = Wayleave::start(&origin);

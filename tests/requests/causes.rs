@@ -142,9 +142,7 @@ fn dns_failures_are_described() {
     let origin = Origin::start();
     let names = NameServer::start();
     let proxy = Wayleave::start_with(&origin, |settings| {
-        settings
-            .set("dns.servers", &format!("[\"{}\"]", names.address))
-            .set("upstream.connect_timeout", "\"2s\"")
+        settings.resolver(&names).set("upstream.connect_timeout", "\"2s\"")
     });
     let port = origin.http.port();
     let cases = [

@@ -7,10 +7,7 @@ use crate::harness::{Origin, Reply, Request, Wayleave, Wire, eventually};
 #[test]
 fn an_intercepted_request_is_decided_by_its_path() {
     let origin = Origin::start();
-    origin
-        .site("shop.test")
-        .robots("User-agent: *\nDisallow: /private\n")
-        .page("/a", Reply::text("hello"));
+    origin.site("shop.test").disallows("/private").page("/a", Reply::text("hello"));
     let proxy = Wayleave::start(&origin);
     let mut wire = proxy.tunnel("shop.test:443");
     wire.send(Request::get("https://shop.test/a").origin_form());
@@ -143,7 +140,7 @@ fn another_name_inside_the_tunnel_is_misdirected() {
 #[test]
 fn another_port_than_443_is_intercepted_too() {
     let origin = Origin::start();
-    origin.site("shop.test").robots("User-agent: *\nDisallow: /private\n");
+    origin.site("shop.test").disallows("/private");
     let proxy =
         Wayleave::start_with(&origin, |settings| settings.resolve("shop.test:8443", origin.https));
     assert_eq!(proxy.get("https://shop.test:8443/a").status, 200);
@@ -161,10 +158,7 @@ fn another_port_than_443_is_intercepted_too() {
 #[test]
 fn plain_http_inside_a_tunnel_is_decided_as_well() {
     let origin = Origin::start();
-    origin
-        .site("shop.test")
-        .robots("User-agent: *\nDisallow: /private\n")
-        .page("/a", Reply::text("hello"));
+    origin.site("shop.test").disallows("/private").page("/a", Reply::text("hello"));
     let proxy = Wayleave::start(&origin);
     let mut wire = proxy.connect();
     assert_eq!(wire.connect_tunnel("shop.test:80").status, 200);
@@ -245,9 +239,7 @@ fn a_client_with_many_slow_names_delays_no_other() {
     }
     let loopback = vec![[127, 0, 0, 1].into()];
     names.set("quick.example", Answer::Addresses(loopback));
-    let proxy = Wayleave::start_with(&origin, |settings| {
-        settings.set("dns.servers", &format!("[\"{}\"]", names.address))
-    });
+    let proxy = Wayleave::start_with(&origin, |settings| settings.resolver(&names));
     let greedy: Vec<_> = (0..count)
         .map(|number| {
             let mut wire = proxy.connect();

@@ -65,9 +65,7 @@ fn names_that_stop_resolving_are_named() {
         origin.site(host).robots_reply(closing_robots());
     }
     let proxy = Wayleave::start_with(&origin, |settings| {
-        settings
-            .set("dns.servers", &format!("[\"{}\"]", names.address))
-            .set("upstream.connect_timeout", "\"2s\"")
+        settings.resolver(&names).set("upstream.connect_timeout", "\"2s\"")
     });
     for host in ["gone.example", "broken.example", "silent.example"] {
         assert_eq!(proxy.get(&format!("http://{host}:{port}/private")).status, 403);

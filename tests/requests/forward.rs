@@ -6,10 +6,7 @@ use crate::harness::{Origin, Reply, Request, Wayleave};
 #[test]
 fn an_allowed_request_arrives_in_origin_form() {
     let origin = Origin::start();
-    origin
-        .site("shop.test")
-        .robots("User-agent: *\nDisallow: /private\n")
-        .page("/a?b=c", Reply::text("hello"));
+    origin.site("shop.test").disallows("/private").page("/a?b=c", Reply::text("hello"));
     let proxy = Wayleave::start(&origin);
     let answer = proxy.get("http://shop.test/a?b=c");
     assert_eq!((answer.status, answer.text().as_str()), (200, "hello"));
@@ -85,7 +82,7 @@ fn a_target_without_path_becomes_the_root() {
 #[test]
 fn the_absolute_form_decides_and_host_is_replaced() {
     let origin = Origin::start();
-    origin.site("other.test").robots("User-agent: *\nDisallow: /\n");
+    origin.site("other.test").disallows("/");
     let proxy = Wayleave::start(&origin);
     let answer = proxy.exchange(&Request::get("http://shop.test/a").header("Host", "other.test"));
     assert_eq!(answer.status, 200);
@@ -102,7 +99,7 @@ fn the_absolute_form_decides_and_host_is_replaced() {
 #[test]
 fn another_port_is_another_origin_and_is_kept_in_host() {
     let origin = Origin::start();
-    origin.site("shop.test").robots("User-agent: *\nDisallow: /private\n");
+    origin.site("shop.test").disallows("/private");
     let proxy =
         Wayleave::start_with(&origin, |settings| settings.resolve("shop.test:8080", origin.http));
     assert_eq!(proxy.get("http://shop.test:8080/a").status, 200);
@@ -115,7 +112,7 @@ fn another_port_is_another_origin_and_is_kept_in_host() {
 #[test]
 fn an_address_in_place_of_a_name_is_an_origin_too() {
     let origin = Origin::start();
-    origin.site("127.0.0.1").robots("User-agent: *\nDisallow: /private\n");
+    origin.site("127.0.0.1").disallows("/private");
     let proxy = Wayleave::start(&origin);
     let base = format!("http://{}", origin.http);
     assert_eq!(proxy.get(&format!("{base}/a")).status, 200);
@@ -265,7 +262,7 @@ fn pipelined_requests_are_served_in_order() {
     let origin = Origin::start();
     origin
         .site("shop.test")
-        .robots("User-agent: *\nDisallow: /no\n")
+        .disallows("/no")
         .page("/1", Reply::text("one"))
         .page("/3", Reply::text("three"));
     let proxy = Wayleave::start(&origin);
@@ -284,10 +281,7 @@ fn pipelined_requests_are_served_in_order() {
 #[test]
 fn a_refusal_keeps_the_connection_and_its_body_is_not_a_request() {
     let origin = Origin::start();
-    origin
-        .site("shop.test")
-        .robots("User-agent: *\nDisallow: /no\n")
-        .page("/yes", Reply::text("yes"));
+    origin.site("shop.test").disallows("/no").page("/yes", Reply::text("yes"));
     let proxy = Wayleave::start(&origin);
     let mut wire = proxy.connect();
     let hidden = Request::get("http://shop.test/hidden").absolute_form();
@@ -317,10 +311,7 @@ fn an_http_1_0_client_gets_no_chunks() {
 #[test]
 fn an_https_url_in_absolute_form_is_fetched_over_tls() {
     let origin = Origin::start();
-    origin
-        .site("shop.test")
-        .robots("User-agent: *\nDisallow: /private\n")
-        .page("/a", Reply::text("secret"));
+    origin.site("shop.test").disallows("/private").page("/a", Reply::text("secret"));
     let proxy = Wayleave::start(&origin);
     let mut wire = proxy.connect();
     wire.send_get("https://shop.test/a");

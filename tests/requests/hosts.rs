@@ -6,8 +6,6 @@ use crate::harness::crawler::crawler;
 use crate::harness::dns::{Answer, NameServer};
 use crate::harness::{Origin, Request, Wayleave, Wire, eventually};
 
-const RULES: &str = "User-agent: *\nDisallow: /private\n";
-
 fn over_ipv6(origin: &Origin) -> Wayleave {
     Wayleave::start_with(origin, |settings| {
         settings
@@ -19,7 +17,7 @@ fn over_ipv6(origin: &Origin) -> Wayleave {
 #[test]
 fn a_client_over_ipv6_reaches_an_origin_over_ipv6() {
     let origin = Origin::start_at("::1");
-    origin.site("[::1]").robots(RULES);
+    origin.site("[::1]").disallows("/private");
     let proxy = over_ipv6(&origin);
     assert!(proxy.proxy.is_ipv6());
     let port = origin.http.port();
@@ -40,7 +38,7 @@ fn a_client_over_ipv6_reaches_an_origin_over_ipv6() {
 #[test]
 fn an_ipv6_address_is_intercepted_with_its_own_leaf() {
     let origin = Origin::start_at("::1");
-    origin.site("[::1]").robots(RULES);
+    origin.site("[::1]").disallows("/private");
     let proxy = over_ipv6(&origin);
     let authority = format!("[::1]:{}", origin.https.port());
     let mut wire = proxy.connect();
@@ -114,7 +112,7 @@ fn an_unresponsive_address_delays_only_shortly() {
     names.set("dead.example", Answer::Addresses(both.to_vec()));
     let proxy = Wayleave::start_with(&origin, |settings| {
         settings
-            .set("dns.servers", &format!("[\"{}\"]", names.address))
+            .resolver(&names)
             .set("upstream.allow_private", "[\"127.0.0.1/32\", \"::1/128\"]")
             .set("upstream.connect_timeout", "\"20s\"")
     });
@@ -130,7 +128,7 @@ fn an_unresponsive_address_delays_only_shortly() {
 #[test]
 fn an_internationalised_name_is_one_origin_in_every_spelling() {
     let origin = Origin::start();
-    origin.site("xn--bcher-kva.test").robots(RULES);
+    origin.site("xn--bcher-kva.test").disallows("/private");
     let proxy = Wayleave::start(&origin);
     let robots = "http://xn--bcher-kva.test/robots.txt";
     for host in
@@ -151,7 +149,7 @@ fn an_internationalised_name_is_one_origin_in_every_spelling() {
 #[test]
 fn a_trailing_dot_and_the_default_port_change_nothing() {
     let origin = Origin::start();
-    origin.site("shop.test").robots(RULES);
+    origin.site("shop.test").disallows("/private");
     let proxy = Wayleave::start(&origin);
     for authority in ["shop.test", "shop.test.", "shop.test:80", "shop.test.:80", "shop.test:"] {
         let answer = proxy.get(&format!("http://{authority}/private"));

@@ -14,10 +14,7 @@ use crate::harness::{
 #[test]
 fn http_2_inside_is_decided_stream_by_stream() {
     let origin = Origin::start();
-    origin
-        .site("shop.test")
-        .robots("User-agent: *\nDisallow: /private\n")
-        .page("/a", Reply::text("hello"));
+    origin.site("shop.test").disallows("/private").page("/a", Reply::text("hello"));
     let proxy = Wayleave::start(&origin);
     let client = proxy.http2("shop.test:443");
     assert_eq!(client.get("/a").text(), "hello");
@@ -193,7 +190,7 @@ fn an_unsized_http_2_upload_keeps_the_connection_usable() {
 #[test]
 fn a_refused_upload_over_http_2_gets_its_refusal() {
     let origin = Origin::start();
-    origin.site("shop.test").robots("User-agent: *\nDisallow: /private\n");
+    origin.site("shop.test").disallows("/private");
     let proxy = Wayleave::start(&origin);
     let client = proxy.http2("shop.test:443");
     let upload = vec![b'x'; 40_000];

@@ -72,7 +72,7 @@ impl Upload {
 #[test]
 fn a_refused_upload_is_read_to_its_end() {
     let origin = Origin::start();
-    origin.site("shop.test").robots("User-agent: *\nDisallow: /no\n");
+    origin.site("shop.test").disallows("/no");
     let proxy = Wayleave::start(&origin);
     let upload = Upload::run(&proxy, "/no", 5 * MIB);
     assert!(upload.is_answered && upload.reset.is_none(), "{upload:?}");
@@ -93,7 +93,7 @@ fn an_upload_that_its_origin_answers_early_is_read_to_its_end() {
 #[test]
 fn an_endless_upload_is_reset_without_an_error() {
     let origin = Origin::start();
-    origin.site("shop.test").robots("User-agent: *\nDisallow: /no\n");
+    origin.site("shop.test").disallows("/no");
     let proxy = Wayleave::start(&origin);
     let upload = Upload::run(&proxy, "/no", usize::MAX);
     assert!(upload.is_answered, "{upload:?}");

@@ -66,7 +66,7 @@ fn max_forwards_is_decremented_where_required() {
 #[test]
 fn a_disallowed_request_is_refused_despite_max_forwards() {
     let origin = Origin::start();
-    origin.site("shop.test").robots("User-agent: *\nDisallow: /private\n");
+    origin.site("shop.test").disallows("/private");
     let proxy = Wayleave::start(&origin);
     let request = Request::new("TRACE", "http://shop.test/private").header("Max-Forwards", "0");
     let refused = proxy.exchange(&request);

@@ -68,7 +68,7 @@ fn a_target_beyond_16_kib_is_refused_and_logged_in_short() {
 #[test]
 fn no_long_part_of_a_request_that_is_refused_fills_the_log() {
     let origin = Origin::start();
-    origin.site("shop.test").robots("User-agent: *\nDisallow: /\n");
+    origin.site("shop.test").disallows("/");
     let proxy = Wayleave::start(&origin);
     let long = "a".repeat(30_000);
     for head in [

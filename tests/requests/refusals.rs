@@ -61,7 +61,7 @@ fn a_refusal_says_whom_it_was_decided_for() {
 #[test]
 fn a_browser_gets_a_page() {
     let origin = Origin::start();
-    origin.site("shop.test").robots("User-agent: *\nDisallow: /*<script>\n");
+    origin.site("shop.test").disallows("/*<script>");
     let proxy = Wayleave::start(&origin);
     let browser = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8";
     let url = "http://shop.test/a<script>alert(1)</script>";
@@ -107,7 +107,7 @@ fn decisions_that_take_too_long_are_refusals() {
 #[test]
 fn every_method_is_refused_and_no_body_leaves() {
     let origin = Origin::start();
-    origin.site("shop.test").robots("User-agent: *\nDisallow: /\n");
+    origin.site("shop.test").disallows("/");
     let proxy = Wayleave::start(&origin);
     for method in ["GET", "POST", "PUT", "DELETE", "OPTIONS", "PATCH", "PROPFIND"] {
         let answer = proxy.exchange(&Request::new(method, "http://shop.test/a").body("payload"));
@@ -125,7 +125,7 @@ fn every_method_is_refused_and_no_body_leaves() {
 #[test]
 fn each_refusal_has_its_own_id() {
     let origin = Origin::start();
-    origin.site("shop.test").robots("User-agent: *\nDisallow: /\n");
+    origin.site("shop.test").disallows("/");
     let proxy = Wayleave::start(&origin);
     let id = || {
         proxy.get("http://shop.test/a").json()["decision_id"].as_str().expect("a string").to_owned()

@@ -163,7 +163,7 @@ fn an_origin_that_wants_http_1_gets_it() {
 fn a_burst_above_the_origins_limit_is_served() {
     let (origin, gate) = (Origin::start(), Gate::closed());
     // robots.txt is fetched by HTTP/1.1.
-    let site = origin.site("narrow.test").robots("User-agent: *\nDisallow: /private\n");
+    let site = origin.site("narrow.test").disallows("/private");
     site.max_streams(1).settings_after(&gate);
     let proxy = Wayleave::start(&origin);
     let client = proxy.http2("narrow.test:443");

@@ -17,7 +17,7 @@ pub struct TlsProxy {
 
 /// Starts such a proxy. The origin's `shop.test` disallows `/private`.
 pub fn start(origin: &Origin, change: impl FnOnce(Settings) -> Settings) -> TlsProxy {
-    origin.site("shop.test").robots("User-agent: *\nDisallow: /private\n");
+    origin.site("shop.test").disallows("/private");
     let proxy = Wayleave::start_with(origin, |settings| {
         write_certificate(&settings.dir, "localhost");
         change(

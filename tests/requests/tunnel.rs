@@ -119,7 +119,7 @@ fn a_tunnel_is_decided_for_the_crawler_that_opens_it() {
 #[test]
 fn the_organisations_rules_apply_to_tunnels() {
     let origin = Origin::start();
-    origin.site("excepted.test").robots("User-agent: *\nDisallow: /\n");
+    origin.site("excepted.test").disallows("/");
     let proxy = Wayleave::start_with(&origin, |settings| {
         settings.set("https.mode", "\"tunnel\"").table(
             "[[rule]]\naction = \"refuse\"\nhosts = [\"partly.test\"]\npaths = [\"/never\"]\nreason = \"ours\"\n\
@@ -137,7 +137,7 @@ fn the_organisations_rules_apply_to_tunnels() {
 #[test]
 fn a_tunnel_is_limited_to_its_host() {
     let origin = Origin::start();
-    origin.site("other.test").robots("User-agent: *\nDisallow: /\n");
+    origin.site("other.test").disallows("/");
     let proxy = tunnelling(&origin);
     let mut wire = proxy.connect();
     assert_eq!(wire.connect_tunnel("shop.test:443").status, 200);
@@ -154,7 +154,7 @@ fn plain_http_inside_a_tunnel_is_decided_by_request() {
     let proxy = Wayleave::start_with(&origin, |settings| {
         settings.set("https.mode", "\"tunnel\"").resolve("mixed.test:8080", origin.http)
     });
-    origin.site("shop.test").robots("User-agent: *\nDisallow: /private\n");
+    origin.site("shop.test").disallows("/private");
     let answer = proxy.connect().connect_tunnel("shop.test:80");
     answer.expect_disallowed("http://shop.test/robots.txt", 2, "Disallow: /private");
     let mut wire = proxy.connect();
@@ -162,7 +162,7 @@ fn plain_http_inside_a_tunnel_is_decided_by_request() {
     wire.send(Request::get("http://open.test/a").origin_form());
     assert_eq!(wire.response().status, 200);
     assert_eq!(origin.wait_for_target("/a").header("via"), Some("1.1 wayleave"));
-    origin.site("open.test").robots("User-agent: *\nDisallow: /late\n");
+    origin.site("open.test").disallows("/late");
     // A decision for http does not apply to https.
     let mut wire = proxy.connect();
     assert_eq!(wire.connect_tunnel("open.test:80").status, 200);
@@ -205,7 +205,7 @@ fn https_is_refused_in_mode_refuse() {
 #[test]
 fn hosts_of_the_bypass_are_tunnelled() {
     let origin = Origin::start();
-    origin.site("*").robots("User-agent: *\nDisallow: /\n");
+    origin.site("*").disallows("/");
     let proxy = Wayleave::start_with(&origin, |settings| {
         settings.set("https.bypass", "[\"bank.test\", \"*.pay.test\"]")
     });
@@ -343,7 +343,7 @@ fn a_blind_tunnel_is_recorded_though_no_hello_comes() {
 #[test]
 fn refusals_of_tunnels_are_only_observed_in_observe_mode() {
     let origin = Origin::start();
-    origin.site("shop.test").robots("User-agent: *\nDisallow: /private\n");
+    origin.site("shop.test").disallows("/private");
     for mode in ["tunnel", "refuse"] {
         let proxy = Wayleave::start_with(&origin, |settings| {
             settings.set("https.mode", &format!("{mode:?}")).set("proxy.mode", "\"observe\"")
@@ -362,7 +362,7 @@ fn refusals_of_tunnels_are_only_observed_in_observe_mode() {
 #[test]
 fn the_admin_api_previews_decisions_about_tunnels() {
     let origin = Origin::start();
-    origin.site("shop.test").robots("User-agent: *\nDisallow: /private\n");
+    origin.site("shop.test").disallows("/private");
     let proxy = Wayleave::start_with(&origin, |settings| {
         settings.set("https.mode", "\"tunnel\"").set("https.bypass", "[\"bank.test\"]")
     });

@@ -250,7 +250,7 @@ fn names_and_addresses_that_lead_nowhere_are_named() {
     let names = NameServer::start();
     names.set("broken.example", Answer::ServerFailure);
     let proxy = Wayleave::start_with(&origin, |settings| {
-        let settings = settings.set("dns.servers", &format!("[\"{}\"]", names.address));
+        let settings = settings.resolver(&names);
         settings.resolve_to("inside.test", &inside)
     });
     for (host, status, error, outcome) in [

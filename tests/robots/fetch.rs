@@ -99,7 +99,7 @@ fn robots_txt_is_fetched_by_the_configured_user_agent() {
 #[test]
 fn robots_txt_itself_is_always_allowed() {
     let origin = Origin::start();
-    origin.site("shop.test").robots("User-agent: *\nDisallow: /\n");
+    origin.site("shop.test").disallows("/");
     let proxy = Wayleave::start(&origin);
     let answer = proxy.get("http://shop.test/robots.txt");
     assert_eq!((answer.status, answer.text().as_str()), (200, "User-agent: *\nDisallow: /\n"));
@@ -224,9 +224,7 @@ fn a_name_that_does_not_resolve_makes_robots_txt_unreachable() {
     names.set("broken.example", Answer::ServerFailure);
     names.set("silent.example", Answer::Silence);
     let proxy = Wayleave::start_with(&origin, |settings| {
-        settings
-            .set("dns.servers", &format!("[\"{}\"]", names.address))
-            .set("robots.fetch_timeout", "\"2s\"")
+        settings.resolver(&names).set("robots.fetch_timeout", "\"2s\"")
     });
     for host in ["broken.example", "silent.example"] {
         proxy
@@ -243,9 +241,7 @@ fn a_name_that_does_not_exist_is_a_dns_error() {
     origin
         .site("redirects.test")
         .robots_reply(Reply::redirect(302, "http://nowhere.example/robots.txt"));
-    let proxy = Wayleave::start_with(&origin, |settings| {
-        settings.set("dns.servers", &format!("[\"{}\"]", names.address))
-    });
+    let proxy = Wayleave::start_with(&origin, |settings| settings.resolver(&names));
     for url in ["http://nowhere.example/a", "http://nowhere.example/b", "https://nowhere.example/a"]
     {
         let answer = proxy.get(url);
@@ -281,9 +277,7 @@ fn a_dns_fault_fails_also_for_observed_crawlers() {
     names.set("broken.example", Answer::ServerFailure);
     names.set("silent.example", Answer::Silence);
     let proxy = Wayleave::start_with(&origin, |settings| {
-        settings
-            .set("dns.servers", &format!("[\"{}\"]", names.address))
-            .with(crawler("look", "LookBot").observed())
+        settings.resolver(&names).with(crawler("look", "LookBot").observed())
     });
     for (host, reason) in [("broken.example", "dns_error"), ("silent.example", "dns_timeout")] {
         let answer = proxy.get(&format!("http://{host}/a"));
@@ -363,9 +357,7 @@ fn names_are_resolved_by_the_configured_servers() {
     names.set("inner.example", Answer::Addresses(vec![[127, 0, 0, 2].into()]));
     names
         .set("mixed.example", Answer::Addresses(vec![[127, 0, 0, 2].into(), [10, 0, 0, 1].into()]));
-    let proxy = Wayleave::start_with(&origin, |settings| {
-        settings.set("dns.servers", &format!("[\"{}\"]", names.address))
-    });
+    let proxy = Wayleave::start_with(&origin, |settings| settings.resolver(&names));
     let port = origin.http.port();
     assert_eq!(proxy.get(&format!("http://shop.example:{port}/a")).status, 200);
     assert_eq!(origin.seen()[1], format!("GET http://shop.example:{port}/a"));
@@ -508,7 +500,7 @@ fn changed_rules_apply_after_the_maximum_age() {
         (proxy.get("http://shop.test/a").status, proxy.get("http://shop.test/private").status),
         (200, 403)
     );
-    origin.site("shop.test").robots("User-agent: *\nDisallow: /a\n");
+    origin.site("shop.test").disallows("/a");
     eventually("the new rules apply", || proxy.get("http://shop.test/a").status == 403);
     assert_eq!(proxy.get("http://shop.test/private").status, 200);
 }
@@ -632,7 +624,7 @@ fn operators_refresh_forget_and_see_former_files() {
     proxy.get("http://shop.test/a");
     let (_, shop) = admin_json(&proxy, "/v1/robots/http%3A%2F%2Fshop.test");
     let first_seen_at = shop["history"][0]["first_seen_at"].as_str().expect("a time");
-    origin.site("shop.test").robots("User-agent: *\nDisallow: /\n");
+    origin.site("shop.test").disallows("/");
 
     let robots = |arguments: &[&str]| robots_command(&proxy, arguments);
     let (code, refreshed) = robots(&["refresh", "http://shop.test"]);

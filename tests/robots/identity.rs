@@ -195,8 +195,8 @@ fn agents_are_told_what_the_proxy_would_do() {
 #[test]
 fn decisions_say_as_whom_robots_txt_was_fetched() {
     let origin = Origin::start();
-    origin.site("open.test").robots("User-agent: *\nDisallow: /private\n");
-    origin.site("plain.test").robots("User-agent: *\nDisallow: /private\n");
+    origin.site("open.test").disallows("/private");
+    origin.site("plain.test").disallows("/private");
     varies(&origin, "varies.test");
     let proxy = Wayleave::start_with(&origin, |settings| settings.crawler("example", "ExampleBot"));
     for (agent, host, expected) in [

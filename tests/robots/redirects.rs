@@ -84,7 +84,7 @@ fn the_end_of_redirects_decides() {
 fn a_redirect_to_an_internal_address_is_not_followed() {
     let origin = Origin::start();
     let internal = Origin::start_at("127.0.0.2");
-    internal.site("*").robots("User-agent: *\nAllow: /\n");
+    internal.site("*").allows_all();
     let proxy = Wayleave::start_with(&origin, |settings| {
         settings.resolve_to("internal.example", &internal)
     });

@@ -103,9 +103,7 @@ fn no_name_of_an_internal_address_is_connected_to() {
         let addresses = addresses.iter().map(|text| text.parse().expect("an address"));
         names.set(host, Answer::Addresses(addresses.collect()));
     }
-    let proxy = Wayleave::start_with(&origin, |settings| {
-        settings.set("dns.servers", &format!("[\"{}\"]", names.address))
-    });
+    let proxy = Wayleave::start_with(&origin, |settings| settings.resolver(&names));
     for (name, host, _) in NAMES {
         check_refused(name, &proxy, host, internal.http.port());
     }

@@ -45,7 +45,7 @@ pub fn shop() -> Origin {
     let robots = "User-agent: *\nDisallow: /private\nDisallow: /*.cgi$\nAllow: /private/open\n";
     origin.site("shop.test").robots(robots);
     origin.site("xn--bcher-kva.test").robots(robots);
-    origin.site("shut.test").robots("User-agent: *\nDisallow: /\n");
+    origin.site("shut.test").disallows("/");
     origin
 }
 

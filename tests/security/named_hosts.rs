@@ -46,7 +46,7 @@ fn public_hosts(licence: &str) -> Origin {
 #[test]
 fn a_licence_url_sends_nothing_to_internal_hosts() {
     let intranet = Origin::start();
-    intranet.site("intranet.test").robots("User-agent: *\nAllow: /\n").page("/l.xml", permissive());
+    intranet.site("intranet.test").allows_all().page("/l.xml", permissive());
     let licence = "http://intranet.test/l.xml";
     let parent = public_hosts(licence);
     let proxy = Wayleave::start_with(&intranet, |settings| {
@@ -77,7 +77,7 @@ fn rules_apply_before_the_robots_txt_of_a_licences_host() {
     let origin = Origin::start();
     for host in ["law", "open"] {
         let site = origin.site(&format!("{host}.test"));
-        site.robots("User-agent: *\nAllow: /\n").page("/l.xml", permissive());
+        site.allows_all().page("/l.xml", permissive());
         let text = format!("License: https://{host}.test/l.xml\n");
         origin.site(&format!("names-{host}.test")).robots(text);
     }

@@ -104,7 +104,7 @@ fn reached(origin: &Origin, before: usize) -> Vec<String> {
 fn no_head_to_the_proxy_has_two_meanings() {
     let origin = shop();
     let tls_proxy = start(&origin, |settings| settings);
-    origin.site("shop.test").robots("User-agent: *\nDisallow: /private\n");
+    origin.site("shop.test").disallows("/private");
     for (name, fields, expected) in HEADS {
         let before = origin.requests().len();
         let mut wire = open_proxied(tls_proxy.tls);

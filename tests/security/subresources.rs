@@ -392,7 +392,7 @@ fn sites() -> Origin {
         .page("/static/paper.png", typed("image/png", &pdf));
     add_unreadable(&origin, &html);
     for host in ["cdn.test", "static.shop.test"] {
-        let site = origin.site(host).robots("User-agent: *\nDisallow: /\n");
+        let site = origin.site(host).disallows("/");
         site.page("/", Reply::html(&html)).page("/a.png", typed("image/png", SECRET));
     }
     origin.site("down.test").robots_reply(Reply::new(503));

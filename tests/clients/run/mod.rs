@@ -48,7 +48,7 @@ impl Stage {
     fn with(change: impl FnOnce(Settings) -> Settings) -> Self {
         let origin = Origin::start();
         for host in ["shop.test", "other.test"] {
-            let site = origin.site(host).robots("User-agent: *\nDisallow: /private\n");
+            let site = origin.site(host).disallows("/private");
             site.page("/open", Reply::text(OPEN)).page("/private", Reply::text("a secret"));
         }
         let dir = tempfile::tempdir().expect("a temporary directory can be made");

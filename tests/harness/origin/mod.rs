@@ -412,6 +412,16 @@ impl SiteHandle<'_> {
         self.robots_reply(Reply::text(body))
     }
 
+    /// Serves a robots.txt that disallows this path, and only this, to everybody.
+    pub fn disallows(self, path: &str) -> Self {
+        self.robots(format!("User-agent: *\nDisallow: {path}\n"))
+    }
+
+    /// Serves a robots.txt that allows everything.
+    pub fn allows_all(self) -> Self {
+        self.robots("User-agent: *\nAllow: /\n")
+    }
+
     pub fn robots_reply(self, reply: Reply) -> Self {
         self.change(|site| site.robots = Some(reply))
     }

@@ -36,7 +36,7 @@ fn in_field(url: &str) -> Reply {
 /// Starts a site with a page, and a proxy.
 fn site(page: Reply, preferences: &str) -> (Origin, Wayleave) {
     let origin = Origin::start();
-    let site = origin.site("site.test").robots("User-agent: *\nAllow: /\n");
+    let site = origin.site("site.test").allows_all();
     site.page("/page", page).page("/l.xml", only_search());
     let proxy =
         Wayleave::start_with(&origin, |settings| settings.table(preferences).with_all(crawlers()));
@@ -130,7 +130,7 @@ fn a_licence_that_cannot_be_fetched_withholds_the_page() {
             if let Some(reply) = &served {
                 origin.site("site.test").page("/l.xml", reply.clone());
             }
-            origin.site("closed.test").robots("User-agent: *\nDisallow: /\n");
+            origin.site("closed.test").disallows("/");
             let answer = get(&proxy, INDEX);
             let problem = expect_withheld(&answer, stage);
             assert_eq!(problem["source"], "rsl", "{url}");
@@ -241,7 +241,7 @@ fn references_are_relative_to_the_base_of_the_page() {
 #[test]
 fn a_licence_that_is_not_sent_withholds_the_page_in_time() {
     let origin = Origin::start();
-    let site = origin.site("site.test").robots("User-agent: *\nAllow: /\n");
+    let site = origin.site("site.test").allows_all();
     let silent = Reply::nothing(Step::Hang);
     site.page("/page", in_page(LICENCE)).page("/l.xml", silent);
     let proxy = Wayleave::start_with(&origin, |settings| {

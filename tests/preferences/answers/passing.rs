@@ -101,10 +101,7 @@ fn trailers_follow_a_page_that_was_held_back() {
 #[test]
 fn pages_inside_blind_tunnels_are_not_read() {
     let origin = Origin::start();
-    origin
-        .site("site.test")
-        .robots("User-agent: *\nAllow: /\n")
-        .page("/page", Reply::html(super::NOINDEX));
+    origin.site("site.test").allows_all().page("/page", Reply::html(super::NOINDEX));
     let proxy = Wayleave::start_with(&origin, |settings| {
         let settings = settings.set("https.mode", "\"tunnel\"");
         settings.with_all(super::crawlers())

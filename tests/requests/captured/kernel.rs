@@ -78,7 +78,7 @@ struct Gateway {
 impl Gateway {
     fn start() -> Self {
         let origin = Origin::start();
-        origin.site("shop.test").robots("User-agent: *\nDisallow: /private\n");
+        origin.site("shop.test").disallows("/private");
         let listen = "[\"127.0.0.1:0\", \"redirect://[::]:3131\", \"tproxy://[::]:3132\"]";
         let proxy = Wayleave::start_with(&origin, |settings| {
             settings

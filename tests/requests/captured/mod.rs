@@ -20,8 +20,8 @@ pub struct SocksProxy {
 
 /// Starts such a proxy. The origin's `shop.test` disallows `/private`, and `closed.test` everything.
 pub fn start(origin: &Origin, change: impl FnOnce(Settings) -> Settings) -> SocksProxy {
-    origin.site("shop.test").robots("User-agent: *\nDisallow: /private\n");
-    origin.site("closed.test").robots("User-agent: *\nDisallow: /\n");
+    origin.site("shop.test").disallows("/private");
+    origin.site("closed.test").disallows("/");
     let proxy = Wayleave::start_with(origin, |settings| {
         change(settings.set("proxy.listen", "[\"127.0.0.1:0\", \"socks5://127.0.0.1:0\"]"))
     });

@@ -293,7 +293,7 @@ fn hosts_of_the_bypass_may_be_sent_anything() {
 #[test]
 fn the_bypass_applies_to_server_names() {
     let origin = Origin::start();
-    origin.site("bank.test").robots("User-agent: *\nDisallow: /\n");
+    origin.site("bank.test").disallows("/");
     let socks = start(&origin, |settings| settings.set("https.bypass", "[\"bank.test\"]"));
     let roots = Authority::trusted().pem.as_bytes();
     let tls = socks.open("127.0.0.1", 443).start_tls("bank.test", roots, &["http/1.1"]);

@@ -48,7 +48,7 @@ impl Host<'_> {
 
 pub fn site(name: &str) -> Origin {
     let origin = Origin::start();
-    origin.site(name).robots("User-agent: *\nDisallow: /private\n").page("/ws", Reply::websocket());
+    origin.site(name).disallows("/private").page("/ws", Reply::websocket());
     origin
 }
 
@@ -142,10 +142,7 @@ fn tinyproxy_and_socks() {
         ];
         for (scheme, parent) in parents {
             let origin = site("127.0.0.1");
-            origin
-                .site("*")
-                .robots("User-agent: *\nDisallow: /private\n")
-                .page("/ws", Reply::websocket());
+            origin.site("*").disallows("/private").page("/ws", Reply::websocket());
             let url = format!("{scheme}://{credentials}{}", parent.address);
             let proxy = start(&origin, &url);
             expect_every_kind(&proxy, &Host { origin: &origin, name: "127.0.0.1" });
