@@ -23,6 +23,7 @@
 //!     drafts                           the revisions of Internet-Drafts that are followed
 //!                       │
 //!     crates            │
+//!                     audit            decides again about what the log has
 //!                     config           the file, checked as a whole
 //!                      gate            who asks, and whether it is allowed
 //!               robots-cache           every origin's robots.txt

@@ -33,7 +33,6 @@ mod problems;
 mod refresh_limit;
 mod reload_handle;
 mod replay;
-mod replay_engine;
 mod report;
 mod response;
 mod robots;
@@ -42,7 +41,6 @@ mod rules;
 mod serve;
 mod signatures;
 mod state;
-mod what_if;
 
 use std::sync::Arc;
 
@@ -71,11 +69,9 @@ pub(crate) use self::marked_lines::decision_marks;
 pub(crate) use self::reload_handle::{
     ConfigStatus, ReloadAttempt, ReloadHandle, ReloadReply, ReloadResult, Reloaded,
 };
-pub(crate) use self::replay_engine::{ReplayEngine, ReplayRequest, ReplayResult};
 pub(crate) use self::robots_view::BodyText;
 pub(crate) use self::serve::serve;
 pub(crate) use self::state::AdminState;
-pub(crate) use self::what_if::WhatIf;
 use crate::mcp::McpServer;
 
 /// The most answers to agents at a time: a page takes several times its size, as text and as JSON.

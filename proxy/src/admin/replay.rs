@@ -1,31 +1,40 @@
 //! `/v1/replay`: what the configuration in use would have decided about the requests of the decision log if something in it were
 //! different. The change is never put into effect.
 
+use std::ops::ControlFlow;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use axum::body::{Body, to_bytes};
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
 use tokio::runtime::Handle;
+use tokio::task::spawn_blocking;
+use tokio_util::sync::CancellationToken;
 use utoipa::{IntoParams, ToSchema};
+use wayleave_audit::replay::{ChangeSummary, NOT_REPLAYED, ReplaySummary, Replayer, replay_log};
+use wayleave_audit::{StoreMaterials, WhatIf};
 use wayleave_clock::system_time;
-use wayleave_decision_log::{DecisionQuery, TimeRange};
+use wayleave_decision_log::{DecisionQuery, LogPlace, TimeRange};
 
 use super::access::TeamScope;
 use super::decisions::{no_decision_log, parse_span};
 use super::parameters::QueryParameters;
-use super::replay_engine::ReplayRequest;
 use super::response::{ErrorBody, SafeJson, bad_request, error_response};
 use super::state::AdminState;
-use super::what_if::WhatIf;
 
 /// The longest body, in bytes.
 const MAX_BYTES: usize = 64 << 10;
 /// The span of time if none is given.
 const DEFAULT_SPAN: Duration = Duration::from_hours(24);
+/// The most decisions, and the longest time, of a replay.
+const MAX_DECISIONS: u64 = 1_000_000;
+const MAX_TIME: Duration = Duration::from_secs(60);
+/// The most groups of one kind that are shown.
+const MAX_SHOWN_GROUPS: usize = 100;
 
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
@@ -127,28 +136,78 @@ pub(super) async fn replay(
         return bad_request("the body names no change: enforce, dialect or rules".to_owned());
     }
     // After the body has arrived: whoever sends it slowly keeps nobody waiting.
-    let Some(turn) = admin.replay.turn() else {
+    let Ok(turn) = Arc::clone(&admin.replay_turn).try_acquire_owned() else {
         return error_response(StatusCode::TOO_MANY_REQUESTS, "another replay is running");
     };
     let store = admin.decider.robots.store().clone();
     // A file that was just fetched may not have reached the store yet.
     store.flush().await;
     let since = span.since.or_else(|| system_time().checked_sub(DEFAULT_SPAN));
-    let request = ReplayRequest {
-        configuration: admin.config.status().toml,
-        what_if,
-        log: journal.config.path.clone(),
-        span: TimeRange { since, ..span },
-        query: DecisionQuery { owner: scope.team().map(str::to_owned), ..DecisionQuery::default() },
-        store,
-        runtime: Handle::current(),
-        is_cancelled: Arc::default(),
-    };
-    match admin.replay.run(request, turn).await {
+    let span = TimeRange { since, ..span };
+    let query =
+        DecisionQuery { owner: scope.team().map(str::to_owned), ..DecisionQuery::default() };
+    let configuration = admin.config.status().toml;
+    let log = journal.config.clone();
+    let materials = StoreMaterials::new(log.state_dir.clone(), store, Handle::current());
+    // Ends early if nobody waits for the result any more.
+    let cancelled = CancellationToken::new();
+    let _cancel = cancelled.clone().drop_guard();
+    let replaying = spawn_blocking(move || {
+        // Held until it ends, not only until the client leaves.
+        let _turn = turn;
+        let replayer = Replayer::new(what_if.settings(&configuration)?, &materials);
+        replay_within_limits(log.place(), span, &query, replayer, &cancelled)
+    });
+    // A panic is reported by the hook of the process.
+    let replayed = replaying.await.unwrap_or_else(|_| Err(vec!["the replay failed".to_owned()]));
+    match replayed {
         Ok(summary) => SafeJson(summary).into_response(),
         Err(mistakes) => {
             let body = ReplayMistakes { error: "the change cannot be tried", mistakes };
             (StatusCode::UNPROCESSABLE_ENTITY, SafeJson(body)).into_response()
         }
     }
+}
+
+/// Replays decisions until there are too many, it takes too long, or it is cancelled. Returns the result as JSON.
+///
+/// # Errors
+///
+/// Returns an error if the log cannot be read.
+fn replay_within_limits(
+    log: LogPlace<'_>,
+    span: TimeRange,
+    query: &DecisionQuery,
+    replayer: Replayer<'_>,
+    cancelled: &CancellationToken,
+) -> Result<Value, Vec<String>> {
+    let end = Instant::now() + MAX_TIME;
+    let mut is_cut = false;
+    let summary = replay_log(log, span, query, replayer, |summary, _| {
+        is_cut = summary.decisions >= MAX_DECISIONS || Instant::now() > end;
+        let is_over = is_cut || cancelled.is_cancelled();
+        if is_over { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    });
+    summary.map(|summary| shown(&summary, is_cut)).map_err(|error| vec![format!("{error:#}")])
+}
+
+/// Returns a summary as it is shown: the largest groups, and not where the log is.
+fn shown(summary: &ReplaySummary, is_cut: bool) -> Value {
+    let kind = |summary: &ChangeSummary| {
+        let mut rows = summary.rows();
+        let left_out = rows.len().saturating_sub(MAX_SHOWN_GROUPS);
+        rows.truncate(MAX_SHOWN_GROUPS);
+        json!({ "count": summary.count, "groups": rows, "groups_left_out": left_out })
+    };
+    json!({
+        "decisions": summary.decisions,
+        "damaged_lines": summary.damaged_lines,
+        "missing": summary.missing,
+        "is_cut": is_cut,
+        "newly_refused": kind(&summary.newly_refused),
+        "newly_forwarded": kind(&summary.newly_forwarded),
+        "unchanged": kind(&summary.unchanged),
+        "undecidable": kind(&summary.undecidable),
+        "not_replayed": NOT_REPLAYED,
+    })
 }

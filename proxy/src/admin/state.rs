@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::SystemTime;
 
+use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use wayleave_config::ListenAddress;
 use wayleave_decision_log::DecisionLog;
@@ -17,7 +18,6 @@ use wayleave_transport::tls::intercept::CertificateAuthority;
 
 use super::refresh_limit::RefreshLimit;
 use super::reload_handle::ReloadHandle;
-use super::replay_engine::ReplayEngine;
 use crate::downstream::UntrustingClients;
 
 /// The parts of the proxy that the admin listener shows.
@@ -34,7 +34,8 @@ pub(crate) struct AdminState {
     /// The refreshes of robots.txt files that operators asked for lately.
     pub(crate) refreshes: Arc<RefreshLimit>,
     pub(crate) config: ReloadHandle,
-    pub(crate) replay: ReplayEngine,
+    /// One replay at a time, because each reads the whole log.
+    pub(crate) replay_turn: Arc<Semaphore>,
     pub(crate) started_at: SystemTime,
     /// The interception CA.
     pub(crate) authority: Arc<CertificateAuthority>,

@@ -7,6 +7,7 @@ use anyhow::anyhow;
 use base64::prelude::{BASE64_STANDARD, Engine as _};
 use clap::Args;
 use serde_json::{Value, json};
+use wayleave_audit::PastMaterials as _;
 use wayleave_config::Config;
 use wayleave_decision::RequestOutcome;
 use wayleave_decision_log::{DecisionId, LogPlace, crawler_in_words, find_decision, unread_parts};

@@ -9,12 +9,11 @@
 //!
 //!  command                  the same for the connections of one command, until it ends
 //!  reload                   replaces the configuration of a running proxy
-//!  wiring, config_archive   parts built from the configuration, at the start and at each reload
+//!  wiring                   parts built from the configuration, at the start and at each reload
 //! ```
 
 mod announce;
 mod command;
-pub(crate) mod config_archive;
 mod process;
 pub(crate) mod reload;
 mod services;

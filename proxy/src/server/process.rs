@@ -12,30 +12,24 @@ use tokio::sync::mpsc::unbounded_channel;
 use wayleave_config::Config;
 use wayleave_telemetry::logging;
 
-use crate::admin::ReplayEngine;
 use crate::server::services::{Supervised, worker_threads};
 use crate::server::shutdown::GracefulShutdown;
 use crate::server::start::{self, Startup};
 
-/// Runs the proxy until SIGTERM or SIGINT. `config` was read from `file`, if from any, which is reloaded when it changes. Operators
-/// try other configurations by `replay`.
+/// Runs the proxy until SIGTERM or SIGINT. `config` was read from `file`, if from any, which is reloaded when it changes.
 ///
 /// # Errors
 ///
 /// Returns an error if the proxy cannot start (an address is in use, a CA cannot be read, …) or if one of its services ends
 /// by itself.
-pub(crate) fn run(
-    config: &Config,
-    file: Option<&Path>,
-    replay: ReplayEngine,
-) -> anyhow::Result<()> {
+pub(crate) fn run(config: &Config, file: Option<&Path>) -> anyhow::Result<()> {
     // Shells and init systems keep the soft limit low for programs that use select(2). If it cannot be raised, the metric
     // process_max_fds shows it.
     let _limit = rlimit::increase_nofile_limit(u64::MAX);
     let state = state_runtime()?;
     let (log, _writing) =
         logging::start(io::stderr(), config.log.format, logging::is_stderr_terminal());
-    match state.block_on(start::start(config, file, log, replay))? {
+    match state.block_on(start::start(config, file, log))? {
         Some(startup) => serve(startup),
         None => Ok(()),
     }

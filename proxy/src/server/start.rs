@@ -10,6 +10,7 @@ use anyhow::Context as _;
 use arc_swap::ArcSwap;
 use futures_util::future::BoxFuture;
 use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use wayleave_clock::Clock;
@@ -34,8 +35,7 @@ use wayleave_transport::descriptors;
 use wayleave_transport::http::downstream::ResponseShares;
 use wayleave_transport::tls::intercept::{CertificateAuthority, TlsInterceptor};
 
-use crate::admin::{self, AdminGuard, AdminState, ReplayEngine};
-
+use crate::admin::{self, AdminGuard, AdminState};
 use crate::downstream::listeners::{BoundListener, InheritedSockets, bind_when_free};
 use crate::downstream::{ConnectionLimits, DownstreamServer, UntrustingClients};
 use crate::exchange::ExchangeServices;
@@ -75,7 +75,6 @@ pub(super) async fn start(
     config: &Config,
     file: Option<&Path>,
     log: LogHandle,
-    replay: ReplayEngine,
 ) -> anyhow::Result<Option<Startup>> {
     let metrics = Arc::new(Metrics::new()?);
     count_panics(Arc::clone(&metrics));
@@ -113,7 +112,7 @@ pub(super) async fn start(
         traffic: Arc::default(),
         metrics,
         config: reload_handle,
-        replay,
+        replay_turn: Arc::new(Semaphore::new(1)),
         decider: Arc::clone(&exchanges.gate.decider),
         budgets: Arc::clone(&exchanges.gate.budgets),
         pacer: Arc::clone(&exchanges.gate.pacer),

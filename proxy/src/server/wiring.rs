@@ -11,6 +11,7 @@ use arc_swap::ArcSwap;
 use data_encoding::HEXLOWER_PERMISSIVE;
 use rustls::client::WebPkiServerVerifier;
 use rustls::{ClientConfig, RootCertStore};
+use wayleave_audit::config_archive;
 use wayleave_clock::Clock;
 use wayleave_config::{self as config, Config};
 use wayleave_decision::{Crawlers, PolicyRules};
@@ -30,8 +31,6 @@ use wayleave_transport::tls::pem_file::PemFile;
 use wayleave_transport::tls::roots::SystemRoots;
 use wayleave_upstream::egress::{self, Egress, SystemNames};
 use wayleave_upstream::{self as upstream, Upstream};
-
-use crate::server::config_archive;
 
 /// A random number of this process, so that nodes that start together do not refresh the same robots.txt together.
 static PROCESS_SEED: LazyLock<u64> = LazyLock::new(|| RandomState::new().hash_one(()));

@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use anyhow::Context;
 use clap::Args;
 use clap::builder::{PathBufValueParser, TypedValueParser};
+use wayleave_audit::PastMaterials as _;
 use wayleave_clock::{Clock, TimeArgument, system_time};
 use wayleave_config::Config;
 use wayleave_decision_log::ChosenCrawler;

@@ -10,6 +10,7 @@ use std::process::ExitCode;
 use anyhow::Context;
 use clap::{Args, Subcommand};
 use serde::Serialize;
+use wayleave_audit::PastMaterials as _;
 use wayleave_clock::{Clock, TimeArgument};
 use wayleave_config::Config;
 use wayleave_decision_log::{

@@ -21,7 +21,7 @@ mod node_logs;
 mod node_url;
 mod rotate_key;
 pub(super) mod sources;
-pub(super) mod verify;
+mod verify;
 
 use std::path::Path;
 use std::process::ExitCode;

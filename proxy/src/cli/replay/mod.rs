@@ -1,54 +1,33 @@
-//! `wayleave replay`: decides about the requests of the decision log again, under another configuration.
-//!
-//! ```text
-//!  mod ─┬─ replayer    decides about one request, by what was known of its origin then
-//!       │    └─ unknown   what nobody can know
-//!       ├─ summary     counts by crawler, host and rule
-//!       └─ tables      the summary as text or Markdown
-//! ```
+//! `wayleave replay`: decides about the requests of the decision log again, under another configuration. The deciding is in
+//! `wayleave-audit`; `tables` shows its summary as text or Markdown.
 
-mod replayer;
-mod summary;
 mod tables;
-mod unknown;
 
 use std::io::{self, Read as _};
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::sync::atomic::Ordering;
-use std::sync::mpsc::{SyncSender, sync_channel};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::SystemTime;
 
 use anyhow::{Context, bail};
 use clap::Args;
+use wayleave_audit::WhatIf;
+use wayleave_audit::replay::{ReplaySummary, Replayer, replay_log};
 use wayleave_clock::{Clock, TimeArgument};
 use wayleave_config::Config;
-use wayleave_decision_log::{
-    ChosenCrawler, DecisionQuery, DecisionRecord, LogGaps, LogPlace, ScanStep, TimeRange, scan_log,
-};
-use wayleave_evidence::chain::link;
+use wayleave_decision_log::{ChosenCrawler, DecisionQuery, TimeRange};
 use wayleave_evidence::files::rotated_files;
-use wayleave_evidence::{Sha256Digest, regular_file};
+use wayleave_evidence::regular_file;
 
-use self::replayer::Replayer;
-use self::summary::ReplaySummary;
 use super::config_file::load_config;
 use super::evidence::sources::MaterialSources;
-use super::evidence::verify::settings::PastSettings;
 use super::progress::ProgressLine;
 use super::terminal::{CommandResult, incomplete, pretty_json, print, unusable};
-use crate::admin::{ReplayRequest, ReplayResult, WhatIf};
 
 /// The exit status if a request would be decided differently.
 const DIFFERENT: u8 = 1;
 /// The first bytes of a store (redb's design.md, "Magic number").
 const STORE_MAGIC: [u8; 9] = *b"redb\x1a\x0a\xa9\x0d\x0a";
-/// The number of batches of decisions that may wait.
-const MAX_WAITING_BATCHES: usize = 4;
-/// The most decisions, and the longest time, of a replay by a running proxy.
-const MAX_DECISIONS: u64 = 1_000_000;
-const MAX_TIME: Duration = Duration::from_secs(60);
 
 #[derive(Debug, Args)]
 #[command(
@@ -138,22 +117,6 @@ fn read_rules(path: &Path) -> anyhow::Result<Vec<toml::Table>> {
     rules.try_into().with_context(|| format!("{file}: rule"))
 }
 
-/// Returns the settings of a configuration with a change.
-///
-/// # Errors
-///
-/// Returns all mistakes.
-fn changed_settings(configuration: &str, what_if: &WhatIf) -> Result<PastSettings, Vec<String>> {
-    PastSettings::read_deciding(&what_if.apply(configuration)?)
-}
-
-/// Decisions of the log, each with the configuration that made it.
-struct ReadBatch {
-    decisions: Vec<(DecisionRecord, Option<Sha256Digest>)>,
-    /// The bytes that have been read of the log, and all of them.
-    progress: (u64, u64),
-}
-
 fn replay(
     (new, what_if): (&Config, &WhatIf),
     from: &Config,
@@ -170,14 +133,15 @@ fn replay(
     let has_store = check_store(&from.state.dir.join("robots.redb"))?;
     let sources = MaterialSources::open(from)?;
     // As it would be archived: what is not archived decides nothing that can be derived.
-    let settings = changed_settings(&new.to_string(), what_if)
+    let settings = what_if
+        .settings(&new.to_string())
         .map_err(|mistakes| anyhow::Error::msg(mistakes.join("; ")))?;
     let replayer = Replayer::new(settings, &sources);
     let progress = ProgressLine::of_bytes("0 decisions");
     let span = TimeRange { since, until: None };
-    let scanned = (log.place(), span, &DecisionQuery::default());
-    let mut summary = replay_log(scanned, replayer, |summary, (bytes, total_bytes)| {
-        progress.set_bytes(bytes, total_bytes, &format!("{} decisions", summary.decisions));
+    let all = DecisionQuery::default();
+    let mut summary = replay_log(log.place(), span, &all, replayer, |summary, bytes| {
+        progress.set_bytes(bytes.read, bytes.total, &format!("{} decisions", summary.decisions));
         ControlFlow::Continue(())
     })?;
     if !has_store {
@@ -200,81 +164,4 @@ fn check_store(path: &Path) -> anyhow::Result<bool> {
         Ok(()) if begin != STORE_MAGIC => bail!("{} is not a store, or damaged", path.display()),
         Ok(()) => Ok(true),
     }
-}
-
-/// Replays the decisions of a log that match, until `goes_on` says otherwise after some of them. It is passed the bytes that have
-/// been read, and all of them.
-fn replay_log(
-    (log, span, query): (LogPlace<'_>, TimeRange, &DecisionQuery),
-    mut replayer: Replayer<'_>,
-    mut goes_on: impl FnMut(&ReplaySummary, (u64, u64)) -> ControlFlow<()>,
-) -> anyhow::Result<ReplaySummary> {
-    let mut summary = ReplaySummary::new(log.path, span.since);
-    // Reading a line takes longer than deciding about it.
-    let (sender, batches) = sync_channel::<ReadBatch>(MAX_WAITING_BATCHES);
-    let scanned = std::thread::scope(|scope| {
-        let scanning = scope.spawn(move || scan(log, span, query, &sender));
-        for ReadBatch { decisions, progress } in batches {
-            for (decision, configuration) in decisions {
-                summary.add(&decision, &replayer.replay(&decision, configuration));
-            }
-            if goes_on(&summary, progress).is_break() {
-                break;
-            }
-        }
-        scanning.join().unwrap_or_else(|_| Err(io::Error::other("reading it failed")))
-    });
-    let path = log.path.display();
-    let gaps = scanned.with_context(|| format!("the decision log {path} cannot be read"))?;
-    summary.note_missing(&gaps, span);
-    Ok(summary)
-}
-
-/// Replays what an operator asks a running proxy for, whose state is in `state_dir`.
-///
-/// # Errors
-///
-/// Returns all mistakes of the change, or why the log cannot be read.
-pub(super) fn for_operators(state_dir: &Path, request: &ReplayRequest) -> ReplayResult {
-    let settings = changed_settings(&request.configuration, &request.what_if)?;
-    let (store, runtime) = (request.store.clone(), request.runtime.clone());
-    let sources = MaterialSources::of_own_store(state_dir, store, runtime);
-    let replayer = Replayer::new(settings, &sources);
-    let end = Instant::now() + MAX_TIME;
-    let mut is_cut = false;
-    let log = LogPlace { path: &request.log, state_dir };
-    let scanned = (log, request.span, &request.query);
-    let summary = replay_log(scanned, replayer, |summary, _| {
-        is_cut = summary.decisions >= MAX_DECISIONS || Instant::now() > end;
-        let is_over = is_cut || request.is_cancelled.load(Ordering::Relaxed);
-        if is_over { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
-    });
-    summary.map(|summary| summary.for_operators(is_cut)).map_err(|error| vec![format!("{error:#}")])
-}
-
-/// Sends the decisions of the log in its order. Returns the gaps in it.
-fn scan(
-    log: LogPlace<'_>,
-    span: TimeRange,
-    query: &DecisionQuery,
-    sender: &SyncSender<ReadBatch>,
-) -> io::Result<LogGaps> {
-    let mut decisions = Vec::new();
-    let mut read = (0, 0);
-    let gaps = scan_log(log, span, query, |step| {
-        match step {
-            ScanStep::Decision(decision, line) => {
-                decisions.push((decision, link::config_digest(line)));
-                return ControlFlow::Continue(());
-            }
-            ScanStep::Progress { bytes, total_bytes } => read = (bytes, total_bytes),
-        }
-        // Even one without decisions: whoever asked may have given up meanwhile.
-        let batch = ReadBatch { decisions: std::mem::take(&mut decisions), progress: read };
-        // The other side is gone if it needs no more, or failed.
-        if sender.send(batch).is_err() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
-    })?;
-    // Nobody waits for it only if no more is needed.
-    let _ = sender.send(ReadBatch { decisions, progress: read });
-    Ok(gaps)
 }

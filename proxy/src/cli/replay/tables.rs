@@ -2,45 +2,42 @@
 
 use std::fmt::Write as _;
 
+use wayleave_audit::replay::{ChangeSummary, GroupRow, NOT_REPLAYED, ReplaySummary};
 use wayleave_decision_log::crawler_in_words;
 use wayleave_notation::harmless::escape_lines;
 
-use super::summary::{ChangeSummary, GroupRow, ReplaySummary};
-use super::unknown::NOT_REPLAYED;
 use crate::cli::terminal::counted;
 
 /// The most groups of one kind that are shown.
 const MAX_ROWS: usize = 50;
 
-impl ReplaySummary {
-    /// Returns each kind of change with what it is called. What is unchanged needs no rows.
-    fn kinds(&self) -> [(&'static str, &ChangeSummary); 3] {
-        [
-            ("newly refused", &self.newly_refused),
-            ("newly forwarded", &self.newly_forwarded),
-            ("undecidable", &self.undecidable),
-        ]
-    }
+/// Returns each kind of change with what it is called. What is unchanged needs no rows.
+fn kinds(summary: &ReplaySummary) -> [(&'static str, &ChangeSummary); 3] {
+    [
+        ("newly refused", &summary.newly_refused),
+        ("newly forwarded", &summary.newly_forwarded),
+        ("undecidable", &summary.undecidable),
+    ]
+}
 
-    fn head(&self) -> String {
-        let since = self.since.as_ref().map_or(String::new(), |since| format!(" since {since}"));
-        let counts = self.kinds().map(|(name, summary)| format!("{} {name}", summary.count));
-        format!(
-            "{}{since}: {}, {} unchanged",
-            counted(self.decisions, "decision"),
-            counts.join(", "),
-            self.unchanged.count
-        )
-    }
+fn head(summary: &ReplaySummary) -> String {
+    let since = summary.since.as_ref().map_or(String::new(), |since| format!(" since {since}"));
+    let counts = kinds(summary).map(|(name, summary)| format!("{} {name}", summary.count));
+    format!(
+        "{}{since}: {}, {} unchanged",
+        counted(summary.decisions, "decision"),
+        counts.join(", "),
+        summary.unchanged.count
+    )
 }
 
 /// Formats the summary for a terminal.
 pub(super) fn text(summary: &ReplaySummary) -> String {
-    let mut text = summary.head() + "\n";
+    let mut text = head(summary) + "\n";
     for missing in &summary.missing {
         writeln!(text, "not complete: {missing}").expect("writing to a String cannot fail");
     }
-    for (name, summary) in summary.kinds().into_iter().filter(|(_, summary)| summary.count > 0) {
+    for (name, summary) in kinds(summary).into_iter().filter(|(_, summary)| summary.count > 0) {
         let rows = summary.rows();
         write!(text, "\n{name}:\n").expect("writing to a String cannot fail");
         for row in rows.iter().take(MAX_ROWS) {
@@ -64,11 +61,11 @@ pub(super) fn text(summary: &ReplaySummary) -> String {
 
 /// Formats the summary in Markdown.
 pub(super) fn markdown(summary: &ReplaySummary) -> String {
-    let mut text = format!("**{}**\n", summary.head());
+    let mut text = format!("**{}**\n", head(summary));
     for missing in &summary.missing {
         write!(text, "\nNot complete: {missing}.\n").expect("writing to a String cannot fail");
     }
-    for (name, summary) in summary.kinds().into_iter().filter(|(_, summary)| summary.count > 0) {
+    for (name, summary) in kinds(summary).into_iter().filter(|(_, summary)| summary.count > 0) {
         let rows = summary.rows();
         let title = name.replacen(|c: char| c.is_ascii_lowercase(), &name[..1].to_uppercase(), 1);
         let rule = if name == "undecidable" { "not known" } else { "rule" };

@@ -5,6 +5,7 @@ use std::time::{Duration, SystemTime};
 
 use serde_json::Value;
 use tempfile::TempDir;
+use wayleave_audit::verify::{DecisionDeriver, DerivedCounts};
 use wayleave_clock::Clock;
 use wayleave_decision_log::{DecisionRecord, Journal, JournalConfig};
 use wayleave_evidence::chain::event::EventKind;
@@ -15,7 +16,6 @@ use wayleave_evidence::{Sha256Digest, SignedLog};
 use wayleave_signing::SigningKey;
 
 use super::world::{World, members_of, verdict_members};
-use crate::cli::evidence::verify::derive::{DecisionDeriver, DerivedCounts};
 
 /// A log that is written, and the verdicts of its decisions.
 pub(super) struct TestLog {

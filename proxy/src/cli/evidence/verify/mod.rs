@@ -1,26 +1,16 @@
-//! `wayleave evidence verify`: checks an export, and derives each of its decisions again.
+//! `wayleave evidence verify`: checks an export, and derives each of its decisions again (`wayleave-audit`).
 //!
 //! ```text
-//!  mod ─┬─ derive      makes a decision again
-//!       │   ├─ settings  by the configuration, for the crawler that was identified
-//!       │   ├─ robots    by the robots.txt
-//!       │   ├─ documents by other documents
-//!       │   └─ compare   and compares it with the line
-//!       ├─ published   compares the log with the head that the fleet knows
+//!  mod ─┬─ published   compares the log with the head that the fleet knows
 //!       └─ report      the result
 //! ```
 
 #[cfg(test)]
 mod alteration_tests;
-pub(crate) mod compare;
-pub(crate) mod derive;
-pub(crate) mod documents;
 #[cfg(test)]
 mod key_tests;
 mod published;
 mod report;
-pub(crate) mod robots;
-pub(crate) mod settings;
 #[cfg(test)]
 mod tampering_tests;
 #[cfg(test)]
@@ -30,11 +20,11 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Args;
+use wayleave_audit::verify::{DecisionDeriver, DerivedCounts};
 use wayleave_decision_log::DecisionRecord;
 use wayleave_evidence::Manifest;
 use wayleave_evidence::verify::{CheckedExport, CheckedLines, ExportFindings};
 
-use self::derive::{DecisionDeriver, DerivedCounts};
 use self::report::VerifyReport;
 use super::node_url::NodeUrl;
 use crate::cli::progress::{LINES_PER_UPDATE, ProgressLine};

@@ -4,9 +4,9 @@ use std::fmt;
 use std::process::ExitCode;
 
 use serde::Serialize;
+use wayleave_audit::verify::DerivedCounts;
 use wayleave_evidence::verify::{ExportFindings, VerifyResult};
 
-use super::derive::DerivedCounts;
 use crate::cli::terminal::{UNUSABLE, counted};
 
 /// The exit status for decisions that come out differently, or were not signed by the process that wrote them.

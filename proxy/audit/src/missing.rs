@@ -2,7 +2,7 @@
 
 /// A reason for which a decision cannot be derived.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Unknown {
+pub(crate) enum Missing {
     /// Its robots.txt was never asked for, or is no longer kept.
     RobotsTxt,
     /// A copy that no longer decided in one dialect, but might in another, is not recorded.
@@ -27,9 +27,9 @@ pub(super) enum Unknown {
     Unreadable(String),
 }
 
-impl Unknown {
+impl Missing {
     /// Returns the reason as a phrase.
-    pub(super) fn as_str(&self) -> &str {
+    pub(crate) fn as_str(&self) -> &str {
         match self {
             Self::RobotsTxt => "the origin's robots.txt was never asked for",
             Self::LapsedRobotsTxt => "a robots.txt that had lapsed is not recorded",
@@ -45,11 +45,3 @@ impl Unknown {
         }
     }
 }
-
-/// The limits of a replay, whatever the log has.
-pub(super) const NOT_REPLAYED: [&str; 4] = [
-    "requests that crawlers would send after another answer, and those that they would not",
-    "the pace and the limits: [politeness], proxy.max_connections and the like",
-    "when a robots.txt would have been fetched again: [robots] apart from the dialect",
-    "upstream.allow_private, parent proxies, and whatever else origins or the way to them answer",
-];

@@ -1,37 +1,37 @@
 //! Makes a decision again, by the configuration and the documents that its line names.
 
+mod compare;
+
 use std::rc::Rc;
 use std::time::{Duration, SystemTime};
 
 use serde::Serialize;
 use wayleave_decision::{
-    Decision, DecisionRequest, Input, Reason, RequestOutcome, RobotsCopy, Step, Verdict,
-    decide_own_request,
+    Decision, DecisionRequest, Input, Reason, RobotsCopy, Step, Verdict, decide_own_request,
 };
 use wayleave_decision_log::DecisionRecord;
 use wayleave_evidence::chain::link;
 use wayleave_evidence::verify::CheckedMaterials;
-use wayleave_lifecycle::FetchErrorKind;
 use wayleave_robots_txt::UrlScheme;
 
-use super::compare;
-use super::documents::ParsedDocuments;
-use super::robots::ParsedRobots;
-use super::settings::{PastSettings, PastSettingsCache};
+pub(crate) use self::compare::may_refuse_after_permission;
+use crate::documents::ParsedDocuments;
+use crate::robots::{ParsedRobots, fetch_error_kind};
+use crate::settings::{PastSettings, PastSettingsCache};
 
 /// The number of derived decisions by what they rest on. A decision may rest on several.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
-pub(crate) struct DerivedCounts {
-    pub(super) robots: u64,
-    pub(super) rules: u64,
-    pub(super) identities: u64,
-    pub(super) preferences: u64,
+pub struct DerivedCounts {
+    pub robots: u64,
+    pub rules: u64,
+    pub identities: u64,
+    pub preferences: u64,
     /// Decisions that rest on nothing in the export: malformed requests, requests that came too fast, and failures.
-    pub(super) others: u64,
+    pub others: u64,
 }
 
 /// Derives decisions again.
-pub(crate) struct DecisionDeriver {
+pub struct DecisionDeriver {
     materials: CheckedMaterials,
     robots: ParsedRobots,
     documents: ParsedDocuments,
@@ -39,7 +39,8 @@ pub(crate) struct DecisionDeriver {
 }
 
 impl DecisionDeriver {
-    pub(crate) fn new(materials: CheckedMaterials) -> Self {
+    /// Creates a deriver that has the documents and configurations of an export.
+    pub fn new(materials: CheckedMaterials) -> Self {
         Self {
             materials,
             robots: ParsedRobots::new(),
@@ -53,7 +54,7 @@ impl DecisionDeriver {
     /// # Errors
     ///
     /// Returns a description of what comes out differently, or is missing.
-    pub(crate) fn derive(
+    pub fn derive(
         &mut self,
         decision: &DecisionRecord,
         line: &[u8],
@@ -80,7 +81,7 @@ impl DecisionDeriver {
     /// # Errors
     ///
     /// Returns a description of what comes out differently, or is missing.
-    pub(super) fn decide_and_compare(
+    fn decide_and_compare(
         &self,
         settings: &PastSettings,
         decision: &DecisionRecord,
@@ -98,12 +99,7 @@ impl DecisionDeriver {
     /// # Errors
     ///
     /// Returns an error if something is missing, or the line cannot be read.
-    #[cfg(test)]
-    pub(crate) fn verdict(
-        &mut self,
-        decision: &DecisionRecord,
-        line: &[u8],
-    ) -> Result<Verdict, String> {
+    pub fn verdict(&mut self, decision: &DecisionRecord, line: &[u8]) -> Result<Verdict, String> {
         let settings = self.settings_of(line)?;
         self.decide(&settings, decision, decision.at)
     }
@@ -170,27 +166,12 @@ impl DecisionDeriver {
     }
 }
 
-/// Returns the kind of error of fetching robots.txt, if that was the reason of the decision.
-pub(crate) fn fetch_error_kind(decision: &DecisionRecord) -> Option<FetchErrorKind> {
-    match decision.reason.known()? {
-        Reason::DestinationIpProhibited if decision.outcome == RequestOutcome::Refused => {
-            Some(FetchErrorKind::Prohibited)
-        }
-        // That the name may exist is answered with 503: it is worth asking again.
-        Reason::DnsError if decision.status == 503 => Some(FetchErrorKind::Dns),
-        Reason::DnsError => Some(FetchErrorKind::NoSuchName),
-        Reason::DnsTimeout => Some(FetchErrorKind::DnsTimeout),
-        Reason::ProxyInternalError => Some(FetchErrorKind::Local),
-        _ => None,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use serde_json::{Value as Json, json};
 
-    use super::super::settings::tests::{CONFIGURATION, decision};
     use super::*;
+    use crate::settings::tests::{CONFIGURATION, decision};
 
     /// A robots.txt that allows everything, as a line records it.
     fn allowed_by_robots_txt(mut others: Json) -> Json {

@@ -9,7 +9,7 @@ use wayleave_decision_log::{DecisionRecord, DocumentRecord};
 use wayleave_lifecycle::Resource;
 use wayleave_usage_preferences::PreferenceDocument;
 
-use super::robots::BodyReader;
+use crate::robots::BodyReader;
 
 /// The number of parsed documents that are cached. Each is at most `robots.max_size` long.
 const MAX_PARSED: usize = 64;

@@ -4,9 +4,10 @@ use std::sync::Arc;
 
 use quick_cache::Weighter;
 use quick_cache::sync::Cache;
-use wayleave_decision_log::FindingRecord;
+use wayleave_decision::{Reason, RequestOutcome};
+use wayleave_decision_log::{DecisionRecord, FindingRecord};
 use wayleave_evidence::Sha256Digest;
-use wayleave_lifecycle::FetchedBody;
+use wayleave_lifecycle::{FetchErrorKind, FetchedBody};
 use wayleave_record::RobotsAccess;
 use wayleave_robots_txt::{AccessResult, Dialect, RobotsTxt};
 
@@ -34,7 +35,7 @@ impl Weighter<(Sha256Digest, bool), Arc<AccessResult>> for ParsedSize {
 }
 
 impl ParsedRobots {
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self::with_memory(PARSED_BYTES)
     }
 
@@ -112,5 +113,20 @@ impl ParsedRobots {
         let parsed = Arc::new(AccessResult::Successful(body.parse()));
         self.parsed.insert((digest, is_cut), Arc::clone(&parsed));
         Ok(parsed)
+    }
+}
+
+/// Returns the kind of error of fetching robots.txt, if that was the reason of the decision.
+pub(crate) fn fetch_error_kind(decision: &DecisionRecord) -> Option<FetchErrorKind> {
+    match decision.reason.known()? {
+        Reason::DestinationIpProhibited if decision.outcome == RequestOutcome::Refused => {
+            Some(FetchErrorKind::Prohibited)
+        }
+        // That the name may exist is answered with 503: it is worth asking again.
+        Reason::DnsError if decision.status == 503 => Some(FetchErrorKind::Dns),
+        Reason::DnsError => Some(FetchErrorKind::NoSuchName),
+        Reason::DnsTimeout => Some(FetchErrorKind::DnsTimeout),
+        Reason::ProxyInternalError => Some(FetchErrorKind::Local),
+        _ => None,
     }
 }

@@ -20,13 +20,12 @@ use wayleave_lifecycle::FetchErrorKind;
 use wayleave_record::{RobotsAccess, Word};
 use wayleave_robots_txt::{AccessResult, Dialect, UrlScheme};
 
-use super::unknown::Unknown;
-use crate::cli::evidence::sources::{KnownVersion, MaterialSources};
-use crate::cli::evidence::verify::compare::may_refuse_after_permission;
-use crate::cli::evidence::verify::derive::fetch_error_kind;
-use crate::cli::evidence::verify::documents::ParsedDocuments;
-use crate::cli::evidence::verify::robots::ParsedRobots;
-use crate::cli::evidence::verify::settings::{PROOF_OBJECTIONS, PastSettings, recorded_objection};
+use crate::documents::ParsedDocuments;
+use crate::materials::{KnownVersion, PastMaterials};
+use crate::missing::Missing;
+use crate::robots::{ParsedRobots, fetch_error_kind};
+use crate::settings::{PROOF_OBJECTIONS, PastSettings, recorded_objection};
+use crate::verify::may_refuse_after_permission;
 
 /// The memory for parsed robots.txt files, in bytes.
 const PARSED_BYTES: u64 = 24 << 20;
@@ -70,9 +69,9 @@ struct KnownOrigin {
 }
 
 /// Decides about logged requests again.
-pub(super) struct Replayer<'a> {
+pub struct Replayer<'a> {
     new: PastSettings,
-    sources: &'a MaterialSources<'a>,
+    materials: &'a dyn PastMaterials,
     past: HashMap<Sha256Digest, Rc<PastConfig>>,
     robots: ParsedRobots,
     documents: ParsedDocuments,
@@ -84,10 +83,10 @@ pub(super) struct Replayer<'a> {
 
 impl<'a> Replayer<'a> {
     /// Creates a replayer by what decides of a configuration.
-    pub(super) fn new(new: PastSettings, sources: &'a MaterialSources<'a>) -> Self {
+    pub fn new(new: PastSettings, materials: &'a dyn PastMaterials) -> Self {
         Self {
             new,
-            sources,
+            materials,
             past: HashMap::new(),
             robots: ParsedRobots::with_memory(PARSED_BYTES),
             documents: ParsedDocuments::new(),
@@ -109,8 +108,8 @@ impl<'a> Replayer<'a> {
             // Malformed, too many, too large: no rule was asked.
             Ok(Replayed::new(ReplayChange::Unchanged, decision, decision.reason.to_string()))
         };
-        let replayed = replayed.unwrap_or_else(|unknown| {
-            Replayed::new(ReplayChange::Undecidable, decision, unknown.as_str().to_owned())
+        let replayed = replayed.unwrap_or_else(|missing| {
+            Replayed::new(ReplayChange::Undecidable, decision, missing.as_str().to_owned())
         });
         self.remember(decision);
         replayed
@@ -135,7 +134,7 @@ impl<'a> Replayer<'a> {
         if let Some(known) = self.past.get(&digest) {
             return Rc::clone(known);
         }
-        let text = self.sources.configuration(digest);
+        let text = self.materials.configuration(digest);
         let past = text.and_then(|text| PastSettings::read(&text).ok());
         let compared = past.map_or(unknown, |past| PastConfig::compare(&past, &self.new));
         let compared = Rc::new(compared);
@@ -147,8 +146,8 @@ impl<'a> Replayer<'a> {
         &mut self,
         decision: &DecisionRecord,
         past: &PastConfig,
-    ) -> Result<Replayed, Unknown> {
-        let resolved = decision.resolved().map_err(Unknown::Unreadable)?;
+    ) -> Result<Replayed, Missing> {
+        let resolved = decision.resolved().map_err(Missing::Unreadable)?;
         if decision.is_own_request() {
             let verdict = decide_own_request(self.new.rules(), &resolved.target, decision.at);
             return Ok(compare(decision, &verdict, &decision.crawler));
@@ -168,7 +167,7 @@ impl<'a> Replayer<'a> {
         }
         let replayed = compare(decision, &verdict, &crawler);
         if is_permitted && is_by_pace(decision) && !past.paces_alike {
-            return Err(Unknown::Pace);
+            return Err(Missing::Pace);
         }
         Ok(replayed)
     }
@@ -178,19 +177,19 @@ impl<'a> Replayer<'a> {
         &self,
         decision: &DecisionRecord,
         resolved: ResolvedTarget,
-    ) -> Result<(ResolvedTarget, bool), Unknown> {
+    ) -> Result<(ResolvedTarget, bool), Missing> {
         let is_https = resolved.target.origin().scheme() == UrlScheme::Https;
         let interception = &self.new.config().https.interception;
         let is_intercepting = interception.mode == HttpsMode::Intercept;
         match blind_scope(interception, &resolved.target) {
             Some(scope) => {
                 let blind = ResolvedTarget::blind(resolved.target.origin().clone(), scope);
-                let blind = blind.map_err(|error| Unknown::Unreadable(format!("url: {error}")))?;
+                let blind = blind.map_err(|error| Missing::Unreadable(format!("url: {error}")))?;
                 Ok((blind, true))
             }
             // Only an intercepted tunnel has content to judge.
             None if resolved.is_blind() && is_https && is_intercepting => {
-                Err(Unknown::TunnelContent)
+                Err(Missing::TunnelContent)
             }
             None => {
                 // That a request came through a tunnel is not recorded, unless that was why it was refused.
@@ -206,7 +205,7 @@ impl<'a> Replayer<'a> {
         &self,
         decision: &DecisionRecord,
         past: &PastConfig,
-    ) -> Result<Identified, Unknown> {
+    ) -> Result<Identified, Missing> {
         let objection = recorded_objection(decision);
         let is_by_proof =
             objection.as_ref().is_some_and(|found| PROOF_OBJECTIONS.contains(&found.reason));
@@ -226,19 +225,19 @@ impl<'a> Replayer<'a> {
     }
 
     /// Returns what the log does not say of the client, if the new configuration has to know it.
-    fn missing_fact(&self, decision: &DecisionRecord, is_by_proof: bool) -> Option<Unknown> {
+    fn missing_fact(&self, decision: &DecisionRecord, is_by_proof: bool) -> Option<Missing> {
         let crawlers = &self.new.config().crawlers.crawlers;
         let user_agent = decision.user_agent.as_deref().unwrap_or_default();
         let is_cut = decision.user_agent_cut || user_agent.len() >= MAX_USER_AGENT_BYTES;
         let is_masked = decision.client.address().is_none();
         if is_by_proof {
-            Some(Unknown::Password)
+            Some(Missing::Password)
         } else if self.new.is_by_certificate() {
-            Some(Unknown::Certificate)
+            Some(Missing::Certificate)
         } else if is_masked && crawlers.iter().any(|crawler| !crawler.addresses.is_empty()) {
-            Some(Unknown::ClientAddress)
+            Some(Missing::ClientAddress)
         } else if is_cut {
-            Some(Unknown::UserAgent)
+            Some(Missing::UserAgent)
         } else {
             None
         }
@@ -249,10 +248,10 @@ impl<'a> Replayer<'a> {
         &self,
         decision: &DecisionRecord,
         objection: Option<Refusal>,
-    ) -> Result<Identified, Unknown> {
+    ) -> Result<Identified, Missing> {
         let crawlers = self.new.crawlers();
         let identity = if decision.crawler == ASSERTED {
-            let tokens = decision.product_tokens().map_err(Unknown::Unreadable)?;
+            let tokens = decision.product_tokens().map_err(Missing::Unreadable)?;
             Identity::Asserted {
                 claim: ClaimedNames::with_tokens(tokens).into(),
                 dialect: crawlers.dialect,
@@ -260,7 +259,7 @@ impl<'a> Replayer<'a> {
             }
         } else {
             let missing =
-                || Unknown::Unreadable(format!("no crawler is named {:?}", decision.crawler));
+                || Missing::Unreadable(format!("no crawler is named {:?}", decision.crawler));
             Identity::Known(crawlers.named(&decision.crawler).ok_or_else(missing)?)
         };
         Ok(Identified { objection, ..Identified::without_objection(identity) })
@@ -273,11 +272,11 @@ impl<'a> Replayer<'a> {
         identified: &Identified,
         resolved: ResolvedTarget,
         is_by_tunnel: bool,
-    ) -> Result<Verdict, Unknown> {
+    ) -> Result<Verdict, Missing> {
         let origin = resolved.target.origin().to_string();
         let dialect = identified.identity.dialect();
         let robots = self.robots_txt(decision, &origin, dialect);
-        let subresource = decision.passed_subresource().map_err(Unknown::Unreadable)?;
+        let subresource = decision.passed_subresource().map_err(Missing::Unreadable)?;
         let request = DecisionRequest {
             identified,
             method: &decision.method,
@@ -310,7 +309,7 @@ impl<'a> Replayer<'a> {
         decision: &DecisionRecord,
         origin: &str,
         dialect: Dialect,
-    ) -> Result<Option<RobotsCopy>, Unknown> {
+    ) -> Result<Option<RobotsCopy>, Missing> {
         let at = decision.at;
         let copy = |access, error_kind| Some(RobotsCopy::Archived { access, error_kind, at });
         if let Some(finding) = &decision.finding {
@@ -327,14 +326,14 @@ impl<'a> Replayer<'a> {
             }
         }
         let is_pending = decision.reason == Reason::Unreachable;
-        if is_pending { Ok(None) } else { Err(Unknown::RobotsTxt) }
+        if is_pending { Ok(None) } else { Err(Missing::RobotsTxt) }
     }
 
     fn access(
         &self,
         finding: &FindingRecord,
         dialect: Dialect,
-    ) -> Result<Arc<AccessResult>, Unknown> {
+    ) -> Result<Arc<AccessResult>, Missing> {
         let may_have_lapsed = matches!(
             finding.robots_access.as_ref().and_then(Word::known),
             Some(
@@ -346,10 +345,10 @@ impl<'a> Replayer<'a> {
         );
         // Which copy still counts depends on the dialect, and one that did not is not recorded.
         if may_have_lapsed && finding.dialect != dialect {
-            return Err(Unknown::LapsedRobotsTxt);
+            return Err(Missing::LapsedRobotsTxt);
         }
-        let body = |digest| self.sources.body(digest).ok().flatten();
-        self.robots.access(finding, &body).map_err(Unknown::Unreadable)
+        let body = |digest| self.materials.body(digest).ok().flatten();
+        self.robots.access(finding, &body).map_err(Missing::Unreadable)
     }
 
     /// Returns the version that the archive has of an origin's robots.txt at a time, or fetched soon after.
@@ -357,7 +356,7 @@ impl<'a> Replayer<'a> {
         let versions = match self.archived.get(origin) {
             Some(versions) => Rc::clone(versions),
             None => {
-                let versions: Rc<[KnownVersion]> = self.sources.versions(origin).into();
+                let versions: Rc<[KnownVersion]> = self.materials.versions(origin).into();
                 self.archived.insert(origin.to_owned(), Rc::clone(&versions));
                 versions
             }
@@ -372,15 +371,15 @@ impl<'a> Replayer<'a> {
         (distance(nearest) <= max_age).then_some(*nearest)
     }
 
-    fn version_access(&self, version: KnownVersion) -> Result<Arc<AccessResult>, Unknown> {
+    fn version_access(&self, version: KnownVersion) -> Result<Arc<AccessResult>, Missing> {
         match (version.sha256, version.status) {
             (Some(digest), 200..300) => {
-                let body = |digest| self.sources.body(digest).ok().flatten();
+                let body = |digest| self.materials.body(digest).ok().flatten();
                 let parsed = self.robots.parse_copy(digest, version.is_cut, &body);
-                parsed.map_err(Unknown::Unreadable)
+                parsed.map_err(Missing::Unreadable)
             }
             (_, status @ 400..500) => Ok(Arc::new(AccessResult::Unavailable { status })),
-            _ => Err(Unknown::RobotsTxt),
+            _ => Err(Missing::RobotsTxt),
         }
     }
 
@@ -389,13 +388,13 @@ impl<'a> Replayer<'a> {
         decision: &DecisionRecord,
         past: &PastConfig,
         batch: &mut DocumentBatch,
-    ) -> Result<Vec<DocumentResult>, Unknown> {
+    ) -> Result<Vec<DocumentResult>, Missing> {
         // What was not asked for then would be asked for now, unless both configurations ask for the same.
         if !past.uses_alike || decision.preferences.is_empty() {
-            return Err(Unknown::Documents);
+            return Err(Missing::Documents);
         }
-        let body = |digest| self.sources.body(digest).ok().flatten();
-        self.documents.results(decision, batch, &body).map_err(Unknown::Unreadable)
+        let body = |digest| self.materials.body(digest).ok().flatten();
+        self.documents.results(decision, batch, &body).map_err(Missing::Unreadable)
     }
 }
 
@@ -435,9 +434,9 @@ fn was_refused(decision: &DecisionRecord) -> bool {
 }
 
 /// Checks that what the response states about use was looked at, by the same settings.
-fn check_response(decision: &DecisionRecord, past: &PastConfig) -> Result<(), Unknown> {
+fn check_response(decision: &DecisionRecord, past: &PastConfig) -> Result<(), Missing> {
     let was_seen = !was_refused(decision) || decision.reached_origin;
-    if past.uses_alike && was_seen { Ok(()) } else { Err(Unknown::ResponsePreferences) }
+    if past.uses_alike && was_seen { Ok(()) } else { Err(Missing::ResponsePreferences) }
 }
 
 /// Returns whether a response was withheld because of what it states about use.

@@ -36,12 +36,12 @@ pub(crate) const PROOF_OBJECTIONS: [Reason; 3] =
 
 /// A cache of parsed configurations.
 #[derive(Default)]
-pub(super) struct PastSettingsCache {
+pub(crate) struct PastSettingsCache {
     read: HashMap<Sha256Digest, Result<Rc<PastSettings>, String>>,
 }
 
 /// The part of a configuration that affects decisions.
-pub(crate) struct PastSettings {
+pub struct PastSettings {
     config: Config,
     rules: PolicyRules,
     crawlers: Crawlers,
@@ -55,7 +55,7 @@ impl PastSettingsCache {
     /// # Errors
     ///
     /// Returns an error if it is missing, or cannot be parsed.
-    pub(super) fn get(
+    pub(crate) fn get(
         &mut self,
         digest: Sha256Digest,
         materials: &CheckedMaterials,
@@ -165,7 +165,7 @@ impl PastSettings {
     /// # Errors
     ///
     /// Returns what comes out differently.
-    pub(super) fn derive_identity(&self, decision: &DecisionRecord) -> Result<bool, String> {
+    pub(crate) fn derive_identity(&self, decision: &DecisionRecord) -> Result<bool, String> {
         // Clients' certificates are not logged.
         let may_be = !self.by_certificate && !decision.is_own_request();
         let Some(user_agent) = decision.user_agent.as_ref().filter(|_| may_be) else {
@@ -207,7 +207,7 @@ impl PastSettings {
     /// # Errors
     ///
     /// Returns an error if the configuration has another such crawler, or none.
-    pub(super) fn identified(&self, decision: &DecisionRecord) -> Result<Identified, String> {
+    pub(crate) fn identified(&self, decision: &DecisionRecord) -> Result<Identified, String> {
         let tokens = decision.product_tokens()?;
         let identity = if decision.crawler == ASSERTED {
             Identity::Asserted {
@@ -257,7 +257,7 @@ pub(crate) fn recorded_objection(decision: &DecisionRecord) -> Option<Refusal> {
 }
 
 #[cfg(test)]
-pub(super) mod tests {
+pub(crate) mod tests {
     use serde_json::{Value as Json, json};
 
     use super::*;

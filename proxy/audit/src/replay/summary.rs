@@ -7,45 +7,49 @@ use std::time::SystemTime;
 
 use serde::ser::SerializeStruct as _;
 use serde::{Serialize, Serializer};
-use serde_json::{Value, json};
 use wayleave_decision_log::{DecisionRecord, LogGaps, TimeRange};
 
 use super::replayer::{ReplayChange, Replayed};
-use super::unknown::NOT_REPLAYED;
 
 /// The most groups of one kind; further hosts are counted together.
 const MAX_GROUPS: usize = 2_000;
-/// The most groups of one kind that the API shows.
-const MAX_SHOWN_GROUPS: usize = 100;
 /// The host of decisions beyond that.
 const OTHER_HOSTS: &str = "(other hosts)";
 /// The most URLs of one group, and bytes of one.
 const MAX_SAMPLES: usize = 10;
 const MAX_SAMPLE_BYTES: usize = 256;
 
+/// The limits of a replay, whatever the log has.
+pub const NOT_REPLAYED: [&str; 4] = [
+    "requests that crawlers would send after another answer, and those that they would not",
+    "the pace and the limits: [politeness], proxy.max_connections and the like",
+    "when a robots.txt would have been fetched again: [robots] apart from the dialect",
+    "upstream.allow_private, parent proxies, and whatever else origins or the way to them answer",
+];
+
 /// The result of a replay.
 #[derive(Debug, Serialize)]
-pub(super) struct ReplaySummary {
+pub struct ReplaySummary {
     /// The decision log.
-    pub(super) log: String,
+    pub log: String,
     /// The time of the oldest decision that counts; none: the whole log.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) since: Option<String>,
-    pub(super) decisions: u64,
-    pub(super) damaged_lines: u64,
+    pub since: Option<String>,
+    pub decisions: u64,
+    pub damaged_lines: u64,
     /// A phrase for each part that could not be looked at.
-    pub(super) missing: Vec<String>,
-    pub(super) newly_refused: ChangeSummary,
-    pub(super) newly_forwarded: ChangeSummary,
-    pub(super) unchanged: ChangeSummary,
-    pub(super) undecidable: ChangeSummary,
+    pub missing: Vec<String>,
+    pub newly_refused: ChangeSummary,
+    pub newly_forwarded: ChangeSummary,
+    pub unchanged: ChangeSummary,
+    pub undecidable: ChangeSummary,
     not_replayed: [&'static str; NOT_REPLAYED.len()],
 }
 
 /// The decisions that changed in one way.
 #[derive(Debug, Default)]
-pub(super) struct ChangeSummary {
-    pub(super) count: u64,
+pub struct ChangeSummary {
+    pub count: u64,
     groups: HashMap<GroupKey, ReplayGroup>,
 }
 
@@ -69,14 +73,14 @@ struct ReplayGroup {
 
 /// A group as it is shown.
 #[derive(Debug, Serialize)]
-pub(super) struct GroupRow<'a> {
-    pub(super) crawler: &'a str,
-    pub(super) host: &'a str,
+pub struct GroupRow<'a> {
+    pub crawler: &'a str,
+    pub host: &'a str,
     /// The rule that decides: of newly forwarded requests, the one that refused them; of undecidable ones, what is not known.
-    pub(super) rule: &'a str,
-    pub(super) count: u64,
+    pub rule: &'a str,
+    pub count: u64,
     /// The first URLs.
-    pub(super) samples: &'a [Box<str>],
+    pub samples: &'a [Box<str>],
 }
 
 impl ReplaySummary {
@@ -119,28 +123,8 @@ impl ReplaySummary {
         }
     }
 
-    /// Returns the summary as the API shows it: the largest groups, and not where the log is.
-    pub(super) fn for_operators(&self, is_cut: bool) -> Value {
-        let kind = |summary: &ChangeSummary| {
-            let mut rows = summary.rows();
-            let left_out = rows.len().saturating_sub(MAX_SHOWN_GROUPS);
-            rows.truncate(MAX_SHOWN_GROUPS);
-            json!({ "count": summary.count, "groups": rows, "groups_left_out": left_out })
-        };
-        json!({
-            "decisions": self.decisions,
-            "damaged_lines": self.damaged_lines,
-            "missing": self.missing,
-            "is_cut": is_cut,
-            "newly_refused": kind(&self.newly_refused),
-            "newly_forwarded": kind(&self.newly_forwarded),
-            "unchanged": kind(&self.unchanged),
-            "undecidable": kind(&self.undecidable),
-            "not_replayed": NOT_REPLAYED,
-        })
-    }
-
-    pub(super) fn has_differences(&self) -> bool {
+    /// Returns whether a request would be decided differently.
+    pub fn has_differences(&self) -> bool {
         self.newly_refused.count + self.newly_forwarded.count > 0
     }
 }
@@ -167,7 +151,7 @@ impl ChangeSummary {
     }
 
     /// Returns the groups, the largest first.
-    pub(super) fn rows(&self) -> Vec<GroupRow<'_>> {
+    pub fn rows(&self) -> Vec<GroupRow<'_>> {
         let groups = self.groups.iter();
         let mut rows: Vec<_> = groups
             .map(|([crawler, host, rule], group)| GroupRow {

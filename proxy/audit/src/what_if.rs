@@ -8,25 +8,36 @@ use wayleave_decision::EnforcementMode;
 use wayleave_decision_log::ChosenCrawler;
 use wayleave_robots_txt::Dialect;
 
+use super::settings::PastSettings;
+
 /// The change.
 #[derive(Clone, Debug, Default, Deserialize, ToSchema)]
 #[serde(default, deny_unknown_fields)]
-pub(crate) struct WhatIf {
+pub struct WhatIf {
     /// The crawlers whose refusals would be enforced, by name; `unnamed` for requests that match no `[[crawler]]`.
     #[schema(required = false, value_type = Vec<String>)]
-    pub(crate) enforce: Vec<ChosenCrawler>,
+    pub enforce: Vec<ChosenCrawler>,
     /// The dialect in which robots.txt would be read for all crawlers.
     #[schema(required = false)]
-    pub(crate) dialect: Option<String>,
+    pub dialect: Option<String>,
     /// `[[rule]]` tables, as objects, that would come before those of the configuration.
     #[schema(required = false, value_type = Vec<Object>)]
-    pub(crate) rules: Vec<Table>,
+    pub rules: Vec<Table>,
 }
 
 impl WhatIf {
     /// Returns whether it changes nothing.
-    pub(crate) fn is_empty(&self) -> bool {
+    pub fn is_empty(&self) -> bool {
         self.enforce.is_empty() && self.dialect.is_none() && self.rules.is_empty()
+    }
+
+    /// Returns the settings of a configuration with this change.
+    ///
+    /// # Errors
+    ///
+    /// Returns all mistakes.
+    pub fn settings(&self, configuration: &str) -> Result<PastSettings, Vec<String>> {
+        PastSettings::read_deciding(&self.apply(configuration)?)
     }
 
     /// Returns a configuration with this change, as TOML. The rules are not checked.
@@ -34,7 +45,7 @@ impl WhatIf {
     /// # Errors
     ///
     /// Returns all mistakes: crawlers that the configuration does not have, and a dialect that does not exist.
-    pub(crate) fn apply(&self, configuration: &str) -> Result<String, Vec<String>> {
+    fn apply(&self, configuration: &str) -> Result<String, Vec<String>> {
         let mut all: Table = configuration.parse().map_err(|error| vec![format!("{error}")])?;
         let mut mistakes = self.enforce_crawlers(&mut all);
         mistakes.extend(self.change_dialect(&mut all));

@@ -12,8 +12,14 @@ use wayleave_evidence::{Sha256Digest, regular_file};
 const DIR: &str = "configurations";
 
 /// Returns the path of the configuration with this digest.
-pub(crate) fn path(state_dir: &Path, digest: Sha256Digest) -> PathBuf {
+fn path(state_dir: &Path, digest: Sha256Digest) -> PathBuf {
     state_dir.join(DIR).join(format!("{digest}.toml"))
+}
+
+/// Returns a configuration, if it is still stored.
+pub fn read(state_dir: &Path, digest: Sha256Digest) -> Option<Vec<u8>> {
+    let kept = regular_file::read(&path(state_dir, digest)).ok();
+    kept.filter(|text| Sha256Digest::of(text) == digest)
 }
 
 /// Stores a configuration unless it is stored already, and returns its digest.
@@ -21,7 +27,7 @@ pub(crate) fn path(state_dir: &Path, digest: Sha256Digest) -> PathBuf {
 /// # Errors
 ///
 /// Returns an error if it cannot be written.
-pub(crate) fn store(state_dir: &Path, text: &[u8]) -> anyhow::Result<Sha256Digest> {
+pub fn store(state_dir: &Path, text: &[u8]) -> anyhow::Result<Sha256Digest> {
     let digest = Sha256Digest::of(text);
     let path = path(state_dir, digest);
     // Compared as a whole, so that a file which was cut short or edited is replaced.

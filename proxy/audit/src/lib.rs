@@ -1,0 +1,29 @@
+//! Decides again about the requests of the decision log.
+//!
+//! ```text
+//!  replay       decides by another configuration, and counts what would change
+//!  verify       derives a decision from what its line names, and compares it with the line
+//!    ├─ settings    what decides of a configuration
+//!    │    └─ what_if     a change of it
+//!    ├─ robots, documents   parsed documents
+//!    └─ materials   where documents and configurations are kept
+//!         └─ config_archive  the configurations that were in effect
+//!  missing      what nobody can know
+//! ```
+//!
+//! Nothing here waits for origins or asks anybody: what is missing is reported. This crate knows nothing of terminals,
+//! arguments or HTTP. Begin reading at [`replay::Replayer`] and [`verify::DecisionDeriver`].
+
+pub mod config_archive;
+mod documents;
+mod materials;
+mod missing;
+pub mod replay;
+mod robots;
+mod settings;
+pub mod verify;
+mod what_if;
+
+pub use self::materials::{KnownVersion, PastMaterials, StoreMaterials};
+pub use self::settings::PastSettings;
+pub use self::what_if::WhatIf;

@@ -1,0 +1,93 @@
+//! The documents and configurations that decisions of the past rest on.
+
+use std::path::PathBuf;
+use std::time::SystemTime;
+
+use anyhow::bail;
+use serde::Deserialize;
+use tokio::runtime::Handle;
+use wayleave_evidence::Sha256Digest;
+use wayleave_lifecycle::Resource;
+use wayleave_notation::rfc3339;
+use wayleave_robots_cache::{DocumentVersion, RobotsStore};
+
+use super::config_archive;
+
+/// A place where documents and configurations are kept.
+pub trait PastMaterials {
+    /// Returns a robots.txt or another document, if it is still stored.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if nobody can tell.
+    fn body(&self, digest: Sha256Digest) -> anyhow::Result<Option<Vec<u8>>>;
+
+    /// Returns the known versions of an origin's robots.txt, the oldest first; none if that is not known.
+    fn versions(&self, origin: &str) -> Vec<KnownVersion>;
+
+    /// Returns a configuration, if it is still stored.
+    fn configuration(&self, digest: Sha256Digest) -> Option<Vec<u8>>;
+}
+
+/// A version of an origin's robots.txt.
+#[derive(Clone, Copy, Debug, Deserialize)]
+pub struct KnownVersion {
+    #[serde(deserialize_with = "rfc3339::deserialize")]
+    pub(crate) first_seen_at: SystemTime,
+    #[serde(deserialize_with = "rfc3339::deserialize")]
+    pub(crate) last_seen_at: SystemTime,
+    pub(crate) status: u16,
+    pub(crate) sha256: Option<Sha256Digest>,
+    pub(crate) is_cut: bool,
+}
+
+impl From<DocumentVersion> for KnownVersion {
+    fn from(version: DocumentVersion) -> Self {
+        Self {
+            first_seen_at: version.first_seen_at,
+            last_seen_at: version.last_seen_at,
+            status: version.status,
+            sha256: version.digest.map(Sha256Digest),
+            is_cut: version.is_cut,
+        }
+    }
+}
+
+/// A store that this process has open, and the state directory that it is in. Used on threads that may block.
+pub struct StoreMaterials {
+    state_dir: PathBuf,
+    store: RobotsStore,
+    runtime: Handle,
+}
+
+impl StoreMaterials {
+    /// Takes a store and its runtime.
+    pub fn new(state_dir: PathBuf, store: RobotsStore, runtime: Handle) -> Self {
+        Self { state_dir, store, runtime }
+    }
+}
+
+impl PastMaterials for StoreMaterials {
+    fn body(&self, digest: Sha256Digest) -> anyhow::Result<Option<Vec<u8>>> {
+        let found = self.runtime.block_on(self.store.body(digest.0));
+        // Of a store that fails, everything would seem to be missing.
+        if let (None, Some(fault)) = (&found, self.store.fault()) {
+            bail!("the store cannot be read: {fault}");
+        }
+        // A damaged store passes off no other document for it.
+        let is_it = |bytes: &Vec<u8>| Sha256Digest::of(bytes) == digest;
+        Ok(found.map(|bytes| bytes.to_vec()).filter(is_it))
+    }
+
+    fn versions(&self, origin: &str) -> Vec<KnownVersion> {
+        let Ok(resource) = Resource::parse(origin) else {
+            return Vec::new();
+        };
+        let history = self.runtime.block_on(self.store.history(resource));
+        history.into_iter().map(KnownVersion::from).collect()
+    }
+
+    fn configuration(&self, digest: Sha256Digest) -> Option<Vec<u8>> {
+        config_archive::read(&self.state_dir, digest)
+    }
+}
