@@ -110,7 +110,7 @@ impl From<&StatedPreference> for UsePreference {
     fn from(stated: &StatedPreference) -> Self {
         let record = Self::from(&stated.preference);
         Self {
-            stage: stated.stage.map(|stage| stage.into()).or(record.stage),
+            stage: stated.stage.map(Into::into).or(record.stage),
             document: stated.document.as_deref().map(|document| Box::new(document.into())),
             ..record
         }

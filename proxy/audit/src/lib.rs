@@ -3,6 +3,7 @@
 //! ```text
 //!  replay       decides by another configuration, and counts what would change
 //!  verify       derives a decision from what its line names, and compares it with the line
+//!    ├─ decide_again  the loop over inputs that may be missing
 //!    ├─ settings    what decides of a configuration
 //!    │    └─ what_if     a change of it
 //!    ├─ robots, documents   parsed documents
@@ -15,6 +16,7 @@
 //! arguments or HTTP. Begin reading at [`replay::Replayer`] and [`verify::DecisionDeriver`].
 
 pub mod config_archive;
+mod decide_again;
 mod documents;
 mod materials;
 mod missing;

@@ -4,22 +4,22 @@ use std::collections::HashMap;
 use std::net::Ipv4Addr;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
-use quick_cache::unsync::Cache;
+use quick_cache::sync::Cache;
 use wayleave_config::Config;
 use wayleave_decision::{
-    ASSERTED, ClaimedNames, ClientFacts, Crawler, Decision, DecisionRequest, DocumentBatch,
-    DocumentResult, HttpsMode, Identified, Identity, Input, Reason, Refusal, RequestOutcome,
-    ResolvedTarget, RobotsCopy, Step, Verdict, decide_own_request,
+    ASSERTED, ClaimedNames, ClientFacts, Crawler, DocumentBatch, DocumentResult, HttpsMode,
+    Identified, Identity, Reason, Refusal, RequestOutcome, ResolvedTarget, RobotsCopy, Verdict,
 };
 use wayleave_decision_log::{DecisionRecord, FindingRecord, MAX_USER_AGENT_BYTES};
 use wayleave_evidence::Sha256Digest;
 use wayleave_gate::preview::blind_scope;
 use wayleave_lifecycle::FetchErrorKind;
 use wayleave_record::{RobotsAccess, Word};
-use wayleave_robots_txt::{AccessResult, Dialect, UrlScheme};
+use wayleave_robots_txt::{AccessResult, Dialect, Origin, UrlScheme};
 
+use crate::decide_again::{PastInputs, decide_again, was_refused_inside_tunnel};
 use crate::documents::ParsedDocuments;
 use crate::materials::{KnownVersion, PastMaterials};
 use crate::missing::Missing;
@@ -78,7 +78,7 @@ pub struct Replayer<'a> {
     /// The robots.txt that decided last, by origin.
     known: Cache<String, KnownOrigin>,
     /// Versions of robots.txt in the archive, by origin.
-    archived: Cache<String, Rc<[KnownVersion]>>,
+    archived: Cache<String, Arc<[KnownVersion]>>,
 }
 
 impl<'a> Replayer<'a> {
@@ -143,20 +143,17 @@ impl<'a> Replayer<'a> {
     }
 
     fn decide_again(
-        &mut self,
+        &self,
         decision: &DecisionRecord,
         past: &PastConfig,
     ) -> Result<Replayed, Missing> {
-        let resolved = decision.resolved().map_err(Missing::Unreadable)?;
+        let crawler = decision.crawler.to_string();
+        let mut inputs = KnownInputs { replayer: self, past, crawler, has_purposes: false };
+        let verdict = decide_again(&self.new, decision, &mut inputs)?;
+        let KnownInputs { crawler, has_purposes, .. } = inputs;
         if decision.is_own_request() {
-            let verdict = decide_own_request(self.new.rules(), &resolved.target, decision.at);
-            return Ok(compare(decision, &verdict, &decision.crawler));
+            return Ok(compare(decision, &verdict, &crawler));
         }
-        let (resolved, is_by_tunnel) = self.as_seen(decision, resolved)?;
-        let identified = self.identify(decision, past)?;
-        let crawler = identified.identity.label().to_owned();
-        let has_purposes = !identified.purposes().is_empty();
-        let verdict = self.decide(decision, past, &identified, resolved, is_by_tunnel)?;
         let is_permitted = verdict.result.is_ok();
         if is_permitted && has_purposes {
             check_response(decision, past)?;
@@ -170,34 +167,6 @@ impl<'a> Replayer<'a> {
             return Err(Missing::Pace);
         }
         Ok(replayed)
-    }
-
-    /// Returns the target as the new configuration sees it, and whether it comes through a tunnel.
-    fn as_seen(
-        &self,
-        decision: &DecisionRecord,
-        resolved: ResolvedTarget,
-    ) -> Result<(ResolvedTarget, bool), Missing> {
-        let is_https = resolved.target.origin().scheme() == UrlScheme::Https;
-        let interception = &self.new.config().https.interception;
-        let is_intercepting = interception.mode == HttpsMode::Intercept;
-        match blind_scope(interception, &resolved.target) {
-            Some(scope) => {
-                let blind = ResolvedTarget::blind(resolved.target.origin().clone(), scope);
-                let blind = blind.map_err(|error| Missing::Unreadable(format!("url: {error}")))?;
-                Ok((blind, true))
-            }
-            // Only an intercepted tunnel has content to judge.
-            None if resolved.is_blind() && is_https && is_intercepting => {
-                Err(Missing::TunnelContent)
-            }
-            None => {
-                // That a request came through a tunnel is not recorded, unless that was why it was refused.
-                let is_inside = !is_https && decision.reason == Reason::HttpsRefused;
-                let is_by_tunnel = resolved.is_blind() || is_inside;
-                Ok((resolved, is_by_tunnel))
-            }
-        }
     }
 
     /// Identifies the crawler under the new configuration.
@@ -265,47 +234,9 @@ impl<'a> Replayer<'a> {
         Ok(Identified { objection, ..Identified::without_objection(identity) })
     }
 
-    fn decide(
-        &mut self,
-        decision: &DecisionRecord,
-        past: &PastConfig,
-        identified: &Identified,
-        resolved: ResolvedTarget,
-        is_by_tunnel: bool,
-    ) -> Result<Verdict, Missing> {
-        let origin = resolved.target.origin().to_string();
-        let dialect = identified.identity.dialect();
-        let robots = self.robots_txt(decision, &origin, dialect);
-        let subresource = decision.passed_subresource().map_err(Missing::Unreadable)?;
-        let request = DecisionRequest {
-            identified,
-            method: &decision.method,
-            subresource: subresource.as_ref(),
-            resolved,
-            is_by_tunnel,
-            // Rules count as they did then.
-            now: decision.at,
-        };
-        let mut made = Decision::new(self.new.for_decisions(), request);
-        while let Step::Need(input) = made.step() {
-            match input {
-                Input::CachedRobotsTxt(_) => made.add_cached_robots_txt(None),
-                Input::RobotsTxt(_) => match robots.clone()? {
-                    Some(copy) => made.add_robots_txt(&copy),
-                    None => made.robots_txt_pending("it was not fetched in time", Duration::ZERO),
-                },
-                Input::Documents(mut batch) => {
-                    let results = self.documents(decision, past, &mut batch)?;
-                    made.add_documents(*batch, &results);
-                }
-            }
-        }
-        Ok(made.into_verdict())
-    }
-
     /// Returns the robots.txt at the time of a decision; none if it had not come in time.
     fn robots_txt(
-        &mut self,
+        &self,
         decision: &DecisionRecord,
         origin: &str,
         dialect: Dialect,
@@ -319,7 +250,7 @@ impl<'a> Replayer<'a> {
         if let Some(version) = self.archived_version(origin, at) {
             return Ok(copy(self.version_access(version)?, None));
         }
-        if let Some(known) = self.known.get(origin).cloned() {
+        if let Some(known) = self.known.get(origin) {
             let age = decision.at.duration_since(known.at).unwrap_or_default();
             if age <= self.new.config().robots.cache.lifetimes.max_age {
                 return Ok(copy(self.access(&known.finding, dialect)?, known.error_kind));
@@ -352,12 +283,12 @@ impl<'a> Replayer<'a> {
     }
 
     /// Returns the version that the archive has of an origin's robots.txt at a time, or fetched soon after.
-    fn archived_version(&mut self, origin: &str, at: SystemTime) -> Option<KnownVersion> {
+    fn archived_version(&self, origin: &str, at: SystemTime) -> Option<KnownVersion> {
         let versions = match self.archived.get(origin) {
-            Some(versions) => Rc::clone(versions),
+            Some(versions) => versions,
             None => {
-                let versions: Rc<[KnownVersion]> = self.materials.versions(origin).into();
-                self.archived.insert(origin.to_owned(), Rc::clone(&versions));
+                let versions: Arc<[KnownVersion]> = self.materials.versions(origin).into();
+                self.archived.insert(origin.to_owned(), Arc::clone(&versions));
                 versions
             }
         };
@@ -382,19 +313,75 @@ impl<'a> Replayer<'a> {
             _ => Err(Missing::RobotsTxt),
         }
     }
+}
+
+/// The inputs of a decision that are known of its time, and the crawler that was identified.
+struct KnownInputs<'a> {
+    replayer: &'a Replayer<'a>,
+    past: &'a PastConfig,
+    crawler: String,
+    has_purposes: bool,
+}
+
+impl PastInputs for KnownInputs<'_> {
+    /// Rules count as they did then.
+    fn now(&self, line: &DecisionRecord) -> SystemTime {
+        line.at
+    }
+
+    fn target(
+        &mut self,
+        line: &DecisionRecord,
+        resolved: ResolvedTarget,
+    ) -> Result<(ResolvedTarget, bool), Missing> {
+        let is_https = resolved.target.origin().scheme() == UrlScheme::Https;
+        let interception = &self.replayer.new.config().https.interception;
+        let is_intercepting = interception.mode == HttpsMode::Intercept;
+        match blind_scope(interception, &resolved.target) {
+            Some(scope) => {
+                let blind = ResolvedTarget::blind(resolved.target.origin().clone(), scope);
+                let blind = blind.map_err(|error| Missing::Unreadable(format!("url: {error}")))?;
+                Ok((blind, true))
+            }
+            // Only an intercepted tunnel has content to judge.
+            None if resolved.is_blind() && is_https && is_intercepting => {
+                Err(Missing::TunnelContent)
+            }
+            None => {
+                let is_by_tunnel =
+                    resolved.is_blind() || was_refused_inside_tunnel(line, &resolved);
+                Ok((resolved, is_by_tunnel))
+            }
+        }
+    }
+
+    fn identify(&mut self, line: &DecisionRecord) -> Result<Identified, Missing> {
+        let identified = self.replayer.identify(line, self.past)?;
+        identified.identity.label().clone_into(&mut self.crawler);
+        self.has_purposes = !identified.purposes().is_empty();
+        Ok(identified)
+    }
+
+    fn robots_txt(
+        &mut self,
+        line: &DecisionRecord,
+        origin: &Origin,
+        dialect: Dialect,
+    ) -> Result<Option<RobotsCopy>, Missing> {
+        self.replayer.robots_txt(line, &origin.to_string(), dialect)
+    }
 
     fn documents(
-        &self,
-        decision: &DecisionRecord,
-        past: &PastConfig,
+        &mut self,
+        line: &DecisionRecord,
         batch: &mut DocumentBatch,
     ) -> Result<Vec<DocumentResult>, Missing> {
         // What was not asked for then would be asked for now, unless both configurations ask for the same.
-        if !past.uses_alike || decision.preferences.is_empty() {
+        if !self.past.uses_alike || line.preferences.is_empty() {
             return Err(Missing::Documents);
         }
-        let body = |digest| self.materials.body(digest).ok().flatten();
-        self.documents.results(decision, batch, &body).map_err(Missing::Unreadable)
+        let body = |digest| self.replayer.materials.body(digest).ok().flatten();
+        self.replayer.documents.results(line, batch, &body).map_err(Missing::Unreadable)
     }
 }
 

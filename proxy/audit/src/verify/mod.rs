@@ -7,15 +7,17 @@ use std::time::{Duration, SystemTime};
 
 use serde::Serialize;
 use wayleave_decision::{
-    Decision, DecisionRequest, Input, Reason, RobotsCopy, Step, Verdict, decide_own_request,
+    DocumentBatch, DocumentResult, Identified, ResolvedTarget, RobotsCopy, Verdict,
 };
 use wayleave_decision_log::DecisionRecord;
 use wayleave_evidence::chain::link;
 use wayleave_evidence::verify::CheckedMaterials;
-use wayleave_robots_txt::UrlScheme;
+use wayleave_robots_txt::{Dialect, Origin};
 
 pub(crate) use self::compare::may_refuse_after_permission;
+use crate::decide_again::{PastInputs, decide_again, was_refused_inside_tunnel};
 use crate::documents::ParsedDocuments;
+use crate::missing::Missing;
 use crate::robots::{ParsedRobots, fetch_error_kind};
 use crate::settings::{PastSettings, PastSettingsCache};
 
@@ -116,53 +118,59 @@ impl DecisionDeriver {
         decision: &DecisionRecord,
         now: SystemTime,
     ) -> Result<Verdict, String> {
-        let resolved = decision.resolved()?;
-        let settings_then = settings.for_decisions();
-        if decision.is_own_request() {
-            return Ok(decide_own_request(settings_then.rules, &resolved.target, now));
-        }
-        let identified = settings.identified(decision)?;
-        // That a request came through a tunnel is not recorded. It matters where HTTPS is refused: then so is plain HTTP inside.
-        let is_https = resolved.target.origin().scheme() == UrlScheme::Https;
-        let is_refused_inside = !is_https && decision.reason == Reason::HttpsRefused;
-        let subresource = decision.passed_subresource()?;
-        let request = DecisionRequest {
-            identified: &identified,
-            method: &decision.method,
-            is_by_tunnel: resolved.is_blind() || is_refused_inside,
-            subresource: subresource.as_ref(),
-            resolved,
-            now,
-        };
-        let mut made = Decision::new(settings_then, request);
-        while let Step::Need(input) = made.step() {
-            match input {
-                // It gives an exception its pace, which is no part of the verdict.
-                Input::CachedRobotsTxt(_) => made.add_cached_robots_txt(None),
-                Input::RobotsTxt(_) => match self.robots_txt(decision)? {
-                    Some(copy) => made.add_robots_txt(&copy),
-                    None => made.robots_txt_pending("it was not fetched in time", Duration::ZERO),
-                },
-                Input::Documents(mut batch) => {
-                    let body = |digest| self.materials.body(digest);
-                    let results = self.documents.results(decision, &mut batch, &body)?;
-                    made.add_documents(*batch, &results);
-                }
-            }
-        }
-        Ok(made.into_verdict())
+        let verdict =
+            decide_again(settings, decision, &mut NamedInputs { deriver: self, settings, now });
+        verdict.map_err(|missing| missing.as_str().to_owned())
+    }
+}
+
+/// The inputs that a line names, in an export.
+struct NamedInputs<'a> {
+    deriver: &'a DecisionDeriver,
+    settings: &'a PastSettings,
+    now: SystemTime,
+}
+
+impl PastInputs for NamedInputs<'_> {
+    fn now(&self, _: &DecisionRecord) -> SystemTime {
+        self.now
     }
 
-    /// Returns the robots.txt that decided; none if it had not come in time.
-    fn robots_txt(&self, decision: &DecisionRecord) -> Result<Option<RobotsCopy>, String> {
-        let Some(finding) = &decision.finding else {
+    fn target(
+        &mut self,
+        line: &DecisionRecord,
+        resolved: ResolvedTarget,
+    ) -> Result<(ResolvedTarget, bool), Missing> {
+        let is_by_tunnel = resolved.is_blind() || was_refused_inside_tunnel(line, &resolved);
+        Ok((resolved, is_by_tunnel))
+    }
+
+    fn identify(&mut self, line: &DecisionRecord) -> Result<Identified, Missing> {
+        self.settings.identified(line).map_err(Missing::Unreadable)
+    }
+
+    fn robots_txt(
+        &mut self,
+        line: &DecisionRecord,
+        _: &Origin,
+        _: Dialect,
+    ) -> Result<Option<RobotsCopy>, Missing> {
+        let Some(finding) = &line.finding else {
             return Ok(None);
         };
-        Ok(Some(RobotsCopy::Archived {
-            access: self.robots.access(finding, &|digest| self.materials.body(digest))?,
-            error_kind: fetch_error_kind(decision),
-            at: decision.at,
-        }))
+        let body = |digest| self.deriver.materials.body(digest);
+        let access = self.deriver.robots.access(finding, &body).map_err(Missing::Unreadable)?;
+        let error_kind = fetch_error_kind(line);
+        Ok(Some(RobotsCopy::Archived { access, error_kind, at: line.at }))
+    }
+
+    fn documents(
+        &mut self,
+        line: &DecisionRecord,
+        batch: &mut DocumentBatch,
+    ) -> Result<Vec<DocumentResult>, Missing> {
+        let body = |digest| self.deriver.materials.body(digest);
+        self.deriver.documents.results(line, batch, &body).map_err(Missing::Unreadable)
     }
 }
 
