@@ -228,9 +228,7 @@ impl ExchangeRecord {
             reason: outcome.reason().into(),
             status: outcome.status(),
             crawler: crawler.map_or(ASSERTED.into(), |it| LogWord::Owned(it.name.clone())),
-            identity: crawler
-                .map_or(RecordedIdentity::Asserted, |_| RecordedIdentity::Known)
-                .into(),
+            identity: recorded_identity(crawler).into(),
             owner: crawler.and_then(|it| it.owner.as_deref().map(str::to_owned)),
             proven_by: crawler.and_then(Crawler::proven_by).map(Word::Known),
             certificate: self.certificate.map(|certificate| certificate.name().to_string()),
@@ -275,6 +273,10 @@ impl ExchangeRecord {
             took_us: micros(took),
         }
     }
+}
+
+fn recorded_identity(crawler: Option<&Crawler>) -> RecordedIdentity {
+    if crawler.is_some() { RecordedIdentity::Known } else { RecordedIdentity::Asserted }
 }
 
 fn tokens(identity: &Identity) -> Vec<String> {
