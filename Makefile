@@ -44,6 +44,7 @@ lint:
 	cargo clippy --workspace --all-targets --locked -- --deny warnings
 	.ci/purity
 	.ci/circles policy/*/src proxy/src proxy/*/src
+	.ci/figures
 
 doc:
 	RUSTDOCFLAGS="--deny warnings" cargo doc --workspace --no-deps --locked

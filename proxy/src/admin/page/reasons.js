@@ -23,6 +23,8 @@ const MEANINGS = [
   ["preference", "observed, refused", "the site refuses the use for one of the crawler's purposes, or states nothing about it and unstated is \"refuse\""],
   ["subresource-of", "forwarded", "robots.txt disallows it, but the crawler has subresources = \"page\", and a page loads it that was just allowed"],
   ["subresource-type", "observed, refused", "robots.txt disallows it, and the response is not the script, style sheet, image, font or media for which a page's request may pass"],
+  ["response-too-large", "observed, refused", "the response is longer than max_response_bytes of the crawler"],
+  ["response-too-large", "failed", "the response grew longer than max_response_bytes of the crawler, and was cut"],
   ["crawl-delay", "observed, refused", "too soon after the crawler's last request to the origin"],
   ["origin-rests", "observed, refused", "after a 429 or 503, or a RateLimit of which nothing is left, the origin or this URL gets no requests for a while, from any client or from this one"],
   ["unrecorded", "refused", "the decision log cannot be written, and log.on_failure is \"refuse\""],
