@@ -229,7 +229,7 @@ async fn all_callers_agree_about_generated_requests() {
 /// The reasons that no decision gives: requests get them before one is made, or after. And one that only the proxy's own decisions
 /// give, because nobody else knows which pages were allowed.
 const OTHER_REASONS: &str = "
-    subresource-of subresource-type budget payment crawl-delay origin-rests unrecorded concurrency misdirected proxy_loop_detected
+    subresource-of subresource-type response-too-large budget payment crawl-delay origin-rests unrecorded concurrency misdirected proxy_loop_detected
     proxy_configuration_error head-too-large head-timeout unsupported-version body-timeout max-forwards
     connection_limit_reached proxy-protocol tls-required destination_unavailable destination_ip_unroutable
     connection_refused connection_timeout connection_terminated connection_write_timeout tls_protocol_error

@@ -162,6 +162,7 @@ pub(super) const ROWS: &[KeyRow] = &[
     row("crawler.subresources", &["\"page\""]),
     row("crawler.requests_per_day", &["1000"]),
     row("crawler.bytes_per_day", &["\"1GiB\""]),
+    row("crawler.max_response_bytes", &["\"20MiB\""]),
     row("crawler.new_origins_per_day", &["10"]),
     row("crawler.user_agent", &["\"NewsBot/1.0\""]),
     row("crawler.user_agent_must_contain_token", &["true"]),
