@@ -14,7 +14,7 @@ pub enum ReportDimension {
     Host,
     /// By the origin: the host with its scheme and port
     Origin,
-    /// By the line of robots.txt, the [[rule]] or the usage preference that decided, else by the reason
+    /// By the line of robots.txt, the `[[rule]]` or the usage preference that decided, else by the reason
     Rule,
     /// By the reason
     Reason,

@@ -219,7 +219,7 @@ impl Metrics {
         self.decision_duration.observe(took.as_secs_f64());
     }
 
-    /// Counts one fetch of robots.txt; `result` is a [`FetchResult`](wayleave_lifecycle::FetchResult) as a word.
+    /// Counts one fetch of robots.txt; `result` is the `FetchResult` of the lifecycle as a word.
     pub fn robots_fetch(&self, result: &str, took: Duration) {
         self.robots.fetches.with_label_values(&[result]).inc();
         self.robots.fetch_duration.observe(took.as_secs_f64());
