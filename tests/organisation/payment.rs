@@ -190,7 +190,7 @@ fn costs_are_summed_up_by_crawler_and_host() {
             ("text", sum.to_owned()),
             ("md", format!("| {sum} |")),
             ("html", format!("<td>{sum}</td>")),
-            ("csv", format!(",\"{sum}\",0.000000\r\n")),
+            ("csv", format!(",\"{sum}\",0.000000,0.000000\r\n")),
         ] {
             let written = report(&dir, &["--by", by, "--format", format]);
             assert!(written.contains("would have cost") || format == "csv", "{written}");
