@@ -1,7 +1,7 @@
 //! A decision as it is logged: one record, whose members are listed in one place.
 //!
-//! Evidence of today must verify in years, and by another version. So the line of a decision is its own crate: whoever writes
-//! a line, reads one, or decides again about the request behind it, sees the same members and the same words.
+//! Evidence of today must verify in years, and by another version. So the line of a decision has a crate of its own: all
+//! code that writes a line, reads one, or decides again about its request uses the same members and the same words.
 //!
 //! ```text
 //!  decision_record  the members, and what follows from them alone

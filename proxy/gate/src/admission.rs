@@ -35,7 +35,7 @@ pub struct Admission<'a> {
     size: ResponseSize,
 }
 
-/// What a response showed, however its exchange ended.
+/// The findings about a response, however its exchange ended.
 #[derive(Debug, Default)]
 pub struct ResponseFindings {
     /// Whether a request was sent, so that the origin may have answered.
@@ -68,6 +68,7 @@ pub enum ContentTreatment {
 }
 
 impl<'a> Admission<'a> {
+    /// Begins to follow a permitted request.
     pub fn new(
         request: &'a GatedRequest<'a, 'a>,
         permit: &'a Permit,
@@ -85,6 +86,7 @@ impl<'a> Admission<'a> {
         }
     }
 
+    /// Returns the target of the request, as it was decided.
     pub fn resolved(&self) -> &'a ResolvedTarget {
         &self.permit.resolved
     }
@@ -108,7 +110,7 @@ impl<'a> Admission<'a> {
     ///
     /// # Errors
     ///
-    /// Returns the refusal of a response that is no subresource of the page that caused it.
+    /// Returns the refusal of a response that is too long for its crawler, or no subresource of the page that caused it.
     pub fn on_head(
         &mut self,
         head: &UpstreamHead,
@@ -126,21 +128,20 @@ impl<'a> Admission<'a> {
             own_fields.extend(paced);
         }
         self.notes.take_head(head.status(), fields);
-        let size = self.size.judge_head(head, self.request.received.method());
-        self.refuse_or_observe(size)?;
+        if let Err(refusal) = self.size.judge_head(head, self.request.received.method()) {
+            self.refuse_or_observe(refusal)?;
+        }
         Ok(AdmittedHead { own_fields, content: self.content_of_subresource(head)? })
     }
 
     /// Returns the refusal, unless refusals are only observed.
-    fn refuse_or_observe(&mut self, judged: Result<(), Box<Refusal>>) -> Result<(), Box<Refusal>> {
-        match judged {
-            Err(refusal) if self.request.is_observe_mode() => {
-                // Of several observed refusals the first counts, as within a decision.
-                self.findings.observed.get_or_insert(refusal);
-                Ok(())
-            }
-            judged => judged,
+    fn refuse_or_observe(&mut self, refusal: Box<Refusal>) -> Result<(), Box<Refusal>> {
+        if !self.request.is_observe_mode() {
+            return Err(refusal);
         }
+        // Of several observed refusals the first counts, as within a decision.
+        self.findings.observed.get_or_insert(refusal);
+        Ok(())
     }
 
     /// Returns the part of the response that the client gets, if only a page's subresource may pass.
@@ -152,11 +153,10 @@ impl<'a> Admission<'a> {
             return Ok(ContentTreatment::Relay);
         };
         match subresource::passed_content(kind, self.resolved(), head) {
-            Err(refusal) if self.request.is_observe_mode() => {
-                self.findings.observed = Some(refusal);
+            Err(refusal) => {
+                self.refuse_or_observe(refusal)?;
                 Ok(ContentTreatment::Relay)
             }
-            Err(refusal) => Err(refusal),
             Ok(_) if self.request.is_observe_mode() => Ok(ContentTreatment::Relay),
             Ok(PassedContent::Whole) => Ok(ContentTreatment::Relay),
             Ok(PassedContent::None) => Ok(ContentTreatment::Omit),
@@ -180,8 +180,10 @@ impl<'a> Admission<'a> {
     /// Returns the refusal of the rest of the body.
     pub fn on_chunk(&mut self, chunk: &[u8]) -> Result<(), Box<Refusal>> {
         self.notes.take_chunk(chunk);
-        let size = self.size.judge_chunk(chunk);
-        self.refuse_or_observe(size)
+        match self.size.judge_chunk(chunk) {
+            Ok(()) => Ok(()),
+            Err(refusal) => self.refuse_or_observe(refusal),
+        }
     }
 
     /// Counts bytes of the body that the client got.

@@ -70,13 +70,13 @@ impl GatedRequest<'_, '_> {
         Ok(())
     }
 
-    /// Returns what counts the response's bytes, if they are limited.
+    /// Returns the byte meter, if the crawler has a byte budget.
     pub fn byte_meter(&self) -> Option<ByteMeter<'_>> {
         byte_meter(&self.gate.budgets, self.crawler()?)
     }
 }
 
-/// Returns what counts the bytes that a crawler receives, if they are limited.
+/// Returns the byte meter of a crawler, if it has a byte budget.
 pub fn byte_meter<'a>(budgets: &'a DailyBudgets, crawler: &'a Crawler) -> Option<ByteMeter<'a>> {
     (crawler.budget.bytes > 0).then_some(ByteMeter { budgets, crawler })
 }

@@ -26,38 +26,38 @@
 //! A capability is a file here with at most four hooks: `admit`, `on_head`, `on_chunk`, `finish`. This crate knows nothing of
 //! connections to origins, of bodies but their parts, or of the configuration file. Begin reading at [`GatedRequest`].
 
-pub mod admission;
+mod admission;
 mod admit;
-pub mod allowed_pages;
+mod allowed_pages;
 pub mod budget;
-pub mod decide;
-pub mod decider;
+mod decide;
+mod decider;
 pub mod documents;
-pub mod gate;
-pub mod gated_request;
+mod gate;
+mod gated_request;
 pub mod identify;
 pub mod identity;
 pub mod offline;
 pub mod outcome;
 pub mod own_request;
-pub mod pace;
-pub(crate) mod pace_group;
-pub mod pace_unit;
-pub mod payment;
+mod pace;
+mod pace_group;
+mod pace_unit;
+mod payment;
 pub mod preview;
 pub mod record;
 pub mod refusal;
 pub mod request;
-pub(crate) mod response_notes;
-pub(crate) mod response_pace;
+mod response_notes;
+mod response_pace;
 pub mod response_policy;
 mod response_size;
 pub mod revoke;
-pub mod robots_txt;
+mod robots_txt;
 pub mod settings;
-pub mod subresource;
+mod subresource;
 pub mod target;
-pub mod validators;
+mod validators;
 
 pub use self::admission::{Admission, AdmittedHead, ContentTreatment, ResponseFindings};
 pub use self::allowed_pages::AllowedPages;

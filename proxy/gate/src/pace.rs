@@ -154,7 +154,7 @@ impl<'s> GatedRequest<'s, '_> {
         }
     }
 
-    /// Returns what shares the pace of the request's origin.
+    /// Returns the pace unit of the request's origin.
     async fn pace_unit(
         &self,
         permit: &Permit,

@@ -7,9 +7,12 @@ use wayleave_upstream::Destination;
 
 use crate::settings::Settings;
 
-/// Returns what shares the pace of an origin; `None` if nothing else does. By address, the name is looked up as for a
+/// Returns the pace unit of an origin; `None` if the origin has a pace of its own. By address, the name is looked up as for a
 /// connection. The origin has its own pace if that fails, and behind a parent proxy, which looks it up itself.
-pub async fn find(settings: &Settings, destination: Destination<'_>) -> Option<Arc<PaceUnit>> {
+pub(crate) async fn find(
+    settings: &Settings,
+    destination: Destination<'_>,
+) -> Option<Arc<PaceUnit>> {
     let unit = match settings.pacing.share {
         PaceShare::Origin => return None,
         PaceShare::Domain => PaceUnit::of_domain(destination.origin),

@@ -1,4 +1,4 @@
-//! The pace that a response asks for, and the pace that its client is told.
+//! The pace that a response asks for, and the fields that report it to the client.
 
 use std::time::Duration;
 

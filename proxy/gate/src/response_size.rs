@@ -4,20 +4,26 @@ use wayleave_decision::{Reason, Refusal};
 use wayleave_http_wire::http1::has_content;
 use wayleave_upstream::UpstreamHead;
 
-/// Counts the bytes of one response's body, as the origin encodes it, against the crawler's limit.
+/// The size of one response's body, as the origin encodes it, and the crawler's limit.
 #[derive(Debug)]
 pub(crate) struct ResponseSize {
+    /// The most bytes; 0: no limit.
     limit: u64,
+    /// The bytes that were counted so far.
     bytes: u64,
 }
 
 impl ResponseSize {
-    /// Begins to count; 0: no limit.
+    /// Begins to count.
     pub(crate) fn new(limit: u64) -> Self {
         Self { limit, bytes: 0 }
     }
 
-    /// Returns the refusal of a response to a request with this method whose head states that it is too long.
+    /// Judges the length that the head of a response to a request with this method states.
+    ///
+    /// # Errors
+    ///
+    /// Returns the refusal of a response that is too long.
     pub(crate) fn judge_head(&self, head: &UpstreamHead, method: &str) -> Result<(), Box<Refusal>> {
         match head.content_length() {
             Some(stated) if has_content(head.status(), method) => {
@@ -27,9 +33,17 @@ impl ResponseSize {
         }
     }
 
-    /// Counts a part of the body. Returns the refusal if it is too long with it.
+    /// Counts a part of the body.
+    ///
+    /// # Errors
+    ///
+    /// Returns the refusal, once, if the body is too long with this part.
     pub(crate) fn judge_chunk(&mut self, chunk: &[u8]) -> Result<(), Box<Refusal>> {
+        let before = self.bytes;
         self.bytes += chunk.len() as u64;
+        if before > self.limit {
+            return Ok(());
+        }
         self.judge(self.bytes, || "longer than that, which its head does not say".to_owned())
     }
 

@@ -6,7 +6,7 @@ use wayleave_http_wire::field_pairs::{FieldPair, single, values};
 
 /// Returns whether a GET or HEAD with these fields is answered with 304: the client has the representation that has these
 /// validators, as the origin stated them.
-pub fn is_not_modified(
+pub(crate) fn is_not_modified(
     fields: &[FieldPair<'_>],
     etag: Option<&str>,
     last_modified: Option<&str>,

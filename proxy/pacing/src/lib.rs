@@ -20,8 +20,8 @@
 //!
 //! [`budget`] limits what a crawler may fetch in a day.
 //!
-//! This crate knows nothing of HTTP, connections or the configuration file: it is told when a request was sent and
-//! answered, and says how long the next one waits. Begin reading at [`Pacer`].
+//! This crate knows nothing of HTTP, connections or the configuration file: it takes the times at which a
+//! request was sent and answered, and returns how long the next one waits. Begin reading at [`Pacer`].
 
 pub mod adaptive;
 mod adaptive_turns;

@@ -2,8 +2,7 @@
 
 use std::pin::pin;
 
-use wayleave_decision::Permit;
-use wayleave_decision::Refusal;
+use wayleave_decision::{Permit, Refusal};
 use wayleave_gate::outcome::{
     ConnectionReuse, ExchangeOutcome, ReplyKind, RequestRepeat, client_closed, permitted_outcome,
     shut_down,
@@ -54,18 +53,19 @@ pub(super) async fn forward(
     };
     let is_signed = attempt.is_signed;
     let findings = attempt.admission.finish();
-    let mut response = None;
-    let whole = ReplyKind::Given(ConnectionReuse::Whole);
     let (outcome, reply) = match forwarded {
-        Ok(ForwardedResponse { response: relayed, upgraded: None }) => {
-            response = Some(relayed);
-            (permitted_outcome(permit, relayed.status), whole)
-        }
-        Ok(ForwardedResponse { response: relayed, upgraded: Some(upgraded) }) => {
-            response = Some(relayed);
-            // Boxed because it is rare, like everything in this module that is: a busy connection's future remains small.
-            match Box::pin(splice_until_revoked(request, permit, *upgraded, client)).await {
-                Ok(reuse) => (permitted_outcome(permit, relayed.status), ReplyKind::Given(reuse)),
+        Ok(ForwardedResponse { response, upgraded }) => {
+            request.record.oddities = response.oddities;
+            request.record.signature = is_signed.then_some(RequestSignature::Signed);
+            let ended = match upgraded {
+                None => Ok(ConnectionReuse::Whole),
+                // Boxed because it is rare, like everything in this module that is: a busy connection's future remains small.
+                Some(upgraded) => {
+                    Box::pin(splice_until_revoked(request, permit, *upgraded, client)).await
+                }
+            };
+            match ended {
+                Ok(reuse) => (permitted_outcome(permit, response.status), ReplyKind::Given(reuse)),
                 Err(error) => outcome_of_error(error, permit.resolved.target.origin()),
             }
         }
@@ -77,10 +77,6 @@ pub(super) async fn forward(
     // After an upgrade there is no body: what passed was the other protocol's.
     let has_body = findings.is_request_sent && outcome.status() != SWITCHING_PROTOCOLS;
     request.record.body_bytes = has_body.then_some(findings.relayed_bytes);
-    if let Some(response) = response {
-        request.record.oddities = response.oddities;
-        request.record.signature = is_signed.then_some(RequestSignature::Signed);
-    }
     request.record_findings(findings, is_signed);
     ForwardEnd::Ended(outcome, reply)
 }

@@ -140,7 +140,7 @@ impl<'a> PendingBlindTunnel<'a> {
 }
 
 impl OpenBlindTunnel<'_> {
-    /// Returns what counts the bytes that come from the origin, if they are limited.
+    /// Returns the byte meter of the tunnel, if the crawler has a byte budget.
     pub(crate) fn byte_meter(&self) -> Option<ByteMeter<'_>> {
         wayleave_gate::budget::byte_meter(
             &self.grounds.services.gate.budgets,

@@ -1,6 +1,6 @@
-//! What looks at a response on its way to the client.
+//! Looks at a response before its client gets it.
 
-use wayleave_gate::admission::{Admission, AdmittedHead};
+use wayleave_gate::{Admission, AdmittedHead};
 use wayleave_http_wire::field_pairs::FieldPair;
 use wayleave_upstream::{TargetForm, UpstreamHead, own_response_error};
 
@@ -34,8 +34,9 @@ impl ResponseWatch<'_, '_> {
         if let Some(error) = self.target_form.parent().and_then(|_| own_response_error(head)) {
             return Err(error.into());
         }
-        let mut signer = self.signer.as_mut();
-        if signer.as_mut().is_some_and(|it| it.accept_request(head, self.request, self.is_signed)) {
+        if let Some(signer) = &mut self.signer
+            && signer.accept_request(head, self.request, self.is_signed)
+        {
             return Err(RelayError::SignatureRequested);
         }
         Ok(self.admission.on_head(head, fields)?)
