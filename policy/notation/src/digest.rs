@@ -4,8 +4,8 @@ use std::borrow::Cow;
 use std::fmt;
 
 use data_encoding::{HEXLOWER, HEXLOWER_PERMISSIVE};
+use ring::digest::{SHA256, digest};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
-use sha2::{Digest as _, Sha256};
 
 /// A SHA-256, written as 64 hexadecimal digits in lower case.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -14,7 +14,8 @@ pub struct Sha256Digest(pub [u8; 32]);
 impl Sha256Digest {
     /// Returns the SHA-256 of the bytes.
     pub fn of(bytes: &[u8]) -> Self {
-        Self(Sha256::digest(bytes).into())
+        let digest = digest(&SHA256, bytes);
+        Self(digest.as_ref().try_into().expect("a SHA-256 has 32 bytes"))
     }
 
     /// Returns 64 hexadecimal digits in lower case.
