@@ -149,6 +149,27 @@ fn every_decision_of_a_week_is_derived_again() {
     });
 }
 
+#[test]
+fn lines_of_a_killed_process_have_their_documents() {
+    const ORIGINS: usize = 40;
+    let origin = origin(10 * ORIGINS);
+    let mut proxy = Wayleave::start_with(&origin, |settings| settings.table(&tables(0)));
+    for round in 0..10 {
+        let first = round * ORIGINS;
+        let mut wire = proxy.connect();
+        for n in first..first + ORIGINS {
+            wire.send(Request::get(&format!("http://h{n}.test/b/x")).absolute_form());
+            wire.response();
+        }
+        let (dir, settings) = proxy.kill();
+        proxy = Wayleave::start_in(dir, settings);
+    }
+    let dir = proxy.stop().0;
+    timed(dir.path(), &["export", "--since", "30d", "--out", "killed"]);
+    let printed = timed(dir.path(), &["verify", "killed", "--accept-unsigned"]);
+    assert!(printed.contains("every decision was derived again"), "{printed}");
+}
+
 /// `WAYLEAVE_EVIDENCE=1000000 cargo test --release --test integration -- --ignored --nocapture evidence::week`, with an older version of
 /// the program in `WAYLEAVE_EVIDENCE_BEFORE`, if there is one.
 #[test]

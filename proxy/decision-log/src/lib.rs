@@ -107,6 +107,7 @@ pub use self::report_cache::{CountedReport, ReportRequest, ReportSource};
 pub use self::tally::DecisionTally;
 pub use self::top::{RankBy, RankedName};
 use self::writer::DecisionWriter;
+pub use self::writer::StoreDocuments;
 
 /// The most rows of a table of a report that are kept.
 const MAX_REPORTED: usize = 1000;
@@ -157,6 +158,7 @@ impl DecisionLog {
         (journal, clients): (Option<Journal>, ClientMask),
         configuration: ConfigRevision,
         events: LogHandle,
+        store_documents: StoreDocuments,
         metrics: Arc<Metrics>,
     ) -> anyhow::Result<Self> {
         Ok(Self {
@@ -165,7 +167,7 @@ impl DecisionLog {
             live: LiveFeed::new(),
             journal: ArcSwapOption::new(described(journal.as_ref())),
             events,
-            writer: DecisionWriter::start(journal, configuration, metrics)?,
+            writer: DecisionWriter::start(journal, configuration, store_documents, metrics)?,
             tally: None,
             edge: Mutex::default(),
             export: None,

@@ -26,6 +26,11 @@ const MAX_QUEUED_BYTES: usize = MAX_QUEUED * 1024;
 /// The interval at which the thread empties the queue under load. It is woken only when idle: waking it for each decision would
 /// cost an exchange more than everything else here.
 const POLL_INTERVAL: Duration = Duration::from_millis(5);
+/// The same while new documents come in. Each round then commits a transaction.
+const STORE_INTERVAL: Duration = Duration::from_millis(50);
+
+/// Writes the documents that decisions so far are based on. Returns whether there were any to write.
+pub type StoreDocuments = Box<dyn Fn() -> bool + Send>;
 
 /// The next thing for the thread to do besides writing decisions.
 enum WriterUpdate {
@@ -69,6 +74,7 @@ impl DecisionWriter {
     pub(super) fn start(
         journal: Option<Journal>,
         configuration: ConfigRevision,
+        store_documents: StoreDocuments,
         metrics: Arc<Metrics>,
     ) -> anyhow::Result<Self> {
         let (queue, received) = sync_channel(MAX_QUEUED);
@@ -90,6 +96,8 @@ impl DecisionWriter {
             dropped: Arc::clone(&dropped),
             journal,
             configurations: HashMap::new(),
+            store_documents,
+            poll_interval: POLL_INTERVAL,
             updates: Arc::clone(&updates),
             closing: Arc::clone(&closing),
             is_idle: Arc::clone(&is_idle),
@@ -250,6 +258,9 @@ struct WriterThread {
     journal: Option<Journal>,
     /// The digests of configurations, by number.
     configurations: HashMap<u64, Sha256Digest>,
+    store_documents: StoreDocuments,
+    /// The time until the queue is emptied next.
+    poll_interval: Duration,
     updates: PendingUpdates,
     closing: Arc<AtomicBool>,
     is_idle: Arc<AtomicBool>,
@@ -275,7 +286,7 @@ impl WriterThread {
                 return;
             }
             if had_work {
-                thread::park_timeout(POLL_INTERVAL);
+                thread::park_timeout(self.poll_interval);
                 continue;
             }
             self.sign_head();
@@ -415,6 +426,9 @@ impl WriterThread {
         let Some(journal) = &mut self.journal else {
             return;
         };
+        // A process that is killed leaves no line whose decision cannot be derived again.
+        let has_stored = !journal.is_empty() && (self.store_documents)();
+        self.poll_interval = if has_stored { STORE_INTERVAL } else { POLL_INTERVAL };
         // Only a journal can mention lost decisions, so the count is not reset without one.
         journal.add_lost(self.dropped.swap(0, Ordering::Relaxed));
         let was_failing = self.is_failing.load(Ordering::Relaxed);

@@ -87,7 +87,7 @@ async fn build(
     let authority = start::load_authority(config, &metrics)?;
     let outbound = wiring::outbound_clients(OutboundConfig::new(config, &[]), clock, &metrics)?;
     let decisions =
-        start::open_decision_log(config, &log, &outbound.collector_tls, &metrics, clock)?;
+        start::open_decision_log(config, &log, &outbound.collector_tls, &metrics, &store, clock)?;
     let decisions = Arc::new(decisions.with_tally());
     let fleet = wiring::join_fleet(config, &metrics).await?;
     let parts = start::build(config, &metrics, &decisions, outbound, store, clock, fleet)?;

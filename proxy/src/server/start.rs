@@ -255,6 +255,7 @@ pub(super) fn open_decision_log(
     log: &LogHandle,
     collector_tls: &CollectorTls,
     metrics: &Arc<Metrics>,
+    store: &RobotsStore,
     clock: Clock,
 ) -> anyhow::Result<DecisionLog> {
     log.set_decisions(config.log.events);
@@ -270,7 +271,9 @@ pub(super) fn open_decision_log(
     )?;
     let endpoint = config.log.otlp_endpoint.as_ref();
     let export = endpoint.map(|endpoint| DecisionExport::start(endpoint, collector_tls, metrics));
-    let log = DecisionLog::start(journal, revision, log.clone(), Arc::clone(metrics))?;
+    let store_documents = store.pending_writer();
+    let log =
+        DecisionLog::start(journal, revision, log.clone(), store_documents, Arc::clone(metrics))?;
     Ok(log.with_export(export.transpose()?))
 }
 
@@ -285,7 +288,8 @@ async fn build_with_log(
 ) -> anyhow::Result<(Arc<DecisionLog>, BuiltParts)> {
     let outbound_config = OutboundConfig::new(config, own_listeners);
     let outbound = wiring::outbound_clients(outbound_config, clock, metrics)?;
-    let decisions = open_decision_log(config, log, &outbound.collector_tls, metrics, clock)?;
+    let decisions =
+        open_decision_log(config, log, &outbound.collector_tls, metrics, &store, clock)?;
     let decisions = Arc::new(decisions);
     let fleet = wiring::join_fleet(config, metrics).await?;
     let parts = build(config, metrics, &decisions, outbound, store, clock, fleet)?;

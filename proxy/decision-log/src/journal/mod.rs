@@ -236,6 +236,11 @@ impl Journal {
         mem::take(&mut self.altered)
     }
 
+    /// Returns whether no lines are buffered.
+    pub(super) fn is_empty(&self) -> bool {
+        self.buffer.is_empty()
+    }
+
     pub(super) fn is_full(&self) -> bool {
         self.buffer.len() >= FLUSH_BYTES
     }

@@ -357,6 +357,13 @@ impl RobotsStore {
         self.writer.set_aside_file()
     }
 
+    /// Returns a function that writes everything saved so far, and returns whether there was anything to write. It blocks.
+    pub fn pending_writer(&self) -> Box<dyn Fn() -> bool + Send> {
+        // Held weakly: a caller that outlives the store must not keep its file open.
+        let writer = Arc::downgrade(&self.writer);
+        Box::new(move || writer.upgrade().is_some_and(|writer| writer.write_pending()))
+    }
+
     /// Waits until everything saved so far has been written, or has failed to be.
     pub async fn flush(&self) {
         let writer = self.writer.clone();

@@ -241,6 +241,19 @@ impl StoreWriter {
         self.changed.send_replace(());
     }
 
+    /// Writes pending changes, unless the store has failed. Returns whether there were any.
+    pub(super) fn write_pending(&self) -> bool {
+        let state = self.state();
+        let is_pending = !(state.waiting.is_empty() && state.writing.is_empty());
+        // What a failed store cannot write is not tried again each time that somebody asks.
+        let is_due = is_pending && state.fault.is_none();
+        drop(state);
+        if is_due {
+            self.write();
+        }
+        is_due
+    }
+
     pub(super) fn unwritten(&self, resource: &Resource) -> Option<StoreChange> {
         let state = self.state();
         state.waiting.last(resource).or_else(|| state.writing.last(resource)).cloned()

@@ -45,14 +45,16 @@ impl ReloadableProxy {
         let metrics = Arc::new(Metrics::new().expect("they are sound"));
         let clock = Clock::start();
         let store =
-            RobotsStore::open(&config.state.dir, config.robots_store, clock, Arc::clone(&metrics));
+            RobotsStore::open(&config.state.dir, config.robots_store, clock, Arc::clone(&metrics))
+                .expect("it is new");
         let outbound = OutboundConfig::new(&config, &[]);
         let outbound = wiring::outbound_clients(outbound, clock, &metrics).expect("it is set up");
         let collector_tls = Arc::clone(&outbound.collector_tls);
-        let decisions = start::open_decision_log(&config, &log, &collector_tls, &metrics, clock)
-            .expect("they can be written");
-        let (store, fleet) = (store.expect("it is new"), Fleet::default());
+        let decisions =
+            start::open_decision_log(&config, &log, &collector_tls, &metrics, &store, clock)
+                .expect("they can be written");
         let decisions = Arc::new(decisions);
+        let fleet = Fleet::default();
         let built = start::build(&config, &metrics, &decisions, outbound, store, clock, fleet)
             .expect("nothing is missing");
         let parts = ReloadedParts {
