@@ -4,8 +4,11 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::net::IpAddr;
 use std::sync::{Arc, LazyLock};
 
+use serde::{Deserialize, Serialize};
+
 /// The party that chose a host, which decides where a fetch may lead.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(from = "u8", into = "u8")]
 pub enum ChosenBy {
     /// A crawler asked for the host.
     #[default]
@@ -15,6 +18,27 @@ pub enum ChosenBy {
     /// A redirect or a robots.txt named it, with a public address before it. A public server must not send us to an
     /// internal one, not even to one that crawlers may use.
     Public,
+}
+
+impl From<ChosenBy> for u8 {
+    fn from(chosen: ChosenBy) -> Self {
+        match chosen {
+            ChosenBy::Crawler => 0,
+            ChosenBy::Internal => 1,
+            ChosenBy::Public => 2,
+        }
+    }
+}
+
+impl From<u8> for ChosenBy {
+    fn from(number: u8) -> Self {
+        match number {
+            0 => Self::Crawler,
+            1 => Self::Internal,
+            // A number that a later version wrote is read as the narrowest.
+            _ => Self::Public,
+        }
+    }
 }
 
 impl ChosenBy {
@@ -38,7 +62,7 @@ impl ChosenBy {
 
 /// The identity of a fetch: everything by which an origin may answer one crawler otherwise than another. The default is
 /// that of the proxy itself.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct FetchIdentity {
     /// The name of the configured crawler, if it is one's.
     pub crawler: Option<Arc<str>>,

@@ -7,10 +7,12 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use serde::{Deserialize, Serialize};
 use wayleave_robots_txt::{AccessResult, RobotsTxt};
 
 use super::fetch_identity::{Audience, ChosenBy, FetchIdentity};
 use super::resource::Resource;
+use super::unix_millis;
 
 /// A request to fetch a resource.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -35,7 +37,7 @@ pub struct CacheValidators {
 }
 
 /// A redirect that was followed.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RedirectHop {
     /// The URI that was requested.
     pub uri: String,
@@ -103,7 +105,7 @@ impl FetchedBody {
 }
 
 /// The response fields that matter here, as received, with several lines joined by commas.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ResponseFields {
     /// `Age` (RFC 9111 §5.1).
     pub age: Option<Box<str>>,
@@ -115,13 +117,16 @@ pub struct ResponseFields {
     pub etag: Option<Box<str>>,
     /// `Expires` (RFC 9111 §5.3), as an instant computed by the fetcher, which has the clock. An invalid date is the
     /// epoch: RFC 9111 §5.3 treats it as in the past.
+    #[serde(with = "unix_millis")]
     pub expires_at: Option<SystemTime>,
     /// `Last-Modified` (RFC 9110 §8.8.2).
     pub last_modified: Option<Box<str>>,
     /// `Retry-After` (RFC 9110 §10.2.3), as an instant.
+    #[serde(with = "unix_millis")]
     pub retry_at: Option<SystemTime>,
     /// Whether it, or a redirect to it, says by `Vary` that others may get another response (RFC 9111 §4.1): the field has
-    /// `User-Agent`, a field of signatures, or `*`.
+    /// `User-Agent`, a field of signatures, or `*`. Stored with the identity rather than with the fields.
+    #[serde(skip)]
     pub varies: bool,
 }
 

@@ -41,6 +41,7 @@ mod resource;
 mod snapshot;
 #[cfg(test)]
 mod tests;
+mod unix_millis;
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
@@ -56,6 +57,7 @@ pub use lifetime::LifetimeSettings;
 pub use parsed_entry::ParsedEntry;
 pub use resource::Resource;
 pub use snapshot::{Snapshot, SnapshotState, Usability};
+pub use unix_millis::{from_unix_millis, to_unix_millis};
 
 /// The schedule of refreshes of all resources. It starts no fetch itself, but returns those to start, at most one per
 /// resource at a time.

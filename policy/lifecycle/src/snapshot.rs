@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use serde::Deserialize;
 use wayleave_robots_txt::AccessResult;
 use wayleave_usage_preferences::{DocumentKind, PreferenceDocument};
 
@@ -211,7 +212,8 @@ impl UnixMillis {
 }
 
 /// The state of the cached answer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum SnapshotState {
     /// The origin's rules, within their lifetime.
     Fresh,

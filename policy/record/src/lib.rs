@@ -41,4 +41,4 @@ pub use self::finding::{FindingRecord, PaymentRecord, RuleRecord, SubresourceRec
 pub use self::logged_client::{CLIENT_DIGEST_BYTES, LoggedClient};
 pub use self::recorded_request::WAYLEAVE;
 pub use self::use_preference::{DocumentRecord, UsePreference};
-pub use self::word::{ClosedSet, Word};
+pub use self::word::{ClosedSet, Word, word_schema};

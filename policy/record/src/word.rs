@@ -8,6 +8,7 @@ use std::ops::Deref;
 
 use serde::de::{Error, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use utoipa::openapi::{Object, ObjectBuilder, Type};
 
 /// A closed set of words.
 pub trait ClosedSet: Copy + PartialEq + 'static {
@@ -152,6 +153,15 @@ impl<T: ClosedSet> Visitor<'_> for WordVisitor<T> {
     fn visit_str<E: Error>(self, text: &str) -> Result<Word<T>, E> {
         Ok(text.into())
     }
+}
+
+/// Returns the schema of a word from a closed set.
+pub fn word_schema(description: &str, words: impl IntoIterator<Item = &'static str>) -> Object {
+    ObjectBuilder::new()
+        .schema_type(Type::String)
+        .description(Some(description))
+        .enum_values(Some(words))
+        .build()
 }
 
 #[cfg(test)]

@@ -5,16 +5,15 @@
 //! leave it unread. Bodies are stored separately, by digest, because many origins share one.
 
 use std::collections::HashSet;
-use std::net::IpAddr;
 use std::sync::{Arc, LazyLock, Mutex, PoisonError};
-use std::time::{Duration, SystemTime};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde::{Deserialize, Deserializer, Serialize};
 use wayleave_evidence::Sha256Digest;
 use wayleave_lifecycle::{
-    CacheEntry, ChosenBy, FailureRun, FetchEnding, FetchError, FetchErrorKind, FetchIdentity,
-    FetchOutcome, FetchResult, FetchedBody, FetchedResponse, FinishedFetch, RedirectHop, Resource,
-    ResponseFields,
+    CacheEntry, FailureRun, FetchEnding, FetchError, FetchErrorKind, FetchIdentity, FetchOutcome,
+    FetchResult, FetchedBody, FetchedResponse, FinishedFetch, RedirectHop, Resource,
+    ResponseFields, from_unix_millis, to_unix_millis,
 };
 
 /// An entry without its body.
@@ -53,7 +52,7 @@ struct FailureRunRecord {
 #[derive(Debug, Serialize, Deserialize)]
 struct FetchRecord {
     fetched_at: u64,
-    redirects: Vec<(String, u16)>,
+    redirects: Vec<RedirectHop>,
     /// The URL of the last request; empty for the resource's own.
     uri: String,
     ending: EndingRecord,
@@ -63,7 +62,7 @@ struct FetchRecord {
 enum EndingRecord {
     Response {
         status: u16,
-        fields: FieldsRecord,
+        fields: ResponseFields,
         body: Option<BodyRecord>,
     },
     RedirectLost(u16),
@@ -74,7 +73,7 @@ enum EndingRecord {
     /// A response that asks for a signature which its request did not have. No longer written.
     AsksForSignature {
         status: u16,
-        fields: FieldsRecord,
+        fields: ResponseFields,
     },
 }
 
@@ -82,17 +81,6 @@ enum EndingRecord {
 pub(super) struct BodyRecord {
     pub(super) digest: [u8; 32],
     pub(super) is_cut: bool,
-}
-
-#[derive(Debug, Serialize, Deserialize)]
-struct FieldsRecord {
-    age: Option<Box<str>>,
-    cache_control: Option<Box<str>>,
-    content_type: Option<Box<str>>,
-    etag: Option<Box<str>>,
-    expires_at: Option<u64>,
-    last_modified: Option<Box<str>>,
-    retry_at: Option<u64>,
 }
 
 /// As whom the fetches of an entry were made, and whether others may get other answers.
@@ -104,23 +92,9 @@ pub(super) struct Provenance {
 
 #[derive(Debug, Default, Serialize, Deserialize)]
 struct SourceRecord {
-    identity: IdentityRecord,
+    identity: FetchIdentity,
     varies: bool,
 }
-
-/// A [`FetchIdentity`].
-#[derive(Debug, Default, Serialize, Deserialize)]
-struct IdentityRecord {
-    crawler: Option<Box<str>>,
-    user_agent: Option<Box<str>>,
-    key: Option<Box<str>>,
-    agent: Option<Box<str>>,
-    source: Option<IpAddr>,
-    chosen: u8,
-}
-
-/// The parties that may have chosen a host, by their number in records.
-const CHOOSERS: [ChosenBy; 3] = [ChosenBy::Crawler, ChosenBy::Internal, ChosenBy::Public];
 
 /// The identities that were read lately: thousands of entries have the same.
 static IDENTITIES: LazyLock<Mutex<HashSet<Arc<FetchIdentity>>>> = LazyLock::new(Mutex::default);
@@ -139,51 +113,27 @@ impl Provenance {
 impl SourceRecord {
     fn new(finished: &FinishedFetch) -> Self {
         Self {
-            identity: IdentityRecord::new(&finished.fetched_as),
+            identity: FetchIdentity::clone(&finished.fetched_as),
             varies: finished.outcome.fields().is_some_and(|fields| fields.varies),
         }
     }
 }
 
-impl IdentityRecord {
-    fn new(identity: &FetchIdentity) -> Self {
-        let text = |text: &Option<Arc<str>>| text.as_deref().map(Box::from);
-        let chosen = CHOOSERS.iter().position(|chosen| *chosen == identity.chosen);
-        Self {
-            crawler: text(&identity.crawler),
-            user_agent: text(&identity.user_agent),
-            key: text(&identity.key),
-            agent: text(&identity.agent),
-            source: identity.source,
-            chosen: chosen.and_then(|number| u8::try_from(number).ok()).unwrap_or_default(),
-        }
+/// Returns an identity that was read, shared with the entries that have the same.
+fn shared(identity: FetchIdentity) -> Arc<FetchIdentity> {
+    if identity == FetchIdentity::default() {
+        return FetchIdentity::proxy();
     }
-
-    fn into_identity(self) -> Arc<FetchIdentity> {
-        let text = |text: Option<Box<str>>| text.map(Arc::from);
-        let identity = FetchIdentity {
-            crawler: text(self.crawler),
-            user_agent: text(self.user_agent),
-            key: text(self.key),
-            agent: text(self.agent),
-            source: self.source,
-            // A number of a later program: the narrowest.
-            chosen: CHOOSERS.get(usize::from(self.chosen)).copied().unwrap_or(ChosenBy::Public),
-        };
-        if identity == FetchIdentity::default() {
-            return FetchIdentity::proxy();
-        }
-        let mut known = IDENTITIES.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(known) = known.get(&identity) {
-            return Arc::clone(known);
-        }
-        if known.len() >= MAX_IDENTITIES {
-            known.clear();
-        }
-        let identity = Arc::new(identity);
-        known.insert(Arc::clone(&identity));
-        identity
+    let mut known = IDENTITIES.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(known) = known.get(&identity) {
+        return Arc::clone(known);
     }
+    if known.len() >= MAX_IDENTITIES {
+        known.clear();
+    }
+    let identity = Arc::new(identity);
+    known.insert(Arc::clone(&identity));
+    identity
 }
 
 /// One version of a document, with the time when it was last seen.
@@ -194,23 +144,13 @@ pub(super) struct VersionRecord {
     pub(super) body: Option<BodyRecord>,
 }
 
-/// Returns the milliseconds since the epoch.
-pub(super) fn millis(time: SystemTime) -> u64 {
-    let since_epoch = time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    u64::try_from(since_epoch.as_millis()).unwrap_or(u64::MAX)
-}
-
-pub(super) fn time(millis: u64) -> SystemTime {
-    SystemTime::UNIX_EPOCH + Duration::from_millis(millis)
-}
-
 impl EntryRecord {
     pub(super) fn new(resource: &Resource, entry: &CacheEntry) -> Self {
         let failing = entry.failures.as_ref();
         let fetches = FetchesRecord {
             answer: entry.answer.as_deref().map(|answer| FetchRecord::new(resource, answer)),
             failing: failing.map(|failing| FailureRunRecord {
-                since: millis(failing.since),
+                since: to_unix_millis(failing.since),
                 count: failing.count,
                 last: FetchRecord::new(resource, &failing.last),
             }),
@@ -248,19 +188,18 @@ impl EntryRecord {
 
     /// Moves all times so that the origin was last contacted `at`: times from another node are relative to its clock.
     pub(super) fn shift_to(&mut self, at: SystemTime) {
-        let (from, to) = (self.last_contact_at(), millis(at));
-        let failing = self.fetches.failing.iter_mut();
-        let times = failing.flat_map(|failing| {
-            let last = failing.last.times();
-            last.chain([&mut failing.since])
-        });
-        let answer = self.fetches.answer.iter_mut().flat_map(FetchRecord::times);
-        for time in times.chain(answer) {
-            *time = if to >= from {
-                time.saturating_add(to - from)
-            } else {
-                time.saturating_sub(from - to)
-            };
+        let from = self.last_contact_at();
+        let to = to_unix_millis(at);
+        let moved = |time: u64| match to.checked_sub(from) {
+            Some(later) => time.saturating_add(later),
+            None => time.saturating_sub(from - to),
+        };
+        if let Some(answer) = &mut self.fetches.answer {
+            answer.move_times(moved);
+        }
+        if let Some(failing) = &mut self.fetches.failing {
+            failing.since = moved(failing.since);
+            failing.last.move_times(moved);
         }
     }
 
@@ -274,7 +213,7 @@ impl EntryRecord {
         CacheEntry {
             answer: answer.map(Arc::new),
             failures: fetches.failing.map(|failing| FailureRun {
-                since: time(failing.since),
+                since: from_unix_millis(failing.since),
                 count: failing.count,
                 last: Arc::new(failing.last.into_finished(resource, failing_from, None)),
             }),
@@ -286,28 +225,25 @@ impl FetchRecord {
     fn new(resource: &Resource, finished: &FinishedFetch) -> Self {
         let outcome = &finished.outcome;
         let is_usual = outcome.uri == resource.uri();
-        let redirects = outcome.redirects.iter();
         Self {
-            fetched_at: millis(finished.fetched_at),
-            redirects: redirects.map(|hop| (hop.uri.clone(), hop.status)).collect(),
+            fetched_at: to_unix_millis(finished.fetched_at),
+            redirects: outcome.redirects.clone(),
             uri: if is_usual { String::new() } else { outcome.uri.clone() },
             ending: EndingRecord::new(&outcome.ending),
         }
     }
 
-    fn times(&mut self) -> impl Iterator<Item = &mut u64> {
-        let fields = match &mut self.ending {
-            EndingRecord::Response { fields, .. }
-            | EndingRecord::AsksForSignature { fields, .. } => Some(fields),
-            _ => None,
-        };
-        let stated = fields.into_iter().flat_map(|fields| {
-            let expires_at = fields.expires_at.iter_mut();
+    fn move_times(&mut self, moved: impl Fn(u64) -> u64) {
+        self.fetched_at = moved(self.fetched_at);
+        if let EndingRecord::Response { fields, .. }
+        | EndingRecord::AsksForSignature { fields, .. } = &mut self.ending
+        {
             // The epoch stands for an invalid date, and must remain in the past.
-            let expires_at = expires_at.filter(|at| **at != 0);
-            expires_at.chain(fields.retry_at.iter_mut())
-        });
-        stated.chain([&mut self.fetched_at])
+            let expires_at = fields.expires_at.iter_mut().filter(|at| **at != UNIX_EPOCH);
+            for at in expires_at.chain(&mut fields.retry_at) {
+                *at = from_unix_millis(moved(to_unix_millis(*at)));
+            }
+        }
     }
 
     fn into_finished(
@@ -316,7 +252,6 @@ impl FetchRecord {
         source: Option<SourceRecord>,
         bytes: Option<Arc<[u8]>>,
     ) -> FinishedFetch {
-        let redirects = self.redirects.into_iter();
         // Programs that did not record it did not look at `Vary` either.
         let source = source.unwrap_or_default();
         let mut ending = self.ending.into_ending(bytes);
@@ -324,10 +259,10 @@ impl FetchRecord {
             response.fields.varies = source.varies;
         }
         FinishedFetch {
-            fetched_at: time(self.fetched_at),
-            fetched_as: source.identity.into_identity(),
+            fetched_at: from_unix_millis(self.fetched_at),
+            fetched_as: shared(source.identity),
             outcome: FetchOutcome {
-                redirects: redirects.map(|(uri, status)| RedirectHop { uri, status }).collect(),
+                redirects: self.redirects,
                 uri: if self.uri.is_empty() { resource.uri() } else { self.uri },
                 ending,
             },
@@ -343,7 +278,7 @@ impl EndingRecord {
                 let has_body = response.status < 300 || !body.bytes.is_empty();
                 Self::Response {
                     status: response.status,
-                    fields: FieldsRecord::new(&response.fields),
+                    fields: response.fields.clone(),
                     body: has_body.then(|| {
                         let known = body.digest.as_deref().copied();
                         BodyRecord {
@@ -356,7 +291,7 @@ impl EndingRecord {
             FetchEnding::RedirectLost(status) => Self::RedirectLost(*status),
             // An entry holds the answer that a 304 confirmed, never the 304 itself.
             FetchEnding::NotModified(fields) => {
-                Self::Response { status: 304, fields: FieldsRecord::new(fields), body: None }
+                Self::Response { status: 304, fields: fields.clone(), body: None }
             }
             FetchEnding::Failed(error) => {
                 Self::Failed { kind: error.kind.as_str().to_owned(), detail: error.detail.clone() }
@@ -368,7 +303,7 @@ impl EndingRecord {
         match self {
             Self::Response { status, fields, body } => FetchEnding::Response(FetchedResponse {
                 status,
-                fields: fields.into_fields(),
+                fields,
                 body: FetchedBody {
                     bytes: bytes.unwrap_or_default(),
                     is_cut: body.is_some_and(|body| body.is_cut),
@@ -377,7 +312,7 @@ impl EndingRecord {
             }),
             Self::AsksForSignature { status, fields } => FetchEnding::Response(FetchedResponse {
                 status,
-                fields: fields.into_fields(),
+                fields,
                 body: FetchedBody::default(),
             }),
             Self::RedirectLost(status) => FetchEnding::RedirectLost(status),
@@ -392,35 +327,9 @@ impl EndingRecord {
     }
 }
 
-impl FieldsRecord {
-    fn new(fields: &ResponseFields) -> Self {
-        Self {
-            age: fields.age.clone(),
-            cache_control: fields.cache_control.clone(),
-            content_type: fields.content_type.clone(),
-            etag: fields.etag.clone(),
-            expires_at: fields.expires_at.map(millis),
-            last_modified: fields.last_modified.clone(),
-            retry_at: fields.retry_at.map(millis),
-        }
-    }
-
-    fn into_fields(self) -> ResponseFields {
-        ResponseFields {
-            age: self.age,
-            cache_control: self.cache_control,
-            content_type: self.content_type,
-            etag: self.etag,
-            expires_at: self.expires_at.map(time),
-            last_modified: self.last_modified,
-            retry_at: self.retry_at.map(time),
-            varies: false,
-        }
-    }
-}
-
 #[cfg(test)]
 pub(super) mod tests {
+    use wayleave_lifecycle::ChosenBy;
     use wayleave_robots_txt::Origin;
 
     use super::*;
@@ -469,5 +378,20 @@ pub(super) mod tests {
         assert_eq!(postcard::to_stdvec(&earlier).expect("it fits"), EARLIER);
         let ours: EntryRecord = postcard::from_bytes(&written).expect("it is read");
         assert_eq!(ours.into_entry(&shop(), None), entry);
+    }
+
+    #[test]
+    fn identities_are_stored_as_by_earlier_programs() {
+        let mut expected = Vec::new();
+        for text in ["news", "NewsBot/1", "thumbprint", "https://bot.example"] {
+            expected.extend([1, u8::try_from(text.len()).expect("it is short")]);
+            expected.extend_from_slice(text.as_bytes());
+        }
+        expected.extend([1, 0, 192, 0, 2, 1, 2]);
+        assert_eq!(postcard::to_stdvec(&identity()).expect("it fits"), expected);
+        // A party that a later version knows.
+        *expected.last_mut().expect("it has bytes") = 3;
+        let read: FetchIdentity = postcard::from_bytes(&expected).expect("it is read");
+        assert_eq!(read.chosen, ChosenBy::Public);
     }
 }

@@ -8,11 +8,13 @@ use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use futures_util::future::join_all;
 use serde::{Deserialize, Serialize};
+use utoipa::openapi::Object;
 use utoipa::{IntoParams, ToSchema};
 use wayleave_clock::system_time;
 use wayleave_decision_log::DecisionRecord;
 use wayleave_evidence::Sha256Digest;
 use wayleave_lifecycle::{Resource, SnapshotState};
+use wayleave_record::word_schema;
 use wayleave_robots_cache::{EntryQuery, RobotsCache, RobotsStore};
 use wayleave_robots_txt::Origin;
 
@@ -27,26 +29,11 @@ use super::state::AdminState;
 /// The most origins in one response.
 const MAX_LISTED: usize = 10_000;
 
-/// The state of an origin's robots.txt.
-#[derive(Clone, Copy, Debug, Deserialize, ToSchema)]
-#[serde(rename_all = "lowercase")]
-// Not `SnapshotState` itself: its crate decides without I/O and depends on neither serde nor utoipa.
-enum StateWord {
-    Fresh,
-    Stale,
-    Unavailable,
-    Unreachable,
-}
-
-impl From<StateWord> for SnapshotState {
-    fn from(word: StateWord) -> Self {
-        match word {
-            StateWord::Fresh => Self::Fresh,
-            StateWord::Stale => Self::Stale,
-            StateWord::Unavailable => Self::Unavailable,
-            StateWord::Unreachable => Self::Unreachable,
-        }
-    }
+fn state_schema() -> Object {
+    word_schema(
+        "The state of an origin's robots.txt.",
+        SnapshotState::ALL.map(SnapshotState::as_str),
+    )
 }
 
 #[derive(Debug, Deserialize, IntoParams)]
@@ -54,8 +41,8 @@ impl From<StateWord> for SnapshotState {
 #[into_params(parameter_in = Query)]
 pub(super) struct RobotsParameters {
     /// Only origins in this state.
-    #[param(inline)]
-    state: Option<StateWord>,
+    #[param(schema_with = state_schema)]
+    state: Option<SnapshotState>,
     /// List only origins that contain this text.
     q: Option<String>,
     /// Maximum number of origins; default 100.
@@ -116,7 +103,7 @@ fn parse_listing(filter: RobotsParameters) -> Result<EntryQuery, String> {
         Some(cursor) => Some(Origin::parse(&cursor).map_err(|error| format!("cursor: {error}"))?),
     };
     Ok(EntryQuery {
-        state: filter.state.map(Into::into),
+        state: filter.state,
         contains: filter.q.unwrap_or_default(),
         after,
         limit: check_limit(filter.limit, MAX_LISTED)?,

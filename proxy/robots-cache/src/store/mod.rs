@@ -31,11 +31,13 @@ use std::time::{Duration, SystemTime};
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
 use wayleave_clock::Clock;
-use wayleave_lifecycle::{CacheEntry, LifetimeSettings, Resource};
+use wayleave_lifecycle::{
+    CacheEntry, LifetimeSettings, Resource, from_unix_millis, to_unix_millis,
+};
 use wayleave_robots_txt::Origin;
 use wayleave_telemetry::metrics::Metrics;
 
-use crate::record::{VersionRecord, millis, time};
+use crate::record::VersionRecord;
 pub use error::StoreError;
 pub use failure::is_panic_caught;
 use failure::{StoreFailure, catching_panics};
@@ -80,8 +82,8 @@ pub struct VersionChange {
 impl DocumentVersion {
     fn new((first_seen_at, record): (u64, VersionRecord)) -> Self {
         Self {
-            first_seen_at: time(first_seen_at),
-            last_seen_at: time(record.last_seen_at),
+            first_seen_at: from_unix_millis(first_seen_at),
+            last_seen_at: from_unix_millis(record.last_seen_at),
             status: record.status,
             digest: record.body.map(|body| body.digest),
             is_cut: record.body.is_some_and(|body| body.is_cut),
@@ -316,7 +318,7 @@ impl RobotsStore {
     ) -> Vec<VersionChange> {
         // Versions are made by the transaction that writes an entry.
         self.flush().await;
-        let range = millis(*range.start())..=millis(*range.end());
+        let range = to_unix_millis(*range.start())..=to_unix_millis(*range.end());
         let found = self.read(move |database| tables::load_changes(database, &range, limit));
         let changes = found.await.unwrap_or_default().into_iter();
         let change = |(origin, versions): (Origin, [_; 2])| {

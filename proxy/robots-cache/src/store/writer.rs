@@ -9,7 +9,7 @@ use std::time::{Duration, SystemTime};
 use tokio::sync::watch;
 use wayleave_clock::Clock;
 use wayleave_evidence::holds_in_effect::HoldsInEffect;
-use wayleave_lifecycle::{LifetimeSettings, Resource};
+use wayleave_lifecycle::{LifetimeSettings, Resource, to_unix_millis};
 use wayleave_telemetry::metrics::Metrics;
 
 use super::batch::WriteBatch;
@@ -21,7 +21,6 @@ use super::state_counter::StateCounter;
 use super::state_tally::StateTally;
 use super::tables::{self, BodyDigest, HeldDocuments, RetentionLimits};
 use super::upkeep;
-use crate::record;
 
 /// The time for which changes are collected. A crash loses no more than this and one commit.
 const GATHER_TIME: Duration = Duration::from_millis(200);
@@ -329,7 +328,7 @@ impl StoreWriter {
         let before = |span| {
             // Nothing is deleted because a clock was wrong for a moment.
             let since = self.clock.settled().checked_sub(span);
-            record::millis(since.unwrap_or(SystemTime::UNIX_EPOCH))
+            to_unix_millis(since.unwrap_or(SystemTime::UNIX_EPOCH))
         };
         let bytes = self.options.kept_bytes();
         RetentionLimits {

@@ -201,7 +201,7 @@ impl CheckArguments {
                 None => self.tokens.join(" "),
             },
             crawler: self.crawler.clone(),
-            dialect: self.dialect.map(Into::into),
+            dialect: self.dialect,
             client: self.client.map(|client| client.to_string()),
             method: None,
             purpose: purpose.map(|word| PurposeWords(word.to_owned())).collect(),
