@@ -10,7 +10,6 @@ use axum::response::{IntoResponse, Response};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 use wayleave_clock::system_time;
-use wayleave_decision::RequestOutcome;
 use wayleave_decision_log::{
     ChosenCrawler, DecisionId, DecisionQuery, DecisionRecord, RankBy, RankedName, ReportContents,
     TimeRange,
@@ -18,6 +17,7 @@ use wayleave_decision_log::{
 use wayleave_robots_txt::Target;
 
 use super::access::TeamScope;
+use super::decision_filter::{OutcomeWord, decision_parameters};
 use super::parameters::{PathDecision, QueryParameters, check_limit, parse_time};
 use super::report::counted;
 use super::response::{ErrorBody, SafeJson, bad_request, error_response};
@@ -28,89 +28,21 @@ use super::state::AdminState;
 /// The most decisions in one response: as many as are kept in memory.
 const MAX_LISTED: usize = 8192;
 
-/// The outcome of a request.
-#[derive(Clone, Copy, Debug, Deserialize, ToSchema)]
-#[serde(rename_all = "lowercase")]
-// An enum rather than text, so that the description of the API lists the words and an error names them.
-pub(super) enum OutcomeWord {
-    Forwarded,
-    Observed,
-    Refused,
-    Failed,
-    Tunnelled,
-}
-
-impl OutcomeWord {
-    fn outcome(self) -> RequestOutcome {
-        match self {
-            Self::Forwarded => RequestOutcome::Forwarded,
-            Self::Observed => RequestOutcome::Observed,
-            Self::Refused => RequestOutcome::Refused,
-            Self::Failed => RequestOutcome::Failed,
-            Self::Tunnelled => RequestOutcome::Tunnelled,
-        }
-    }
-
-    pub(super) fn outcomes(words: &[Self]) -> Vec<RequestOutcome> {
-        words.iter().map(|word| word.outcome()).collect()
-    }
-}
-
-#[derive(Debug, Deserialize, IntoParams)]
-#[serde(deny_unknown_fields)]
-#[into_params(parameter_in = Query)]
-pub(super) struct DecisionParameters {
-    /// Maximum number of decisions; default 100.
-    #[param(minimum = 1, maximum = 8192)]
-    limit: Option<usize>,
-    /// The crawler's configured name; `unnamed`, or `asserted`: of clients that match none.
-    #[param(value_type = Option<String>)]
-    crawler: Option<ChosenCrawler>,
-    /// Their outcome; repeated, one of several.
-    #[serde(default)]
-    #[param(inline, required = false)]
-    outcome: Vec<OutcomeWord>,
-    /// Their reason, a word of docs/metrics.md.
-    reason: Option<String>,
-    /// The host of their origin, without a port.
-    host: Option<String>,
-    /// The rule that decided, by its name in `/v1/overview`, or a reason; repeated, one of several.
-    #[serde(default)]
-    #[param(required = false)]
-    rule: Vec<String>,
-    /// Text that the URL, the rule, the reason, the details, the ID, the client or a token contains, ignoring case.
-    q: Option<String>,
-    /// The URL: its origin, and its path and query byte for byte.
-    #[param(format = "uri")]
-    url: Option<String>,
-    /// Not before this time, or a span before now such as `7d`. With `since` or `until` the decision log is read instead of the recent decisions in memory.
-    #[param(format = DateTime)]
-    since: Option<String>,
-    /// Not after this time, or a span before now.
-    #[param(format = DateTime)]
-    until: Option<String>,
-}
-
-impl DecisionParameters {
-    /// Returns the filter, confined to what the request may see.
-    ///
-    /// # Errors
-    ///
-    /// Returns a message if the URL is malformed.
-    fn into_query(self, scope: &TeamScope) -> Result<DecisionQuery, String> {
-        let url = self
-            .url
-            .map(|url| Target::parse(&url).map_err(|error| format!("url: {url:?}: {error}")));
-        Ok(DecisionQuery {
-            crawler: self.crawler,
-            owner: scope.team().map(str::to_owned),
-            outcomes: OutcomeWord::outcomes(&self.outcome),
-            reason: self.reason,
-            host: self.host,
-            rules: self.rule,
-            text: self.q,
-            url: url.transpose()?,
-        })
+decision_parameters! {
+    DecisionParameters {
+        /// Maximum number of decisions; default 100.
+        #[param(minimum = 1, maximum = 8192)]
+        limit: Option<usize>,
+    } {
+        /// The URL: its origin, and its path and query byte for byte.
+        #[param(format = "uri")]
+        url: Option<String>,
+        /// Not before this time, or a span before now such as `7d`. With `since` or `until` the decision log is read instead of the recent decisions in memory.
+        #[param(format = DateTime)]
+        since: Option<String>,
+        /// Not after this time, or a span before now.
+        #[param(format = DateTime)]
+        until: Option<String>,
     }
 }
 
@@ -169,10 +101,14 @@ pub(super) async fn list(
     // Memory holds the newest decisions only, and none from before the start. So a span of time is read from the log, even a
     // span that memory could serve in part.
     let span = parse_span(filter.since.as_deref(), filter.until.as_deref());
-    let query = match filter.into_query(&scope) {
-        Ok(query) => query,
-        Err(mistake) => return bad_request(mistake),
+    let url = filter.url.as_deref().map(|url| {
+        Target::parse(url).map_err(|error| bad_request(format!("url: {url:?}: {error}")))
+    });
+    let url = match url.transpose() {
+        Ok(url) => url,
+        Err(mistake) => return mistake,
     };
+    let query = DecisionQuery { url, ..filter.query(&scope) };
     match span {
         Err(mistake) => bad_request(mistake),
         Ok(Some(span)) => match admin.decisions.list_past(span, query, limit).await {
@@ -218,12 +154,12 @@ pub(super) async fn look_up(
 }
 
 #[derive(Debug, Serialize, ToSchema)]
-struct ShownDecision<'a> {
+pub(crate) struct ShownDecision<'a> {
     #[serde(flatten)]
-    decision: &'a DecisionRecord,
+    pub(crate) decision: &'a DecisionRecord,
     /// The file that decided, if one did.
     #[serde(skip_serializing_if = "Option::is_none")]
-    robots_txt: Option<DecidingFile>,
+    pub(crate) robots_txt: Option<DecidingFile>,
 }
 
 /// One decision: a recent one, or else one from the log; with the robots.txt that it was based on.

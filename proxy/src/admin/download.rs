@@ -21,7 +21,8 @@ use wayleave_decision_log::{ChosenCrawler, DecisionQuery, DecisionRecord, Stream
 use wayleave_notation::csv::quote_field;
 
 use super::access::TeamScope;
-use super::decisions::{OutcomeWord, no_decision_log, parse_span};
+use super::decision_filter::{OutcomeWord, decision_parameters};
+use super::decisions::{no_decision_log, parse_span};
 use super::parameters::QueryParameters;
 use super::response::{ErrorBody, bad_request, error_response};
 use super::state::AdminState;
@@ -66,36 +67,19 @@ enum DownloadFormat {
     Json,
 }
 
-#[derive(Debug, Deserialize, IntoParams)]
-#[serde(deny_unknown_fields)]
-#[into_params(parameter_in = Query)]
-pub(super) struct DownloadParameters {
-    /// The format of the file.
-    #[param(inline)]
-    format: DownloadFormat,
-    /// The crawler's configured name; `unnamed`, or `asserted`: of clients that match none.
-    #[param(value_type = Option<String>)]
-    crawler: Option<ChosenCrawler>,
-    /// Their outcome; repeated, one of several.
-    #[serde(default)]
-    #[param(inline, required = false)]
-    outcome: Vec<OutcomeWord>,
-    /// Their reason, a word of docs/metrics.md.
-    reason: Option<String>,
-    /// The host of their origin, without a port.
-    host: Option<String>,
-    /// The rule that decided, by its name in `/v1/overview`, or a reason; repeated, one of several.
-    #[serde(default)]
-    #[param(required = false)]
-    rule: Vec<String>,
-    /// Text that the URL, the rule, the reason, the details, the ID, the client or a token contains, ignoring case.
-    q: Option<String>,
-    /// Not before this time, or a span before now such as `7d`.
-    #[param(format = DateTime)]
-    since: Option<String>,
-    /// Not after this time, or a span before now.
-    #[param(format = DateTime)]
-    until: Option<String>,
+decision_parameters! {
+    DownloadParameters {
+        /// The format of the file.
+        #[param(inline)]
+        format: DownloadFormat,
+    } {
+        /// Not before this time, or a span before now such as `7d`.
+        #[param(format = DateTime)]
+        since: Option<String>,
+        /// Not after this time, or a span before now.
+        #[param(format = DateTime)]
+        until: Option<String>,
+    }
 }
 
 /// All decisions of a span of time, from the decision log, the oldest first.
@@ -122,16 +106,7 @@ pub(super) async fn download(
         Ok(span) => span.unwrap_or_default(),
         Err(mistake) => return bad_request(mistake),
     };
-    let query = DecisionQuery {
-        crawler: parameters.crawler,
-        owner: scope.team().map(str::to_owned),
-        outcomes: OutcomeWord::outcomes(&parameters.outcome),
-        reason: parameters.reason,
-        host: parameters.host,
-        rules: parameters.rule,
-        text: parameters.q,
-        ..DecisionQuery::default()
-    };
+    let query = parameters.query(&scope);
     // Bounded: while a slow client does not read, neither is the log read, which may be larger than memory.
     let (sender, receiver) = mpsc::channel(MAX_WAITING_CHUNKS);
     let mut writer = DownloadWriter::new(format, sender, Handle::current());

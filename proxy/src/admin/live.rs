@@ -21,7 +21,7 @@ use wayleave_gate::Decider;
 use wayleave_telemetry::traffic::WatchedPoint;
 
 use super::access::TeamScope;
-use super::decisions::OutcomeWord;
+use super::decision_filter::{OutcomeWord, decision_parameters};
 use super::parameters::QueryParameters;
 use super::response::{ErrorBody, bad_request};
 use super::state::AdminState;
@@ -32,34 +32,16 @@ const KEEP_ALIVE: Duration = Duration::from_secs(15);
 /// The media type of server-sent events.
 pub(super) const EVENT_STREAM: &str = "text/event-stream";
 
-#[derive(Debug, Deserialize, IntoParams)]
-#[serde(deny_unknown_fields)]
-#[into_params(parameter_in = Query)]
-pub(super) struct StreamParameters {
-    /// The crawler's configured name; `unnamed`, or `asserted`: of clients that match none.
-    #[param(value_type = Option<String>)]
-    crawler: Option<ChosenCrawler>,
-    /// Their outcome; repeated, one of several.
-    #[serde(default)]
-    #[param(inline, required = false)]
-    outcome: Vec<OutcomeWord>,
-    /// Their reason, a word of docs/metrics.md.
-    reason: Option<String>,
-    /// The host of their origin, without a port.
-    host: Option<String>,
-    /// The rule that decided, by its name in `/v1/overview`, or a reason; repeated, one of several.
-    #[serde(default)]
-    #[param(required = false)]
-    rule: Vec<String>,
-    /// Text that the URL, the rule, the reason, the details, the ID, the client or a token contains, ignoring case.
-    q: Option<String>,
-    /// At most this many decisions per quarter of a second, the newest; the others are counted in an event `skipped`.
-    #[param(minimum = 0, maximum = 10_000)]
-    most: Option<usize>,
-    /// Also an event `traffic` every two seconds, with a point as in `/v1/traffic`.
-    #[serde(default)]
-    #[param(required = false)]
-    traffic: bool,
+decision_parameters! {
+    StreamParameters {} {
+        /// At most this many decisions per quarter of a second, the newest; the others are counted in an event `skipped`.
+        #[param(minimum = 0, maximum = 10_000)]
+        most: Option<usize>,
+        /// Also an event `traffic` every two seconds, with a point as in `/v1/traffic`.
+        #[serde(default)]
+        #[param(required = false)]
+        traffic: bool,
+    }
 }
 
 /// Decisions from now on, as server-sent events: `decision`, and `missed` with the number of those that were lost.
@@ -86,16 +68,7 @@ pub(super) async fn stream(
     let decisions = DecisionStream {
         decisions: admin.decisions.watch(),
         traffic: parameters.traffic.then(|| admin.traffic.watch()),
-        query: DecisionQuery {
-            crawler: parameters.crawler,
-            owner: scope.team().map(str::to_owned),
-            outcomes: OutcomeWord::outcomes(&parameters.outcome),
-            reason: parameters.reason,
-            host: parameters.host,
-            rules: parameters.rule,
-            text: parameters.q,
-            ..DecisionQuery::default()
-        },
+        query: parameters.query(&scope),
         most,
         scope,
         decider: Arc::clone(&admin.decider),

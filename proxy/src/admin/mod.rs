@@ -13,6 +13,7 @@ mod connection_limit;
 pub(crate) mod crawler_naming;
 mod crawlers;
 mod decision_basis;
+mod decision_filter;
 mod decisions;
 mod download;
 mod edge;
