@@ -65,12 +65,13 @@ use utoipa_axum::routes;
 use wayleave_config::{ListenAddress, ListenProtocol};
 
 pub(crate) use self::connection_limit::MAX_CONNECTIONS;
+pub(crate) use self::decisions::ShownDecision;
 pub(crate) use self::guard::AdminGuard;
 pub(crate) use self::marked_lines::decision_marks;
 pub(crate) use self::reload_handle::{
     ConfigStatus, ReloadAttempt, ReloadHandle, ReloadReply, ReloadResult, Reloaded,
 };
-pub(crate) use self::robots_view::BodyText;
+pub(crate) use self::robots_view::DecidingFile;
 pub(crate) use self::serve::serve;
 pub(crate) use self::state::AdminState;
 use crate::mcp::McpServer;

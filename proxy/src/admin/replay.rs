@@ -15,7 +15,9 @@ use tokio::runtime::Handle;
 use tokio::task::spawn_blocking;
 use tokio_util::sync::CancellationToken;
 use utoipa::{IntoParams, ToSchema};
-use wayleave_audit::replay::{ChangeSummary, NOT_REPLAYED, ReplaySummary, Replayer, replay_log};
+use wayleave_audit::replay::{
+    ChangeSummary, GroupRow, NOT_REPLAYED, ReplaySummary, Replayer, replay_log,
+};
 use wayleave_audit::{StoreMaterials, WhatIf};
 use wayleave_clock::system_time;
 use wayleave_decision_log::{DecisionQuery, LogPlace, TimeRange};
@@ -51,40 +53,31 @@ pub(super) struct ReplayParameters {
 /// The decisions of the log, made again.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = Replay)]
-struct ReplaySchema {
+struct ShownReplay<'a> {
     /// The number of decisions.
     decisions: u64,
     damaged_lines: u64,
     /// A phrase for each part that could not be looked at, such as a missing file of the log.
-    missing: Vec<String>,
+    missing: &'a [String],
     /// Whether it ended before the span did: there are too many decisions, or it took too long.
     is_cut: bool,
-    newly_refused: ReplayedGroups,
-    newly_forwarded: ReplayedGroups,
-    unchanged: ReplayedGroups,
-    undecidable: ReplayedGroups,
+    newly_refused: ReplayedGroups<'a>,
+    newly_forwarded: ReplayedGroups<'a>,
+    unchanged: ReplayedGroups<'a>,
+    undecidable: ReplayedGroups<'a>,
     /// Facts that no replay can know.
-    not_replayed: Vec<String>,
+    #[schema(value_type = Vec<String>)]
+    not_replayed: [&'static str; NOT_REPLAYED.len()],
 }
 
 #[derive(Debug, Serialize, ToSchema)]
-struct ReplayedGroups {
+struct ReplayedGroups<'a> {
     count: u64,
     /// The largest groups.
-    groups: Vec<ReplayedGroup>,
+    groups: Vec<GroupRow<'a>>,
     /// The number of further groups.
-    groups_left_out: u64,
-}
-
-#[derive(Debug, Serialize, ToSchema)]
-struct ReplayedGroup {
-    crawler: String,
-    host: String,
-    /// The rule that decides: of newly forwarded requests, the one that refused them; of undecidable ones, what is not known.
-    rule: String,
-    count: u64,
-    /// The first URLs, ten at most.
-    samples: Vec<String>,
+    #[schema(value_type = u64)]
+    groups_left_out: usize,
 }
 
 #[derive(Debug, Serialize, ToSchema)]
@@ -103,7 +96,7 @@ struct ReplayMistakes {
     params(ReplayParameters),
     request_body = WhatIf,
     responses(
-        (status = 200, body = ReplaySchema),
+        (status = 200, body = ShownReplay<'_>),
         (status = 400, body = ErrorBody, description = "A parameter or the body is malformed"),
         (status = 404, body = ErrorBody, description = "There is no decision log"),
         (status = 413, body = ErrorBody, description = "The body is longer than 64 KiB"),
@@ -188,26 +181,34 @@ fn replay_within_limits(
         let is_over = is_cut || cancelled.is_cancelled();
         if is_over { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     });
-    summary.map(|summary| shown(&summary, is_cut)).map_err(|error| vec![format!("{error:#}")])
+    match summary {
+        Ok(summary) => Ok(json!(ShownReplay::new(&summary, is_cut))),
+        Err(error) => Err(vec![format!("{error:#}")]),
+    }
 }
 
-/// Returns a summary as it is shown: the largest groups, and not where the log is.
-fn shown(summary: &ReplaySummary, is_cut: bool) -> Value {
-    let kind = |summary: &ChangeSummary| {
-        let mut rows = summary.rows();
-        let left_out = rows.len().saturating_sub(MAX_SHOWN_GROUPS);
-        rows.truncate(MAX_SHOWN_GROUPS);
-        json!({ "count": summary.count, "groups": rows, "groups_left_out": left_out })
-    };
-    json!({
-        "decisions": summary.decisions,
-        "damaged_lines": summary.damaged_lines,
-        "missing": summary.missing,
-        "is_cut": is_cut,
-        "newly_refused": kind(&summary.newly_refused),
-        "newly_forwarded": kind(&summary.newly_forwarded),
-        "unchanged": kind(&summary.unchanged),
-        "undecidable": kind(&summary.undecidable),
-        "not_replayed": NOT_REPLAYED,
-    })
+impl<'a> ShownReplay<'a> {
+    /// Returns a summary as it is shown: the largest groups, and not where the log is.
+    fn new(summary: &'a ReplaySummary, is_cut: bool) -> Self {
+        Self {
+            decisions: summary.decisions,
+            damaged_lines: summary.damaged_lines,
+            missing: &summary.missing,
+            is_cut,
+            newly_refused: ReplayedGroups::new(&summary.newly_refused),
+            newly_forwarded: ReplayedGroups::new(&summary.newly_forwarded),
+            unchanged: ReplayedGroups::new(&summary.unchanged),
+            undecidable: ReplayedGroups::new(&summary.undecidable),
+            not_replayed: NOT_REPLAYED,
+        }
+    }
+}
+
+impl<'a> ReplayedGroups<'a> {
+    fn new(summary: &'a ChangeSummary) -> Self {
+        let mut groups = summary.rows();
+        let groups_left_out = groups.len().saturating_sub(MAX_SHOWN_GROUPS);
+        groups.truncate(MAX_SHOWN_GROUPS);
+        Self { count: summary.count, groups, groups_left_out }
+    }
 }

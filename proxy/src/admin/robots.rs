@@ -221,8 +221,8 @@ pub(super) async fn file_at(
     let version = history.into_iter().rfind(|version| version.first_seen_at <= time)?;
     let digest = version.digest?;
     let body = store.body(digest).await;
-    let text = BodyText::new(body.as_deref());
-    Some((DecidingFile::new(Sha256Digest(digest), Some(&version), text), body))
+    let file = DecidingFile::new(Sha256Digest(digest), Some(&version), body.as_deref());
+    Some((file, body))
 }
 
 /// Returns what the store still has of a file with this digest.
@@ -241,8 +241,7 @@ pub(super) async fn kept_file(
         .into_iter()
         .rfind(|version| version.digest == Some(digest.0) && version.first_seen_at <= fetched_at);
     let body = store.body(digest.0).await;
-    let text = BodyText::new(body.as_deref());
-    (DecidingFile::new(digest, version.as_ref(), text), body)
+    (DecidingFile::new(digest, version.as_ref(), body.as_deref()), body)
 }
 
 /// Fetches an origin's robots.txt again now, and the other documents known of this origin.

@@ -295,7 +295,7 @@ impl VersionView {
 /// The content of a file, if it is still kept.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = Text)]
-pub(crate) struct BodyText {
+pub(super) struct BodyText {
     /// The content as text; bytes that are not UTF-8 are replaced.
     body: Option<String>,
     /// The content as bytes, if it is not UTF-8.
@@ -304,7 +304,7 @@ pub(crate) struct BodyText {
 }
 
 impl BodyText {
-    pub(crate) fn new(bytes: Option<&[u8]>) -> Self {
+    pub(super) fn new(bytes: Option<&[u8]>) -> Self {
         // JSON strings are Unicode: without these bytes nobody could check the digest.
         let not_utf8 = bytes.filter(|bytes| str::from_utf8(bytes).is_err());
         Self {
@@ -317,7 +317,7 @@ impl BodyText {
 /// The file that decided, and when the origin served it.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = DecidedBy)]
-pub(super) struct DecidingFile {
+pub(crate) struct DecidingFile {
     sha256: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(format = DateTime)]
@@ -334,10 +334,10 @@ pub(super) struct DecidingFile {
 }
 
 impl DecidingFile {
-    pub(super) fn new(
+    pub(crate) fn new(
         digest: Sha256Digest,
         version: Option<&robots_cache::DocumentVersion>,
-        text: BodyText,
+        bytes: Option<&[u8]>,
     ) -> Self {
         Self {
             sha256: digest.to_string(),
@@ -345,7 +345,7 @@ impl DecidingFile {
             last_seen_at: version.map(|version| format_instant(version.last_seen_at)),
             status: version.map(|version| version.status),
             is_cut: version.map(|version| version.is_cut),
-            text,
+            text: BodyText::new(bytes),
         }
     }
 

@@ -21,7 +21,7 @@ use super::paint::Tone;
 use super::terminal::{
     CommandResult, incomplete, pretty_json, print, print_errors, print_painted, unusable,
 };
-use crate::admin::{BodyText, decision_marks};
+use crate::admin::{DecidingFile, ShownDecision, decision_marks};
 
 /// The number of lines of a long robots.txt that are shown before and after the one that decided.
 const CONTEXT_LINES: usize = 20;
@@ -108,15 +108,14 @@ fn find_in_log(
     let Some(found) = id.parse::<DecisionId>().ok().and_then(|id| find_decision(log, id)) else {
         return Ok(None);
     };
-    let mut decision = serde_json::to_value(&found)?;
     let Some(digest) = found.finding.as_ref().and_then(|finding| finding.robots_sha256) else {
+        let decision = serde_json::to_value(&found)?;
         return Ok(Some(FoundDecision { decision, basis: Value::Null }));
     };
     let body = MaterialSources::open(config)?.body(digest)?;
-    let mut file = serde_json::to_value(BodyText::new(body.as_deref()))?;
-    file["sha256"] = digest.to_string().into();
-    decision["robots_txt"] = file.clone();
-    let basis = json!({ "said": file, "marks": decision_marks(&found) });
+    let robots_txt = Some(DecidingFile::new(digest, None, body.as_deref()));
+    let decision = serde_json::to_value(ShownDecision { decision: &found, robots_txt })?;
+    let basis = json!({ "said": decision["robots_txt"], "marks": decision_marks(&found) });
     Ok(Some(FoundDecision { decision, basis }))
 }
 

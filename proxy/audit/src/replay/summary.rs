@@ -7,6 +7,7 @@ use std::time::SystemTime;
 
 use serde::ser::SerializeStruct as _;
 use serde::{Serialize, Serializer};
+use utoipa::ToSchema;
 use wayleave_decision_log::{DecisionRecord, LogGaps, TimeRange};
 
 use super::replayer::{ReplayChange, Replayed};
@@ -72,14 +73,16 @@ struct ReplayGroup {
 }
 
 /// A group as it is shown.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = ReplayedGroup)]
 pub struct GroupRow<'a> {
     pub crawler: &'a str,
     pub host: &'a str,
     /// The rule that decides: of newly forwarded requests, the one that refused them; of undecidable ones, what is not known.
     pub rule: &'a str,
     pub count: u64,
-    /// The first URLs.
+    /// The first URLs, ten at most.
+    #[schema(value_type = Vec<String>)]
     pub samples: &'a [Box<str>],
 }
 
