@@ -14,8 +14,8 @@ use super::reader::{
 /// The engine that shares robots.txt entries and slots with other nodes.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StoreConfig {
-    /// The URLs of the engine; none: this node is alone.
-    pub urls: Option<EngineUrls>,
+    /// The URL of a single engine, or of several servers of one cluster; none: this node is alone.
+    pub urls: Option<Vec<String>>,
     /// Whether the engine is a cluster.
     pub is_cluster: bool,
     /// The file with the engine's password.
@@ -38,9 +38,6 @@ pub struct StoreConfig {
     pub node: Option<String>,
 }
 
-/// The URL of a single engine, or of several servers of one cluster.
-pub(crate) type EngineUrls = Vec<String>;
-
 /// Reads `[store]`. Paths are relative to `dir`.
 pub(super) fn read(section: &mut Section<'_>, dir: &Path) -> StoreConfig {
     let is_shared = section.word("kind", false, &[("embedded", false), ("redis", true)]);
@@ -48,7 +45,7 @@ pub(super) fn read(section: &mut Section<'_>, dir: &Path) -> StoreConfig {
     if is_shared && url.is_none() {
         section.report("kind", "\"redis\" needs url".to_owned());
     }
-    let urls: Option<EngineUrls> = url.map(|url| url.split(',').map(str::to_owned).collect());
+    let urls: Option<Vec<String>> = url.map(|url| url.split(',').map(str::to_owned).collect());
     let is_one = urls.as_ref().is_none_or(|urls| urls.len() == 1);
     let day = Duration::from_hours(24);
     StoreConfig {
@@ -76,12 +73,10 @@ pub(super) fn read(section: &mut Section<'_>, dir: &Path) -> StoreConfig {
 /// Checks URLs of servers, separated by commas.
 fn parse_urls(node: &ValueNode<'_>) -> ParseResult<String> {
     parse_with(node, |text| {
-        let is_server = |url: &str| {
-            let url = Url::parse(url).ok();
-            url.is_some_and(|url| matches!(url.scheme(), "redis" | "rediss") && url.has_host())
-        };
         // The message does not quote the value, which may hold a password.
-        if text.split(',').all(is_server) {
+        let mut urls = text.split(',').map(Url::parse);
+        let is_server = |url: &Url| matches!(url.scheme(), "redis" | "rediss") && url.has_host();
+        if urls.all(|url| url.as_ref().is_ok_and(is_server)) {
             Ok(text.to_owned())
         } else {
             Err(

@@ -33,7 +33,7 @@ const NOT_OF_A_LOG: &str = "does not begin as a file of a log";
 pub struct LogFile {
     pub number: u64,
     pub path: PathBuf,
-    /// The size that counts: at most what its head signs.
+    /// The size that counts: at most the one that its head signs.
     pub bytes: u64,
     /// The settled time at which it ended, and those before it had; `None`: it does not end in a head yet.
     pub ended_at: Option<SystemTime>,
@@ -114,22 +114,20 @@ struct NamedFile {
     end: Option<FinalHead>,
     /// Its device and inode.
     identity: (u64, u64),
-    /// Its size, or what it takes on disk if that is less.
+    /// Its size, or its space on disk if that is less.
     stored_bytes: u64,
     is_compressed: bool,
 }
 
-/// Device, inode, size and time of the last change, which tell a file from another that replaced it.
-type FileIdentity = (u64, u64, u64, i64, i64);
-
 /// Reads logs' directories, and remembers the ends of compressed files that do not have them at their beginning.
 #[derive(Debug, Default)]
 pub struct LogFilesReader {
-    ends: HashMap<FileIdentity, Option<FinalHead>>,
+    /// By device, inode, size and time of the last change, which tell a file from another that replaced it.
+    ends: HashMap<(u64, u64, u64, i64, i64), Option<FinalHead>>,
 }
 
 impl LogFilesReader {
-    /// Reads what is signed about the files of a log, for the process that writes it: the current file is its own.
+    /// Reads the signatures of a log's files, for the process that writes it: the current file is its own.
     ///
     /// # Errors
     ///
@@ -141,7 +139,7 @@ impl LogFilesReader {
         Ok(LogFiles { current, ..found })
     }
 
-    /// Reads what is signed about the files of the log at `path`, for others. `line` is the newest head that is saved.
+    /// Reads the signatures of the files of the log at `path`, for others. `line` is the newest head that is saved.
     ///
     /// # Errors
     ///
@@ -244,7 +242,8 @@ impl LogFilesReader {
                 Some(end) => Some(end),
                 None => {
                     // By the time of the last change, which nobody but root can set.
-                    let (changed, nanos) = (metadata.ctime(), metadata.ctime_nsec());
+                    let changed = metadata.ctime();
+                    let nanos = metadata.ctime_nsec();
                     let key = (metadata.dev(), metadata.ino(), metadata.len(), changed, nanos);
                     self.ends.entry(key).or_insert_with(|| FinalHead::of_lines(&file)).clone()
                 }
@@ -272,7 +271,8 @@ fn reason_against_current(
         return has_line(file).then(|| NOT_OF_A_LOG.to_owned());
     };
     if begin.number < head.file {
-        let (number, newest) = (begin.number, head.file);
+        let number = begin.number;
+        let newest = head.file;
         return Some(format!("is file {number}, but the newest of the log is {newest}"));
     }
     let signed = signed.filter(|signed| signed.file == begin.number)?;
@@ -407,7 +407,8 @@ impl FinalHead {
     /// Reads the last line of a compressed file at its end, and thus all of it.
     fn of_lines(mut file: &File) -> Option<Self> {
         file.seek(SeekFrom::Start(0)).ok()?;
-        let (mut last, mut bytes) = (Vec::new(), 0);
+        let mut last = Vec::new();
+        let mut bytes = 0;
         read_lines(decompressed(file), |line| {
             last.clear();
             last.extend_from_slice(line);
@@ -555,7 +556,7 @@ mod tests {
             other.write(&key(seed), None);
             let text = fs::read_to_string(other.rotated(1)).unwrap();
             fs::write(files.rotated(1), text.replace("\"1\"", "\"2\"")).unwrap();
-            // Its lines do not matter for what it is: its head does.
+            // Its lines do not matter for its identity: its head does.
             assert_eq!(files.read(&mut LogFilesReader::default()).0, [1, 2], "{seed}");
             other.chain = HashChain::new();
             other.chain.append(b"{}");

@@ -39,11 +39,8 @@ fn as_text<S: Serializer>(target: &Target, serializer: S) -> Result<S::Ok, S::Er
     serializer.collect_str(target)
 }
 
-/// The position of a line: the index of its file, and its number in the file.
-type LinePosition = (usize, u64);
-
-/// The decision closest to a time on one side of it, so far.
-type NearestDecision = Option<(SystemTime, LinePosition)>;
+/// The decision closest to a time on one side of it, so far: its time, the index of its file, and its line in that.
+type NearestDecision = Option<(SystemTime, (usize, u64))>;
 
 /// The members of a line by which it is selected.
 #[derive(Deserialize)]
@@ -176,7 +173,7 @@ pub fn select(
 
 /// Returns the number of the first file of a log that is missing although no event says that it was deleted.
 pub fn unexplained_gap(log: &SignedLog, selected: &[SelectedLines]) -> Option<u64> {
-    let is_deleted = |file: &u64| selected.iter().any(|it| it.deleted.contains(file));
+    let is_deleted = |file: &u64| selected.iter().any(|chosen| chosen.deleted.contains(file));
     log.missing.iter().find(|file| !is_deleted(file)).copied()
 }
 
@@ -188,9 +185,10 @@ pub(crate) fn files_to_show(
     selection: &Selection,
 ) -> RangeInclusive<usize> {
     let is_shown = |index: usize| {
-        let (file, selected) = (&log.files[index], &selected[index]);
+        let file = &log.files[index];
+        let selected = &selected[index];
         let explains_gap = selected.deleted.iter().any(|file| log.missing.contains(file));
-        // What is not signed, or is missing, is shown with any selection.
+        // Lines that are not signed, or are missing, are shown with any selection.
         !selected.lines.is_empty()
             || explains_gap
             || file.is_truncated

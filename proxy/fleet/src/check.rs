@@ -1,4 +1,4 @@
-//! A check that tries every verb, to find what an engine does not permit a node.
+//! A check that tries every verb, to find those that an engine does not permit a node.
 
 use std::time::Duration;
 
@@ -14,12 +14,12 @@ use super::watch::clock_offset;
 const ORIGIN: &str = "https://check.invalid";
 const SECOND: Duration = Duration::from_secs(1);
 
-/// A verb and its result.
-pub(crate) type VerbResult = (&'static str, Result<(), EngineFailure>);
-
 /// Tries all that a node does, and leaves nothing in the engine for longer than seconds. Begins with a beat, because nothing
 /// else can work without one. With `is_keyed` the clocks must agree, too.
-pub async fn check(engine: &dyn SharedEngine, is_keyed: bool) -> Vec<VerbResult> {
+pub async fn check(
+    engine: &dyn SharedEngine,
+    is_keyed: bool,
+) -> Vec<(&'static str, Result<(), EngineFailure>)> {
     let (beat, offset) = match engine.beat("check").await {
         Ok(beat) => (Ok(()), clock_offset(beat.time)),
         Err(failure) => return vec![("beat", Err(failure))],

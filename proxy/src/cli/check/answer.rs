@@ -14,14 +14,16 @@ use super::preference::{self, UseSubject};
 use crate::cli::paint::Tone;
 use crate::cli::terminal::{INCOMPLETE, json_line};
 
-/// The decision about one URL, with the rest of what the file states.
-#[derive(Debug)]
+/// The decision about one URL, with the file's other statements.
+#[derive(Debug, Serialize)]
 pub(super) struct CheckAnswer<'a> {
     url: &'a str,
-    explanation: DecisionDetails,
+    #[serde(flatten)]
+    decision: DecisionDetails,
     crawl_delay: Option<f64>,
     sitemaps: Vec<String>,
     /// The preference about the use, if a purpose was given.
+    #[serde(flatten)]
     preference: Option<preference::UseAnswer>,
 }
 
@@ -33,17 +35,6 @@ pub(super) struct CheckQuery<'a> {
     pub(super) strict: bool,
     pub(super) declaration: &'a CrawlerDeclaration,
     pub(super) reading: &'a PreferenceSettings,
-}
-
-#[derive(Serialize)]
-struct CheckAnswerJson<'a> {
-    url: &'a str,
-    #[serde(flatten)]
-    decision: &'a DecisionDetails,
-    crawl_delay: Option<f64>,
-    sitemaps: &'a [String],
-    #[serde(flatten)]
-    preference: Option<&'a preference::UseAnswer>,
 }
 
 impl<'a> CheckAnswer<'a> {
@@ -78,7 +69,7 @@ impl<'a> CheckAnswer<'a> {
         Self {
             url,
             preference: subject.preference((declaration, reading), live),
-            explanation: decision.details(),
+            decision: decision.details(),
             crawl_delay,
             sitemaps,
         }
@@ -86,7 +77,7 @@ impl<'a> CheckAnswer<'a> {
 
     /// Formats the answer as `disallow /private: rule, line 2: Disallow: /private`, followed by the preference about the use.
     pub(super) fn to_text(&self) -> String {
-        let DecisionDetails { verdict, reason, dialect, line, rule, .. } = &self.explanation;
+        let DecisionDetails { verdict, reason, dialect, line, rule, .. } = &self.decision;
         let mut text = format!(" {}: {reason}", self.url);
         if let Some(line) = line {
             text += &format!(", line {line}");
@@ -110,24 +101,18 @@ impl<'a> CheckAnswer<'a> {
     }
 
     pub(super) fn to_json(&self) -> String {
-        json_line(&CheckAnswerJson {
-            url: self.url,
-            decision: &self.explanation,
-            crawl_delay: self.crawl_delay,
-            sitemaps: &self.sitemaps,
-            preference: self.preference.as_ref(),
-        })
+        json_line(self)
     }
 }
 
 /// Returns 3 if anything could not be decided, else 1 if anything is disallowed or its use refused, else 0.
 pub(super) fn exit_status(answers: &[CheckAnswer<'_>]) -> u8 {
-    if answers.iter().any(|it| it.explanation.reason == AccessReason::Unreachable) {
+    if answers.iter().any(|answer| answer.decision.reason == AccessReason::Unreachable) {
         return INCOMPLETE;
     }
-    u8::from(answers.iter().any(|it| {
-        let preference = it.preference.as_ref().map(|it| it.preference);
-        it.explanation.verdict == AccessVerdict::Disallow
+    u8::from(answers.iter().any(|answer| {
+        let preference = answer.preference.as_ref().map(|preference| preference.preference);
+        answer.decision.verdict == AccessVerdict::Disallow
             || preference == Some(Preference::Refuse.as_str())
     }))
 }
