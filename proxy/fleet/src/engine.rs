@@ -1,4 +1,4 @@
-//! The interface of an engine: what the nodes of a fleet share, as verbs over plain values.
+//! The interface of an engine: the shared state of a fleet, as verbs over plain values.
 //!
 //! Only the engine's clock decides between nodes, so no instant crosses this interface: the past is given as an age, the
 //! future as a duration from now.
@@ -111,7 +111,7 @@ pub enum SettleAnswer {
 /// The identity of a queue: requests to one origin, or to several that share a pace, with one delay or limit of concurrency.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct QueueId {
-    /// The origin, or the name of what shares a pace.
+    /// The origin, or the name of the unit that shares a pace.
     pub origin: String,
     /// The crawler and the kind of limit.
     pub name: String,
@@ -176,7 +176,7 @@ pub enum SlotAnswer {
 /// A response that changes how fast an origin may be crawled.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PacingResponse {
-    /// The origin, or the name of what shares its pace.
+    /// The origin, or the name of its pace unit.
     pub origin: String,
     /// The status code.
     pub status: u16,
@@ -331,17 +331,22 @@ pub struct BeatAnswer {
 }
 
 /// The reasons why a call of the engine fails.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum EngineFailure {
     /// The call timed out.
+    #[error("no answer in time")]
     Timeout,
     /// There is no connection.
+    #[error("{0}")]
     Connection(String),
     /// The engine has no memory left for a new record.
+    #[error("the engine's memory is full")]
     Full,
     /// The engine refuses this node, or is not configured as a fleet needs it.
+    #[error("{0}")]
     Denied(String),
     /// The engine's answer cannot be parsed.
+    #[error("{0}")]
     Corrupt(String),
 }
 
@@ -359,21 +364,7 @@ impl EngineFailure {
     }
 }
 
-impl fmt::Display for EngineFailure {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Timeout => f.write_str("no answer in time"),
-            Self::Full => f.write_str("the engine's memory is full"),
-            Self::Connection(detail) | Self::Denied(detail) | Self::Corrupt(detail) => {
-                f.write_str(detail)
-            }
-        }
-    }
-}
-
-impl std::error::Error for EngineFailure {}
-
-/// One node's access to what the fleet shares. Every verb is idempotent, so a call that timed out can be repeated.
+/// One node's access to the state that the fleet shares. Every verb is idempotent, so a call that timed out can be repeated.
 #[async_trait]
 pub trait SharedEngine: fmt::Debug + Send + Sync {
     /// Returns whether there can be other nodes.
@@ -416,7 +407,7 @@ pub trait SharedEngine: fmt::Debug + Send + Sync {
     /// Returns the origins of a partition that rest, and for how long from now.
     async fn resting(&self, partition: usize) -> Result<Vec<(String, Duration)>, EngineFailure>;
 
-    /// Adds what a node has counted of a crawler's day, and counts a request if no limit is reached. A node repeats all that it
+    /// Adds a node's counts of a crawler's day, and counts a request if no limit is reached. A node repeats all that it
     /// has counted, of which the highest number counts.
     async fn spend(&self, report: &BudgetReport) -> Result<BudgetAnswer, EngineFailure>;
 

@@ -126,7 +126,7 @@ struct UsableDocument {
     overdue: Option<Resource>,
 }
 
-/// The documents in memory, to look at. Made before the cache, so that what the cache depends on can look as well.
+/// A read-only view of the cached documents. Created first, because the policy for own requests needs it.
 #[derive(Clone)]
 pub struct CachedDocuments {
     published: Arc<SnapshotMap>,
@@ -224,19 +224,12 @@ impl fmt::Debug for RobotsCache {
 }
 
 /// The error of a robots.txt that was not fetched in time.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("robots.txt has not been fetched in time")]
 pub struct FetchPending {
     /// The time until it may be there.
     pub retry_after: Duration,
 }
-
-impl fmt::Display for FetchPending {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("robots.txt has not been fetched in time")
-    }
-}
-
-impl std::error::Error for FetchPending {}
 
 /// Everything known of one document, for operators.
 #[derive(Clone, Debug)]
@@ -252,7 +245,7 @@ pub struct CacheInspection {
 }
 
 impl RobotsCache {
-    /// Starts the task that keeps what `fetch` returns. It ends after the last handle is dropped, or by
+    /// Starts the task that keeps the results of `fetch`. It ends after the last handle is dropped, or by
     /// [`close`](Self::close).
     pub fn start<F: DocumentFetcher>(
         fetch: F,
@@ -446,12 +439,14 @@ impl RobotsCache {
             return None;
         }
         let history = self.store.history(&resource).await;
-        let is_fetching = |reply| CacheEvent::IsFetching(resource, reply);
         Some(CacheInspection {
             snapshot,
             entry: entry.unwrap_or_default(),
             history,
-            is_fetching: self.call(is_fetching).await.unwrap_or(false),
+            is_fetching: self
+                .call(|reply| CacheEvent::IsFetching(resource, reply))
+                .await
+                .unwrap_or(false),
         })
     }
 
@@ -487,7 +482,8 @@ impl RobotsCache {
         if self.lister.lifetimes() != options.lifetimes {
             self.lister.set_lifetimes(options.lifetimes.clone());
             // Counting waits for the running transaction, and that for the disk.
-            let (store, lifetimes) = (self.store.clone(), options.lifetimes.clone());
+            let store = self.store.clone();
+            let lifetimes = options.lifetimes.clone();
             // It is cancelled only when the process ends.
             let _ = tokio::task::spawn_blocking(move || store.set_lifetimes(lifetimes)).await;
         }

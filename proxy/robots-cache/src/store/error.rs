@@ -1,15 +1,15 @@
 //! The errors of opening a store.
 
-use std::fmt;
 use std::path::PathBuf;
 
 /// A store that cannot be opened and must not be replaced.
-#[derive(Debug)]
-
+#[derive(Debug, thiserror::Error)]
 pub enum StoreError {
     /// Another process has it open.
+    #[error("{} is in use by another process: give each wayleave a state.dir of its own", .0.display())]
     Locked(PathBuf),
     /// A different version of wayleave wrote it.
+    #[error("{} has format {found}, which this version of wayleave cannot read", path.display())]
     Format {
         /// The path of the file.
         path: PathBuf,
@@ -17,6 +17,7 @@ pub enum StoreError {
         found: u64,
     },
     /// It is damaged or cannot be read, and was opened only to read.
+    #[error("{} is damaged or cannot be read: {what}", path.display())]
     Unreadable {
         /// The path of the file.
         path: PathBuf,
@@ -24,25 +25,3 @@ pub enum StoreError {
         what: String,
     },
 }
-
-impl fmt::Display for StoreError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Locked(path) => write!(
-                f,
-                "{} is in use by another process: give each wayleave a state.dir of its own",
-                path.display()
-            ),
-            Self::Unreadable { path, what } => {
-                write!(f, "{} is damaged or cannot be read: {what}", path.display())
-            }
-            Self::Format { path, found } => write!(
-                f,
-                "{} has format {found}, which this version of wayleave cannot read",
-                path.display()
-            ),
-        }
-    }
-}
-
-impl std::error::Error for StoreError {}

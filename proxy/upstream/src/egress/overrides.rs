@@ -21,29 +21,15 @@ struct OverrideKey {
 }
 
 /// A reason why a line of `[dns.overrides]` is invalid.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidDnsOverride {
     /// The key is neither `host`, `host:port`, `*.suffix` nor `*.suffix:port`.
+    #[error("`{0}` is not a host, host:port, *.suffix or *.suffix:port")]
     Key(String),
     /// The value is neither `address` nor `address:port`.
+    #[error("`{0}` is not an IP address or address:port (IPv6 with a port in brackets)")]
     Value(String),
 }
-
-impl std::fmt::Display for InvalidDnsOverride {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Key(key) => {
-                write!(f, "`{key}` is not a host, host:port, *.suffix or *.suffix:port")
-            }
-            Self::Value(value) => write!(
-                f,
-                "`{value}` is not an IP address or address:port (IPv6 with a port in brackets)"
-            ),
-        }
-    }
-}
-
-impl std::error::Error for InvalidDnsOverride {}
 
 impl DnsOverride {
     /// Parses one line. `key` is `host`, `host:port`, `*.suffix` or `*.suffix:port`; `value` is `address` or
@@ -61,7 +47,7 @@ impl DnsOverride {
         Ok(Self { key: parsed_key, address, port })
     }
 
-    /// Returns what is overridden, in canonical form: two lines with the same key contradict each other.
+    /// Returns the name that is overridden, in canonical form: two lines with the same key contradict each other.
     #[must_use]
     pub fn key(&self) -> String {
         let host = &self.key.host;
@@ -71,7 +57,7 @@ impl DnsOverride {
         }
     }
 
-    /// Returns what is dialled instead: `address`, or `address:port`.
+    /// Returns the address that is dialled instead: `address`, or `address:port`.
     #[must_use]
     pub fn value(&self) -> String {
         match self.port {
