@@ -67,7 +67,7 @@ pub enum ScanStep<'l> {
 }
 
 /// Passes the decisions of a time range that match `query`, in the order of the log, to `take` until it breaks, and the
-/// progress every few hundred lines. Returns the gaps in what it read.
+/// progress every few hundred lines. Returns the gaps in the files that it read.
 ///
 /// # Errors
 ///
@@ -90,7 +90,8 @@ pub fn scan(
         file.as_ref().ok().and_then(|file| file.metadata().ok()).map_or(0, |found| found.len())
     };
     let total_bytes = files.iter().map(length).sum();
-    let (mut bytes, mut lines) = (0, 0_u64);
+    let mut bytes = 0;
+    let mut lines = 0_u64;
     for opened in files {
         let begin = bytes;
         bytes += length(&opened);
@@ -108,22 +109,7 @@ pub fn scan(
                     return Some(());
                 }
             }
-            let line = match line {
-                Ok(line) if line.starts_with(event::EVENT_PREFIX) => {
-                    gaps.note_event(line, range);
-                    return None;
-                }
-                Ok(line) => line,
-                Err(error) => {
-                    // Only in the current file may the last line still be being written.
-                    gaps.damaged_lines += u64::from(error != UNFINISHED || name != path);
-                    return None;
-                }
-            };
-            let Ok(decision) = serde_json::from_slice::<DecisionRecord>(line) else {
-                gaps.damaged_lines += 1;
-                return None;
-            };
+            let (decision, line) = read_decision(line, name == path, range, &mut gaps)?;
             if !range.contains(decision.at) || !query.matches(&decision) {
                 return None;
             }
@@ -134,6 +120,34 @@ pub fn scan(
         }
     }
     Ok(gaps)
+}
+
+/// Reads the decision of a line; `None` for an event and for a line that cannot be read, which are noted.
+fn read_decision<'l>(
+    line: LogLine<'l>,
+    is_current_file: bool,
+    range: TimeRange,
+    gaps: &mut LogGaps,
+) -> Option<(DecisionRecord, &'l [u8])> {
+    let line = match line {
+        Ok(line) if line.starts_with(event::EVENT_PREFIX) => {
+            gaps.note_event(line, range);
+            return None;
+        }
+        Ok(line) => line,
+        Err(error) => {
+            // Only in the current file may the last line still be being written.
+            gaps.damaged_lines += u64::from(error != UNFINISHED || !is_current_file);
+            return None;
+        }
+    };
+    match serde_json::from_slice(line) {
+        Ok(decision) => Some((decision, line)),
+        Err(_) => {
+            gaps.damaged_lines += 1;
+            None
+        }
+    }
 }
 
 #[cfg(test)]
@@ -156,7 +170,8 @@ mod tests {
         let event = b"{\"event\":\"stop\"}";
         let lines: [&[u8]; 6] = [&line, &too_long, event, b"{\"id\":1}", &line, b"{\"id\""];
         fs::write(&path, lines.join(&b'\n')).unwrap();
-        let (range, query) = (TimeRange::default(), DecisionQuery::default());
+        let range = TimeRange::default();
+        let query = DecisionQuery::default();
         let found =
             newest(LogPlace::alone(&path), range, &query, 10, &CancellationToken::new()).unwrap();
         assert_eq!((found.decisions.len(), found.damaged_lines), (2, 2));
@@ -170,7 +185,8 @@ mod tests {
         let cut = [&line[..], b"\n", &line[..9]].concat();
         fs::write(&path, &cut).unwrap();
         fs::write(dir.path().join("decisions.20260101T000000.000Z.jsonl"), &cut).unwrap();
-        let (range, query) = (TimeRange::default(), DecisionQuery::default());
+        let range = TimeRange::default();
+        let query = DecisionQuery::default();
         let found =
             newest(LogPlace::alone(&path), range, &query, 10, &CancellationToken::new()).unwrap();
         assert_eq!((found.decisions.len(), found.damaged_lines), (2, 1));
@@ -196,7 +212,8 @@ mod tests {
         let path = dir.path().join("decisions.jsonl");
         let hour = |number| decision().at + Duration::from_hours(number);
         let rotated = |name: &str| dir.path().join(format!("decisions.2027{name}.jsonl"));
-        let (first, second) = (rotated("0115T090000.000Z"), rotated("0115T100000.000Z"));
+        let first = rotated("0115T090000.000Z");
+        let second = rotated("0115T100000.000Z");
         write_file(&first, 1, hour(0), hour(0));
         // A request that began before its file did.
         write_file(&second, 2, hour(1), hour(0) + Duration::from_mins(59));

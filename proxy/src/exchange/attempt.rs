@@ -63,25 +63,27 @@ impl<'a> UpstreamAttempt<'a> {
     ) -> Result<ForwardedResponse, RelayError> {
         let exchange = self.admission.request;
         let resolved = self.admission.resolved();
-        let (settings, received) = (&exchange.settings, exchange.received);
+        let settings = &exchange.settings;
+        let received = exchange.received;
         let is_websocket = received.field("upgrade").is_some() && websocket::is_handshake(received);
         let preference = version_preference(received, resolved, is_websocket);
         let destination = self.destination();
-        let name = &settings.options.name;
-        let mut request = UpstreamRequest::new(received, resolved, name, is_websocket);
+        let mut request =
+            UpstreamRequest::new(received, resolved, &settings.options.name, is_websocket);
         if let Some(signer) = &self.signer {
             request = signer.without_foreign_signatures(request);
         }
         let mut reusable = self.reusable(destination, preference);
-        let repeat = exchange.repeat.as_ref();
-        let mut times_unprocessed = repeat.map_or(0, RequestRepeat::times_unprocessed);
+        let mut times_unprocessed =
+            exchange.repeat.as_ref().map_or(0, RequestRepeat::times_unprocessed);
         loop {
             let session = match reusable.take() {
                 Some(session) if session.is_alive().await => session,
                 // Boxed because it is rare: a reused connection leaves every exchange's future this much smaller.
                 _ => Box::pin(settings.upstream.connect(destination, preference)).await?,
             };
-            let (is_reused, parent) = (session.lease.is_reused, session.lease.parent.clone());
+            let is_reused = session.lease.is_reused;
+            let parent = session.lease.parent.clone();
             let is_to_origin = session.target_form.parent().is_none();
             match self.send(&request, session, client).await {
                 // The origin had closed the connection before it saw the request.
@@ -89,7 +91,7 @@ impl<'a> UpstreamAttempt<'a> {
                     if is_reused && fault.is_stale_connection && may_repeat(received) =>
                 {
                     if self.keeps_delay() {
-                        return Err(RelayError::Repeat(RequestRepeat::StaleConnection));
+                        return repeat_later(RequestRepeat::StaleConnection);
                     }
                 }
                 // Nothing of it was served, so it may be sent again whatever its method.
@@ -102,16 +104,16 @@ impl<'a> UpstreamAttempt<'a> {
                         settings.upstream.remember_http1(destination.origin);
                     }
                     if self.keeps_delay() {
-                        let times = times_unprocessed;
-                        return Err(RelayError::Repeat(RequestRepeat::Unprocessed { times }));
+                        return repeat_later(RequestRepeat::Unprocessed {
+                            times: times_unprocessed,
+                        });
                     }
                 }
                 // The response asked for a signature, which the signer accepts once. It is left unread, and the connection with it.
                 Err(RelayError::SignatureRequested) => {
                     let requested = self.signer.as_ref().and_then(RequestSigner::requested);
                     if let Some(requested) = requested.filter(|_| self.keeps_pace()) {
-                        let requested = Box::new(requested.clone());
-                        return Err(RelayError::Repeat(RequestRepeat::Signature(requested)));
+                        return repeat_later(RequestRepeat::Signature(Box::new(requested.clone())));
                     }
                     reusable = settings.upstream.reuse(destination, preference);
                 }
@@ -129,7 +131,7 @@ impl<'a> UpstreamAttempt<'a> {
     fn destination(&self) -> Destination<'a> {
         Destination {
             origin: self.admission.resolved().target.origin(),
-            source: self.admission.request.crawler().and_then(|it| it.source_address),
+            source: self.admission.request.crawler().and_then(|crawler| crawler.source_address),
             client: Some(self.admission.request.connection.client),
             network: self.admission.slot.and_then(PacingSlot::network),
         }
@@ -303,4 +305,9 @@ fn version_preference(
         HttpVersion::Http2 => VersionPreference::Http2,
         _ => VersionPreference::Http1,
     }
+}
+
+/// Ends the attempt: the request waits for another slot before it is sent again.
+fn repeat_later(repeat: RequestRepeat) -> Result<ForwardedResponse, RelayError> {
+    Err(RelayError::Repeat(repeat))
 }

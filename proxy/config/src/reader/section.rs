@@ -121,7 +121,7 @@ impl<'t> ConfigReader<'t> {
         let (table, _) = DeTable::parse_recoverable(text);
         let tables = [SourceTable { source: &reader.sources[0], table: table.get_ref() }];
         Section::root(&reader, &tables).read(read);
-        reader.schema.map_or_else(serde_json::Value::default, |it| it.into_inner().finish())
+        reader.schema.map_or_else(serde_json::Value::default, |schema| schema.into_inner().finish())
     }
 
     /// Parses the texts, passes the root table to `read`, and returns the result together with all keys, and with every mistake in
@@ -132,27 +132,9 @@ impl<'t> ConfigReader<'t> {
     ) -> (T, EffectiveKeys, Vec<ConfigMistake>) {
         // Recoverable: a line that is not TOML should not hide the mistakes in others.
         let parsed: Vec<_> =
-            self.sources.iter().map(|it| DeTable::parse_recoverable(it.text)).collect();
+            self.sources.iter().map(|source| DeTable::parse_recoverable(source.text)).collect();
         for (source, (table, errors)) in self.sources.iter().zip(&parsed) {
-            let mut last_line = 0;
-            for error in errors {
-                let at = error.span().map_or(0, |span| span.start);
-                // If a line is not valid TOML, only its first error helps.
-                if source.line(at) == last_line || self.is_full(source) {
-                    continue;
-                }
-                last_line = source.line(at);
-                let key = source.nearest_key(at);
-                let mut message = error.message().to_owned();
-                // The parser knows where the first one is, but does not tell.
-                if message == "duplicate key"
-                    && let Some(first) = source.line_of(table.get_ref(), &key)
-                    && first < source.line(at)
-                {
-                    message += &format!("; the first one is in line {first}");
-                }
-                self.report(source, at, key, message);
-            }
+            self.report_syntax_errors(source, table.get_ref(), errors);
         }
         let invalid = self.mistakes.borrow().listed.len();
         let sources = self.sources.iter().zip(&parsed);
@@ -163,7 +145,7 @@ impl<'t> ConfigReader<'t> {
         self.reject_other_tables(&tables[1..]);
         drop(tables);
         let Mistakes { listed: mut mistakes, counts, .. } = self.mistakes.into_inner();
-        let files: HashMap<_, _> = self.sources.iter().map(|it| it.file).zip(0..).collect();
+        let files: HashMap<_, _> = self.sources.iter().map(|source| source.file).zip(0..).collect();
         let place = |mistake: &ConfigMistake| {
             (files.get(mistake.file()).copied(), mistake.line().unwrap_or(usize::MAX))
         };
@@ -173,11 +155,13 @@ impl<'t> ConfigReader<'t> {
         mistakes.retain(|mistake| invalid_lines.insert(place(mistake)));
         // So would mistakes in keys below a broken head: they were read into another table.
         for (source, file) in self.sources.iter().zip(0..) {
-            let is_invalid = |line| invalid_lines.contains(&(Some(file), line));
-            let below = source.lines_below_invalid_heads(is_invalid);
+            let below = source
+                .lines_below_invalid_heads(|line| invalid_lines.contains(&(Some(file), line)));
             invalid_lines.extend(below.into_iter().map(|line| (Some(file), line)));
         }
-        mistakes.extend(in_values.into_iter().filter(|it| !invalid_lines.contains(&place(it))));
+        mistakes.extend(
+            in_values.into_iter().filter(|mistake| !invalid_lines.contains(&place(mistake))),
+        );
         let not_listed = counts.iter().filter(|(_, count)| **count > MAX_LISTED);
         mistakes.extend(not_listed.map(|(file, _)| {
             let message = format!("and further ones: the first {MAX_LISTED} found are listed");
@@ -185,6 +169,34 @@ impl<'t> ConfigReader<'t> {
         }));
         mistakes.sort_by_key(place);
         (value, self.keys.into_inner(), mistakes)
+    }
+
+    /// Reports the lines of a text that are not TOML.
+    fn report_syntax_errors(
+        &self,
+        source: &SourceText<'_>,
+        table: &DeTable<'_>,
+        errors: &[toml::de::Error],
+    ) {
+        let mut last_line = 0;
+        for error in errors {
+            let at = error.span().map_or(0, |span| span.start);
+            // If a line is not valid TOML, only its first error helps.
+            if source.line(at) == last_line || self.is_full(source) {
+                continue;
+            }
+            last_line = source.line(at);
+            let key = source.nearest_key(at);
+            let mut message = error.message().to_owned();
+            // The parser knows where the first one is, but does not tell.
+            if message == "duplicate key"
+                && let Some(first) = source.line_of(table, &key)
+                && first < source.line(at)
+            {
+                message += &format!("; the first one is in line {first}");
+            }
+            self.report(source, at, key, message);
+        }
     }
 
     /// Returns whether as many mistakes of a file were found as are listed, and counts one more.
@@ -196,7 +208,7 @@ impl<'t> ConfigReader<'t> {
         is_full
     }
 
-    /// Reports what included files hold besides the tables that they may hold.
+    /// Reports the keys of included files that may not be there.
     fn reject_other_tables(&self, included: &[SourceTable<'_>]) {
         for SourceTable { source, table } in included {
             for (key, _) in
@@ -512,7 +524,7 @@ impl<'t> Section<'t> {
     }
 
     /// Checks the items of `key`, which names the files to include, and returns those that were read. `fault` returns why an item
-    /// cannot be followed. The key is not recorded: what it includes is shown in its place.
+    /// cannot be followed. The key is not recorded: the included tables are shown in its place.
     pub(crate) fn include<'f>(
         &mut self,
         key: &'static str,
@@ -527,10 +539,10 @@ impl<'t> Section<'t> {
             let lines = tables.into_iter().flat_map(|tables| tables.iter());
             lines.map(|node| it.source.line(node.span().start)).collect::<Vec<_>>()
         };
-        let included = self.included.iter().map(|it| IncludedFile {
-            name: it.source.file.to_owned(),
-            crawlers: lines(it, INCLUDED_TABLES[0]).len(),
-            rule_lines: lines(it, INCLUDED_TABLES[1]),
+        let included = self.included.iter().map(|included| IncludedFile {
+            name: included.source.file.to_owned(),
+            crawlers: lines(included, INCLUDED_TABLES[0]).len(),
+            rule_lines: lines(included, INCLUDED_TABLES[1]),
         });
         included.collect()
     }
@@ -543,7 +555,8 @@ impl<'t> Section<'t> {
     ) -> Vec<T> {
         let own = self.node(key).map(|node| (self.source, node));
         let included = self.included.iter();
-        let included = included.filter_map(|it| Some((it.source, it.table.get(key)?)));
+        let included =
+            included.filter_map(|included| Some((included.source, included.table.get(key)?)));
         let mut items = Vec::new();
         for (source, node) in own.into_iter().chain(included) {
             match node.get_ref().as_array() {

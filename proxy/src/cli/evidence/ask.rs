@@ -152,7 +152,7 @@ fn describe_deleted(selected: &[SelectedLines]) -> Option<String> {
     Some(format!("retention deleted its {files} {}", ranges.join(", ")))
 }
 
-/// Says what was asked, what was looked at, and what follows from the last decision up to the time.
+/// States the question, the sources, and the answer by the last decision up to the time.
 pub(super) fn answer(
     arguments: &AskArgs,
     at: SystemTime,
@@ -184,13 +184,13 @@ pub(super) fn answer(
 
 fn print_decisions(found: &[FoundDecision], sentences: &str, arguments: &AskArgs) -> ExitCode {
     let text: String = if arguments.json {
-        found.iter().map(|it| json_line(&it.decision) + "\n").collect()
+        found.iter().map(|found| json_line(&found.decision) + "\n").collect()
     } else {
         let described = found.iter().map(describe).collect::<Vec<_>>().join("\n");
         escape_lines(&(sentences.to_owned() + &described))
     };
     let printed = print(&text);
-    let unsigned_ranges = || found.iter().filter_map(|it| it.unsigned.as_ref());
+    let unsigned_ranges = || found.iter().filter_map(|found| found.unsigned.as_ref());
     if arguments.json {
         // Not in the JSON itself, whose decisions are exactly as logged.
         for lines in unsigned_ranges() {
@@ -206,17 +206,18 @@ fn print_decisions(found: &[FoundDecision], sentences: &str, arguments: &AskArgs
 
 /// Returns the exit status for decisions that were printed.
 fn exit_status(found: &[FoundDecision], accepts_unsigned: bool) -> ExitCode {
-    let mut unsigned_ranges = found.iter().filter_map(|it| it.unsigned.as_ref());
+    let mut unsigned_ranges = found.iter().filter_map(|found| found.unsigned.as_ref());
     if unsigned_ranges.clone().any(|lines| lines.is_foreign) {
         return ExitCode::from(UNUSABLE);
     }
     let is_signed = unsigned_ranges.next().is_none() || accepts_unsigned;
-    let is_good = found.first().is_some_and(|it| is_allowed(&it.decision)) && is_signed;
+    let is_good = found.first().is_some_and(|found| is_allowed(&found.decision)) && is_signed;
     if is_good { ExitCode::SUCCESS } else { ExitCode::from(REFUSED) }
 }
 
 fn describe_unsigned(unsigned: &UnsignedLines) -> String {
-    let (first, last) = (unsigned.lines.start, unsigned.lines.end - 1);
+    let first = unsigned.lines.start;
+    let last = unsigned.lines.end - 1;
     let (lines, were, its) = if first == last {
         (format!("line {last}"), "was", "its")
     } else {
@@ -230,7 +231,7 @@ fn describe_unsigned(unsigned: &UnsignedLines) -> String {
 }
 
 pub(super) fn is_allowed(decision: &DecisionRecord) -> bool {
-    // What failed after it was sent had been allowed.
+    // A request that failed after it was sent had been allowed.
     (decision.was_let_through() || decision.outcome == RequestOutcome::Failed)
         && !decision.failed_before_sending()
 }
@@ -245,29 +246,7 @@ pub(super) fn describe_decision(
     decision: &DecisionRecord,
     others: [(&str, Option<String>); 1],
 ) -> String {
-    let outcome = decision.request_outcome();
-    let fetched = match outcome {
-        _ if decision.from.is_some() => {
-            format!("no, answered with {} from the copy of robots.txt", decision.status)
-        }
-        Some(RequestOutcome::Forwarded | RequestOutcome::Tunnelled | RequestOutcome::Observed) => {
-            let bytes = decision.body_bytes.map_or(String::new(), |it| format!(", {it} bytes"));
-            format!("yes, answered with {}{bytes}", decision.status)
-        }
-        Some(RequestOutcome::Failed) if decision.failed_before_sending() => {
-            format!("no, the name could not be resolved ({})", decision.reason)
-        }
-        Some(RequestOutcome::Failed)
-            if let Some(bytes) = decision.body_bytes.filter(|&bytes| bytes > 0) =>
-        {
-            let (status, reason) = (decision.status, &decision.reason);
-            format!("in part, answered with {status}, and cut after {bytes} bytes ({reason})")
-        }
-        Some(RequestOutcome::Failed) => format!("no, the request failed ({})", decision.reason),
-        _ if decision.reached_origin => "yes, but the response was withheld".to_owned(),
-        _ => "no, nothing was sent".to_owned(),
-    };
-    let allowed = match outcome {
+    let allowed = match decision.request_outcome() {
         Some(RequestOutcome::Observed) => "no, but refusals were only observed",
         _ if is_allowed(decision) => "yes",
         _ => "no",
@@ -289,7 +268,7 @@ pub(super) fn describe_decision(
         ("allowed", Some(format!("{allowed}: {}", decision.reason))),
         ("robots.txt", robots),
         ("rule", rule),
-        ("fetched", Some(fetched)),
+        ("fetched", Some(describe_fetch(decision))),
         ("decision", Some(decision.id.to_string())),
     ];
     let mut text = String::new();
@@ -300,6 +279,33 @@ pub(super) fn describe_decision(
         }
     }
     text
+}
+
+/// Returns whether the request was sent, and how it ended.
+fn describe_fetch(decision: &DecisionRecord) -> String {
+    match decision.request_outcome() {
+        _ if decision.from.is_some() => {
+            format!("no, answered with {} from the copy of robots.txt", decision.status)
+        }
+        Some(RequestOutcome::Forwarded | RequestOutcome::Tunnelled | RequestOutcome::Observed) => {
+            let bytes =
+                decision.body_bytes.map_or(String::new(), |bytes| format!(", {bytes} bytes"));
+            format!("yes, answered with {}{bytes}", decision.status)
+        }
+        Some(RequestOutcome::Failed) if decision.failed_before_sending() => {
+            format!("no, the name could not be resolved ({})", decision.reason)
+        }
+        Some(RequestOutcome::Failed)
+            if let Some(bytes) = decision.body_bytes.filter(|&bytes| bytes > 0) =>
+        {
+            let status = decision.status;
+            let reason = &decision.reason;
+            format!("in part, answered with {status}, and cut after {bytes} bytes ({reason})")
+        }
+        Some(RequestOutcome::Failed) => format!("no, the request failed ({})", decision.reason),
+        _ if decision.reached_origin => "yes, but the response was withheld".to_owned(),
+        _ => "no, nothing was sent".to_owned(),
+    }
 }
 
 fn describe_finding(finding: &FindingRecord) -> String {

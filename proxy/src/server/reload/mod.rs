@@ -107,7 +107,7 @@ pub(crate) struct ReloadService {
     changes: mpsc::Receiver<()>,
 }
 
-/// Reloads one file, or what the system knows.
+/// Reloads one file, or the system's settings.
 struct ConfigReloader {
     /// `None` if the built-in defaults are in use.
     file: Option<PathBuf>,
@@ -133,7 +133,7 @@ struct ConfigReloader {
 /// A reload, of which everything that can fail has succeeded.
 struct PreparedReload {
     config: Config,
-    /// The configuration as the page shows it, and what of it differs from the defaults.
+    /// The configuration as the page shows it, and its differences from the defaults.
     toml: String,
     changed_toml: String,
     needs_restart: Vec<String>,
@@ -339,28 +339,33 @@ impl ConfigReloader {
                 }
                 () = sleep_until(overdue_at) => {
                     overdue_at = None;
-                    for path in self.events.writing.paths() {
-                        tracing::warn!(
-                            file = %path.display(),
-                            "changes of the configuration wait for a file that its writer has not closed"
-                        );
-                    }
+                    self.warn_of_open_files();
                 }
                 () = sleep_until(settled_at) => {
                     settled_at = None;
-                    self.follow_links();
-                    // Not short-circuited below: the digests must be up to date whatever the reason for the reload.
-                    let have_referenced_changed = self.referenced_files.have_changed();
-                    // Events are hints: a file that is rewritten with the same text is not reloaded.
-                    if have_referenced_changed
-                        || self.is_unsettled
-                        || self.read().await != self.last_read
-                    {
-                        // The mistakes are in the log.
-                        let _ = self.reload(ReloadCause::Change).await;
-                    }
+                    self.reload_if_changed().await;
                 }
             }
+        }
+    }
+
+    fn warn_of_open_files(&self) {
+        for path in self.events.writing.paths() {
+            tracing::warn!(
+                file = %path.display(),
+                "changes of the configuration wait for a file that its writer has not closed"
+            );
+        }
+    }
+
+    /// Reloads unless the files have the same contents as before. Events are hints: a file may be rewritten with its text.
+    async fn reload_if_changed(&mut self) {
+        self.follow_links();
+        // Not short-circuited below: the digests must be up to date whatever the reason for the reload.
+        let have_referenced_changed = self.referenced_files.have_changed();
+        if have_referenced_changed || self.is_unsettled || self.read().await != self.last_read {
+            // The mistakes are in the log.
+            let _ = self.reload(ReloadCause::Change).await;
         }
     }
 
@@ -379,8 +384,7 @@ impl ConfigReloader {
 
     /// Watches where the files that were read last include others.
     fn follow_includes(&mut self) {
-        let is_covered = |watch: &IncludeWatch| watch.covers(&self.last_read);
-        if !self.include_watch.as_ref().is_some_and(is_covered) {
+        if !self.include_watch.as_ref().is_some_and(|watch| watch.covers(&self.last_read)) {
             self.include_watch = self.events.watch_included(&self.last_read);
             for pattern in self.last_read.unmatched() {
                 tracing::warn!(pattern, "include: no file matches");
@@ -447,7 +451,7 @@ impl ConfigReloader {
         }
     }
 
-    /// Records the attempt, and what it changed, in the status that the API shows.
+    /// Records the attempt, and its changes, in the status that the API shows.
     fn record_attempt(
         &self,
         cause: &str,
@@ -495,7 +499,7 @@ impl ConfigReloader {
             };
             let config = config.map_err(|mistakes| to_messages(&mistakes))?;
             let name =
-                file.map_or("the built-in defaults".to_owned(), |it| it.display().to_string());
+                file.map_or("the built-in defaults".to_owned(), |file| file.display().to_string());
             let fault = |error: anyhow::Error| vec![format!("{name}: {error:#}")];
             // Connections, sessions and resolved names are worth keeping: they are rebuilt only if they must be.
             let outbound_config = OutboundConfig::new(&config, &own_listeners);
@@ -586,7 +590,7 @@ fn read_sources(file: Option<&Path>) -> ConfigSources {
 
 /// Returns the names of the crawlers that the configuration had before, and has no longer.
 fn removed_crawlers(before: &Config, now: &Config) -> Vec<String> {
-    let is_there = |name: &str| now.crawlers.crawlers.iter().any(|it| it.name == name);
+    let is_there = |name: &str| now.crawlers.crawlers.iter().any(|crawler| crawler.name == name);
     let names = before.crawlers.crawlers.iter().map(|crawler| &*crawler.name);
     names.filter(|name| !is_there(name)).map(str::to_owned).collect()
 }
