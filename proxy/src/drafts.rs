@@ -31,7 +31,9 @@ mod tests {
             let name = path.file_name().unwrap_or_default();
             if path.is_dir() && name != "target" && name != "node_modules" {
                 texts(&path, found);
-            } else if path.extension().is_some_and(|it| it == "md" || it == "rs" || it == "toml") {
+            } else if path.extension().is_some_and(|extension| {
+                extension == "md" || extension == "rs" || extension == "toml"
+            }) {
                 found.push((path.clone(), fs::read_to_string(&path).unwrap()));
             }
         }
@@ -42,7 +44,7 @@ mod tests {
         let mentions = text.match_indices(name).map(|(at, _)| &text[at + name.len()..]);
         let revision = |rest: &'a str| {
             let digits = rest.strip_prefix('-')?.get(..2)?;
-            digits.bytes().all(|it| it.is_ascii_digit()).then_some(digits)
+            digits.bytes().all(|byte| byte.is_ascii_digit()).then_some(digits)
         };
         mentions.filter_map(revision).collect()
     }
@@ -82,7 +84,7 @@ mod tests {
             .map(|rest| &rest[13..15])
             .collect();
         assert!(sections.len() >= 3);
-        assert!(sections.iter().all(|it| *it == "08"), "{sections:?}");
+        assert!(sections.iter().all(|section| *section == "08"), "{sections:?}");
         assert!(FOLLOWED_DRAFTS.contains(&("draft-ietf-aipref-vocab", "08")));
     }
 
@@ -92,7 +94,8 @@ mod tests {
         let rows = text.lines().filter_map(|line| line.strip_prefix("| draft-"));
         let listed: Vec<_> = rows.map(|row| row.split(" |").next().unwrap_or_default()).collect();
         let expected = FOLLOWED_DRAFTS.map(|(name, revision)| format!("{name}-{revision}"));
-        let expected: Vec<_> = expected.iter().filter_map(|it| it.strip_prefix("draft-")).collect();
+        let expected: Vec<_> =
+            expected.iter().filter_map(|name| name.strip_prefix("draft-")).collect();
         assert_eq!(listed, expected);
     }
 }

@@ -1,7 +1,8 @@
 //! A forward proxy that makes crawlers obey robots.txt.
 //!
-//! The crates below `policy/` decide what may be fetched, without I/O. Those below `proxy/` act: each has one task, and its
-//! head says what it must not know. This crate puts them together: it listens, carries requests and shows.
+//! The crates below `policy/` decide whether a URL may be fetched, without I/O. Those below `proxy/` act: each has one
+//! task, and its head names the things that it must not know. This crate puts them together: it listens, carries requests
+//! and shows.
 //!
 //! # The path of a request
 //!
@@ -17,20 +18,20 @@
 //!        admin          │              operators: API, metrics, page
 //!          ├─────── downstream         connections of clients
 //!          └──────── exchange          one request, step by step
-//!     robots_changes                   what a changed robots.txt opens and closes
-//!     environment                      what clients need to use the proxy
-//!     mcp                              agents: what they may fetch, and pages through the proxy
+//!     robots_changes                   the URLs that a changed robots.txt opens and closes
+//!     environment                      the settings of clients that use the proxy
+//!     mcp                              agents: whether they may fetch, and pages through the proxy
 //!     drafts                           the revisions of Internet-Drafts that are followed
 //!                       │
 //!     crates            │
-//!                     audit            decides again about what the log has
+//!                     audit            decides again about the log's requests
 //!                     config           the file, checked as a whole
 //!                      gate            who asks, and whether it is allowed
 //!               robots-cache           every origin's robots.txt
 //!          ┌────────────┼───────┐
 //!     decision-log   upstream   │      decisions: recent ones, the log, reports, traces; connections to origins
 //!          │                    │
-//!       signing ── pacing ── fleet     crawlers' signatures; the pace at origins, days' budgets; what nodes share
+//!       signing ── pacing ── fleet     crawlers' signatures; the pace at origins, days' budgets; the state that nodes share
 //!                       │
 //!     isolation                        a command in namespaces that lead nowhere but to the proxy
 //!     transport  telemetry  clock      streams and TLS; metrics, the program's log; time

@@ -30,7 +30,7 @@ pub struct CrawlersConfig {
     pub mode: EnforcementMode,
 }
 
-/// All configured crawlers, in the file's order, and what holds for others.
+/// All configured crawlers, in the file's order, and the settings of other clients.
 #[derive(Debug)]
 pub struct Crawlers {
     crawlers: Vec<Arc<Crawler>>,

@@ -1,4 +1,4 @@
-//! The decision about one request: every rule in its order, asking the caller for what it needs to know.
+//! The decision about one request: every rule in its order, asking the caller for the inputs that it needs.
 
 use std::time::{Duration, SystemTime};
 
@@ -144,7 +144,8 @@ impl<'a> Decision<'a> {
 
     fn apply_rules(&mut self) -> Result<(), Refusal> {
         let request = &self.request;
-        let (identity, scope) = (&request.identified.identity, request.resolved.scope);
+        let identity = &request.identified.identity;
+        let scope = request.resolved.scope;
         let query = RuleQuery {
             target: &request.resolved.target,
             method: request.method,
@@ -217,7 +218,7 @@ impl<'a> Decision<'a> {
 
     /// Supplies the robots.txt that the decision needs. Judging by it may take milliseconds.
     pub fn add_robots_txt(&mut self, robots_txt: &RobotsCopy) {
-        // What a whole budget does not find is too costly, which is a verdict.
+        // A match that a whole budget does not find is too costly, which is a verdict.
         let _ = self.judge_by_robots_txt(robots_txt, MatchContext::default(), false);
     }
 
@@ -239,10 +240,11 @@ impl<'a> Decision<'a> {
         mut context: MatchContext,
         is_brief: bool,
     ) -> bool {
-        let (request, settings) = (&self.request, self.settings);
+        let request = &self.request;
+        let settings = self.settings;
         let identity = &request.identified.identity;
         let outcome = ask_robots_txt(robots_txt, identity, &request.resolved, &mut context);
-        // What was left unmatched may change what was found.
+        // Patterns that were left unmatched may change the finding.
         if is_brief && context.is_spent() {
             return false;
         }
@@ -283,7 +285,7 @@ impl<'a> Decision<'a> {
         true
     }
 
-    /// Separates the decision from what it borrows.
+    /// Separates the decision from the values that it borrows.
     pub fn suspend(self) -> (DecisionRequest<'a>, SuspendedDecision) {
         let Self { request, observed, robots_answer, facts, state, .. } = self;
         (request, SuspendedDecision { observed, robots_answer, facts, state })
@@ -300,8 +302,9 @@ impl<'a> Decision<'a> {
         Self { settings, request, observed, robots_answer, facts, state }
     }
 
-    /// Returns the subresource if it passes robots.txt. Only what a rule disallows passes: an origin whose robots.txt cannot be
-    /// fetched, or that answers it with 401 or 403 in a dialect where that disallows everything, may want no request at all.
+    /// Returns the subresource if it passes robots.txt. Only URLs that a rule disallows pass: an origin whose robots.txt
+    /// cannot be fetched, or that answers it with 401 or 403 in a dialect where that disallows everything, may want no
+    /// request at all.
     fn passed_subresource(&self, finding: &AccessFinding) -> Option<&'a Subresource> {
         let request = &self.request;
         let crawler = request.identified.identity.crawler()?;
@@ -329,7 +332,7 @@ impl<'a> Decision<'a> {
         match preferences.add_documents(self.settings.preferences, batch, results) {
             Ok(()) => self.judge_use(reason),
             Err(DocumentPending { retry_after }) => {
-                // What was read so far decides nothing, so it is not shown either.
+                // The lines that were read so far decide nothing, so they are not shown either.
                 self.facts.preferences = None;
                 self.state = self.refused(document_pending(retry_after));
             }
@@ -372,7 +375,7 @@ impl<'a> Decision<'a> {
         let DecisionState::Decided(result) = self.state else {
             unreachable!("the verdict was taken before the decision was made");
         };
-        // Checked last: if something else refuses the request, that is what its client should know.
+        // Checked last: if something else refuses the request, its client should learn that.
         let method = check_method(self.request.method);
         let permit = result.and_then(|reason| {
             method?;
@@ -381,7 +384,7 @@ impl<'a> Decision<'a> {
                 observed: self.observed,
                 purposes: self.request.identified.purposes(),
                 robots_answer: self.robots_answer,
-                subresource: self.facts.subresource.as_ref().map(|it| it.kind),
+                subresource: self.facts.subresource.as_ref().map(|subresource| subresource.kind),
                 resolved: self.request.resolved,
             })
         });

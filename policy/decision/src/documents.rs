@@ -262,7 +262,7 @@ impl DocumentToFetch {
             DocumentResult::Pending { retry_after } => (None, Some(*retry_after)),
             DocumentResult::NotAsked(_) | DocumentResult::Archived(_) => return None,
         };
-        // A copy that was too old to use was not what decided.
+        // A copy that was too old to use decided nothing.
         let snapshot =
             cached.filter(|cached| cached.document().is_some()).map(|cached| &*cached.snapshot);
         Some(ConsultedDocument {
@@ -307,7 +307,8 @@ mod tests {
         state.add_robots_txt(query, &RobotsTxt::parse(licences.as_bytes()));
         let urls = |origin: &str| {
             let documents = documents_to_fetch(query, &Origin::parse(origin).unwrap(), &state);
-            let resources = documents.iter().map(|it| it.resource().map(Resource::uri).ok());
+            let resources =
+                documents.iter().map(|document| document.resource().map(Resource::uri).ok());
             resources.collect::<Vec<_>>()
         };
         let licences = [None, Some("http://shop.test/b.xml".to_owned())];

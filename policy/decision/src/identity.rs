@@ -80,7 +80,7 @@ impl Identity {
 pub struct Identified {
     /// The crawler.
     pub identity: Identity,
-    /// The objection to the name that it gives itself, or to what it failed to prove.
+    /// The objection to the name that it gives itself, or to a proof that failed.
     pub objection: Option<Refusal>,
     /// The crawler whose purposes count instead of its own, for a preview.
     pub purposes_from: Option<Arc<Crawler>>,

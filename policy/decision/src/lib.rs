@@ -10,7 +10,7 @@
 //!  rules ─ applied_rule       the organisation's own rules
 //!  robots ─ robots_answer     robots.txt in every equivalent spelling, and as the answer to a request for it
 //!  preference ─ documents     statements about use, and the documents that hold them
-//!  subresource                what a page loads to be shown
+//!  subresource                the files that a page loads to be shown
 //!  decision                   all of these, in their order
 //!  verdict, refusal, reason   the result
 //! ```

@@ -50,11 +50,11 @@ pub struct Refusal {
     pub retry_after: Option<Duration>,
     /// The URI of the entity that blocks by law (RFC 7725).
     pub blocked_by: Option<Box<str>>,
-    /// Whether it is about what crawlers may do, not about what can be done: in mode "observe" the request is forwarded.
+    /// Whether crawlers may not do it, rather than nobody can: in mode "observe" the request is forwarded.
     pub is_policy: bool,
     /// Whether the request failed before anything could be decided against it.
     pub is_failure: bool,
-    /// Whether the connection must close, because its rest may not be what it seems.
+    /// Whether the connection must close, because its rest may not be a request.
     pub closes: bool,
 }
 

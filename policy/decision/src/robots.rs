@@ -62,7 +62,7 @@ impl CheckedSnapshot {
 pub enum RobotsCopy {
     /// From a cache, or just fetched.
     Cached(CheckedSnapshot),
-    /// From an export, which holds the file but not what else was known of the origin.
+    /// From an export, which holds the file but no other knowledge of the origin.
     Archived {
         /// The result of fetching it.
         access: Arc<AccessResult>,
@@ -124,7 +124,7 @@ pub struct AccessFinding {
     pub access: &'static str,
     /// The status code of the answer, where that decided.
     pub status: Option<u16>,
-    /// Whether the file is longer than what is read of it.
+    /// Whether the file is longer than the part that is read.
     pub is_cut: bool,
     /// The SHA-256 of the copy that decided, if it had rules.
     pub sha256: Option<[u8; 32]>,
@@ -153,7 +153,7 @@ impl From<AccessReason> for Reason {
             AccessReason::Unavailable => Self::Unavailable,
             AccessReason::RedirectLost => Self::RedirectLost,
             AccessReason::TooCostly => Self::TooCostly,
-            // The enum may grow: what is not known here must not allow anything.
+            // The enum may grow: a variant that is not known here must not allow anything.
             AccessReason::Unreachable | _ => Self::Unreachable,
         }
     }
@@ -167,8 +167,10 @@ pub(crate) fn ask_robots_txt(
     context: &mut MatchContext,
 ) -> RobotsOutcome {
     let access = copy.access();
-    let (dialect, tokens) = (identity.dialect(), identity.tokens());
-    let (scope, path) = (resolved.scope, resolved.target.path());
+    let dialect = identity.dialect();
+    let tokens = identity.tokens();
+    let scope = resolved.scope;
+    let path = resolved.target.path();
     let decision = decide_within(scope, access, dialect, tokens, path, context);
     let finding = finding(copy, &decision);
     let result = match decision.verdict() {
@@ -230,7 +232,8 @@ fn decide_within<'a>(
 }
 
 fn finding(copy: &RobotsCopy, decision: &AccessDecision<'_>) -> AccessFinding {
-    let (access, snapshot) = (copy.access(), copy.snapshot());
+    let access = copy.access();
+    let snapshot = copy.snapshot();
     // A copy that is too old did not decide, unless one of its rules still did.
     let deciding = snapshot.filter(|snapshot| {
         snapshot.state(copy.at()) != SnapshotState::Unreachable
@@ -262,7 +265,7 @@ pub fn group_names(access: &AccessResult, identity: &Identity) -> String {
     decision.group().join("\n")
 }
 
-/// Returns the longest of what `Crawl-delay` and `Request-rate` ask of the crawler. A rate is kept evenly, at all hours.
+/// Returns the longest delay that `Crawl-delay` or `Request-rate` asks of the crawler. A rate is kept evenly, at all hours.
 #[must_use]
 pub fn crawl_delay(access: &AccessResult, identity: &Identity) -> Option<Duration> {
     stated_delay(access, identity.dialect(), identity.tokens()).map(|(delay, _)| delay)
@@ -476,7 +479,8 @@ mod tests {
             (TargetScope::Path, AccessVerdict::Disallow),
             (TargetScope::EveryPath, AccessVerdict::Disallow),
         ] {
-            let (dialect, path) = (Dialect::Rfc9309, target.path());
+            let dialect = Dialect::Rfc9309;
+            let path = target.path();
             let plain = decide_in_dialect(scope, &access, dialect, &[], path);
             let mut context = MatchContext::default();
             let within = decide_within(scope, &access, dialect, &[], path, &mut context);

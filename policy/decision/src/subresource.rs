@@ -1,12 +1,12 @@
 //! Subresources, which a page loads to be shown: the kinds of requests for it, and the responses that are of these kinds.
 //!
-//! A client can forge every field by which such a request is recognised. So the response decides, too: what is not a script,
+//! A client can forge every field by which such a request is recognised. So the response decides, too: anything but a script,
 //! a style sheet, an image, a font or media by its type, or begins otherwise, does not get to the client. Scripts, images and
 //! media themselves do: the policy trusts the client to be a browser.
 
 use std::sync::Arc;
 
-/// The treatment of what a page loads: `subresources`.
+/// The treatment of files that a page loads: `subresources`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SubresourcePolicy {
     /// Each request is judged by the robots.txt of its own origin.
@@ -156,14 +156,14 @@ fn essence(content_type: &[u8]) -> Option<String> {
     let essence = content_type.split(|byte| *byte == b';').next()?.trim_ascii();
     let essence = str::from_utf8(essence).ok()?.to_ascii_lowercase();
     let is_token = |part: &str| {
-        let is_of_token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$&^_.+-".contains(&byte);
-        !part.is_empty() && part.bytes().all(is_of_token)
+        !part.is_empty()
+            && part.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"!#$&^_.+-".contains(&byte))
     };
     let (kind, name) = essence.split_once('/')?;
     (is_token(kind) && is_token(name)).then_some(essence)
 }
 
-/// The beginning of a response, as far as it shows what follows.
+/// The beginning of a response, as far as it shows the kind of the rest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ContentStart {
     /// As an HTML page, a PDF document or, where a script was asked for, JSON or JSONP begin.
@@ -216,12 +216,12 @@ pub fn content_start(kind: SubresourceKind, text: &str) -> ContentStart {
     if rest.is_empty() {
         return ContentStart::Open;
     }
-    let is_first = |tag: &&str| {
+    let is_pdf = rest.get(..5).is_some_and(|begin| begin.eq_ignore_ascii_case("%pdf-"));
+    let begins_with = |tag: &&str| {
         let begins = rest.get(..tag.len()).is_some_and(|begin| begin.eq_ignore_ascii_case(tag));
         begins && !rest[tag.len()..].starts_with(|next: char| next.is_ascii_alphanumeric())
     };
-    let is_pdf = rest.get(..5).is_some_and(|begin| begin.eq_ignore_ascii_case("%pdf-"));
-    if is_pdf || FIRST_TAGS.iter().any(is_first) {
+    if is_pdf || FIRST_TAGS.iter().any(begins_with) {
         ContentStart::Document
     } else if kind == SubresourceKind::Script {
         script_start(rest)
@@ -291,11 +291,11 @@ fn json_start(text: &str) -> ContentStart {
         return ContentStart::Other;
     };
     let first = inner.trim_start();
-    let is_value = |next: char| next.is_ascii_digit() || "\"{[]-".contains(next);
+    let begins_number = first.starts_with(|next: char| next.is_ascii_digit());
     let is_word = || ["true", "false", "null"].iter().any(|word| first.starts_with(word));
     let is_json = match text.as_bytes() {
         [b'{', ..] => first.starts_with(['"', '}']),
-        _ => first.starts_with(is_value) || is_word(),
+        _ => first.starts_with(['"', '{', '[', ']', '-']) || begins_number || is_word(),
     };
     match first {
         "" => ContentStart::Open,
@@ -304,7 +304,7 @@ fn json_start(text: &str) -> ContentStart {
     }
 }
 
-/// A request that a page causes, by what its client says and by the pages that the client was just allowed.
+/// A request that a page causes, by its client's header fields and the pages that the client was just allowed.
 #[derive(Clone, Debug)]
 pub struct Subresource {
     /// Its kind.
@@ -378,7 +378,8 @@ mod tests {
             ("", None),
         ] {
             let kinds = SubresourceKind::ALL.iter().copied();
-            let found: Vec<_> = kinds.filter(|it| it.is_type(content_type.as_bytes())).collect();
+            let found: Vec<_> =
+                kinds.filter(|kind| kind.is_type(content_type.as_bytes())).collect();
             assert_eq!(found, kind.into_iter().collect::<Vec<_>>(), "{content_type}");
         }
         assert!(is_page_type(b"text/html; charset=utf-8"));

@@ -48,14 +48,13 @@ fn crawler_named_by(word: &[u8]) -> Option<WellKnownCrawler> {
         return None;
     }
     let lower_case = word.to_ascii_lowercase();
-    let is_of_version = |c: char| c.is_ascii_digit() || c == '-';
     // The whole word first, since a name may end in a digit itself.
-    [lower_case.as_str(), lower_case.trim_end_matches(is_of_version)].into_iter().find_map(
-        |token| {
+    [lower_case.as_str(), lower_case.trim_end_matches(|c: char| c.is_ascii_digit() || c == '-')]
+        .into_iter()
+        .find_map(|token| {
             let owner = OWNERS.get(token)?;
             Some(WellKnownCrawler { token: token.to_owned(), owner })
-        },
-    )
+        })
 }
 
 #[cfg(test)]

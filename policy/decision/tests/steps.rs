@@ -152,7 +152,8 @@ impl World {
                 }
                 Input::Documents(batch) => {
                     requested.push("documents");
-                    let results = batch.documents.iter().map(|it| document(it.resource().unwrap()));
+                    let results =
+                        batch.documents.iter().map(|asked| document(asked.resource().unwrap()));
                     let results: Vec<_> = results.collect();
                     decision.add_documents(*batch, &results);
                 }
@@ -420,7 +421,8 @@ fn a_document_that_refuses_decides_and_is_named() {
         .decide(Some(ALLOWS), |resource| DocumentResult::Cached(fetched(resource, 200, reserved)));
     assert_eq!(described(&verdict), "-preference");
     let preferences = verdict.facts.preferences.unwrap();
-    let documents: Vec<_> = preferences.documents_seen().map(|it| it.url.as_str()).collect();
+    let documents: Vec<_> =
+        preferences.documents_seen().map(|document| document.url.as_str()).collect();
     assert_eq!(documents, ["https://shop.test/.well-known/tdmrep.json"]);
 }
 
@@ -450,12 +452,18 @@ fn a_document_that_this_proxy_kept_from_refuses_for_now() {
 #[test]
 fn a_document_that_is_not_there_is_named_without_a_copy() {
     let world = World::of_a_trainer();
-    let is_copied = |status| {
-        let answer = |resource: &Resource| DocumentResult::Cached(fetched(resource, status, "[]"));
-        let preferences = world.decide(Some(ALLOWS), answer).0.facts.preferences.unwrap();
-        preferences.documents_seen().map(|it| it.fetched_at.is_some()).collect::<Vec<_>>()
-    };
-    assert_eq!([200, 404].map(is_copied), [[true], [false]]);
+    assert_eq!(
+        [200, 404].map(|status| {
+            let answer =
+                |resource: &Resource| DocumentResult::Cached(fetched(resource, status, "[]"));
+            let preferences = world.decide(Some(ALLOWS), answer).0.facts.preferences.unwrap();
+            preferences
+                .documents_seen()
+                .map(|document| document.fetched_at.is_some())
+                .collect::<Vec<_>>()
+        }),
+        [[true], [false]]
+    );
 }
 
 #[test]
@@ -566,7 +574,8 @@ fn a_costly_decision_is_made_in_a_second_attempt() {
         for (world, is_cheap) in [World::default(), World::of_a_trainer()].iter().zip(is_cheap) {
             let identified = world.identified();
             let copy = RobotsCopy::Cached(fetched(&Resource::from(shop()), 200, &robots));
-            let (mut tried, mut whole) = (world.begin(&identified), world.begin(&identified));
+            let mut tried = world.begin(&identified);
+            let mut whole = world.begin(&identified);
             whole.add_robots_txt(&copy);
             let is_judged = tried.try_add_robots_txt(&copy);
             assert_eq!(is_judged, is_cheap, "{}", &text[..20.min(text.len())]);

@@ -10,7 +10,7 @@ use super::fetch_outcome::{
 use super::lifetime::LifetimeSettings;
 use super::resource::Resource;
 
-/// The last answer of an origin, and the failures since. This is what is worth storing across restarts; everything else
+/// The last answer of an origin, and the failures since. Only this is worth storing across restarts; everything else
 /// follows from it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CacheEntry {
@@ -78,13 +78,16 @@ impl CacheEntry {
         lifetimes: &LifetimeSettings,
     ) -> Self {
         // A clock that was set back gives a negative gap, which counts as none.
-        let is_recent = |failing: &&FailureRun| {
-            let gap = now.duration_since(failing.last.fetched_at);
-            gap.unwrap_or_default() <= lifetimes.longest_gap(failing.count)
-        };
         Self {
             answer: self.answer.clone(),
-            failures: self.failures.as_ref().filter(is_recent).cloned(),
+            failures: self
+                .failures
+                .as_ref()
+                .filter(|failing| {
+                    let gap = now.duration_since(failing.last.fetched_at);
+                    gap.unwrap_or_default() <= lifetimes.longest_gap(failing.count)
+                })
+                .cloned(),
         }
     }
 
@@ -92,7 +95,7 @@ impl CacheEntry {
     #[must_use]
     pub fn request(&self, resource: &Resource, identity: Arc<FetchIdentity>) -> FetchRequest {
         // The answer to somebody else may be another representation, which a 304 would not confirm.
-        let own = self.answer.as_ref().filter(|it| it.fetched_as.looks_like(&identity));
+        let own = self.answer.as_ref().filter(|answer| answer.fetched_as.looks_like(&identity));
         FetchRequest {
             resource: resource.clone(),
             validators: own.and_then(|answer| answer.validators()),

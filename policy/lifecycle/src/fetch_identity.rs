@@ -132,7 +132,7 @@ impl FetchIdentity {
     }
 
     /// Returns the name under which its own copies are held: one for each crawler, and for each `User-Agent` of clients
-    /// that are none. Two may have the same name by chance; what a copy counts for is in the copy.
+    /// that are none. Two may have the same name by chance; the copy itself says for whom it counts.
     #[must_use]
     pub fn holder(&self) -> String {
         let suffix = self.chosen.suffix();

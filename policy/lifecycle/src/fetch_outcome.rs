@@ -1,7 +1,7 @@
 //! Outcomes of fetches, as facts, and their classification.
 //!
-//! A [`FetchOutcome`] is what happened: the redirects, and a [`FetchEnding`]. Its [`FetchResult`] is what that means by
-//! RFC 9309, and a [`FinishedFetch`] adds the time. What follows for requests is the table in the [crate's head](crate).
+//! A [`FetchOutcome`] holds the events: the redirects, and a [`FetchEnding`]. Its [`FetchResult`] is their meaning by
+//! RFC 9309, and a [`FinishedFetch`] adds the time. The consequences for requests are the table in the [crate's head](crate).
 
 use std::fmt;
 use std::sync::Arc;

@@ -3,11 +3,11 @@
 //!
 //! Everything here is a value: a finished fetch is a [`FetchOutcome`], time is an argument, and the
 //! [`RefreshScheduler`] returns what should happen next. Facts and their interpretation are separate: a [`CacheEntry`]
-//! holds what was received, a [`Snapshot`] what follows from it, and the crawler's dialect is applied last, by
+//! holds the answer, a [`Snapshot`] its consequences, and the crawler's dialect is applied last, by
 //! [`decide`](wayleave_robots_txt::decide).
 //!
 //! Neither is stored here: with millions of origins, the entries are on disk and the snapshots where requests read
-//! them. They are passed as arguments, and the scheduler only holds what is in flight and what is due.
+//! them. They are passed as arguments, and the scheduler only holds the fetches in flight and those that are due.
 //!
 //! | entry | event | becomes | effect |
 //! | --- | --- | --- | --- |
@@ -203,7 +203,7 @@ impl RefreshScheduler {
     }
 
     /// Returns the work that is due at `now`. Entries in use are refreshed before they turn stale; others may turn
-    /// stale, and are dropped when they are no longer usable. `look` returns what is known of a resource and whether it
+    /// stale, and are dropped when they are no longer usable. `look` returns the snapshot of a resource and whether it
     /// was used since that was published; `None` if nothing is known of it any more.
     pub fn take_due(
         &mut self,

@@ -153,7 +153,7 @@ impl Resource {
     pub fn heap_bytes(&self) -> usize {
         let special = self.special.as_deref().map_or(0, |special| {
             let path = special.path.as_ref().map_or(0, |path| path.as_str().len());
-            size_of_val(special) + path + special.holder.as_ref().map_or(0, |it| it.len())
+            size_of_val(special) + path + special.holder.as_ref().map_or(0, |holder| holder.len())
         });
         self.origin.heap_bytes() + special
     }
@@ -255,7 +255,7 @@ mod tests {
             assert!(own != shared && own.holder().is_some() && shared.holder().is_none());
             // Text from outside names no copy.
             let outside = Resource::parse(&own.to_string());
-            assert!(outside.is_err() || outside.is_ok_and(|it| it.holder().is_none()));
+            assert!(outside.is_err() || outside.is_ok_and(|resource| resource.holder().is_none()));
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Snapshots: immutable views of what is known of a resource.
+//! Snapshots: immutable views of the knowledge about a resource.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -34,7 +34,7 @@ struct SnapshotAnswer {
     fresh_for: u32,
     /// The time for which it is usable, in seconds.
     usable_for: u32,
-    /// Whether the body was longer than what was read.
+    /// Whether the body was longer than the part that was read.
     is_cut: bool,
     /// Whether it is a copy to use while the origin is unreachable: a robots.txt, or the answer for another document.
     /// The absence of a robots.txt is not a copy.
@@ -248,7 +248,7 @@ pub enum Usability {
     Immediate,
     /// The snapshot is usable, but another attempt to reach the origin is due.
     ImmediateAndRefetch,
-    /// A fetch has to come first. If it fails, the new snapshot determines what applies.
+    /// A fetch has to come first. If it fails, the new snapshot decides.
     AfterRefetch,
 }
 
@@ -283,8 +283,8 @@ impl Snapshot {
     /// Returns whether it counts for requests of `identity`. Others fetch their own.
     #[must_use]
     pub fn counts_for(&self, identity: &FetchIdentity) -> bool {
-        let answer = self.answer.as_ref().map(|it| (it.audience, &it.fetched_as));
-        let failure = self.failure.as_ref().map(|it| (it.audience, &it.fetched_as));
+        let answer = self.answer.as_ref().map(|answer| (answer.audience, &answer.fetched_as));
+        let failure = self.failure.as_ref().map(|failure| (failure.audience, &failure.fetched_as));
         let mut parts = answer.into_iter().chain(failure);
         parts.all(|(audience, fetched_as)| audience.includes(fetched_as, identity))
     }
@@ -292,8 +292,8 @@ impl Snapshot {
     /// Returns whether it is an answer that counts for everybody, with no failure since.
     #[must_use]
     pub fn counts_for_everybody(&self) -> bool {
-        let is_shared = |answer: &SnapshotAnswer| answer.audience == Audience::Everybody;
-        self.failure.is_none() && self.answer.as_ref().is_some_and(is_shared)
+        self.failure.is_none()
+            && self.answer.as_ref().is_some_and(|answer| answer.audience == Audience::Everybody)
     }
 
     /// Returns whether it may be kept as the copy `resource` when `identity` asks for that. The shared copy may be anybody's;
@@ -452,9 +452,10 @@ impl Snapshot {
         };
         let document = contents
             .and_then(|contents| contents.document.as_deref())
-            .map_or(0, |it| size_of_val(it) + it.heap_bytes());
+            .map_or(0, |answer| size_of_val(answer) + answer.heap_bytes());
         let digest = self.digest().map_or(0, size_of_val);
-        let failure = self.failure.as_deref().map_or(0, |it| size_of_val(it) + it.cause.len());
+        let failure =
+            self.failure.as_deref().map_or(0, |failure| size_of_val(failure) + failure.cause.len());
         rules + document + digest + failure
     }
 
@@ -464,7 +465,7 @@ impl Snapshot {
         self.answer.as_ref()?.digest.as_deref()
     }
 
-    /// Returns whether the last answer's body was longer than what was read.
+    /// Returns whether the last answer's body was longer than the part that was read.
     #[must_use]
     pub fn is_cut(&self) -> bool {
         self.answer.as_ref().is_some_and(|answer| answer.is_cut)

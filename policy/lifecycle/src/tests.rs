@@ -502,7 +502,7 @@ fn an_answer_ages_from_the_age_with_which_it_arrived() {
         let fetched = CacheEntry::default()
             .after_fetch(FinishedFetch::of_proxy(response(200, RULES, fields(age)), at(10)));
         let age_at =
-            |entry: &CacheEntry, now| entry.answer.as_ref().map(|it| it.age(now).as_secs());
+            |entry: &CacheEntry, now| entry.answer.as_ref().map(|answer| answer.age(now).as_secs());
         assert_eq!(age_at(&fetched, at(10 + HOUR)), Some(on_arrival + HOUR));
         assert_eq!(age_at(&fetched, at(0)), Some(on_arrival), "the clock was set back");
         let confirmed = fetched.after_fetch(FinishedFetch::of_proxy(

@@ -483,7 +483,8 @@ fn a_dropped_copy_decides_only_after_a_new_fetch() {
 
     // It was evicted from memory, and its entry in the store was damaged.
     cache.evict(&origin, &known);
-    let (dropped, later) = (CacheEntry::default(), now + Duration::from_secs(60));
+    let dropped = CacheEntry::default();
+    let later = now + Duration::from_secs(60);
     assert!(cache.request_fetch(&origin, None, later), "it is fetched");
     assert!(!cache.request_fetch(&origin, None, later), "once");
     assert_eq!(dropped.request(&origin, FetchIdentity::proxy()).validators, None, "and in full");

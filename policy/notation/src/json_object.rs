@@ -44,7 +44,7 @@ impl<'b> JsonObject<'b> {
         buffer.push(b']');
     }
 
-    /// Adds what is shown as a text without characters to escape, such as a time.
+    /// Adds a text without characters to escape, such as a time.
     pub fn shown(&mut self, name: &str, value: Option<impl Display>) {
         if let Some(value) = value {
             write!(self.name(name), "\"{value}\"").expect("writing to memory does not fail");

@@ -1,5 +1,5 @@
-//! The findings behind a decision: what robots.txt and the organisation's rules say, the page that loads a subresource, and
-//! what an origin wants to be paid.
+//! The findings behind a decision: those of robots.txt and the organisation's rules, the page that loads a subresource, and
+//! the price that an origin demands.
 
 use std::time::SystemTime;
 

@@ -4,10 +4,10 @@
 //! code that writes a line, reads one, or decides again about its request uses the same members and the same words.
 //!
 //! ```text
-//!  decision_record  the members, and what follows from them alone
+//!  decision_record  the members, and the facts that follow from them alone
 //!    ├─ recorded_request  the request behind a decision
-//!    ├─ finding           what robots.txt, the organisation's rules and demands for payment say
-//!    ├─ use_preference    what the site states about the crawler's purposes
+//!    ├─ finding           of robots.txt, the organisation's rules and demands for payment
+//!    ├─ use_preference    the site's statements about the crawler's purposes
 //!    ├─ logged_client     the client's address: whole, its network, or a keyed digest
 //!    └─ decision_id
 //!  member           lists members once: from the list come the structure, reader, writer and schema

@@ -77,7 +77,8 @@ impl UsePreference {
         let (Some(derived), Some(statement)) = (&self.statement, &recorded.statement) else {
             return self.statement == recorded.statement;
         };
-        let is_missing = recorded.document.as_ref().is_none_or(|it| it.sha256.is_none());
+        let is_missing =
+            recorded.document.as_ref().is_none_or(|document| document.sha256.is_none());
         let is_licence = self.source == Some(PreferenceSource::Rsl.into());
         match statement.strip_prefix(derived.as_str()) {
             Some(cause) if is_licence && is_missing => cause.is_empty() || cause.starts_with(" ("),
@@ -92,15 +93,15 @@ impl From<&PurposePreference> for UsePreference {
         Self {
             purpose: preference.purpose.into(),
             preference: preference.preference.into(),
-            source: statement.map(|it| it.source.into()),
-            carrier: statement.map(|it| it.carrier.to_string()),
-            statement: statement.map(|it| it.text.clone()),
-            clause: statement.map(|it| it.clause.to_owned()),
+            source: statement.map(|statement| statement.source.into()),
+            carrier: statement.map(|statement| statement.carrier.to_string()),
+            statement: statement.map(|statement| statement.text.clone()),
+            clause: statement.map(|statement| statement.clause.to_owned()),
             // Cut like the statement: sites choose how long it is.
             policy: statement
-                .and_then(|it| it.policy.as_deref())
+                .and_then(|statement| statement.policy.as_deref())
                 .map(|policy| excerpt(policy).into_owned()),
-            stage: statement.map(|it| it.stage.into()),
+            stage: statement.map(|statement| statement.stage.into()),
             document: None,
         }
     }

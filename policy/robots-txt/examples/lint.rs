@@ -25,7 +25,7 @@ fn findings() -> Vec<Finding> {
 #[test]
 fn every_mistake_is_found() {
     use wayleave_robots_txt::lint::Severity::{Error, Warning};
-    let found: Vec<_> = findings().iter().map(|it| (it.line, it.severity)).collect();
+    let found: Vec<_> = findings().iter().map(|finding| (finding.line, finding.severity)).collect();
     let expected = [(2, Error), (3, Error), (4, Warning)];
     assert_eq!(found, expected);
 }

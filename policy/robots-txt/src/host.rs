@@ -25,8 +25,11 @@ pub(crate) fn canonical_host(host: &str) -> Option<String> {
     let fits_dns =
         name.len() <= 253 && name.split('.').all(|label| (1..=63).contains(&label.len()));
     // The URL standard accepts `a;b` and the like, but implementations disagree about where such a host ends.
-    let is_name = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-' | b'_');
-    if !fits_dns || !name.bytes().all(is_name) {
+    if !fits_dns
+        || !name
+            .bytes()
+            .all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-' | b'_'))
+    {
         return None;
     }
     // `0x7f.1` and `127.0.0.1` must not differ for egress checks.
@@ -57,7 +60,8 @@ fn ipv6(address: Ipv6Addr) -> String {
     // Not `Display`, which writes `::ffff:127.0.0.1` where the URL standard has `::ffff:7f00:1`.
     let segments = address.segments();
     // A single zero is not compressed (RFC 5952 §4.2.2), hence the initial run of one.
-    let (mut at, mut run) = (0, 1);
+    let mut at = 0;
+    let mut run = 1;
     for start in 0..8 {
         let zeros = segments[start..].iter().take_while(|&&segment| segment == 0).count();
         if zeros > run {

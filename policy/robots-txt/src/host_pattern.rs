@@ -136,8 +136,8 @@ fn canonical_glob(text: &str) -> Option<String> {
         word.insert(1, '0');
     }
     let host = host::canonical_host(&text.replace('*', &word))?;
-    let is_encoded = |label: &str| label.starts_with("xn--") && label.contains(&word);
-    (!host.split('.').any(is_encoded)).then(|| host.replace(&word, "*"))
+    (!host.split('.').any(|label| label.starts_with("xn--") && label.contains(&word)))
+        .then(|| host.replace(&word, "*"))
 }
 
 impl FromStr for HostPattern {
@@ -145,7 +145,7 @@ impl FromStr for HostPattern {
 
     fn from_str(text: &str) -> Result<Self, InvalidHostPattern> {
         let canonical =
-            |host: &str| host::canonical_host(host).map(|it| Self::comparable(&it).into());
+            |host: &str| host::canonical_host(host).map(|host| Self::comparable(&host).into());
         let pattern = if text == "*" {
             Some(Self::Any)
         } else if text.contains('*') {
@@ -210,8 +210,8 @@ mod tests {
         ];
         for (pattern, covered) in covered {
             let parsed: HostPattern = pattern.parse().unwrap();
-            let is_covered = |other: &&str| parsed.covers(&other.parse().unwrap());
-            let found: Vec<&str> = patterns.into_iter().filter(is_covered).collect();
+            let mut found = patterns.to_vec();
+            found.retain(|other| parsed.covers(&other.parse().unwrap()));
             assert_eq!(found.join(" "), covered, "{pattern}");
         }
     }

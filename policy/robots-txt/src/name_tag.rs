@@ -6,7 +6,7 @@ pub(crate) const WILDCARD: u8 = 0;
 /// Returns a byte computed from the leading letters, `_` and `-` of a name in lower case: the part on which all ways of
 /// comparing whole names agree. Equal names have equal tags; substrings and prefixes need not.
 pub(crate) fn tag(value: &[u8]) -> u8 {
-    // FNV-1a: short, and mixes well what differs in a letter.
+    // FNV-1a: short, and names that differ in a letter get very different tags.
     const START: u32 = 0x811C_9DC5;
     const MIX: u32 = 0x0100_0193;
     if value.first() == Some(&b'*') {

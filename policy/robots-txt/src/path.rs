@@ -8,7 +8,7 @@ use memchr::memchr;
 use crate::origin::split_url;
 use crate::{InvalidUrl, excerpt};
 
-/// The path and query of a request, byte for byte as sent, so that decisions are about exactly what is fetched.
+/// The path and query of a request, byte for byte as sent, so that decisions are about exactly the URL that is fetched.
 ///
 /// Always starts with `/`. A whole URL is not a path; [`Target::parse`](crate::Target::parse) splits one.
 ///

@@ -173,7 +173,7 @@ pub fn without_dot_segments(path: &str) -> Option<String> {
 /// Removes a trailing slash, except that of the root.
 fn without_last_slash(path: &str) -> Option<String> {
     let (segments, query) = split_query(path);
-    let form = segments.strip_suffix('/').filter(|it| !it.is_empty())?;
+    let form = segments.strip_suffix('/').filter(|form| !form.is_empty())?;
     Some(form.to_owned() + query)
 }
 
@@ -281,7 +281,7 @@ mod tests {
             "/%61",
             "/a",
         ] {
-            let is_found = found.iter().any(|it| it == expected);
+            let is_found = found.iter().any(|spelling| spelling == expected);
             assert!(is_found, "{expected} in {found:?}");
         }
         assert!(found.len() < 1 << REWRITINGS.len(), "{}", found.len());

@@ -8,7 +8,7 @@ use crate::{InvalidUrl, Origin, UrlPath};
 
 /// The origin and path-and-query of one request (RFC 9110 §7.1).
 ///
-/// The path is kept byte for byte as it will be sent, so that decisions are about exactly what is fetched.
+/// The path is kept byte for byte as it will be sent, so that decisions are about exactly the URL that is fetched.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Target {
     origin: Origin,
@@ -52,7 +52,7 @@ impl Target {
         Ok(Self { origin, path })
     }
 
-    /// Checks that the URI has at most [`Self::MAX_BYTES`], for those who judge what others choose: it takes time for
+    /// Checks that the URI has at most [`Self::MAX_BYTES`], for callers that judge the URIs of others: it takes time for
     /// each byte, rule and spelling, and no URI that people use is as long.
     ///
     /// # Errors
@@ -87,7 +87,8 @@ impl Target {
             let path = target.path.as_str();
             normalised(path).unwrap_or_else(|| path.to_owned())
         };
-        let (one, another) = (normal_path(self), normal_path(other));
+        let one = normal_path(self);
+        let another = normal_path(other);
         // A path with too many spellings is compared by its normal form alone.
         let is_spelling = |spelling: &String, path: &str| {
             other_spellings(path).is_ok_and(|all| all.contains(spelling))
@@ -156,7 +157,8 @@ mod tests {
             ("/a", "/A", false),
             ("/a;x", "/a;y", false),
         ] {
-            let (one, another) = (target(one), target(another));
+            let one = target(one);
+            let another = target(another);
             assert_eq!(one.is_spelling_of(&another), expected, "{one} {another}");
             assert_eq!(another.is_spelling_of(&one), expected, "{another} {one}");
         }

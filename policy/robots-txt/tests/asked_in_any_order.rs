@@ -174,7 +174,8 @@ fn ask_in_any_order(body: &[u8], questions: &[(Question, model::Verdict)], rando
 fn a_verdict_does_not_depend_on_who_asked_before() {
     let wanted = std::env::var("WAYLEAVE_QUESTIONS").map(|count| count.parse().expect("a number"));
     let wanted: usize = wanted.unwrap_or(QUESTIONS);
-    let (files, mut random) = (corpus(), Random(0x9E37_79B9_7F4A_7C15));
+    let files = corpus();
+    let mut random = Random(0x9E37_79B9_7F4A_7C15);
     let mut asked = 0;
     while asked < wanted {
         let body = spliced(&files, &mut random);

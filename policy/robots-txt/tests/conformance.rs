@@ -34,7 +34,8 @@ const FILES: [&str; 16] = [
 
 #[test]
 fn every_case_holds_or_has_a_written_reason() {
-    let (mut judged, mut failed) = (0, BTreeMap::new());
+    let mut judged = 0;
+    let mut failed = BTreeMap::new();
     for file in FILES {
         for case in read_cases(file) {
             for (name, failure) in verdicts(&case).chain(statements(&case)) {
@@ -76,7 +77,8 @@ fn verdicts(case: &Case) -> impl Iterator<Item = Judged> {
 /// Each statement beside rules that a case expects, likewise.
 fn statements(case: &Case) -> impl Iterator<Item = Judged> {
     let robots = case.robots_txt();
-    let (dialect, tokens) = (Dialect::Rfc9309, case.tokens());
+    let dialect = Dialect::Rfc9309;
+    let tokens = case.tokens();
     let mut judged: Vec<Judged> = Vec::new();
     let mut expect = |name: &str, found: String, expected: String| {
         let failure = (found != expected).then(|| format!("{found}, not {expected}"));
@@ -110,7 +112,8 @@ fn statements_of_group(
     robots: &RobotsTxt,
     expect: &mut impl FnMut(&str, String, String),
 ) {
-    let (dialect, tokens) = (Dialect::Rfc9309, case.tokens());
+    let dialect = Dialect::Rfc9309;
+    let tokens = case.tokens();
     if let Some((rates, only_first)) = case.expected_rates() {
         let found = robots.request_rates(dialect, &tokens);
         let found: Vec<_> = found
@@ -125,8 +128,12 @@ fn statements_of_group(
         expect("visit_time", format!("{found:?}"), format!("{times:?}"));
     }
     if let Some(expected) = &case.clean_param {
-        let found: Vec<_> = robots.clean_params().map(|it| (it.params, it.path)).collect();
-        let expected: Vec<_> = expected.iter().map(|it| (&it.params, &it.path)).collect();
+        let found: Vec<_> = robots
+            .clean_params()
+            .map(|clean_param| (clean_param.params, clean_param.path))
+            .collect();
+        let expected: Vec<_> =
+            expected.iter().map(|expected| (&expected.params, &expected.path)).collect();
         expect("clean_param", format!("{found:?}"), format!("{expected:?}"));
     }
     for (name, expected) in case.directives() {
@@ -151,7 +158,10 @@ fn directives(robots: &RobotsTxt, name: &str, case: &Case) -> Vec<String> {
     } else {
         robots.group_directives(Dialect::Rfc9309, &case.tokens()).collect()
     };
-    all.into_iter().filter(|it| is_named(&it.name)).map(|it| it.value).collect()
+    all.into_iter()
+        .filter(|directive| is_named(&directive.name))
+        .map(|directive| directive.value)
+        .collect()
 }
 
 fn span(span: DailyHours) -> (String, String) {

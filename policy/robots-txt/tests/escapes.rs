@@ -35,7 +35,8 @@ proptest! {
     #[test]
     fn every_part_of_an_escape_matches_as_in_the_model(rules in rules(), path in pieces(8)) {
         let path = format!("/{path}");
-        let (body, names) = (rules.as_bytes(), ["foobot"]);
+        let body = rules.as_bytes();
+        let names = ["foobot"];
         let access = AccessResult::from(RobotsTxt::parse(body));
         let parsed = UrlPath::parse(&path).unwrap();
         let tokens = [ProductToken::new("foobot").unwrap()];

@@ -56,7 +56,8 @@ fn pattern() -> impl Strategy<Value = String> {
         "&",
         "<",
     ];
-    let body = prop::collection::vec(select(pieces.to_vec()), 0..7).prop_map(|it| it.concat());
+    let body =
+        prop::collection::vec(select(pieces.to_vec()), 0..7).prop_map(|pieces| pieces.concat());
     (prop::bool::weighted(0.9), body).prop_map(
         |(rooted, body)| {
             if rooted { format!("/{body}") } else { body }
@@ -155,7 +156,8 @@ fn tokens(names: &[&str]) -> Vec<ProductToken> {
 }
 
 fn judged(body: &[u8], dialect: Dialect, names: &[&str], path: &str) -> model::Verdict {
-    let (access, tokens) = (successful(body), tokens(names));
+    let access = successful(body);
+    let tokens = tokens(names);
     let decision = decide(&access, dialect, &tokens, &UrlPath::parse(path).unwrap());
     (decision.verdict() == AccessVerdict::Allow, decision.line())
 }
@@ -189,7 +191,7 @@ proptest! {
         names in prop::collection::vec(select(NAMES.to_vec()), 1..3),
         paths in prop::collection::vec(path(), 1..6),
     ) {
-        for (dialect, path) in DIALECTS.iter().flat_map(|it| paths.iter().map(move |path| (*it, path))) {
+        for (dialect, path) in DIALECTS.iter().flat_map(|dialect| paths.iter().map(move |path| (*dialect, path))) {
             let expected = model::judge(&body, dialect, &names, path);
             let found = judged(&body, dialect, &names, path);
             prop_assert_eq!(found, expected, "{} {}", dialect, path);
@@ -201,7 +203,7 @@ proptest! {
         body in large_file(),
         paths in prop::collection::vec(path(), 1..20),
     ) {
-        for (dialect, path) in DIALECTS.iter().flat_map(|it| paths.iter().map(move |path| (*it, path))) {
+        for (dialect, path) in DIALECTS.iter().flat_map(|dialect| paths.iter().map(move |path| (*dialect, path))) {
             let expected = model::judge(&body, dialect, &["foobot"], path);
             let found = judged(&body, dialect, &["foobot"], path);
             prop_assert_eq!(found, expected, "{} {}", dialect, path);
@@ -222,7 +224,8 @@ proptest! {
 
     #[test]
     fn strictest_disallows_what_any_dialect_disallows(body in file(0..16), path in path()) {
-        let (access, tokens) = (successful(&body), tokens(&["foobot"]));
+        let access = successful(&body);
+        let tokens = tokens(&["foobot"]);
         let verdict = |dialect| decide(&access, dialect, &tokens, &UrlPath::parse(&path).unwrap()).verdict();
         let any = DIALECTS.into_iter().any(|dialect| verdict(dialect) == AccessVerdict::Disallow);
         // Only Google's parser judges /robots.txt itself.
@@ -231,7 +234,8 @@ proptest! {
 
     #[test]
     fn judging_all_spellings_only_adds_refusals(body in file(0..16), path in path()) {
-        let (access, tokens) = (successful(&body), tokens(&["foobot"]));
+        let access = successful(&body);
+        let tokens = tokens(&["foobot"]);
         for &dialect in Dialect::ALL {
             let plain = decide(&access, dialect, &tokens, &UrlPath::parse(&path).unwrap()).verdict();
             let strict = decide_all_spellings(&access, dialect, &tokens, &UrlPath::parse(&path).unwrap()).verdict();
@@ -251,7 +255,8 @@ proptest! {
         names in prop::collection::vec(select(NAMES.to_vec()), 1..3),
         paths in prop::collection::vec(path(), 1..12),
     ) {
-        let (access, tokens) = (successful(&body), tokens(&names));
+        let access = successful(&body);
+        let tokens = tokens(&names);
         for &dialect in Dialect::ALL {
             let every_path = decide_whole_site(&access, dialect, &tokens);
             for path in &paths {
@@ -334,7 +339,8 @@ proptest! {
 
     #[test]
     fn explanations_name_a_line_that_holds_the_rule(body in file(0..24), path in path()) {
-        let (access, tokens) = (successful(&body), tokens(&["foobot"]));
+        let access = successful(&body);
+        let tokens = tokens(&["foobot"]);
         for dialect in DIALECTS {
             let decision = decide(&access, dialect, &tokens, &UrlPath::parse(&path).unwrap());
             let explanation = decision.details();

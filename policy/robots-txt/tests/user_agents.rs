@@ -19,7 +19,8 @@ struct KnownUserAgent {
 /// and of an address, such as `yandex.com/bots`, a word of four letters or more.
 fn is_documented(name: &str, documented: &str) -> bool {
     let plain = |text: &str| text.to_lowercase().replace(|c: char| !c.is_ascii_alphanumeric(), "");
-    let (name, whole) = (plain(name), plain(documented));
+    let name = plain(name);
+    let whole = plain(documented);
     let lower = documented.to_lowercase();
     let mut words = lower.split(|c: char| !c.is_ascii_alphanumeric());
     let is_word_of_name = |word: &str| {
@@ -86,7 +87,7 @@ fn nearly_all_known_crawlers_are_named() {
         "x11",
         "x64",
     ];
-    for wrong in known.iter().filter(|it| !is_right(it)) {
+    for wrong in known.iter().filter(|value| !is_right(value)) {
         let name = name(&wrong.user_agent).unwrap_or_default().to_lowercase();
         let start = name.split(|c: char| c.is_ascii_digit()).next().unwrap_or_default();
         assert!(!others.contains(&&*name), "{name}: {}", wrong.user_agent);

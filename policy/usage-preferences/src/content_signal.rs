@@ -9,7 +9,8 @@ use super::{ContentUse, Purpose, PurposeSet};
 pub(crate) fn read(list: &str, content_use: ContentUse) -> Vec<StatementMeaning> {
     let signals = list.split([',', ';']).filter_map(|pair| {
         let (name, value) = pair.split_once('=')?;
-        let (name, value) = (name.trim().to_ascii_lowercase(), value.trim().to_ascii_lowercase());
+        let name = name.trim().to_ascii_lowercase();
+        let value = value.trim().to_ascii_lowercase();
         signal_meaning(&name, &value, content_use)
     });
     let mut meanings = Vec::new();
@@ -26,12 +27,14 @@ pub(crate) fn read(list: &str, content_use: ContentUse) -> Vec<StatementMeaning>
 /// `ai-train:no`.
 fn restrictions(list: &str, content_use: ContentUse) -> Vec<StatementMeaning> {
     let lower_case = list.to_ascii_lowercase();
-    let is_separator = |c: char| !c.is_ascii_alphanumeric() && !matches!(c, '-' | '_');
-    let words: Vec<&str> = lower_case.split(is_separator).filter(|it| !it.is_empty()).collect();
+    let words: Vec<&str> = lower_case
+        .split(|c: char| !c.is_ascii_alphanumeric() && !matches!(c, '-' | '_'))
+        .filter(|word| !word.is_empty())
+        .collect();
     // Without reliable punctuation, any two consecutive words may be a name and its value.
     let meanings =
         words.windows(2).filter_map(|pair| signal_meaning(pair[0], pair[1], content_use));
-    meanings.filter(|it| it.allows.is_empty()).collect()
+    meanings.filter(|meaning| meaning.allows.is_empty()).collect()
 }
 
 /// Returns the meaning of one signal; `None` if it is unknown, or is a `use` level that the crawler keeps to.

@@ -35,7 +35,8 @@ pub(crate) fn read(dictionary: &[u8]) -> Vec<StatementMeaning> {
     let Ok(dictionary) = Parser::new(dictionary).parse::<Dictionary>() else {
         return Vec::new();
     };
-    let (mut labels, mut stated) = (Vec::new(), PurposeSet::NONE);
+    let mut labels = Vec::new();
+    let mut stated = PurposeSet::NONE;
     for (name, purposes, clause) in LABELS {
         if let Some(is_allowed) = value(&dictionary, name) {
             labels.push(StatementMeaning::new(purposes, is_allowed, clause));

@@ -66,7 +66,7 @@ impl FromStr for ContentUse {
     type Err = UnknownName;
 
     fn from_str(name: &str) -> Result<Self, UnknownName> {
-        let known = Self::ALL.into_iter().find(|it| it.as_str() == name);
+        let known = Self::ALL.into_iter().find(|member| member.as_str() == name);
         known.ok_or_else(|| UnknownName(name.to_owned(), "immediate, reference, full"))
     }
 }

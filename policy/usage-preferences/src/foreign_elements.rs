@@ -83,7 +83,9 @@ impl ForeignElements {
     /// Opens an element, and returns whether it is foreign.
     pub(super) fn open(&mut self, name: &[u8], is_closed: bool) -> bool {
         let was_foreign = self.is_inside();
-        if was_foreign && BREAKING_OUT.binary_search_by(|it| it.as_bytes().cmp(name)).is_ok() {
+        if was_foreign
+            && BREAKING_OUT.binary_search_by(|element| element.as_bytes().cmp(name)).is_ok()
+        {
             // Such an element ends all foreign content around it, up to an element that holds HTML.
             while self.is_inside() {
                 self.pop();
@@ -91,7 +93,8 @@ impl ForeignElements {
             return false;
         }
         // In foreign content a return to HTML matters; in HTML the start of foreign content.
-        let change = tracked(name).filter(|it| BEGINNING_FOREIGN.contains(it) != was_foreign);
+        let change =
+            tracked(name).filter(|element| BEGINNING_FOREIGN.contains(element) != was_foreign);
         if let Some(change) = change.filter(|_| !is_closed && self.open.len() < DEPTH) {
             self.open.push(change);
             self.counts[change] += 1;
@@ -101,7 +104,7 @@ impl ForeignElements {
 
     /// Closes an element, and returns whether it was one of those that are tracked.
     pub(super) fn close(&mut self, name: &[u8]) -> bool {
-        let Some(closed) = tracked(name).filter(|it| self.counts[*it] > 0) else {
+        let Some(closed) = tracked(name).filter(|element| self.counts[*element] > 0) else {
             // An end tag without a start tag is ignored.
             return false;
         };
@@ -117,12 +120,12 @@ impl ForeignElements {
     }
 
     fn is_inside(&self) -> bool {
-        self.open.last().is_some_and(|it| !HOLDING_HTML.contains(it))
+        self.open.last().is_some_and(|open| !HOLDING_HTML.contains(open))
     }
 }
 
 fn tracked(name: &[u8]) -> Option<usize> {
-    TRACKED.iter().position(|it| it.as_bytes() == name)
+    TRACKED.iter().position(|element| element.as_bytes() == name)
 }
 
 #[cfg(test)]
@@ -137,7 +140,7 @@ mod tests {
 
     impl PlainElements {
         fn is_inside(&self) -> bool {
-            self.0.last().is_some_and(|it| !TRACKED[HOLDING_HTML].contains(it))
+            self.0.last().is_some_and(|open| !TRACKED[HOLDING_HTML].contains(open))
         }
 
         fn open(&mut self, name: &str, is_closed: bool) -> bool {
@@ -149,13 +152,13 @@ mod tests {
                 return false;
             }
             let all = if was_foreign { &TRACKED[2..] } else { &TRACKED[..2] };
-            let change = all.iter().find(|it| **it == name);
+            let change = all.iter().find(|element| **element == name);
             self.0.extend(change.filter(|_| !is_closed && self.0.len() < DEPTH));
             was_foreign || change.is_some()
         }
 
         fn close(&mut self, name: &str) -> bool {
-            let open = self.0.iter().rposition(|it| *it == name);
+            let open = self.0.iter().rposition(|open| *open == name);
             self.0.truncate(open.unwrap_or(self.0.len()));
             open.is_some()
         }
@@ -172,7 +175,8 @@ mod tests {
             tags in prop::collection::vec((any::<prop::sample::Index>(), 0..4), 0..80),
         ) {
             let names = [&TRACKED[..], &["b", "sub", "var", "x", "image"]].concat();
-            let (mut plain, mut foreign) = (PlainElements::default(), ForeignElements::default());
+            let mut plain = PlainElements::default();
+            let mut foreign = ForeignElements::default();
             for (name, kind) in tags {
                 let name = *name.get(&names);
                 let (expected, found) = match kind {

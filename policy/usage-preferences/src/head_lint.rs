@@ -16,7 +16,8 @@ pub fn lint_head(head: &[u8]) -> Vec<Finding> {
         let (name, value) = text.split_once(':')?;
         Some((line, name.trim(), value.trim()))
     });
-    let (mut standard, mut older) = (Vec::new(), Vec::new());
+    let mut standard = Vec::new();
+    let mut older = Vec::new();
     for (line, name, value) in fields {
         if name.eq_ignore_ascii_case("robots-tag") {
             standard.push((line, value));
@@ -49,10 +50,11 @@ fn missing_standard(value: &str) -> String {
 
 fn parameter(rule: &MetaRule) -> String {
     let MetaRule { name, value } = rule;
-    let is_plain = |c: char| c.is_ascii_alphanumeric() || c == '-';
     match value.as_str() {
         "" => format!(";{name}"),
-        value if value.chars().all(is_plain) => format!(";{name}={value}"),
+        value if value.chars().all(|c: char| c.is_ascii_alphanumeric() || c == '-') => {
+            format!(";{name}={value}")
+        }
         value => format!(";{name}={value:?}"),
     }
 }

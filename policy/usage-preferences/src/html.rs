@@ -102,7 +102,7 @@ fn last_relevant_element(page: &str, is_xhtml: bool) -> Option<usize> {
         last(&format!("<{name}"), before).max(prefixed)
     };
     // The letters of "rsl" occur in any RSL script, in its type or in its root element.
-    let script = last("rsl", page.len()).and_then(|it| begins("script", it));
+    let script = last("rsl", page.len()).and_then(|start| begins("script", start));
     let others = ["meta", "link", "base"].map(|name| begins(name, page.len()));
     others.into_iter().chain([script]).flatten().max()
 }
@@ -274,7 +274,7 @@ mod tests {
         fn nothing_counts_after_the_last_relevant_element(parts in prop::collection::vec(prop::sample::select(PARTS), 0..12), is_xhtml: bool) {
             let page = parts.concat();
             let whole = read_up_to(&page, is_xhtml, page.len());
-            let documents = |metadata: &PageMetadata| metadata.documents.iter().filter(|it| it.contains("rsl")).cloned().collect::<Vec<_>>();
+            let documents = |metadata: &PageMetadata| metadata.documents.iter().filter(|document| document.contains("rsl")).cloned().collect::<Vec<_>>();
             let metadata = read(&page, is_xhtml);
             prop_assert_eq!(documents(&metadata), documents(&whole));
             prop_assert_eq!((metadata.metas, metadata.base, metadata.licences), (whole.metas, whole.base, whole.licences));

@@ -58,39 +58,47 @@ impl PreferenceJudgement {
         latest_stage: PreferenceStage,
     ) -> Self {
         let by_purpose: Vec<PurposePreference> =
-            declaration.purposes.iter().map(|it| judge_purpose(statements, it)).collect();
+            declaration.purposes.iter().map(|purpose| judge_purpose(statements, purpose)).collect();
         let is = |preference| move |it: &&PurposePreference| it.preference == preference;
         // The earliest refusal decides, so that a later stage does not change the reason.
         let first = by_purpose
             .iter()
             .filter(is(Preference::Refuse))
-            .min_by_key(|it| it.statement.as_ref().map(|it| it.stage));
+            .min_by_key(|judged| judged.statement.as_ref().map(|statement| statement.stage));
         let unstated = by_purpose.iter().find(is(Preference::Unstated));
         // A refusal decides before a purpose without statements, and that before permissions.
         let deciding = first.or(unstated).or(by_purpose.first());
-        let preference = match deciding.map_or(Preference::Unstated, |it| it.preference) {
+        let preference = match deciding.map_or(Preference::Unstated, |judged| judged.preference) {
             Preference::Unstated if declaration.refuse_unstated && unstated.is_some() => {
                 Preference::Refuse
             }
             preference => preference,
         };
-        let stage = first.and_then(|it| it.statement.as_ref()).map_or(latest_stage, |it| it.stage);
-        Self { preference, purpose: deciding.map(|it| it.purpose), stage, by_purpose }
+        let stage = first
+            .and_then(|judged| judged.statement.as_ref())
+            .map_or(latest_stage, |statement| statement.stage);
+        Self { preference, purpose: deciding.map(|judged| judged.purpose), stage, by_purpose }
     }
 
     /// Returns the deciding statement; `None` if nothing is stated.
     #[must_use]
     pub fn statement(&self) -> Option<&PreferenceStatement> {
-        self.by_purpose.iter().find(|it| Some(it.purpose) == self.purpose)?.statement.as_ref()
+        self.by_purpose
+            .iter()
+            .find(|judged| Some(judged.purpose) == self.purpose)?
+            .statement
+            .as_ref()
     }
 }
 
 fn judge_purpose(statements: &[PreferenceStatement], purpose: Purpose) -> PurposePreference {
-    let mut allowing = statements.iter().filter(|it| it.allows.contains(purpose));
-    let refusing =
-        statements.iter().filter(|it| it.refuses.contains(purpose)).min_by_key(|it| it.stage);
+    let mut allowing = statements.iter().filter(|statement| statement.allows.contains(purpose));
+    let refusing = statements
+        .iter()
+        .filter(|statement| statement.refuses.contains(purpose))
+        .min_by_key(|statement| statement.stage);
     // A permission by the operator's own rule overrides all statements.
-    let rule = allowing.clone().find(|it| it.source == PreferenceSource::Rule);
+    let rule = allowing.clone().find(|statement| statement.source == PreferenceSource::Rule);
     let (preference, statement) = match (rule, refusing, allowing.next()) {
         (Some(rule), ..) => (Preference::Allow, Some(rule)),
         (None, Some(refusing), _) => (Preference::Refuse, Some(refusing)),

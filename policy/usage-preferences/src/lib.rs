@@ -1,7 +1,7 @@
 //! Preferences that sites state about the use of their content.
 //!
-//! A crawler declares its purposes; [`PreferenceState`] collects what a site states about them, in the order in which
-//! it becomes known, and [`PreferenceState::judge`] combines it:
+//! A crawler declares its purposes; [`PreferenceState`] collects a site's statements about them, in the order in which
+//! they become known, and [`PreferenceState::judge`] combines it:
 //!
 //! | stage | input | families |
 //! | --- | --- | --- |
@@ -13,7 +13,7 @@
 //! else nothing is stated. A statement that cannot be read is ignored, and so never permits; a licence that cannot be
 //! fetched or read refuses.
 //!
-//! So an additional statement never allows what was refused, except where a family's own specification lets one
+//! So an additional statement never allows a refused use, except where a family's own specification lets one
 //! statement replace another: a longer path, a crawler's own group, the last of duplicate keys (AIPREF), a licence in
 //! the group or for a narrower path and a second offer that asks for less (RSL), the first entry and the later carrier
 //! (TDMRep), `nocache` besides `noarchive` (Bing).

@@ -64,7 +64,7 @@ impl LicenceList {
     /// Returns the URLs of the licences that are still to be fetched, each once. There are few, however many are named.
     pub(super) fn missing(&self) -> Vec<String> {
         let mut missing: Vec<String> = Vec::new();
-        for licence in self.0.iter().filter(|it| it.is_missing()) {
+        for licence in self.0.iter().filter(|licence| licence.is_missing()) {
             if !missing.contains(&licence.url) {
                 missing.push(licence.url.clone());
             }
@@ -74,12 +74,12 @@ impl LicenceList {
 
     /// Removes the licences that are still to be fetched.
     pub(super) fn drop_missing(&mut self) {
-        self.0.retain(|it| !it.is_missing());
+        self.0.retain(|licence| !licence.is_missing());
     }
 
     /// Returns whether a named licence is still to be fetched.
     pub(super) fn is_missing(&self, url: &str) -> bool {
-        self.0.iter().any(|it| it.url == url && it.is_missing())
+        self.0.iter().any(|licence| licence.url == url && licence.is_missing())
     }
 
     /// Adds the document of a named licence.
@@ -99,8 +99,8 @@ impl LicenceList {
     }
 
     fn resolve(&mut self, url: &str, document: &LicenceDocument) {
-        let named = self.0.iter_mut().filter(|it| it.url == url);
-        for licence in named.filter(|it| it.is_missing()) {
+        let named = self.0.iter_mut().filter(|licence| licence.url == url);
+        for licence in named.filter(|licence| licence.is_missing()) {
             licence.document = document.clone();
             // Verdicts computed without the document are void.
             licence.terms = OnceLock::new();
@@ -115,10 +115,14 @@ impl LicenceList {
         stage: PreferenceStage,
     ) {
         // A licence named at several stages counts at each, with the same document.
-        if self.0.iter().any(|it| it.url == url && it.stage == stage) {
+        if self.0.iter().any(|licence| licence.url == url && licence.stage == stage) {
             return;
         }
-        let known = self.0.iter().find(|it| it.url == url).map(|it| it.document.clone());
+        let known = self
+            .0
+            .iter()
+            .find(|licence| licence.url == url)
+            .map(|licence| licence.document.clone());
         // The URL appears in responses and logs.
         let (url, document) = if url.len() <= MAX_URL_BYTES {
             (url, known.unwrap_or(LicenceDocument::Missing))
@@ -169,7 +173,8 @@ impl LicenceList {
     /// Returns the statement of each licence for each purpose; licences that were not fetched come last, since that is
     /// the only reason for which they refuse.
     pub(super) fn statements(&self, query: PreferenceQuery<'_>) -> Vec<PreferenceStatement> {
-        let (missing, fetched): (Vec<_>, Vec<_>) = self.0.iter().partition(|it| it.is_missing());
+        let (missing, fetched): (Vec<_>, Vec<_>) =
+            self.0.iter().partition(|licence| licence.is_missing());
         let mut statements = Vec::new();
         for licence in fetched.into_iter().chain(missing) {
             let verdicts = licence.verdicts_for(query).into_iter();
@@ -243,7 +248,7 @@ impl NamedLicence {
             purposes,
             user: query.settings.rsl_user.clone(),
             geo: query.settings.rsl_geo.clone(),
-            verdicts: purposes.iter().map(|it| (it, verdict(it))).collect(),
+            verdicts: purposes.iter().map(|purpose| (purpose, verdict(purpose))).collect(),
         }
     }
 }

@@ -12,7 +12,7 @@ pub(super) fn licences(field: &str) -> Vec<String> {
             let (target, parameters) = link.trim().strip_prefix('<')?.split_once('>')?;
             let parameters = split_unquoted(parameters, ';');
             let value = |name: &str| {
-                let mut pairs = parameters.iter().filter_map(|it| it.split_once('='));
+                let mut pairs = parameters.iter().filter_map(|parameter| parameter.split_once('='));
                 let (_, value) = pairs.find(|(key, _)| key.trim().eq_ignore_ascii_case(name))?;
                 Some(value.trim().trim_matches('"'))
             };
@@ -23,7 +23,7 @@ pub(super) fn licences(field: &str) -> Vec<String> {
 
 /// Returns whether a relation and a media type are those of an RSL licence; pages also link to licences of other kinds.
 pub(super) fn is_licence(relations: &str, media_type: &str) -> bool {
-    relations.split_ascii_whitespace().any(|it| it.eq_ignore_ascii_case("license"))
+    relations.split_ascii_whitespace().any(|relation| relation.eq_ignore_ascii_case("license"))
         && is_licence_type(media_type)
 }
 
@@ -62,15 +62,17 @@ pub(super) fn resolve_reference(reference: &str, base: &str) -> String {
 
 /// Returns whether a reference begins with a scheme (RFC 3986 section 3.1).
 fn has_scheme(reference: &str) -> bool {
-    let is_name = |c: char| c.is_ascii_alphanumeric() || "+-.".contains(c);
     reference.split_once(':').is_some_and(|(scheme, _)| {
-        scheme.starts_with(|c: char| c.is_ascii_alphabetic()) && scheme.chars().all(is_name)
+        scheme.starts_with(|c: char| c.is_ascii_alphabetic())
+            && scheme.chars().all(|c| c.is_ascii_alphanumeric() || "+-.".contains(c))
     })
 }
 
 /// Splits a text at separators outside quotes and angle brackets.
 pub(super) fn split_unquoted(text: &str, separator: char) -> Vec<&str> {
-    let (mut quoted, mut bracketed, mut escaped) = (false, false, false);
+    let mut quoted = false;
+    let mut bracketed = false;
+    let mut escaped = false;
     let is_separator = move |c: char| {
         if escaped {
             escaped = false;

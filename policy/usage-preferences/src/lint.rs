@@ -83,8 +83,9 @@ fn check_statements(statements: &[(u32, ParsedLine<'_>)], findings: &mut Finding
                 let value = String::from_utf8_lossy(parsed.value);
                 if let Some(mut statement) = read_statement(*line, parsed.name, &value, findings) {
                     check_position(&statement, group, findings);
-                    // What follows a statement that stands apart stands apart with it.
-                    let follows_apart = group.statements.last().is_some_and(|it| it.is_apart);
+                    // The statements after one that stands apart stand apart with it.
+                    let follows_apart =
+                        group.statements.last().is_some_and(|statement| statement.is_apart);
                     statement.is_apart = group.has_rules && (follows_gap || follows_apart);
                     group.statements.push(statement);
                 }
@@ -107,7 +108,7 @@ fn check_last_group(groups: &[UsageGroup<'_>], findings: &mut FindingList) {
     let Some((_, name)) = last.agents.first().filter(|_| !is_everybody) else {
         return;
     };
-    for statement in last.statements.iter().filter(|it| it.is_apart) {
+    for statement in last.statements.iter().filter(|statement| statement.is_apart) {
         let message = format!(
             "this belongs to the group of {} only, the last above it: put it into the group of \"*\", and into each other \
              group that it is meant for",
@@ -117,7 +118,7 @@ fn check_last_group(groups: &[UsageGroup<'_>], findings: &mut FindingList) {
     }
 }
 
-/// Parses a line, if it is about use, and reports what is wrong with it alone.
+/// Parses a line, if it is about use, and reports the mistakes in it alone.
 fn read_statement(
     line: u32,
     name: &[u8],
@@ -190,7 +191,7 @@ fn check_usage(line: u32, value: &str, dictionary: &str, findings: &mut FindingL
 }
 
 fn check_label(line: u32, name: &str, findings: &mut FindingList) {
-    match LABELS.iter().chain(&SIGNALS).position(|it| is_meant(name, it)) {
+    match LABELS.iter().chain(&SIGNALS).position(|label| is_meant(name, label)) {
         Some(at) => {
             let meant = LABELS[at % LABELS.len()];
             findings.error(line, format!("{name:?} is not a label; did you mean {meant:?}?"));
@@ -206,13 +207,14 @@ fn check_signal(line: u32, list: &str, findings: &mut FindingList) {
     }
     for pair in list.split([',', ';']).map(str::trim) {
         let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
-        let (name, value) = (name.trim(), value.trim());
+        let name = name.trim();
+        let value = value.trim();
         let is = |known: &&str| name.eq_ignore_ascii_case(known);
         let is_level = is(&"use");
         let values: &[&str] =
             if is_level { &["immediate", "reference", "full"] } else { &["yes", "no"] };
         if is_level || SIGNALS.iter().any(is) {
-            if !values.iter().any(|it| it.eq_ignore_ascii_case(value)) {
+            if !values.iter().any(|known| known.eq_ignore_ascii_case(value)) {
                 let expected = values.join(" or ");
                 let message = format!("{pair:?} has no effect: expected {name}={expected}");
                 findings.error(line, message);
@@ -220,7 +222,9 @@ fn check_signal(line: u32, list: &str, findings: &mut FindingList) {
         } else if let Some(at) = LABELS.iter().position(is) {
             let message = format!("{name:?} is not a signal; did you mean {:?}?", SIGNALS[at]);
             findings.error(line, message);
-        } else if let Some(at) = SIGNALS.iter().chain(&LABELS).position(|it| is_meant(name, it)) {
+        } else if let Some(at) =
+            SIGNALS.iter().chain(&LABELS).position(|label| is_meant(name, label))
+        {
             let meant = SIGNALS[at % SIGNALS.len()];
             findings.error(line, format!("{name:?} is not a signal; did you mean {meant:?}?"));
         } else if !pair.is_empty() {
@@ -245,7 +249,7 @@ fn check_path(line: u32, path: &str, findings: &mut FindingList) {
 /// Reports a licence that cannot be fetched, which refuses, and one that other readers may ignore.
 fn check_licence(line: u32, value: &str, findings: &mut FindingList) {
     match value.split_once("://") {
-        Some((scheme, _)) if ["http", "https"].iter().any(|it| scheme.eq_ignore_ascii_case(it)) => {}
+        Some((scheme, _)) if ["http", "https"].iter().any(|known| scheme.eq_ignore_ascii_case(known)) => {}
         Some(_) => findings.error(
             line,
             format!("the licence {value:?} cannot be fetched over HTTP, so it refuses all use"),
@@ -280,7 +284,7 @@ fn check_position(statement: &UsageStatement, group: &UsageGroup<'_>, findings: 
 /// Reports user-agent lines after `Content-Usage`: in the draft it ends a run of them, for readers of rules it does
 /// not.
 fn check_split_agents(group: &UsageGroup<'_>, line: u32, findings: &mut FindingList) {
-    let usage = group.statements.iter().find(|it| it.family == UsageFamily::Usage);
+    let usage = group.statements.iter().find(|statement| statement.family == UsageFamily::Usage);
     if let Some(usage) = usage.filter(|_| !group.has_rules && !group.agents.is_empty()) {
         let message = format!(
             "the Content-Usage in line {} does not apply to this agent, but the rules below also apply to the agents above it",
@@ -344,15 +348,15 @@ fn check_shadowed(short: &UsageStatement, long: &UsageStatement, findings: &mut 
 /// obey.
 fn check_own_groups(groups: &[UsageGroup<'_>], findings: &mut FindingList) {
     let is_everybody = |group: &&UsageGroup<'_>| group.agents.iter().any(|(_, name)| *name == b"*");
-    let mut general = groups.iter().filter(is_everybody).flat_map(|it| &it.statements);
-    let Some(refusing) = general.find(|it| !it.refuses().is_empty()) else {
+    let mut general = groups.iter().filter(is_everybody).flat_map(|group| &group.statements);
+    let Some(refusing) = general.find(|statement| !statement.refuses().is_empty()) else {
         return;
     };
     // Where everything is disallowed, the use needs no statement.
-    let silent = groups
-        .iter()
-        .filter(|it| it.statements.is_empty() && !it.disallows_all && !is_everybody(it));
-    for (line, name) in silent.flat_map(|it| &it.agents) {
+    let silent = groups.iter().filter(|group| {
+        group.statements.is_empty() && !group.disallows_all && !is_everybody(group)
+    });
+    for (line, name) in silent.flat_map(|group| &group.agents) {
         let message = format!(
             "{} has its own group, so the statement about use in line {} does not apply to it",
             quoted(name),

@@ -15,12 +15,14 @@ pub struct LicencePrice {
 impl LicencePrice {
     /// Reads a price. Returns `None` if it is no decimal number in a currency.
     pub(super) fn read(amount: &str, currency: &str) -> Option<Self> {
-        let (amount, currency) = (amount.trim(), currency.trim());
-        let is_digits = |part: &str| !part.is_empty() && part.bytes().all(|it| it.is_ascii_digit());
+        let amount = amount.trim();
+        let currency = currency.trim();
+        let is_digits =
+            |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
         let (whole, fraction) = amount.split_once('.').unwrap_or((amount, "0"));
         let is_decimal = amount.len() <= MAX_DIGITS && is_digits(whole) && is_digits(fraction);
         let is_currency =
-            currency.len() == 3 && currency.bytes().all(|it| it.is_ascii_alphabetic());
+            currency.len() == 3 && currency.bytes().all(|byte| byte.is_ascii_alphabetic());
         (is_decimal && is_currency)
             .then(|| Self { amount: amount.to_owned(), currency: currency.to_ascii_uppercase() })
     }

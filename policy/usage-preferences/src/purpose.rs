@@ -53,7 +53,7 @@ impl FromStr for Purpose {
         match name {
             "ai-train" => Some(Self::TrainAi),
             "ai-use" => Some(Self::AiInput),
-            _ => Self::ALL.into_iter().find(|it| it.as_str() == name),
+            _ => Self::ALL.into_iter().find(|purpose| purpose.as_str() == name),
         }
         .ok_or_else(|| UnknownPurpose(name.to_owned()))
     }
@@ -86,7 +86,8 @@ impl PurposeSet {
     #[must_use]
     pub const fn of(purposes: &[Purpose]) -> Self {
         // A `for` loop is not possible in a constant function.
-        let (mut set, mut index) = (0, 0);
+        let mut set = 0;
+        let mut index = 0;
         while index < purposes.len() {
             set |= 1 << purposes[index] as u8;
             index += 1;

@@ -170,7 +170,7 @@ impl<'a> LineWord<'a> {
         };
         let name = self.text.to_ascii_lowercase();
         // Evidently a name, even where its rules are unknown.
-        let is_bot = ["bot", "crawler", "spider"].iter().any(|it| name.ends_with(it));
+        let is_bot = ["bot", "crawler", "spider"].iter().any(|word| name.ends_with(word));
         is_bot || names_crawler(self.text, tokens) || is_followed()
     }
 }
@@ -182,8 +182,9 @@ pub(super) fn is_known(name: &str) -> bool {
 /// Returns the end of the value at the beginning of a text. Only a date contains blanks, and it may contain a comma.
 fn value_end(may_be_date: bool, text: &str) -> usize {
     let begin = text.len() - text.trim_start().len();
-    let is_separator = |c: char| c.is_whitespace() || SEPARATORS.contains(&c);
-    let separators = text[begin..].match_indices(is_separator).map(|(at, _)| begin + at);
+    let separators = text[begin..]
+        .match_indices(|c: char| c.is_whitespace() || SEPARATORS.contains(&c))
+        .map(|(at, _)| begin + at);
     let ends: Vec<usize> = separators.chain([text.len()]).take(DATE_WORDS).collect();
     let is_date = |end: &&usize| date::read(&text[..**end]).is_some();
     // The longest text that parses is the date; shorter ones may parse as well, without its time.
@@ -213,7 +214,7 @@ pub(super) fn strictness(rule: &MetaRule) -> Option<Duration> {
         "max-snippet" | "max-video-preview" => limit(),
         "max-image-preview" => {
             let sizes = ["none", "standard", "large"];
-            let size = sizes.iter().position(|it| it.eq_ignore_ascii_case(&rule.value))?;
+            let size = sizes.iter().position(|size| size.eq_ignore_ascii_case(&rule.value))?;
             Some(Duration::from_secs(size as u64))
         }
         _ => None,

@@ -80,7 +80,10 @@ fn whole_members(value: &str) -> &str {
     if value.len() <= MAX_BYTES {
         return value;
     }
-    let (mut end, mut is_quoted, mut is_escaped, mut depth) = (0, false, false, 0_u32);
+    let mut end = 0;
+    let mut is_quoted = false;
+    let mut is_escaped = false;
+    let mut depth = 0_u32;
     for (at, byte) in value.bytes().enumerate().take(MAX_BYTES + 1) {
         match byte {
             _ if is_escaped => is_escaped = false,
@@ -100,7 +103,8 @@ fn lower_case(value: &str) -> Cow<'_, str> {
     if !value.bytes().any(|byte| byte.is_ascii_uppercase()) {
         return Cow::Borrowed(value);
     }
-    let (mut is_quoted, mut is_escaped) = (false, false);
+    let mut is_quoted = false;
+    let mut is_escaped = false;
     let lowered = value.chars().map(|c| {
         match c {
             _ if is_escaped => is_escaped = false,

@@ -47,7 +47,7 @@ pub(super) enum LicenceVerdict {
         clause: &'static str,
         attribution: bool,
     },
-    /// `price`: what the licence asks for, if it states that.
+    /// `price`: the sum that the licence asks for, if it states one.
     Refuses {
         clause: &'static str,
         price: Option<Arc<LicencePrice>>,
@@ -188,19 +188,21 @@ pub(super) fn evaluate(
         .filter(|(coverage, _)| names_page || *coverage != ContentCoverage::Page)
         .map(|(coverage, index)| (*coverage, &contents[*index]));
     let verdict = |reading: Option<&PathReading>| {
-        let matched = reading
-            .into_iter()
-            .flat_map(|it| &it.matched)
-            .map(|it| (ContentCoverage::Pattern(it.specificity), &contents[it.index]));
+        let matched = reading.into_iter().flat_map(|reading| &reading.matched).map(|matched| {
+            (ContentCoverage::Pattern(matched.specificity), &contents[matched.index])
+        });
         narrowest_verdict(matched.chain(always.clone()), purpose, query)
     };
-    let as_received = verdict(covered.readings.iter().find(|it| !it.only_restricts));
+    let as_received = verdict(covered.readings.iter().find(|reading| !reading.only_restricts));
     if as_received.is_refusal() {
         return as_received;
     }
     // Another spelling of the path restricts and never permits.
-    let others = covered.readings.iter().filter(|it| it.only_restricts);
-    others.map(|it| verdict(Some(it))).find(LicenceVerdict::is_refusal).unwrap_or(as_received)
+    let others = covered.readings.iter().filter(|reading| reading.only_restricts);
+    others
+        .map(|reading| verdict(Some(reading)))
+        .find(LicenceVerdict::is_refusal)
+        .unwrap_or(as_received)
 }
 
 /// Returns the verdict of the narrowest elements that cover a page and mention the purpose (§3.1.2); among equally
@@ -251,7 +253,9 @@ impl RslLicence {
         let Self(Ok(contents)) = self else {
             return Ok(CoveredContent::default());
         };
-        let (mut indices, mut patterns, mut always) = (Vec::new(), Vec::new(), Vec::new());
+        let mut indices = Vec::new();
+        let mut patterns = Vec::new();
+        let mut always = Vec::new();
         for (index, content) in contents.iter().enumerate() {
             match &content.scope {
                 ContentScope::Always(coverage) => always.push((*coverage, index)),
@@ -267,9 +271,9 @@ impl RslLicence {
         let mut readings = matcher.readings(patterns, PreferenceSelection::All)?;
         if matcher.path().is_none() {
             // Without a path all elements count, including those that permit.
-            readings.iter_mut().for_each(|it| it.only_restricts = false);
+            readings.iter_mut().for_each(|reading| reading.only_restricts = false);
         }
-        for matched in readings.iter_mut().flat_map(|it| &mut it.matched) {
+        for matched in readings.iter_mut().flat_map(|reading| &mut reading.matched) {
             matched.index = indices[matched.index];
             // Each element is evaluated once for each purpose.
             if !matcher.context.budget.spend_on_reading(contents[matched.index].heap_bytes() / 16) {
@@ -295,11 +299,13 @@ fn contents(text: &str) -> Result<Box<[RslContent]>, &'static str> {
         return Err(UNREADABLE);
     }
     let document = Document::parse_with_options(xml, options).map_err(|_| UNREADABLE)?;
-    let is_known = |node: Node<'_, '_>| {
-        node.tag_name().namespace() != Some(NAMESPACE) || ELEMENTS.contains(&node.tag_name().name())
-    };
     let root = document.root_element();
-    if !has_name(root, "rsl") || !document.descendants().filter(Node::is_element).all(is_known) {
+    let mut elements = document.descendants().filter(Node::is_element);
+    let has_unknown = elements.any(|element| {
+        let name = element.tag_name();
+        name.namespace() == Some(NAMESPACE) && !ELEMENTS.contains(&name.name())
+    });
+    if has_unknown || !has_name(root, "rsl") {
         return Err("RSL 1.0 §3, licence invalid");
     }
     Ok(children(root, "content").map(RslContent::read).collect())
@@ -320,16 +326,18 @@ impl RslContent {
     fn evaluate(&self, purpose: Purpose, query: PreferenceQuery<'_>) -> LicenceVerdict {
         // A licence server would have to be asked for a token, which wayleave does not do.
         if self.has_server {
-            let price = self.licences.iter().find_map(|it| it.price.clone());
+            let price = self.licences.iter().find_map(|licence| licence.price.clone());
             return LicenceVerdict::Refuses { clause: "RSL 1.0 §3.3, licence server", price };
         }
-        if self.licences.iter().any(|it| it.prohibits(purpose, query)) {
+        if self.licences.iter().any(|licence| licence.prohibits(purpose, query)) {
             return refuses(PROHIBITED);
         }
-        let verdicts: Vec<_> = self.licences.iter().map(|it| it.evaluate(purpose, query)).collect();
+        let verdicts: Vec<_> =
+            self.licences.iter().map(|licence| licence.evaluate(purpose, query)).collect();
         // Any one offer suffices, whatever the others ask for.
-        let allowing = verdicts.iter().find(|it| matches!(it, LicenceVerdict::Allows { .. }));
-        let refusing = verdicts.iter().find(|it| it.is_refusal());
+        let allowing =
+            verdicts.iter().find(|verdict| matches!(verdict, LicenceVerdict::Allows { .. }));
+        let refusing = verdicts.iter().find(|verdict| verdict.is_refusal());
         allowing.or(refusing).cloned().unwrap_or(LicenceVerdict::Nothing)
     }
 
@@ -348,28 +356,30 @@ impl RslContent {
 impl LicenceElement {
     fn read(licence: Node<'_, '_>) -> Self {
         let payments: Vec<_> = children(licence, "payment")
-            .map(|it| it.attribute("type").unwrap_or_default().trim())
+            .map(|child| child.attribute("type").unwrap_or_default().trim())
             .collect();
         // A payment of a missing or unknown type may ask for money.
-        let is_free = |kind: &&str| matches!(*kind, "free" | "attribution");
         let lists = children(licence, "permits").chain(children(licence, "prohibits"));
         // A list of an unknown kind limits the licence in a way that cannot be checked.
-        let mut kinds = lists.map(|it| it.attribute("type").map(str::trim));
-        let is_known = |kind| matches!(kind, Some("usage" | "user" | "geo"));
+        let mut kinds = lists.map(|list| list.attribute("type").map(str::trim));
         Self {
-            excluding_clause: if !payments.iter().all(is_free) {
+            excluding_clause: if !payments
+                .iter()
+                .all(|kind| matches!(*kind, "free" | "attribution"))
+            {
                 Some("RSL 1.0 §3.7, payment")
             } else if children(licence, "reporting").next().is_some() {
                 Some("RSL 1.0 §3.12, reporting")
             } else {
-                (!kinds.all(is_known)).then_some("RSL 1.0 §3.5, a limit of an unknown kind")
+                (!kinds.all(|kind| matches!(kind, Some("usage" | "user" | "geo"))))
+                    .then_some("RSL 1.0 §3.5, a limit of an unknown kind")
             },
             requires_attribution: payments.contains(&"attribution"),
             price: children(licence, "payment")
                 .flat_map(|payment| children(payment, "amount"))
-                .find_map(|it| {
-                    let currency = it.attribute("currency").unwrap_or_default();
-                    LicencePrice::read(it.text().unwrap_or_default(), currency)
+                .find_map(|child| {
+                    let currency = child.attribute("currency").unwrap_or_default();
+                    LicencePrice::read(child.text().unwrap_or_default(), currency)
                 })
                 .map(Arc::new),
             usage: LimitLists::read(licence, "usage"),
@@ -404,11 +414,10 @@ impl LicenceElement {
     /// Returns whether it prohibits a purpose to us, whatever else it asks for. A licence that is evidently for others
     /// does not.
     fn prohibits(&self, purpose: Purpose, query: PreferenceQuery<'_>) -> bool {
-        let is_for_others = |(lists, own, _): (&LimitLists, &str, _)| {
+        let for_others = self.limits(query.settings).into_iter().any(|(lists, own, _)| {
             !own.is_empty() && (!lists.permits(own) || lists.may_prohibit(own))
-        };
-        !self.limits(query.settings).into_iter().any(is_for_others)
-            && self.evaluate_usages(purpose) == refuses(PROHIBITED)
+        });
+        !for_others && self.evaluate_usages(purpose) == refuses(PROHIBITED)
     }
 
     /// Returns the verdict of the usage lists: a prohibition refuses, and a list of permitted usages is exhaustive
@@ -435,8 +444,9 @@ impl LicenceElement {
 
 impl LimitLists {
     fn permits(&self, own: &str) -> bool {
-        let is_own = |word: &str| word.eq_ignore_ascii_case(own);
-        self.permitted.as_ref().is_none_or(|words| words.iter().any(is_own))
+        self.permitted
+            .as_ref()
+            .is_none_or(|words| words.iter().any(|word| word.eq_ignore_ascii_case(own)))
     }
 
     /// Returns whether it prohibits our own value, or might if that is unspecified.

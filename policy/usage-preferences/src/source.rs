@@ -82,7 +82,7 @@ impl FromStr for PreferenceSource {
     type Err = UnknownSource;
 
     fn from_str(name: &str) -> Result<Self, UnknownSource> {
-        let known = Self::OPTIONAL.into_iter().find(|it| it.as_str() == name);
+        let known = Self::OPTIONAL.into_iter().find(|source| source.as_str() == name);
         known.ok_or_else(|| UnknownSource(name.to_owned()))
     }
 }

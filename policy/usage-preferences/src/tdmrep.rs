@@ -91,7 +91,7 @@ impl TdmrepFile {
                 StatementMeaning::refusal(PURPOSES, clause),
             )];
         }
-        let locations = self.entries.iter().map(|it| it.location.as_bytes());
+        let locations = self.entries.iter().map(|entry| entry.location.as_bytes());
         let Ok(selected) = matcher.select(locations, PreferenceSelection::First) else {
             return vec![too_costly()];
         };
@@ -102,9 +102,10 @@ impl TdmrepFile {
             if !matcher.context.budget.spend_on_reading(entry.location.len()) {
                 return vec![too_costly()];
             }
-            let statement = entry.statement().map(|it| it.restricted_if(only_restricts));
+            let statement =
+                entry.statement().map(|statement| statement.restricted_if(only_restricts));
             // An entry that neither refuses nor allows states nothing.
-            statements.extend(statement.filter(|it| it.refuses != it.allows));
+            statements.extend(statement.filter(|statement| statement.refuses != statement.allows));
         }
         statements
     }
@@ -117,9 +118,9 @@ impl TdmrepEntry {
             let is_object = entry.get().starts_with('{');
             return is_object.then(|| Self::unreadable(number));
         };
-        let member = |name| members.get(name).map(|it| it.get());
+        let member = |name| members.get(name).map(|value| value.get());
         let reservation =
-            match member("tdm-reservation").and_then(|it| serde_json::from_str(it).ok()) {
+            match member("tdm-reservation").and_then(|text| serde_json::from_str(text).ok()) {
                 // JSON has several spellings of one number.
                 Some(Value::Number(number)) if number.as_f64() == Some(1.0) => Some("1".to_owned()),
                 Some(Value::Number(number)) => Some(number.to_string()),
@@ -128,13 +129,13 @@ impl TdmrepEntry {
                 Some(Value::String(text)) if is_reservation(&text) => Some(text),
                 _ => None,
             };
-        let location = member("location").filter(|it| it.starts_with('"'))?;
+        let location = member("location").filter(|text| text.starts_with('"'))?;
         let Ok(location) = serde_json::from_str::<String>(location) else {
             // An entry that does not reserve refuses nothing, whatever its paths.
             let reserves = reservation.as_deref().is_some_and(is_reservation);
             return reserves.then(|| Self::unreadable(number));
         };
-        let policy = member("tdm-policy").and_then(|it| serde_json::from_str(it).ok());
+        let policy = member("tdm-policy").and_then(|text| serde_json::from_str(text).ok());
         (!location.is_empty()).then_some(Self { number, location, reservation, policy })
     }
 
@@ -161,7 +162,8 @@ impl TdmrepEntry {
 /// Decodes a file: UTF-8, as JSON requires, or UTF-16, which some editors write. Invalid sequences are replaced one by
 /// one.
 fn text(file: &[u8]) -> Cow<'_, str> {
-    let units = |read: fn([u8; 2]) -> u16| file.chunks_exact(2).map(move |it| read([it[0], it[1]]));
+    let units =
+        |read: fn([u8; 2]) -> u16| file.chunks_exact(2).map(move |unit| read([unit[0], unit[1]]));
     let decode = |units: Vec<u16>| Cow::Owned(String::from_utf16_lossy(&units));
     // A zero as first or second byte occurs only in UTF-16.
     let text = match file {
@@ -216,18 +218,16 @@ pub(super) fn keep_superseding(statements: &mut Vec<PreferenceStatement>) {
         let is_here =
             |it: &&PreferenceStatement| it.source == PreferenceSource::Tdmrep && it.stage == stage;
         let mut stated: Vec<_> = statements.iter().filter(is_here).cloned().collect();
-        if stated.iter().any(|it| !it.refuses.is_empty()) {
-            stated.retain(|it| !it.refuses.is_empty());
+        if stated.iter().any(|statement| !statement.refuses.is_empty()) {
+            stated.retain(|statement| !statement.refuses.is_empty());
         }
         // A repetition must not move a refusal to a later stage.
-        let is_new = |it: &PreferenceStatement| {
-            current.first().is_none_or(|first| first.refuses != it.refuses)
-        };
-        if stated.first().is_some_and(is_new) {
+        let refused = stated.first().map(|statement| &statement.refuses);
+        if refused.is_some() && refused != current.first().map(|statement| &statement.refuses) {
             current = stated;
         }
     }
-    statements.retain(|it| it.source != PreferenceSource::Tdmrep);
+    statements.retain(|statement| statement.source != PreferenceSource::Tdmrep);
     statements.extend(current);
 }
 
@@ -241,7 +241,7 @@ mod tests {
     fn reserves(file: &[u8], path: &str) -> bool {
         let mut matcher = PreferenceMatcher::new(path, Dialect::Rfc9309, false);
         let statements = TdmrepFile::parse(file).statements_about(&mut matcher);
-        statements.iter().any(|it| !it.refuses.is_empty())
+        statements.iter().any(|statement| !statement.refuses.is_empty())
     }
 
     fn utf_16(text: &str, bytes: fn(u16) -> [u8; 2]) -> Vec<u8> {
@@ -285,7 +285,11 @@ mod tests {
         for (value, expected) in [("true", true), ("TRUE", true), ("0, true", true), ("yes", false)]
         {
             let statement = statement(value, String::new(), PreferenceStage::Head);
-            assert_eq!(statement.is_some_and(|it| !it.refuses.is_empty()), expected, "{value}");
+            assert_eq!(
+                statement.is_some_and(|statement| !statement.refuses.is_empty()),
+                expected,
+                "{value}"
+            );
         }
     }
 

@@ -38,14 +38,14 @@ impl<'a> UsageLines<'a> {
     }
 
     fn in_group(&self, name: &'static str) -> impl Iterator<Item = UsageLine<'a>> {
-        self.group.iter().copied().filter(move |it| it.is_named(&[name]))
+        self.group.iter().copied().filter(move |line| line.is_named(&[name]))
     }
 
     /// Returns the lines with a name in the group or, if there are none, before all groups.
     fn in_group_or_site(&self, name: &'static str) -> impl Iterator<Item = UsageLine<'a>> {
         let has_own = self.in_group(name).next().is_some();
         let lines = if has_own { &self.group } else { &self.site };
-        lines.iter().copied().filter(move |it| it.is_named(&[name]))
+        lines.iter().copied().filter(move |line| line.is_named(&[name]))
     }
 
     /// Returns the statements of the lines about a path.
@@ -105,10 +105,14 @@ impl<'a> UsageLines<'a> {
     ) -> StatementResult {
         const TRAIN_AI: PurposeSet = PurposeSet::of(&[Purpose::TrainAi]);
         // As with Disallow, a rule without a path has no effect.
-        let is_rule = |line: &UsageLine<'a>| {
-            line.is_named(&[DISALLOW_AI_TRAINING, ALLOW_AI_TRAINING]) && !line.value.is_empty()
-        };
-        let rules: Vec<_> = self.group.iter().copied().filter(is_rule).collect();
+        let rules: Vec<_> = self
+            .group
+            .iter()
+            .copied()
+            .filter(|line| {
+                line.is_named(&[DISALLOW_AI_TRAINING, ALLOW_AI_TRAINING]) && !line.value.is_empty()
+            })
+            .collect();
         narrowest_statements(
             &rules,
             |line| line.value,
@@ -180,7 +184,7 @@ fn split_path_bytes(value: &[u8]) -> (&[u8], &[u8]) {
     }
     let end = value.iter().position(is_blank).unwrap_or(value.len());
     let (path, rest) = value.split_at(end);
-    let blanks = rest.iter().take_while(|it| is_blank(it)).count();
+    let blanks = rest.iter().take_while(|byte| is_blank(byte)).count();
     (path, &rest[blanks..])
 }
 
@@ -192,8 +196,8 @@ fn too_costly(source: PreferenceSource) -> PreferenceStatement {
     PreferenceStatement::too_costly(source, StatementCarrier::RobotsTxt { line: 0 })
 }
 
-/// Returns what the groups of tokens that only name a purpose disallow. A token without its own group adds nothing: `*`
-/// is obeyed already.
+/// Returns the paths that the groups of tokens that only name a purpose disallow. A token without its own group adds
+/// nothing: `*` is obeyed already.
 pub(super) fn policy_token_statements(
     robots: &RobotsTxt,
     query: PreferenceQuery<'_>,
@@ -233,7 +237,7 @@ fn find_disallow<'a>(
     matcher: &mut PreferenceMatcher,
 ) -> Option<AccessDecision<'a>> {
     let dialect = query.dialect;
-    let url_path = matcher.path().map(|it| UrlPath::from_checked(it.to_owned()));
+    let url_path = matcher.path().map(|path| UrlPath::from_checked(path.to_owned()));
     // The same budget as for all other matching, so that many tokens cannot multiply the work.
     let context = &mut matcher.context;
     let decision = match &url_path {

@@ -11,7 +11,8 @@ const MAX_NAMESPACES: usize = 64;
 pub(super) fn are_within_bounds(text: &str) -> bool {
     let mut rest = text;
     // The number of namespaces that each open element declares, and their sum.
-    let (mut open, mut declared) = (Vec::new(), 0);
+    let mut open = Vec::new();
+    let mut declared = 0;
     while let Some(begin) = rest.find('<') {
         rest = &rest[begin..];
         if let Some(after) = after_opaque_markup(rest) {
@@ -58,7 +59,8 @@ impl XmlTag {
         let mut tag =
             Self { length: text.len(), is_end: text.starts_with("</"), ..Self::default() };
         // At `=`, `word` is the start of the attribute's name.
-        let (mut quote, mut word) = (None, 0);
+        let mut quote = None;
+        let mut word = 0;
         for (at, byte) in text.bytes().enumerate().skip(1) {
             match byte {
                 _ if quote == Some(byte) => quote = None,
@@ -92,11 +94,11 @@ mod tests {
     use super::*;
 
     fn attributes(count: usize) -> String {
-        (0..count).map(|it| format!(" a{it} = '>'")).collect()
+        (0..count).map(|number| format!(" a{number} = '>'")).collect()
     }
 
     fn namespaces(count: usize) -> String {
-        (0..count).map(|it| format!("\n\txmlns:a{it}=\"u\"")).collect()
+        (0..count).map(|number| format!("\n\txmlns:a{number}=\"u\"")).collect()
     }
 
     #[test]

@@ -5,8 +5,8 @@ use wayleave_usage_preferences::lint;
 /// Returns the findings of a file as they are shown, with or without notes.
 fn found(robots: &str, with_notes: bool) -> Vec<String> {
     let findings = lint(robots.as_bytes(), &[]).into_iter();
-    let shown = findings.map(|it| it.to_string());
-    shown.filter(|it| with_notes || !it.contains(": note: ")).collect()
+    let shown = findings.map(|finding| finding.to_string());
+    shown.filter(|finding| with_notes || !finding.contains(": note: ")).collect()
 }
 
 /// Returns the only finding of a group that has an `Allow` and these lines.

@@ -38,9 +38,10 @@ fn with_rules<T>(
 #[test]
 fn the_strictest_limit_is_the_duty_wherever_it_stands() {
     for (field, page) in [("50", "20"), ("20", "50"), ("20", "20"), ("20", "-1"), ("-1", "20")] {
-        let (field, page) = (format!("max-snippet:{field}"), format!("max-snippet:{page}"));
+        let field = format!("max-snippet:{field}");
+        let page = format!("max-snippet:{page}");
         let duties = with_rules(Purpose::Search, &field, &page, PreferenceState::duties);
-        let limits: Vec<_> = duties.iter().filter(|it| it.name == "max-snippet").collect();
+        let limits: Vec<_> = duties.iter().filter(|duty| duty.name == "max-snippet").collect();
         assert_eq!(limits.len(), 1, "{field}, {page}");
         assert_eq!(limits[0].value.as_deref(), Some("20"), "{field}, {page}");
     }

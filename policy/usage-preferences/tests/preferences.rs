@@ -115,7 +115,11 @@ impl Case {
             purpose_tokens: tokens
                 .map(|(name, token)| (purpose(name), ProductToken::new(token).unwrap()))
                 .collect(),
-            content_use: self.config.content_use.as_ref().map(|it| it.parse().unwrap()),
+            content_use: self
+                .config
+                .content_use
+                .as_ref()
+                .map(|content_use| content_use.parse().unwrap()),
             refuse_unstated: self.config.unstated.as_deref() == Some("refuse"),
         }
     }
@@ -123,14 +127,15 @@ impl Case {
     fn settings(&self) -> PreferenceSettings {
         let mut settings = PreferenceSettings::default();
         if let Some(sources) = &self.config.sources {
-            settings.sources = sources.iter().map(|it| it.parse().unwrap()).collect();
+            settings.sources = sources.iter().map(|source| source.parse().unwrap()).collect();
         }
         settings
     }
 
     /// Returns the preference and the stage that the model gives.
     fn judged(&self, strict: bool) -> (&'static str, &'static str) {
-        let (declaration, settings) = (self.declaration(), self.settings());
+        let declaration = self.declaration();
+        let settings = self.settings();
         let tokens = [ProductToken::new(&self.token).unwrap()];
         let query = PreferenceQuery {
             declaration: &declaration,

@@ -38,7 +38,8 @@ fn judge(
     path: &str,
     add: impl FnOnce(PreferenceQuery<'_>, &mut PreferenceState),
 ) -> PreferenceJudgement {
-    let (declaration, settings) = (training(), settings());
+    let declaration = training();
+    let settings = settings();
     let tokens = [ProductToken::new("foobot").unwrap()];
     let query = PreferenceQuery {
         declaration: &declaration,
@@ -122,7 +123,8 @@ fn path_and_pattern() -> impl Strategy<Value = (String, String)> {
     let end = select(vec!["", "", "", "*", "$", "*b", "*4", "/", "%", "%2", "*%", "*%2"]);
     (prop::collection::vec(unit, 0..8), 0..3usize, end, any::<bool>()).prop_map(
         move |(units, cut, end, starred)| {
-            let (mut path, mut pattern) = ("/".to_owned(), "/".to_owned());
+            let mut path = "/".to_owned();
+            let mut pattern = "/".to_owned();
             let length = units.len() - cut.min(units.len());
             for (at, (c, in_path, in_pattern)) in units.iter().enumerate() {
                 path += &spelt(*c, *in_path);

@@ -234,7 +234,7 @@ proptest! {
 
 /// Returns whether a line of robots.txt may lift what was refused before it.
 fn lifts(before: &SiteStatements, line: &str) -> bool {
-    let has_group = before.robots.iter().any(|it| it.starts_with("User-agent"));
+    let has_group = before.robots.iter().any(|line| line.starts_with("User-agent"));
     let (name, value) = line.split_once(": ").unwrap_or((line, ""));
     let has_path = value.starts_with('/');
     match name {

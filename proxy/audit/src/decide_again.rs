@@ -47,7 +47,7 @@ pub(crate) trait PastInputs {
 ///
 /// # Errors
 ///
-/// Returns the first input that is missing, or what cannot be read of the line.
+/// Returns the first input that is missing, or the part of the line that cannot be read.
 pub(crate) fn decide_again(
     settings: &PastSettings,
     line: &DecisionRecord,

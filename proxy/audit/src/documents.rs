@@ -46,7 +46,7 @@ impl ParsedDocuments {
                 Ok(resource) => resource,
                 Err(cause) => return Ok(DocumentResult::NotAsked(cause)),
             };
-            // The robots.txt of other origins is not archived: what was not asked for there is not named either.
+            // The robots.txt of other origins is not archived: a document that was not asked for there is not named either.
             let is_at_home = *resource.origin() == batch.origin;
             let robots_txt = batch.robots_txt.access();
             if is_at_home && !batch.allows(robots_txt, resource, &mut context) {

@@ -1,18 +1,18 @@
 //! Decides again about the requests of the decision log.
 //!
 //! ```text
-//!  replay       decides by another configuration, and counts what would change
-//!  verify       derives a decision from what its line names, and compares it with the line
+//!  replay       decides by another configuration, and counts the changes
+//!  verify       derives a decision from the inputs that its line names, and compares it with the line
 //!    ├─ decide_again  the loop over inputs that may be missing
-//!    ├─ settings    what decides of a configuration
+//!    ├─ settings    the part of a configuration that decides
 //!    │    └─ what_if     a change of it
 //!    ├─ robots, documents   parsed documents
 //!    └─ materials   where documents and configurations are kept
 //!         └─ config_archive  the configurations that were in effect
-//!  missing      what nobody can know
+//!  missing      facts that nobody can know
 //! ```
 //!
-//! Nothing here waits for origins or asks anybody: what is missing is reported. This crate knows nothing of terminals,
+//! Nothing here waits for origins or asks anybody: missing inputs are reported. This crate knows nothing of terminals,
 //! arguments or HTTP. Begin reading at [`replay::Replayer`] and [`verify::DecisionDeriver`].
 
 pub mod config_archive;

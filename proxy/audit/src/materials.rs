@@ -75,8 +75,7 @@ impl PastMaterials for StoreMaterials {
             bail!("the store cannot be read: {fault}");
         }
         // A damaged store passes off no other document for it.
-        let is_it = |bytes: &Vec<u8>| Sha256Digest::of(bytes) == digest;
-        Ok(found.map(|bytes| bytes.to_vec()).filter(is_it))
+        Ok(found.map(|bytes| bytes.to_vec()).filter(|bytes| Sha256Digest::of(bytes) == digest))
     }
 
     fn versions(&self, origin: &str) -> Vec<KnownVersion> {

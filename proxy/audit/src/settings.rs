@@ -30,7 +30,7 @@ const ANY_HASH: &str = "$argon2id$v=19$m=19456,t=2,p=1$AAAAAAAAAAAAAAAAAAAAAA$AA
 /// Objections to the name that a crawler gives itself.
 const NAME_OBJECTIONS: [Reason; 3] =
     [Reason::Unidentified, Reason::ForeignToken, Reason::TokenMissing];
-/// Objections to what it proves, which nobody can prove again.
+/// Objections to its proofs, which nobody can prove again.
 pub(crate) const PROOF_OBJECTIONS: [Reason; 3] =
     [Reason::WrongPassword, Reason::WrongCertificate, Reason::PasswordChecks];
 
@@ -77,13 +77,13 @@ impl PastSettings {
     ///
     /// # Errors
     ///
-    /// Returns what is wrong with it.
+    /// Returns the mistakes in it.
     pub(crate) fn read(text: &[u8]) -> Result<Self, String> {
         let text = str::from_utf8(text).map_err(|error| error.to_string())?;
         Self::read_deciding(text).map_err(|mistakes| mistakes.join("; "))
     }
 
-    /// Reads what decides of a configuration, and nothing that it names: neither files nor other machines.
+    /// Reads the part of a configuration that decides, and nothing that it names: neither files nor other machines.
     ///
     /// # Errors
     ///
@@ -119,9 +119,9 @@ impl PastSettings {
         let config = Config::from_toml_in(Path::new(NOWHERE), "", &text).map_err(|mistakes| {
             // Their lines are those of the text that was made of it.
             let mistakes = mistakes.iter();
-            let shown = mistakes.map(|it| match it.key() {
-                "" => it.message().to_owned(),
-                key => format!("{key}: {}", it.message()),
+            let shown = mistakes.map(|mistake| match mistake.key() {
+                "" => mistake.message().to_owned(),
+                key => format!("{key}: {}", mistake.message()),
             });
             shown.collect::<Vec<_>>()
         })?;
@@ -164,7 +164,7 @@ impl PastSettings {
     ///
     /// # Errors
     ///
-    /// Returns what comes out differently.
+    /// Returns the difference.
     pub(crate) fn derive_identity(&self, decision: &DecisionRecord) -> Result<bool, String> {
         // Clients' certificates are not logged.
         let may_be = !self.by_certificate && !decision.is_own_request();
@@ -188,7 +188,8 @@ impl PastSettings {
         let identified = self.crawlers.identify(&seen);
         let identity = identified.identity;
         if identity.label() != decision.crawler {
-            let (derived, said) = (identity.label(), &decision.crawler);
+            let derived = identity.label();
+            let said = &decision.crawler;
             return Err(format!("the crawler is {derived:?}, not {said:?}"));
         }
         check_mode(&identity, decision)?;

@@ -70,8 +70,8 @@ impl WhatIf {
             self.enforce.iter().filter(|name| !name.is_unnamed()).map(|name| &**name).collect();
         for crawler in crawlers(all) {
             let name = crawler.get("name").and_then(Value::as_str).unwrap_or_default();
-            let is_enforced = self.enforce.iter().any(|it| **it == *name);
-            unknown.retain(|it| *it != name);
+            let is_enforced = self.enforce.iter().any(|enforced| **enforced == *name);
+            unknown.retain(|enforced| *enforced != name);
             // Stated even where it is the default, which may change.
             if is_enforced {
                 crawler.insert("mode".to_owned(), enforced.into());
@@ -145,7 +145,7 @@ mod tests {
 
     fn of_crawlers(all: &Table, key: &str) -> Vec<Option<String>> {
         let crawlers = all["crawler"].as_array().expect("an array");
-        crawlers.iter().map(|it| Some(it.get(key)?.as_str()?.to_owned())).collect()
+        crawlers.iter().map(|crawler| Some(crawler.get(key)?.as_str()?.to_owned())).collect()
     }
 
     fn chosen<const N: usize>(names: [&str; N]) -> Vec<ChosenCrawler> {

@@ -1,6 +1,6 @@
 //! The clock, from which all other code reads the time.
 //!
-//! Nothing else reads the system time, so tests can pause it. This crate knows nothing of what time is used for. Begin
+//! Nothing else reads the system time, so tests can pause it. This crate knows nothing of the uses of time. Begin
 //! reading at [`Clock`].
 
 mod time_argument;
@@ -74,7 +74,7 @@ impl Clock {
 
     fn new(now: SystemTime, calendar: Option<Box<dyn Fn() -> SystemTime + Send + Sync>>) -> Self {
         let mut steps = ClockSteps::default();
-        // What it is compared with when it is first asked for.
+        // The reading that the first request for it is compared with.
         steps.observe(now, GRACE);
         Self(Box::leak(Box::new(ClockState {
             started_at: now,
@@ -103,7 +103,8 @@ impl Clock {
         let order = Ordering::Relaxed;
         let exchanged = self.0.correction.compare_exchange(correction, corrected, order, order);
         if exchanged.is_ok() {
-            let (by, is_back) = (Duration::from_nanos(offset.unsigned_abs()), offset < 0);
+            let by = Duration::from_nanos(offset.unsigned_abs());
+            let is_back = offset < 0;
             tracing::warn!(
                 ?by,
                 is_back,
@@ -113,14 +114,14 @@ impl Clock {
         system_time
     }
 
-    /// Returns what the system time is now, to be written down.
+    /// Returns the system time now, to be written down.
     pub fn shown(&self) -> SystemTime {
         let counted = || self.0.started_at + self.0.started.elapsed();
         self.0.calendar.as_ref().map_or_else(counted, |calendar| calendar())
     }
 
-    /// Returns the time to go by for what cannot be undone: a step of the clock does not count until the clock has kept its new
-    /// value for [`GRACE`]. Never later than the system time.
+    /// Returns the time to go by for changes that cannot be undone: a step of the clock does not count until the clock has
+    /// kept its new value for [`GRACE`]. Never later than the system time.
     pub fn settled(&self) -> SystemTime {
         let (shown, running) = self.reading();
         self.steps().observe(shown, running)
@@ -143,7 +144,7 @@ impl Clock {
         }
     }
 
-    /// Returns the system time, and the time that has passed. That begins at the grace, so that what was before the start has
+    /// Returns the system time, and the time that has passed. That begins at the grace, so that an instant before the start has
     /// times, too.
     fn reading(&self) -> (SystemTime, Duration) {
         (self.shown(), GRACE + self.0.started.elapsed())
@@ -171,7 +172,7 @@ fn offset_nanos(from: SystemTime, to: SystemTime) -> i64 {
 fn shifted(at: SystemTime, nanoseconds: i64) -> SystemTime {
     let by = Duration::from_nanos(nanoseconds.unsigned_abs());
     let moved = if nanoseconds >= 0 { at.checked_add(by) } else { at.checked_sub(by) };
-    // A calendar beyond what `SystemTime` can hold is no reason to panic.
+    // A calendar beyond the range of `SystemTime` is no reason to panic.
     moved.unwrap_or(at)
 }
 

@@ -66,13 +66,15 @@ pub(super) fn read(
     tokens.extend(only);
     section.tables("tokens", |section| {
         let token = read_token(section);
-        if section.is_valid("sha256") && tokens.iter().any(|it| it.sha256 == token.sha256) {
+        if section.is_valid("sha256") && tokens.iter().any(|earlier| earlier.sha256 == token.sha256)
+        {
             section.report("sha256", "is that of another token");
         }
         tokens.push(token);
     });
     // On loopback, everybody who can connect is an operator. A wrong token has been reported already.
-    let exposed = [Some(listen), in_use].into_iter().flatten().find(|it| !it.ip().is_loopback());
+    let exposed =
+        [Some(listen), in_use].into_iter().flatten().find(|address| !address.ip().is_loopback());
     if let Some(exposed) = exposed
         && tokens.is_empty()
         && section.is_valid("token_sha256")

@@ -86,8 +86,8 @@ pub struct Config {
     pub robots_store: RobotsStoreConfig,
     /// The files that were included, in their order.
     pub included: Vec<IncludedFile>,
-    /// `[[crawler]]`, in the order of the file and then of those that it includes, and what `[proxy]` sets for requests that
-    /// match none.
+    /// `[[crawler]]`, in the order of the file and then of those that it includes, and the settings of `[proxy]` for
+    /// requests that match none.
     pub crawlers: CrawlersConfig,
     /// `[signing]`.
     pub signing: signing::SigningConfig,
@@ -169,7 +169,8 @@ impl Config {
         Self::from_sources(&ConfigSources::read(path), None)
     }
 
-    /// Reads a configuration file as far as it can be read, and returns every mistake in it, too. What is wrong has its default.
+    /// Reads a configuration file as far as it can be read, and returns every mistake in it, too. A wrong value has its
+    /// default.
     ///
     /// # Errors
     ///

@@ -142,8 +142,11 @@ pub(super) fn overlaps(one: SocketAddr, other: SocketAddr) -> bool {
 
 /// Checks that a name is valid in `Via` (RFC 9110 section 7.6.3) and, unquoted, in `Proxy-Status` (RFC 9209 section 2).
 fn check_pseudonym(name: &str) -> Result<(), String> {
-    let is_token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
-    if name.starts_with(|c: char| c.is_ascii_alphabetic()) && name.bytes().all(is_token) {
+    if name.starts_with(|c: char| c.is_ascii_alphabetic())
+        && name
+            .bytes()
+            .all(|byte| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte))
+    {
         Ok(())
     } else {
         Err(format!("{name:?} is not a letter followed by letters, digits, \"-\", \"_\" or \".\""))

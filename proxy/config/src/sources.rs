@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::fs;
 use std::io::{self, ErrorKind, Read as _};
-use std::path::{Component, Path, PathBuf};
+use std::path::{Path, PathBuf};
 
 use glob::{MatchOptions, Pattern};
 use toml::de::DeTable;
@@ -47,14 +47,15 @@ pub struct ConfigSources {
 }
 
 impl ConfigSources {
-    /// Reads the file at `path`, and all that it includes. What cannot be read is reported when the configuration is checked.
+    /// Reads the file at `path`, and all that it includes. A file that cannot be read is reported when the configuration is
+    /// checked.
     pub fn read(path: &Path) -> Self {
         let name = path.display().to_string();
         let content = read_file(path);
         Self::of_main(SourceFile { name, path: path.to_owned(), content }, parent_dir(path))
     }
 
-    /// Takes `text` for the main file, and reads what it includes, relative to `dir`.
+    /// Takes `text` for the main file, and reads the files that it includes, relative to `dir`.
     pub fn of_text(name: &str, text: &str, dir: &Path) -> Self {
         let content = Ok(text.as_bytes().to_vec());
         let main = SourceFile { name: name.to_owned(), path: name.into(), content };
@@ -73,8 +74,9 @@ impl ConfigSources {
         }
         // Once each, whatever patterns match and whatever links and `..` lead there.
         let mut seen = HashSet::new();
-        let is_first = |path: &PathBuf| seen.insert(path.canonicalize().unwrap_or(path.clone()));
-        let once = paths.into_iter().filter(is_first);
+        let once = paths
+            .into_iter()
+            .filter(|path| seen.insert(path.canonicalize().unwrap_or(path.clone())));
         sources.included = once.map(|path| sources.read_included(path)).collect();
         sources
     }
@@ -124,8 +126,7 @@ impl ConfigSources {
 
     fn check_not_main(&self, paths: Vec<PathBuf>) -> Result<Vec<PathBuf>, String> {
         let own = self.main.path.canonicalize().ok();
-        let is_own = |path: &PathBuf| own.is_some() && path.canonicalize().ok() == own;
-        if paths.iter().any(is_own) {
+        if paths.iter().any(|path| own.is_some() && path.canonicalize().ok() == own) {
             Err("includes this file itself".to_owned())
         } else {
             Ok(paths)
@@ -202,12 +203,13 @@ impl ConfigSources {
             let files = std::iter::once(&sources.main).chain(&sources.included);
             files.map(|file| (file.name.clone(), file.content.clone())).collect::<BTreeMap<_, _>>()
         };
-        let (earlier, later) = (files(self), files(later));
+        let earlier = files(self);
+        let later = files(later);
         let mut names = earlier.keys().chain(later.keys());
         names.find(|name| earlier.get(*name) != later.get(*name)).cloned()
     }
 
-    /// Returns what must be watched to notice changes of included files.
+    /// Returns the directories to watch for changes of included files.
     pub fn watch_list(&self) -> WatchList {
         let mut list = WatchList::default();
         for pattern in &self.patterns {
@@ -274,7 +276,7 @@ impl WatchList {
     /// Returns whether `path` is an included file, or would be one.
     pub fn is_included(&self, path: &Path) -> bool {
         self.files.iter().any(|file| file == path)
-            || self.patterns.iter().any(|it| it.matches_path_with(path, MATCH_OPTIONS))
+            || self.patterns.iter().any(|pattern| pattern.matches_path_with(path, MATCH_OPTIONS))
     }
 }
 
@@ -284,7 +286,7 @@ pub fn parent_dir(file: &Path) -> PathBuf {
     absolute.as_deref().unwrap_or(file).parent().unwrap_or(Path::new("")).to_owned()
 }
 
-/// Returns the items of `include` in a main file. What is wrong with the key is found when the configuration is checked.
+/// Returns the items of `include` in a main file. Mistakes in the key are found when the configuration is checked.
 fn included_patterns(text: &str) -> Vec<String> {
     let (table, _) = DeTable::parse_recoverable(text);
     let items = table.get_ref().get("include").and_then(|node| node.get_ref().as_array());
@@ -295,15 +297,18 @@ fn included_patterns(text: &str) -> Vec<String> {
 /// Splits a pattern into the directories before the first part with a wildcard, and the rest, which is never empty.
 fn split_literal(pattern: &str) -> (PathBuf, PathBuf) {
     let parts: Vec<_> = Path::new(pattern).components().collect();
-    let is_literal = |part: &&Component<'_>| !is_glob(&part.as_os_str().to_string_lossy());
-    let literal = parts.iter().take_while(is_literal).count().min(parts.len() - 1);
+    let literal = parts
+        .iter()
+        .take_while(|part| !is_glob(&part.as_os_str().to_string_lossy()))
+        .count()
+        .min(parts.len() - 1);
     let (base, below) = parts.split_at(literal);
     (base.iter().collect(), below.iter().collect())
 }
 
 /// Returns whether a walk that follows links found one that leads nowhere.
 fn is_dangling_link(error: &walkdir::Error) -> bool {
-    let is_missing = error.io_error().is_some_and(|it| it.kind() == ErrorKind::NotFound);
+    let is_missing = error.io_error().is_some_and(|error| error.kind() == ErrorKind::NotFound);
     is_missing && error.path().is_some_and(Path::is_symlink)
 }
 

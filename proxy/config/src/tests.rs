@@ -353,7 +353,7 @@ fn shown_configuration_reads_back_the_same() {
         let line = 1 + before.matches('\n').count();
         let complaint = mistakes_of(&shown);
         let place = format!("t.toml:{line}: ");
-        assert!(complaint.iter().any(|it| it.starts_with(&place)), "{hidden}: {complaint:?}");
+        assert!(complaint.iter().any(|line| line.starts_with(&place)), "{hidden}: {complaint:?}");
         shown = shown.replace(hidden, &secret);
     }
     assert!(Config::from_toml("shown", &shown) == Ok(config), "{shown}");
@@ -635,7 +635,8 @@ fn what_cannot_be_included_is_a_mistake() {
         fs::write(&main, format!("include = {include}\n")).expect("there is room");
         let mistakes = Config::load(&main).expect_err(include);
         let shown = format!("{}/", dir.path().display());
-        let found: Vec<_> = mistakes.iter().map(|it| it.to_string().replace(&shown, "")).collect();
+        let found: Vec<_> =
+            mistakes.iter().map(|mistake| mistake.to_string().replace(&shown, "")).collect();
         assert!(found.iter().any(|found| found.starts_with(expected)), "{include}: {found:?}");
     }
     // A pattern passes by what is not a file.

@@ -16,7 +16,7 @@ const MAX_URLS: usize = 200;
 /// The number of lines of the log after which no further file is read: a second's work.
 const MAX_LINES: usize = 500_000;
 
-/// A URL that a crawler asked for, and what robots.txt is searched for on its behalf.
+/// A URL that a crawler asked for, and the tokens that robots.txt is searched for on its behalf.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct AskedUrl {
     pub url: String,
@@ -75,7 +75,7 @@ impl AskedUrls {
         }
     }
 
-    /// Adds those in a log, from its newest file on. What cannot be read is left out.
+    /// Adds those in a log, from its newest file on. Lines that cannot be read are left out.
     pub(super) fn add_from_log(&mut self, log: LogPlace<'_>) {
         let mut lines = 0;
         for (_, file) in OpenLog::open(log).files.into_iter().rev() {

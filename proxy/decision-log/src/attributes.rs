@@ -111,10 +111,11 @@ pub(super) fn log_attributes(decision: &DecisionRecord) -> Vec<KeyValue> {
     all.extend(size.map(|size| KeyValue::new("http.response.body.size", size)));
     let digest = decision.finding.as_ref().and_then(|finding| finding.robots_sha256);
     all.extend(digest.map(|digest| KeyValue::new("wayleave.robots.sha256", digest.to_string())));
-    let refused = decision.preferences.iter().find(|it| it.preference == Preference::Refuse);
-    all.extend(
-        refused.map(|it| KeyValue::new("wayleave.preference.purpose", it.purpose.to_text())),
-    );
+    let refused =
+        decision.preferences.iter().find(|preference| preference.preference == Preference::Refuse);
+    all.extend(refused.map(|preference| {
+        KeyValue::new("wayleave.preference.purpose", preference.purpose.to_text())
+    }));
     // By the conventions, this says that something failed.
     let is_failure = decision.outcome == RequestOutcome::Failed;
     let error = is_failure.then(|| decision.reason.to_text());

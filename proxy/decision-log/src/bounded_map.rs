@@ -1,4 +1,4 @@
-//! A map that forgets what weighs least when it is full, so that any number of decisions is counted in bounded memory.
+//! A map that forgets the lightest entries when it is full, so that any number of decisions is counted in bounded memory.
 
 use std::borrow::Borrow;
 use std::collections::HashMap;
@@ -7,8 +7,8 @@ use std::hash::Hash;
 /// The rank of an entry, such as the number of refusals, then the number of requests.
 pub(super) type Weight = (u64, u64);
 
-/// A map of bounded size. What it forgets may come again, and then counts from zero: counts of frequent entries are exact, or
-/// nearly so.
+/// A map of bounded size. An entry that it forgets may come again, and then counts from zero: counts of frequent entries
+/// are exact, or nearly so.
 #[derive(Debug)]
 pub(super) struct BoundedMap<K, V> {
     entries: HashMap<K, V>,
@@ -45,7 +45,9 @@ impl<K: Eq + Hash, V> BoundedMap<K, V> {
         let mut weights: Vec<_> = self.entries.values().map(self.weight).collect();
         let middle = weights.len() / 2;
         let (_, median, _) = weights.select_nth_unstable(middle);
-        let (before, median, weight) = (self.entries.len(), *median, self.weight);
+        let before = self.entries.len();
+        let median = *median;
+        let weight = self.weight;
         self.entries.retain(|_, value| weight(value) > median);
         self.forgotten += (before - self.entries.len()) as u64;
     }

@@ -12,7 +12,8 @@ use wayleave_fairness::Holder;
 use wayleave_record::{CLIENT_DIGEST_BYTES, LoggedClient};
 use wayleave_signing::{SECRET_BYTES, new_secret, write_secret};
 
-/// The prefix lengths of networks: shorter than what providers assign to one customer, so that none can be singled out.
+/// The prefix lengths of networks: shorter than the networks that providers assign to one customer, so that none can be
+/// singled out.
 const PREFIX_V4: u8 = 24;
 const PREFIX_V6: u8 = 48;
 

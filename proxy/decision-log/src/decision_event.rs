@@ -77,7 +77,7 @@ fn write_json(decision: &DecisionRecord, line: &mut Vec<u8>) {
     object.end();
 }
 
-/// Returns what a person at a terminal reads: the time of day, the outcome in colour, the request, and why.
+/// Returns a line for people at a terminal: the time of day, the outcome in colour, the request, and why.
 fn terminal_line(decision: &DecisionRecord) -> String {
     let colour = match decision.request_outcome() {
         Some(RequestOutcome::Refused | RequestOutcome::Failed) => AnsiColor::Red,
@@ -96,7 +96,8 @@ fn terminal_line(decision: &DecisionRecord) -> String {
         rest += &format!(" ({details})");
     }
     // Coloured last: the escape sequences of colours must remain.
-    let (at, rest) = (time_of_day(&timestamp), escape_controls(&rest));
+    let at = time_of_day(&timestamp);
+    let rest = escape_controls(&rest);
     format!("{at} {style}{outcome:<9}{style:#} {rest} {id}")
 }
 

@@ -78,12 +78,12 @@ pub struct OpenLog {
     /// The oldest first and the current one last. Each comes with the error if it cannot be opened; so does their directory if it
     /// cannot be listed.
     pub files: Vec<LogFile>,
-    /// Sentences about others in their place, which are left out, and about what is not signed.
+    /// Sentences about others in their place, which are left out, and about unsigned ones.
     pub findings: Vec<String>,
 }
 
 impl OpenLog {
-    /// Opens the files that belong to the log by what is signed. Without a head, all that have such names do.
+    /// Opens the files that belong to the log by its signatures. Without a head, all that have such names do.
     pub fn open(log: LogPlace<'_>) -> Self {
         let heads = HeadFiles::for_log(log.path, log.state_dir);
         let read = |line: Vec<u8>| LogFilesReader::default().read_by_head(log.path, &line).ok();
@@ -163,11 +163,12 @@ pub(super) fn are_older(files: &[LogFile], since: SystemTime) -> Vec<bool> {
         latest = latest.max(*at);
         *at = latest;
     }
-    let is_older = |begin: &FileBegin| {
-        let next = began_at.range((Bound::Excluded(begin.number), Bound::Unbounded)).next();
+    let began_before = |number: u64| {
+        let next = began_at.range((Bound::Excluded(number), Bound::Unbounded)).next();
         next.is_some_and(|(_, at)| *at + MAX_DRIFT < since)
     };
-    begins.iter().map(|begin| begin.as_ref().is_some_and(is_older)).collect()
+    let numbers = begins.iter().map(|begin| begin.as_ref().map(|begin| begin.number));
+    numbers.map(|number| number.is_some_and(began_before)).collect()
 }
 
 /// The description of a last line without a line feed.

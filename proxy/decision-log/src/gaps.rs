@@ -62,7 +62,7 @@ impl LogGaps {
         }
     }
 
-    /// Notes what an event of the log says of decisions that are not in it.
+    /// Notes the decisions that are not in the log, according to an event of it.
     pub(super) fn note_event(&mut self, line: &[u8], range: TimeRange) {
         let Some(event) = LogEvent::parse(line) else {
             return;

@@ -111,7 +111,9 @@ fn a_report_reads_the_lines_as_it_did() {
     });
     let mut report = serde_json::to_value(&report).unwrap();
     // Rows that are equally frequent are in any order.
-    for table in report.as_object_mut().unwrap().values_mut().filter_map(|it| it.as_array_mut()) {
+    for table in
+        report.as_object_mut().unwrap().values_mut().filter_map(|member| member.as_array_mut())
+    {
         table.sort_by_key(ToString::to_string);
     }
     compare("report.json", &(serde_json::to_string_pretty(&report).unwrap() + "\n"));

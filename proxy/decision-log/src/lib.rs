@@ -14,9 +14,9 @@
 //!       │    └─ journal      its files: a hash chain, rotated by size and age
 //!       ├─ query           filters of decisions
 //!       │    ├─ chosen_crawler  the crawler that a filter names
-//!       │    └─ rule_name   the names of what decides
+//!       │    └─ rule_name   the names of rules and reasons that decide
 //!       ├─ log_search      decisions of a time range, from the files
-//!       ├─ gaps            what is missing from the files
+//!       ├─ gaps            lines that are missing from the files
 //!       ├─ report_cache    reports for the admin listener
 //!       │    └─ report       statistics over a time range, from the files or from memory
 //!       ├─ files           finds the log's files and reads their lines
@@ -183,7 +183,7 @@ impl DecisionLog {
         Self { export, ..self }
     }
 
-    /// Sends to the collector what is queued.
+    /// Sends the queued records to the collector.
     pub async fn stop_export(&self) {
         if let Some(export) = &self.export {
             export.stop().await;
@@ -238,7 +238,7 @@ impl DecisionLog {
         self.writer.losses()
     }
 
-    /// Returns what is wrong with the log's files.
+    /// Returns the faults of the log's files.
     pub fn warnings(&self) -> Arc<JournalWarnings> {
         self.writer.warnings()
     }
@@ -358,8 +358,8 @@ impl DecisionLog {
         top::top(by, self.recent.iter().filter(|decision| query.matches(decision)), limit)
     }
 
-    /// Counts the decisions of a time range, in memory or in the log's files; or returns what was counted shortly before. None
-    /// if too many requests for counts are waiting.
+    /// Counts the decisions of a time range, in memory or in the log's files; or returns a count that was made shortly
+    /// before. None if too many requests for counts are waiting.
     pub async fn report(self: &Arc<Self>, request: ReportRequest) -> Option<Arc<CountedReport>> {
         let log = Arc::clone(self);
         let now = system_time();
@@ -380,8 +380,7 @@ impl DecisionLog {
         }
         let journal = self.journal.load();
         // Nothing can be read back from a device, and reading a pipe would take it from whoever it is for.
-        let is_file = |journal: &Arc<JournalDescription>| journal.config.path.is_file();
-        if journal.as_ref().is_some_and(is_file) {
+        if journal.as_ref().is_some_and(|journal| journal.config.path.is_file()) {
             ReportSource::Log
         } else {
             ReportSource::PartOfMemory

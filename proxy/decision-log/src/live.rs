@@ -79,12 +79,12 @@ impl LiveFeed {
         let mut polls = tokio::time::interval(POLL_INTERVAL);
         // After a delay, one poll finds everything; a burst of them would find nothing more.
         polls.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        // Starting at zero is right for those who subscribed before the first poll: each watcher skips what is older than
-        // itself.
+        // Starting at zero is right for those who subscribed before the first poll: each watcher skips decisions that are
+        // older than itself.
         let mut next = 0;
         loop {
             polls.tick().await;
-            // What nobody watches is skipped, not kept for the next watcher.
+            // Decisions that nobody watches are skipped, not kept for the next watcher.
             if self.watchers.receiver_count() == 0 {
                 next = recent.next_number();
                 continue;

@@ -1,8 +1,8 @@
 //! The heads of all nodes' decision logs: a node publishes its own in the fleet's engine, so that others notice if its log is cut
 //! back, or vanishes with it.
 //!
-//! Each node also remembers the heads of the others. It puts back what an engine without persistence has lost, and a newer head
-//! where somebody has restored an older one.
+//! Each node also remembers the heads of the others. It puts back a head that an engine without persistence has lost, and a
+//! newer head where somebody has restored an older one.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -62,7 +62,9 @@ pub struct HeadExchange {
 
 impl HeadExchange {
     pub fn new(fleet: Fleet, decisions: Arc<DecisionLog>, known: Arc<LogHeads>) -> Self {
-        let (published, compared, refused) = (None, None, BTreeSet::new());
+        let published = None;
+        let compared = None;
+        let refused = BTreeSet::new();
         Self { fleet, decisions, known, published, compared, refused }
     }
 
@@ -88,7 +90,8 @@ impl HeadExchange {
         else {
             return;
         };
-        let (id, retention) = (&newest.count.log, log.config.keep);
+        let id = &newest.count.log;
+        let retention = log.config.keep;
         // After a reload with another log.
         self.published.take_if(|before| before.head.count.log != *id);
         if let Some(before) = &self.published {
@@ -120,8 +123,9 @@ impl HeadExchange {
         self.published = Some(own);
     }
 
-    /// Looks at what is stored in place of the head that this process published. An earlier process may have published it from a
-    /// longer log. Returns whether the log has just been compared with it, so that a newer head is to be published.
+    /// Looks at the head that is stored in place of the one that this process published. An earlier process may have
+    /// published it from a longer log. Returns whether the log has just been compared with it, so that a newer head is to
+    /// be published.
     async fn has_to_compare(&mut self, newest: &LogHead, stored: &[u8]) -> bool {
         let id = &newest.count.log;
         let found = self.fleet.verified_head(id, stored);
@@ -211,7 +215,8 @@ mod tests {
         let known = LogHeads::default();
         let note = |line: Vec<u8>| {
             let head = LogHead::parse(str::from_utf8(&line).unwrap()).unwrap();
-            let (node, kept_until) = ("n".to_owned(), Duration::ZERO);
+            let node = "n".to_owned();
+            let kept_until = Duration::ZERO;
             known.note(NodeHead { node, kept_until, head, stored: line.clone() });
             known.list()[0].stored == line
         };

@@ -1,7 +1,7 @@
 //! Decisions as log records for a collector that speaks OTLP over HTTP.
 //!
-//! A record is made when a decision is recorded, and waits in a bounded queue. No request waits for the collector: what does not
-//! fit is dropped and counted.
+//! A record is made when a decision is recorded, and waits in a bounded queue. No request waits for the collector: a record
+//! that does not fit is dropped and counted.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -136,7 +136,8 @@ struct CountingLogExporter {
 
 impl opentelemetry_sdk::logs::LogExporter for CountingLogExporter {
     async fn export(&self, batch: LogBatch<'_>) -> OTelSdkResult {
-        let (mut records, mut bytes) = (0, 0);
+        let mut records = 0;
+        let mut bytes = 0;
         for (record, _) in batch.iter() {
             records += 1;
             bytes += record.attributes_iter().map(attribute_bytes).sum::<usize>();

@@ -39,8 +39,7 @@ impl DecisionQuery {
         let is = |expected: Option<&str>, value: &str| {
             expected.is_none_or(|expected| expected.eq_ignore_ascii_case(value))
         };
-        let is_owner = |owner: &str| decision.owner.as_deref() == Some(owner);
-        self.owner.as_deref().is_none_or(is_owner)
+        self.owner.as_deref().is_none_or(|owner| decision.owner.as_deref() == Some(owner))
             && is(self.crawler.as_deref(), &decision.crawler)
             && self.has_outcome(&decision.outcome)
             && is(self.reason.as_deref(), &decision.reason)

@@ -128,7 +128,7 @@ impl RecentDecisions {
                 Some(kept) if kept.number == number => {
                     run.decisions.push(kept.decision());
                 }
-                // Overwritten meanwhile: continue after what is lost.
+                // Overwritten meanwhile: continue after the lost ones.
                 Some(kept) if kept.number > number => {
                     run.first = number + 1;
                     run.decisions.clear();

@@ -38,7 +38,7 @@ pub struct ReportRequest {
     pub contents: ReportContents,
 }
 
-/// A report, and what it was counted from.
+/// A report, and the source of its counts.
 #[derive(Debug)]
 pub struct CountedReport {
     pub report: LogReport,
@@ -113,7 +113,7 @@ impl ReportCache {
                     ControlFlow::Continue(())
                 }
             }));
-            // Of what was read until then.
+            // Of the lines that were read until then.
             if !given_up.is_cancelled() {
                 let ended_at = Instant::now();
                 let until = ended_at + lifetime(ended_at - started_at);
@@ -131,7 +131,8 @@ impl ReportCache {
             let now = Instant::now();
             // A slot that cannot be locked is in use.
             slots.retain(|_, slot| {
-                slot.try_lock().map_or(true, |kept| kept.as_ref().is_some_and(|it| it.until > now))
+                slot.try_lock()
+                    .map_or(true, |kept| kept.as_ref().is_some_and(|kept| kept.until > now))
             });
         }
         if slots.len() >= MAX_KEPT && !slots.contains_key(&request) {
@@ -183,7 +184,8 @@ mod tests {
 
     fn empty() -> CountedReport {
         let now = SystemTime::UNIX_EPOCH;
-        let (requests, contents) = (DecisionQuery::default(), ReportContents::Overview);
+        let requests = DecisionQuery::default();
+        let contents = ReportContents::Overview;
         let query = ReportQuery { since: now, until: now, requests, contents };
         let none = Path::new("/none");
         let log = LogPlace { path: none, state_dir: none };

@@ -1,4 +1,4 @@
-//! The names of what decides, as reports have them and filters of decisions take them.
+//! The names of rules and reasons, as reports have them and filters of decisions take them.
 
 use std::borrow::Cow;
 

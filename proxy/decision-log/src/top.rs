@@ -86,7 +86,8 @@ fn name(by: RankBy, decision: &DecisionRecord) -> Option<String> {
                 return Some(format!("[[rule]] {}", policy.number));
             }
             let finding = decision.finding.as_ref()?;
-            let (line, rule) = (finding.line?, finding.rule.as_deref()?);
+            let line = finding.line?;
+            let rule = finding.rule.as_deref()?;
             let origin = decision.origin.as_deref()?;
             Some(format!("{rule} ({origin}/robots.txt:{line})"))
         }

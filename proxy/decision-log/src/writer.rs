@@ -171,7 +171,7 @@ impl DecisionWriter {
         self.losses.last()
     }
 
-    /// Returns what is wrong with the log's files.
+    /// Returns the faults of the log's files.
     pub(super) fn warnings(&self) -> Arc<JournalWarnings> {
         lock(&self.warnings).clone()
     }
@@ -373,7 +373,7 @@ impl WriterThread {
         self.share_head();
     }
 
-    /// Shows others what the journal knows.
+    /// Publishes the journal's state to others.
     fn share_head(&mut self) {
         let warnings = self.journal.as_mut().map(Journal::warnings).unwrap_or_default();
         self.metrics.decision_log_unsigned(warnings.head_fault.is_some());

@@ -1,4 +1,4 @@
-//! Judges whether a clock may be believed for what cannot be undone: somebody may have set it wrong for a moment.
+//! Judges whether a clock may be believed for changes that cannot be undone: somebody may have set it wrong for a moment.
 //!
 //! The time by the clock is compared with the time that has passed. A step of the clock is only believed once the clock has kept
 //! its new value for [`GRACE`]; until then, the settled time goes on from the value before. A clock that is set back is believed
@@ -52,8 +52,8 @@ struct ClockValue {
 pub struct ClockSteps(VecDeque<ClockValue>);
 
 impl ClockSteps {
-    /// Notes what the clock shows after `running`, the time that has passed since some instant. Returns the settled time, which is
-    /// never later.
+    /// Notes the clock's reading after `running`, the time that has passed since some instant. Returns the settled time,
+    /// which is never later.
     pub fn observe(&mut self, shown: SystemTime, running: Duration) -> SystemTime {
         let offset = nanos_since_epoch(shown) - nanos(running);
         while self.0.back().is_some_and(|value| value.offset > offset + nanos(MAX_CORRECTION)) {
@@ -85,7 +85,7 @@ impl ClockSteps {
             Err(set_back) => -nanos(set_back.duration()),
         };
         let now = nanos_since_epoch(shown) - nanos(running);
-        // Running time begins at zero, and what the clock showed until then is older.
+        // Running time begins at zero, and earlier readings of the clock are older.
         let since = |at: SystemTime| {
             running.saturating_sub(shown.duration_since(at).unwrap_or_default().min(GRACE))
         };
@@ -200,7 +200,7 @@ mod tests {
         for minutes in 0..10_000 {
             shown += Duration::from_mins(10);
             let settled = clock.observe(shown, Duration::from_mins(minutes));
-            // What it was ahead by in the last day and a bit.
+            // The time that it was ahead by in the last day and a bit.
             let behind = shown.duration_since(settled).unwrap();
             assert!(behind <= 26 * 9 * HOUR, "{minutes}: {behind:?}");
         }

@@ -58,7 +58,7 @@ pub fn rotated_files(path: &Path) -> io::Result<Vec<PathBuf>> {
         let file = entry?.path();
         if is_rotated(path, &file) {
             found.insert(file.as_os_str().to_owned(), file);
-        } else if file.extension().is_some_and(|it| it == "gz")
+        } else if file.extension().is_some_and(|extension| extension == "gz")
             && is_rotated(path, &file.with_extension(""))
         {
             let plain = file.with_extension("").into_os_string();

@@ -190,7 +190,9 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let heads = HeadFiles::for_log(&dir.path().join("log/decisions.jsonl"), dir.path());
         fs::create_dir(dir.path().join("log")).unwrap();
-        let (own, newer, other) = (head("a", 5), head("a", 9), head("b", 9));
+        let own = head("a", 5);
+        let newer = head("a", 9);
+        let other = head("b", 9);
         assert!(heads.save(&own).is_empty());
         let key = LogEvent::parse_head(&own).unwrap().key;
         for (beside, expected, is_foreign) in [(&newer, &newer, false), (&other, &own, true)] {

@@ -1,7 +1,7 @@
-//! Holds: what must outlive every retention, because somebody will ask for it.
+//! Holds: evidence that must outlive every retention, because somebody will ask for it.
 //!
-//! Each hold is a file below the state directory, so that a running process takes notice of it: `holds/3.json`, and what it was
-//! found to hold in `holds/3.held.json`. A hold that was released remains, as a record.
+//! Each hold is a file below the state directory, so that a running process takes notice of it: `holds/3.json`, and the
+//! files that it was found to hold in `holds/3.held.json`. A hold that was released remains, as a record.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
@@ -92,7 +92,7 @@ struct SignedDeletions {
     signature: Option<String>,
 }
 
-/// The members of a line by which it is held, and what it rests on.
+/// The members of a line by which it is held, and its inputs.
 #[derive(Deserialize)]
 struct HeldLine<'a> {
     #[serde(borrow)]
@@ -130,12 +130,12 @@ impl Hold {
 
     fn holds(&self, line: &HeldLine<'_>) -> bool {
         let host = line.origin.as_deref().and_then(host_of);
-        let is_in_time = |at: SystemTime| {
-            self.since.is_none_or(|since| at >= since) && self.until.is_none_or(|until| at <= until)
-        };
         host.is_some_and(|host| self.is_about(host))
             && self.crawler.as_ref().is_none_or(|crawler| *crawler == line.crawler)
-            && humantime::parse_rfc3339(&line.at).map_or(true, is_in_time)
+            && humantime::parse_rfc3339(&line.at).map_or(true, |at| {
+                self.since.is_none_or(|since| at >= since)
+                    && self.until.is_none_or(|until| at <= until)
+            })
     }
 
     /// Returns whether a file of the log has a decision that is held. The rest is not read once one is found.
@@ -152,7 +152,7 @@ impl Hold {
         Ok(is_held)
     }
 
-    /// Adds what it holds of a file of the log, which has just been opened.
+    /// Adds the lines that it holds of a file of the log, which has just been opened.
     ///
     /// # Errors
     ///
@@ -195,7 +195,7 @@ fn host_of(origin: &str) -> Option<&str> {
 }
 
 impl HeldEvidence {
-    /// Adds what was found earlier, and may be missing now.
+    /// Adds files that were found earlier, and may be missing now.
     pub fn add_earlier(&mut self, earlier: Self) {
         self.files.extend(earlier.files);
         self.bodies.extend(earlier.bodies);
@@ -263,7 +263,7 @@ impl HoldFolder {
     }
 
     /// Stores a new hold, signed with the log's `key`, under the next free number, which it returns. Without a key there is no log
-    /// yet, which takes over what it finds when it begins.
+    /// yet, which takes over the holds that it finds when it begins.
     ///
     /// # Errors
     ///
@@ -300,7 +300,7 @@ impl HoldFolder {
         replace_file(&self.path(hold.id), &signed_json(hold, key)?)
     }
 
-    /// Returns what a hold was found to hold; nothing if that was not looked for yet.
+    /// Returns the files that a hold was found to hold; none if they were not looked for yet.
     ///
     /// # Errors
     ///
@@ -310,7 +310,7 @@ impl HoldFolder {
         if path.exists() { read_json(&path) } else { Ok(HeldEvidence::default()) }
     }
 
-    /// Stores what a hold was found to hold.
+    /// Stores the files that a hold was found to hold.
     ///
     /// # Errors
     ///
@@ -358,7 +358,7 @@ impl HoldFolder {
                 self.replace(&stored.hold, Some(to))?;
             }
         }
-        // What neither key has signed stays as it is, and is named.
+        // Holds that neither key has signed stay as they are, and are named.
         if let Ok(logs) = self.all_deletions(from)
             && !logs.is_empty()
         {
@@ -486,7 +486,8 @@ mod tests {
         let folder = HoldFolder::in_state_dir(dir.path());
         let [key, other] =
             [1, 2].map(|seed| Ed25519KeyPair::from_seed_unchecked(&[seed; 32]).unwrap());
-        let (log, public) = (Path::new("/log"), public_key(&key));
+        let log = Path::new("/log");
+        let public = public_key(&key);
         assert!(folder.deletions(log, &public).unwrap().is_empty());
         folder.save_deletions(log, BTreeSet::from([3, 5]), &key).unwrap();
         folder.save_deletions(Path::new("/other"), BTreeSet::from([1]), &key).unwrap();
@@ -558,7 +559,7 @@ mod tests {
         folder.save_held(id, &HeldEvidence::default()).unwrap();
         let key = Ed25519KeyPair::from_seed_unchecked(&[1; 32]).unwrap();
         folder.save_deletions(Path::new("log"), BTreeSet::new(), &key).unwrap();
-        let files = fs::read_dir(dir.path().join(DIR)).unwrap().map(|it| it.unwrap().path());
+        let files = fs::read_dir(dir.path().join(DIR)).unwrap().map(|entry| entry.unwrap().path());
         let owners: Vec<_> = files.map(|path| owner(&path)).collect();
         assert_eq!(owners, [service; 3]);
         assert_eq!(owner(&dir.path().join(DIR)), service);

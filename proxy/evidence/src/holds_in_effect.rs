@@ -1,5 +1,5 @@
-//! The holds in effect for others than the process that writes the log: those that the log records, with what its key has signed
-//! since.
+//! The holds in effect for others than the process that writes the log: those that the log records, with the lists that its
+//! key has signed since.
 
 use std::path::{Path, PathBuf};
 
@@ -29,7 +29,7 @@ impl HoldsInEffect {
     ///
     /// # Errors
     ///
-    /// Returns an error if one cannot be read, or what the log records cannot. Nothing may be deleted then.
+    /// Returns an error if one cannot be read, or the log's records cannot. Nothing may be deleted then.
     pub fn read(&mut self) -> anyhow::Result<Vec<Hold>> {
         let folder = HoldFolder::in_state_dir(&self.state_dir);
         let Some(log) = &self.log else {

@@ -10,12 +10,12 @@
 //!    ├─ select     the decisions to export
 //!    └─ signed_log a log's files, up to the last signed line
 //!  warc          WARC files, as far as exports need them
-//!  exchange      what decisions record of the exchanges behind them
+//!  exchange      the members about the exchanges behind decisions
 //!  manifest      the signed list of an export's files
 //!  stand_ins     digests in place of lines that are left out
 //!  head_files    the files with the newest head of a log
 //!  log_head      a head as others keep it
-//!  holds         what must outlive every retention
+//!  holds         evidence that must outlive every retention
 //!  holds_in_effect  the holds that count, for others than the process that writes the log
 //!  recorded_holds  the holds in effect, as the log records them
 //!  log_files     the signed facts about the files in a log's directory

@@ -34,7 +34,7 @@ impl LogHead {
         is_signed.then(|| Self { line: line.to_owned(), at, head, count, last })
     }
 
-    /// Returns what rises from each head of a log to the next: a log that was cut back has lost more.
+    /// Returns the number that rises from each head of a log to the next: a log that was cut back has lost more.
     #[must_use]
     pub fn rank(&self) -> (u64, u64, u64) {
         (self.count.lost_decisions, self.head.file, self.head.lines)
@@ -91,7 +91,7 @@ mod tests {
         let mut rewritten = published.clone();
         rewritten.head.root_sha256 = rewritten.last;
         assert_eq!(published.missing_from(&rewritten), 1);
-        // Once the log says what it lost, it may go on.
+        // Once the log records its loss, it may go on.
         assert_eq!(published.missing_from(&head(6, 4, 4)), 4);
         assert_eq!(head(6, 4, 4).missing_from(&head(12, 9, 4)), 4);
         assert_eq!(head(8, 6, 4).missing_from(&head(5, 3, 0)), 7, "cut back again");

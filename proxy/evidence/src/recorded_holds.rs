@@ -1,5 +1,5 @@
 //! The holds in effect, as the log itself records them. Whoever can write to the folder of the holds can neither release one by hand
-//! nor delete it unnoticed, because what counts is what the log says.
+//! nor delete it unnoticed, because the log's record counts.
 //!
 //! Each file of the log begins with the holds in effect, so that its newest file has them all.
 
@@ -21,7 +21,7 @@ const PREFIXES: [&[u8]; 2] = [b"{\"event\":\"hold\",", b"{\"event\":\"release\",
 #[derive(Clone, Debug, Default)]
 pub struct RecordedHolds {
     active: BTreeMap<u64, Hold>,
-    /// Whether the log records its holds. Earlier versions did not: what is in the folder is then taken over.
+    /// Whether the log records its holds. Earlier versions did not: the holds in the folder are then taken over.
     is_recording: bool,
 }
 
@@ -187,7 +187,7 @@ mod tests {
         StoredHold { hold: hold(id, released_at), is_signed }
     }
 
-    /// Returns what a log that records hold 1 says to the holds in the folder.
+    /// Returns the faults that a log with hold 1 finds in the holds of the folder.
     fn compared(folder: &[StoredHold]) -> HoldChanges {
         let mut recorded = RecordedHolds::default();
         recorded.begin_recording();

@@ -69,7 +69,8 @@ mod tests {
     #[test]
     fn pipes_sockets_and_devices_are_refused_at_once() {
         let dir = tempfile::tempdir().unwrap();
-        let (pipe, socket) = (dir.path().join("pipe"), dir.path().join("socket"));
+        let pipe = dir.path().join("pipe");
+        let socket = dir.path().join("socket");
         assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
         let _listener = UnixListener::bind(&socket).unwrap();
         for path in [&pipe, &socket, Path::new("/dev/zero"), dir.path()] {

@@ -89,7 +89,8 @@ pub(crate) fn each_line(
     mut lines: impl BufRead,
     mut take: impl FnMut(u64, &[u8]) -> anyhow::Result<()>,
 ) -> anyhow::Result<()> {
-    let (mut line, mut number) = (Vec::new(), 0);
+    let mut line = Vec::new();
+    let mut number = 0;
     let mut next = |line: &mut Vec<u8>| lines.by_ref().take(MAX_LINE_BYTES).read_until(b'\n', line);
     while next(&mut line)? > 0 {
         number += 1;
@@ -101,7 +102,7 @@ pub(crate) fn each_line(
     Ok(())
 }
 
-/// The signed files of a log, and what is missing from it.
+/// The signed files of a log, and the list of its missing parts.
 #[derive(Debug)]
 pub struct SignedLog {
     /// The files, the oldest first. They are open, so that those deleted meanwhile can still be read.
@@ -213,7 +214,7 @@ impl SignedLog {
     }
 }
 
-/// Returns what is wrong with the holds.
+/// Returns the faults of the holds.
 fn hold_findings(
     path: &Path,
     state_dir: &Path,
@@ -231,7 +232,7 @@ fn hold_findings(
 }
 
 /// Returns one file of each number, of several the one that belongs to the log. Those that have taken the place of one are checked
-/// as if they belonged to it, so that the check says what is wrong with them.
+/// as if they belonged to it, so that the check names their faults.
 fn without_copies(
     numbered: Vec<(u64, PathBuf)>,
     outsiders: &[ForeignFile],

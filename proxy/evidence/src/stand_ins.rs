@@ -55,7 +55,8 @@ mod tests {
         let mut whole = MerkleTree::default();
         lines.iter().for_each(|line| whole.push(*line));
         for shown in 0..37_usize {
-            let (mut tree, mut out) = (MerkleTree::default(), OmittedLines::default());
+            let mut tree = MerkleTree::default();
+            let mut out = OmittedLines::default();
             let mut count = 0;
             let mut take = |tree: &mut MerkleTree, out: &mut OmittedLines| {
                 for line in out.drain_stand_ins() {

@@ -1,11 +1,11 @@
-//! Counts of what is limited for each holder.
+//! Counts of limited things for each holder.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::Holder;
 
-/// The current count of each holder, such as of its connections. What is not in use takes no memory.
+/// The current count of each holder, such as of its connections. A count of zero takes no memory.
 #[derive(Debug, Default)]
 pub struct HolderCounts(Mutex<HashMap<Holder, usize>>);
 

@@ -97,7 +97,7 @@ impl WorkPool {
         }
     }
 
-    /// Runs what waits, by turns, until nothing does.
+    /// Runs the waiting work, by turns, until none is left.
     fn work_until_idle(&self) {
         loop {
             let mut state = self.state();
@@ -203,7 +203,8 @@ mod tests {
         is_started.await.unwrap();
         for (owner, count) in [(1, 20), (2, 1)] {
             for _ in 0..count {
-                let (pool, done) = (pool.clone(), done.clone());
+                let pool = pool.clone();
+                let done = done.clone();
                 let waiting = pool.state().waiting.len();
                 let running = pool.clone();
                 tasks.push(tokio::spawn(async move {

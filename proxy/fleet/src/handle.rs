@@ -75,7 +75,8 @@ pub enum FleetEvent {
     RestEnded(String),
 }
 
-/// A handle on what this node shares with others. Cheap to clone; its background task ends when the last clone is dropped.
+/// A handle on the state that this node shares with others. Cheap to clone; its background task ends when the last clone is
+/// dropped.
 #[derive(Clone)]
 pub struct Fleet {
     pub(super) inner: Arc<FleetInner>,

@@ -1,4 +1,4 @@
-//! The fleet: what several nodes share, and the engine through which they share it.
+//! The fleet: the state that several nodes share, and the engine through which they share it.
 //!
 //! A [`Fleet`] is a handle. A node without a fleet has an engine that grants everything at once. Otherwise one background task
 //! (`watch`) sends beats, reads the notes of other nodes and reconnects, and a circuit breaker keeps requests from waiting for an

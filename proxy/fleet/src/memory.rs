@@ -273,7 +273,8 @@ impl SharedEngine for MemoryEngine {
     async fn claim(&self, claim: &FetchClaim) -> Result<ClaimAnswer, EngineFailure> {
         let mut state = self.access()?;
         let now = Instant::now();
-        let (mut older, mut version) = (None, 0);
+        let mut older = None;
+        let mut version = 0;
         let stored_version = state.entry(&claim.origin).map(|entry| entry.version);
         // Removed only if it is still the one that failed verification: it may have been replaced meanwhile.
         if stored_version == Some(claim.rejected_version) {

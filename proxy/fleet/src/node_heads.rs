@@ -69,7 +69,7 @@ impl Fleet {
         self.inner.call_engine("head", self.inner.engine.heads()).await
     }
 
-    /// Stores a head in place of `expected`, or nothing in its place. Returns what is stored if that is something else.
+    /// Stores a head in place of `expected`, or nothing in its place. Returns the stored head if that is another one.
     ///
     /// # Errors
     ///

@@ -1,4 +1,4 @@
-//! Turns at a server whose pace the fleet finds together: what a node asks the engine, and how the engine answers.
+//! Turns at a server whose pace the fleet finds together: the questions of a node, and the answers of the engine.
 //!
 //! The engine keeps the pace that was found last, which it does not interpret, the time between two turns, and the time of the
 //! last one. A node that found another pace proposes it together with its next turn, on top of the version that it knows; of
@@ -12,7 +12,7 @@ pub const LATE: Duration = Duration::from_millis(10);
 /// A node's question before it sends a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PaceTurn {
-    /// The name of what shares the pace.
+    /// The name of the unit that shares the pace.
     pub unit: String,
     /// The version of the pace that the node knows; 0: none.
     pub version: u64,
@@ -74,7 +74,8 @@ impl PaceBook {
             self.last_at = Some(turn_at);
             self.total += turn.requests;
         }
-        let (version, pace) = (self.version, self.pace.clone());
+        let version = self.version;
+        let pace = self.pace.clone();
         PaceTurnAnswer { version, pace, total: self.total, wait, is_granted }
     }
 }

@@ -1,4 +1,4 @@
-//! Records: which node fetches a robots.txt, and what the fetch brought.
+//! Records: which node fetches a robots.txt, and the result of the fetch.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -116,7 +116,7 @@ impl Fleet {
         });
     }
 
-    /// Adds what this node has counted of a crawler's day; `None` if the engine is away.
+    /// Adds this node's counts of a crawler's day; `None` if the engine is away.
     pub async fn spend(&self, report: &BudgetReport) -> Option<BudgetAnswer> {
         let inner = &self.inner;
         inner.call_engine("spend", inner.engine.spend(report)).await.ok()

@@ -1,4 +1,4 @@
-//! Seals on records. Without them, anyone who can write to the engine could allow what a robots.txt disallows.
+//! Seals on records. Without them, anyone who can write to the engine could allow URLs that a robots.txt disallows.
 
 use std::fmt;
 use std::time::Duration;

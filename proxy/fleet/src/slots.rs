@@ -269,7 +269,8 @@ impl FleetSlot {
             return;
         }
         lock(&self.inner.held_slots).remove(&self.request.number);
-        let (inner, request) = (Arc::clone(&self.inner), SlotRequest::clone(&self.request));
+        let inner = Arc::clone(&self.inner);
+        let request = SlotRequest::clone(&self.request);
         let mut releasing = Box::pin(async move { inner.release_slot(request, permit).await });
         // Polled once here, so that a call that completes at once needs no task.
         if (&mut releasing).now_or_never().is_none() {

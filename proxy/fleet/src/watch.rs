@@ -1,4 +1,4 @@
-//! The fleet's background task: it beats, reconnects, reads the notes of others, and sends what the engine missed.
+//! The fleet's background task: it beats, reconnects, reads the notes of others, and sends the values that the engine missed.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
@@ -75,7 +75,8 @@ impl Fleet {
 fn spawn_watcher(inner: &Arc<FleetInner>) {
     inner.observe_state();
     // Weak, so that the task ends when the last handle is dropped.
-    let (weak, wake) = (Arc::downgrade(inner), Arc::clone(&inner.wake));
+    let weak = Arc::downgrade(inner);
+    let wake = Arc::clone(&inner.wake);
     tokio::spawn(listen(weak.clone()));
     tokio::spawn(async move {
         let mut watch = FleetWatcher::default();

@@ -82,7 +82,9 @@ impl<'a> Admission<'a> {
             own_fields: request.own_fields(permit),
             findings: ResponseFindings::default(),
             notes: ResponseNotes::default(),
-            size: ResponseSize::new(request.crawler().map_or(0, |it| it.max_response_bytes)),
+            size: ResponseSize::new(
+                request.crawler().map_or(0, |crawler| crawler.max_response_bytes),
+            ),
         }
     }
 
@@ -198,7 +200,7 @@ impl<'a> Admission<'a> {
         }
     }
 
-    /// Returns what the response showed.
+    /// Returns the notes on the response.
     pub fn finish(self) -> ResponseFindings {
         ResponseFindings {
             turned_away: self.notes.into_turned_away(),
@@ -209,7 +211,7 @@ impl<'a> Admission<'a> {
 }
 
 impl GatedRequest<'_, '_> {
-    /// Records what the response shows.
+    /// Records the notes on the response.
     pub fn record_findings(&mut self, findings: ResponseFindings, is_signed: bool) {
         // Without a response, those from before the request are in the record already.
         if findings.preferences.is_some() {

@@ -15,7 +15,7 @@ impl<'s> GatedRequest<'s, '_> {
     ///
     /// # Errors
     ///
-    /// Returns why the request is not sent. The record says what is known of it by then.
+    /// Returns why the request is not sent. The record has the facts that are known by then.
     pub async fn admit(
         &mut self,
         slot: Option<PacingSlot<'s>>,

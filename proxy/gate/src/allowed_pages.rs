@@ -10,11 +10,11 @@ use wayleave_decision_log::DecisionId;
 use wayleave_fairness::{Holder, SharedMap};
 use wayleave_robots_txt::Target;
 
-/// The time for which a page is the cause of requests. What its style sheets load counts from the page, too.
+/// The time for which a page is the cause of requests. Files that its style sheets load count from the page, too.
 const MAX_AGE: Duration = Duration::from_secs(60);
-/// The longest chain of style sheets and scripts from a page to what loads another one. Real ones import two or three deep.
+/// The longest chain of style sheets and scripts from a page to one that loads another. Real ones import two or three deep.
 const MAX_DEPTH: u8 = 5;
-/// The most keys of all clients, two for each page, style sheet and script. What a forgotten page loads is judged by
+/// The most keys of all clients, two for each page, style sheet and script. Each file of a forgotten page is judged by
 /// itself.
 const MAX_KEYS: usize = 65_536;
 /// The longest URL of a page that is remembered.

@@ -1,4 +1,4 @@
-//! The decision: who sent the request, what it is for, and whether the rules and robots.txt allow it.
+//! The decision: who sent the request, for which purpose, and whether the rules and robots.txt allow it.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -75,7 +75,7 @@ impl GatedRequest<'_, '_> {
     /// Records the request as one that was not decided.
     pub fn record_undecided(&mut self) {
         let request = self.request();
-        // No password is checked for it, which may take long: only what the CONNECT of its tunnel proved counts.
+        // No password is checked for it, which may take long: only the proof of its tunnel's CONNECT counts.
         let proof = self.connection.proof.as_ref();
         self.record.begin_decision(
             self.display_target(&request, None),

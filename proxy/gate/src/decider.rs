@@ -1,4 +1,4 @@
-//! Decides a request, by `wayleave_decision`, which does no I/O: this supplies what a decision asks for.
+//! Decides a request, by `wayleave_decision`, which does no I/O: this supplies the inputs of a decision.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -59,13 +59,14 @@ impl Decider {
     /// Updates the metrics that are counted when they are gathered.
     pub fn update_metrics(&self, metrics: &Metrics) {
         self.robots.update_metrics();
-        let (rules, now) = (&self.settings().rules, self.robots.clock().now());
+        let rules = &self.settings().rules;
+        let now = self.robots.clock().now();
         let (active, expired) = rules.count(now);
         metrics.rules(active, expired.len());
         metrics.exception_expiry(rules.next_expiry(now));
     }
 
-    /// Returns whether a request would be forwarded by these settings. What its client proved is valid for as long as its
+    /// Returns whether a request would be forwarded by these settings. Its client's proof is valid for as long as its
     /// password.
     pub(crate) async fn is_still_allowed(
         &self,
@@ -159,11 +160,13 @@ impl Decider {
         known: CheckedSnapshot,
     ) -> Decision<'a> {
         let (request, suspended) = decision.suspend();
-        let (identified, method) = (request.identified.clone(), request.method.to_owned());
+        let identified = request.identified.clone();
+        let method = request.method.to_owned();
         let subresource = request.subresource.cloned();
         let (resolved, is_by_tunnel, now) =
             (request.resolved.clone(), request.is_by_tunnel, request.now);
-        let (robots, fetch_identity) = (self.robots.clone(), Arc::clone(&client.fetch_identity));
+        let robots = self.robots.clone();
+        let fetch_identity = Arc::clone(&client.fetch_identity);
         let in_effect = Arc::clone(settings);
         let judge = move || {
             let origin = resolved.target.origin().clone();

@@ -31,7 +31,8 @@ impl DocumentSource<'_> {
     pub(crate) async fn fetch_all(&self, batch: &mut DocumentBatch) -> Vec<DocumentResult> {
         let context = mem::take(&mut batch.context);
         let fetches = DocumentFetches { source: self, batch, context: Mutex::new(context) };
-        let results = join_all(batch.documents.iter().map(|it| fetches.fetch(it))).await;
+        let results =
+            join_all(batch.documents.iter().map(|document| fetches.fetch(document))).await;
         let context = fetches.context.into_inner();
         batch.context = context.unwrap_or_else(PoisonError::into_inner);
         results
@@ -91,7 +92,7 @@ impl DocumentFetches<'_> {
         robots.find_for(resource, self.source.requester.clone()).await.map(Ok)
     }
 
-    /// Fetches what the origin that was asked for names on another host.
+    /// Fetches the documents that the requested origin names on another host.
     async fn fetch_elsewhere(&self, resource: &Resource) -> Result<Fetched, FetchPending> {
         let robots = self.source.robots;
         let is_public = self.may_be_public(&self.batch.origin).await;

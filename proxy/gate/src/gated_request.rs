@@ -99,7 +99,7 @@ impl<'s, 'r> GatedRequest<'s, 'r> {
     /// Returns whether refusals are only observed.
     pub fn is_observe_mode(&self) -> bool {
         let identity = self.record.identity.as_ref();
-        identity.is_some_and(|it| it.mode() == EnforcementMode::Observe)
+        identity.is_some_and(|identity| identity.mode() == EnforcementMode::Observe)
     }
 
     /// Creates the labeller of the response, if the request has usage preferences.

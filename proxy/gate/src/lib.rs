@@ -3,18 +3,18 @@
 //! ```text
 //!  gated_request                      a request, and all that is learned about it
 //!   ├─ admit                          identifies, decides, waits and charges the budget:
-//!   │    ├─ decide                      who asks, what for, and whether it is allowed
+//!   │    ├─ decide                      who asks, for which purpose, and whether it is allowed
 //!   │    │    ├─ identify ── identity     certificates and passwords of clients
 //!   │    │    ├─ request, target          the request, its target
-//!   │    │    └─ decider                  supplies what a decision asks for: documents, pace_group
+//!   │    │    └─ decider                  supplies the inputs of a decision: documents, pace_group
 //!   │    ├─ robots_txt ── validators    is it for robots.txt, and answered from the copy
 //!   │    ├─ pace ── pace_unit           when: it waits for its slot, and is decided again
 //!   │    └─ budget                      or not today
 //!   ├─ admission                      follows the response:
 //!   │    ├─ response_pace               the pace that it asks for
 //!   │    ├─ response_size               how long it may be
-//!   │    ├─ response_notes ── payment   whether it turns the request away, and what it asks for
-//!   │    ├─ subresource                 what a page loads: its cause, and what it may be (allowed_pages)
+//!   │    ├─ response_notes ── payment   whether it turns the request away, and its price
+//!   │    ├─ subresource                 files that a page loads: their cause, and their kinds (allowed_pages)
 //!   │    └─ response_policy             its usage preferences
 //!   ├─ revoke                         upgraded connections after a reload
 //!   └─ record, outcome                the line in the log

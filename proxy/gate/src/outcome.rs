@@ -105,7 +105,7 @@ impl ExchangeOutcome {
         }
     }
 
-    /// Returns the outcome if the client has a response's head with this status: what failed then cut the response.
+    /// Returns the outcome if the client has a response's head with this status: a later failure cut the response.
     pub fn after_head(self, status: Option<u16>) -> Self {
         match (self, status) {
             (Self::Fail(failure), Some(status)) => Self::Cut { status, failure },

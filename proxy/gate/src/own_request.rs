@@ -35,7 +35,7 @@ const NO_CLIENT: IpAddr = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
 /// The longest wait for a slot: half of the time that a fetch may take, so that the response still has its time.
 const MAX_WAIT: Duration = Duration::from_secs(5);
 
-/// The policy, with what it needs. It is made before the cache, and knows only the layers below.
+/// The policy, and the parts that it uses. It is made before the cache, and knows only the layers below.
 pub struct OwnRequestRules {
     pub settings: Arc<CurrentSettings>,
     pub pacer: Arc<Pacer>,
@@ -133,12 +133,15 @@ impl OwnRequestRules {
             target,
             client: NO_CLIENT,
             // A site that sees one crawler sees one pace.
-            pace: crawler.and_then(|it| it.tokens.first()).map_or(WAYLEAVE, ProductToken::as_str),
+            pace: crawler
+                .and_then(|crawler| crawler.tokens.first())
+                .map_or(WAYLEAVE, ProductToken::as_str),
             unit: unit.as_ref(),
             keeps_turn: false,
         };
-        let asked = robots_delay.or_else(|| crawler.and_then(|it| it.default_delay));
-        let delay = pacing.delay(asked, crawler.map_or(Duration::ZERO, |it| it.min_delay));
+        let asked = robots_delay.or_else(|| crawler.and_then(|crawler| crawler.default_delay));
+        let delay =
+            pacing.delay(asked, crawler.map_or(Duration::ZERO, |crawler| crawler.min_delay));
         match self.pacer.wait_for_slot(pacing, request, delay).await {
             Ok(slot) => (facts, Ok(Some(slot))),
             // Enforced in mode "observe", too, which is about crawlers: this request is wayleave's own.

@@ -51,12 +51,14 @@ impl<'s> GatedRequest<'s, '_> {
             {
                 return Err(answered);
             }
-            // Only now: what it would not forward, this proxy does not answer as the last hop either. It needs no slot.
+            // Only now: a request that it would not forward, this proxy does not answer as the last hop either. It needs no
+            // slot.
             if self.received.max_forwards() == Some(0) {
                 return Err(NotSent::LastHop);
             }
             self.check_budget(&mut permit)?;
-            // A second decision may find no slot. It tries again, because a reload may enforce what was only observed.
+            // A second decision may find no slot. It tries again, because a reload may enforce a refusal that was only
+            // observed.
             if slot.is_some() || permit.resolved.scope == TargetScope::Bypass {
                 return Ok((permit, slot));
             }
@@ -91,9 +93,10 @@ impl<'s> GatedRequest<'s, '_> {
         let mode = identity.map(Identity::mode).unwrap_or_default();
         let pacing = self.pacing(mode);
         let robots_delay = self.record.facts.delay;
-        // What the site asks for comes first, however short: `default_delay` is for sites that say nothing.
-        let asked = robots_delay.or_else(|| crawler.and_then(|it| it.default_delay));
-        let delay = pacing.delay(asked, crawler.map_or(Duration::ZERO, |it| it.min_delay));
+        // The site's own delay comes first, however short: `default_delay` is for sites that say nothing.
+        let asked = robots_delay.or_else(|| crawler.and_then(|crawler| crawler.default_delay));
+        let delay =
+            pacing.delay(asked, crawler.map_or(Duration::ZERO, |crawler| crawler.min_delay));
         self.delay = delay;
         let request = PacedRequest {
             target: &permit.resolved.target,
@@ -147,7 +150,7 @@ impl<'s> GatedRequest<'s, '_> {
     fn pacing(&self, mode: EnforcementMode) -> PacingConfig {
         let pacing = self.settings.pacing;
         match mode {
-            // The client has had its turn: what makes it wait for another one is none of its doing.
+            // The client has had its turn: it does not cause the wait for another one.
             EnforcementMode::Enforce if self.repeat.is_some() => pacing.waiting(pacing.max_wait),
             EnforcementMode::Enforce => pacing,
             EnforcementMode::Observe => pacing.without_waiting(),
@@ -162,7 +165,7 @@ impl<'s> GatedRequest<'s, '_> {
     ) -> Result<Option<Arc<PaceUnit>>, NotSent> {
         let destination = Destination {
             origin: permit.resolved.target.origin(),
-            source: self.crawler().and_then(|it| it.source_address),
+            source: self.crawler().and_then(|crawler| crawler.source_address),
             client: Some(self.connection.client),
             network: None,
         };

@@ -1,4 +1,4 @@
-//! Demands for payment: what an origin asks for a page, as far as its response says. Nothing is ever paid.
+//! Demands for payment: the price that an origin asks for a page, as far as its response says. Nothing is ever paid.
 
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
@@ -70,7 +70,7 @@ impl PaymentDemand {
         (is_open && is_json).then(|| PageBuffer::new(fields, MAX_BYTES))
     }
 
-    /// Adds what the body says.
+    /// Adds the statements of the body.
     pub(crate) fn add_body(&mut self, body: &str) {
         let Ok(required) = serde_json::from_str::<Value>(body) else {
             return;
@@ -94,7 +94,8 @@ fn names_licence(challenges: &[u8]) -> bool {
 /// Parses `USD 0.01`.
 fn crawler_price(value: &[u8]) -> Option<StatedPrice> {
     let (currency, amount) = str::from_utf8(value).ok()?.trim().split_once(' ')?;
-    let is_currency = currency.len() == 3 && currency.bytes().all(|it| it.is_ascii_alphabetic());
+    let is_currency =
+        currency.len() == 3 && currency.bytes().all(|byte| byte.is_ascii_alphabetic());
     let amount = amount.trim();
     (is_currency && is_decimal(amount))
         .then(|| StatedPrice { amount: amount.to_owned(), currency: currency.to_ascii_uppercase() })
@@ -102,7 +103,7 @@ fn crawler_price(value: &[u8]) -> Option<StatedPrice> {
 
 fn is_decimal(text: &str) -> bool {
     let (whole, fraction) = text.split_once('.').unwrap_or((text, "0"));
-    let is_digits = |part: &str| !part.is_empty() && part.bytes().all(|it| it.is_ascii_digit());
+    let is_digits = |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
     text.len() <= MAX_DIGITS && is_digits(whole) && is_digits(fraction)
 }
 
@@ -122,15 +123,16 @@ fn x402_price(required: &Value) -> Option<StatedPrice> {
         let asset = way.get("asset")?.as_str()?;
         let is_amount = amount.len() <= MAX_DIGITS
             && !amount.is_empty()
-            && amount.bytes().all(|it| it.is_ascii_digit());
+            && amount.bytes().all(|byte| byte.is_ascii_digit());
         let is_asset = (1..=MAX_ASSET_BYTES).contains(&asset.len())
-            && asset.bytes().all(|it| it.is_ascii_graphic());
+            && asset.bytes().all(|byte| byte.is_ascii_graphic());
         if !is_amount || !is_asset {
             return None;
         }
         // Only of these is it known how many of the smallest units make one.
         if USDC.iter().any(|usdc| asset.eq_ignore_ascii_case(usdc)) {
-            let (amount, currency) = (in_units(amount, USDC_DECIMALS), "USDC".to_owned());
+            let amount = in_units(amount, USDC_DECIMALS);
+            let currency = "USDC".to_owned();
             return Some(StatedPrice { amount, currency });
         }
         Some(StatedPrice { amount: amount.to_owned(), currency: asset.to_owned() })

@@ -81,7 +81,7 @@ impl Question {
     ///
     /// # Errors
     ///
-    /// Returns what is wrong with the question.
+    /// Returns the mistake in the question.
     pub fn request(
         &self,
         crawlers: &Crawlers,
@@ -118,7 +118,7 @@ impl Question {
     ///
     /// # Errors
     ///
-    /// Returns what is wrong with the question.
+    /// Returns the mistake in the question.
     pub fn identified(&self, crawlers: &Crawlers) -> Result<Identified, String> {
         self.identify(crawlers, self.client()?)
     }
@@ -285,7 +285,7 @@ impl Decider {
     ///
     /// # Errors
     ///
-    /// Returns what is wrong with the question.
+    /// Returns the mistake in the question.
     pub fn owner_in_question(&self, question: &Question) -> Result<Option<Arc<str>>, String> {
         let settings = self.settings();
         let request = question.request(&settings.crawlers, &settings.https)?;
@@ -299,7 +299,7 @@ impl Decider {
     ///
     /// # Errors
     ///
-    /// Returns what is wrong with the question.
+    /// Returns the mistake in the question.
     pub async fn preview(&self, question: &Question) -> Result<PreviewedDecision, String> {
         let settings = self.settings();
         let request = question.request(&settings.crawlers, &settings.https)?;

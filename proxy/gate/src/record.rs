@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use wayleave_decision::{
-    ASSERTED, Crawler, DecisionFacts, Identity, PreferenceFinding, RuleMatch, TargetScope, Verdict,
+    ASSERTED, Crawler, DecisionFacts, Identity, PreferenceFinding, RuleMatch, Subresource,
+    TargetScope, Verdict,
 };
 use wayleave_decision_log::traces::ParentTrace;
 use wayleave_decision_log::{
@@ -119,7 +120,7 @@ pub struct NamedDecision {
 }
 
 impl ExchangeRecord {
-    /// Returns what an answer says of the decision.
+    /// Returns the facts of the decision that an answer shows.
     pub fn named_decision(&self, outcome: &ExchangeOutcome) -> NamedDecision {
         // A connection without a readable request has none.
         let is_named = outcome.refusal().is_some() && self.url.text != NO_URL;
@@ -189,7 +190,7 @@ impl ExchangeRecord {
         }
     }
 
-    /// Sets what is known before the decision. Of an earlier decision only the wait for a slot remains.
+    /// Sets the facts that are known before the decision. Of an earlier decision only the wait for a slot remains.
     pub(crate) fn begin_decision(
         &mut self,
         url: RecordedUrl,
@@ -214,7 +215,8 @@ impl ExchangeRecord {
     /// Returns the decision as the log has it. `took` is the time from the request's head to the end of its response.
     pub fn finish(self, outcome: &ExchangeOutcome, took: Duration) -> DecisionRecord {
         let edge = self.edge_refusal_despite_robots_txt();
-        let (facts, identity) = (self.facts, self.identity.as_ref());
+        let facts = self.facts;
+        let identity = self.identity.as_ref();
         let crawler = identity.and_then(Identity::crawler);
         let preferences = facts.preferences.as_ref();
         let documents = preferences.into_iter().flat_map(PreferenceFinding::documents_seen);
@@ -227,9 +229,10 @@ impl ExchangeRecord {
             outcome: outcome.request_outcome().into(),
             reason: outcome.reason().into(),
             status: outcome.status(),
-            crawler: crawler.map_or(ASSERTED.into(), |it| LogWord::Owned(it.name.clone())),
+            crawler: crawler
+                .map_or(ASSERTED.into(), |crawler| LogWord::Owned(crawler.name.clone())),
             identity: recorded_identity(crawler).into(),
-            owner: crawler.and_then(|it| it.owner.as_deref().map(str::to_owned)),
+            owner: crawler.and_then(|crawler| crawler.owner.as_deref().map(str::to_owned)),
             proven_by: crawler.and_then(Crawler::proven_by).map(Word::Known),
             certificate: self.certificate.map(|certificate| certificate.name().to_string()),
             tokens: identity.map(tokens).unwrap_or_default(),
@@ -250,11 +253,9 @@ impl ExchangeRecord {
             finding: facts.finding.map(Into::into),
             preferences: stated.map(|stated| UsePreference::from(&stated)).collect(),
             documents: documents.map(Into::into).collect(),
-            subresource: facts.subresource.map(|it| SubresourceRecord {
-                page: it.page.as_ref().to_owned(),
-                kind: it.kind.into(),
-                decision: self.page_decision,
-            }),
+            subresource: facts
+                .subresource
+                .map(|subresource| subresource_record(&subresource, self.page_decision)),
             reached_origin: matches!(outcome, ExchangeOutcome::Withhold(_)),
             from: self.from.map(Word::Known),
             edge: edge.map(Word::Known),
@@ -267,11 +268,22 @@ impl ExchangeRecord {
             oddities: self.oddities.iter().map(Word::Known).collect(),
             mode: identity.map(Identity::mode).unwrap_or_default().into(),
             configuration: self.configuration,
-            details: outcome.refusal().map(|it| it.details.clone().into_owned()),
+            details: outcome.refusal().map(|refusal| refusal.details.clone().into_owned()),
             decided_us: micros(self.decided_in),
             waited_us: micros(self.waited),
             took_us: micros(took),
         }
+    }
+}
+
+fn subresource_record(
+    subresource: &Subresource,
+    page_decision: Option<DecisionId>,
+) -> SubresourceRecord {
+    SubresourceRecord {
+        page: subresource.page.as_ref().to_owned(),
+        kind: subresource.kind.into(),
+        decision: page_decision,
     }
 }
 
@@ -316,7 +328,8 @@ impl Gate {
         // Recording must not delay the client: the log takes the decision and writes it on a thread of its own.
         let edge_refusal = record.edge_refusal_despite_robots_txt();
         let mut decision = record.finish(outcome, took);
-        let (label, reason) = (outcome.request_outcome(), outcome.reason());
+        let label = outcome.request_outcome();
+        let reason = outcome.reason();
         self.metrics.request_finished(&decision.crawler, label, reason, took);
         if let Some(kind) = edge_refusal {
             self.metrics.edge_response(&decision.crawler, kind);
@@ -364,11 +377,11 @@ pub fn preview(previewed: PreviewedDecision, at: SystemTime) -> (DecisionRecord,
 
 /// Returns the members of a demand for payment; `None` if it follows no known scheme.
 fn payment_record(demand: PaymentDemand) -> Option<PaymentRecord> {
-    let (price, currency) = demand.price.map(|it| (it.amount, it.currency)).unzip();
+    let (price, currency) = demand.price.map(|price| (price.amount, price.currency)).unzip();
     Some(PaymentRecord { scheme: demand.scheme?.into(), price, currency })
 }
 
-/// Returns what the licence asks for by which a use is refused; `None` if it states no price.
+/// Returns the price of the licence by which a use is refused; `None` if it states none.
 fn licence_payment(preferences: &PreferenceFinding) -> Option<PaymentRecord> {
     let by_purpose = preferences.judgement.by_purpose.iter();
     let mut refusing = by_purpose.filter(|judged| judged.preference == Preference::Refuse);

@@ -103,7 +103,7 @@ fn closing(reason: Reason, details: &'static str) -> Refusal {
 }
 
 /// Returns the refusal of a request that gets no slot. `robots_delay`: the delay in the origin's robots.txt, if that is the one
-/// that is kept. `unit`: what shares the origin's pace.
+/// that is kept. `unit`: the pace unit of the origin.
 pub fn too_soon(
     too_soon: &TooSoon,
     robots_delay: Option<Duration>,

@@ -1,4 +1,4 @@
-//! Notes on a response as it passes: whether it turns its request away, and what it asks for.
+//! Notes on a response as it passes: whether it turns its request away, and the price that it asks.
 
 use wayleave_http_wire::edge_refusal::{EdgeRefusal, edge_refusal};
 use wayleave_http_wire::field_pairs::FieldPair;

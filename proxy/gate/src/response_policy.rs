@@ -68,7 +68,7 @@ impl<'a> ResponseLabeller<'a> {
     /// Returns the refusal if the response is to be withheld: it has content, and its use is refused.
     pub async fn judge(&mut self, head: &UpstreamHead) -> Result<LabelStep, Box<Refusal>> {
         let status = head.status();
-        // What follows is not HTTP content.
+        // The bytes after it are not HTTP content.
         if status == SWITCHING_PROTOCOLS {
             return Ok(LabelStep::Relay(Vec::new()));
         }
@@ -91,7 +91,8 @@ impl<'a> ResponseLabeller<'a> {
         let texts: Vec<(String, String)> =
             stating.map(|(name, value)| (text(name), text(value))).collect();
         let bytes = texts.iter().map(|(_, value)| value.len()).sum();
-        let (before, reading) = (self.preferences_before.clone(), self.config().reading.clone());
+        let before = self.preferences_before.clone();
+        let reading = self.config().reading.clone();
         let with_head = move || {
             let texts = texts.iter().map(|(name, value)| (&**name, &**value));
             before.with_head(&reading, status, &texts)
@@ -122,7 +123,7 @@ impl<'a> ResponseLabeller<'a> {
     ) -> Result<Vec<ResponseField<'static>>, Box<Refusal>> {
         // Taken, not cloned: `conclude` puts the new finding in its place.
         let by_head = self.judged.take().unwrap_or_else(|| self.preferences_before.clone());
-        // What the page states in any of its readings counts.
+        // A statement in any reading of the page counts.
         let texts: Vec<String> = page.texts().map(Cow::into_owned).collect();
         let reading = self.config().reading.clone();
         let estimate = texts.iter().map(|text| time_to_read(text)).sum();
@@ -277,7 +278,8 @@ mod tests {
 
     #[test]
     fn a_page_of_tags_is_estimated_above_one_of_letters() {
-        let (letters, tags) = ("x".repeat(60_000), "<x>".repeat(20_000));
+        let letters = "x".repeat(60_000);
+        let tags = "<x>".repeat(20_000);
         assert!(time_to_read(&letters) < Duration::from_micros(200));
         assert!(time_to_read(&tags) > Duration::from_millis(1));
     }

@@ -25,7 +25,8 @@ impl Gate {
     ) {
         let LongLivedRequest { connection, request, resolved } = long_lived;
         let decider = &self.decider;
-        // Only reloads are waited for: a new robots.txt does not cut off what it allowed when it began (docs/design.md).
+        // Only reloads are waited for: a new robots.txt does not cut off a tunnel that was allowed when it began
+        // (docs/design.md).
         let mut settings = decider.settings_after(configuration).await;
         while permits(&settings)
             && decider.is_still_allowed(&settings, connection, request, resolved).await

@@ -62,7 +62,8 @@ impl GatedRequest<'_, '_> {
         }
         let copy = robots.stored_copy(origin, identity, &sha256, fetched_at).await?;
         let head = Arc::new(CopyHead::of(&copy));
-        let (is_not_modified, age) = (self.has_already(&head), copy.age(now));
+        let is_not_modified = self.has_already(&head);
+        let age = copy.age(now);
         Some(CopyReply::File { head, content: Some(copy), age, is_not_modified })
     }
 

@@ -34,7 +34,7 @@ impl GatedRequest<'_, '_> {
     /// page counts.
     pub(crate) fn find_page(&mut self, identified: &IdentifiedClient, target: &Target) {
         let crawler = identified.identity().crawler();
-        let crawler = crawler.filter(|it| it.subresources == SubresourcePolicy::Page);
+        let crawler = crawler.filter(|crawler| crawler.subresources == SubresourcePolicy::Page);
         let Some(crawler) = crawler.filter(|_| self.blind.is_none()) else {
             self.page_context = None;
             return;
@@ -51,7 +51,7 @@ impl GatedRequest<'_, '_> {
             let pages = &self.gate.allowed_pages;
             let cause = pages.find(&holder, &referrer, self.record.started_at)?;
             let page = Target::parse(&cause.page.url).ok()?;
-            // By Fetch, the page is the initiator; for what a style sheet or a script loads, `Referer` names that.
+            // By Fetch, the page is the initiator; for files that a style sheet or a script loads, `Referer` names that.
             let is_true = [page.origin(), referrer.origin()]
                 .iter()
                 .any(|initiator| agrees_with_site(self.received, initiator, target.origin()));
@@ -76,9 +76,12 @@ impl GatedRequest<'_, '_> {
         if permit.observed.is_some() || self.received.method() != "GET" {
             return;
         }
-        let (pages, status, fields) = (&self.gate.allowed_pages, head.status(), head.fields());
+        let pages = &self.gate.allowed_pages;
+        let status = head.status();
+        let fields = head.fields();
         let content_type = single(&fields, "content-type").unwrap_or_default();
-        let (target, now) = (&permit.resolved.target, self.gate.decider.robots.clock().now());
+        let target = &permit.resolved.target;
+        let now = self.gate.decider.robots.clock().now();
         match &context.load {
             Some(PageLoad { subresource: Subresource { kind, .. }, cause }) => {
                 let is_one = is_judged(status) && kind.is_type(content_type);
@@ -122,7 +125,7 @@ fn claimed_load(received: &ReceivedHead) -> Option<(SubresourceKind, Target)> {
     }
     let fields = received.fields();
     let kind = SubresourceKind::of_destination(single(&fields, "sec-fetch-dest")?)?;
-    // Not all clients send the other two fields. What they send must be what a browser sends for a page.
+    // Not all clients send the other two fields. Those that do must send the values of a browser that loads a page.
     let is_as_of_page = |name: &'static str, values: &[&[u8]]| {
         received.field(name).is_none()
             || single(&fields, name).is_some_and(|value| values.contains(&value))
@@ -152,7 +155,7 @@ pub(crate) fn passed_content(
     }
     let content_type = single(&fields, "content-type");
     if content_type.is_some_and(|content_type| kind.is_type(content_type)) {
-        // Only players ask for parts. What begins elsewhere does not show whether it is a page.
+        // Only players ask for parts. A part from the middle does not show whether it is of a page.
         let begins = || single(&fields, "content-range").is_some_and(begins_at_zero);
         if head.status() == 206 && kind != SubresourceKind::Media && !begins() {
             let found = "(status 206) is a part of something, from its middle";

@@ -115,7 +115,8 @@ mod tests {
 
     #[test]
     fn a_tag_takes_precedence_over_a_date() {
-        let (etag, modified) = (Some(r#""a""#), Some(MODIFIED));
+        let etag = Some(r#""a""#);
+        let modified = Some(MODIFIED);
         for (tag, since, expected) in
             [(r#""b""#, AFTER, false), (r#""a""#, BEFORE, true), ("", AFTER, false)]
         {
@@ -123,7 +124,7 @@ mod tests {
             assert_eq!(found(&fields, etag, modified), expected, "{tag} {since}");
         }
         assert!(!found(&[], etag, modified));
-        // Only for changes, and for parts, which is not what is answered here.
+        // Only for changes, and for parts, neither of which is answered here.
         assert!(!found(&[("If-Match", r#""b""#), ("If-Unmodified-Since", BEFORE)], etag, modified));
     }
 }

@@ -1,9 +1,11 @@
 //! `Accept`: whether a client prefers a page to JSON.
 
 /// Returns whether `Accept` prefers HTML to JSON (RFC 9110 section 12.5.1), as that of a browser which opens a page does. HTML has
-/// to be named: `*/*` is what programs send that take anything.
+/// to be named: programs that take anything send `*/*`.
 pub fn prefers_html(values: &[&[u8]]) -> bool {
-    let (mut html, mut any, mut json) = (0.0_f32, 0.0_f32, None::<f32>);
+    let mut html = 0.0_f32;
+    let mut any = 0.0_f32;
+    let mut json = None::<f32>;
     for range in values.iter().flat_map(|value| value.split(|byte| *byte == b',')) {
         let Ok(range) = str::from_utf8(range) else {
             continue;
@@ -11,7 +13,8 @@ pub fn prefers_html(values: &[&[u8]]) -> bool {
         let mut parts = range.split(';').map(str::trim);
         let kind = parts.next().unwrap_or_default();
         let weight = weight(parts);
-        let is_any_of = |kinds: &[&str]| kinds.iter().any(|it| kind.eq_ignore_ascii_case(it));
+        let is_any_of =
+            |kinds: &[&str]| kinds.iter().any(|wanted| kind.eq_ignore_ascii_case(wanted));
         if is_any_of(&["text/html"]) {
             html = html.max(weight);
         } else if is_any_of(&["application/problem+json", "application/json"]) {
@@ -28,7 +31,7 @@ pub fn prefers_html(values: &[&[u8]]) -> bool {
 
 /// Returns the weight among the parameters of a media range: 1 if there is none, 0 if it is none.
 fn weight<'a>(parameters: impl Iterator<Item = &'a str>) -> f32 {
-    let mut parameters = parameters.filter_map(|it| it.split_once('='));
+    let mut parameters = parameters.filter_map(|parameter| parameter.split_once('='));
     let weight = parameters.find(|(name, _)| name.trim().eq_ignore_ascii_case("q"));
     weight.map_or(1.0, |(_, value)| value.trim().parse().unwrap_or_default())
 }

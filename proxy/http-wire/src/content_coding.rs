@@ -65,8 +65,7 @@ impl ContentCodings {
 /// Returns whether content can be text: it has no control characters but white space. Coded content has others, and so has
 /// UTF-16.
 pub fn is_plain_text(content: &[u8]) -> bool {
-    let is_text = |byte: &u8| !byte.is_ascii_control() || matches!(byte, b'\t'..=b'\r');
-    content.iter().all(is_text)
+    content.iter().all(|byte| !byte.is_ascii_control() || matches!(byte, b'\t'..=b'\r'))
 }
 
 impl ContentCoding {
@@ -141,7 +140,8 @@ impl ContentDecoder {
 
     /// Returns the decoded form of `bytes`. With an error nothing more can be decoded.
     pub fn decode(&mut self, bytes: &[u8]) -> (Vec<u8>, io::Result<()>) {
-        let (mut decoded, mut result) = (Cow::Borrowed(bytes), Ok(()));
+        let mut decoded = Cow::Borrowed(bytes);
+        let mut result = Ok(());
         for decoder in &mut self.stages {
             let (bytes, written) = decoder.decode(&decoded);
             // Bytes decoded before an error are still passed on to the next stage.
@@ -300,11 +300,13 @@ impl DeflateDecoder {
     fn inflate(&mut self, mut bytes: &[u8]) -> io::Result<()> {
         let mut buffer = [0; DEFLATE_BUFFER_BYTES];
         while !self.has_ended {
-            let (read, written) = (self.decompress.total_in(), self.decompress.total_out());
+            let read = self.decompress.total_in();
+            let written = self.decompress.total_out();
             let status = self.decompress.decompress(bytes, &mut buffer, FlushDecompress::None)?;
             let read = usize::try_from(self.decompress.total_in() - read);
             let written = usize::try_from(self.decompress.total_out() - written);
-            let (read, written) = (read.unwrap_or(0), written.unwrap_or(0));
+            let read = read.unwrap_or(0);
+            let written = written.unwrap_or(0);
             bytes = &bytes[read..];
             self.decoded.write_all(&buffer[..written])?;
             self.has_ended = status == Status::StreamEnd;

@@ -4,7 +4,7 @@
 ///
 /// # Errors
 ///
-/// If the server could read the path differently from what was judged. That is so for a line ending, which would
+/// If the server could read another path than the one that was judged. That is so for a line ending, which would
 /// start another command; for a query, which FTP does not have; and for patterns, which servers expand to other
 /// names.
 pub fn decode(path: &str) -> Result<String, &'static str> {

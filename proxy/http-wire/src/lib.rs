@@ -1,8 +1,8 @@
 //! HTTP on the wire, for clients and origins alike, without I/O of its own.
 //!
 //! [`http1`] reads and writes heads and bodies on any byte stream. A message that two readers could understand differently is
-//! refused; what RFC 9112 lets a proxy repair in a response is repaired and counted. The other modules are views of a head:
-//! its target, its fields, the encodings of its content, and whether it turns its request away.
+//! refused; faults of a response that RFC 9112 lets a proxy repair are repaired and counted. The other modules are views of
+//! a head: its target, its fields, the encodings of its content, and whether it turns its request away.
 //!
 //! This crate knows nothing of the proxy, nor of the pages that may be fetched. Begin reading at [`http1`].
 

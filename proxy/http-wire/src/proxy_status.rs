@@ -18,8 +18,7 @@ fn push_parameter(value: &mut String, key: &str, text: &str) {
     for part in ["; ", key, "=\""] {
         value.push_str(part);
     }
-    let is_plain = |byte| matches!(byte, b' '..=b'~') && !matches!(byte, b'"' | b'\\');
-    if text.bytes().all(is_plain) {
+    if text.bytes().all(|byte| matches!(byte, b' '..=b'~') && !matches!(byte, b'"' | b'\\')) {
         value.push_str(text);
     } else {
         text.chars().for_each(|character| push_escaped(value, character));

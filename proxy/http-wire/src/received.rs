@@ -200,7 +200,7 @@ impl ReceivedHead {
                 .is_some_and(|upgrade| upgrade.eq_ignore_ascii_case(b"websocket"))
     }
 
-    /// Returns what is assumed of a client that closes its sending side while it waits for us. That is usually a
+    /// Returns the assumption about a client that closes its sending side while it waits for us. That is usually a
     /// client that timed out, and a slot kept for it would be lost to all others. HTTP/1.0 without keep-alive is for
     /// one request: closing after it states only that no other follows.
     pub fn half_close_policy(&self) -> HalfClosePolicy {
@@ -235,7 +235,8 @@ impl ReceivedHead {
         framing.map_err(HeadError::from)?;
         // h2 keeps Host beside `:authority` (RFC 9113 section 8.3.1), and an HTTP/1 origin would see either.
         let mut hosts = head.headers.get_all(HOST).iter();
-        let (host, second) = (hosts.next(), hosts.next());
+        let host = hosts.next();
+        let second = hosts.next();
         if second.is_some() {
             return Err("more than one Host".into());
         }

@@ -48,7 +48,7 @@ impl DnsServer {
         }
     }
 
-    /// Answers queries on a TCP connection, until its client is done or sends what is no query.
+    /// Answers queries on a TCP connection, until its client is done or sends anything but a query.
     pub async fn serve_tcp(&self, mut tcp: TcpStream) {
         while let Ok(Ok(query)) = timeout(IDLE_TIMEOUT, read_message(&mut tcp)).await {
             let Some(response) = self.answer(&query) else {

@@ -27,7 +27,7 @@ pub const FAILED: u8 = 125;
 ///
 /// # Errors
 ///
-/// Returns an error if the namespaces cannot be made or set up; it says what an administrator can do.
+/// Returns an error if the namespaces cannot be made or set up; it names the remedies of an administrator.
 pub fn enter(control: &Path, ports: &[u16], command: &[OsString]) -> anyhow::Result<u8> {
     let signals = BlockedSignals::block()?;
     let mut control = UnixStream::connect(control).context("wayleave has ended")?;
@@ -55,7 +55,8 @@ pub fn enter(control: &Path, ports: &[u16], command: &[OsString]) -> anyhow::Res
 
 /// Moves this process into new namespaces, in which users and groups have the numbers that they have outside.
 fn make_namespaces() -> anyhow::Result<()> {
-    let (user, group) = (Uid::effective(), Gid::effective());
+    let user = Uid::effective();
+    let group = Gid::effective();
     // A network namespace alone would need root. The next process is the first of the PID namespace.
     let flags = CloneFlags::CLONE_NEWUSER
         | CloneFlags::CLONE_NEWNS
@@ -73,7 +74,7 @@ fn make_namespaces() -> anyhow::Result<()> {
     write("gid_map", format!("{group} {group} 1"))
 }
 
-/// Adds to the error what keeps users from creating namespaces here, and what an administrator can do.
+/// Adds to the error the setting that keeps users from creating namespaces here, and an administrator's remedies.
 fn explain(error: &anyhow::Error) -> anyhow::Error {
     anyhow!("{error:#}: {}", advice(|path| Ok(fs::read_to_string(path)?.trim().to_owned())))
 }

@@ -27,7 +27,7 @@ pub(super) fn send(stream: &UnixStream, sockets: &[BorrowedFd<'_>]) -> io::Resul
     Ok(())
 }
 
-/// Receives what [`send`] sends. Nothing means that the sender has closed the connection.
+/// Receives the message of [`send`]. Nothing means that the sender has closed the connection.
 pub(super) fn receive(stream: &UnixStream) -> io::Result<Vec<OwnedFd>> {
     let mut space = [MaybeUninit::uninit(); SPACE];
     let mut control = RecvAncillaryBuffer::new(&mut space);

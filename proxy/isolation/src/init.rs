@@ -1,4 +1,5 @@
-//! Process 1 inside: starts the command, and reaps what it leaves behind. When this process ends, so does everything inside.
+//! Process 1 inside: starts the command, and reaps the processes that it leaves behind. When this process ends, so does
+//! everything inside.
 
 use std::ffi::OsString;
 use std::io;
@@ -40,7 +41,7 @@ pub fn run(command: &[OsString]) -> anyhow::Result<u8> {
 
 /// Replaces this process by the command. Returns only the error if it cannot be executed.
 ///
-/// A process of its own, because a program inherits what is blocked, and this one has no child to pass signals on to.
+/// A process of its own, because a program inherits blocked signals, and this one has no child to pass signals on to.
 pub fn execute(command: &[OsString]) -> io::Error {
     if let Err(error) = SigSet::empty().thread_set_mask() {
         return error.into();

@@ -1,4 +1,4 @@
-//! The mounts inside: what the command sees instead of the machine's own files.
+//! The mounts inside: the files that the command sees instead of the machine's own.
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
@@ -27,7 +27,7 @@ impl MountPlan {
     /// Shows `source` in place of `target`, if there is one.
     pub fn replace(&mut self, source: PathBuf, target: impl Into<PathBuf>) {
         let target = target.into();
-        // Links are followed now: what they lead to may be hidden later.
+        // Links are followed now: their targets may be hidden later.
         if let Ok(target) = target.canonicalize() {
             self.replaced.push((source, target));
         }

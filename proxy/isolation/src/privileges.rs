@@ -9,13 +9,13 @@ use rustix::thread::{
     configure_capability_in_ambient_set, remove_capability_from_bounding_set, set_capabilities,
 };
 
-/// Leaves this process's next program only what init needs to mount /proc, and nothing to all programs after it: neither
-/// setuid programs nor file capabilities raise it again.
+/// Leaves this process's next program only the privileges that init needs to mount /proc, and nothing to all programs after
+/// it: neither setuid programs nor file capabilities raise it again.
 pub(super) fn reduce_to_mounting() -> io::Result<()> {
     prctl::set_no_new_privs()?;
     let sets = capabilities(None)?;
     let mounting = CapabilitySet::SYS_ADMIN;
-    // In this order: what is no longer in the bounding set can become neither.
+    // In this order: a privilege that is no longer in the bounding set can become neither.
     set_capabilities(None, CapabilitySets { inheritable: mounting, ..sets })?;
     // Ambient ones alone survive an exec of a process that is not root.
     configure_capability_in_ambient_set(mounting, true)?;

@@ -38,8 +38,8 @@ impl BlockedSignals {
         Ok(Self(SignalFd::with_flags(&mask, SfdFlags::SFD_CLOEXEC)?))
     }
 
-    /// Passes signals on to `child` until it ends, and reaps what else ends. Returns its exit status as a shell has it: 128 and
-    /// the signal's number if a signal ended it.
+    /// Passes signals on to `child` until it ends, and reaps other processes that end. Returns its exit status as a shell
+    /// has it: 128 and the signal's number if a signal ended it.
     ///
     /// # Errors
     ///

@@ -219,8 +219,9 @@ fn likely_dirs() -> BTreeSet<PathBuf> {
 /// Returns the numbers of processes, as directories of /proc.
 fn processes() -> impl Iterator<Item = PathBuf> {
     let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
-    let is_process = |entry: &DirEntry| entry.file_name().as_bytes()[0].is_ascii_digit();
-    entries.filter(is_process).map(|entry| entry.path())
+    entries
+        .filter(|entry| entry.file_name().as_bytes()[0].is_ascii_digit())
+        .map(|entry| entry.path())
 }
 
 fn working_dirs() -> BTreeSet<PathBuf> {
@@ -289,7 +290,8 @@ impl MountEntry {
         let mut columns = line.split(|byte| *byte == b' ');
         let device = columns.nth(2)?;
         let mut path = || Some(PathBuf::from(OsString::from_vec(unescape(columns.next()?))));
-        let (root, point) = (path()?, path()?);
+        let root = path()?;
+        let point = path()?;
         let kind = columns.skip_while(|column| *column != b"-").nth(1)?;
         let device = OsStr::from_bytes(device).to_owned();
         (!KERNEL_FILE_SYSTEMS.contains(&kind)).then_some(Self { device, root, point })

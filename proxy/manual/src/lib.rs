@@ -52,7 +52,8 @@ pub fn render(markdown: &str) -> ManualPage {
 
 /// Returns the page of a file that is not Markdown, such as the example configuration.
 pub fn render_source(name: &str, text: &str) -> ManualPage {
-    let (title, text) = (escaped(name), escaped(text));
+    let title = escaped(name);
+    let text = escaped(text);
     let html = format!("<h1>{title}</h1>\n<pre tabindex=\"0\"><code>{text}</code></pre>\n");
     ManualPage { title: name.to_owned(), html }
 }
@@ -70,7 +71,9 @@ pub fn linked_sources(markdown: &str) -> Vec<String> {
 /// Returns the code in the first column of the tables whose first head is `head`.
 pub fn terms(markdown: &str, head: &str) -> Vec<String> {
     let mut terms = Vec::new();
-    let (mut cell, mut is_head, mut is_wanted) = (0, false, false);
+    let mut cell = 0;
+    let mut is_head = false;
+    let mut is_wanted = false;
     for event in Parser::new_ext(markdown, Options::ENABLE_TABLES) {
         match event {
             Event::Start(Tag::TableHead) => (cell, is_head) = (0, true),

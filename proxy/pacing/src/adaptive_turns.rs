@@ -115,10 +115,11 @@ impl AdaptivePaces {
         fleet: &Fleet,
     ) -> Result<AdaptiveTurn, TooSoon> {
         let now = self.now();
-        let is_idle = |queue: &AdaptiveQueue| lock(&queue.pace).is_idle(now);
         let key = unit.clone();
         let queue =
-            lock(&self.queues).get_or_insert(request.holder, key, AdaptiveQueue::new, is_idle)?;
+            lock(&self.queues).get_or_insert(request.holder, key, AdaptiveQueue::new, |queue| {
+                lock(&queue.pace).is_idle(now)
+            })?;
         let deadline = request.deadline.max(Instant::now() + SHORT_WAIT);
         let of_client = PacedParty::Client(unit.clone(), request.holder);
         let of_origin = PacedParty::Origin(request.origin.clone());
@@ -389,8 +390,10 @@ impl AdaptiveTurn {
         let (Some(_), Some(fleet)) = (cause, &self.keeper.fleet) else {
             return;
         };
-        let (paces, queue) = (Arc::clone(&self.paces), Arc::clone(&self.queue));
-        let (fleet, unit) = (fleet.clone(), self.keeper.unit.to_string());
+        let paces = Arc::clone(&self.paces);
+        let queue = Arc::clone(&self.queue);
+        let fleet = fleet.clone();
+        let unit = self.keeper.unit.to_string();
         tokio::spawn(async move {
             let turn = lock(&queue.pace).turn(paces.now(), unit, Duration::ZERO);
             let turn = PaceTurn { requests: 0, ..turn };

@@ -18,7 +18,7 @@
 //! Origins may share one pace, as tenants of one server do (`unit`). It is the pace of all crawlers there: between two
 //! requests in a row lies the longer of their delays, and origins take turns before clients do.
 //!
-//! [`budget`] limits what a crawler may fetch in a day.
+//! [`budget`] limits a crawler's requests and bytes of a day.
 //!
 //! This crate knows nothing of HTTP, connections or the configuration file: it takes the times at which a
 //! request was sent and answered, and returns how long the next one waits. Begin reading at [`Pacer`].
@@ -117,7 +117,7 @@ pub struct PacingConfig {
     pub rate_limit_fields: bool,
     /// The origins that share one pace. Default: each origin has its own.
     pub share: PaceShare,
-    /// Whether the pace adapts to what a server can take. Default: no.
+    /// Whether the pace adapts to the rate that a server can take. Default: no.
     pub adaptive: bool,
 }
 
@@ -164,7 +164,7 @@ impl PacingConfig {
             CrawlDelayMode::Ignore => Duration::ZERO,
             _ => crawl_delay.unwrap_or(self.default_delay).min(self.max_delay),
         };
-        // After `max_delay`, which only limits what origins ask for.
+        // After `max_delay`, which only limits the delays that origins ask for.
         asked.max(self.min_delay).max(min_delay)
     }
 
@@ -228,7 +228,7 @@ pub struct PacedRequest<'a> {
     pub keeps_turn: bool,
 }
 
-/// Returns what a request's pace is for: what shares it, or its origin.
+/// Returns the holder of a request's pace: its pace unit, or its origin.
 fn pace_unit(target: &Target, unit: Option<&Arc<PaceUnit>>) -> PaceUnit {
     match unit {
         Some(unit) => PaceUnit::clone(unit),
@@ -356,7 +356,8 @@ impl Pacer {
         options: &PacingConfig,
         request: PacedRequest<'_>,
     ) -> Result<PacingSlot<'_>, TooSoon> {
-        let (queued, slots) = (options.queue_request(request), options.max_concurrent_per_origin);
+        let queued = options.queue_request(request);
+        let slots = options.max_concurrent_per_origin;
         let slot = self.concurrency_slots.acquire(queued, slots, &self.fleet).await?;
         Ok(self.slot(options, request, self.resting_origins.begun(), slot))
     }
@@ -487,8 +488,9 @@ impl PacingSlot<'_> {
     pub fn client_limit(&self, target: &Target) -> Option<ClientLimit> {
         let place = self.queue_place.as_ref()?;
         let pacer = self.pacer;
-        let rest = pacer
-            .and_then(|it| it.resting_origins.until(target, self.unit.as_deref(), self.client));
+        let rest = pacer.and_then(|pacer| {
+            pacer.resting_origins.until(target, self.unit.as_deref(), self.client)
+        });
         let rest = rest.map_or(Duration::ZERO, |until| until - Instant::now());
         Some(ClientLimit { delay: place.delay(), next_in: place.next_in().max(rest) })
     }
@@ -687,7 +689,8 @@ mod tests {
     async fn a_suspended_node_loses_its_slot() {
         let memory = MemoryEngine::new("");
         let joined = async |name| Pacer::in_fleet(&memory.join(name).await, metrics());
-        let (one, other) = (joined("one").await, joined("other").await);
+        let one = joined("one").await;
+        let other = joined("other").await;
         let limits = PacingConfig { max_concurrent_per_origin: 1, ..options(CrawlDelayMode::Wait) };
         for delay in [DELAY, Duration::ZERO] {
             let slot = one.wait_for_slot(&limits, request(&target(), "a"), delay).await.unwrap();
@@ -804,7 +807,7 @@ mod tests {
         let shop = target();
         let first = pacer.wait_for_slot(&wait, request(&shop, "a"), DELAY).await.unwrap();
         first.record_answer(&shop, 200, None);
-        let told = |slot: &PacingSlot<'_>| slot.client_limit(&target()).map(|it| it.next_in);
+        let told = |slot: &PacingSlot<'_>| slot.client_limit(&target()).map(|limit| limit.next_in);
         assert_eq!(told(&first), Some(DELAY));
         let waiting = (0..2).map(|_| {
             let pacer = Arc::clone(&pacer);
@@ -830,7 +833,8 @@ mod tests {
         let two = PacingConfig { max_concurrent_per_origin: 2, ..options(CrawlDelayMode::Ignore) };
         let shop = target();
         let slot = |pace| pacer.wait_for_slot(&two, request(&shop, pace), Duration::ZERO);
-        let (first, _second) = (slot("a").await.unwrap(), slot("A").await.unwrap());
+        let first = slot("a").await.unwrap();
+        let _second = slot("A").await.unwrap();
         let soon = slot("a").await.err().unwrap();
         assert_eq!(soon.cause, TooSoonCause::Concurrency);
         assert!(slot("b").await.is_ok());
@@ -847,7 +851,8 @@ mod tests {
         let pacer = Pacer::default();
         let options = options(CrawlDelayMode::Reject);
         let slot = |number: usize| {
-            let (pacer, options) = (&pacer, &options);
+            let pacer = &pacer;
+            let options = &options;
             async move {
                 let origin = numbered(number);
                 let slot = pacer.wait_for_slot(options, request(&origin, "NewsBot"), 100 * DELAY);

@@ -67,8 +67,9 @@ impl PartyPaces {
             return Arc::clone(known);
         }
         let pace = Arc::new(Mutex::new(lock(of_unit).for_party()));
-        let is_over = |pace: &PartyPace| lock(pace).is_idle(now);
-        by_party.insert(Holder::of_client(client), party.clone(), Arc::clone(&pace), is_over);
+        by_party.insert(Holder::of_client(client), party.clone(), Arc::clone(&pace), |pace| {
+            lock(pace).is_idle(now)
+        });
         self.count.store(by_party.len(), Ordering::Relaxed);
         pace
     }

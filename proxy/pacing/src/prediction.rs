@@ -10,7 +10,7 @@ use super::unit::PaceUnit;
 /// A unit, and a pace (in lower case) that a crawler keeps there.
 type PredictedKey = (PaceUnit, String);
 
-/// The number of requests under way that would wait, by what shares their pace.
+/// The number of requests under way that would wait, by pace unit.
 #[derive(Default)]
 pub(super) struct PredictedQueues(Mutex<HashMap<PredictedKey, u32>>);
 

@@ -51,9 +51,13 @@ impl<K: Clone + Hash + Eq, V> SharedValues<K, V> {
         new: impl FnOnce() -> V,
         is_idle: impl Fn(&V) -> bool,
     ) -> Result<Arc<V>, TooSoon> {
-        let is_over = |value: &Arc<V>| Arc::strong_count(value) == 1 && is_idle(value);
         self.0
-            .get_or_try_insert(holder, key, || Arc::new(new()), is_over)
+            .get_or_try_insert(
+                holder,
+                key,
+                || Arc::new(new()),
+                |value| Arc::strong_count(value) == 1 && is_idle(value),
+            )
             .map(|value| Arc::clone(value))
             .map_err(|NoRoom| SHARE_FULL)
     }
@@ -174,7 +178,8 @@ impl PaceQueue {
         request: QueueRequest<'_>,
         delay: Duration,
     ) -> Result<QueueHead<'_>, TooSoon> {
-        let (deadline, holder) = (request.deadline, request.turn_holder());
+        let deadline = request.deadline;
+        let holder = request.turn_holder();
         // A request that may not wait must not join the queue, not even for a moment.
         if deadline <= Instant::now() {
             return self.head_now(request, delay);
@@ -259,7 +264,7 @@ pub(super) struct QueueRequest<'a> {
 }
 
 impl QueueRequest<'_> {
-    /// Returns what the request's queue is for.
+    /// Returns the key of the request's queue.
     fn queue_key(&self) -> QueueKey {
         match self.unit {
             // Whoever shares a pace shares it with all crawlers: it is for the sake of the server, which sees the sum.
@@ -345,7 +350,8 @@ impl PaceQueues {
                 }
             })?;
         drop(inside);
-        let (remembered_for, holder) = (request.remembered_for, request.turn_holder());
+        let remembered_for = request.remembered_for;
+        let holder = request.turn_holder();
         queue.turnstile.end_turn(holder);
         let turn = Mutex::new(PlaceTurn::Held(ConcurrencySlot::new(slot, permit)));
         let place = QueuePlace { queue, delay, remembered_for, holder, turn };
@@ -357,10 +363,11 @@ impl PaceQueues {
     fn queue(&self, request: QueueRequest<'_>) -> Result<Arc<PaceQueue>, TooSoon> {
         let now = Instant::now();
         // A queue with a pending delay is not idle: forgotten, it would let the next request go at once.
-        let is_idle = |queue: &PaceQueue| lock(&queue.last).is_none_or(|last| last.is_over(now));
         let mut queues = lock(&self.0);
         let key = request.queue_key();
-        let queue = queues.get_or_insert(request.holder, key, PaceQueue::new, is_idle)?;
+        let queue = queues.get_or_insert(request.holder, key, PaceQueue::new, |queue| {
+            lock(&queue.last).is_none_or(|last| last.is_over(now))
+        })?;
         if request.unit.is_some()
             && let Some(before_reload) = queues.get(&request.own_queue_key())
         {
@@ -509,10 +516,10 @@ impl ConcurrencySlots {
         let too_soon =
             TooSoon { cause: TooSoonCause::Concurrency, retry_after: Duration::from_secs(1) };
         // Each permit in use holds a reference.
-        let is_idle = |slots: &Arc<Turnstile>| Arc::strong_count(slots) == 1;
         let key = (request.queue_key(), count);
         let new = || Turnstile::new(count);
-        let slots = lock(&self.0).get_or_insert(request.holder, key, new, is_idle)?;
+        let slots = lock(&self.0)
+            .get_or_insert(request.holder, key, new, |slots| Arc::strong_count(slots) == 1)?;
         let holder = request.turn_holder();
         let refuse = || {
             if request.keeps_turn {

@@ -23,8 +23,8 @@ const EPOCH_SECONDS: u64 = 1_000_000_000;
 /// `EPOCH_SECONDS` in milliseconds.
 const EPOCH_MILLIS: u64 = 1_000 * EPOCH_SECONDS;
 
-/// The names of the other fields, as pairs of what is left and of its reset. Those of the drafts up to 06 come first; a span
-/// comes before a time, which depends on the origin's clock.
+/// The names of the other fields, as pairs of the remaining quota and its reset. Those of the drafts up to 06 come first; a
+/// span comes before a time, which depends on the origin's clock.
 const OLDER_FIELDS: [(&str, &[&str]); 3] = [
     ("ratelimit-remaining", &["ratelimit-reset"]),
     ("x-ratelimit-remaining", &["x-ratelimit-reset-after", "x-ratelimit-reset"]),
@@ -80,7 +80,7 @@ fn read_standard(fields: &[FieldPair<'_>]) -> Option<ServiceLimit> {
     let policies: Vec<_> = policies.iter().flat_map(items).take(MAX_POLICIES).collect();
     let is_counted = |item: &&Item| {
         // This request itself was one of those in progress. A limit of a policy that is not read counts.
-        let policy = policies.iter().find(|it| it.bare_item == item.bare_item);
+        let policy = policies.iter().find(|policy| policy.bare_item == item.bare_item);
         let unit = policy.and_then(|policy| policy.params.get("qu")?.as_string());
         unit.is_none_or(|unit| unit.as_str() != "concurrent-requests")
     };

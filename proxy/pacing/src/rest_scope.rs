@@ -3,7 +3,7 @@
 use super::signals::{CredentialsMark, PageAndClient, QuotaHolder};
 use super::unit::PaceUnit;
 
-/// The part of an origin, or of what shares its pace, that rests.
+/// The part of an origin, or of its pace unit, that rests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum RestScope {
     /// All of it.

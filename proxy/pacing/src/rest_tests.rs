@@ -29,7 +29,8 @@ async fn get_503(pacer: &Pacer, client: u8, path: &str) {
 async fn a_503_rests_page_then_client_then_origin_fleet_wide() {
     let memory = MemoryEngine::new("");
     let joined = async |name| Pacer::in_fleet(&memory.join(name).await, metrics());
-    let (one, other) = (joined("one").await, joined("other").await);
+    let one = joined("one").await;
+    let other = joined("other").await;
     let notified = || tokio::time::sleep(Duration::from_secs(3));
     get_503(&one, 1, "/down").await;
     notified().await;
@@ -126,7 +127,8 @@ async fn an_exhausted_quota_outlasts_answers_under_way_fleet_wide() {
         let slot = nodes[0].wait_for_slot(&reject, request(&shop, "a"), Duration::ZERO).await;
         slot.unwrap()
     };
-    let (under_way, exhausted) = (slot().await, slot().await);
+    let under_way = slot().await;
+    let exhausted = slot().await;
     exhausted.record_answer(&shop, 200, None);
     exhausted.record_quota(&shop, &used_up(Duration::from_secs(100)));
     under_way.record_answer(&shop, 200, None);
@@ -242,7 +244,8 @@ async fn a_quota_of_ones_own_rests_its_client_alone() {
     ] {
         let memory = MemoryEngine::new("");
         let joined = async |name| Pacer::in_fleet(&memory.join(name).await, metrics());
-        let (one, other) = (joined("one").await, joined("other").await);
+        let one = joined("one").await;
+        let other = joined("other").await;
         let notified = || tokio::time::sleep(Duration::from_secs(3));
         use_up(&one, 1, first, is_partitioned).await;
         notified().await;

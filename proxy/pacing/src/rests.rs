@@ -86,7 +86,8 @@ impl OriginRestPeriods {
     /// Returns the end of the rest for `part`'s page and client.
     fn until(&self, part: PageAndClient, now: Instant) -> Option<Instant> {
         let mut until = self.whole.map(|rest| rest.until);
-        let (mut of_client, mut pages) = (None, 0);
+        let mut of_client = None;
+        let mut pages = 0;
         for (other, rest) in &self.parts {
             if other.path == part.path {
                 until = until.max(Some(rest.until));
@@ -163,8 +164,7 @@ impl OriginRestPeriods {
     }
 
     fn find_client(&self, holder: QuotaHolder) -> Option<RestPeriod> {
-        let is_same = |(other, _): &&(QuotaHolder, _)| other.client == holder.client;
-        self.clients.iter().find(is_same).map(|(_, rest)| *rest)
+        self.clients.iter().find(|(other, _)| other.client == holder.client).map(|(_, rest)| *rest)
     }
 
     fn insert_client(&mut self, holder: QuotaHolder, rest: RestPeriod) {
@@ -179,10 +179,9 @@ impl OriginRestPeriods {
 
     /// Returns whether the quota of an independent party is used up.
     fn is_quota_seconded(&self, holder: QuotaHolder, now: Instant) -> bool {
-        let is_second = |(other, rest): &(QuotaHolder, RestPeriod)| {
-            rest.until > now && holder.is_independent_of(*other)
-        };
-        self.clients.iter().any(is_second)
+        self.clients
+            .iter()
+            .any(|(other, rest)| rest.until > now && holder.is_independent_of(*other))
     }
 
     /// Starts a rest that no answer ends, or makes it longer.

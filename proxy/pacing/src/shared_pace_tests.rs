@@ -28,7 +28,8 @@ async fn slot<'a>(
     (tenant, crawler): (&str, &str),
     delay: Duration,
 ) -> Result<PacingSlot<'a>, TooSoon> {
-    let (target, unit) = (target(tenant), unit());
+    let target = target(tenant);
+    let unit = unit();
     let client = [192, 0, 2, 1].into();
     let request = PacedRequest {
         target: &target,
@@ -59,7 +60,8 @@ async fn the_longer_delay_counts(nodes: [&Pacer; 2]) {
         let of = (tenant.as_str(), if number % 3 == 0 { "a" } else { "b" });
         let granted = slot(nodes[number % 2], &wait, of, delay).await.unwrap();
         if let Some((ended_at, delay_before)) = last {
-            let (gap, least) = (ended_at.elapsed(), delay.max(delay_before));
+            let gap = ended_at.elapsed();
+            let least = delay.max(delay_before);
             // A node asks the engine again after a second at most.
             assert!(gap >= least && gap <= least + 2 * SECOND, "{gap:?} {least:?} {number}");
         }
@@ -82,7 +84,8 @@ async fn the_longer_delay_of_two_tenants_counts() {
 
 #[tokio::test(start_paused = true)]
 async fn a_tenant_without_a_delay_comes_too_soon_for_another() {
-    let (pacer, reject) = (Pacer::default(), options(CrawlDelayMode::Reject));
+    let pacer = Pacer::default();
+    let reject = options(CrawlDelayMode::Reject);
     let first = slot(&pacer, &reject, ("a.shop.example", "a"), 9 * SECOND).await.unwrap();
     let soon = slot(&pacer, &reject, ("b.shop.example", "b"), Duration::ZERO).await;
     let in_progress = soon.err().map(|soon| (soon.cause, soon.retry_after));
@@ -130,7 +133,8 @@ async fn after_a_429_no_tenant_is_asked_on_any_node() {
 
 #[tokio::test(start_paused = true)]
 async fn an_answer_of_one_tenant_does_not_end_the_rest_of_another() {
-    let (pacer, reject) = (Pacer::default(), options(CrawlDelayMode::Reject));
+    let pacer = Pacer::default();
+    let reject = options(CrawlDelayMode::Reject);
     let free = async |tenant| slot(&pacer, &reject, (tenant, "a"), Duration::ZERO).await;
     let under_way = free("a.shop.example").await.unwrap();
     let refused = free("b.shop.example").await.unwrap();
@@ -155,9 +159,11 @@ async fn tenants_and_crawlers_get_equal_shares() {
     for number in 0..60 {
         let tenant = if number < 30 { 0 } else { number % 3 };
         let crawler = if number < 25 { 0 } else { number % 4 };
-        let (pacer, sender) = (Arc::clone(&pacer), sender.clone());
+        let pacer = Arc::clone(&pacer);
+        let sender = sender.clone();
         tokio::spawn(async move {
-            let (host, name) = (format!("t{tenant}.shop.example"), format!("c{crawler}"));
+            let host = format!("t{tenant}.shop.example");
+            let name = format!("c{crawler}");
             let granted = slot(&pacer, &wait, (&host, &name), SECOND).await.unwrap();
             sender.send((tenant, crawler)).unwrap();
             granted.record_answer(&target(&host), 200, None);
@@ -215,7 +221,7 @@ fn fairness(counts: &[f64]) -> f64 {
     sum * sum / (squares * f64::from(u32::try_from(counts.len()).unwrap()))
 }
 
-/// A server that refuses what comes faster than 20 times a second.
+/// A server that refuses requests beyond 20 a second.
 struct LimitedServer(Mutex<(f64, Instant)>);
 
 impl LimitedServer {
@@ -237,15 +243,19 @@ async fn a_slowed_server_is_shared_fairly_and_nearly_used() {
     let server = Arc::new(LimitedServer(Mutex::new((5.0, Instant::now()))));
     let counts = Arc::new(Mutex::new([[0.0; 4]; 3]));
     let refused = Arc::new(Mutex::new(0.0));
-    let (warm_up, end) = (Instant::now() + 60 * SECOND, Instant::now() + 660 * SECOND);
+    let warm_up = Instant::now() + 60 * SECOND;
+    let end = Instant::now() + 660 * SECOND;
     let mut clients = Vec::new();
     for number in 0..60 {
         // One tenant and one crawler want far more than the others.
         let (tenant, crawler) = if number < 36 { (0, 0) } else { (number % 3, number / 3 % 4) };
-        let (pacer, server) = (Arc::clone(&pacer), Arc::clone(&server));
-        let (counts, refused) = (Arc::clone(&counts), Arc::clone(&refused));
+        let pacer = Arc::clone(&pacer);
+        let server = Arc::clone(&server);
+        let counts = Arc::clone(&counts);
+        let refused = Arc::clone(&refused);
         clients.push(tokio::spawn(async move {
-            let (host, name) = (format!("t{tenant}.shop.example"), format!("c{crawler}"));
+            let host = format!("t{tenant}.shop.example");
+            let name = format!("c{crawler}");
             while Instant::now() < end {
                 let granted = slot(&pacer, &wait, (&host, &name), Duration::ZERO).await.unwrap();
                 let status = server.answer();
@@ -262,9 +272,11 @@ async fn a_slowed_server_is_shared_fairly_and_nearly_used() {
     for client in clients {
         client.await.unwrap();
     }
-    let (counts, refused) = (*counts.lock().unwrap(), *refused.lock().unwrap());
+    let counts = *counts.lock().unwrap();
+    let refused = *refused.lock().unwrap();
     let tenants = counts.map(|of_crawlers| of_crawlers.iter().sum::<f64>());
-    let crawlers = [0, 1, 2, 3].map(|crawler| counts.iter().map(|it| it[crawler]).sum::<f64>());
+    let crawlers =
+        [0, 1, 2, 3].map(|crawler| counts.iter().map(|counts| counts[crawler]).sum::<f64>());
     assert!(fairness(&tenants) > 0.97, "{counts:?}");
     assert!(fairness(&crawlers) > 0.97, "{counts:?}");
     let served: f64 = tenants.iter().sum();
@@ -320,7 +332,7 @@ async fn no_node_has_a_turn_during_a_rest_that_it_has_not_heard_of() {
     let soon = refused.map(drop).unwrap_err();
     assert_eq!(soon.cause, TooSoonCause::Slowed);
     assert!(soon.retry_after > 99 * SECOND, "{soon:?}");
-    // What it was told at once is known to the other's next question.
+    // A sign that it was told at once is known at the other's next question.
     assert_eq!(other.slowed_paces().len(), 1);
 }
 
@@ -344,7 +356,8 @@ async fn a_turn_from_before_a_rest_is_not_used_after_it() {
         let memory = MemoryEngine::new("");
         let [one, other] = nodes(&memory).await;
         let free = || one.wait_for_slot(&adaptive, request, Duration::ZERO);
-        let (refused, under_way) = (free().await.unwrap(), free().await.unwrap());
+        let refused = free().await.unwrap();
+        let under_way = free().await.unwrap();
         let sent_at = async |node: &Pacer| {
             let granted = node.wait_for_slot(&adaptive, request, Duration::ZERO).await;
             granted.map(|_| Instant::now()).unwrap()

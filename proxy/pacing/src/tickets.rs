@@ -47,13 +47,13 @@ impl Tickets {
     /// which has several where origins or crawlers share a pace, do not count.
     pub(super) fn ahead_of(&self, holder: TurnHolder) -> usize {
         let place = self.place_of(holder).unwrap_or(self.kept.len());
-        self.kept.iter().take(place).filter(|it| it.holder.address != holder.address).count()
+        self.kept.iter().take(place).filter(|kept| kept.holder.address != holder.address).count()
     }
 
     /// Returns whether a holder may still come in time.
     pub(super) fn is_any_awaited(&self) -> bool {
         let now = Instant::now();
-        self.kept.iter().any(|it| now <= it.at + SlotRequest::TURN_GRACE)
+        self.kept.iter().any(|kept| now <= kept.at + SlotRequest::TURN_GRACE)
     }
 
     /// Lets the tickets lapse whose holders could have taken one of `free` slots, free since `free_since` if that is known, and did
@@ -89,15 +89,15 @@ impl Tickets {
     /// Returns whether a client let a ticket lapse lately.
     pub(super) fn has_lapsed(&self, holder: TurnHolder) -> bool {
         let now = Instant::now();
-        self.lapsed.iter().any(|it| it.holder == holder && now < it.at + LAPSE_LASTS)
+        self.lapsed.iter().any(|lapsed| lapsed.holder == holder && now < lapsed.at + LAPSE_LASTS)
     }
 
     /// Ends the ticket of a client that has its turn.
     pub(super) fn end(&mut self, holder: TurnHolder) {
-        self.kept.retain(|it| it.holder != holder);
+        self.kept.retain(|kept| kept.holder != holder);
     }
 
     fn place_of(&self, holder: TurnHolder) -> Option<usize> {
-        self.kept.iter().position(|it| it.holder == holder)
+        self.kept.iter().position(|kept| kept.holder == holder)
     }
 }

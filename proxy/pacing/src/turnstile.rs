@@ -68,12 +68,13 @@ impl Turnstile {
     /// Returns how many waiting requests come before the next one of `holder`.
     pub(super) fn ahead_of(&self, holder: TurnHolder) -> usize {
         let state = lock(&self.0);
-        let own = state.waiting.iter().find(|it| it.origin == holder.origin);
+        let own = state.waiting.iter().find(|waiting| waiting.origin == holder.origin);
         let own_requests = own.map_or(0, |own| own.ahead_of(holder.client));
-        let others = state.waiting.iter().filter(|it| it.origin != holder.origin).map(|other| {
-            let had_the_last = state.last.is_some_and(|last| last.origin == other.origin);
-            turns_before(own_requests, other.len(), had_the_last)
-        });
+        let others =
+            state.waiting.iter().filter(|waiting| waiting.origin != holder.origin).map(|other| {
+                let had_the_last = state.last.is_some_and(|last| last.origin == other.origin);
+                turns_before(own_requests, other.len(), had_the_last)
+            });
         own_requests + others.sum::<usize>()
     }
 
@@ -129,7 +130,7 @@ impl Turnstile {
     /// Ends that for one request.
     pub(super) fn note_answer(&self, holder: TurnHolder) {
         let mut state = lock(&self.0);
-        if let Some(place) = state.unanswered.iter().position(|it| *it == holder) {
+        if let Some(place) = state.unanswered.iter().position(|known| *known == holder) {
             state.unanswered.swap_remove(place);
         }
     }
@@ -186,7 +187,7 @@ impl TurnstileState {
         }
         self.last_number += 1;
         let request = (self.last_number, sender);
-        match self.waiting.iter_mut().find(|it| it.origin == holder.origin) {
+        match self.waiting.iter_mut().find(|waiting| waiting.origin == holder.origin) {
             Some(queue) => queue.enqueue(holder, request),
             None => {
                 let last = self.last.filter(|last| last.origin == holder.origin);
@@ -206,7 +207,8 @@ impl TurnstileState {
     fn take_next(&mut self) -> Option<oneshot::Sender<()>> {
         let last = self.last.map(|last| last.origin);
         let comes_later = |queue: &OriginQueue| {
-            let is_unanswered = queue.clients.iter().all(|it| self.unanswered.contains(&it.holder));
+            let is_unanswered =
+                queue.clients.iter().all(|queued| self.unanswered.contains(&queued.holder));
             (is_unanswered, Some(queue.origin) == last)
         };
         let mut queue = self.waiting.remove(first(&self.waiting, comes_later)?)?;
@@ -220,7 +222,8 @@ impl TurnstileState {
 
     /// Removes a request that no longer waits. Returns whether it was still waiting.
     fn remove(&mut self, holder: TurnHolder, number: u64) -> bool {
-        let Some(place) = self.waiting.iter().position(|it| it.origin == holder.origin) else {
+        let Some(place) = self.waiting.iter().position(|waiting| waiting.origin == holder.origin)
+        else {
             return false;
         };
         let queue = &mut self.waiting[place];
@@ -244,17 +247,18 @@ impl OriginQueue {
     }
 
     fn ahead_of(&self, client: u64) -> usize {
-        let own = self.clients.iter().find(|it| it.holder.client == client);
+        let own = self.clients.iter().find(|queued| queued.holder.client == client);
         let own_requests = own.map_or(0, |own| own.requests.len());
-        let others = self.clients.iter().filter(|it| it.holder.client != client).map(|other| {
-            let had_the_last = self.last_client == Some(other.holder.client);
-            turns_before(own_requests, other.requests.len(), had_the_last)
-        });
+        let others =
+            self.clients.iter().filter(|queued| queued.holder.client != client).map(|other| {
+                let had_the_last = self.last_client == Some(other.holder.client);
+                turns_before(own_requests, other.requests.len(), had_the_last)
+            });
         own_requests + others.sum::<usize>()
     }
 
     fn enqueue(&mut self, holder: TurnHolder, request: (u64, oneshot::Sender<()>)) {
-        match self.clients.iter_mut().find(|it| it.holder == holder) {
+        match self.clients.iter_mut().find(|queued| queued.holder == holder) {
             Some(queue) => queue.requests.push_back(request),
             None => self.clients.push_back(ClientQueue { holder, requests: [request].into() }),
         }
@@ -280,7 +284,8 @@ impl OriginQueue {
     }
 
     fn remove(&mut self, client: u64, number: u64) -> bool {
-        let Some(place) = self.clients.iter().position(|it| it.holder.client == client) else {
+        let Some(place) = self.clients.iter().position(|queued| queued.holder.client == client)
+        else {
             return false;
         };
         let requests = &mut self.clients[place].requests;
@@ -342,7 +347,8 @@ mod tests {
         let held = turnstile.try_acquire(client(9)).unwrap();
         let (sender, mut served) = tokio::sync::mpsc::unbounded_channel();
         for number in [1, 1, 1, 1, 2, 3, 2] {
-            let (turnstile, sender) = (Arc::clone(&turnstile), sender.clone());
+            let turnstile = Arc::clone(&turnstile);
+            let sender = sender.clone();
             tokio::spawn(async move {
                 let permit = turnstile.acquire(client(number)).await;
                 sender.send(number).unwrap();
@@ -370,7 +376,8 @@ mod tests {
         let (sender, mut served) = tokio::sync::mpsc::unbounded_channel();
         let arriving = [(1, 1), (1, 1), (1, 2), (1, 2), (1, 3), (2, 1), (2, 1), (3, 4)];
         for (origin, client) in arriving {
-            let (turnstile, sender) = (Arc::clone(&turnstile), sender.clone());
+            let turnstile = Arc::clone(&turnstile);
+            let sender = sender.clone();
             tokio::spawn(async move {
                 let permit = turnstile.acquire(holder(origin, client)).await;
                 sender.send((origin, client)).unwrap();

@@ -99,8 +99,9 @@ async fn read_all(
     codings: &ContentCodings,
     memory: &FetchMemory,
 ) -> io::Result<Option<MemoryReservation>> {
-    let (limit, one_more) = (incoming.limit, incoming.limit.saturating_add(1));
-    // A long file's bytes, and about as much again for what is parsed of it.
+    let limit = incoming.limit;
+    let one_more = incoming.limit.saturating_add(1);
+    // A long file's bytes, and about as much again for its parsed form.
     let mut needed = limit.saturating_mul(2);
     let windows: usize = codings.known.iter().map(|coding| coding.window_bytes()).sum();
     if codings.known.len() > 1 || windows > UNRESERVED_BYTES {
@@ -141,7 +142,7 @@ impl IncomingBody<'_> {
                 self.finish()?;
                 return Ok(true);
             }
-            // A small step bounds what one call can expand to, while nothing is reserved.
+            // A small step bounds the output of one call, while nothing is reserved.
             let step = self.chunk.split_to(self.chunk.len().min(DECODE_STEP));
             self.decode(&step)?;
         }

@@ -24,7 +24,8 @@ impl RobotsChange {
         before: &CacheEntry,
         after: &CacheEntry,
     ) -> Option<Self> {
-        let (before, after) = (before.answer.as_ref()?, after.answer.as_ref()?);
+        let before = before.answer.as_ref()?;
+        let after = after.answer.as_ref()?;
         if !resource.is_shared_robots_txt() || is_same_version(before, after) {
             return None;
         }

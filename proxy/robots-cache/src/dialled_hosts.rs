@@ -46,7 +46,8 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_host_has_four_places_and_redirects_leave_one() {
         let dialled = DialledHosts::new(4);
-        let (now, most) = (AtomicUsize::new(0), AtomicUsize::new(0));
+        let now = AtomicUsize::new(0);
+        let most = AtomicUsize::new(0);
         let visit = async |is_redirected| {
             let _place = dialled.enter("victim.test", is_redirected).await;
             most.fetch_max(now.fetch_add(1, Ordering::Relaxed) + 1, Ordering::Relaxed);

@@ -1,7 +1,7 @@
 //! Eviction: the choice of entries that leave memory when it is full, by S3-FIFO (Yang et al., SOSP 2023).
 //!
 //! New origins enter a small queue. Only those used again while they are in it reach the main queue, where each use
-//! buys another round. One-time visitors, most of a crawl, therefore never push out what is used daily. A hit touches
+//! buys another round. One-time visitors, most of a crawl, therefore never push out entries in daily use. A hit touches
 //! nothing but a counter in the entry itself, and the queues belong to the one task that publishes: caches that keep an
 //! order on every read, or behind a lock, make readers wait for each other.
 
@@ -320,7 +320,8 @@ mod tests {
 
     #[test]
     fn memory_added_by_decisions_is_counted() {
-        let (published, resource) = (SnapshotMap::new(), resource(0));
+        let published = SnapshotMap::new();
+        let resource = resource(0);
         let rules = snapshot_of_rules(&resource, 1_000);
         assert!(published.publish(&resource, &rules));
         published.set_small(&resource, true);

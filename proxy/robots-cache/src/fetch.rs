@@ -297,7 +297,8 @@ impl HttpFetcher {
             drop(response);
             response = send(Some(signature)).await?;
         }
-        let (status, is_public) = (response.status, response.is_public);
+        let status = response.status;
+        let is_public = response.is_public;
         let fields = fields::read(&response.fields, self.clock.now());
         let varies = fields.varies;
         let mut reservation = None;

@@ -1,4 +1,4 @@
-//! Entries that the nodes of a fleet share: their encoding, who fetches, and what a fetch brought.
+//! Entries that the nodes of a fleet share: their encoding, who fetches, and the results of fetches.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -63,7 +63,7 @@ pub(super) enum ClaimDecision {
     Fetch(FetchLease),
 }
 
-/// The duty to report to the fleet what was learned.
+/// The duty to report the result of a fetch to the fleet.
 pub(super) struct FetchLease {
     pub(super) token: u64,
     /// The entry before the fetch.
@@ -93,7 +93,7 @@ impl FleetEntries {
             let learned = parsing::parse_entry(&self.parser, resource.kind(), entry.clone()).await;
             let snapshot = RefreshScheduler::new(lifetimes.clone()).restore(resource, &learned);
             let is_usable = snapshot.usability(self.clock.now()) == Usability::Immediate
-                && requested_as.is_none_or(|it| snapshot.may_be_kept_as(resource, it));
+                && requested_as.is_none_or(|identity| snapshot.may_be_kept_as(resource, identity));
             is_usable.then_some(learned)
         };
         loop {
@@ -144,7 +144,7 @@ impl FleetEntries {
         }
     }
 
-    /// Reports what was learned to the fleet, in a task of its own.
+    /// Reports a result to the fleet, in a task of its own.
     pub(super) fn report(
         &self,
         resource: &Resource,
@@ -162,7 +162,9 @@ impl FleetEntries {
             .fresh_until()
             .max(backed_off_until)
             .and_then(|until| until.duration_since(now).ok());
-        let (shared, resource, entry) = (self.clone(), resource.clone(), entry.clone());
+        let shared = self.clone();
+        let resource = resource.clone();
+        let entry = entry.clone();
         // The refresh task serves every origin, so it must not wait for the engine.
         tokio::spawn(async move {
             let Some(bytes) = encode(&resource, &entry) else {

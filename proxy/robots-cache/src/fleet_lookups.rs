@@ -1,4 +1,4 @@
-//! Looks up what other nodes learned about documents that this node holds.
+//! Looks up other nodes' entries for documents that this node holds.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -28,7 +28,8 @@ impl FleetLookups {
         while self.running.len() < MAX_LOOKUPS
             && let Some((resource, adopt)) = self.queued.pop_front()
         {
-            let (published, shared) = (Arc::clone(published), shared.clone());
+            let published = Arc::clone(published);
+            let shared = shared.clone();
             self.running.spawn(async move {
                 let known = published.snapshot(&resource)?;
                 let known = (&*known, published.version(&resource));
@@ -38,7 +39,7 @@ impl FleetLookups {
         }
     }
 
-    /// Waits for the next look-up to end and returns what it found; `None` if none is running.
+    /// Waits for the next look-up to end and returns its result; `None` if none is running.
     pub(super) async fn next(&mut self) -> Option<Option<(Resource, ParsedEntry, u64)>> {
         // A look-up that panicked was reported by the panic hook, and found nothing.
         Some(self.running.join_next().await?.ok().flatten())

@@ -27,7 +27,8 @@ pub fn fetch_user_agent(crawler: &Crawler, proxy_user_agent: &str) -> Arc<str> {
     }
     let found = contacts(proxy_user_agent).into_iter().next();
     let contact = crawler.contact.as_deref().or(found.as_deref());
-    let contact = contact.map(|it| format!("; +{}", it.strip_prefix("mailto:").unwrap_or(it)));
+    let contact =
+        contact.map(|contact| format!("; +{}", contact.strip_prefix("mailto:").unwrap_or(contact)));
     let contact = contact.unwrap_or_default();
     let token = crawler.tokens.first().map_or(crawler.name.as_str(), ProductToken::as_str);
     format!("{token} (wayleave/{}{contact})", env!("CARGO_PKG_VERSION")).into()

@@ -207,7 +207,8 @@ impl EntryRecord {
     pub(super) fn into_entry(self, resource: &Resource, bytes: Option<Arc<[u8]>>) -> CacheEntry {
         let Self { fetches, provenance } = self;
         let Provenance { answer: answer_from, failing: failing_from } = provenance.0;
-        let answer = fetches.answer.map(|it| it.into_finished(resource, answer_from, bytes));
+        let answer =
+            fetches.answer.map(|answer| answer.into_finished(resource, answer_from, bytes));
         // Another version of this program may have accepted more as an answer, such as a truncated file.
         let answer = answer.filter(|answer| answer.outcome.result() != FetchResult::Unreachable);
         CacheEntry {

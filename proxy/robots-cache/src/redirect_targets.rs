@@ -257,7 +257,8 @@ mod tests {
     async fn a_thousand_origins_cause_one_fetch_of_a_file() {
         let clock = Clock::start_at(SystemTime::UNIX_EPOCH);
         let targets = RedirectTargets::new(2 * HOUR, clock);
-        let (fetches, identity) = (AtomicUsize::new(0), FetchIdentity::default());
+        let fetches = AtomicUsize::new(0);
+        let identity = FetchIdentity::default();
         let ask = async |status| {
             let fetching = fetch(clock, status, &fetches);
             targets.get_or_fetch(key("https://victim.test/rules", &identity), fetching).await
@@ -298,7 +299,8 @@ mod tests {
     async fn an_answer_that_is_none_is_shared_only_while_it_is_fetched() {
         let clock = Clock::start_at(SystemTime::UNIX_EPOCH);
         let targets = RedirectTargets::new(HOUR, clock);
-        let (fetches, identity) = (AtomicUsize::new(0), FetchIdentity::default());
+        let fetches = AtomicUsize::new(0);
+        let identity = FetchIdentity::default();
         for (status, expected) in [(503, 1), (429, 2), (404, 3), (404, 3)] {
             let asked = (0..100).map(|_| {
                 let fetching = fetch(clock, status, &fetches);
@@ -336,7 +338,8 @@ mod tests {
     async fn a_failure_is_for_all_that_wait_and_a_gap_is_filled() {
         let clock = Clock::start_at(SystemTime::UNIX_EPOCH);
         let targets = RedirectTargets::new(HOUR, clock);
-        let (fetches, identity) = (AtomicUsize::new(0), FetchIdentity::default());
+        let fetches = AtomicUsize::new(0);
+        let identity = FetchIdentity::default();
         let fails = || async {
             fetches.fetch_add(1, Ordering::Relaxed);
             sleep(Duration::from_secs(1)).await;

@@ -224,7 +224,7 @@ impl DocumentRequest<'_> {
         if !matches!(response.status, 401 | 403) {
             return None;
         }
-        // Made again: whether it was signed depends on what the origin has requested before.
+        // Made again: it was signed if the origin has asked for that before.
         let request = self.request(self.target.path().as_str()).ok()?;
         let requested = SignatureRequest::from_fields(&to_pairs(&response.fields))?;
         // The same signature would be rejected again.
@@ -239,7 +239,7 @@ impl DocumentRequest<'_> {
         let request = self.request(self.target.path().as_str())?;
         let line = match form {
             TargetForm::Origin => format!("GET {} HTTP/1.1\r\n", self.target.path()),
-            // RFC 9112, 3.2.2: what a proxy expects.
+            // The absolute form, for a proxy (RFC 9112, 3.2.2).
             TargetForm::Absolute(_) => format!("GET {} HTTP/1.1\r\n", self.target),
         };
         let mut head = BytesMut::from(line.as_bytes());

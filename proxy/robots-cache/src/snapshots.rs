@@ -68,7 +68,7 @@ impl EntrySize {
         }
     }
 
-    /// Returns the same with another size, at most what fits.
+    /// Returns the same with another size, as far as it fits.
     fn with_bytes(self, bytes: usize) -> Self {
         let most = Self::SMALL - 1;
         let bytes = u32::try_from(bytes).map_or(most, |bytes| bytes.min(most));
@@ -94,7 +94,8 @@ impl SnapshotMap {
     ) -> Option<UsableSnapshot> {
         let entries = self.entries.pin();
         let entry = entries.get(resource)?;
-        let snapshot = entry.snapshot.load_full().filter(|it| it.counts_for(identity))?;
+        let snapshot =
+            entry.snapshot.load_full().filter(|snapshot| snapshot.counts_for(identity))?;
         let usable = snapshot.usability(now);
         if usable == Usability::AfterRefetch {
             return None;
@@ -345,7 +346,8 @@ mod tests {
 
     #[test]
     fn fleet_versions_never_decrease() {
-        let (published, resource) = (SnapshotMap::new(), resource("https://shop.test"));
+        let published = SnapshotMap::new();
+        let resource = resource("https://shop.test");
         published.publish(&resource, &snapshot(&resource));
         for (version, expected) in [(5, 5), (3, 5), (0, 5), (6, 6)] {
             published.set_version(&resource, version);

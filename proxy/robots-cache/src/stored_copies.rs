@@ -154,7 +154,7 @@ impl StoredCopies {
         let sent = lock(&self.sent);
         sent.values()
             .filter_map(|place| lock(&place.copy).upgrade())
-            .map(|it| body_bytes(&it))
+            .map(|body| body_bytes(&body))
             .sum()
     }
 }

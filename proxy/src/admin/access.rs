@@ -61,7 +61,7 @@ impl From<&AdminToken> for Operator {
     }
 }
 
-/// The endpoint that decides again about what the log has: by POST, because it gets a configuration.
+/// The endpoint that decides again about the log's requests: by POST, because it gets a configuration.
 pub(super) const REPLAY_PATH: &str = "/v1/replay";
 /// The endpoint for agents. All its requests are POST.
 pub(super) const MCP_PATH: &str = "/mcp";
@@ -71,7 +71,7 @@ pub(super) fn is_change(method: &Method, path: &str) -> bool {
     !method.is_safe() && path != MCP_PATH && path != REPLAY_PATH
 }
 
-/// The endpoints for tokens of one team. They limit what they show to its crawlers, or hold nothing about any: robots.txt files are
+/// The endpoints for tokens of one team. They show its crawlers only, or nothing about any: robots.txt files are
 /// public, and refreshing one takes nothing from anybody. A new endpoint is not for teams until it is listed here.
 const TEAM_ROUTES: [(&str, &str); 21] = [
     ("GET", "/v1/connect"),
@@ -120,8 +120,10 @@ impl TeamScope {
     /// Returns a decision as the request may see it: for a team, without the name of another crawler that fetched robots.txt.
     pub(super) fn view<'a>(&self, decision: &'a DecisionRecord) -> Cow<'a, DecisionRecord> {
         let fetched_as = decision.robots_fetched_as.as_deref();
-        let is_own = |name: &str| name == "-" || name == ASSERTED || name == &*decision.crawler;
-        if self.team().is_none() || fetched_as.is_none_or(is_own) {
+        if self.team().is_none()
+            || fetched_as
+                .is_none_or(|name| name == "-" || name == ASSERTED || name == &*decision.crawler)
+        {
             return Cow::Borrowed(decision);
         }
         Cow::Owned(DecisionRecord { robots_fetched_as: None, ..decision.clone() })

@@ -1,4 +1,4 @@
-//! `/v1/changes`: origins whose robots.txt changed, and whether that opens or closes what crawlers asked for.
+//! `/v1/changes`: origins whose robots.txt changed, and whether that opens or closes URLs that crawlers asked for.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -129,7 +129,7 @@ fn read_parameters(
     };
     let until = match &parameters.until {
         Some(until) => parse_time("until", until)?.end(now),
-        // What was fetched meanwhile counts.
+        // A file that was fetched meanwhile counts.
         None => now + DEFAULT_SPAN,
     };
     Ok((since, until, check_limit(parameters.limit, MAX_LISTED)?))
@@ -143,7 +143,8 @@ async fn listed(
     let bodies = (body(store, &change.before).await, body(store, &change.after).await);
     let effect = match bodies {
         (Some(before), Some(after)) => {
-            let (change, asked) = (change.clone(), Arc::clone(asked));
+            let change = change.clone();
+            let asked = Arc::clone(asked);
             // Strangers' files take time to parse and to match, and operators have one thread for all their requests.
             let comparing = tokio::task::spawn_blocking(move || {
                 let before = access(&change.before, before);

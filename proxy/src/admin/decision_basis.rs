@@ -116,7 +116,9 @@ async fn grounds_of(admin: &AdminState, decision: &DecisionRecord) -> Option<Dec
         let body = FetchedBody { bytes, is_cut, digest: None };
         let access = AccessResult::Successful(body.parse());
         let dialect = finding.dialect.known();
-        if let Some(reading) = dialect.and_then(|it| read_robots_txt(decision, it, &access)) {
+        if let Some(reading) =
+            dialect.and_then(|dialect| read_robots_txt(decision, dialect, &access))
+        {
             basis.agrees = reading.agrees_with(finding);
             basis.marks = marked_lines(decision, matched, delay_line(decision, dialect, &access));
             basis.group = reading.group;
@@ -126,7 +128,7 @@ async fn grounds_of(admin: &AdminState, decision: &DecisionRecord) -> Option<Dec
     Some(basis)
 }
 
-/// Returns what robots.txt would have decided, had no `[[rule]]` done so: of the file that the origin served then, as far as is
+/// Returns the decision of robots.txt, had no `[[rule]]` decided: of the file that the origin served then, as far as is
 /// known. Returns `None` for other decisions without robots.txt.
 async fn overridden_basis(admin: &AdminState, decision: &DecisionRecord) -> Option<DecisionBasis> {
     decision.policy.as_ref().filter(|_| decision.is_by_policy())?;
@@ -135,7 +137,8 @@ async fn overridden_basis(admin: &AdminState, decision: &DecisionRecord) -> Opti
     let body = FetchedBody { bytes: body?, is_cut: file.is_cut(), digest: None };
     let access = AccessResult::Successful(body.parse());
     let crawlers = &admin.decider.settings().crawlers;
-    let dialect = crawlers.named(&decision.crawler).map_or(crawlers.dialect, |it| it.dialect);
+    let dialect =
+        crawlers.named(&decision.crawler).map_or(crawlers.dialect, |crawler| crawler.dialect);
     let reading = read_robots_txt(decision, dialect, &access)?;
     let matched = reading.matched_line().map(|(line, verdict)| MatchedLine { line, verdict });
     Some(DecisionBasis {
@@ -167,7 +170,8 @@ fn read_robots_txt(
     dialect: Dialect,
     access: &AccessResult,
 ) -> Option<Reading> {
-    let (tokens, resolved) = (decision.product_tokens().ok()?, decision.resolved().ok()?);
+    let tokens = decision.product_tokens().ok()?;
+    let resolved = decision.resolved().ok()?;
     Some(Reading::new(access, dialect, &tokens, &resolved))
 }
 
@@ -181,8 +185,8 @@ async fn document_of(
     let preference = decision
         .preferences
         .iter()
-        .filter(|it| it.document.is_some())
-        .min_by_key(|it| it.preference != Preference::Refuse)?;
+        .filter(|preference| preference.document.is_some())
+        .min_by_key(|preference| preference.preference != Preference::Refuse)?;
     let document = preference.document.as_ref()?;
     let (digest, fetched_at) = document.sha256.zip(document.fetched_at)?;
     let resource = Resource::parse(&document.url).ok();
@@ -222,7 +226,7 @@ fn read_again(
         declaration: &declaration,
         settings,
         tokens: &tokens,
-        dialect: finding.and_then(|it| it.dialect.known()).unwrap_or_default(),
+        dialect: finding.and_then(|finding| finding.dialect.known()).unwrap_or_default(),
         all_spellings: true,
         // A statement that depends on a date has to be judged as of then.
         now: decision.at,

@@ -62,7 +62,7 @@ macro_rules! decision_parameters {
         }
 
         impl $name {
-            /// Returns the filter, confined to what the request may see.
+            /// Returns the filter, confined to the team of the request's token.
             fn query(&self, scope: &TeamScope) -> DecisionQuery {
                 DecisionQuery {
                     crawler: self.crawler.clone(),

@@ -101,12 +101,11 @@ pub(super) async fn list(
     // Memory holds the newest decisions only, and none from before the start. So a span of time is read from the log, even a
     // span that memory could serve in part.
     let span = parse_span(filter.since.as_deref(), filter.until.as_deref());
-    let url = filter.url.as_deref().map(|url| {
-        Target::parse(url).map_err(|error| bad_request(format!("url: {url:?}: {error}")))
-    });
+    let url = filter.url.as_deref();
+    let url = url.map(|url| Target::parse(url).map_err(|error| format!("url: {url:?}: {error}")));
     let url = match url.transpose() {
         Ok(url) => url,
-        Err(mistake) => return mistake,
+        Err(mistake) => return bad_request(mistake),
     };
     let query = DecisionQuery { url, ..filter.query(&scope) };
     match span {

@@ -147,7 +147,7 @@ type DownloadPart = io::Result<Option<Bytes>>;
 /// Returns the file as it arrives.
 fn chunks(receiver: mpsc::Receiver<DownloadPart>) -> impl Stream<Item = io::Result<Bytes>> {
     stream::try_unfold(receiver, |mut receiver| async move {
-        // The writer gave the client up: what it has must not pass for the whole file.
+        // The writer gave the client up: a part must not pass for the whole file.
         let ended = || Err(io::Error::other("the download has ended early"));
         let part: DownloadPart = receiver.recv().await.unwrap_or_else(ended);
         let part = part?;
@@ -238,7 +238,7 @@ mod tests {
 
     use super::*;
 
-    /// The clock stands still but for what the test advances it.
+    /// The clock stands still unless the test advances it.
     #[tokio::test(start_paused = true)]
     async fn a_client_that_does_not_read_is_given_up_and_notices() {
         let (sender, receiver) = mpsc::channel(MAX_WAITING_CHUNKS);

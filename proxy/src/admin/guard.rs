@@ -3,7 +3,7 @@
 //! Without a token, everybody who can connect is an operator: the listener is on loopback then. But a browser on the same
 //! machine can connect too, on behalf of any page that it shows. So requests from other sites are refused, and so are those
 //! with a foreign name in `Host` (DNS rebinding: the site's own name resolves to this machine). With a token neither attack
-//! works, because another site does not have it. The token also decides what its operator may do.
+//! works, because another site does not have it. The token also decides the operator's rights.
 
 use std::sync::Arc;
 
@@ -107,7 +107,7 @@ fn end_with_rights(
 }
 
 impl Operator {
-    /// Returns the operator unless the request is beyond what its token allows.
+    /// Returns the operator unless its token does not allow the request.
     fn allow(self, request: &Request) -> Result<Self, AdminRejection> {
         let route = request.extensions().get::<MatchedPath>().map(MatchedPath::as_str);
         match self.objection(request.method(), route) {

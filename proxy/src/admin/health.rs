@@ -54,7 +54,7 @@ pub(super) async fn readyz(State(admin): State<AdminState>) -> (StatusCode, Stri
     (StatusCode::OK, body)
 }
 
-/// Returns what is wrong with this node's part in the fleet, in words.
+/// Returns the fault of this node's part in the fleet, in words.
 pub(super) fn fleet_fault(state: FleetState) -> Option<&'static str> {
     match state {
         FleetState::Alone | FleetState::Up => None,

@@ -1,6 +1,6 @@
-//! The lines of a robots.txt that count for a decision, with what each of them did.
+//! The lines of a robots.txt that count for a decision, with the effect of each.
 //!
-//! The rule that matches is not always what decided: a preference, a delay or a `[[rule]]` may have. Beside a
+//! The rule that matches does not always decide: a preference, a delay or a `[[rule]]` may have. Beside a
 //! refusal, "allow" alone would mislead.
 
 use serde::Serialize;
@@ -56,11 +56,11 @@ pub(super) fn marked_lines(
     if let Some(matched) = matched {
         marked.push(matched_line(decision, matched));
     }
-    marked.sort_by_key(|it| it.line);
+    marked.sort_by_key(|marked| marked.line);
     marked
 }
 
-/// Returns the lines whose statements about the use of what is fetched were followed.
+/// Returns the lines whose statements about use were followed.
 fn preference_lines(decision: &DecisionRecord) -> impl Iterator<Item = MarkedLine> {
     let decides = decision.reason == Reason::Preference;
     decision.preferences.iter().filter_map(move |stated| {

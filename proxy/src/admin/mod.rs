@@ -114,7 +114,8 @@ pub(crate) fn router(admin: AdminState, guard: Arc<ArcSwap<AdminGuard>>) -> Rout
             )
         })
         .with_state(admin)
-        // After the fallbacks: the guard, and the header fields that it adds, apply only to what the router has by then.
+        // After the fallbacks: the guard, and the header fields that it adds, apply only to the routes that the router has
+        // by then.
         .layer(middleware::from_fn_with_state(guard, guard::guard))
 }
 
@@ -147,10 +148,12 @@ async fn accept_any_type(mut request: Request, next: Next) -> Response {
 
 /// Returns the service for agents. The guard has checked the host and the token before it, and the tools pass the token on.
 fn agents_service(admin: &AdminState) -> StreamableHttpService<McpServer, NeverSessionManager> {
-    let is_plain = |listener: &ListenAddress| listener.protocol == ListenProtocol::Http;
     let server = McpServer {
         admin: ListenAddress::http(admin.own_address).dialable().address,
-        proxy: admin.proxy.filter(is_plain).map(|listener| listener.address),
+        proxy: admin
+            .proxy
+            .filter(|listener| listener.protocol == ListenProtocol::Http)
+            .map(|listener| listener.address),
         authorization: None,
         token: None,
     };

@@ -26,8 +26,8 @@ pub(super) fn base_document() -> OpenApi {
         .build()
 }
 
-/// Completes the document with what OpenAPI requires of each operation and the endpoints do not declare: a unique id, and a
-/// description of each response.
+/// Completes the document with the parts that OpenAPI requires of each operation and the endpoints do not declare: a unique
+/// id, and a description of each response.
 ///
 /// # Errors
 ///

@@ -114,11 +114,11 @@ pub(super) async fn status(State(admin): State<AdminState>, scope: TeamScope) ->
         store_fault,
         crawlers,
         docs_url: admin.docs_url.as_deref().map(str::to_owned),
-        untrusting_client: untrusting.map(|it| UntrustingView {
-            at: format_instant(it.at()),
-            client: it.client,
-            origin: it.origin,
-            has_alerted: it.has_alerted,
+        untrusting_client: untrusting.map(|untrusting| UntrustingView {
+            at: format_instant(untrusting.at()),
+            client: untrusting.client,
+            origin: untrusting.origin,
+            has_alerted: untrusting.has_alerted,
         }),
     })
     .into_response()

@@ -1,4 +1,5 @@
-//! `/v1/pace`: the servers to which requests are slowed down, for all or for single clients, and what delays cost crawlers.
+//! `/v1/pace`: the servers to which requests are slowed down, for all or for single clients, and the cost of delays for
+//! crawlers.
 
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};

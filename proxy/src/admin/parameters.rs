@@ -107,12 +107,12 @@ fn parse_query<T: DeserializeOwned>(query: &str) -> Result<T, QueryError> {
     // the parameter.
     let mut parameters: Vec<QueryParameter> = Vec::new();
     for (name, value) in form_urlencoded::parse(query.as_bytes()) {
-        match parameters.iter_mut().find(|it| it.name == name) {
+        match parameters.iter_mut().find(|parameter| parameter.name == name) {
             Some(named) => named.others.push(value.into_owned()),
             None => parameters.push(QueryParameter::new(name.into_owned(), value.into_owned())),
         }
     }
-    let named = parameters.into_iter().map(|it| (it.name.clone(), it));
+    let named = parameters.into_iter().map(|parameter| (parameter.name.clone(), parameter));
     T::deserialize(MapDeserializer::new(named))
 }
 
@@ -213,7 +213,7 @@ impl<'de> Deserializer<'de> for QueryParameter {
     }
 }
 
-/// A message about what is wrong with a query.
+/// A message about a mistake in a query.
 #[derive(Debug, PartialEq, Eq)]
 struct QueryError(String);
 

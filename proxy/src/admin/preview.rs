@@ -1,4 +1,4 @@
-//! `/v1/decision`: what would be decided about a URL, in every dialect.
+//! `/v1/decision`: the decision about a URL that nobody requested, in every dialect.
 
 use std::time::SystemTime;
 
@@ -121,7 +121,7 @@ impl Preview {
         // By the code that writes the log: the preview and the line of a real request must say the same.
         let read_as = previewed.identity.dialect();
         let (decision, dialects) = record::preview(previewed, at);
-        // Without a finding, what the rules of the organisation overrule.
+        // Without a finding, the line that the rules of the organisation overrule.
         let reading = dialects.iter().find(|reading| *reading.dialect() == read_as);
         let matched = match &decision.finding {
             Some(finding) => finding.line.map(|line| (line, &finding.verdict)),

@@ -1,7 +1,6 @@
-//! `/v1/problems`: what an operator should know whatever they look at.
+//! `/v1/problems`: problems that an operator should know of on every page.
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use axum::extract::State;
@@ -9,7 +8,7 @@ use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 use utoipa::ToSchema;
 use wayleave_decision::{ASSERTED, PolicyRule, Reason, RequestOutcome};
-use wayleave_decision_log::{DecisionQuery, DecisionRecord};
+use wayleave_decision_log::DecisionQuery;
 use wayleave_fleet::FleetState;
 
 use super::access::TeamScope;
@@ -174,7 +173,8 @@ fn expiring_ca(admin: &AdminState, now: SystemTime) -> Option<Problem> {
 fn recent_lookups(admin: &AdminState, now: SystemTime) -> (u64, u64) {
     let since = now.checked_sub(MENTION_CLIENTS).unwrap_or(SystemTime::UNIX_EPOCH);
     let since_ms = since.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_millis();
-    let (mut passed, mut failed) = (0, 0);
+    let mut passed = 0;
+    let mut failed = 0;
     for point in admin.traffic.points() {
         if u128::from(point.at_ms) < since_ms {
             continue;
@@ -256,12 +256,14 @@ fn nameless_clients(admin: &AdminState, scope: &TeamScope, now: SystemTime) -> O
     let unnamed =
         DecisionQuery { crawler: Some(ASSERTED.to_owned().into()), ..DecisionQuery::default() };
     let recent = admin.decisions.list_recent(&unnamed, usize::MAX);
-    let is_nameless = |decision: &&Arc<DecisionRecord>| {
-        let token = decision.tokens.first();
-        decision.at >= since && token.is_none_or(|token| token.eq_ignore_ascii_case("Mozilla"))
-    };
-    let nameless: Vec<_> = recent.iter().filter(is_nameless).collect();
-    let clients: BTreeSet<_> = nameless.iter().map(|it| it.client.to_string()).collect();
+    let nameless: Vec<_> = recent
+        .iter()
+        .filter(|decision| {
+            let token = decision.tokens.first();
+            decision.at >= since && token.is_none_or(|token| token.eq_ignore_ascii_case("Mozilla"))
+        })
+        .collect();
+    let clients: BTreeSet<_> = nameless.iter().map(|request| request.client.to_string()).collect();
     (nameless.len() >= NAMELESS_REQUESTS).then(|| Problem {
         kind: "clients-without-name",
         text: format!(

@@ -1,4 +1,4 @@
-//! `/v1/replay`: what the configuration in use would have decided about the requests of the decision log if something in it were
+//! `/v1/replay`: the decisions of the configuration in use about the requests of the decision log if something in it were
 //! different. The change is never put into effect.
 
 use std::ops::ControlFlow;

@@ -28,7 +28,7 @@ use super::state::AdminState;
 const DEFAULT_SINCE: TimeArgument = TimeArgument::Ago(Duration::from_mins(5));
 /// The start of a time range of which only the end is given.
 const ALWAYS: TimeArgument = TimeArgument::Ago(Duration::MAX);
-/// The name of what has none, such as a User-Agent that was not sent.
+/// The name of a sender without one, such as a User-Agent that was not sent.
 const NO_NAME: &str = "-";
 /// The most rows of each table.
 const MAX_ROWS: usize = 1000;

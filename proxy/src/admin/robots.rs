@@ -172,7 +172,8 @@ async fn document_views(
     let mut documents = Vec::new();
     for resource in robots.related_documents(origin).await {
         let inspection = robots.inspect(&resource).await;
-        documents.extend(inspection.map(|it| DocumentView::new(&resource, &it, now)));
+        documents
+            .extend(inspection.map(|inspection| DocumentView::new(&resource, &inspection, now)));
     }
     documents
 }
@@ -206,7 +207,7 @@ pub(super) async fn deciding_file(
 ) -> Option<(DecidingFile, Option<Arc<[u8]>>)> {
     let finding = decision.finding.as_ref()?;
     let (digest, fetched_at) = finding.robots_sha256.zip(finding.robots_fetched_at)?;
-    let origin = decision.origin.as_deref().and_then(|it| Resource::parse(it).ok());
+    let origin = decision.origin.as_deref().and_then(|origin| Resource::parse(origin).ok());
     Some(kept_file(store, origin, digest, fetched_at).await)
 }
 
@@ -225,7 +226,7 @@ pub(super) async fn file_at(
     Some((file, body))
 }
 
-/// Returns what the store still has of a file with this digest.
+/// Returns the file with this digest, as far as the store still has it.
 pub(super) async fn kept_file(
     store: &RobotsStore,
     resource: Option<Resource>,

@@ -106,16 +106,16 @@ fn team_rule_warnings(config: &Config) -> Vec<String> {
             rule += 1;
             let found = &config.rules[rule - 1];
             let is_for_all = found.purposes.is_empty();
-            let is_touched = |it: &&Crawler| {
-                is_for_all || !it.declaration.purposes.intersection(found.purposes).is_empty()
-            };
-            let others = others_tables.clone().filter(is_touched);
-            let mut others: Vec<_> = others.map(|it| format!("{:?}", it.name)).collect();
+            let others = others_tables.clone().filter(|other| {
+                is_for_all || !other.declaration.purposes.intersection(found.purposes).is_empty()
+            });
+            let mut others: Vec<_> = others.map(|other| format!("{:?}", other.name)).collect();
             if is_for_all && !config.crawlers.require_crawler {
                 others.push("requests that match no [[crawler]]".to_owned());
             }
             if found.crawlers.is_empty() && !others.is_empty() {
-                let (name, action) = (&file.name, found.action.as_str());
+                let name = &file.name;
+                let action = found.action.as_str();
                 let others = first_of(&others);
                 warnings.push(format!(
                     "{name}:{line}: [[rule]] {rule} ({action}) has no crawlers, so it decides for all: also for {others}"
@@ -140,9 +140,10 @@ fn first_of(names: &[String]) -> String {
 fn crawler_warnings(crawlers: &[Crawler]) -> Vec<String> {
     let mut warnings = Vec::new();
     for (index, crawler) in crawlers.iter().enumerate() {
-        let (number, name) = (index + 1, &crawler.name);
+        let number = index + 1;
+        let name = &crawler.name;
         // The first table that matches a request decides about it.
-        if let Some(earlier) = crawlers[..index].iter().find(|it| it.covers(crawler)) {
+        if let Some(earlier) = crawlers[..index].iter().find(|earlier| earlier.covers(crawler)) {
             warnings.push(format!(
                 "[[crawler]] {number} {name:?} can never match: {:?}, which comes first, matches all the same requests; put {name:?} first",
                 earlier.name
@@ -156,10 +157,10 @@ fn crawler_warnings(crawlers: &[Crawler]) -> Vec<String> {
                 crawler.tokens.first().map_or("ExampleBot", ProductToken::as_str)
             ));
         }
-        let is_lost = |token: &&ProductToken| {
+        let lost = crawler.tokens.iter().filter(|token| {
             crawler.dialect == Dialect::Google && !finds_own_group(token, Dialect::Google)
-        };
-        warnings.extend(crawler.tokens.iter().filter(is_lost).map(|token| {
+        });
+        warnings.extend(lost.map(|token| {
             format!(
                 "[[crawler]] {number} {name:?} ignores groups for {:?}: dialect \"google\" reads names only up to the first character \
                  that is not a letter, \"-\" or \"_\"",

@@ -28,7 +28,7 @@ pub(super) fn load_config(file: Option<&Path>) -> Result<(Config, Option<&Path>)
     }
 }
 
-/// The keys of the decision log, of what its lines rest on, and of the proxy that has these open.
+/// The keys of the decision log, of the files that its lines rest on, and of the proxy that has these open.
 pub(super) const EVIDENCE_KEYS: [&str; 4] =
     ["state.dir", "log.decisions", "evidence.key", "admin.listen"];
 

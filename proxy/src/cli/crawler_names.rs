@@ -10,7 +10,7 @@ use wayleave_decision_log::{ChosenCrawler, UNNAMED};
 ///
 /// Says which names there are.
 pub(super) fn check_known(name: &str, config: &Config) -> Result<(), String> {
-    let known: Vec<_> = config.crawlers.crawlers.iter().map(|it| &*it.name).collect();
+    let known: Vec<_> = config.crawlers.crawlers.iter().map(|crawler| &*crawler.name).collect();
     if known.contains(&name) {
         return Ok(());
     }
@@ -18,14 +18,14 @@ pub(super) fn check_known(name: &str, config: &Config) -> Result<(), String> {
     Err(format!("--crawler {name:?}: no [[crawler]] has this name; there are {names}"))
 }
 
-/// Returns what to say if no `[[crawler]]` has this name, which is then probably misspelt, unless the decision log has requests of
+/// Returns a hint if no `[[crawler]]` has this name, which is then probably misspelt, unless the decision log has requests of
 /// a crawler that is configured no longer.
 pub(super) fn find_unknown(name: &ChosenCrawler, config: &Config) -> Option<String> {
     let known = config.crawlers.crawlers.iter().map(|crawler| &*crawler.name);
     unknown_among(known, name, "the log has none of its requests")
 }
 
-/// Returns what to say if `name` is not among the names of the `[[crawler]]`s; `not_found` is what else shows that it is misspelt.
+/// Returns a hint if `name` is not among the names of the `[[crawler]]`s; `not_found` is another sign that it is misspelt.
 pub(super) fn unknown_among<'a>(
     known: impl Iterator<Item = &'a str>,
     name: &ChosenCrawler,

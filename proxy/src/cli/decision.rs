@@ -45,8 +45,7 @@ pub(super) struct DecisionArguments {
 pub(super) fn run(arguments: &DecisionArguments, file: Option<&Path>) -> CommandResult {
     let (config, _) = load_keys(file, &EVIDENCE_KEYS)?;
     // It becomes a part of a path, so nothing in it may need escaping.
-    let is_plain = |c: char| c.is_ascii_alphanumeric() || c == '-';
-    if !arguments.id.chars().all(is_plain) {
+    if !arguments.id.chars().all(|c: char| c.is_ascii_alphanumeric() || c == '-') {
         return Err(unusable(&format!("{:?} is not a decision id", arguments.id)));
     }
     let found = find(&arguments.id, &config).map_err(|error| {
@@ -71,13 +70,14 @@ struct FoundDecision {
     basis: Value,
 }
 
-/// Asks the running proxy, which also has what it has not written yet, or else reads the decision log.
+/// Asks the running proxy, which also has unwritten decisions, or else reads the decision log.
 ///
 /// # Errors
 ///
 /// Returns the proxy's error if the log does not have the decision either.
 fn find(id: &str, config: &Config) -> anyhow::Result<FoundDecision> {
-    let (admin, path) = (config.admin.listen, format!("/v1/decisions/{id}"));
+    let admin = config.admin.listen;
+    let path = format!("/v1/decisions/{id}");
     let unanswered = match request_json(admin, "GET", &path) {
         Ok(decision) => {
             let basis = request_json(admin, "GET", &format!("{path}/robots")).unwrap_or_default();
@@ -249,10 +249,11 @@ fn crawler(decision: &Value) -> Option<String> {
     })
 }
 
-/// Describes what robots.txt says.
+/// Describes the verdict of robots.txt.
 fn verdict(decision: &Value) -> Option<String> {
     let text = |member: &str| text(decision, member);
-    let (verdict, dialect) = (text("verdict")?, text("dialect").unwrap_or_default());
+    let verdict = text("verdict")?;
+    let dialect = text("dialect").unwrap_or_default();
     let basis = match text("line").zip(text("rule")) {
         Some((line, rule)) => format!("line {line}: {rule}"),
         None => text("basis").unwrap_or_default(),

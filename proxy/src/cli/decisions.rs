@@ -73,10 +73,8 @@ pub(super) fn run(arguments: &DecisionsArguments, file: Option<&Path>) -> Comman
         check_known(name, admin)?;
     }
     // On standard error, so that standard output is nothing but decisions.
-    let (found, more) = (
-        counted(past.len(), "decision"),
-        if stream.is_some() { ", and those that follow," } else { "" },
-    );
+    let found = counted(past.len(), "decision");
+    let more = if stream.is_some() { ", and those that follow," } else { "" };
     print_errors(&format!("wayleave: {found}{more} of the proxy at http://{admin}\n"));
     match stream {
         Some(stream) => follow(arguments, stream, &past),
@@ -129,7 +127,8 @@ fn follow(
     mut stream: EventStream,
     printed: &[Value],
 ) -> CommandResult {
-    let printed: HashSet<&str> = printed.iter().filter_map(|it| it["id"].as_str()).collect();
+    let printed: HashSet<&str> =
+        printed.iter().filter_map(|decision| decision["id"].as_str()).collect();
     loop {
         let event = stream.next().map_err(|error| unusable(&format!("{error:#}")))?;
         match &*event.name {
@@ -185,7 +184,9 @@ fn describe(decision: &Value) -> String {
     let outcome = text("outcome");
     let outcome = tone(decision).paint(&format!("{outcome:<9}"));
     let at = Tone::Aside.paint(&text("at"));
-    let (crawler, method, url) = (text("crawler"), text("method"), text("url"));
+    let crawler = text("crawler");
+    let method = text("method");
+    let url = text("url");
     let mut line = format!("{at} {outcome} {:<3} {crawler:<16} {method} {url}", text("status"));
     let is_plain = decision["outcome"] == RequestOutcome::Forwarded.as_str();
     let reason = match (text("line"), text("rule")) {

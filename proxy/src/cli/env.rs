@@ -65,7 +65,7 @@ fn print_lines(client: Option<KnownClient>, proxy: &ProxyUrl, certificate: &Path
     Ok(print(&shell_lines(client, proxy, path)))
 }
 
-/// Explains why the certificate cannot be read, and what to do about it. A service keeps it in a directory that only root can
+/// Explains why the certificate cannot be read, and names a remedy. A service keeps it in a directory that only root can
 /// read, and serves it at `admin`.
 fn explain_unreadable(certificate: &Path, error: &io::Error, admin: SocketAddr) -> String {
     let path = certificate.display();

@@ -31,7 +31,9 @@ impl ExpiredRule {
 
 impl fmt::Display for ExpiredRule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (number, action, at) = (self.number, self.action, &self.expired_at);
+        let number = self.number;
+        let action = self.action;
+        let at = &self.expired_at;
         let explanation = self.explanation();
         write!(
             f,

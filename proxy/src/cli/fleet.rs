@@ -77,7 +77,8 @@ fn describe(found: &Value) -> String {
     }
     let engine = &found["engine"];
     if !engine.is_null() {
-        let (memory, policy) = (&engine["memory"], text(&engine["maxmemory_policy"]));
+        let memory = &engine["memory"];
+        let policy = text(&engine["maxmemory_policy"]);
         let name = text(&engine["name"]);
         let _ = writeln!(lines, "engine     {name}, {memory} bytes, {policy}");
     }
@@ -86,15 +87,18 @@ fn describe(found: &Value) -> String {
         let _ = writeln!(lines, "clock      {} s from the engine's", offset.abs() / 1000);
     }
     let _ = writeln!(lines, "on_loss    {}", text(&found["on_loss"]));
-    let (turns, unsettled) = (&found["turns"], &found["unsettled"]);
+    let turns = &found["turns"];
+    let unsettled = &found["unsettled"];
     let _ = writeln!(lines, "slots      {turns}\nunsent     {unsettled}");
     for member in found["members"].as_array().into_iter().flatten() {
         let this = if member["node"] == found["node"] { " (this one)" } else { "" };
-        let (node, version) = (text(&member["node"]), text(&member["version"]));
+        let node = text(&member["node"]);
+        let version = text(&member["version"]);
         let _ = writeln!(lines, "node       {node} {version}{this}");
     }
     for log in found["logs"].as_array().into_iter().flatten() {
-        let (node, at) = (text(&log["node"]), text(&log["head_at"]));
+        let node = text(&log["node"]);
+        let at = text(&log["head_at"]);
         let _ = write!(lines, "log        {node}: {} decisions at {at}", log["decisions"]);
         if let Some(lost) = log["lost_decisions"].as_u64().filter(|lost| *lost > 0) {
             let lost = format!("{lost} more were lost");

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use clap::Command;
 
-/// The commands by what they are for, in the order in which a newcomer meets them.
+/// The commands by purpose, in the order in which a newcomer meets them.
 const GROUPS: [(&str, &[&str]); 5] = [
     ("Run", &["serve", "run", "mcp", "health", "env"]),
     ("Ask", &["check", "decision", "decisions", "report", "replay", "lint"]),
@@ -138,9 +138,9 @@ fn add_examples(command: Command, name: &str) -> Command {
     let examples = examples(name).map(|lines| format!("Examples:\n{}", lines.trim_end()));
     let parts: Vec<_> = examples.into_iter().chain(notes).collect();
     let command = if parts.is_empty() { command } else { command.after_help(parts.join("\n\n")) };
-    command.mut_subcommands(|it| {
-        let name = format!("{name} {}", it.get_name());
-        add_examples(it, name.trim_start())
+    command.mut_subcommands(|subcommand| {
+        let name = format!("{name} {}", subcommand.get_name());
+        add_examples(subcommand, name.trim_start())
     })
 }
 
@@ -174,7 +174,7 @@ mod tests {
     fn every_command_is_in_one_group() {
         let command = CommandLine::command();
         let mut grouped: Vec<_> = GROUPS.iter().flat_map(|(_, names)| *names).copied().collect();
-        let visible = command.get_subcommands().filter(|it| !it.is_hide_set());
+        let visible = command.get_subcommands().filter(|subcommand| !subcommand.is_hide_set());
         let mut named: Vec<_> = visible.map(Command::get_name).collect();
         grouped.sort_unstable();
         named.sort_unstable();
@@ -186,7 +186,7 @@ mod tests {
         let command = with_examples(CommandLine::command());
         for (name, lines) in EXAMPLES {
             for line in lines {
-                // What follows is the shell's.
+                // The rest is the shell's.
                 let line = line.replace("eval \"$(", "").replace(")\"", ";");
                 let words = line.split([';', '>', '<']).next().unwrap_or_default();
                 let words: Vec<_> = words.split_whitespace().collect();

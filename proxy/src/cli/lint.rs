@@ -60,7 +60,8 @@ pub(super) fn run(arguments: &LintArguments, config: Option<&Path>) -> CommandRe
         Dialect::Rfc9309 => &[],
         _ => std::slice::from_ref(&arguments.dialect),
     };
-    let (mut text, mut count) = (String::new(), FindingCounts::default());
+    let mut text = String::new();
+    let mut count = FindingCounts::default();
     let progress = ProgressLine::new(arguments.sources.len());
     for source in &arguments.sources {
         progress.start_part(source);
@@ -183,8 +184,8 @@ fn read_file(source: &str) -> Result<Vec<u8>, ExitCode> {
     })
 }
 
-/// Fetches the robots.txt of a URL's origin as the proxy would, but beyond its size limit, so that findings can mention what
-/// the proxy would not read.
+/// Fetches the robots.txt of a URL's origin as the proxy would, but beyond its size limit, so that findings can mention the
+/// part that the proxy would not read.
 fn fetch_robots_txt(url: &str, config: Option<&Path>) -> Result<Vec<u8>, ExitCode> {
     let (mut config, _) = load_config(config)?;
     config.robots.fetch.max_size_bytes = config.robots.fetch.max_size_bytes.max(MAX_BYTES);

@@ -25,7 +25,7 @@ pub(super) struct McpArguments {
 pub(super) fn run(arguments: McpArguments, file: Option<&Path>) -> CommandResult {
     let (config, _) = load_keys(file, &["proxy.listen", "admin.listen"])?;
     let mut listeners = config.proxy.listen.iter();
-    let proxy = listeners.find(|it| it.protocol == ListenProtocol::Http);
+    let proxy = listeners.find(|listener| listener.protocol == ListenProtocol::Http);
     let authorization = std::env::var(TOKEN).ok().map(|token| format!("Bearer {token}"));
     let authorization = authorization
         .map(|value| {

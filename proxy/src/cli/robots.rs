@@ -167,7 +167,8 @@ fn summary_line(robots: &Value) -> String {
         Some(cause) => format!("  {}", escape_controls(cause)),
         None => String::new(),
     };
-    let (state, origin) = (text("state"), text("origin"));
+    let state = text("state");
+    let origin = text("origin");
     // Padded before it is painted: escape sequences have no width on the screen.
     let painted = tone(&state).paint(&format!("{state:<11}"));
     format!("{painted} {since:<24} {origin}{cause}\n")
@@ -193,7 +194,7 @@ fn show(arguments: &RobotsShowArguments, admin: SocketAddr) -> Result<RobotsOutp
     }
     if arguments.at.is_some() {
         let body = found["body"].as_str().unwrap_or_default();
-        // Redirected to a file, the output is exactly what the origin served.
+        // Redirected to a file, the output is byte for byte the origin's file.
         return Ok(RobotsOutput::AsIs(if io::stdout().is_terminal() {
             escape_lines(body)
         } else {
@@ -225,7 +226,8 @@ fn changes(arguments: &RobotsChangesArguments, admin: SocketAddr) -> Result<Robo
 /// Formats one change as a line.
 fn change_line(change: &Value) -> String {
     let text = |name: &str| escape_controls(change[name].as_str().unwrap_or("-")).into_owned();
-    let count = |name: &str| change[name].as_u64().map_or("-".to_owned(), |it| it.to_string());
+    let count =
+        |name: &str| change[name].as_u64().map_or("-".to_owned(), |count| count.to_string());
     let effect = text("effect");
     let tone = match &*effect {
         "closes" | "both" => Tone::Bad,
@@ -233,7 +235,8 @@ fn change_line(change: &Value) -> String {
         _ => Tone::Aside,
     };
     let painted = tone.paint(&format!("{effect:<8}"));
-    let (at, origin) = (text("at"), text("origin"));
+    let at = text("at");
+    let origin = text("origin");
     format!("{at:<27} {painted} {:>6} {:>6} {origin}\n", count("opened"), count("closed"))
 }
 

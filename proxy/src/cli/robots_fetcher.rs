@@ -59,7 +59,8 @@ impl RobotsFetcher {
         identity: Arc<FetchIdentity>,
     ) -> FinishedFetch {
         // Nothing is kept of earlier runs that could be revalidated.
-        let (resource, fetched_as) = (resource.into(), Arc::clone(&identity));
+        let resource = resource.into();
+        let fetched_as = Arc::clone(&identity);
         let request = FetchRequest { resource, identity, validators: None };
         let fetched = self.runtime.block_on(self.fetcher.fetch(request, None));
         FinishedFetch { fetched_at: self.clock.now(), fetched_as, outcome: fetched.outcome }

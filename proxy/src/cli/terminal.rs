@@ -15,7 +15,7 @@ pub(super) type CommandResult = Result<ExitCode, ExitCode>;
 
 /// The exit status for input that cannot be used.
 pub(super) const UNUSABLE: u8 = 2;
-/// The exit status if the answer leaves open what could not be looked at.
+/// The exit status if some of the sources could not be looked at.
 pub(super) const INCOMPLETE: u8 = 3;
 
 /// Returns the absolute path, or the path as it is if the working directory is unknown.
@@ -86,7 +86,7 @@ pub(super) fn unusable(message: &str) -> ExitCode {
     ExitCode::from(UNUSABLE)
 }
 
-/// Prints what could not be looked at, and returns the exit status.
+/// Prints the sources that could not be looked at, and returns the exit status.
 pub(super) fn incomplete(missing: &[String]) -> ExitCode {
     print_errors(&format!("wayleave: the answer is not complete: {}\n", missing.join("; ")));
     ExitCode::from(INCOMPLETE)

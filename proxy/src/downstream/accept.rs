@@ -45,7 +45,7 @@ struct AcceptedConnection {
     peer: SocketAddr,
 }
 
-/// The way in which a connection came, and so what its client sends first.
+/// The way in which a connection came, and so the first bytes of its client.
 #[derive(Debug)]
 pub(crate) enum Entry {
     /// HTTP to the proxy.
@@ -111,7 +111,8 @@ impl ConnectionAcceptor {
 
     /// Serves a connection of `peer` in a task of its own, or refuses it.
     pub(crate) fn admit(self: &Arc<Self>, tcp: TcpStream, peer: SocketAddr, entry: Entry) {
-        let (acceptor, server) = (Arc::clone(self), &self.server);
+        let acceptor = Arc::clone(self);
+        let server = &self.server;
         let open = server.exchanges.gate.metrics.client_connection();
         let settings = server.settings();
         let client = peer.ip().to_canonical();

@@ -49,8 +49,7 @@ pub(super) async fn relay_tls(
         Ok(server_name) => server_name,
         Err(not_sent) => return blind.close_unused(not_sent),
     };
-    let is_foreign = |name: &String| !target::names_host_of(name, origin);
-    let refusal = match server_name.filter(is_foreign) {
+    let refusal = match server_name.filter(|name| !target::names_host_of(name, origin)) {
         Some(name) => target::foreign_server_name(&name, origin),
         None if blind.is_for_tls() => return relay(server, incoming, blind).await,
         None => target::unexpected_tls_in_tunnel(origin),

@@ -1,4 +1,4 @@
-//! Connections whose clients know no HTTP proxy: their first bytes show what they are for.
+//! Connections whose clients know no HTTP proxy: their first bytes show their purpose.
 //!
 //! TLS becomes a tunnel as if by CONNECT, plain HTTP requests as if sent to the proxy. The host is the one that the client
 //! names in them, not the address that it dialled: that address is only used if there is no name.
@@ -88,7 +88,7 @@ impl CapturedConnection {
         }
     }
 
-    /// Reads the first bytes and decides what they are for. Returns `None` if that was refused, or if the client is gone.
+    /// Reads the first bytes and decides about their purpose. Returns `None` if that was refused, or if the client is gone.
     async fn find_use(mut self, server: &DownstreamServer) -> Option<CapturedUse<'_>> {
         let handling = server.settings().https.handling_of(self.dialled.host());
         if handling == HttpsHandling::Bypass {
@@ -128,9 +128,10 @@ impl CapturedConnection {
             refuse_loop(server, &connection, listener);
             return None;
         }
-        let (authority, content) = (dialled.authority(None), TunnelContent::Unknown);
+        let authority = dialled.authority(None);
+        let content = TunnelContent::Unknown;
         let opened = decide_tunnel(server, incoming, &connection, &authority, content).await;
-        // Nothing can be answered: nobody knows what the client would understand.
+        // Nothing can be answered: nobody knows the client's protocol.
         let Ok((permit, incoming)) = opened else {
             count(server, listener, "refused");
             return None;

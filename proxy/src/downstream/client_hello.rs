@@ -28,7 +28,7 @@ pub(super) async fn read_server_name(
     let mut acceptor = Acceptor::default();
     let mut taken = 0;
     loop {
-        // The acceptor keeps what it is given, so each byte is fed to it once.
+        // The acceptor keeps its input, so each byte is fed to it once.
         while taken < buffered.len() {
             match acceptor.read_tls(&mut &buffered[taken..]) {
                 Ok(read @ 1..) => taken += read,

@@ -65,11 +65,12 @@ fn protocol_of(bytes: &[u8]) -> Option<ClientProtocol> {
 /// Returns whether a line that begins like this can be a request line: a method and a space come first.
 fn may_be_request(line: &[u8]) -> bool {
     let method = memchr(b' ', line).map_or(line, |end| &line[..end]);
-    let is_token = |byte: &u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(byte);
     // A line break may still be on its way that makes these bytes an empty line.
     line == b"\r"
         || (method.len() <= MAX_METHOD_BYTES
-            && method.iter().all(is_token)
+            && method
+                .iter()
+                .all(|byte| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(byte))
             && (!method.is_empty() || line.is_empty()))
 }
 
@@ -161,7 +162,7 @@ mod tests {
 
     #[test]
     fn no_bytes_are_told_apart_in_two_ways() {
-        // What is certain after some bytes must not change with more of them: the client would choose the reader.
+        // A verdict after some bytes must not change with more of them: the client would choose the reader.
         let mut state = 0x9e37_79b9_7f4a_7c15_u64;
         let mut next = |below: usize| {
             state ^= state << 13;

@@ -89,7 +89,8 @@ impl<S> FrameLimit<S> {
 }
 
 impl FrameReader {
-    /// Returns the type and the length of the next frame that begins, or whose head ends, in `bytes`, and removes what was read.
+    /// Returns the type and the length of the next frame that begins, or whose head ends, in `bytes`, and removes the bytes
+    /// that were read.
     fn next(&mut self, bytes: &mut &[u8]) -> Option<(u8, u32)> {
         let skipped = (self.to_skip as usize).min(bytes.len());
         *bytes = &bytes[skipped..];

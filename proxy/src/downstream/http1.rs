@@ -107,7 +107,7 @@ pub(super) async fn late_requests_over(server: &DownstreamServer) {
 ///
 /// # Errors
 ///
-/// Returns the refusal of what arrived instead, or `None` if nothing did.
+/// Returns the refusal of the bytes that arrived instead, or `None` if none did.
 async fn read_head(
     server: &DownstreamServer,
     incoming: &mut BufferedStream,

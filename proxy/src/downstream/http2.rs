@@ -197,7 +197,8 @@ impl Http2Streams {
 
 /// Spawns the task that serves a request.
 pub(super) fn exchange(server: &Arc<DownstreamServer>, stream: Http2Request) {
-    let (spawner, server) = (server, Arc::clone(server));
+    let spawner = server;
+    let server = Arc::clone(server);
     spawner.spawn(async move {
         let Http2Request {
             request,

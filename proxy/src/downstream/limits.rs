@@ -143,7 +143,8 @@ mod tests {
     #[test]
     fn each_client_has_its_own_limit() {
         let limits = ConnectionLimits::new(at_most(10, 2));
-        let (one, other) = (address("192.0.2.1"), address("192.0.2.2"));
+        let one = address("192.0.2.1");
+        let other = address("192.0.2.2");
         let first = limits.acquire(one).unwrap();
         let _second = limits.acquire(one).unwrap();
         assert_eq!(limits.acquire(one).unwrap_err(), LimitReached::PerClient);
@@ -164,7 +165,8 @@ mod tests {
     #[test]
     fn a_connection_beyond_the_total_counts_for_no_client() {
         let limits = ConnectionLimits::new(at_most(1, 1));
-        let (one, other) = (address("192.0.2.1"), address("192.0.2.2"));
+        let one = address("192.0.2.1");
+        let other = address("192.0.2.2");
         let first = limits.acquire(one).unwrap();
         assert_eq!(limits.acquire(other).unwrap_err(), LimitReached::Total);
         drop(first);

@@ -170,7 +170,7 @@ pub(crate) async fn bind_when_free(
     }
 }
 
-/// Adds the key of the address that cannot be listened on, and what to do about the usual reasons.
+/// Adds the key of the address that cannot be listened on, and the remedies for the usual reasons.
 fn explain(key: &str, address: SocketAddr, error: io::Error) -> anyhow::Error {
     let advice = match error.kind() {
         ErrorKind::AddrInUse => {

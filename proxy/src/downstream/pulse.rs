@@ -72,7 +72,8 @@ mod tests {
 
     #[test]
     fn content_is_a_sign_of_life_and_a_ping_is_none() {
-        let (moved, mut seen) = (MovedBytes::default(), (0, 0));
+        let moved = MovedBytes::default();
+        let mut seen = (0, 0);
         assert!(!moved.have_moved_since(&mut seen));
         for (read, written, expected) in [
             (1, 0, true),

@@ -1,7 +1,7 @@
 //! SOCKS5 (RFC 1928): the client names a destination, and perhaps itself (RFC 1929). Only CONNECT is served.
 //!
-//! "Succeeded" means that the client may send its first bytes, which decide; what is known to be refused before is refused
-//! with a reply code.
+//! "Succeeded" means that the client may send its first bytes, which decide; a target that is known to be refused before is
+//! refused with a reply code.
 
 use std::io::{self, ErrorKind};
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -158,7 +158,9 @@ impl<'a> Handshake<'a> {
         }
         let mut head = self.read(4).await?;
         check_version(head.get_u8(), VERSION)?;
-        let (command, _, address_type) = (head.get_u8(), head.get_u8(), head.get_u8());
+        let command = head.get_u8();
+        let _ = head.get_u8();
+        let address_type = head.get_u8();
         let dialled = self.read_destination(address_type).await?;
         if command != CONNECT {
             let details = format!("SOCKS5 command {command}: only CONNECT (1) is served");
@@ -177,7 +179,8 @@ impl<'a> Handshake<'a> {
         let credentials = [&username[..], b":", &password].concat();
         let basic = format!("Basic {}", STANDARD.encode(credentials));
         let settings = self.server.settings();
-        let (authenticator, client) = (&settings.authenticator, self.connection.client);
+        let authenticator = &settings.authenticator;
+        let client = self.connection.client;
         match identify::prove_password(authenticator, client, basic.as_bytes()).await {
             Ok(proof) => self.connection.proof = proof,
             Err(refusal) => {
@@ -221,7 +224,8 @@ impl<'a> Handshake<'a> {
     async fn open(self, dialled: DialledDestination) -> Option<SocksUse<'a>> {
         let Self { server, incoming, connection } = self;
         let connection = ClientConnection { dialled: Some(dialled.clone()), ..connection };
-        let (authority, content) = (dialled.authority(None), TunnelContent::Unknown);
+        let authority = dialled.authority(None);
+        let content = TunnelContent::Unknown;
         let decided =
             captured::decide_tunnel(server, incoming, &connection, &authority, content).await;
         let (permit, incoming) = match decided {

@@ -30,7 +30,7 @@ pub(super) enum TlsRefusal {
     PlainText(Transport<TcpStream>),
 }
 
-/// The stream inside TLS, and what the handshake established.
+/// The stream inside TLS, and the facts that the handshake established.
 pub(super) struct TerminatedTls {
     pub(super) stream: BoxedStream,
     /// The certificate that the client presented.

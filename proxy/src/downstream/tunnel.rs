@@ -145,8 +145,8 @@ async fn terminate_tls(
         }
     };
     // The tunnel was decided for one origin: a different server name makes its requests refused later, with an answer.
-    let is_foreign = |name: &String| !target::names_host_of(name, &origin);
-    let foreign_server_name = accepted.server_name.filter(is_foreign);
+    let foreign_server_name =
+        accepted.server_name.filter(|name| !target::names_host_of(name, &origin));
     let tunnel = ConnectTunnel { origin, foreign_server_name, via };
     Some(NegotiatedConnection {
         incoming: accepted.stream.into(),
@@ -155,7 +155,7 @@ async fn terminate_tls(
     })
 }
 
-/// The stream inside intercepted TLS, and what the handshake established.
+/// The stream inside intercepted TLS, and the facts that the handshake established.
 struct AcceptedTls {
     stream: BoxedStream,
     is_http2: bool,

@@ -103,7 +103,8 @@ mod tests {
         let now = at(600);
         let span = Duration::from_mins(5);
         let found = clients.within(span, now);
-        let counts = found.iter().map(|it| (it.client.to_string(), it.times_since(now - span)));
+        let counts =
+            found.iter().map(|client| (client.client.to_string(), client.times_since(now - span)));
         let expected = [("192.0.2.1".to_owned(), 2), ("192.0.2.2".to_owned(), 1)];
         assert_eq!(counts.collect::<Vec<_>>(), expected);
         assert_eq!(clients.last().map(|last| last.at()), Some(at(420)));

@@ -75,7 +75,8 @@ impl FromStr for ProxyUrl {
             return Err(EXPECTED);
         }
         let origin = Origin::from_authority(scheme, authority).map_err(|_| EXPECTED)?;
-        let (host, port) = (origin.host(), origin.port());
+        let host = origin.host();
+        let port = origin.port();
         // The port is always written, even the scheme's default: without one, curl uses 1080.
         Ok(Self {
             url: format!("{scheme}://{}{host}:{port}", user_info(&url)),
@@ -157,8 +158,9 @@ pub(crate) fn fill_template(template: &str, proxy: &ProxyUrl, certificate: &str)
 
 /// Quotes text as one word of a POSIX shell.
 pub(crate) fn shell_quoted(text: &str) -> String {
-    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_./:,@%+".contains(&byte);
-    if !text.is_empty() && text.bytes().all(is_plain) {
+    if !text.is_empty()
+        && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_./:,@%+".contains(&byte))
+    {
         text.to_owned()
     } else {
         // Nothing can be escaped inside single quotes, so a quote is written outside of them.
@@ -192,7 +194,7 @@ impl KnownClient {
         (Self::Wget, "wget"),
     ];
 
-    /// Returns the template for this client, with what it needs in addition to variables.
+    /// Returns the template for this client, with the lines that it needs in addition to variables.
     pub(crate) fn template(self) -> &'static str {
         match self {
             Self::Curl => include_str!("curl.sh"),

@@ -84,7 +84,7 @@ fn stated_fields(copy: &FinishedFetch) -> Vec<ResponseField<'static>> {
     ]
     .into_iter()
     .filter_map(|(name, value)| Some((name, value?)))
-    // What a fleet's engine holds may have been written by others.
+    // The records of a fleet's engine may have been written by others.
     .filter(|(_, value)| HeaderValue::from_str(value).is_ok())
     .map(|(name, value)| response_field(name, value.into_string()))
     .collect()

@@ -74,7 +74,7 @@ pub(super) async fn forward(
         Err(error) => outcome_of_error(error, permit.resolved.target.origin()),
     };
     let outcome = findings.judge(outcome.after_head(findings.relayed_status), permit);
-    // After an upgrade there is no body: what passed was the other protocol's.
+    // After an upgrade there is no body: the bytes were the other protocol's.
     let has_body = findings.is_request_sent && outcome.status() != SWITCHING_PROTOCOLS;
     request.record.body_bytes = has_body.then_some(findings.relayed_bytes);
     request.record_findings(findings, is_signed);

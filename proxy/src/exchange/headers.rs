@@ -259,7 +259,8 @@ fn upstream_value<'a>(field: &[u8], value: &'a [u8], framing: BodyFraming) -> Co
 
 /// Returns the proxies that the message has passed, in order, with this one last.
 pub(super) fn passed_proxies(received: &ReceivedHead, name: &str) -> Vec<u8> {
-    let (fields, own_entry) = (received.fields(), received.version().via_entry(name));
+    let fields = received.fields();
+    let own_entry = received.version().via_entry(name);
     let passed: Vec<_> = values(&fields, "via").chain([own_entry.as_bytes()]).collect();
     passed.join(&b", "[..])
 }
@@ -300,11 +301,12 @@ pub(crate) fn authenticates_connection(
     received: &ReceivedHead,
     response: &[FieldPair<'_>],
 ) -> bool {
-    let names_scheme = |value: &[u8]| {
-        let scheme = value.split(|&byte| byte == b' ').next().unwrap_or_default();
-        scheme.eq_ignore_ascii_case(b"ntlm") || scheme.eq_ignore_ascii_case(b"negotiate")
+    let any = |fields: &[FieldPair<'_>], name: &str| {
+        values(fields, name).any(|value| {
+            let scheme = value.split(|&byte| byte == b' ').next().unwrap_or_default();
+            scheme.eq_ignore_ascii_case(b"ntlm") || scheme.eq_ignore_ascii_case(b"negotiate")
+        })
     };
-    let any = |fields: &[FieldPair<'_>], name: &str| values(fields, name).any(names_scheme);
     let asks = received.field("authorization").is_some();
     asks && any(&received.fields(), "authorization") || any(response, "www-authenticate")
 }
@@ -315,13 +317,12 @@ fn is_of_signature(field: &[u8]) -> bool {
 
 /// Returns the end-to-end fields: not the fixed hop-by-hop ones, not `Proxy-*`, not those that `Connection` lists.
 fn end_to_end<'a>(fields: &[FieldPair<'a>]) -> impl Iterator<Item = FieldPair<'a>> {
-    // What nearly every message lists is not a field, or is dropped anyway.
+    // Nearly every message lists a word that is not a field, or a field that is dropped anyway.
     let lists = values(fields, "connection")
         .any(|value| !is_named(value, "keep-alive") && !is_named(value, "close"));
     let listed = if lists { listed_in_connection(fields) } else { HashSet::new() };
     let is_listed = move |field: &[u8]| lists && listed.contains(&field.to_ascii_lowercase());
-    let is_kept = move |&(field, _): &FieldPair<'a>| !(is_hop_by_hop(field) || is_listed(field));
-    fields.iter().copied().filter(is_kept)
+    fields.iter().copied().filter(move |&(field, _)| !(is_hop_by_hop(field) || is_listed(field)))
 }
 
 /// Returns whether only this proxy may set the field.

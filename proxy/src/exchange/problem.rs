@@ -1,4 +1,4 @@
-//! Problem details (RFC 9457): what a refusal says to programs, and the text of the page for people.
+//! Problem details (RFC 9457): a refusal for programs, and the text of the page for people.
 
 use std::time::Duration;
 
@@ -55,8 +55,8 @@ impl<'a> ProblemDetails<'a> {
             url: decision.url.as_deref(),
             crawler: identity.map(Identity::label),
             tokens: tokens.iter().map(ProductToken::as_str).collect(),
-            owner: known.and_then(|it| it.owner.as_deref()),
-            contact: known.and_then(|it| it.contact.as_deref()),
+            owner: known.and_then(|known| known.owner.as_deref()),
+            contact: known.and_then(|known| known.contact.as_deref()),
             robots_url: refusal.robots_url.as_deref(),
             group: rule.and_then(|rule| rule.group.as_deref()),
             line: rule.map(|rule| rule.line),

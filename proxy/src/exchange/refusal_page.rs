@@ -14,7 +14,8 @@ const STYLE: &str = ":root{color-scheme:light dark}body{font:1rem/1.5 sans-serif
 
 /// Returns the page. `proxy` is the proxy's name.
 pub(super) fn html(proxy: &str, problem: &ProblemDetails<'_>) -> Vec<u8> {
-    let (status, title) = (problem.status, text(problem.title));
+    let status = problem.status;
+    let title = text(problem.title);
     let mut page = format!(
         "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
          <meta name=\"viewport\" content=\"width=device-width\">\n<title>{status} {title}</title>\n\
@@ -87,7 +88,7 @@ mod tests {
         assert!(!page.contains("<script") && !page.contains('\u{202e}'), "{page}");
         let shown = "&lt;/dd&gt;&lt;script&gt;alert(1)&lt;/script&gt;&amp;amp;\\u{202e}&quot;'";
         assert_eq!(page.matches(shown).count(), 6, "{page}");
-        // What the template itself opens, and nothing else.
+        // The elements that the template itself opens, and nothing else.
         let tags = page.matches('<').count();
         assert_eq!(tags, page.matches('>').count(), "{page}");
     }

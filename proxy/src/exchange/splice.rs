@@ -23,7 +23,8 @@ pub(super) async fn splice(
 ) {
     client.reader.switch_to_raw();
     writer.switch_to_raw();
-    let (from_client, to_client) = (&mut client.reader, &mut client.writer);
+    let from_client = &mut client.reader;
+    let to_client = &mut client.writer;
     let chunk_count = AtomicUsize::new(0);
     let up = async {
         loop {

@@ -39,7 +39,7 @@ pub(crate) struct TunnelPermit<'a> {
     pub(crate) blind: Option<Box<PendingBlindTunnel<'a>>>,
 }
 
-/// The knowledge of what a tunnel is for.
+/// The knowledge of a tunnel's purpose.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum TunnelContent {
     /// TLS, or plain HTTP if it is inspected.
@@ -82,7 +82,7 @@ struct TunnelGrounds<'a> {
     resolved: ResolvedTarget,
     /// The crawler's slot at the origin, held until the tunnel closes.
     _slot: Option<PacingSlot<'a>>,
-    /// The client's connection with what the `CONNECT` proved.
+    /// The client's connection with the proof of the `CONNECT`.
     connection: ClientConnection,
     crawler: Option<Arc<Crawler>>,
     user_agent: Vec<u8>,
@@ -178,7 +178,7 @@ impl ExchangeServices {
         }
     }
 
-    /// Decides a `CONNECT`, or what another protocol has in its place. Returns the permission to open the tunnel.
+    /// Decides a `CONNECT`, or its equivalent of another protocol. Returns the permission to open the tunnel.
     ///
     /// # Errors
     ///
@@ -294,9 +294,10 @@ impl<'s> TunnelRequest<'s, '_> {
         }
     }
 
-    /// Checks whether an inspected tunnel may open, whose requests are decided one by one, and returns what its client proved.
+    /// Checks whether an inspected tunnel may open, whose requests are decided one by one, and returns its client's proof.
     async fn admit_inspected(&self, origin: &Origin) -> Result<Option<PasswordProof>, Refusal> {
-        let (settings, connection) = (&self.request.settings, self.request.connection);
+        let settings = &self.request.settings;
+        let connection = self.request.connection;
         let proof = identify::admit_tunnel(settings, connection, &self.request.request()).await?;
         let client = Some(connection.client);
         let destination = Destination { origin, source: None, client, network: None };
@@ -321,7 +322,7 @@ impl<'s> TunnelRequest<'s, '_> {
         }
         let destination = Destination {
             origin,
-            source: self.request.crawler().and_then(|it| it.source_address),
+            source: self.request.crawler().and_then(|crawler| crawler.source_address),
             client: Some(self.request.connection.client),
             network: slot.and_then(PacingSlot::network),
         };

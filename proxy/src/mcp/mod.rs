@@ -1,4 +1,4 @@
-//! The Model Context Protocol: agents ask what they may fetch, fetch through the proxy, and learn why they may not.
+//! The Model Context Protocol: agents ask whether they may fetch, fetch through the proxy, and learn why they may not.
 //!
 //! Every answer comes from the listeners of a running proxy, with the credentials of the client: an agent may do here what it
 //! may do there.
@@ -243,7 +243,7 @@ impl McpServer {
             .with_context(|| asking(proxy))
     }
 
-    /// Describes a refusal or a failure, and what may be done instead.
+    /// Describes a refusal or a failure, and the alternatives.
     async fn refusal(&self, url: &str, agent: &str, response: &LoopbackResponse) -> CallToolResult {
         let problem: Value = serde_json::from_slice(&response.body).unwrap_or_default();
         let is_failure =

@@ -1,4 +1,4 @@
-//! Changes of robots.txt files: whether they open or close what crawlers asked for.
+//! Changes of robots.txt files: whether they open or close URLs that crawlers asked for.
 
 use std::sync::Arc;
 
@@ -96,7 +96,7 @@ enum UrlVerdict {
     TooCostly,
 }
 
-/// Returns what each version says of a URL; none if the request was not for a URL that robots.txt is about.
+/// Returns the verdict of each version on a URL; none if the request was not for a URL that robots.txt is about.
 fn verdicts(
     before: &AccessResult,
     after: &AccessResult,
@@ -141,7 +141,7 @@ pub(crate) async fn count(
     loop {
         let mut batch = match changes.recv().await {
             Ok(change) => vec![change],
-            // Counted all the same, but what they were is gone.
+            // Counted all the same, but their records are gone.
             Err(RecvError::Lagged(missed)) => {
                 metrics.robots_changes(NEUTRAL, missed);
                 continue;
@@ -152,11 +152,14 @@ pub(crate) async fn count(
         while let Ok(change) = changes.try_recv() {
             batch.push(change);
         }
-        let (decisions, metrics) = (Arc::clone(&decisions), Arc::clone(&metrics));
+        let decisions = Arc::clone(&decisions);
+        let metrics = Arc::clone(&metrics);
         let counting = tokio::task::spawn_blocking(move || {
-            let asked = decisions.asked_recently(batch.iter().map(|it| it.origin.to_string()));
+            let asked =
+                decisions.asked_recently(batch.iter().map(|change| change.origin.to_string()));
             for change in &batch {
-                let (before, after) = (change.before.access(), change.after.access());
+                let before = change.before.access();
+                let after = change.after.access();
                 let origin = change.origin.to_string();
                 let changed = ChangedUrls::between(&before, &after, asked.at(&origin));
                 metrics.robots_changes(changed.effect(), 1);
@@ -241,7 +244,8 @@ mod tests {
         let costly = format!("https://shop.test/{}", "ab".repeat(2_000));
         let mut urls = vec![asked(&costly, "NewsBot", None)];
         urls.extend((0..9).map(|n| asked(&format!("https://shop.test/a{n}"), "NewsBot", None)));
-        let (one, other) = (urls.iter(), urls.iter().rev());
+        let one = urls.iter();
+        let other = urls.iter().rev();
         let before = file("");
         let changed = ChangedUrls::between(&before, &after, one);
         assert_eq!((changed.effect(), changed.closed), ("closes", 9), "{changed:?}");

@@ -72,7 +72,8 @@ async fn build(
     let metrics = Arc::new(Metrics::new()?);
     start::count_panics(Arc::clone(&metrics));
     let clock = Clock::start();
-    let (dir, options) = (&config.state.dir, config.robots_store);
+    let dir = &config.state.dir;
+    let options = config.robots_store;
     let decisions = config.log.decisions.as_ref().map(|log| &*log.path);
     let store = RobotsStore::open_when_free(
         dir,
@@ -96,12 +97,12 @@ async fn build(
     Ok((Arc::new(downstream), parts.refresh))
 }
 
-/// Says what to type if another process has the store open.
+/// Suggests a command if another process has the store open.
 fn explain_lock(error: StoreError, config: &Config) -> anyhow::Error {
     let StoreError::Locked(path) = error else {
         return error.into();
     };
-    let known = config.proxy.listen.iter().copied().filter(|it| it.address.port() != 0);
+    let known = config.proxy.listen.iter().copied().filter(|listener| listener.address.port() != 0);
     let url = ListenAddress::for_local_clients(known).map(ListenAddress::url);
     anyhow!(
         "{} is in use by another wayleave. If that is a proxy, type `wayleave run --proxy {} -- COMMAND` to use it, too; \
@@ -141,7 +142,8 @@ impl ProcessService for CommandService {
         let names = Arc::new(ReservedNames::default());
         let dns = DnsServer::new(Arc::clone(&names), self.sockets.has_ipv6());
         for socket in self.sockets.dns_udp {
-            let (dns, socket) = (dns.clone(), UdpSocket::from_std(socket)?);
+            let dns = dns.clone();
+            let socket = UdpSocket::from_std(socket)?;
             tokio::spawn(async move { dns.serve_udp(&socket).await });
         }
         for listener in self.sockets.dns_tcp {

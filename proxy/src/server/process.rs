@@ -35,8 +35,8 @@ pub(crate) fn run(config: &Config, file: Option<&Path>) -> anyhow::Result<()> {
     }
 }
 
-/// Starts the runtime of what has to run before the services, such as the store's writer and the heartbeat in the fleet, for as
-/// long as the process: pingora creates the services' runtimes when nothing can fail any more.
+/// Starts the runtime for tasks that have to run before the services, such as the store's writer and the heartbeat in the
+/// fleet, for as long as the process: pingora creates the services' runtimes when nothing can fail any more.
 pub(super) fn state_runtime() -> anyhow::Result<Runtime> {
     Builder::new_multi_thread()
         .worker_threads(1)

@@ -150,7 +150,8 @@ impl ProcessService for OperatorService {
         let listener = tokio::net::TcpListener::from_std(self.listener)?;
         let decisions = Arc::clone(&self.admin.decisions);
         tokio::spawn(async move { decisions.publish_live().await });
-        let (traffic, metrics) = (Arc::clone(&self.admin.traffic), Arc::clone(&self.admin.metrics));
+        let traffic = Arc::clone(&self.admin.traffic);
+        let metrics = Arc::clone(&self.admin.metrics);
         tokio::spawn(async move { traffic.run(&metrics, self.clock).await });
         tokio::spawn(robots_changes::count(
             self.admin.decider.robots.changes(),

@@ -92,7 +92,7 @@ impl Drain {
         }
     }
 
-    /// Accepts no more connections, lets exchanges end, and writes what was learned and decided.
+    /// Accepts no more connections, lets exchanges end, and writes the robots.txt files and decisions.
     async fn run(&mut self) {
         let downstream = Arc::clone(&self.downstream);
         downstream.stopping.cancel();
@@ -100,7 +100,7 @@ impl Drain {
         downstream.accept_loops.close();
         downstream.accept_loops.wait().await;
         self.wait_for_exchanges().await;
-        // What still runs is cut. Each exchange is recorded as such, and no task is left that could begin another.
+        // Exchanges that still run are cut. Each is recorded as such, and no task is left that could begin another.
         downstream.exchanges.gate.shutdown.cancel_all().await;
         downstream.terminated.cancel();
         downstream.tasks.wait().await;
@@ -127,7 +127,7 @@ impl Drain {
     }
 }
 
-/// Writes what was learned and decided, now that nothing more will be.
+/// Writes the robots.txt files and decisions, now that there will be no more.
 async fn close(exchanges: &ExchangeServices) {
     // Before the store: a process that takes over waits for the store, and then opens the decision log.
     exchanges.gate.decisions.close();

@@ -79,7 +79,8 @@ pub(super) async fn start(
     let metrics = Arc::new(Metrics::new()?);
     count_panics(Arc::clone(&metrics));
     // Before the listeners: once they are open, a signal must find its handler.
-    let (mut signals, hangup) = (StopSignals::new()?, signal(SignalKind::hangup())?);
+    let mut signals = StopSignals::new()?;
+    let hangup = signal(SignalKind::hangup())?;
     let (listeners, inherited_admin, timeout) = bind_listeners(config)?;
     let clock = Clock::start();
     // Before the decision log, which is opened without waiting: the process that has the store owns the state directory.
@@ -212,7 +213,8 @@ async fn take_over(
         Some(listener) => listener,
         None => bind_when_free("admin.listen", config.admin.listen, timeout).await?,
     };
-    let (dir, options) = (&config.state.dir, config.robots_store);
+    let dir = &config.state.dir;
+    let options = config.robots_store;
     // The store would go on in memory, and the CA then fail for the same reason in other words.
     create_private_dir(dir).with_context(|| {
         let advice = "the user that runs wayleave must be able to make it, or choose another";

@@ -61,7 +61,7 @@ pub(crate) struct OutboundConfig {
 }
 
 impl OutboundConfig {
-    /// Takes the part of `config`, and reads what the system knows about names and roots: that may change as well. No
+    /// Takes the part of `config`, and reads the system's name servers and roots: they may change as well. No
     /// outbound connection may lead to `own_listeners`.
     pub(crate) fn new(config: &Config, own_listeners: &[SocketAddr]) -> Self {
         Self {

@@ -98,7 +98,7 @@ async fn exchange(
         let (mut head, body) = request.into_parts();
         let authority = uri.authority().ok_or("the endpoint has no authority")?;
         head.headers.insert(HOST, HeaderValue::from_str(authority.as_str())?);
-        // hyper sends the URI as given, and the origin form is what servers expect (RFC 9112 section 3.2.1).
+        // hyper sends the URI as given, and servers expect the origin form (RFC 9112 section 3.2.1).
         if let Some(path) = uri.path_and_query() {
             head.uri = path.as_str().parse()?;
         }

@@ -29,7 +29,7 @@ impl ExportedKind {
         }
     }
 
-    /// Returns what the items are called, and the key with the collector.
+    /// Returns the name of the items, and the key with the collector.
     fn names(self) -> (&'static str, &'static str) {
         match self {
             Self::Spans => ("traces", "traces.otlp_endpoint"),

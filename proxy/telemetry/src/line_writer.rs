@@ -20,7 +20,7 @@ pub struct LineWriter {
     shared: Arc<LineBuffer>,
 }
 
-/// Keeps the writing thread alive. Dropping it writes what is buffered and waits for the thread to end.
+/// Keeps the writing thread alive. Dropping it writes the buffered lines and waits for the thread to end.
 #[derive(Debug)]
 pub struct LineWriterGuard {
     shared: Arc<LineBuffer>,
@@ -95,8 +95,11 @@ impl LineBuffer {
                 return;
             }
             // A single line is written at once; those that follow it closely are collected.
-            let is_running = |buffered: &mut BufferedLines| !buffered.is_ending;
-            drop(self.changed.wait_timeout_while(self.lock(), GATHER_INTERVAL, is_running));
+            drop(
+                self.changed.wait_timeout_while(self.lock(), GATHER_INTERVAL, |buffered| {
+                    !buffered.is_ending
+                }),
+            );
         }
     }
 

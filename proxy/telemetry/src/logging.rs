@@ -114,7 +114,7 @@ fn layer(form: LineForm, lines: &LineWriter) -> AnyLayer {
     }
 }
 
-/// Returns whether people see what is written to standard error, with the colours that they want (`NO_COLOR`, `TERM`).
+/// Returns whether people see standard error, with the colours that they want (`NO_COLOR`, `TERM`).
 pub fn is_stderr_terminal() -> bool {
     let colours = AutoStream::choice(&io::stderr());
     io::stderr().is_terminal() && colours != ColorChoice::Never
@@ -128,7 +128,8 @@ pub fn time_of_day(timestamp: &str) -> &str {
 /// Shortens a line such as `2026-11-21T08:45:10.174312Z  INFO it was reloaded cause="SIGHUP"`, and colours its level.
 fn terminal_line(line: &str) -> String {
     let mut words = line.splitn(2, ' ').map(str::trim_start);
-    let (timestamp, rest) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
+    let timestamp = words.next().unwrap_or_default();
+    let rest = words.next().unwrap_or_default();
     let (level, message) = rest.split_once(' ').unwrap_or((rest, ""));
     let style = match level {
         "ERROR" => AnsiColor::Red.on_default().bold(),

@@ -1,7 +1,7 @@
 //! Opening of connections to origins, for requests, robots.txt fetches and tunnels alike.
 //!
 //! A forward proxy needs addresses that are checked and raced (RFC 8305), one TLS configuration for all origins so
-//! that sessions resume, and errors that name what failed. docs/design.md explains why pingora's connectors are not
+//! that sessions resume, and errors that name the step that failed. docs/design.md explains why pingora's connectors are not
 //! used.
 
 use std::io;
@@ -167,7 +167,8 @@ impl UpstreamConnector {
     ) -> Result<UpstreamLink, UpstreamError> {
         let tcp = dial_tcp(origin, route, deadline).await?;
         // Any TLS with the origin itself comes later, inside the tunnel.
-        let Some(parent) = route.parent().filter(|it| it.protocol == ParentProtocol::Https) else {
+        let Some(parent) = route.parent().filter(|parent| parent.protocol == ParentProtocol::Https)
+        else {
             return Ok(over_tcp(tcp));
         };
         let name = server_name(&parent.host)?;
@@ -182,7 +183,7 @@ impl UpstreamConnector {
     ///
     /// # Errors
     ///
-    /// Returns what failed: the connection, TLS or HTTP/2, or the deadline.
+    /// Returns the step that failed: the connection, TLS or HTTP/2, or the deadline.
     pub(super) async fn open(
         &self,
         origin: &Origin,

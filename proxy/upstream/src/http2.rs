@@ -390,7 +390,7 @@ impl Http2Stream {
         }
     }
 
-    /// Returns what was repaired so far.
+    /// Returns the repairs so far.
     pub(super) fn oddities(&self) -> Oddities {
         self.oddities
     }
@@ -539,7 +539,8 @@ mod tests {
 
     #[tokio::test]
     async fn a_long_body_widens_windows_while_there_are_few_streams() {
-        let (narrow, wide) = (32 * 1024, 256 * 1024);
+        let narrow = 32 * 1024;
+        let wide = 256 * 1024;
         assert_eq!(windows_of(4, 0).await, [narrow; 3], "a burst may follow");
         assert_eq!(windows_of(4, 48 * 1024).await, [wide; 3]);
         assert_eq!(windows_of(5, 48 * 1024).await, [narrow; 4]);

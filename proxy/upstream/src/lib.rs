@@ -225,7 +225,7 @@ impl Upstream {
     ///
     /// # Errors
     ///
-    /// Returns what failed: the name, the address, the connection or TLS.
+    /// Returns the step that failed: the name, the address, the connection or TLS.
     pub async fn connect(
         &self,
         destination: Destination<'_>,
@@ -249,7 +249,7 @@ impl Upstream {
     ///
     /// # Errors
     ///
-    /// Returns what failed: the connection or TLS.
+    /// Returns the step that failed: the connection or TLS.
     pub async fn connect_unshared(
         &self,
         destination: Destination<'_>,
@@ -270,7 +270,7 @@ impl Upstream {
     ///
     /// # Errors
     ///
-    /// Returns what failed: the name, the address or the connection.
+    /// Returns the step that failed: the name, the address or the connection.
     pub async fn dial_tunnel(
         &self,
         destination: Destination<'_>,
@@ -282,7 +282,7 @@ impl Upstream {
         let link = self
             .with_room(dial)
             .await
-            .map_err(|error| error.through_parent(route.parent().map(|it| &**it)))?;
+            .map_err(|error| error.through_parent(route.parent().map(|parent| &**parent)))?;
         Ok((link, self.metrics.upstream_connection(ConnectionAge::New)))
     }
 
@@ -318,7 +318,7 @@ impl Upstream {
         let DialledConnection { opened, peer } = self
             .with_room(open)
             .await
-            .map_err(|error| error.through_parent(route.parent().map(|it| &**it)))?;
+            .map_err(|error| error.through_parent(route.parent().map(|parent| &**parent)))?;
         let form = self.target_form(origin, options.preference);
         let (connection, protocol) = match opened {
             OpenedConnection::Http1(stream)
@@ -367,7 +367,7 @@ impl Upstream {
         }
     }
 
-    /// Counts what was repaired in a response.
+    /// Counts the repairs to a response.
     pub fn count_oddities(&self, oddities: Oddities) {
         self.metrics.origin_oddities(oddities);
     }

@@ -87,7 +87,8 @@ async fn tunnel_by_socks5(
     parent: &ParentProxy,
     origin: &Origin,
 ) -> Result<UpstreamLink, UpstreamError> {
-    let (host, port) = (origin.host(), origin.port());
+    let host = origin.host();
+    let port = origin.port();
     let target = match parse_literal(host) {
         Some(address) => TargetAddr::Ip((address, port).into()),
         // The parent looks the name up.
@@ -106,7 +107,8 @@ async fn tunnel_by_socks5(
 /// the origin's: it says nothing about the origin's pace or prices, and its client has nothing to do with our
 /// credentials at the parent.
 pub fn own_response_error(head: &UpstreamHead) -> Option<UpstreamError> {
-    let (status, fields) = (head.status(), head.fields());
+    let status = head.status();
+    let fields = head.fields();
     let is_own = match status {
         // Only a proxy asks for proxy authentication; an origin answers 401.
         407 => true,
@@ -120,7 +122,8 @@ pub fn own_response_error(head: &UpstreamHead) -> Option<UpstreamError> {
 /// Returns whether a response to a request in absolute-form may be the parent's own. An origin may answer the same
 /// way, but where the difference would allow everything, the response is not taken for the origin's.
 pub fn may_be_own_response(head: &UpstreamHead) -> bool {
-    let (status, fields) = (head.status(), head.fields());
+    let status = head.status();
+    let fields = head.fields();
     // Proxies refuse requests with 403 and others, but hardly with 404 or 410, which are common at origins.
     let is_doubtful = (400..=499).contains(&status) && !matches!(status, 404 | 410);
     is_doubtful

@@ -48,7 +48,7 @@ pub(super) enum PooledProtocol {
     Http2,
 }
 
-/// What connections are kept by.
+/// The key by which connections are kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct PoolKey {
     /// A hash of an origin, the source address of the connection, the network that was dialled first, and the protocol.
@@ -138,8 +138,8 @@ impl ConnectionPool {
     /// Closes the connections that are idle. Returns whether there were any.
     pub(super) fn close_idle(&self) -> bool {
         let mut entries = self.lock();
-        let is_idle = |_: &u64, entry: &mut PoolEntry| !entry.is_in_use();
-        let idle: BTreeMap<u64, PoolEntry> = entries.by_age.extract_if(.., is_idle).collect();
+        let idle: BTreeMap<_, _> =
+            entries.by_age.extract_if(.., |_, entry| !entry.is_in_use()).collect();
         for (age, entry) in &idle {
             entries.unindex(entry.key.hash, *age);
         }
@@ -150,8 +150,8 @@ impl ConnectionPool {
     /// Closes connections that their origin closed, and those idle for too long.
     fn sweep(&self) {
         let mut entries = self.lock();
-        let is_unusable = |_: &u64, entry: &mut PoolEntry| !entry.is_usable();
-        let closed: BTreeMap<u64, PoolEntry> = entries.by_age.extract_if(.., is_unusable).collect();
+        let closed: BTreeMap<_, _> =
+            entries.by_age.extract_if(.., |_, entry| !entry.is_usable()).collect();
         for (age, entry) in &closed {
             entries.unindex(entry.key.hash, *age);
         }
@@ -192,7 +192,7 @@ impl PoolEntries {
         };
         let ages = self.ages.get(&key.hash)?;
         let is_own = |(_, runtime): &&(u64, runtime::Id)| *runtime == key.runtime;
-        let others = ages.iter().filter(|it| !is_own(it));
+        let others = ages.iter().filter(|other| !is_own(other));
         let own_first = ages.iter().filter(is_own).chain(others);
         let (age, stream) = own_first.copied().find_map(|(age, _)| shared(age))?;
         // Used last, so evicted last.
@@ -303,11 +303,13 @@ mod tests {
     #[test]
     fn a_thread_takes_its_own_connections_first() {
         let [one, two] = [(); 2].map(|()| Builder::new_current_thread().enable_all().build());
-        let (one, two) = (one.unwrap(), two.unwrap());
+        let one = one.unwrap();
+        let two = two.unwrap();
         let _entered = one.enter();
         let pool = ConnectionPool::new(10);
         let on = |runtime: &Runtime| PoolKey { hash: 7, runtime: runtime.handle().id() };
-        let (own, other) = (connection(), connection());
+        let own = connection();
+        let other = connection();
         keep(&pool, on(&one), own.0);
         keep(&pool, on(&two), other.0);
         let mut far = [own.1, other.1];

@@ -205,7 +205,7 @@ impl UpstreamReader {
         }
     }
 
-    /// Returns what was repaired so far.
+    /// Returns the repairs so far.
     pub fn oddities(&self) -> Oddities {
         match self {
             Self::Http1 { body, oddities, .. } => oddities.union(body.oddities()),

@@ -1,4 +1,4 @@
-//! The judgement of a site's statements about use, for a crawler that declares what it fetches for. Each source of statements
+//! The judgement of a site's statements about use, for a crawler that declares its purposes. Each source of statements
 //! is added as it arrives: robots.txt, other documents, the response's head, the page.
 
 #[cfg(test)]
@@ -216,7 +216,7 @@ impl PreferenceFinding {
             StatedPreference {
                 preference: preference.clone(),
                 stage: None,
-                document: document.map(|it| Box::new(it.seen.clone())),
+                document: document.map(|document| Box::new(document.seen.clone())),
             }
         })
     }
@@ -229,11 +229,13 @@ impl PreferenceFinding {
     /// Returns the document that holds a statement.
     fn document_of(&self, statement: Option<&PreferenceStatement>) -> Option<&ConsultedDocument> {
         let statement = statement?;
-        self.documents.iter().find(|it| {
-            it.source == statement.source
-                && match (it.source, &statement.carrier) {
+        self.documents.iter().find(|document| {
+            document.source == statement.source
+                && match (document.source, &statement.carrier) {
                     // There may be several licences, each with its own URL.
-                    (PreferenceSource::Rsl, _) => statement.policy.as_ref() == Some(&it.named),
+                    (PreferenceSource::Rsl, _) => {
+                        statement.policy.as_ref() == Some(&document.named)
+                    }
                     (_, StatementCarrier::Tdmrep { .. } | StatementCarrier::File { .. }) => true,
                     _ => false,
                 }
@@ -256,8 +258,9 @@ impl PreferenceFinding {
         }
         let judgement = &self.judgement;
         let mut by_purpose = judgement.by_purpose.iter();
-        let deciding = by_purpose.find(|it| Some(it.purpose) == judgement.purpose)?;
-        let (purpose, statement) = (deciding.purpose, deciding.statement.as_ref());
+        let deciding = by_purpose.find(|purpose| Some(purpose.purpose) == judgement.purpose)?;
+        let purpose = deciding.purpose;
+        let statement = deciding.statement.as_ref();
         let is_too_costly = statement.is_some_and(PreferenceStatement::is_too_costly);
         let details = match statement {
             Some(statement) if is_too_costly => format!(
@@ -275,7 +278,7 @@ impl PreferenceFinding {
         let deciding = StatedPreference {
             preference: deciding.clone(),
             stage: Some(self.judgement.stage),
-            document: document.map(|it| Box::new(it.seen.clone())),
+            document: document.map(|document| Box::new(document.seen.clone())),
         };
         let reason = if is_too_costly { Reason::TooCostly } else { Reason::Preference };
         Some(Refusal {
@@ -283,7 +286,7 @@ impl PreferenceFinding {
             title: Reason::Preference.default_answer().title,
             robots_url: Some(resolved.target.origin().robots_txt_uri().into()),
             basis: Some(Box::new(RefusalBasis::Preference(deciding))),
-            retry_after: document.and_then(|it| it.retry_after),
+            retry_after: document.and_then(|document| document.retry_after),
             ..Refusal::by_policy(reason, details)
         })
     }

@@ -159,7 +159,7 @@ fn a_402_asks_for_payment() {
     let asks = |status| {
         let answered = to_train(NOTHING).with_head(&settings, status, &[].into_iter());
         let statement = answered.judgement.statement();
-        statement.is_some_and(|it| it.source == PreferenceSource::Payment)
+        statement.is_some_and(|statement| statement.source == PreferenceSource::Payment)
     };
     assert_eq!([200, 402].map(asks), [false, true]);
 }

@@ -72,8 +72,8 @@ impl<P> HostBucket<P> {
         is_for_all_paths: impl Fn(usize) -> bool,
         join_paths: impl Fn(&[usize]) -> P,
     ) -> Self {
-        let is_for_all = |position: &usize| is_for_all_paths(entries[*position].index);
-        let (for_all_paths, others): (Vec<_>, Vec<_>) = (0..entries.len()).partition(is_for_all);
+        let (for_all_paths, others): (Vec<_>, Vec<_>) =
+            (0..entries.len()).partition(|position| is_for_all_paths(entries[*position].index));
         let rules = |positions: &[usize]| -> Vec<usize> {
             positions.iter().map(|position| entries[*position].index).collect()
         };

@@ -33,7 +33,7 @@ pub struct PolicyRules {
 #[derive(Debug)]
 struct CompiledRule {
     rule: Arc<PolicyRule>,
-    /// The paths as a robots.txt that disallows what a refusal matches, and allows only what an exception does: judging
+    /// The paths as a robots.txt that disallows those a refusal matches, and allows only those an exception does: judging
     /// it strictly, a refusal holds for any spelling of a path, and an exception only if it holds for all.
     paths: Option<AccessResult>,
 }
@@ -203,7 +203,7 @@ impl CompiledRule {
             && (methods.is_empty() || methods.iter().any(|method| method == query.method))
             && !rule.has_expired(query.now)
             && self.paths.as_ref().is_none_or(|paths| {
-                // Compiled, a refusal disallows what it matches, and an exception allows only that.
+                // Compiled, a refusal disallows its paths, and an exception allows only its own.
                 let is_exception = rule.action == RuleAction::Allow;
                 disallows(paths, query) != is_exception
             })

@@ -80,8 +80,8 @@ impl PolicyRule {
     }
 
     fn is_for_every_path(&self) -> bool {
-        let is_every_path = |path: &String| matches!(path.as_str(), "/" | "/*" | "*");
-        self.paths.is_empty() || self.paths.iter().any(is_every_path)
+        self.paths.is_empty()
+            || self.paths.iter().any(|path| matches!(path.as_str(), "/" | "/*" | "*"))
     }
 
     /// Returns whether every request that `other` matches is known to match this rule, too, so that `other` never applies
@@ -92,7 +92,7 @@ impl PolicyRule {
             own.is_empty() || !others.is_empty() && others.iter().all(|name| own.contains(name))
         };
         // An exception has to cover all purposes of a crawler, and nobody knows here which those are. Of paths, equal ones are
-        // not enough: a refusal is for any spelling, an exception only for what is excepted in all of them.
+        // not enough: a refusal is for any spelling, an exception only for a path that it matches in all of them.
         self.purposes.is_empty()
             && self.is_for_every_path()
             && has_all(&self.crawlers, &other.crawlers)
@@ -111,8 +111,7 @@ impl PolicyRule {
 #[must_use]
 pub fn blocked_by(owner: &str) -> Option<String> {
     // It is written between angle brackets into the field `Link`.
-    let is_plain = |c: char| c.is_ascii_graphic() && !"<>\"".contains(c);
-    if !owner.chars().all(is_plain) {
+    if !owner.chars().all(|c: char| c.is_ascii_graphic() && !"<>\"".contains(c)) {
         None
     } else if owner.starts_with("https://") || owner.starts_with("http://") {
         Some(owner.to_owned())

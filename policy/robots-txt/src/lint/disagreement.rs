@@ -37,7 +37,8 @@ pub(super) fn check(
         let Ok(token) = ProductToken::verbatim(&name) else {
             continue;
         };
-        let (tokens, url_path) = ([token], UrlPath::from_checked(&path));
+        let tokens = [token];
+        let url_path = UrlPath::from_checked(&path);
         let verdict = |dialect| decide(&access, dialect, &tokens, &url_path).verdict();
         let standard = verdict(Dialect::Rfc9309);
         let differ = |dialect: &Dialect| verdict(*dialect) != standard;
@@ -79,7 +80,7 @@ type RuleExample = (u32, String, String);
 /// Returns the examples to try, each with the number of others like it.
 fn select_examples(examples: Vec<RuleExample>) -> Vec<(RuleExample, usize)> {
     if examples.len() <= MAX_TRIED_RULES {
-        return examples.into_iter().map(|it| (it, 0)).collect();
+        return examples.into_iter().map(|example| (example, 0)).collect();
     }
     let mut index_by_shape: HashMap<(String, String), usize> = HashMap::new();
     let mut tried: Vec<(RuleExample, usize)> = Vec::new();
@@ -112,7 +113,8 @@ fn shape(path: &str) -> String {
 /// Returns an example for each rule.
 fn examples(lines: &[LintLine<'_>]) -> Vec<RuleExample> {
     let mut examples = Vec::new();
-    let (mut name, mut has_rules) = (None, true);
+    let mut name = None;
+    let mut has_rules = true;
     for line in lines {
         let Some(statement) = line.exact else {
             continue;
@@ -126,7 +128,8 @@ fn examples(lines: &[LintLine<'_>]) -> Vec<RuleExample> {
             LineField::Allow | LineField::Disallow => {
                 has_rules = true;
                 // Names that Google reads differently have a finding of their own, which explains their rules as well.
-                let Some(name) = name.as_ref().filter(|it| is_portable_name(it.as_bytes())) else {
+                let Some(name) = name.as_ref().filter(|name| is_portable_name(name.as_bytes()))
+                else {
                     continue;
                 };
                 examples.push((line.number, name.clone(), example_path(statement.value)));

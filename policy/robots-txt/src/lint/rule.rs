@@ -61,7 +61,8 @@ pub(super) fn check(lines: &[LintLine<'_>], findings: &mut FindingList) {
 }
 
 fn check_value(line: &LintLine<'_>, value: &[u8], findings: &mut FindingList) {
-    let (number, shown) = (line.number, quoted(value));
+    let number = line.number;
+    let shown = quoted(value);
     if value.windows(3).any(|three| three == b"://") && !value.starts_with(b"/") {
         let message = format!("{shown} is a whole URL; a rule is a path, so it never matches");
         findings.error(number, message);
@@ -160,7 +161,7 @@ mod tests {
         ];
         for (rules, expected) in cases {
             let found = lint(format!("User-agent: *\n{rules}").as_bytes(), &[]);
-            let lines: Vec<u32> = found.iter().map(|it| it.line).collect();
+            let lines: Vec<u32> = found.iter().map(|finding| finding.line).collect();
             let expected_lines: Vec<u32> = expected.iter().map(|(line, _)| *line).collect();
             assert_eq!(lines, expected_lines, "{rules:?}: {found:?}");
             for (found, (_, text)) in found.iter().zip(*expected) {

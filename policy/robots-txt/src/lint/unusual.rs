@@ -7,8 +7,7 @@ pub(super) const EXPLANATION: &str = "there is an invisible or full-width charac
 /// these.
 pub(super) fn plain(text: &[u8]) -> Option<String> {
     let text = std::str::from_utf8(text).ok()?;
-    let is_unusual = |c: char| is_invisible(c) || full_width(c).is_some();
-    text.contains(is_unusual).then(|| {
+    text.contains(|c: char| is_invisible(c) || full_width(c).is_some()).then(|| {
         let visible = text.chars().filter(|c| !is_invisible(*c));
         visible.map(|c| full_width(c).unwrap_or(c)).collect::<String>().trim().to_owned()
     })

@@ -15,7 +15,8 @@ pub(crate) fn hex_pair(text: &[u8]) -> Option<u8> {
         values
     };
     let [high, low, ..] = *text else { return None };
-    let (high, low) = (VALUES[usize::from(high)], VALUES[usize::from(low)]);
+    let high = VALUES[usize::from(high)];
+    let low = VALUES[usize::from(low)];
     // Values are below 16 or `NONE`, so one comparison checks both.
     (high | low < NONE).then_some(high << 4 | low)
 }
@@ -29,7 +30,7 @@ pub(super) enum EncodedUnit {
     LonePercent,
 }
 
-/// An iterator over the bytes of a text, holding what is still to be read.
+/// An iterator over the bytes of a text, holding the bytes that are still to be read.
 pub(super) struct EncodedUnits<'a>(pub(super) &'a [u8]);
 
 impl Iterator for EncodedUnits<'_> {
@@ -79,7 +80,8 @@ pub(super) fn cut_escapes(text: &[u8]) -> impl Iterator<Item = usize> + '_ {
     let is_cut = |at: &usize| match &text[at + 1..] {
         // A second digit that is itself escaped would otherwise read as the end of this escape.
         [digit, b'%', after @ ..] => {
-            digit.is_ascii_hexdigit() && !hex_pair(after).is_some_and(|it| it.is_ascii_hexdigit())
+            digit.is_ascii_hexdigit()
+                && !hex_pair(after).is_some_and(|byte| byte.is_ascii_hexdigit())
         }
         [digit, after, ..] => digit.is_ascii_hexdigit() && !after.is_ascii_hexdigit(),
         [digit] => digit.is_ascii_hexdigit(),

@@ -106,7 +106,8 @@ pub(crate) const MAX_ENCODED_BYTES: usize = 3;
 
 impl EncodingForm {
     const fn new(kind: FormKind) -> Self {
-        let (mut raw, mut escaped) = ([[0; 4]; 256], [[0; 4]; 256]);
+        let mut raw = [[0; 4]; 256];
+        let mut escaped = [[0; 4]; 256];
         let mut byte = 0;
         while byte < 256 {
             raw[byte] = encode_byte(kind, byte as u8, false);
@@ -124,8 +125,10 @@ impl EncodingForm {
 
     /// Returns the form in which a path keeps the escapes of `*` and `$`, if it has any and this form decodes them.
     pub(crate) fn for_escaped_wildcards(&self, path: &[u8]) -> Option<&'static Self> {
-        let is_wildcard = |at: usize| hex_pair(&path[at + 1..]).is_some_and(is_wildcard_byte);
-        self.escaped_wildcards.filter(|_| memchr_iter(b'%', path).any(is_wildcard))
+        self.escaped_wildcards.filter(|_| {
+            memchr_iter(b'%', path)
+                .any(|at| hex_pair(&path[at + 1..]).is_some_and(is_wildcard_byte))
+        })
     }
 
     /// Appends `text` in this form. Returns whether it contains a `%` that does not begin an escape but might with more
@@ -137,7 +140,8 @@ impl EncodingForm {
     /// Appends a path in this form, except that the `%` of each cut escape, one with only the first of its two digits,
     /// is kept as it is.
     pub(crate) fn push_with_cut_escapes(&self, form: &mut Vec<u8>, path: &[u8]) {
-        let (mut start, query) = (0, self.query_start::<false>(path));
+        let mut start = 0;
+        let query = self.query_start::<false>(path);
         for end in escape::cut_escapes(path).chain([path.len()]) {
             let middle = query.clamp(start, end);
             self.push(form, &path[start..middle]);
@@ -203,7 +207,7 @@ impl EncodingForm {
     fn query_start<const STARS: bool>(&self, text: &[u8]) -> usize {
         let query = match self.query_form {
             None => None,
-            // A star may match a `?`, so what follows it may be in the query.
+            // A star may match a `?`, so the part after it may be in the query.
             Some(_) if STARS => memchr2(b'?', b'*', text),
             Some(_) => memchr(b'?', text),
         };
@@ -222,7 +226,9 @@ impl EncodingForm {
         // Each byte writes four bytes unconditionally, and the next one overwrites the surplus: cheaper than a copy of
         // variable length.
         form.resize(start + MAX_ENCODED_BYTES * text.len() + 1, 0);
-        let (mut at, mut rest, mut has_lone_percent) = (start, text, false);
+        let mut at = start;
+        let mut rest = text;
+        let mut has_lone_percent = false;
         while let Some((&byte, after)) = rest.split_first() {
             if byte != b'%' && rest.len() >= BLOCK {
                 // Most of a long path needs no encoding, so it is copied in blocks.
@@ -284,7 +290,7 @@ impl EncodingForm {
         for unit in EncodedUnits(&pattern[..self.query_start::<true>(pattern)]) {
             match unit {
                 EncodedUnit::Raw(b'*') if has_stars => return true,
-                // It is kept or written as `%25`, depending on what follows; both begin like this.
+                // It is kept or written as `%25`, depending on the next byte; both begin like this.
                 EncodedUnit::LonePercent if self.keeps_begun_escapes => {
                     return rest.first() == Some(&b'%');
                 }
@@ -351,7 +357,8 @@ const fn encode_byte(kind: FormKind, value: u8, escaped: bool) -> EncodedByte {
         return [value, 0, 0, 1];
     }
     const DIGITS: &[u8; 16] = b"0123456789ABCDEF";
-    let (high, low) = ((value >> 4) as usize, (value & 15) as usize);
+    let high = (value >> 4) as usize;
+    let low = (value & 15) as usize;
     [b'%', DIGITS[high], DIGITS[low], 3]
 }
 

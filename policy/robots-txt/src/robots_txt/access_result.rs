@@ -51,7 +51,7 @@ impl AccessResult {
         }
     }
 
-    /// Returns the number of statements in the file, if there is one: finding a group, or what it says, may be a walk
+    /// Returns the number of statements in the file, if there is one: finding a group, or its rules, may be a walk
     /// through all of them.
     #[must_use]
     pub fn statements(&self) -> usize {

@@ -20,7 +20,7 @@ impl MatchBudget {
     /// do questions about the same paths lengthened to 16 KiB.
     const STEPS: usize = 1 << 20;
 
-    /// About 150 us: what nearly all decisions need at most.
+    /// About 150 us: nearly all decisions need less.
     const BRIEF_STEPS: usize = Self::STEPS / 32;
 
     /// The steps to begin a search, or to compare at one position.
@@ -29,7 +29,7 @@ impl MatchBudget {
     /// The steps to encode a byte of a rule and to measure its specificity.
     const ENCODE_BYTE_STEPS: usize = 6;
 
-    /// The steps to store and look up what a rule matches, for the rule and for each of its bytes.
+    /// The steps to store and look up a rule's matches, for the rule and for each of its bytes.
     const KEEP_RULE_STEPS: usize = 200;
     const KEEP_BYTE_STEPS: usize = 2;
 
@@ -46,7 +46,7 @@ impl MatchBudget {
         Self { steps: Self::BRIEF_STEPS }
     }
 
-    /// Makes a brief budget a whole one, less what has been spent of it.
+    /// Makes a brief budget a whole one, less the steps that it has spent.
     pub fn extend(&mut self) {
         self.steps += Self::STEPS - Self::BRIEF_STEPS;
     }
@@ -80,7 +80,7 @@ impl MatchBudget {
         self.spend(Self::READ_STATEMENT_STEPS + Self::READ_BYTE_STEPS * bytes)
     }
 
-    /// Spends the cost of storing what a rule matches.
+    /// Spends the cost of storing a rule's matches.
     pub(super) fn spend_on_keeping(&mut self, bytes: usize) -> bool {
         self.spend(Self::KEEP_RULE_STEPS + Self::KEEP_BYTE_STEPS * bytes)
     }
@@ -202,9 +202,9 @@ mod tests {
             assert!(work(&mut budget));
             MatchBudget::STEPS - budget.steps
         };
-        assert_eq!(took(|it| it.spend(1_000)), 1_000);
-        assert_eq!(took(|it| it.spend_on_comparing(1_000)), 19);
-        assert_eq!(took(|it| it.spend_on_encoding(1_000)), 6_004);
-        assert_eq!(took(|it| it.spend_on_keeping(1_000)), 2_200);
+        assert_eq!(took(|budget| budget.spend(1_000)), 1_000);
+        assert_eq!(took(|budget| budget.spend_on_comparing(1_000)), 19);
+        assert_eq!(took(|budget| budget.spend_on_encoding(1_000)), 6_004);
+        assert_eq!(took(|budget| budget.spend_on_keeping(1_000)), 2_200);
     }
 }

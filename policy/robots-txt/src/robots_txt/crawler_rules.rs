@@ -91,7 +91,7 @@ impl CrawlerRules {
     /// They are the path as it is; in normal percent-encoding; decoded; with `/` for `%2F`, `\` and `%5C`; without
     /// `;parameters`, empty segments, dot segments, and a final slash that only these leave; and any combination of
     /// these. A byte matches whether rule and path escape it or not. `/robots.txt` is always allowed.
-    /// [`guide::spellings`](crate::guide::spellings) lists which servers do what.
+    /// [`guide::spellings`](crate::guide::spellings) lists the servers and their spellings.
     ///
     /// # Examples
     ///

@@ -139,8 +139,7 @@ impl AccessDecision<'_> {
     #[must_use]
     pub fn group(&self) -> Vec<String> {
         // The names are looked up again: a decision is made for every request, and hardly any asks for them.
-        let names = |robots: &RobotsTxt| robots.group_names(self.dialect, self.tokens);
-        self.robots.map(names).unwrap_or_default()
+        self.robots.map(|robots| robots.group_names(self.dialect, self.tokens)).unwrap_or_default()
     }
 
     /// Returns the value of the first user-agent line that chose the group, such as `ExampleBot` or `*`; a long one is cut.

@@ -47,8 +47,9 @@ impl DirectiveTopic {
         if let [b's' | b'S', ..] = name {
             return None;
         }
-        let is_name = |known: &&str| name.eq_ignore_ascii_case(known.as_bytes());
-        let found = NAMES.iter().find(|(_, names)| names.iter().any(is_name))?;
+        let found = NAMES.iter().find(|(_, names)| {
+            names.iter().any(|known| name.eq_ignore_ascii_case(known.as_bytes()))
+        })?;
         Some(found.0)
     }
 }

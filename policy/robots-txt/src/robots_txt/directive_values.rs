@@ -103,7 +103,8 @@ impl TimeOfDay {
         if digits.len() != 4 || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
             return None;
         }
-        let (hour, minute) = (digits[..2].parse().ok()?, digits[2..].parse().ok()?);
+        let hour = digits[..2].parse().ok()?;
+        let minute = digits[2..].parse().ok()?;
         (hour < 24 && minute < 60).then_some(Self { hour, minute })
     }
 }

@@ -77,7 +77,7 @@ fn find_part<'a>(
         if !budget.spend_on_comparing(part.len()) {
             return None;
         }
-        let after = strip_part(&text[at..], part).filter(|it| !is_at_end || it.is_empty());
+        let after = strip_part(&text[at..], part).filter(|rest| !is_at_end || rest.is_empty());
         if after.is_some() {
             return after;
         }

@@ -68,7 +68,7 @@ impl RobotsTxt {
         let disallows = [exact_statement(part), google_statement(part)]
             .iter()
             .flatten()
-            .any(|it| it.field == LineField::Disallow);
+            .any(|line| line.field == LineField::Disallow);
         Self::read(if disallows { without_ambiguous_end(beginning) } else { lines })
     }
 
@@ -210,7 +210,8 @@ impl RobotsTxt {
             .peekable();
         let mut names = Vec::new();
         // The index in `names` at which the current group begins, and whether that group is chosen.
-        let (mut start, mut is_chosen) = (0, false);
+        let mut start = 0;
+        let mut is_chosen = false;
         for (at, statement) in self.0.statements.iter().enumerate() {
             // Only the whole group shows whether one of its lines chose it: until then its names are kept.
             if semantics.begins_group(statement) {

@@ -28,7 +28,7 @@ pub(crate) struct OtherSpellings(Option<Arc<PathSpellings>>);
 impl AsRef<[String]> for OtherSpellings {
     #[inline]
     fn as_ref(&self) -> &[String] {
-        self.0.as_ref().and_then(|it| it.others.as_deref().ok()).unwrap_or_default()
+        self.0.as_ref().and_then(|spellings| spellings.others.as_deref().ok()).unwrap_or_default()
     }
 }
 

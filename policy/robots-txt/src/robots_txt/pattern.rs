@@ -1,4 +1,4 @@
-//! Patterns: what a rule matches, and its specificity.
+//! Patterns: the paths that a rule matches, and its specificity.
 //!
 //! `*` and a final `$` are read here: [`RuleValue::read`] takes off the `$`, [`PatternBuffer::push`] splits the rest at
 //! each `*`, and [`parts_match`] looks for the parts in a path.
@@ -73,7 +73,8 @@ impl PatternBuffer {
         value: RuleValue<'_>,
         semantics: &DialectSemantics,
     ) -> PatternRange {
-        let (literals, stars) = (self.literals.len(), self.stars.len());
+        let literals = self.literals.len();
+        let stars = self.stars.len();
         let (form, RuleValue { text, anchored }) = (semantics.form, value);
         // In the draft of 1996 a star is an ordinary byte, encoded like others.
         if semantics.has_wildcards() {
@@ -91,7 +92,8 @@ impl PatternBuffer {
 
     /// Appends a value that every dialect reads as a plain prefix.
     pub(super) fn push_plain(&mut self, value: &[u8]) -> PatternRange {
-        let (start, stars) = (to_u32(self.literals.len()), to_u32(self.stars.len()));
+        let start = to_u32(self.literals.len());
+        let stars = to_u32(self.stars.len());
         self.literals.extend_from_slice(value);
         PatternRange {
             literals: (start, to_u32(self.literals.len())),
@@ -139,8 +141,9 @@ impl PatternBuffer {
         self.clear();
         let mut parts = value.text.split(|&byte| byte == b'*').peekable();
         while let Some(part) = parts.next() {
-            // What a star matches may end the path, so all parts after one count as a query.
-            let (is_last, in_query) = (parts.peek().is_none(), !self.stars.is_empty());
+            // A star's match may end the path, so all parts after one count as a query.
+            let is_last = parts.peek().is_none();
+            let in_query = !self.stars.is_empty();
             let is_open = !(is_last && value.anchored);
             let literals = &mut self.literals;
             semantics.form.push_part_with_cut_escapes(literals, part, in_query, is_open);

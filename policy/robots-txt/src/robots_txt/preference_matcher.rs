@@ -103,7 +103,7 @@ impl PreferenceMatcher {
     /// Returns the path as received; `None` stands for every path.
     #[must_use]
     pub fn path(&self) -> Option<&str> {
-        self.query.as_ref().map(|it| &*it.path)
+        self.query.as_ref().map(|query| &*query.path)
     }
 
     /// Returns the indices of the preferences that count, each once, and whether each may only restrict; those that
@@ -156,7 +156,8 @@ impl PreferenceMatcher {
         let Some(query) = query else {
             return all_preferences(remaining, &mut context.budget);
         };
-        let spellings = forms.get_or_init(|| query.forms(context)).as_ref().map_err(|it| *it)?;
+        let spellings =
+            forms.get_or_init(|| query.forms(context)).as_ref().map_err(|error| *error)?;
         let mut builder = ReadingsBuilder::new(spellings, selection, &mut context.budget);
         for (index, pattern) in remaining.enumerate() {
             builder.add(index, pattern)?;
@@ -182,7 +183,7 @@ fn all_preferences<'a>(
 
 impl PathQuery {
     /// Returns the encoded spellings: in the forms that are used to judge all spellings in the standard's dialect and,
-    /// for what they do not cover, in the dialect's own. The standard's own form comes first.
+    /// for paths that they do not cover, in the dialect's own. The standard's own form comes first.
     fn forms(&self, context: &mut MatchContext) -> Result<Vec<FormSpellings>, TooCostly> {
         let path = iter::once(&*self.path);
         let standard = DialectSemantics::for_dialect(Dialect::Rfc9309);
@@ -192,7 +193,7 @@ impl PathQuery {
         let others = context.other_spellings(&self.path).map_err(|_| TooCostly)?;
         let spellings = path.chain(others.as_ref().iter().map(String::as_str));
         // The standard is there already.
-        let own = self.dialect.each().iter().filter(|it| **it != Dialect::Rfc9309);
+        let own = self.dialect.each().iter().filter(|dialect| **dialect != Dialect::Rfc9309);
         iter::once(standard)
             .chain(DialectSemantics::other_forms(Dialect::Rfc9309))
             .chain(own.map(|dialect| DialectSemantics::for_dialect(*dialect)))
@@ -218,7 +219,7 @@ impl FormSpellings {
             let cut = form.has_lone_percent().then(|| form.with_cut_escapes(semantics.form));
             let path = OwnedPathForm {
                 bytes: form.bytes().to_vec(),
-                with_cut_escapes: cut.map(|it| it.bytes().to_vec()),
+                with_cut_escapes: cut.map(|path| path.bytes().to_vec()),
                 escaped_wildcards: form.escaped_wildcards(semantics.form),
             };
             if !paths.contains(&path) {
@@ -245,7 +246,7 @@ impl<'a> ReadingsBuilder<'a> {
         selection: PreferenceSelection,
         budget: &'a mut MatchBudget,
     ) -> Self {
-        let count: usize = forms.iter().map(|it| it.paths.len()).sum();
+        let count: usize = forms.iter().map(|form| form.paths.len()).sum();
         let found = vec![Vec::new(); count];
         Self { forms, selection, budget, found, patterns: PatternBuffer::default() }
     }
@@ -264,7 +265,7 @@ impl<'a> ReadingsBuilder<'a> {
                 // Measured for patterns that match only, which are few.
                 let specificity = *specificity.get_or_insert_with(|| pattern_specificity(text));
                 if self.selection == PreferenceSelection::Narrowest
-                    && let Some(most) = found.first().map(|it| it.specificity)
+                    && let Some(most) = found.first().map(|pattern| pattern.specificity)
                     && most != specificity
                 {
                     if most > specificity {
@@ -287,9 +288,8 @@ impl<'a> ReadingsBuilder<'a> {
     fn build(self) -> Vec<PathReading> {
         let mut readings: Vec<PathReading> = Vec::new();
         for (number, matched) in self.found.into_iter().enumerate() {
-            let is_repeated = |it: &PathReading| it.matched == matched;
-            if !matched.is_empty() && !readings.iter().any(is_repeated) {
-                // The first is the path as received. What only another spelling matches must not widen anything.
+            if !matched.is_empty() && !readings.iter().any(|reading| reading.matched == matched) {
+                // The first is the path as received. A pattern that only another spelling matches must not widen anything.
                 readings.push(PathReading { matched, only_restricts: number > 0 });
             }
         }

@@ -65,10 +65,10 @@ impl ParsedFile {
         search: &mut RuleSearch,
     ) -> MatchOutcome {
         search.budget.spend(self.statements.len());
-        let has_cut_escape = |(at, it): (usize, &FileStatement)| {
-            it.kind() == StatementKind::SpecialRule && has_lone_percent(self.text(at))
-        };
-        if !self.statements.iter().enumerate().any(has_cut_escape) {
+        let has_cut_escapes = self.statements.iter().enumerate().any(|(at, statement)| {
+            statement.kind() == StatementKind::SpecialRule && has_lone_percent(self.text(at))
+        });
+        if !has_cut_escapes {
             // The least of all outcomes, so the other one counts.
             return MatchOutcome::NoGroup;
         }
@@ -138,7 +138,8 @@ impl ParsedFile {
         path: &PathForm<'_>,
         search: &mut RuleSearch,
     ) -> MatchOutcome {
-        let (mut next, mut agent) = (0, None);
+        let mut next = 0;
+        let mut agent = None;
         let choice = group_choices(tokens).find(|choice| {
             // Scanning tags is cheap but linear, and a file may have tens of thousands of user-agent lines.
             search.budget.spend(self.agents.len());
@@ -155,7 +156,7 @@ impl ParsedFile {
             (best, end) = self.search_group(semantics, chosen, path, search, best);
             // Other user-agent lines of this group lead to the same rules.
             let others = self.agents[next..].iter();
-            next += others.take_while(|it| (it.statement as usize) < end).count();
+            next += others.take_while(|other| (other.statement as usize) < end).count();
             agent = self.next_agent(semantics, choice, &mut next);
         }
         best.map_or(MatchOutcome::NoRule, MatchOutcome::Rule)
@@ -231,7 +232,8 @@ impl RuleCandidate<'_> {
     /// over all rules.
     #[inline(never)]
     fn match_rule(self, search: &mut RuleSearch, best: Option<MatchedRule>) -> Option<MatchedRule> {
-        let (value, path) = (self.value, self.path.bytes());
+        let value = self.value;
+        let path = self.path.bytes();
         // An empty value is no rule, except in Google's parser, where it is one that decides nothing.
         if value.is_empty() && self.semantics.dialect != Dialect::Google {
             return None;
@@ -274,7 +276,8 @@ impl RuleCandidate<'_> {
             return None;
         }
         let path = self.path.bytes();
-        let (form, has_stars) = (semantics.form, semantics.has_wildcards());
+        let form = semantics.form;
+        let has_stars = semantics.has_wildcards();
         RuleValue::all_meanings(value, self.rule.is_allow(), semantics).find_map(|value| {
             if !form.may_match_start(path, value.text, has_stars) {
                 return None;

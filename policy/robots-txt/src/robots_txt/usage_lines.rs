@@ -23,8 +23,7 @@ impl UsageLine<'_> {
     /// Returns whether its field is one of those named, in any case.
     #[must_use]
     pub fn is_named(&self, names: &[&str]) -> bool {
-        let is_name = |name: &&str| self.name.eq_ignore_ascii_case(name.as_bytes());
-        names.iter().any(is_name)
+        names.iter().any(|name| self.name.eq_ignore_ascii_case(name.as_bytes()))
     }
 }
 
@@ -41,7 +40,10 @@ impl RobotsTxt {
     #[must_use]
     pub fn usage_lines_before_groups(&self, budget: &mut MatchBudget) -> Vec<UsageLine<'_>> {
         let statements = &self.parsed().statements;
-        let count = statements.iter().take_while(|it| it.kind() != StatementKind::Agent).count();
+        let count = statements
+            .iter()
+            .take_while(|statement| statement.kind() != StatementKind::Agent)
+            .count();
         budget.spend(count);
         (0..count)
             .filter(|at| statements[*at].is_directive())
@@ -61,7 +63,8 @@ impl RobotsTxt {
         tokens: &[ProductToken],
         budget: &mut MatchBudget,
     ) -> Vec<UsageLine<'_>> {
-        let (semantics, file) = (DialectSemantics::for_dialect(dialect), self.parsed());
+        let semantics = DialectSemantics::for_dialect(dialect);
+        let file = self.parsed();
         budget.spend(file.agents.len());
         let Some(choice) = file.choose_group(semantics, tokens) else {
             return Vec::new();
@@ -69,9 +72,10 @@ impl RobotsTxt {
         let mut chosen =
             file.chosen_agents(semantics, choice).map(|agent| agent.statement as usize).peekable();
         let mut lines = Vec::new();
-        let (mut is_for_crawler, mut has_rules) = (false, false);
+        let mut is_for_crawler = false;
+        let mut has_rules = false;
         for (at, statement) in file.chosen_statements(semantics, choice) {
-            // The caller sees that the budget is spent, and restricts what it has not read.
+            // The caller sees that the budget is spent, and restricts the paths whose lines it has not read.
             if !budget.spend(1) {
                 break;
             }
@@ -79,7 +83,7 @@ impl RobotsTxt {
                 // After a rule a user-agent line begins a new run, which has to name the crawler itself.
                 is_for_crawler &= !has_rules;
                 // Both iterate in the file's order.
-                while chosen.next_if(|it| *it < at).is_some() {}
+                while chosen.next_if(|next| *next < at).is_some() {}
                 is_for_crawler |= chosen.next_if_eq(&at).is_some();
                 has_rules = false;
             } else if statement.is_rule() {

@@ -116,7 +116,8 @@ fn part_of_comment(field: &str, is_after_library: bool) -> Option<&str> {
         .flat_map(|comment| {
             let folded = comment.to_ascii_lowercase();
             let devices = ["android", "iphone", "ipad", "mobile", "phone"];
-            let needs_version = is_after_library || devices.iter().any(|it| folded.contains(it));
+            let needs_version =
+                is_after_library || devices.iter().any(|device| folded.contains(device));
             comment.split([';', ',']).map(move |part| (trim_part(part), needs_version))
         })
         .filter(|(part, needs_version)| !needs_version || has_version(part))
@@ -143,9 +144,11 @@ fn leading_name(text: &str) -> Option<&str> {
     }
     // The one well-known crawler whose owner's name comes before its own.
     let start = start.strip_prefix("Yahoo! ").unwrap_or(start);
-    let is_end = |c: char| c.is_whitespace() || NAME_DELIMITERS.contains(&c);
     // A colon or dot at the end belongs to the sentence, one inside to names such as `archive.org_bot`.
-    let name = start.split(is_end).next()?.trim_end_matches([':', '.']);
+    let name = start
+        .split(|c: char| c.is_whitespace() || NAME_DELIMITERS.contains(&c))
+        .next()?
+        .trim_end_matches([':', '.']);
     (!name.is_empty()).then_some(name)
 }
 

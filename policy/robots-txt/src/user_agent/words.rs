@@ -167,14 +167,13 @@ const GENERIC: &[&str] =
 /// Returns whether a name is that of a browser, a device or a platform.
 pub(super) fn is_environment(name: &str) -> bool {
     let folded = name.to_ascii_lowercase();
-    let is_model = |maker: &&str| {
-        let model = folded.strip_prefix(*maker);
-        model.is_some_and(|it| !it.starts_with(|c: char| c.is_ascii_alphabetic()))
-    };
     BROWSERS.contains(&&*folded)
         || PLATFORMS.contains(&&*folded)
         || PLATFORM_PREFIXES.iter().any(|start| folded.starts_with(start))
-        || DEVICES.iter().any(is_model)
+        || DEVICES.iter().any(|maker| {
+            let model = folded.strip_prefix(*maker);
+            model.is_some_and(|model| !model.starts_with(|c: char| c.is_ascii_alphabetic()))
+        })
         || !folded.contains(char::is_alphabetic)
 }
 

@@ -165,9 +165,11 @@ impl Case {
 
     /// Directives of which the first counts.
     pub(crate) fn first_directives(&self) -> Vec<(String, Option<String>)> {
-        let version = self.robot_version.clone().map(|it| ("robot_version".to_owned(), Some(it)));
-        let delay =
-            self.cache_delay.map(|it| ("cache_delay".to_owned(), it.map(|it| it.to_string())));
+        let version =
+            self.robot_version.clone().map(|version| ("robot_version".to_owned(), Some(version)));
+        let delay = self
+            .cache_delay
+            .map(|delay| ("cache_delay".to_owned(), delay.map(|seconds| seconds.to_string())));
         version.into_iter().chain(delay).collect()
     }
 }

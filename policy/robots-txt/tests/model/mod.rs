@@ -107,8 +107,9 @@ pub fn allows_all_spellings(body: &[u8], dialects: &[Dialect], names: &[&str], p
 /// Whether any reader takes a line for a rule that disallows.
 #[allow(dead_code, reason = "not all who share this ask")]
 pub fn disallows(line: &[u8]) -> bool {
-    let mut read = [Dialect::Rfc9309, Dialect::Google].map(|it| statement(line, it)).into_iter();
-    read.any(|it| it.is_some_and(|(field, _)| field == ModelField::Disallow))
+    let mut read =
+        [Dialect::Rfc9309, Dialect::Google].map(|dialect| statement(line, dialect)).into_iter();
+    read.any(|field| field.is_some_and(|(field, _)| field == ModelField::Disallow))
 }
 
 fn most_specific<'a>(rules: impl Iterator<Item = &'a ModelRule>, compared: &ModelPath) -> Verdict {
@@ -148,7 +149,8 @@ fn groups(body: &[u8], dialect: Dialect) -> Vec<ModelGroup> {
             }
             groups.last_mut().unwrap().agents.push(value);
         } else if field != ModelField::Other && open {
-            let (line, allow) = (index as u32 + 1, field == ModelField::Allow);
+            let line = index as u32 + 1;
+            let allow = field == ModelField::Allow;
             groups.last_mut().unwrap().rules.push(ModelRule { line, allow, value });
         }
     }
@@ -391,7 +393,8 @@ fn matches(value: &[u8], dialect: Dialect, form: ModelForm, path: &[u8], as_is: 
 /// them (RFC 9309 §2.2.3).
 fn end_of_part(part: &[u8], form: ModelForm, path: &[u8], start: usize) -> Option<usize> {
     let has_literal = matches!(form, ModelForm::Normal | ModelForm::Served);
-    let (mut part, mut at) = (part, start);
+    let mut part = part;
+    let mut at = start;
     while !part.is_empty() {
         let raw = match part {
             [b'%', b'2', b'A', ..] => Some(b'*'),
@@ -439,9 +442,9 @@ fn served_part(part: &[u8], literal: bool, in_query: bool, open: bool) -> Vec<u8
     let mut at = 0;
     // A `%` that the normal form left alone is no escape, and begins none that could be decoded.
     while at < normal.len() {
-        let escape = normal.get(at..at + 3).filter(|it| it[0] == b'%');
-        let decoded = escape.and_then(|it| {
-            let digits = std::str::from_utf8(&it[1..]).ok()?;
+        let escape = normal.get(at..at + 3).filter(|escape| escape[0] == b'%');
+        let decoded = escape.and_then(|escape| {
+            let digits = std::str::from_utf8(&escape[1..]).ok()?;
             u8::from_str_radix(digits, 16).ok()
         });
         in_query |= normal[at] == b'?';
@@ -483,8 +486,9 @@ fn upper_case_begun(mut part: Vec<u8>) -> Vec<u8> {
 
 fn with_cut_escapes(path: &[u8], write: impl Fn(&[u8], bool) -> Vec<u8>) -> Vec<u8> {
     let octets = octets(path);
-    let is_digit = |at: usize| octets.get(at).is_some_and(|it| it.0.is_ascii_hexdigit());
-    let (mut form, mut in_query) = (Vec::new(), false);
+    let is_digit = |at: usize| octets.get(at).is_some_and(|octet| octet.0.is_ascii_hexdigit());
+    let mut form = Vec::new();
+    let mut in_query = false;
     for (index, &(byte, escaped)) in octets.iter().enumerate() {
         in_query |= (byte, escaped) == (b'?', false);
         let has_digit = is_digit(index + 1) && !octets[index + 1].1;

@@ -7,7 +7,8 @@ pub fn of(path: &str, normal: &str) -> BTreeSet<String> {
     let spelling = |whole: &str, choice: u32| {
         let does = |step: u32| choice & (1 << step) != 0;
         let query = whole.find('?').unwrap_or(whole.len());
-        let (mut path, query) = (whole[..query].to_owned(), &whole[query..]);
+        let mut path = whole[..query].to_owned();
+        let query = &whole[query..];
         if does(0) {
             path = path.replace("%2F", "/").replace("%2f", "/");
         }
@@ -44,11 +45,12 @@ pub fn of(path: &str, normal: &str) -> BTreeSet<String> {
 
 fn without_parameters(path: &str) -> String {
     let mut is_parameter = false;
-    let is_kept = |c: &char| {
-        is_parameter = *c != '/' && (is_parameter || *c == ';');
-        !is_parameter
-    };
-    path.chars().filter(is_kept).collect()
+    path.chars()
+        .filter(|c| {
+            is_parameter = *c != '/' && (is_parameter || *c == ';');
+            !is_parameter
+        })
+        .collect()
 }
 
 /// The loop of RFC 3986 §5.2.4, for paths that begin with `/`.

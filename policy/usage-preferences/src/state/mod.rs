@@ -147,7 +147,8 @@ impl PreferenceState {
         query: PreferenceQuery<'_>,
         robots: impl Fn(Dialect) -> Option<&'a RobotsTxt>,
     ) {
-        let (mut stated, mut previous) = (Vec::new(), Vec::new());
+        let mut stated = Vec::new();
+        let mut previous = Vec::new();
         let mut allowed = PurposeSet::ALL;
         for dialect in query.dialect.each() {
             let query = PreferenceQuery { dialect: *dialect, ..query };
@@ -191,7 +192,8 @@ impl PreferenceState {
             if query.declaration.purposes.contains(Purpose::Archive) {
                 for period in lines.embargoes() {
                     // Any other value is unsupported, and its line is ignored (draft-nottingham-archive-embargo).
-                    let known = EMBARGOES.into_iter().find(|it| it.eq_ignore_ascii_case(&period));
+                    let known =
+                        EMBARGOES.into_iter().find(|embargo| embargo.eq_ignore_ascii_case(&period));
                     if let Some(known) = known
                         && !self.embargoes.contains(&known)
                     {
@@ -242,7 +244,7 @@ impl PreferenceState {
         self.licences.set_unavailable(url, why_not);
     }
 
-    /// Adds a licence that is named at a stage, without the other statements of what names it.
+    /// Adds a licence that is named at a stage, without the other statements of the document that names it.
     pub fn add_named_licence(
         &mut self,
         query: PreferenceQuery<'_>,
@@ -292,7 +294,7 @@ impl PreferenceState {
     #[must_use]
     pub fn duties(&self, query: PreferenceQuery<'_>) -> Vec<UsageDuty> {
         let reader = self.meta_reader(query);
-        let mut rules: Vec<_> = self.meta_rules.iter().map(|it| &it.rule).collect();
+        let mut rules: Vec<_> = self.meta_rules.iter().map(|known| &known.rule).collect();
         rules.sort_by_key(|rule| robots_meta::strictness(rule));
         let of_rules = rules.into_iter().filter_map(|rule| robots_meta::usage_duty(rule, reader));
         let is_archive = query.declaration.purposes.contains(Purpose::Archive);
@@ -302,7 +304,7 @@ impl PreferenceState {
         let mut duties: Vec<UsageDuty> = Vec::new();
         for (name, value) in attribution.into_iter().chain(of_rules).chain(embargo) {
             // Rules are sorted by strictness, so of several limits the strictest comes first.
-            if !duties.iter().any(|it| it.name == name) {
+            if !duties.iter().any(|duty| duty.name == name) {
                 duties.push(UsageDuty { name, value });
             }
         }
@@ -338,7 +340,8 @@ impl PreferenceState {
         let mut statements = Vec::new();
         for CollectedMetaRule { rule, carrier, stage, text } in &self.meta_rules {
             if let Some(meaning) = robots_meta::refuses(rule, reader) {
-                let (source, carrier) = (PreferenceSource::RobotsMeta, carrier.clone());
+                let source = PreferenceSource::RobotsMeta;
+                let carrier = carrier.clone();
                 let statement = PreferenceStatement::new(source, carrier, text.clone(), meaning);
                 statements.push(PreferenceStatement { stage: *stage, ..statement });
             }

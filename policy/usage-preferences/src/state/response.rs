@@ -26,7 +26,7 @@ impl PreferenceState {
     /// Returns whether [`Self::add_response_head`] reads a field.
     #[must_use]
     pub fn reads_field(name: &[u8]) -> bool {
-        STATING_FIELDS.iter().any(|it| name.eq_ignore_ascii_case(it.as_bytes()))
+        STATING_FIELDS.iter().any(|stating| name.eq_ignore_ascii_case(stating.as_bytes()))
     }
 
     /// Adds the response head: its status, and its field lines.
@@ -45,10 +45,11 @@ impl PreferenceState {
                 .map(|(_, value)| value)
         };
         let types =
-            values("content-type").flat_map(|it| link::split_unquoted(it, ',')).map(essence);
+            values("content-type").flat_map(|value| link::split_unquoted(value, ',')).map(essence);
         // With several media types, one that any client would take for HTML wins.
-        self.content_type = types.min_by_key(|it| !is_html(it)).unwrap_or_default();
-        let asks_for_licence = || values("www-authenticate").any(|it| names_scheme(it, "License"));
+        self.content_type = types.min_by_key(|kind| !is_html(kind)).unwrap_or_default();
+        let asks_for_licence =
+            || values("www-authenticate").any(|challenge| names_scheme(challenge, "License"));
         // Either status tells a crawler to pay or to obtain a licence first.
         if status == 402 || status == 401 && asks_for_licence() {
             let price = values("crawler-price").next();
@@ -164,9 +165,9 @@ impl PreferenceState {
     ) {
         if query.reads_source(PreferenceSource::Tdmrep) {
             let statement = tdmrep::statement(value, format!("tdm-reservation: {value}"), stage);
-            self.statements.extend(statement.map(|it| PreferenceStatement {
-                policy: policy.map(|it| excerpted(it.trim())),
-                ..it
+            self.statements.extend(statement.map(|statement| PreferenceStatement {
+                policy: policy.map(|policy| excerpted(policy.trim())),
+                ..statement
             }));
         }
     }
@@ -194,9 +195,11 @@ impl PreferenceState {
         let Some(rank) = robots_meta::strictness(&rule) else {
             return;
         };
-        let is_same = |it: &&mut CollectedMetaRule| it.rule.name == rule.name && it.stage == stage;
-        let known = self.meta_rules.iter_mut().find(is_same);
-        if known.as_ref().is_some_and(|it| robots_meta::strictness(&it.rule) <= Some(rank)) {
+        let known = self
+            .meta_rules
+            .iter_mut()
+            .find(|known| known.rule.name == rule.name && known.stage == stage);
+        if known.as_ref().is_some_and(|known| robots_meta::strictness(&known.rule) <= Some(rank)) {
             return;
         }
         let stricter = CollectedMetaRule {
@@ -239,12 +242,13 @@ fn names_scheme(challenges: &str, scheme: &str) -> bool {
 }
 
 fn payment(status: u16, price: Option<&str>) -> PreferenceStatement {
-    let priced = price.map_or_else(String::new, |it| format!(", crawler-price: {it}"));
+    let priced = price.map_or_else(String::new, |price| format!(", crawler-price: {price}"));
     let clause =
         if status == 402 { "RFC 9110 §15.5.3" } else { "RSL 1.0, Crawler Authorization Protocol" };
     let text = excerpted(&format!("status {status}{priced}"));
     let meaning = StatementMeaning::refusal(PurposeSet::ALL, clause);
-    let (source, carrier) = (PreferenceSource::Payment, StatementCarrier::Field);
+    let source = PreferenceSource::Payment;
+    let carrier = StatementCarrier::Field;
     PreferenceStatement {
         stage: PreferenceStage::Head,
         ..PreferenceStatement::new(source, carrier, text, meaning)

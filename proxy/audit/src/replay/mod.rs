@@ -1,7 +1,7 @@
 //! Decides about the requests of the decision log again, by another configuration.
 //!
 //! ```text
-//!  mod ─┬─ replayer    decides about one request, by what was known of its origin then
+//!  mod ─┬─ replayer    decides about one request, by its origin as it was known then
 //!       └─ summary     counts by crawler, host and rule
 //! ```
 

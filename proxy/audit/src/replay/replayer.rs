@@ -47,7 +47,7 @@ pub(super) struct Replayed {
     pub(super) change: ReplayChange,
     /// The crawler under the new configuration, as far as it is known.
     pub(super) crawler: String,
-    /// The rule or the reason that decides, or what is not known.
+    /// The rule or the reason that decides, or the fact that is not known.
     pub(super) rule: String,
 }
 
@@ -82,7 +82,7 @@ pub struct Replayer<'a> {
 }
 
 impl<'a> Replayer<'a> {
-    /// Creates a replayer by what decides of a configuration.
+    /// Creates a replayer by the deciding part of a configuration.
     pub fn new(new: PastSettings, materials: &'a dyn PastMaterials) -> Self {
         Self {
             new,
@@ -193,7 +193,7 @@ impl<'a> Replayer<'a> {
         }
     }
 
-    /// Returns what the log does not say of the client, if the new configuration has to know it.
+    /// Returns the fact about the client that the log lacks, if the new configuration has to know it.
     fn missing_fact(&self, decision: &DecisionRecord, is_by_proof: bool) -> Option<Missing> {
         let crawlers = &self.new.config().crawlers.crawlers;
         let user_agent = decision.user_agent.as_deref().unwrap_or_default();
@@ -376,7 +376,7 @@ impl PastInputs for KnownInputs<'_> {
         line: &DecisionRecord,
         batch: &mut DocumentBatch,
     ) -> Result<Vec<DocumentResult>, Missing> {
-        // What was not asked for then would be asked for now, unless both configurations ask for the same.
+        // A document that was not asked for then would be asked for now, unless both configurations ask for the same.
         if !self.past.uses_alike || line.preferences.is_empty() {
             return Err(Missing::Documents);
         }
@@ -387,7 +387,8 @@ impl PastInputs for KnownInputs<'_> {
 
 impl PastConfig {
     fn compare(past: &PastSettings, new: &PastSettings) -> Self {
-        let (past, new) = (past.config(), new.config());
+        let past = past.config();
+        let new = new.config();
         let recognised = |config: &Config| {
             let by = |crawler: &Crawler| {
                 let username = crawler.account.as_ref().map(|account| account.username.clone());
@@ -400,7 +401,9 @@ impl PastConfig {
         };
         let declared = |config: &Config| {
             let crawlers = config.crawlers.crawlers.iter();
-            crawlers.map(|it| (it.name.clone(), it.declaration.clone())).collect::<Vec<_>>()
+            crawlers
+                .map(|crawler| (crawler.name.clone(), crawler.declaration.clone()))
+                .collect::<Vec<_>>()
         };
         Self {
             identifies_alike: recognised(past) == recognised(new),
@@ -420,13 +423,13 @@ fn was_refused(decision: &DecisionRecord) -> bool {
     decision.outcome == RequestOutcome::Refused
 }
 
-/// Checks that what the response states about use was looked at, by the same settings.
+/// Checks that the response's statements about use were looked at, by the same settings.
 fn check_response(decision: &DecisionRecord, past: &PastConfig) -> Result<(), Missing> {
     let was_seen = !was_refused(decision) || decision.reached_origin;
     if past.uses_alike && was_seen { Ok(()) } else { Err(Missing::ResponsePreferences) }
 }
 
-/// Returns whether a response was withheld because of what it states about use.
+/// Returns whether a response was withheld because of its statements about use.
 fn is_by_response(decision: &DecisionRecord) -> bool {
     let by_use = [Reason::Preference, Reason::TooCostly];
     was_refused(decision)
@@ -443,12 +446,12 @@ fn is_by_pace(decision: &DecisionRecord) -> bool {
         )
 }
 
-/// Compares a verdict with what was decided then.
+/// Compares a verdict with the decision of then.
 fn compare(decision: &DecisionRecord, verdict: &Verdict, crawler: &str) -> Replayed {
     let is_refused = verdict.result.as_ref().is_err_and(|refusal| !refusal.is_failure);
     let (change, rule) = match (was_refused(decision), is_refused) {
         (false, true) => (ReplayChange::NewlyRefused, deciding_rule(verdict)),
-        // Refused for what no verdict is about.
+        // Refused for a reason that no verdict has.
         (true, false) if may_refuse_anyway(decision) => {
             (ReplayChange::Unchanged, decision.reason.to_string())
         }
@@ -466,7 +469,7 @@ fn may_refuse_anyway(decision: &DecisionRecord) -> bool {
     may_refuse_after_permission(decision)
 }
 
-/// Returns what decided a verdict.
+/// Returns the rule or the reason that decided a verdict.
 fn deciding_rule(verdict: &Verdict) -> String {
     let reason = match &verdict.result {
         Ok(permit) => permit.observed.as_ref().map_or(permit.reason, |observed| observed.reason),
@@ -483,13 +486,13 @@ fn deciding_rule(verdict: &Verdict) -> String {
     rule.unwrap_or_else(|| reason.as_str().to_owned())
 }
 
-/// Returns what decided then.
+/// Returns the rule or the reason that decided then.
 fn rule_then(decision: &DecisionRecord) -> String {
     let rule = match decision.reason.known() {
         Some(Reason::PolicyRule | Reason::PolicyException) => {
             decision.policy.as_ref().map(|rule| format!("[[rule]] {}", rule.number))
         }
-        Some(Reason::Rule) => decision.finding.as_ref().and_then(|it| it.rule.clone()),
+        Some(Reason::Rule) => decision.finding.as_ref().and_then(|finding| finding.rule.clone()),
         _ => None,
     };
     rule.unwrap_or_else(|| decision.reason.to_string())

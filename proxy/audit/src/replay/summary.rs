@@ -63,7 +63,7 @@ impl Serialize for ChangeSummary {
     }
 }
 
-/// Crawler, host, and what decides.
+/// Crawler, host, and the rule or reason that decides.
 type GroupKey = [Box<str>; 3];
 
 #[derive(Debug, Default)]
@@ -113,7 +113,7 @@ impl ReplaySummary {
         summary.add(decision, replayed);
     }
 
-    /// Notes after the last decision what the result leaves open.
+    /// Notes the gaps of the result, after the last decision.
     pub(super) fn note_missing(&mut self, gaps: &LogGaps, span: TimeRange) {
         self.damaged_lines = gaps.damaged_lines;
         self.missing = gaps.phrases(span.since.is_some());

@@ -1,4 +1,4 @@
-//! Compares a verdict with what a line of the log says of the decision.
+//! Compares a verdict with the decision that a line of the log records.
 
 use wayleave_decision::{
     AccessFinding, PreferenceFinding, Reason, RequestOutcome, RuleMatch, Verdict,
@@ -12,7 +12,7 @@ use wayleave_usage_preferences::{Preference, PreferenceStage};
 ///
 /// # Errors
 ///
-/// Returns a description of what comes out differently.
+/// Returns a description of each difference.
 pub(super) fn compare(verdict: &Verdict, decision: &DecisionRecord) -> Result<(), String> {
     let facts = &verdict.facts;
     compare_rules(facts.rule.as_ref(), decision.policy.as_ref())?;
@@ -38,7 +38,8 @@ fn compare_rules(derived: Option<&RuleMatch>, said: Option<&RuleRecord>) -> Resu
     let name = |number: Option<usize>| {
         number.map_or("none".to_owned(), |number| format!("[[rule]] {number}"))
     };
-    let (derived, said) = (derived.map(|it| it.number), said.map(|it| it.number));
+    let derived = derived.map(|rule| rule.number);
+    let said = said.map(|rule| rule.number);
     Err(format!("the rule is {}, not {}", name(derived), name(said)))
 }
 
@@ -70,11 +71,11 @@ fn compare_findings(
 
 /// Returns whether a line has preferences about use, and none of them from the response, which is not archived.
 pub(super) fn has_derivable_preferences(decision: &DecisionRecord) -> bool {
-    let is_by_response = |said: &UsePreference| {
-        let stage = said.stage.as_ref().and_then(Word::known);
-        matches!(stage, Some(PreferenceStage::Head | PreferenceStage::Body))
-    };
-    !decision.preferences.is_empty() && !decision.preferences.iter().any(is_by_response)
+    !decision.preferences.is_empty()
+        && !decision.preferences.iter().any(|said| {
+            let stage = said.stage.as_ref().and_then(Word::known);
+            matches!(stage, Some(PreferenceStage::Head | PreferenceStage::Body))
+        })
 }
 
 fn compare_preferences(
@@ -113,7 +114,7 @@ fn check_outcome(verdict: &Verdict, decision: &DecisionRecord) -> Result<(), Str
         return Err(does_not_follow(decision));
     };
     let follows = match &verdict.result {
-        // Its reason says what it was for, and its pace may refuse it.
+        // Its reason states its purpose, and its pace may refuse it.
         _ if decision.is_own_request() => {
             verdict.result.is_err() == (*reason == Reason::PolicyRule)
         }
@@ -134,10 +135,10 @@ fn check_outcome(verdict: &Verdict, decision: &DecisionRecord) -> Result<(), Str
                     && is_known
                     && is_blind == (outcome == RequestOutcome::Tunnelled)
             }
-            // If the request was decided before under other settings, what was observed then counts, too.
+            // If the request was decided before under other settings, a refusal that was observed then counts, too.
             RequestOutcome::Observed => {
                 let observed = permit.observed.as_ref();
-                let is_observed = observed.is_none_or(|it| *reason == it.reason);
+                let is_observed = observed.is_none_or(|refusal| *reason == refusal.reason);
                 decision.is_observed() && is_observed
             }
             RequestOutcome::Refused if *reason == Reason::SubresourceType => {
@@ -180,7 +181,8 @@ pub(crate) fn may_refuse_after_permission(decision: &DecisionRecord) -> bool {
         Reason::Preference => decision.reached_origin,
         Reason::TooCostly => {
             let mut said = decision.preferences.iter();
-            decision.reached_origin && said.any(|it| it.preference == Preference::Refuse)
+            decision.reached_origin
+                && said.any(|preference| preference.preference == Preference::Refuse)
         }
         reason => !is_by_documents(reason) && !is_by_configuration(reason) && !is_objection(reason),
     }

@@ -21,7 +21,7 @@ use crate::missing::Missing;
 use crate::robots::{ParsedRobots, fetch_error_kind};
 use crate::settings::{PastSettings, PastSettingsCache};
 
-/// The number of derived decisions by what they rest on. A decision may rest on several.
+/// The number of derived decisions by their inputs. A decision may rest on several.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 pub struct DerivedCounts {
     pub robots: u64,
@@ -55,7 +55,7 @@ impl DecisionDeriver {
     ///
     /// # Errors
     ///
-    /// Returns a description of what comes out differently, or is missing.
+    /// Returns a description of each difference, and of missing inputs.
     pub fn derive(
         &mut self,
         decision: &DecisionRecord,
@@ -70,7 +70,8 @@ impl DecisionDeriver {
         } else {
             compare::check_undecided(decision)?;
         }
-        let (has_rule, has_finding) = (decision.policy.is_some(), decision.finding.is_some());
+        let has_rule = decision.policy.is_some();
+        let has_finding = decision.finding.is_some();
         derived.rules += u64::from(has_rule);
         derived.robots += u64::from(has_finding);
         derived.preferences += u64::from(compare::has_derivable_preferences(decision));
@@ -82,7 +83,7 @@ impl DecisionDeriver {
     ///
     /// # Errors
     ///
-    /// Returns a description of what comes out differently, or is missing.
+    /// Returns a description of each difference, and of missing inputs.
     fn decide_and_compare(
         &self,
         settings: &PastSettings,
@@ -214,7 +215,8 @@ mod tests {
         let by_robots_txt = |at: &str, took_us: u64| {
             compared(allowed_by_robots_txt(json!({"at": at, "took_us": took_us})))
         };
-        let (before, after) = ("2026-01-01T23:59:55.000Z", "2026-01-02T00:00:01.000Z");
+        let before = "2026-01-01T23:59:55.000Z";
+        let after = "2026-01-02T00:00:01.000Z";
         assert_eq!(by_rule(before, 10), Ok(()));
         assert_eq!(by_robots_txt(before, 10), Err("the rule is [[rule]] 1, not none".to_owned()));
         assert_eq!(by_rule(before, 6_000_000), Ok(()));

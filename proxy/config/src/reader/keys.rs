@@ -159,7 +159,8 @@ fn redacted(secret: &str) -> Value {
     // Neither note can be parsed as the key's value, so a printed configuration that is fed back is rejected.
     match credentials_range(secret) {
         Some(at) => {
-            let (scheme, rest) = (&secret[..at.start], &secret[at.end..]);
+            let scheme = &secret[..at.start];
+            let rest = &secret[at.end..];
             format!("{scheme}{rest} (credentials not shown)").into()
         }
         None if secret.is_empty() || secret.contains("://") => secret.into(),

@@ -92,8 +92,10 @@ fn closed_table() -> Value {
 /// Returns the comments of a configuration by table and key. Tables that are themselves commented out are described, too.
 fn descriptions(documented: &str) -> HashMap<(String, String), String> {
     let mut found = HashMap::new();
-    let (mut table, mut is_example) = (String::new(), false);
-    let (mut comment, mut is_complete) = (Vec::new(), false);
+    let mut table = String::new();
+    let mut is_example = false;
+    let mut comment = Vec::new();
+    let mut is_complete = false;
     for line in documented.lines() {
         is_example = line.starts_with("# [[") || is_example && line.starts_with('#');
         let line = if is_example { line[1..].trim_start() } else { line };

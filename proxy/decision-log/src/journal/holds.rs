@@ -1,4 +1,5 @@
-//! The holds in effect, as the log records them. The folder of the holds only says what the log still has to record.
+//! The holds in effect, as the log records them. The folder of the holds only shows the changes that the log still has to
+//! record.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -22,7 +23,7 @@ pub(super) struct JournalHolds {
 }
 
 impl JournalHolds {
-    /// Reads what the log at `path` records up to the saved head, a line.
+    /// Reads the records of the log at `path` up to the saved head, a line.
     pub(super) fn read(path: &Path, head: Option<&[u8]>) -> Self {
         let recorded = head.map(|head| RecordedHolds::read(path, head)).transpose();
         Self {
@@ -37,7 +38,7 @@ impl JournalHolds {
         self.checked_at.is_none_or(|at| at.elapsed() >= CHECK_INTERVAL)
     }
 
-    /// Reads the folder, and returns the events that the log has to record. What is wrong is logged once.
+    /// Reads the folder, and returns the events that the log has to record. Faults are logged once.
     pub(super) fn check(&mut self, state_dir: &Path, public: &str) -> Vec<EventKind> {
         self.checked_at = Some(Instant::now());
         let (findings, events) = match HoldFolder::in_state_dir(state_dir).read_stored(public) {

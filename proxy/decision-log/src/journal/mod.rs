@@ -7,7 +7,7 @@
 //!  published  finds out whether a head that was published is in the log
 //!  config     location, rotation and retention
 //!  retention  deletes rotated files
-//!  holds      what must not be deleted, as the log records it
+//!  holds      the files that must not be deleted, as the log records it
 //!  next_key   replaces the key that signs the log
 //!  compress   compresses rotated files, in a thread of its own
 //! ```
@@ -63,7 +63,7 @@ pub struct Journal {
     key: SigningKey,
     clock: Clock,
     heads: HeadFiles,
-    /// Whether the key is older than this log: it existed, and no head shows what it signed.
+    /// Whether the key is older than this log: it existed, and no head shows its signatures.
     has_earlier_key: bool,
     /// The number of alterations found and not yet counted.
     altered: u64,
@@ -284,7 +284,8 @@ impl Journal {
         if !self.is_unsigned {
             return;
         }
-        // If nothing could be written at all, the head of the process before is signed again, with what is lost.
+        // If nothing could be written at all, the head of the process before is signed again, with the number of lost
+        // decisions.
         let before = || resume::signed_before(&self.heads, &self.key).map(|(state, _)| state);
         let Some(state) = self.state.clone().or_else(before) else {
             return;
@@ -327,7 +328,7 @@ impl Journal {
         self.is_unsigned
     }
 
-    /// Returns what is wrong with the log's files.
+    /// Returns the faults of the log's files.
     pub(super) fn warnings(&mut self) -> Arc<JournalWarnings> {
         // Asked for with every write, and hardly ever another.
         let known = &self.warnings;
@@ -352,7 +353,8 @@ impl Journal {
     /// Looks for a head of this log that was published, and if the log lacks it, has the log say so. The event is buffered.
     pub(super) fn compare_with(&mut self, published: &LogHead) {
         let rotated = self.read_files();
-        let Some(state) = self.state.as_mut().filter(|it| it.count.log == published.count.log)
+        let Some(state) =
+            self.state.as_mut().filter(|state| state.count.log == published.count.log)
         else {
             return;
         };
@@ -379,10 +381,12 @@ impl Journal {
 
     /// Rotates a file that is due. If that fails, the file is continued: too large is better than incomplete.
     fn rotate(&mut self) {
-        let (max_size_bytes, max_age) = (self.config.max_size_bytes, self.config.max_age);
-        let is_due = |open: &OpenFile| open.is_due(max_size_bytes, max_age);
+        let max_size_bytes = self.config.max_size_bytes;
+        let max_age = self.config.max_age;
         let may_rotate = self.rotate_after.is_none_or(|at| at <= Instant::now());
-        if !may_rotate || !self.open_file.as_ref().is_some_and(is_due) {
+        if !may_rotate
+            || !self.open_file.as_ref().is_some_and(|open| open.is_due(max_size_bytes, max_age))
+        {
             return;
         }
         let path = &self.config.path;
@@ -444,7 +448,7 @@ impl Journal {
         written.map_err(|error| (batch::count_decisions(&batch.bytes[written_bytes..]), error))
     }
 
-    /// Takes the file to write to, whose contents are known. Opens it and reads what is new in it, if necessary.
+    /// Takes the file to write to, whose contents are known. Opens it and reads its new lines, if necessary.
     fn take_open_file(&mut self) -> io::Result<OpenFile> {
         let known_bytes = self.state.as_ref().map(|state| state.bytes);
         self.open_file.take_if(|open| !open.refresh(known_bytes));
@@ -533,7 +537,7 @@ impl Journal {
         }
     }
 
-    /// Reads what is signed about the rotated files, and logs which others there are since the last time.
+    /// Reads the signatures of the rotated files, and logs which others there are since the last time.
     fn read_files(&mut self) -> LogFiles {
         let path = &self.config.path;
         let state = self.state.as_ref();

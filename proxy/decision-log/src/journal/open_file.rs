@@ -26,7 +26,7 @@ impl OpenFile {
         if let Some(dir) = path.parent() {
             fs::create_dir_all(dir)?;
         }
-        // Not world-readable: the log shows what crawlers fetch.
+        // Not world-readable: the log shows the URLs that crawlers fetch.
         let file =
             OpenOptions::new().read(true).create(true).append(true).mode(0o640).open(path)?;
         let metadata = file.metadata()?;

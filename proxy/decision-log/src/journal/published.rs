@@ -17,7 +17,8 @@ pub(super) fn is_in_log(
     rotated: &LogFiles,
     state: &ChainState,
 ) -> bool {
-    let (file, lines) = (published.head.file, published.head.lines);
+    let file = published.head.file;
+    let lines = published.head.lines;
     if (state.chain.file, state.chain.tree.lines()) < (file, lines) {
         return false;
     }
@@ -29,7 +30,8 @@ pub(super) fn is_in_log(
 
 /// Returns whether the last line of a head is at its place in a file.
 fn has_line(path: &Path, published: &LogHead) -> io::Result<bool> {
-    let (mut number, mut is_there) = (0, false);
+    let mut number = 0;
+    let mut is_there = false;
     read_lines(decompressed(&regular_file::open(path)?), |line| {
         number += 1;
         is_there = number == published.head.lines && Sha256Digest::of(line) == published.last;

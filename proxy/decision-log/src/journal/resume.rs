@@ -67,7 +67,8 @@ impl ChainState {
     }
 
     fn next_file(&self) -> Self {
-        let (chain, count) = (self.chain.next_file(), self.count.at_next_file());
+        let chain = self.chain.next_file();
+        let count = self.count.at_next_file();
         Self { chain, count, bytes: 0, is_stopped: false, ..self.clone() }
     }
 
@@ -350,7 +351,9 @@ impl FileTail {
             tail.state.bytes += bytes.len() as u64 + 1;
             tail.state.is_stopped = false;
             tail.lines += 1;
-            if let Some(EventKind::Lost { decisions }) = LogEvent::parse(bytes).map(|it| it.kind) {
+            if let Some(EventKind::Lost { decisions }) =
+                LogEvent::parse(bytes).map(|event| event.kind)
+            {
                 tail.lost = tail.lost.saturating_add(decisions);
             }
             tail.is_ended = LogEvent::parse_head(bytes).is_some_and(|head| {

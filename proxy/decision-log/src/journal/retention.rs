@@ -65,8 +65,8 @@ impl HeldFiles {
 
 /// Returns the numbers of files whose deletion the log has to record when those that are `expired` are deleted: theirs, and those
 /// of files that were deleted earlier and are newer than one that a hold keeps. The files that recorded these may be gone, too.
-/// What was deleted is taken from the state directory, signed with `key`: a file that is missing for another reason must not pass
-/// for one of them.
+/// The list of deleted files is taken from the state directory, signed with `key`: a file that is missing for another
+/// reason must not pass for one of them.
 ///
 /// # Errors
 ///
@@ -109,8 +109,9 @@ pub(super) fn expired_files(
     let mut may_delete = options.max_total_bytes.is_some();
     let mut expired = Vec::new();
     for file in &files.files {
-        let is_older = |ended_at| now.duration_since(ended_at).unwrap_or_default() > options.keep;
-        let is_too_old = file.ended_at.is_some_and(is_older);
+        let is_too_old = file.ended_at.is_some_and(|ended_at| {
+            now.duration_since(ended_at).unwrap_or_default() > options.keep
+        });
         let is_too_much = options.max_total_bytes.is_some_and(|max| total > max);
         // Age always applies: it limits how long personal data is stored.
         let must_go = is_too_old || (is_too_much && may_delete);

@@ -70,7 +70,7 @@ fn copy_path(dir: &Path) -> PathBuf {
     let entries = fs::read_dir(dir).unwrap().flatten();
     let mut heads = entries
         .map(|entry| entry.path())
-        .filter(|path| path.extension().is_some_and(|it| it == "head"));
+        .filter(|path| path.extension().is_some_and(|extension| extension == "head"));
     heads.next().unwrap()
 }
 
@@ -537,7 +537,7 @@ fn deleted(path: &Path) -> Vec<u64> {
     for file in log_paths(path) {
         find_line(&File::open(file).unwrap(), |line| {
             if let Some(EventKind::Deleted { file }) =
-                LogEvent::parse(line.unwrap()).map(|it| it.kind)
+                LogEvent::parse(line.unwrap()).map(|event| event.kind)
             {
                 deleted.push(file);
             }
@@ -647,7 +647,7 @@ fn compressed_files_keep_chain_and_are_searched() {
     assert!(rotated.len() > 3, "{rotated:?}");
     for file in &rotated {
         assert!(is_compressed(&File::open(file).unwrap()), "{file:?}");
-        assert!(file.extension().is_some_and(|it| it == "gz"), "{file:?}");
+        assert!(file.extension().is_some_and(|extension| extension == "gz"), "{file:?}");
         let age = fs::metadata(file).unwrap().modified().unwrap();
         assert!(age <= system_time());
     }
@@ -850,7 +850,8 @@ fn rotate(journal: &mut Journal) -> Vec<u64> {
 
 #[tokio::test(start_paused = true)]
 async fn a_clock_that_is_wrong_for_a_minute_deletes_nothing() {
-    let (dir, wall) = (tempfile::tempdir().unwrap(), WallClock::new());
+    let dir = tempfile::tempdir().unwrap();
+    let wall = WallClock::new();
     let mut journal = wall.open(dir.path());
     rotate(&mut journal);
     wall.add(40 * DAY);
@@ -870,7 +871,8 @@ async fn a_clock_that_is_wrong_for_a_minute_deletes_nothing() {
 
 #[tokio::test(start_paused = true)]
 async fn a_clock_that_stays_ahead_is_believed_after_a_day() {
-    let (dir, wall) = (tempfile::tempdir().unwrap(), WallClock::new());
+    let dir = tempfile::tempdir().unwrap();
+    let wall = WallClock::new();
     let mut journal = wall.open(dir.path());
     rotate(&mut journal);
     wall.add(40 * DAY);
@@ -886,7 +888,8 @@ async fn a_clock_that_stays_ahead_is_believed_after_a_day() {
 
 #[tokio::test(start_paused = true)]
 async fn a_clock_that_was_behind_at_a_rotation_deletes_nothing() {
-    let (dir, wall) = (tempfile::tempdir().unwrap(), WallClock::new());
+    let dir = tempfile::tempdir().unwrap();
+    let wall = WallClock::new();
     let mut journal = wall.open(dir.path());
     rotate(&mut journal);
     wall.set_back(40 * DAY);
@@ -901,7 +904,8 @@ async fn a_clock_that_was_behind_at_a_rotation_deletes_nothing() {
 #[tokio::test(start_paused = true)]
 async fn restored_files_are_as_old_as_their_last_lines() {
     for compresses in [false, true] {
-        let (dir, wall) = (tempfile::tempdir().unwrap(), WallClock::new());
+        let dir = tempfile::tempdir().unwrap();
+        let wall = WallClock::new();
         let mut journal = wall.open(dir.path());
         journal.config.compresses = compresses;
         rotate(&mut journal);
@@ -937,7 +941,8 @@ fn touched_files_are_not_old() {
 
 #[test]
 fn planted_files_displace_none_and_are_not_deleted() {
-    let (dir, elsewhere) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let dir = tempfile::tempdir().unwrap();
+    let elsewhere = tempfile::tempdir().unwrap();
     let mut journal = bounded(dir.path());
     journal.config.max_total_bytes = Some(1 << 20);
     rotate(&mut journal);
@@ -1008,7 +1013,8 @@ fn decisions_lost_before_a_stop_are_mentioned_by_the_next_process() {
             journal = open(config.clone()).unwrap();
         }
         // As if the disk were full.
-        let (path, aside) = (config.path.clone(), dir.path().join("aside"));
+        let path = config.path.clone();
+        let aside = dir.path().join("aside");
         fs::rename(&path, &aside).unwrap();
         fs::create_dir(&path).unwrap();
         journal.open_file = None;

@@ -8,7 +8,7 @@ use super::dimension::{NO_NAME, ReportDimension};
 use super::payments::{PaymentCost, PaymentRow};
 use super::summary::SummaryRow;
 
-/// Adds to the rows of a summary by crawler or by host what their demands for payment would have cost.
+/// Adds the cost of demands for payment to the rows of a summary by crawler or by host.
 pub(super) fn add_costs(rows: &mut [SummaryRow], by: ReportDimension, payments: &[PaymentRow]) {
     let mut costs = HashMap::<&str, BTreeMap<&str, Option<Decimal>>>::new();
     for payment in payments {

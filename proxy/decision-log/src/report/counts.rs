@@ -33,7 +33,8 @@ pub(super) struct ReportCounts {
 
 impl ReportCounts {
     pub(super) fn new(query: &ReportQuery) -> Self {
-        let (contents, bounds) = (query.contents, query.contents.bounds());
+        let contents = query.contents;
+        let bounds = query.contents.bounds();
         let dimensions = contents.dimensions();
         let is_overview = contents == ReportContents::Overview;
         let senders = [ReportDimension::Token, ReportDimension::UserAgent, ReportDimension::Client];

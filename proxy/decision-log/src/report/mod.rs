@@ -1,7 +1,7 @@
-//! Evaluates the decision log over a time range: requests that were refused, or would have been, and what origins
+//! Evaluates the decision log over a time range: requests that were refused, or would have been, and the prices that origins
 //! asked for.
 //!
-//! A log may hold a year of decisions. It is read once, and what is counted is bounded: names that are rare are forgotten, and
+//! A log may hold a year of decisions. It is read once, and the counts are bounded: names that are rare are forgotten, and
 //! the report says so.
 
 mod costs;
@@ -237,7 +237,8 @@ impl LogReport {
         progress: &mut ReportProgress,
         on_progress: ProgressSink<'_>,
     ) -> ControlFlow<()> {
-        let (mut lines, mut number) = (0, 0);
+        let mut lines = 0;
+        let mut number = 0;
         let before = progress.bytes;
         let read = file.and_then(|file| {
             find_line(&file, |line| {
@@ -288,7 +289,7 @@ impl LogReport {
 
     fn read_line(&mut self, line: LogLine<'_>, counts: &mut ReportCounts) -> Result<(), String> {
         let line = line?;
-        // Most lines of a log may be older than what is asked for: those are not parsed.
+        // Most lines of a log may be older than the time range: those are not parsed.
         if counts.is_surely_before(line) {
             self.lines_before += 1;
             return Ok(());

@@ -1,4 +1,4 @@
-//! The subject of a report: which requests, and what is counted.
+//! The subject of a report: which requests, and which counts.
 
 use std::time::SystemTime;
 

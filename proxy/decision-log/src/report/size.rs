@@ -122,8 +122,10 @@ fn size_of_a_year() {
             LogReport::read(LogPlace { path: &path, state_dir: &dir }, &query, &mut |_| {
                 ControlFlow::Continue(())
             });
-        let (took, peak) = (started.elapsed(), take_peak_kib());
-        let (read, left_out) = (report.outcomes.values().sum::<u64>(), report.left_out);
+        let took = started.elapsed();
+        let peak = take_peak_kib();
+        let read = report.outcomes.values().sum::<u64>();
+        let left_out = report.left_out;
         println!("{contents:?}: {read} decisions in {took:.1?}, {peak} KiB, left out {left_out}");
         assert_eq!(read, lines);
         assert!(peak < MAX_KIB, "{peak} KiB");

@@ -198,12 +198,12 @@ impl Summary {
         Self { by, max_names: max_names(by, bounds), groups }
     }
 
-    /// Returns what it counts by.
+    /// Returns the property that it counts by.
     pub(super) fn by(&self) -> ReportDimension {
         self.by
     }
 
-    /// Counts one decision. `rule`: its rule or reason, if it is a refusal or if that is what is counted by.
+    /// Counts one decision. `rule`: its rule or reason, if it is a refusal or if they are counted.
     pub(super) fn count(&mut self, entry: &ReportEntry<'_>, rule: &str) {
         let name = |by| match by {
             ReportDimension::Crawler => &*entry.crawler,
@@ -215,7 +215,8 @@ impl Summary {
             ReportDimension::UserAgent => entry.user_agent().unwrap_or(NO_NAME),
             ReportDimension::Client => entry.client().unwrap_or(NO_NAME),
         };
-        let (by, max_names) = (self.by, self.max_names);
+        let by = self.by;
+        let max_names = self.max_names;
         let group = entry_of(&mut self.groups, name(by), || SummaryGroup::new(by, max_names));
         group.requests += 1;
         if let Some(wait_us) = entry.would_wait_us() {
@@ -240,7 +241,8 @@ impl Summary {
 
     /// Returns the number of names that were left out, and the rows: those with most refusals first.
     pub(super) fn into_rows(self) -> (u64, Vec<SummaryRow>) {
-        let (by, left_out) = (self.by, self.groups.forgotten());
+        let by = self.by;
+        let left_out = self.groups.forgotten();
         let rows = self.groups.into_entries().map(|(name, group)| group.into_row(name, by));
         let mut rows: Vec<_> = rows.collect();
         let refusals = |row: &SummaryRow| row.refused + row.would_be_refused;

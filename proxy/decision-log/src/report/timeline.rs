@@ -47,7 +47,8 @@ pub struct TimelinePoint {
 
 impl Timeline {
     pub(super) fn new(since: SystemTime, until: SystemTime) -> Self {
-        let (since, until) = (seconds(since), seconds(until));
+        let since = seconds(since);
+        let until = seconds(until);
         let span = until.saturating_sub(since);
         let step = STEPS.into_iter().find(|step| span / step < MAX_STEPS);
         // Of years: as many days as are needed.
@@ -108,7 +109,8 @@ mod tests {
             let timeline = Timeline::new(until - Duration::from_secs(span), until);
             assert!(timeline.points.len() <= 101, "{span}: {}", timeline.points.len());
             assert_eq!(timeline.step_seconds, step, "{span}");
-            let (first, last) = (&timeline.points[0], timeline.points.last().expect("one"));
+            let first = &timeline.points[0];
+            let last = timeline.points.last().expect("one");
             assert!(first.at_ms / 1000 > 1_800_000_123 - span, "{span}");
             assert!(last.at_ms / 1000 > 1_800_000_123, "{span}");
         }

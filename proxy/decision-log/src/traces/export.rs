@@ -12,7 +12,10 @@ use wayleave_telemetry::export_queue::ExportQueue;
 
 /// Returns the size of attributes in bytes.
 pub(super) fn attribute_bytes(attributes: &[KeyValue]) -> usize {
-    attributes.iter().map(|it| it.key.as_str().len() + it.value.as_str().len()).sum()
+    attributes
+        .iter()
+        .map(|attribute| attribute.key.as_str().len() + attribute.value.as_str().len())
+        .sum()
 }
 
 /// An exporter that counts spans.

@@ -206,7 +206,7 @@ impl Traces {
         }
         let mut all = attributes();
         let is_error = parts.error.is_some();
-        all.extend(parts.error.map(|it| KeyValue::new("error.type", it)));
+        all.extend(parts.error.map(|kind| KeyValue::new("error.type", kind)));
         if !self.queue.admit(attribute_bytes(&all)) {
             return None;
         }

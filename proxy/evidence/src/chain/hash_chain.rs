@@ -40,7 +40,8 @@ impl HashChain {
 
     /// Returns the event that begins a file.
     pub fn file_event(&self, at: SystemTime) -> LogEvent {
-        let (file, program) = (self.file, program_version());
+        let file = self.file;
+        let program = program_version();
         LogEvent::new(EventKind::File { file, program }, at)
     }
 
@@ -64,7 +65,7 @@ impl HashChain {
         self.tree.push(self.last);
     }
 
-    /// Returns what a head says of the lines so far.
+    /// Returns the head of the lines so far.
     #[must_use]
     pub fn tree_head(&self, key: &Ed25519KeyPair) -> TreeHead {
         TreeHead {

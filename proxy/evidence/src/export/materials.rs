@@ -10,7 +10,7 @@ use wayleave_notation::rfc3339;
 use crate::digest::Sha256Digest;
 use crate::exchange::DocumentExchange;
 
-/// The members of a decision's line that name what it rests on.
+/// The members of a decision's line that name its inputs.
 #[derive(Deserialize)]
 pub(super) struct DecisionEntry<'a> {
     #[serde(deserialize_with = "rfc3339::deserialize")]
@@ -98,7 +98,8 @@ mod tests {
 
     #[test]
     fn documents_and_configurations_are_collected_once() {
-        let (robots, terms) = (Sha256Digest::of(b"robots"), Sha256Digest::of(b"terms"));
+        let robots = Sha256Digest::of(b"robots");
+        let terms = Sha256Digest::of(b"terms");
         let line = format!(
             r#"{{"at":"2026-01-01T00:00:00.000001Z","url":"https://shop.test/a","origin":"https://shop.test",
             "documents":[{{"url":"https://shop.test/tdmrep.json","sha256":"{terms}","fetched_at":"2026-01-01T00:00:00Z"}},
@@ -112,7 +113,7 @@ mod tests {
         }
         assert_eq!(materials.configurations.len(), 1);
         assert_eq!(materials.documents, BTreeSet::from([robots, terms]));
-        let urls: Vec<_> = materials.exchanges.iter().map(|it| &*it.url).collect();
+        let urls: Vec<_> = materials.exchanges.iter().map(|exchange| &*exchange.url).collect();
         let expected = ["https://shop.test/robots.txt", "https://shop.test/tdmrep.json"];
         assert_eq!(urls, expected);
         let robots = materials.exchanges.first().unwrap();

@@ -135,7 +135,7 @@ impl Export {
     }
 
     /// Writes everything that the decisions rest on, as `document` and `configuration` return it by digest. Returns the digests
-    /// of what they no longer have.
+    /// of files that they no longer have.
     ///
     /// # Errors
     ///

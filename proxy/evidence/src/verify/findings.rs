@@ -1,4 +1,4 @@
-//! The findings of a check: what is wrong with an export, and where.
+//! The findings of a check: each fault of an export, and its place.
 
 use std::fmt;
 
@@ -69,7 +69,8 @@ impl ExportFindings {
     fn add(&mut self, place: &str, kind: &'static str, what: &str) {
         // An export may be altered in every line.
         if self.listed.len() < MAX_LISTED {
-            let (place, what) = (place.to_owned(), what.to_owned());
+            let place = place.to_owned();
+            let what = what.to_owned();
             self.listed.push(ExportFinding { place, kind, what });
         }
     }

@@ -1,10 +1,10 @@
-//! A reader that hashes what is read.
+//! A reader that hashes the bytes that it reads.
 
 use std::io::Read;
 
 use crate::digest::{Sha256Digest, Sha256Hasher};
 
-/// A reader that computes the SHA-256 of what is read.
+/// A reader that computes the SHA-256 of the bytes that it reads.
 pub(super) struct HashingReader<R> {
     from: R,
     hasher: Sha256Hasher,

@@ -56,7 +56,7 @@ impl LogGaps {
         self.deleted.iter().any(|deleted| deleted.gone == gone)
     }
 
-    /// Discards what unsigned lines of a file say.
+    /// Discards the findings about unsigned lines of a file.
     fn discard_unsigned(&mut self, file: u64, lines: &Range<u64>) {
         let is_in = |deleted: &DeletedFile| deleted.file == file && lines.contains(&deleted.line);
         self.deleted.retain(|deleted| !is_in(deleted));
@@ -96,7 +96,7 @@ impl FileEnd {
         self.check_window(window, keys, &named, findings);
     }
 
-    /// Checks what the export says of the whole log. Missing files that are `named` were reported before.
+    /// Checks the export's statements about the whole log. Missing files that are `named` were reported before.
     fn check_window(
         &self,
         window: &LogWindow,
@@ -118,8 +118,9 @@ impl FileEnd {
         }
         let line = window.head.as_bytes();
         let key = keys.last().map_or("", String::as_str);
-        let is_authentic = |head: &TreeHead| head.key == key && is_signed_by(line, key);
-        let Some(head) = LogEvent::parse_head(line).filter(is_authentic) else {
+        let Some(head) =
+            LogEvent::parse_head(line).filter(|head| head.key == key && is_signed_by(line, key))
+        else {
             return findings.add_altered(&place, "the head of the log is not signed by its key");
         };
         if self
@@ -227,7 +228,7 @@ impl<'a> LogCheck<'a> {
     pub fn check_line(&mut self, number: u64, line: &[u8], findings: &mut ExportFindings) {
         self.number = number;
         match &self.end {
-            // Nobody signed what follows; what it says counts for nothing.
+            // Nobody signed the following lines, so they count for nothing.
             Some(head) if head.next.is_none() => return self.count_unsigned(line),
             Some(_) => self.report(number, "comes after the head that ends the file", findings),
             None => {}
@@ -517,7 +518,8 @@ mod tests {
     }
 
     fn check(lines: &[Vec<u8>], key: &Ed25519KeyPair) -> String {
-        let (public, mut findings) = (public_key(key), ExportFindings::default());
+        let public = public_key(key);
+        let mut findings = ExportFindings::default();
         let mut check = LogCheck::begin("log/000001.jsonl", from_ref(&public), None);
         for (number, line) in (1..).zip(lines) {
             check.check_line(number, line, &mut findings);
@@ -537,7 +539,8 @@ mod tests {
             (&publics, [1, 3, 2], true),
         ] {
             let mut findings = ExportFindings::default();
-            let (mut chain, mut before) = (HashChain::new(), None);
+            let mut chain = HashChain::new();
+            let mut before = None;
             for (file, seed) in (1..).zip(seeds) {
                 let path = format!("log/{file:06}.jsonl");
                 let mut check = LogCheck::begin(&path, keys, before);
@@ -559,7 +562,8 @@ mod tests {
     /// Returns the findings in files 1 and 4 of a log, where file 4 contains these events.
     fn check_gap(events: &[EventKind], window: Option<&LogWindow>) -> String {
         let key = key(1);
-        let (public, mut findings) = (public_key(&key), ExportFindings::default());
+        let public = public_key(&key);
+        let mut findings = ExportFindings::default();
         let mut chain = HashChain::new();
         let mut before = None;
         for (file, events) in [(1, &[][..]), (2, &[]), (3, &[]), (4, events)] {
@@ -616,7 +620,8 @@ mod tests {
 
     #[test]
     fn log_signed_with_another_key_is_reported() {
-        let (key, other) = (key(1), key(2));
+        let other = key(2);
+        let key = key(1);
         let lines = log(&mut HashChain::new(), &other);
         assert_eq!(check(&lines, &other), "");
         let found = check(&lines, &key);
@@ -660,7 +665,8 @@ mod tests {
     #[test]
     fn files_of_two_logs_with_one_key_are_no_log() {
         let key = key(1);
-        let (public, mut findings) = (public_key(&key), ExportFindings::default());
+        let public = public_key(&key);
+        let mut findings = ExportFindings::default();
         let mut chain = HashChain::new();
         let mut before = None;
         for (file, log) in [(1, "a"), (2, "a"), (3, "b")] {
@@ -741,7 +747,8 @@ mod tests {
     fn largest_file_number_does_not_overflow() {
         let key = key(1);
         let mut chain = HashChain::new();
-        let (file, program) = (u64::MAX, String::new());
+        let file = u64::MAX;
+        let program = String::new();
         let first = LogEvent::new(EventKind::File { file, program }, AT).to_json();
         let head = TreeHead {
             file,

@@ -36,7 +36,7 @@ impl CheckedMaterials {
             }
         }
         let mut listed: BTreeSet<&str> =
-            manifest.files.iter().chain(&manifest.logs).map(|it| it.path.as_str()).collect();
+            manifest.files.iter().chain(&manifest.logs).map(|file| file.path.as_str()).collect();
         listed.insert(MANIFEST_PATH);
         // A file that is not listed is not signed. Nothing reads it here, but people might.
         for path in untrusted_folder::list_paths(dir) {

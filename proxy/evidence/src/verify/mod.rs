@@ -4,8 +4,8 @@
 //!  mod ─┬─ log_check   checks the lines of a log file
 //!       ├─ materials   the documents and configurations in the export
 //!       ├─ untrusted_folder  opens files of a folder that may come from anybody
-//!       ├─ hashing     a reader that hashes what is read
-//!       └─ findings    what is wrong, and where
+//!       ├─ hashing     a reader that hashes the bytes that it reads
+//!       └─ findings    each fault, and its place
 //! ```
 
 mod findings;
@@ -94,7 +94,7 @@ impl CheckedExport {
     }
 
     /// Checks the files of the log. Each line that is neither an event nor a stand-in is passed to `derive`, which derives the
-    /// decision in it again and returns a description of what comes out differently; `None` if the line is not a decision.
+    /// decision in it again and returns a description of each difference; `None` if the line is not a decision.
     /// Returns the number of lines, and that of decisions which could not be written, as the log says.
     ///
     /// # Errors
@@ -107,7 +107,8 @@ impl CheckedExport {
     ) -> anyhow::Result<CheckedLines> {
         let keys = log_keys(&self.manifest);
         let mut before: Option<FileEnd> = None;
-        let (mut lines, mut decisions) = (0, 0);
+        let mut lines = 0;
+        let mut decisions = 0;
         for listed in &self.manifest.logs {
             let mut check = LogCheck::begin(&listed.path, &keys, before);
             let mut on_line = |number: u64, line: &[u8]| {

@@ -64,7 +64,7 @@ pub fn read_manifest(from: impl BufRead) -> anyhow::Result<(Vec<u8>, Sha256Diges
             made.finish() == records.hasher.clone().finish(),
             "record {number}: the head of the manifest was altered"
         );
-        // The digest in the manifest covers only what is before it, so nothing may follow.
+        // The digest in the manifest covers only the bytes before it, so nothing may follow.
         let rest = records.from.fill_buf().context("after the manifest")?;
         ensure!(rest.is_empty(), "record {}: comes after the manifest", number + 1);
         return Ok((line, before.finish()));
@@ -247,14 +247,11 @@ impl RecordHead {
         };
         let mut parts = path.split('/');
         // Letters, digits and inner dots are all that exports use. Anything else may mean `..`, or a drive or device elsewhere.
-        let is_plain = |part: &str| {
+        let are_plain = parts.all(|part| {
             let mut bytes = part.bytes();
             !part.starts_with('.') && bytes.all(|byte| byte.is_ascii_alphanumeric() || byte == b'.')
-        };
-        ensure!(
-            parts.all(is_plain) && !path.is_empty(),
-            "{PATH_FIELD}: {path:?} is not a path of an export"
-        );
+        });
+        ensure!(are_plain && !path.is_empty(), "{PATH_FIELD}: {path:?} is not a path of an export");
         Ok(Some(path.to_owned()))
     }
 }

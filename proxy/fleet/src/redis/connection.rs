@@ -28,7 +28,7 @@ use crate::engine::EngineFailure;
 /// The time to connect, log in and, for a cluster, read its map of hash slots.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// The address of the engine, with what it takes to log in.
+/// The address of the engine, with the credentials to log in.
 #[derive(Clone)]
 pub struct RedisAddress {
     /// The URLs, `redis://` or `rediss://`; several only for a cluster.
@@ -207,7 +207,7 @@ fn build_client(address: &RedisAddress) -> RedisResult<RedisClient> {
         infos.push(info.set_redis_settings(settings).set_tcp_settings(tcp_settings()));
     }
     if address.is_cluster {
-        // Retries would exceed the timeout; the callers repeat what has to be repeated.
+        // Retries would exceed the timeout; the callers repeat the calls that have to be repeated.
         let mut builder =
             ClusterClientBuilder::new(infos).retries(0).connection_timeout(CONNECT_TIMEOUT);
         // Its connections to servers that the URLs do not name.

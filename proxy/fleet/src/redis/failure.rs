@@ -1,4 +1,4 @@
-//! The causes of failed calls, in words that say what to fix.
+//! The causes of failed calls, in words that suggest a remedy.
 
 use std::time::Duration;
 

@@ -20,7 +20,8 @@ impl RedisEngine {
     async fn check(&self) -> Result<(), EngineFailure> {
         let servers = self.servers().await.map_err(|failure| self.with_prefix_hint(failure))?;
         for (_, server) in &servers {
-            let (name, policy) = (&server.name, &server.eviction_policy);
+            let name = &server.name;
+            let policy = &server.eviction_policy;
             if policy != "noeviction" {
                 return Err(EngineFailure::Denied(format!(
                     "{name} has the maxmemory-policy {policy}, which may delete delays; set noeviction"

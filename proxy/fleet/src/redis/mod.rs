@@ -55,7 +55,7 @@ pub struct RedisSettings {
     pub timeout: Duration,
     /// This node's name, unique in the fleet.
     pub node: String,
-    /// The settings that must be the same on all nodes, because all of them use what one fetches.
+    /// The settings that must be the same on all nodes, because all of them use the files that one fetches.
     pub shared_settings: String,
     /// The time after a restart of the engine in which other nodes may still crawl origins with a delay without it.
     pub home_window: Duration,
@@ -122,7 +122,7 @@ impl RedisEngine {
         format!("{}:{{{partition}}}:{kind}", self.settings.prefix)
     }
 
-    /// Returns the key of what the fleet has once, in its first partition.
+    /// Returns the key of a value that the fleet has once, in its first partition.
     fn fleet_key(&self, name: &str) -> String {
         format!("{}:{{0}}:{name}", self.settings.prefix)
     }
@@ -197,7 +197,7 @@ impl RedisEngine {
         let time = answer.next().map_or(Ok(0), |time| read(time, "beat"))?;
         let mut members = Vec::new();
         while let (Some(node), Some(version)) = (answer.next(), answer.next()) {
-            // No node writes what is not UTF-8.
+            // No node writes anything but UTF-8.
             if let (Ok(node), Ok(version)) = (read(node, "beat"), read(version, "beat")) {
                 members.push(MemberNode { node, version });
             }
@@ -314,7 +314,8 @@ impl SharedEngine for RedisEngine {
         if settled == Err(EngineFailure::Full) {
             // Otherwise no node could fetch it before the lease ends.
             let [_, lease, ..] = &keys;
-            let (lease, node) = (std::slice::from_ref(lease), self.settings.node.as_bytes());
+            let lease = std::slice::from_ref(lease);
+            let node = self.settings.node.as_bytes();
             self.run::<u8>(&SCRIPTS.release, lease, &[node]).await?;
         }
         Ok(match settled?.as_str() {
@@ -350,7 +351,8 @@ impl SharedEngine for RedisEngine {
         };
         let SlotRequest { delay, lease, timeout, remembered_for, .. } = *request;
         let spans = [delay, lease, timeout, quiet, remembered_for].map(micros);
-        let (holder, most) = (self.slot_holder(request), request.max_concurrent.to_string());
+        let holder = self.slot_holder(request);
+        let most = request.max_concurrent.to_string();
         let mut arguments = vec![holder.as_bytes(), most.as_bytes()];
         arguments.extend(spans.iter().map(String::as_bytes));
         arguments.push(if request.is_held { b"1" } else { b"0" });
@@ -450,7 +452,8 @@ impl SharedEngine for RedisEngine {
                 .map(str::as_bytes);
         let (version, pace, total, wait, granted): (u64, String, u64, u64, u8) =
             self.run(&SCRIPTS.pace, &keys, &arguments).await?;
-        let (wait, is_granted) = (Duration::from_micros(wait), granted == 1);
+        let wait = Duration::from_micros(wait);
+        let is_granted = granted == 1;
         Ok(PaceTurnAnswer { version, pace, total, wait, is_granted })
     }
 

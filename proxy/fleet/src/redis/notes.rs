@@ -114,8 +114,9 @@ impl RedisEngine {
         let mut entries = Vec::new();
         // The server leaves out streams without new entries.
         for (key, stream) in streams.into_iter().flatten() {
-            let is_its = |(partition, _): &&(usize, u64)| self.log_keys(*partition)[0] == key;
-            let Some((partition, _)) = from.iter().find(is_its) else {
+            let Some((partition, _)) =
+                from.iter().find(|(partition, _)| self.log_keys(*partition)[0] == key)
+            else {
                 continue;
             };
             entries.extend(stream.into_iter().map(|entry| (*partition, entry)));
@@ -150,7 +151,7 @@ impl RedisEngine {
         Ok(heard? != Value::Nil)
     }
 
-    /// Keeps the numbers of the last notes, to compare them with what can be read.
+    /// Keeps the numbers of the last notes, to compare them with those that can be read.
     pub(super) fn set_heads(&self, servers: Vec<(u64, EngineServer)>) {
         let heads = servers.into_iter().map(|(last_note, _)| last_note).collect();
         *self.heads.lock().unwrap_or_else(PoisonError::into_inner) = Some(heads);

@@ -1,4 +1,4 @@
-//! The scripts: what the engine has to do atomically.
+//! The scripts: the steps that the engine has to take atomically.
 
 use std::sync::LazyLock;
 

@@ -90,9 +90,8 @@ async fn first_node_to_reconnect_shares_with_the_others() {
     // Meanwhile the engine drops them.
     sleep(10 * SECOND).await;
     memory.fail(None);
-    let is_back = |node: &&Fleet| node.status().state == FleetState::Up;
     let first = loop {
-        if let Some(first) = nodes.iter().find(is_back) {
+        if let Some(first) = nodes.iter().find(|node| node.status().state == FleetState::Up) {
             break first;
         }
         sleep(Duration::from_millis(1)).await;

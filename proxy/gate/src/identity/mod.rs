@@ -101,7 +101,8 @@ mod tests {
         let before = Authenticator::replacing(None, &[crawler("one")], None);
         let kept = |hash| {
             let after = Authenticator::replacing(Some(&before), &[crawler(hash)], None);
-            let (before, after) = (before.passwords.as_ref(), after.passwords);
+            let before = before.passwords.as_ref();
+            let after = after.passwords;
             Arc::ptr_eq(before.expect("one has"), &after.expect("one has"))
         };
         assert!(kept("one"));

@@ -102,10 +102,10 @@ impl PasswordChecker {
 
     /// Returns whether these are the accounts.
     pub(super) fn has_accounts(&self, hashes: &HashMap<String, String>) -> bool {
-        let has = |(name, hash): (&String, &String)| {
-            self.accounts.get(name).is_some_and(|account| *account.hash == **hash)
-        };
-        self.accounts.len() == hashes.len() && hashes.iter().all(has)
+        self.accounts.len() == hashes.len()
+            && hashes.iter().all(|(name, hash)| {
+                self.accounts.get(name).is_some_and(|account| *account.hash == **hash)
+            })
     }
 
     /// Returns whether the same password would still prove the name.
@@ -224,7 +224,7 @@ fn basic(field: &[u8]) -> Option<String> {
 ///
 /// # Errors
 ///
-/// Describes what is wrong with it.
+/// Describes the fault.
 pub fn check_hash(hash: &str) -> Result<(), String> {
     // An example, in the words by which messages without secrets know one.
     let unusable = "is not an argon2id hash in PHC form, such as \"$argon2id$v=19$...\"";

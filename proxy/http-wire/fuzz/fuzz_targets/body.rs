@@ -33,7 +33,8 @@ fuzz_target!(|input: &[u8]| {
 
 fn read(mut stream: impl AsyncRead + Unpin) -> Option<Whole> {
     let mut reader = BodyReader::strict(BodyFraming::Chunked);
-    let (mut buffered, mut data) = (BytesMut::new(), Vec::new());
+    let mut buffered = BytesMut::new();
+    let mut data = Vec::new();
     while let Some(chunk) = ready(reader.next_chunk(&mut stream, &mut buffered)).ok()? {
         assert!(!chunk.is_empty());
         data.extend_from_slice(&chunk);

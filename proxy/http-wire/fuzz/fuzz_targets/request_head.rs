@@ -61,7 +61,8 @@ fn check_framing(head: &RequestHead, fields: &[(&[u8], &[u8])]) {
         named.map(|(_, value)| *value).collect::<Vec<_>>()
     };
     assert!(values("host").len() == 1 || head.is_http_1_0() && values("host").is_empty());
-    let (lengths, codings) = (values("content-length"), values("transfer-encoding"));
+    let lengths = values("content-length");
+    let codings = values("transfer-encoding");
     let expected = match (&lengths[..], &codings[..]) {
         ([], []) => BodyFraming::Length(0),
         ([length], []) => {
@@ -80,8 +81,13 @@ fn field(line: &[u8]) -> (&[u8], &[u8]) {
     assert!(!line.contains(&b'\r') && !line.contains(&b'\n'), "{line:?}");
     let colon = line.iter().position(|&byte| byte == b':').expect("a colon");
     let name = &line[..colon];
-    let is_token = |byte: &u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(byte);
-    assert!(!name.is_empty() && name.iter().all(is_token), "{name:?}");
+    assert!(
+        !name.is_empty()
+            && name
+                .iter()
+                .all(|byte| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(byte)),
+        "{name:?}"
+    );
     let mut value = &line[colon + 1..];
     while let [b' ' | b'\t', rest @ ..] = value {
         value = rest;
@@ -93,7 +99,8 @@ fn field(line: &[u8]) -> (&[u8], &[u8]) {
 }
 
 fn split<'a>(text: &'a [u8], by: &[u8]) -> Vec<&'a [u8]> {
-    let (mut parts, mut rest) = (Vec::new(), text);
+    let mut parts = Vec::new();
+    let mut rest = text;
     while let Some(at) = rest.windows(by.len()).position(|part| part == by) {
         parts.push(&rest[..at]);
         rest = &rest[at + by.len()..];

@@ -4,7 +4,7 @@
 
 use libfuzzer_sys::fuzz_target;
 use wayleave_http_wire::request_target::{self, RequestTarget};
-use wayleave_robots_txt::{Origin, UrlScheme, Target};
+use wayleave_robots_txt::{Origin, Target, UrlScheme};
 
 // Five lines: method, target, the tunnel's authority, Host, and HTTP/2's scheme, which is optional.
 fuzz_target!(|text: &str| {
@@ -40,8 +40,10 @@ fn check(target: &Target) {
         "{path:?}"
     );
     let authority = target.origin().authority();
-    let is_sendable = |byte: u8| byte.is_ascii_alphanumeric() || b".-_:[]".contains(&byte);
-    assert!(authority.bytes().all(is_sendable), "{authority:?}");
+    assert!(
+        authority.bytes().all(|byte| byte.is_ascii_alphanumeric() || b".-_:[]".contains(&byte)),
+        "{authority:?}"
+    );
 }
 
 fn check_connect(authority: &str, origin: &Origin) {

@@ -70,12 +70,12 @@ enum ReadState {
 }
 
 impl BodyReader {
-    /// Reads a client's body, and refuses what is malformed.
+    /// Reads a client's body, and refuses malformed ones.
     pub fn strict(framing: BodyFraming) -> Self {
         Self::with_sender(BodySender::Downstream, framing)
     }
 
-    /// Reads an origin's body, and repairs what may be repaired.
+    /// Reads an origin's body, and makes the repairs that are allowed.
     pub fn repairing(framing: BodyFraming) -> Self {
         Self::with_sender(BodySender::Upstream, framing)
     }
@@ -90,7 +90,7 @@ impl BodyReader {
         Self { state, sender, trailers: Vec::new(), oddities: Oddities::default() }
     }
 
-    /// Returns what was repaired so far.
+    /// Returns the repairs so far.
     pub fn oddities(&self) -> Oddities {
         self.oddities
     }
@@ -369,7 +369,8 @@ mod tests {
             far.write_all(&wire).await.unwrap();
         });
         let mut reader = BodyReader::strict(framing);
-        let (mut body, mut buffered) = (Vec::new(), BytesMut::new());
+        let mut body = Vec::new();
+        let mut buffered = BytesMut::new();
         while let Some(part) = reader
             .next_chunk(&mut near, &mut buffered)
             .await

@@ -34,10 +34,12 @@ impl HeaderFields {
     /// Returns the values of all fields with this name, in any case.
     pub fn values<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a [u8]> + Clone {
         // By length first: a request's fields are searched for two dozen names.
-        let is_named = move |(found, _): &&(Range<usize>, Range<usize>)| {
-            found.len() == name.len() && self.part(found).eq_ignore_ascii_case(name.as_bytes())
-        };
-        self.ranges.iter().filter(is_named).map(|(_, value)| self.part(value))
+        self.ranges
+            .iter()
+            .filter(move |(found, _)| {
+                found.len() == name.len() && self.part(found).eq_ignore_ascii_case(name.as_bytes())
+            })
+            .map(|(_, value)| self.part(value))
     }
 
     fn part(&self, range: &Range<usize>) -> &[u8] {
@@ -67,7 +69,7 @@ pub fn is_end_to_end(name: &[u8]) -> bool {
         "sec-websocket-key",
         "sec-websocket-version",
     ];
-    EVERY.iter().any(|it| name.eq_ignore_ascii_case(it.as_bytes()))
+    EVERY.iter().any(|known| name.eq_ignore_ascii_case(known.as_bytes()))
 }
 
 /// Returns whether some servers read this name as an end-to-end field that was not checked as one: CGI and its
@@ -81,7 +83,7 @@ pub fn is_underscore_alias(name: &[u8]) -> bool {
 }
 
 /// Returns whether a field may follow a body: its definition allows it, or only the two endpoints know it. Any other
-/// field would arrive too late, since the head has decided what it could change (RFC 9110 section 6.5.1).
+/// field would arrive too late, since the head has decided everything that it could change (RFC 9110 section 6.5.1).
 pub fn is_allowed_in_trailers(name: &str) -> bool {
     const ALLOWED: &[&str] = &["content-digest", "repr-digest", "digest", "etag", "server-timing"];
     // No intermediary acts on names like these.
@@ -91,8 +93,8 @@ pub fn is_allowed_in_trailers(name: &str) -> bool {
     };
     // It would change a request that was already judged.
     let is_override = request_override::from_field_name(name.as_bytes()).is_some();
-    let is_allowed =
-        ALLOWED.iter().any(|it| name.eq_ignore_ascii_case(it)) || PREFIXES.iter().any(has_prefix);
+    let is_allowed = ALLOWED.iter().any(|allowed| name.eq_ignore_ascii_case(allowed))
+        || PREFIXES.iter().any(has_prefix);
     is_allowed && !is_override
 }
 

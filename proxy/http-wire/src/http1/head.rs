@@ -223,7 +223,7 @@ impl ResponseHead {
         }
     }
 
-    /// Returns what was repaired in the head.
+    /// Returns the repairs to the head.
     pub fn oddities(&self) -> Oddities {
         self.oddities
     }

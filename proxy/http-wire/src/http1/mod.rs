@@ -1,7 +1,7 @@
 //! HTTP/1 on a byte stream: heads, and bodies with their trailers, read strictly and written plainly.
 //!
 //! httparse splits a head into fields. This module decides where a message ends and refuses every message that two
-//! readers could end at different places. Where RFC 9112 lets a proxy repair what an origin sent, it is repaired
+//! readers could end at different places. Where RFC 9112 lets a proxy repair a response, it is repaired
 //! first, and counted. pingora's HTTP/1 sessions are not used: they drop trailers, cannot read and write at the same
 //! time, and accept malformed heads and chunk sizes.
 

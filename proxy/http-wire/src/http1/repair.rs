@@ -237,7 +237,7 @@ mod tests {
 
     #[test]
     fn well_formed_section_is_unchanged() {
-        // What is repaired in fields is not in the first line.
+        // Repairs to fields are not in the first line.
         for head in ["HTTP/1.1 200 OK : so\r\nX: a : b\r\nY:\r\n\r\n", " H\r\nX: a\r\n\r\n"] {
             assert_eq!(repaired(head), Ok((head.to_owned(), vec![])));
         }

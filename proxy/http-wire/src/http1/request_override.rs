@@ -41,18 +41,18 @@ const PATH_OVERRIDES: [&[u8]; 14] = [
 const METHOD_OVERRIDES: [&[u8]; 3] =
     [b"x-http-method-override", b"x-method-override", b"x-http-method"];
 
-/// Returns what a field of this name overrides, if anything. CGI and its successors read `_` as `-` (RFC 3875 section
-/// 4.1.18).
+/// Returns the part of a request that a field of this name overrides, if any. CGI and its successors read `_` as `-` (RFC
+/// 3875 section 4.1.18).
 pub fn from_field_name(name: &[u8]) -> Option<RequestOverride> {
     // Most names need no comparison with two dozen others.
     if !matches!(name.first(), Some(b'x' | b'X' | b'f' | b'F')) {
         return None;
     }
     let is_named = |known: &&[u8]| {
-        let is_same = |(found, known): (&u8, &u8)| {
-            found.eq_ignore_ascii_case(known) || (*found == b'_' && *known == b'-')
-        };
-        name.len() == known.len() && name.iter().zip(*known).all(is_same)
+        name.len() == known.len()
+            && name.iter().zip(*known).all(|(found, known)| {
+                found.eq_ignore_ascii_case(known) || (*found == b'_' && *known == b'-')
+            })
     };
     if HOST_OVERRIDES.iter().any(is_named) {
         Some(RequestOverride::Host)

@@ -22,8 +22,9 @@ fn encoding(bytes: &[u8], content_type: &str) -> &'static Encoding {
         .or_else(|| declared(&bytes[..bytes.len().min(DECLARED_WITHIN)]));
     // The bytes are not UTF-16, and the replacement encoding decodes to nothing. In all others markup is ASCII, so a wrong one
     // does not hide it.
-    let is_readable = |it: &&Encoding| ![UTF_16LE, UTF_16BE, REPLACEMENT].contains(it);
-    declared.filter(is_readable).unwrap_or(UTF_8)
+    declared
+        .filter(|encoding| ![UTF_16LE, UTF_16BE, REPLACEMENT].contains(encoding))
+        .unwrap_or(UTF_8)
 }
 
 /// Detects UTF-16 by the first element, regardless of declarations: the other byte of its `<` is 0.

@@ -34,7 +34,7 @@ impl PageDecoder {
         })
     }
 
-    /// Returns whether clients may read something else than what was decoded.
+    /// Returns whether clients may read other bytes than those that were decoded.
     pub(super) fn is_doubtful(&self) -> bool {
         self.has_unknown || self.is_undecodable()
     }

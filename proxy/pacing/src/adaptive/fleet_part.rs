@@ -1,4 +1,4 @@
-//! One node's part in a pace that a fleet finds together: what it knows of the others.
+//! One node's part in a pace that a fleet finds together: its knowledge of the others.
 
 use std::time::Duration;
 

@@ -2,9 +2,9 @@
 //! the server refuses a request, resets a connection or takes longer to answer (`politeness.adaptive`).
 //!
 //! The pace begins slowly and doubles with each round of answers, until nothing limits it or the first sign of a limit
-//! comes, which sets it to a part of what was sent. From there it rises: quickly to nine tenths of the pace at which the
-//! sign came, then slowly, and ever more slowly if it comes at the same pace again, and quickly beyond. What the server
-//! announces (RateLimit) is spread over the time that it is for.
+//! comes, which sets it to a part of the rate that was sent. From there it rises: quickly to nine tenths of the pace at
+//! which the sign came, then slowly, and ever more slowly if it comes at the same pace again, and quickly beyond. What the
+//! server announces (RateLimit) is spread over the time that it is for.
 //!
 //! Time is given as the time since any fixed start.
 

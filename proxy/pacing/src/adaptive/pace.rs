@@ -1,4 +1,4 @@
-//! One node's pace: what slows it down, and what speeds it up again.
+//! One node's pace: the signs that slow it down, and those that speed it up again.
 
 use std::time::Duration;
 
@@ -217,15 +217,15 @@ impl AdaptivePace {
     }
 
     fn slow_down(&mut self, now: Duration, factor: f64, cause: SlowDownCause) {
-        // What it answers while more arrives is what it can take.
+        // The rate that it answers while more arrives is the rate that it can take.
         let answered = self.answered.rate(now).max(MIN_RATE);
         let used = match cause {
             SlowDownCause::ResponseTime => answered,
             // Few answers are no measure.
             _ => self.used_rate(now).min(answered.max(self.used_rate(now) / 2.0)),
         };
-        let is_near = |before: f64| (used / before - 1.0).abs() < 0.15;
-        let is_as_before = self.found.ceiling.is_some_and(is_near);
+        let is_as_before =
+            self.found.ceiling.is_some_and(|before| (used / before - 1.0).abs() < 0.15);
         let signs = if is_as_before { (self.found.signs_at_ceiling + 1).min(5) } else { 0 };
         self.found.signs_at_ceiling = signs;
         self.found.ceiling = match self.found.ceiling {

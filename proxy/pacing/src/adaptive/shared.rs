@@ -1,7 +1,7 @@
 //! One node's part in a pace that a fleet finds together.
 //!
-//! Each node learns from the answers to its own requests, as it would alone. What it found it proposes to the engine, and what
-//! another node found it takes over. If both found something, the slower pace counts.
+//! Each node learns from the answers to its own requests, as it would alone. It proposes its finding to the engine, and takes
+//! over that of another node. If both found something, the slower pace counts.
 
 use std::time::Duration;
 
@@ -19,8 +19,8 @@ impl AdaptivePace {
     /// Returns whether the fleet has to be asked before the next request: without a limit, once a second is enough.
     #[must_use]
     pub fn needs_turn(&self, now: Duration) -> bool {
-        let is_recent = |asked_at| now.saturating_sub(asked_at) < MIN_ROUND;
-        self.rate(now).is_some() || !self.shared.asked_at.is_some_and(is_recent)
+        self.rate(now).is_some()
+            || self.shared.asked_at.is_none_or(|asked_at| now.saturating_sub(asked_at) >= MIN_ROUND)
     }
 
     /// Returns the usual time between two requests of this node, among those of the fleet.
@@ -30,7 +30,7 @@ impl AdaptivePace {
         self.rate(now).map_or(Duration::ZERO, |rate| interval(rate / requests_per_own))
     }
 
-    /// Returns whether other nodes should learn at once what this one found.
+    /// Returns whether other nodes should learn of this one's finding at once.
     #[must_use]
     pub fn has_slowed_down(&self) -> bool {
         self.shared.change == PaceChange::Slower
@@ -61,12 +61,13 @@ impl AdaptivePace {
         if !answer.is_granted {
             return;
         }
-        // What is not known yet, and what the engine forgot, is taken for this node's own.
+        // A pace that is not known yet, and one that the engine forgot, is taken for this node's own.
         let is_known = (1..answer.total).contains(&self.shared.total);
         let total = if is_known { answer.total - self.shared.total } else { turn.requests };
         // Exact below 2^53.
         #[expect(clippy::cast_precision_loss)]
-        let (total, own) = (total as f64, turn.requests as f64);
+        let total = total as f64;
+        let own = turn.requests as f64;
         let share = self.shared.requests_per_own.get_or_insert(total / own);
         *share += (total / own - *share) * SHARE_WEIGHT;
         self.sent.record(now, total);
@@ -75,19 +76,18 @@ impl AdaptivePace {
         self.shared.unreported = self.shared.unreported.saturating_sub(turn.requests - 1);
     }
 
-    /// Takes over what another node found.
+    /// Takes over another node's finding.
     fn learn(&mut self, now: Duration, turn: &PaceTurn, answer: &PaceTurnAnswer) {
         let known = self.shared.version;
         self.shared.version = answer.version;
-        let is_accepted = |pace: &(String, Duration)| pace.0 == answer.pace;
-        if turn.proposal.as_ref().is_some_and(is_accepted) {
+        if turn.proposal.as_ref().is_some_and(|pace| pace.0 == answer.pace) {
             // Unless it has changed again meanwhile.
             if self.found.to_string() == answer.pace {
                 self.shared.change = PaceChange::None;
             }
             return;
         }
-        // The engine may have lost it, or another node may write what this version does not read.
+        // The engine may have lost it, or another node may write a format that this version does not read.
         let Some(found) = FoundPace::parse(&answer.pace) else {
             if known > answer.version {
                 self.shared.change = PaceChange::Slower;
@@ -115,8 +115,8 @@ impl AdaptivePace {
         self.shared.unreported += 1;
     }
 
-    /// Returns the time from which the next request may be sent while the engine is away, by this node's part of what `nodes`
-    /// may send together.
+    /// Returns the time from which the next request may be sent while the engine is away, by this node's part of the pace
+    /// that `nodes` may send together.
     #[must_use]
     pub(crate) fn next_at_without_engine(&self, now: Duration, nodes: u32) -> Duration {
         let rate = self.rate(now);
@@ -128,7 +128,7 @@ impl AdaptivePace {
     pub(crate) fn record_sent_without_engine(&mut self, now: Duration, nodes: u32) {
         self.sent.record(now, f64::from(nodes));
         self.shared.requests_per_own = Some(f64::from(nodes));
-        // Of what the nodes find apart, the slowest counts.
+        // Of the paces that the nodes find apart, the slowest counts.
         self.shared.change = PaceChange::Slower;
     }
 }

@@ -20,7 +20,9 @@ fn crawl(
     span: Duration,
     mut answer: impl FnMut(Duration) -> Answer,
 ) -> (u32, u32) {
-    let (end, mut sent, mut refused) = (*now + span, 0, 0);
+    let end = *now + span;
+    let mut sent = 0;
+    let mut refused = 0;
     let mut pending = BTreeMap::new();
     while *now < end {
         let next_at = pace.next_at().max(*now);
@@ -54,7 +56,8 @@ fn after(seconds: f64) -> impl FnMut(Duration) -> Answer {
 
 /// Returns a server that refuses what comes faster than `rate`.
 fn limited(rate: f64) -> impl FnMut(Duration) -> Answer {
-    let (mut tokens, mut at) = (5.0, Duration::ZERO);
+    let mut tokens = 5.0;
+    let mut at = Duration::ZERO;
     move |now| {
         tokens = f64::min(tokens + now.saturating_sub(at).as_secs_f64() * rate, 5.0);
         at = now;
@@ -69,7 +72,8 @@ fn limited(rate: f64) -> impl FnMut(Duration) -> Answer {
 #[test]
 fn a_limit_is_found_and_nearly_used() {
     for rate in [0.5, 2.0, 30.0, 300.0] {
-        let (mut pace, mut now) = (AdaptivePace::default(), Duration::ZERO);
+        let mut pace = AdaptivePace::default();
+        let mut now = Duration::ZERO;
         let mut server = limited(rate);
         let warm_up = seconds(60.0 + 60.0 / rate);
         crawl(&mut pace, &mut now, warm_up, &mut server);
@@ -83,14 +87,16 @@ fn a_limit_is_found_and_nearly_used() {
 
 #[test]
 fn a_server_without_a_limit_is_not_slowed_down() {
-    let (mut pace, mut now) = (AdaptivePace::default(), Duration::ZERO);
+    let mut pace = AdaptivePace::default();
+    let mut now = Duration::ZERO;
     crawl(&mut pace, &mut now, seconds(20.0), after(0.01));
     assert_eq!((pace.rate(now), pace.last_cause()), (None, None));
 }
 
 #[test]
 fn one_burst_of_refusals_counts_once() {
-    let (mut pace, mut now) = (AdaptivePace::default(), Duration::ZERO);
+    let mut pace = AdaptivePace::default();
+    let mut now = Duration::ZERO;
     crawl(&mut pace, &mut now, seconds(20.0), after(0.01));
     let sent_at = now;
     now += seconds(0.01);
@@ -107,10 +113,12 @@ fn one_burst_of_refusals_counts_once() {
 
 #[test]
 fn a_rising_response_time_slows_down_until_it_falls() {
-    let (mut pace, mut now) = (AdaptivePace::default(), Duration::ZERO);
+    let mut pace = AdaptivePace::default();
+    let mut now = Duration::ZERO;
     crawl(&mut pace, &mut now, seconds(10.0), after(0.1));
     // Beyond 100 requests per second a queue grows.
-    let (mut free_at, mut slow) = (Duration::ZERO, 0);
+    let mut free_at = Duration::ZERO;
+    let mut slow = 0;
     let mut server = |now: Duration| {
         let begun_at = free_at.max(now);
         free_at = begun_at + seconds(0.01);
@@ -127,7 +135,8 @@ fn a_rising_response_time_slows_down_until_it_falls() {
 
 #[test]
 fn slower_pages_become_usual() {
-    let (mut pace, mut now) = (AdaptivePace::default(), Duration::ZERO);
+    let mut pace = AdaptivePace::default();
+    let mut now = Duration::ZERO;
     crawl(&mut pace, &mut now, seconds(10.0), after(0.01));
     let (sent, _) = crawl(&mut pace, &mut now, seconds(600.0), after(0.5));
     assert!(sent > 600 * 10, "{sent}: the pace does not matter to it");
@@ -135,7 +144,8 @@ fn slower_pages_become_usual() {
 
 #[test]
 fn what_is_announced_is_spread_over_its_time() {
-    let (mut pace, mut now) = (AdaptivePace::default(), Duration::ZERO);
+    let mut pace = AdaptivePace::default();
+    let mut now = Duration::ZERO;
     crawl(&mut pace, &mut now, seconds(20.0), after(0.01));
     assert_eq!(pace.note_remaining(now, 30, seconds(60.0)), Some(SlowDownCause::RateLimit));
     let (sent, _) = crawl(&mut pace, &mut now, seconds(59.0), after(0.01));
@@ -148,7 +158,8 @@ fn what_is_announced_is_spread_over_its_time() {
 
 #[test]
 fn of_an_announced_pace_and_its_own_the_slower_counts() {
-    let (mut pace, mut now) = (AdaptivePace::default(), Duration::ZERO);
+    let mut pace = AdaptivePace::default();
+    let mut now = Duration::ZERO;
     crawl(&mut pace, &mut now, seconds(60.0), limited(20.0));
     let own = pace.rate(now);
     assert_eq!(pace.note_remaining(now, 1000, seconds(1.0)), None);
@@ -159,7 +170,8 @@ fn of_an_announced_pace_and_its_own_the_slower_counts() {
 
 #[test]
 fn a_pace_that_limits_nothing_is_not_raised_and_then_forgotten() {
-    let (mut pace, mut now) = (AdaptivePace::default(), Duration::ZERO);
+    let mut pace = AdaptivePace::default();
+    let mut now = Duration::ZERO;
     crawl(&mut pace, &mut now, seconds(60.0), limited(20.0));
     let found = pace.rate(now);
     for second in 0..700 {
@@ -175,7 +187,8 @@ fn a_pace_that_limits_nothing_is_not_raised_and_then_forgotten() {
 
 #[test]
 fn a_rest_is_no_slower_pace() {
-    let (mut pace, mut now) = (AdaptivePace::default(), Duration::ZERO);
+    let mut pace = AdaptivePace::default();
+    let mut now = Duration::ZERO;
     crawl(&mut pace, &mut now, seconds(60.0), limited(20.0));
     let before = pace.rate(now).unwrap();
     pace.note_rest(now, now + seconds(100.0));
@@ -269,7 +282,11 @@ fn of_what_two_nodes_found_the_slower_counts() {
         for node in nodes.into_iter().chain(nodes).chain(nodes) {
             crawl.ask(node);
         }
-        assert_eq!(crawl.paces.each_ref().map(|it| it.rate(crawl.now)), [slower; 3], "{nodes:?}");
+        assert_eq!(
+            crawl.paces.each_ref().map(|pace| pace.rate(crawl.now)),
+            [slower; 3],
+            "{nodes:?}"
+        );
     }
 }
 
@@ -290,7 +307,7 @@ fn an_engine_that_lost_the_pace_learns_the_slowest_again() {
     for node in [0, 2, 1, 0, 2, 1, 0, 2] {
         crawl.ask(node);
     }
-    assert_eq!(crawl.paces.each_ref().map(|it| it.rate(crawl.now)), [slowest; 3]);
+    assert_eq!(crawl.paces.each_ref().map(|pace| pace.rate(crawl.now)), [slowest; 3]);
 }
 
 #[test]
@@ -329,7 +346,7 @@ fn answers_to_all_nodes_end_a_round() {
         let sent_at = crawl.now.saturating_sub(took);
         crawl.paces[node].record_answer(crawl.now, sent_at, Some(took));
     }
-    let rates = crawl.paces.each_ref().map(|it| it.rate(crawl.now));
+    let rates = crawl.paces.each_ref().map(|pace| pace.rate(crawl.now));
     assert!(rates.iter().any(|rate| *rate > first), "{rates:?}");
 }
 

@@ -1,12 +1,12 @@
 //! The daily budgets of crawlers: requests, bytes and origins that each may use until midnight UTC.
 //!
 //! ```text
-//!  mod ── usage     what was counted of one crawler's day, and what it may still do
+//!  mod ── usage     the counts of one crawler's day, and the rest of its budget
 //!   └──── file      the counts on disk
 //! ```
 //!
 //! This node counts, and reports to the fleet's engine all that it has counted with each request: the engine's sum decides. While the
-//! engine is away, each node may use its equal part of what was left when it last knew. The counts are written every few seconds
+//! engine is away, each node may use its equal part of the rest that it last knew. The counts are written every few seconds
 //! and at the end of the process, so a crash forgets the last seconds.
 
 mod file;
@@ -103,7 +103,8 @@ impl DailyBudgets {
         if !crawler.budget.has_limit() {
             return Ok(());
         }
-        let (budget, origin) = (crawler.budget, origin_digest(origin));
+        let budget = crawler.budget;
+        let origin = origin_digest(origin);
         let now = self.clock.now();
         if self.fleet.is_shared() {
             self.sync(&crawler.name, day(now)).await;
@@ -155,7 +156,7 @@ impl DailyBudgets {
         kind.map_or(Ok(()), |kind| Err(spent(kind)))
     }
 
-    /// Learns what the engine knows of this node's counts, once for each process and day: a crash may have lost some.
+    /// Asks the engine for this node's counts, once for each process and day: a crash may have lost some.
     async fn sync(&self, crawler: &str, day: u64) {
         let report = {
             let mut counts = self.counts();
@@ -168,7 +169,7 @@ impl DailyBudgets {
         }
     }
 
-    /// Reports to the engine what this node has counted, and adds its answer.
+    /// Reports this node's counts to the engine, and adds its answer.
     async fn report(&self, report: &BudgetReport) {
         if let Some(answer) = self.fleet.spend(report).await
             && let Some(usage) = self.counts().of_report(report)
@@ -309,7 +310,7 @@ impl ByteMeter<'_> {
         self.budgets.add_bytes(&self.crawler.name, bytes as u64);
     }
 
-    /// Returns whether what has no end of its own, such as a tunnel, has to end because the bytes are spent.
+    /// Returns whether an exchange without an end of its own, such as a tunnel, has to end because the bytes are spent.
     pub fn ends_streams(&self) -> bool {
         let limit = self.crawler.budget.bytes;
         self.crawler.mode == EnforcementMode::Enforce

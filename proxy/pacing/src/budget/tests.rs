@@ -86,7 +86,8 @@ async fn origins_count_once_a_day() {
 async fn counts_outlive_the_process() {
     let dir = tempfile::tempdir().unwrap();
     let clock = Clock::start_at(evening());
-    let (news, free) = (crawler(5, 0, 3), crawler(0, 0, 0));
+    let news = crawler(5, 0, 3);
+    let free = crawler(0, 0, 0);
     let budgets = open(&dir, clock);
     assert_eq!(taken(&budgets, &free, 9).await, 9);
     budgets.save();
@@ -302,7 +303,8 @@ async fn a_thousand_requests_at_once_do_not_overshoot() {
     let at_once = |nodes: Vec<DailyBudgets>| {
         let news = news.clone();
         async move {
-            let (news, nodes) = (&news, &nodes);
+            let news = &news;
+            let nodes = &nodes;
             let requests = (0..1000).map(|number| async move {
                 nodes[number % nodes.len()].take(news, &origin(number)).await.is_ok()
             });

@@ -42,7 +42,7 @@ impl CrawlerUsage {
         Self { day, ..Self::default() }
     }
 
-    /// Returns what all nodes have used, as far as this one knows.
+    /// Returns the use of all nodes, as far as this one knows.
     pub(super) fn used(&self, kind: BudgetKind) -> u64 {
         let last = &self.last_answer;
         match kind {
@@ -72,7 +72,7 @@ impl CrawlerUsage {
         }
     }
 
-    /// Returns the part of the budget of which this node has used its share of what was left when the engine last answered. The
+    /// Returns the part of the budget of which this node has used its share of the rest at the engine's last answer. The
     /// request has been counted already.
     pub(super) fn spent_alone(
         &self,
@@ -150,7 +150,7 @@ impl CrawlerUsage {
                 own_bytes: answer.own_bytes,
             };
         }
-        // A crash may have forgotten what the engine still knows.
+        // A crash may have lost counts that the engine still knows.
         self.requests = self.requests.max(last.own_requests);
         self.bytes = self.bytes.max(last.own_bytes);
     }
@@ -160,7 +160,7 @@ impl CrawlerUsage {
 mod tests {
     use super::*;
 
-    /// The process lost its state, and the engine knows what this node had counted.
+    /// The process lost its state, and the engine knows this node's counts.
     #[test]
     fn counts_that_only_the_engine_knows_are_taken_back() {
         let mut usage = CrawlerUsage::of(1);
@@ -178,7 +178,7 @@ mod tests {
         let used = [BudgetKind::Requests, BudgetKind::Bytes].map(|kind| usage.used(kind));
         assert_eq!(used, [7, 3000]);
         assert!(!usage.has_unreported());
-        // The next report has them too, with what was counted since.
+        // The next report has them too, with the counts since.
         usage.bytes += 10;
         assert_eq!(usage.report("news", String::new(), None).bytes, 1010);
         assert_eq!(usage.used(BudgetKind::Bytes), 3010);

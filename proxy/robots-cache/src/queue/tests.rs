@@ -69,7 +69,8 @@ fn bounds(total: usize, per_host: usize, reserved: usize) -> FetchLimits {
 fn new_origins_leave_the_reserve_to_known_ones() {
     let mut queue = FetchQueue::new(bounds(4, 4, 1));
     for n in 0..10 {
-        let (uri, key) = (format!("https://new{n}.example"), key(&n.to_string(), n));
+        let uri = format!("https://new{n}.example");
+        let key = key(&n.to_string(), n);
         push(&mut queue, job(&uri), &key);
     }
     assert_eq!(started(&mut queue).len(), 3);

@@ -69,12 +69,17 @@ impl<F: DocumentFetcher> FetchTasks<F> {
         known: Option<Arc<Snapshot>>,
         (lifetimes, timeout): (LifetimeSettings, Duration),
     ) {
-        let (resource, own) = (job.resource.clone(), job.entry.clone());
-        let (requested_as, via) = (job.requested_as.clone(), job.via.clone());
-        let (fetcher, clock) = (self.fetcher.clone(), self.clock);
-        let (metrics, fleet_entries) = (self.metrics.clone(), self.fleet_entries.clone());
+        let resource = job.resource.clone();
+        let own = job.entry.clone();
+        let requested_as = job.requested_as.clone();
+        let via = job.via.clone();
+        let fetcher = self.fetcher.clone();
+        let clock = self.clock;
+        let metrics = self.metrics.clone();
+        let fleet_entries = self.fleet_entries.clone();
         let fetching = async move {
-            let (purpose, limits) = ((purpose, requested_as.as_ref()), (&lifetimes, timeout));
+            let purpose = (purpose, requested_as.as_ref());
+            let limits = (&lifetimes, timeout);
             let (reason, requested_as) = purpose;
             // Clients choose how many of these copies there are, so each node has its own.
             let is_shared = !next_identity(&*fetcher, &resource, &own, requested_as).is_client();
@@ -107,7 +112,8 @@ impl<F: DocumentFetcher> FetchTasks<F> {
                 outcome,
             };
             let before = (lease.before.clone(), known);
-            let (kind, parser) = (resource.kind(), &fleet_entries.parser);
+            let kind = resource.kind();
+            let parser = &fleet_entries.parser;
             let learned = parsing::parse_fetched(parser, kind, before, finished, lifetimes);
             LearnedEntry {
                 learned: learned.await,
@@ -132,7 +138,8 @@ impl<F: DocumentFetcher> FetchTasks<F> {
         let job = self.jobs.remove(&id)?;
         let fetched = result.map_err(|error| {
             tracing::error!(resource = %job.resource, %error, "a fetch failed unexpectedly");
-            let (uri, kind) = (job.resource.uri(), FetchErrorKind::Internal);
+            let uri = job.resource.uri();
+            let kind = FetchErrorKind::Internal;
             let outcome = FetchOutcome::failed(uri, kind, "the fetch failed unexpectedly");
             report(&self.metrics, &job.resource, &outcome, Duration::ZERO);
             outcome

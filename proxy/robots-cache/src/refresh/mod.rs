@@ -208,7 +208,8 @@ impl<F: DocumentFetcher> RefreshTask<F> {
     }
 
     fn shrink(&mut self) {
-        let (scheduler, client_copies) = (&mut self.scheduler, &mut self.client_copies);
+        let scheduler = &mut self.scheduler;
+        let client_copies = &mut self.client_copies;
         self.eviction.shrink(&self.services.published, |resource, snapshot| {
             scheduler.evict(resource, snapshot);
             client_copies.forget(resource);
@@ -307,12 +308,12 @@ impl<F: DocumentFetcher> RefreshTask<F> {
     fn start_fetches(&mut self) {
         loop {
             let waiting = &self.waiting;
-            let is_abandoned = |resource: &Resource| {
+            let next = self.queue.next(|resource| {
                 let replies = waiting.get(resource);
                 // A refresh that no request ever waited for is not abandoned.
                 replies.is_some_and(|replies| replies.iter().all(oneshot::Sender::is_closed))
-            };
-            match self.queue.next(is_abandoned) {
+            });
+            match next {
                 Some(NextFetch::Start(job)) => self.start_fetch(job),
                 Some(NextFetch::Abandon(resource)) => self.abandon(&resource),
                 None => return,
@@ -405,7 +406,7 @@ impl<F: DocumentFetcher> RefreshTask<F> {
     }
 
     /// Makes a crawler's own copy the shared one if it turns out to count for everybody, and the shared one only says that its
-    /// fetcher gets no rules. What a client without a `[[crawler]]` gets under a name that it chose is not shared.
+    /// fetcher gets no rules. The answer to a client without a `[[crawler]]`, under a name that it chose, is not shared.
     fn share(&mut self, copy: &Resource, learned: &ParsedEntry, snapshot: &Snapshot) {
         let is_crawlers =
             |it: &Arc<FetchIdentity>| !it.is_client() && it.chosen == ChosenBy::Crawler;

@@ -11,7 +11,7 @@ use crate::parsing;
 use crate::snapshots::SnapshotMap;
 use crate::store::RobotsStore;
 
-/// The number of concurrent reads, and of entries per read: with few threads, the allocator reuses what they free.
+/// The number of concurrent reads, and of entries per read: with few threads, the allocator reuses their memory.
 const MAX_READS: usize = 4;
 const ENTRIES_PER_READ: usize = 64;
 
@@ -41,7 +41,8 @@ impl StoreReads {
         while self.reading.len() < MAX_READS && !self.waiting.is_empty() {
             let count = self.waiting.len().min(ENTRIES_PER_READ);
             let resources = self.waiting.drain(..count).collect();
-            let (store, published) = (self.store.clone(), self.published.clone());
+            let store = self.store.clone();
+            let published = self.published.clone();
             let parser = self.parser.clone();
             self.reading.spawn(async move {
                 let loaded = store.load_all(resources).await;

@@ -20,7 +20,8 @@ impl DocumentFetcher for NoFetcher {
 }
 
 fn task() -> RefreshTask<NoFetcher> {
-    let (clock, metrics) = (Clock::start(), Arc::new(Metrics::new().unwrap()));
+    let clock = Clock::start();
+    let metrics = Arc::new(Metrics::new().unwrap());
     let services = RefreshServices {
         published: Arc::new(SnapshotMap::new()),
         store: RobotsStore::in_memory(clock, metrics.clone()),

@@ -1,6 +1,6 @@
 //! Failures of the store's file, and whether they mean that it is damaged.
 //!
-//! redb promises that a commit is either complete or absent, not that it notices what a disk does to it later: with a
+//! redb promises that a commit is either complete or absent, not that it notices damage by a disk later: with a
 //! file that was truncated or overwritten it may return an error, return garbage, or panic. Panics are caught here.
 
 use std::cell::Cell;

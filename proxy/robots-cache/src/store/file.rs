@@ -15,7 +15,7 @@ use super::read_only::ReadOnlyFile;
 
 /// The mode of the directory: other users need only the CA's certificate in it, so they may enter but not list it.
 const DIR_MODE: u32 = 0o711;
-/// The mode of the file: what crawlers fetch is private.
+/// The mode of the file: the URLs that crawlers fetch are private.
 const FILE_MODE: u32 = 0o600;
 /// redb doubles a file up to this length, and then extends it by this much at a time.
 const REGION_BYTES: u64 = 4 << 30;

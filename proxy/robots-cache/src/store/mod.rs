@@ -4,7 +4,7 @@
 //! once after a crash. Entries are read when requested, never all at once. Changes are collected for a moment and
 //! written together, off the async threads; reads see them before they are on disk.
 //!
-//! A failing store never blocks the proxy: what cannot be written is kept in memory as far as it fits, the fault is
+//! A failing store never blocks the proxy: unwritten changes are kept in memory as far as they fit, the fault is
 //! logged, counted and reported by [`RobotsStore::fault`], and the file is reopened until that succeeds.
 
 mod batch;
@@ -64,7 +64,7 @@ pub struct DocumentVersion {
     pub status: u16,
     /// The SHA-256 of the body, if it has rules.
     pub digest: Option<[u8; 32]>,
-    /// Whether the body was longer than what was read of it.
+    /// Whether the body was longer than the part that was read.
     pub is_cut: bool,
 }
 

@@ -1,5 +1,5 @@
-//! A store's file that is only read. redb repairs a file that a killed process left, and wants to write for that: what it writes
-//! stays in memory, so that a command that reads changes nothing, whoever runs it.
+//! A store's file that is only read. redb repairs a file that a killed process left, and wants to write for that: its writes
+//! stay in memory, so that a command that reads changes nothing, whoever runs it.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -11,12 +11,12 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use redb::backends::FileBackend;
 use redb::{BackendError, DatabaseError, StorageBackend};
 
-/// The size of the parts in which what is written is kept.
+/// The size of the parts in which the writes are kept.
 const PAGE_BYTES: u64 = 4096;
 
 type Page = [u8; PAGE_BYTES as usize];
 
-/// A file, and what was written over it.
+/// A file, and the writes over it.
 #[derive(Debug)]
 pub(super) struct ReadOnlyFile {
     file: FileBackend,

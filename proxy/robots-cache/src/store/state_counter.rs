@@ -62,7 +62,9 @@ impl StateCounter {
         let mut state = self.state();
         state.tally = Some(tally);
         state.is_under_way = true;
-        let (counts, database, stop) = (self.clone(), database.clone(), is_stopped.clone());
+        let counts = self.clone();
+        let database = database.clone();
+        let stop = is_stopped.clone();
         let thread = thread::spawn(move || {
             let counted = catching_panics(|| count_entries(&entries, walked, &stop));
             // The file cannot be reopened while these exist.

@@ -38,7 +38,7 @@ pub(super) const SPENT: TableDefinition<'_, &str, u64> = TableDefinition::new("s
 
 pub(super) type OrderKey<'a> = (&'a str, u8, u64, &'a str, u64);
 
-/// The limits on what is kept.
+/// The limits on kept entries.
 #[derive(Debug)]
 pub(super) struct RetentionLimits {
     /// Versions (except the newest of each document) and entries last seen before these times are dropped. In
@@ -183,7 +183,8 @@ pub(super) fn load_changes(
     let versions = database.begin_read()?.open_table(VERSIONS)?;
     // In the order of time, so that the oldest gives way.
     let mut found: BTreeMap<(u64, String), (Origin, [DatedVersion; 2])> = BTreeMap::new();
-    let (mut key, mut before) = (String::new(), None::<(u64, Vec<u8>)>);
+    let mut key = String::new();
+    let mut before = None::<(u64, Vec<u8>)>;
     for row in versions.iter()? {
         let (row_key, sealed) = row?;
         let (row_key, seen_at) = row_key.value();

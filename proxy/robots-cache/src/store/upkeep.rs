@@ -51,7 +51,8 @@ pub(super) fn prepare(
 /// left out.
 fn convert_unsealed(write: &WriteTransaction, limits: RetentionLimits) -> Result<(), StoreFailure> {
     tracing::info!("the store has an older format: converting it");
-    let (entries, versions) = (take_old_entries(write)?, take_old_versions(write)?);
+    let entries = take_old_entries(write)?;
+    let versions = take_old_versions(write)?;
     // A block, because open tables cannot be deleted.
     {
         let mut batch = WriteBatch::open(write, limits)?;
@@ -73,7 +74,7 @@ fn convert_unsealed(write: &WriteTransaction, limits: RetentionLimits) -> Result
     Ok(())
 }
 
-/// Deletes what exceeds the limits, down to seven eighths.
+/// Deletes entries beyond the limits, down to seven eighths.
 pub(super) fn shrink(database: &Database, limits: RetentionLimits) -> Result<(), StoreFailure> {
     catching_panics(|| {
         let write = begin(database)?;

@@ -40,7 +40,7 @@ pub struct RobotsStoreConfig {
     /// The maximum size of the file, in bytes. Default: 10 GiB.
     pub max_size_bytes: u64,
     /// The memory limit of pending changes, and of the database's cache, in bytes each. Changes beyond it are lost
-    /// while the disk fails. Default: 16 MiB, a sixteenth of what robots.txt entries may take.
+    /// while the disk fails. Default: 16 MiB, a sixteenth of the memory of robots.txt entries.
     pub memory_bytes: usize,
 }
 
@@ -267,7 +267,7 @@ impl StoreWriter {
                 if state.waiting.is_empty() && state.damaged.is_empty() {
                     return true;
                 }
-                // In batches: a commit needs space in the file next to what it replaces.
+                // In batches: a commit needs space in the file next to the rows that it replaces.
                 state.writing =
                     Arc::new(state.waiting.take(self.options.batch_bytes(self.memory())));
                 (state.writing.clone(), std::mem::take(&mut state.damaged))
@@ -286,7 +286,7 @@ impl StoreWriter {
                 Ok((damaged_records, delta)) => {
                     self.counts.merge(delta);
                     if damaged_records > 0 {
-                        // What a damaged record was counted as is unknown, so the count starts over.
+                        // The state of a damaged record is unknown, so the count starts over.
                         self.restart_count();
                     }
                     (0..damaged_records).for_each(|_| self.metrics.store_error("checksum"));
@@ -451,7 +451,8 @@ impl StoreWriter {
         self.metrics.store_error("open");
         match file::set_aside(path, self.clock.now()) {
             Ok(aside) => {
-                let (path, aside) = (path.display(), aside.display());
+                let path = path.display();
+                let aside = aside.display();
                 tracing::error!(%path, %aside, what, "the store is damaged: set aside, starting a new one");
                 let description = format!("{path} was damaged ({what}) and is now {aside}");
                 self.state().set_aside_file = Some(description);
@@ -509,7 +510,7 @@ impl From<StoreFailure> for OpenFailure {
     }
 }
 
-/// Writes all changes or none, and drops what exceeds the limits. Returns how many records were found damaged, and
+/// Writes all changes or none, and drops rows beyond the limits. Returns how many records were found damaged, and
 /// which entries came and went.
 fn write_batch(
     database: &OpenDatabase,

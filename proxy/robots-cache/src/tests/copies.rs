@@ -33,7 +33,8 @@ fn save(robots: &RobotsCache, origin: &Origin, bytes: &[u8]) -> [u8; 32] {
 
 #[tokio::test]
 async fn clients_that_are_sent_a_copy_share_it() {
-    let (robots, shop) = (started(&ScriptedFetch::default()), origin("shop"));
+    let robots = started(&ScriptedFetch::default());
+    let shop = origin("shop");
     let proxy = FetchIdentity::proxy();
     let digest = save(&robots, &shop, b"User-agent: *\n");
     // Read from the database, each copy would be another.
@@ -48,7 +49,8 @@ async fn clients_that_are_sent_a_copy_share_it() {
 
 #[tokio::test]
 async fn only_the_copy_that_decided_is_sent() {
-    let (robots, shop) = (started(&ScriptedFetch::default()), origin("shop"));
+    let robots = started(&ScriptedFetch::default());
+    let shop = origin("shop");
     let proxy = FetchIdentity::proxy();
     let before = save(&robots, &shop, b"User-agent: *\n");
     let held = robots.stored_copy(&shop, &proxy, &before, fetched_at()).await;
@@ -65,7 +67,8 @@ async fn only_the_copy_that_decided_is_sent() {
 
 #[tokio::test]
 async fn a_copy_that_was_sent_is_not_unpacked_again() {
-    let (robots, shop) = (started(&ScriptedFetch::default()), origin("shop"));
+    let robots = started(&ScriptedFetch::default());
+    let shop = origin("shop");
     let proxy = FetchIdentity::proxy();
     let digest = save(
         &robots,
@@ -101,7 +104,8 @@ async fn slow_clients_hold_no_more_than_the_limit() {
 
 #[tokio::test]
 async fn the_head_of_a_copy_is_known_once_it_was_read() {
-    let (robots, shop) = (started(&ScriptedFetch::default()), origin("shop"));
+    let robots = started(&ScriptedFetch::default());
+    let shop = origin("shop");
     let proxy = FetchIdentity::proxy();
     let digest = save(&robots, &shop, b"User-agent: *\n");
     assert!(robots.stored_head(&shop, &proxy, &digest, fetched_at()).is_none());
@@ -117,7 +121,9 @@ async fn the_head_of_a_copy_is_known_once_it_was_read() {
 #[tokio::test]
 async fn the_copy_of_one_origin_does_not_wait_for_that_of_another() {
     let robots = started(&ScriptedFetch::default());
-    let (proxy, shop, other) = (FetchIdentity::proxy(), origin("shop"), origin("other"));
+    let proxy = FetchIdentity::proxy();
+    let shop = origin("shop");
+    let other = origin("other");
     let digest = save(&robots, &other, b"User-agent: *\n");
     robots.store().flush().await;
     let _reading = robots.copies.hold_reading(&(&shop).into()).await;

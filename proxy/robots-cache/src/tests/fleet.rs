@@ -34,14 +34,16 @@ pub(super) async fn joined(
 #[tokio::test(start_paused = true)]
 async fn a_result_after_losing_the_lease_is_not_used() {
     let memory = MemoryEngine::new("");
-    let (late, fetch) = (ScriptedFetch::default(), ScriptedFetch::default());
+    let late = ScriptedFetch::default();
+    let fetch = ScriptedFetch::default();
     let one = joined(&late, &memory, "one").await;
     let other = joined(&fetch, &memory, "other").await;
     let shop = origin("shop");
     late.answer(&shop, Answer::Says(NO_RULES.to_owned()));
     let gate = late.close_gate();
     let waiting = tokio::spawn({
-        let (one, shop) = (one.clone(), shop.clone());
+        let one = one.clone();
+        let shop = shop.clone();
         async move { one.find(&shop).await.map(drop) }
     });
     settle().await;
@@ -62,7 +64,8 @@ async fn a_result_after_losing_the_lease_is_not_used() {
 #[tokio::test(start_paused = true)]
 async fn documents_are_looked_up_after_notes_were_lost() {
     let memory = MemoryEngine::new("engine");
-    let (fetch, other_fetch) = (ScriptedFetch::default(), ScriptedFetch::default());
+    let fetch = ScriptedFetch::default();
+    let other_fetch = ScriptedFetch::default();
     let one = joined(&fetch, &memory, "one").await;
     let other = joined(&other_fetch, &memory, "other").await;
     let shop = origin("shop");

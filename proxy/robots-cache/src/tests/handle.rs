@@ -67,7 +67,9 @@ impl ScriptedFetch {
     /// Returns the `User-Agent` of each fetch; `-` for the proxy's own.
     pub(super) fn user_agents(&self) -> Vec<String> {
         let identities = self.identities().into_iter();
-        identities.map(|it| it.user_agent.as_deref().unwrap_or("-").to_owned()).collect()
+        identities
+            .map(|identity| identity.user_agent.as_deref().unwrap_or("-").to_owned())
+            .collect()
     }
 
     /// Makes fetches wait until the gate is notified.
@@ -286,7 +288,8 @@ async fn one_fetch_answers_everyone_who_waits() {
     let gate = fetch.close_gate();
     let mut waiting = tokio::task::JoinSet::new();
     for _ in 0..100 {
-        let (robots, shop) = (robots.clone(), shop.clone());
+        let robots = robots.clone();
+        let shop = shop.clone();
         waiting.spawn(async move { robots.find(&shop).await.is_ok() });
     }
     settle().await;
@@ -374,7 +377,8 @@ async fn a_flood_of_new_origins_does_not_delay_known_ones() {
     }
     settle().await;
     let known = tokio::spawn({
-        let (robots, shop) = (robots.clone(), shop.clone());
+        let robots = robots.clone();
+        let shop = shop.clone();
         async move { robots.find(&shop).await.is_ok() }
     });
     settle().await;
@@ -488,7 +492,8 @@ async fn counts_follow_fetches_and_time() {
 #[ignore = "takes minutes"]
 async fn a_million_are_counted_as_fast_as_one() {
     let dir = tempfile::tempdir().unwrap();
-    let (clock, metrics) = (Clock::start(), Arc::new(Metrics::new().unwrap()));
+    let clock = Clock::start();
+    let metrics = Arc::new(Metrics::new().unwrap());
     let store = || {
         let options = RobotsStoreConfig::default();
         RobotsStore::open(dir.path(), options, clock, metrics.clone()).unwrap()
@@ -735,7 +740,8 @@ pub(super) fn name_tarpits(
 ) -> tokio::task::JoinSet<bool> {
     let mut naming = tokio::task::JoinSet::new();
     for n in tarpits {
-        let (robots, tarpit) = (robots.clone(), origin(&format!("tarpit{n}")));
+        let robots = robots.clone();
+        let tarpit = origin(&format!("tarpit{n}"));
         fetch.answer(&tarpit, Answer::Hangs);
         naming.spawn(async move { robots.find_for(&tarpit, of("attacker", 1)).await.is_ok() });
     }
@@ -793,7 +799,8 @@ async fn a_valid_copy_is_served_while_its_refetch_is_queued() {
     let fetch = ScriptedFetch::default();
     let one = FetchLimits { total: 1, per_host: 1, reserved: 0 };
     let (robots, _) = start(&fetch, one);
-    let (good, none) = (origin("good"), origin("none"));
+    let good = origin("good");
+    let none = origin("none");
     fetch.answer(&none, Answer::Status(404));
     for known in [&good, &none] {
         robots.find(known).await.unwrap();

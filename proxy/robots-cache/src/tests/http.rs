@@ -907,7 +907,8 @@ async fn two_thousand_first_requests_cost_one_fetch() {
     let origin = Origin::parse("http://shop.test").unwrap();
     let mut requests = tokio::task::JoinSet::new();
     for _ in 0..2000 {
-        let (robots, origin) = (robots.clone(), origin.clone());
+        let robots = robots.clone();
+        let origin = origin.clone();
         requests.spawn(async move { robots.find(&origin).await.unwrap() });
     }
     for known in requests.join_all().await {

@@ -87,7 +87,8 @@ async fn fetch_again(refetch: Refetch, fetch: &ScriptedFetch, document: &Resourc
         Refetch::Restart => {
             robots.store().flush().await;
             tokio::time::sleep(2 * DAY).await;
-            let (store, clock) = (robots.store().clone(), robots.clock());
+            let store = robots.store().clone();
+            let clock = robots.clock();
             let metrics = Arc::new(Metrics::new().unwrap());
             let config = RobotsCacheConfig::default();
             let again = RobotsCache::start(fetch.clone(), store, &config, clock, metrics).0;
@@ -116,7 +117,10 @@ async fn every_refetch_is_made_by_the_one_that_fetched() {
             let robots = fetch_again(refetch, &fetch, &document).await;
             let user_agents = fetch.user_agents();
             assert!(user_agents.len() > 1, "{case}");
-            assert!(user_agents.iter().all(|it| it == EXAMPLE), "{case}: {user_agents:?}");
+            assert!(
+                user_agents.iter().all(|user_agent| user_agent == EXAMPLE),
+                "{case}: {user_agents:?}"
+            );
             let known = robots.find_for(&document, example()).await.unwrap();
             if document.is_robots_txt() {
                 assert!(!allows(&known, "ExampleBot"), "{case}");
@@ -170,7 +174,8 @@ async fn an_answer_that_varies_counts_for_one_identity() {
             other => panic!("{other:?}"),
         }
     };
-    let (one, two) = (digest(example()).await, digest(crawler("two", "Two/1")).await);
+    let one = digest(example()).await;
+    let two = digest(crawler("two", "Two/1")).await;
     assert_ne!(one, two);
     let three = digest(client("Three/1")).await;
     assert!(three != one && three != two);
@@ -219,7 +224,8 @@ async fn answers_count_as_the_table_says() {
 async fn a_client_without_a_crawler_is_named_only_where_it_matters() {
     let fetch = ScriptedFetch::default();
     let robots = started(&fetch);
-    let (open, closed) = (origin("open"), origin("closed"));
+    let open = origin("open");
+    let closed = origin("closed");
     fetch.answer(&closed, Answer::OnlyTo("curl/8", CLOSED));
     robots.find_for(&open, client("curl/8")).await.unwrap();
     assert_eq!(fetch.user_agents(), ["-"]);

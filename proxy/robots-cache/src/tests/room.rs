@@ -142,7 +142,8 @@ async fn a_short_gzip_of_a_long_file_needs_a_reservation() {
     let fetcher = Arc::new(fetcher);
     let full = stall(&fetcher, 2).await;
     let asked = server.asked().len();
-    let (gzip, mut fetching) = (fetcher.clone(), JoinSet::new());
+    let gzip = fetcher.clone();
+    let mut fetching = JoinSet::new();
     fetching.spawn(async move { fetch(&gzip, "gzip").await });
     while server.asked().len() == asked {
         tokio::task::yield_now().await;

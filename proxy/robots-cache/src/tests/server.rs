@@ -61,7 +61,9 @@ impl Server {
         connections.spawn(async move {
             let mut open = JoinSet::new();
             while let Ok((stream, _)) = listener.accept().await {
-                let (tls, answer, heads) = (tls.clone(), answer.clone(), heads.clone());
+                let tls = tls.clone();
+                let answer = answer.clone();
+                let heads = heads.clone();
                 open.spawn(async move {
                     let Some(tls) = tls else {
                         return serve_plain(stream, &*answer, &heads).await;

@@ -33,7 +33,8 @@ pub(super) fn annotation(
     let place = place.map_or_else(String::new, |(file, line)| {
         format!("file={},line={line},", escape_property(&file.to_string_lossy()))
     });
-    let (level, title) = (level.as_str(), escape_property(title));
+    let level = level.as_str();
+    let title = escape_property(title);
     format!("::{level} {place}title={title}::{}\n", escape_message(message))
 }
 

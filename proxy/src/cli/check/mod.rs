@@ -1,4 +1,4 @@
-//! `wayleave check`: what the proxy would do about URLs, or what robots.txt says about them, without a running proxy.
+//! `wayleave check`: the proxy's decisions about URLs, or those of robots.txt alone, without a running proxy.
 
 mod annotations;
 mod answer;
@@ -98,8 +98,9 @@ fn report_mistakes(list: &UrlList, file: &Path) {
 /// Replaces a "-" among the URLs by the lines of standard input, and reports the lines that are wrong.
 fn read_urls(arguments: &mut CheckArguments) -> Result<(), String> {
     let accepts_paths = arguments.accepts_paths();
-    let is_wrong = |url: &&String| *url != "-" && find_mistake(url, accepts_paths).is_some();
-    if let Some(url) = arguments.urls.iter().find(is_wrong) {
+    if let Some(url) =
+        arguments.urls.iter().find(|url| *url != "-" && find_mistake(url, accepts_paths).is_some())
+    {
         let error = find_mistake(url, accepts_paths).unwrap_or_default();
         return Err(format!("{url:?}: {error}"));
     }

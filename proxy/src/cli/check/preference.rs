@@ -33,12 +33,12 @@ impl From<PreferenceJudgement> for UseAnswer {
         Self {
             preference: judgement.preference.as_str(),
             purpose: judgement.purpose.map(Purpose::as_str),
-            source: statement.map(|it| it.source.as_str()),
-            carrier: statement.map(|it| it.carrier.to_string()),
-            statement: statement.map(|it| it.text.clone()),
-            clause: statement.map(|it| it.clause),
+            source: statement.map(|statement| statement.source.as_str()),
+            carrier: statement.map(|statement| statement.carrier.to_string()),
+            statement: statement.map(|statement| statement.text.clone()),
+            clause: statement.map(|statement| statement.clause),
             policy: statement
-                .and_then(|it| it.policy.as_deref())
+                .and_then(|statement| statement.policy.as_deref())
                 .map(|policy| excerpt(policy).into_owned()),
             stage: judgement.stage.as_str(),
         }

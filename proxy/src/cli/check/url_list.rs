@@ -78,7 +78,7 @@ impl UrlList {
                 list.add_mistake(None, number, "no http(s) URL in this line".to_owned());
                 continue;
             };
-            // What replaces such bytes would be another URL.
+            // With replacements for such bytes it would be another URL.
             let is_altered = matches!(line, Cow::Owned(_)) && url.contains('\u{fffd}');
             let error = if is_altered {
                 Some("it is not UTF-8".to_owned())

@@ -251,7 +251,7 @@ fn line(url: &str, verdict: &Preview) -> String {
     tone.paint(word) + " " + &escape_controls(&explanation(url, verdict))
 }
 
-/// Formats what a verdict says about a URL, after its word.
+/// Formats the details of a verdict about a URL, after its word.
 fn explanation(url: &str, verdict: &Preview) -> String {
     let mut text = format!("{url}: {} ({}", verdict.reason(), verdict.status());
     if let Some(would_be) = verdict.would_be() {

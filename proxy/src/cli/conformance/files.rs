@@ -62,7 +62,7 @@ impl FileCache {
 
     fn insert(&mut self, text: &str, body: &[u8]) -> Arc<ParsedFile> {
         let file = Arc::new(ParsedFile::new(body));
-        // Four times: the indexes that decisions add later are at most a few times as large as what they index.
+        // Four times: the indexes that decisions add later are at most a few times as large as the indexed lines.
         self.bytes += text.len() + 4 * file.robots.heap_bytes() + size_of::<ParsedFile>();
         if self.bytes > MAX_BYTES {
             self.files.clear();

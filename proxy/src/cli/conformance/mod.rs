@@ -288,7 +288,7 @@ impl RowReader<'_> {
             strict: self.strict,
         };
         let judged = if row.is_about_use() {
-            UseRow::parse(line).and_then(|it| it.answer(&subject))
+            UseRow::parse(line).and_then(|row| row.answer(&subject))
         } else {
             Ok(None)
         };

@@ -140,7 +140,7 @@ impl ProxyRow {
             // Tokens stand for a `User-Agent` that names them, as on the command line.
             user_agent: if names.is_empty() { self.user_agent.clone() } else { names.join(" ") },
             crawler: self.crawler.clone(),
-            dialect: dialect.map(|dialect: Dialect| dialect.into()),
+            dialect,
             client: self.client.clone(),
             method: self.method.clone(),
             purpose: self.purpose.words().iter().cloned().map(PurposeWords).collect(),

@@ -87,7 +87,8 @@ impl UseRow {
     ///
     /// Returns a message if the row is wrong.
     pub(super) fn answer(&self, subject: &UseSubject<'_>) -> Result<Option<UseAnswer>, String> {
-        let (declaration, reading) = (self.declaration()?, self.config.reading()?);
+        let declaration = self.declaration()?;
+        let reading = self.config.reading()?;
         if declaration.purposes.is_empty() {
             return Ok(None);
         }
@@ -140,7 +141,7 @@ impl UseRow {
                 .map(|name| parse::<Purpose>("purpose", name))
                 .collect::<Result<_, _>>()?,
             purpose_tokens: tokens.collect::<Result<_, String>>()?,
-            content_use: content_use.map(|it| parse("content_use", it)).transpose()?,
+            content_use: content_use.map(|words| parse("content_use", words)).transpose()?,
             refuse_unstated: one_of("unstated", unstated, ["allow", "refuse"])? == 1,
         })
     }

@@ -46,7 +46,7 @@ pub(super) fn why(config: &Config, probe: &Probe, address: Ipv4Addr) -> Option<S
 /// Returns whether tunnels to `host` are inspected.
 pub(super) fn is_intercepted(config: &Config, host: &str) -> bool {
     let https = &config.https.interception;
-    https.mode == HttpsMode::Intercept && !https.bypass.iter().any(|it| it.matches(host))
+    https.mode == HttpsMode::Intercept && !https.bypass.iter().any(|pattern| pattern.matches(host))
 }
 
 /// Returns the time that must lie between requests to an origin that asks for this Crawl-delay.
@@ -64,9 +64,10 @@ pub(super) fn refusing_rule(config: &Config, host: DrillHost, address: Ipv4Addr)
         DrillHost::Label(_) => address,
         DrillHost::Address(address) => address,
     };
-    let is_refusal = |rule: &PolicyRule| rule.action != RuleAction::Allow && !is_drills(rule);
-    first_rule(config, &host.to_string(), is_refusal)
-        .map(|number| format!("[[rule]] {number} refuses before"))
+    first_rule(config, &host.to_string(), |rule| {
+        rule.action != RuleAction::Allow && !is_drills(rule)
+    })
+    .map(|number| format!("[[rule]] {number} refuses before"))
 }
 
 /// Returns whether a rule is the one that the drill asks for.
@@ -86,7 +87,8 @@ fn why_observed(config: &Config, family: DrillFamily) -> Option<String> {
     let is_observed = match family {
         // Whose request it is taken for depends on the address, and so on the whole list.
         DrillFamily::Identity => {
-            crawlers.mode == observed || crawlers.crawlers.iter().any(|it| it.mode == observed)
+            crawlers.mode == observed
+                || crawlers.crawlers.iter().any(|crawler| crawler.mode == observed)
         }
         _ => own_crawler(config).map_or(crawlers.mode, |crawler| crawler.mode) == observed,
     };
@@ -95,8 +97,8 @@ fn why_observed(config: &Config, family: DrillFamily) -> Option<String> {
 
 /// Returns the rule that allows every host, the drill's included.
 fn allowing_rule(config: &Config, host: &str) -> Option<String> {
-    let is_exception = |rule: &PolicyRule| rule.action == RuleAction::Allow;
-    first_rule(config, host, is_exception).map(|number| format!("[[rule]] {number} allows it"))
+    first_rule(config, host, |rule| rule.action == RuleAction::Allow)
+        .map(|number| format!("[[rule]] {number} allows it"))
 }
 
 fn first_rule(
@@ -121,7 +123,7 @@ fn why_unread(config: &Config, probe: &Probe) -> Option<String> {
 
 fn why_unstated(config: &Config, probe: &Probe) -> Option<String> {
     let mut purposes =
-        own_crawler(config).into_iter().flat_map(|it| it.declaration.purposes.iter());
+        own_crawler(config).into_iter().flat_map(|crawler| crawler.declaration.purposes.iter());
     if !purposes.any(|purpose| purpose == Purpose::TrainAi) {
         return Some(format!("no [[crawler]] with the token {TOKEN} declares train-ai"));
     }

@@ -1,8 +1,8 @@
-//! `wayleave drill`: asks a running proxy, through its listener, for what it must refuse, and reports every other answer.
+//! `wayleave drill`: sends a running proxy, through its listener, requests that it must refuse, and reports every other answer.
 //!
 //! ```text
-//!  mod ─┬─ probes     what is asked for, and the answer that it must get
-//!       ├─ exempt     what the configuration does not enforce
+//!  mod ─┬─ probes     the requests, and the answer that each must get
+//!       ├─ exempt     the cases that the configuration does not enforce
 //!       ├─ verdict    whether an answer is right
 //!       ├─ client     requests through the listener
 //!       ├─ origin     the origins of all of them, in this process
@@ -116,7 +116,8 @@ impl<'a> Drill<'a> {
              nothing else listens, such as \"127.0.73.1/32\", and reload",
         )?;
         let host = address.to_string();
-        let is_direct = egress.parent.is_none() || egress.bypass.iter().any(|it| it.matches(&host));
+        let is_direct =
+            egress.parent.is_none() || egress.bypass.iter().any(|pattern| pattern.matches(&host));
         anyhow::ensure!(
             is_direct,
             "the parent proxy cannot reach the drill's origins: list {address} in upstream.proxy_bypass, and reload"
@@ -174,7 +175,7 @@ impl<'a> Drill<'a> {
     }
 
     /// Returns the schemes by which a drill asks: `https` as far as tunnels are inspected. Where the proxy trusts no certificate
-    /// of the origins, it is asked for what it refuses before it looks for a robots.txt.
+    /// of the origins, it gets requests that it refuses before it looks for a robots.txt.
     fn schemes(&self, probe: &Probe) -> impl Iterator<Item = UrlScheme> + use<> {
         let is_https = self.client.is_inspecting()
             && (self.authority.is_some() || probe.family.is_refused_before_robots_txt());

@@ -121,7 +121,8 @@ pub(super) fn all(prohibited: &[Ipv4Addr]) -> Vec<Probe> {
 fn of_sites() -> Vec<Probe> {
     use DrillFamily::{Control, Preference, Robots, Rule};
     use RightAnswer::{Forwarded, Refused, Withheld};
-    let (by_robots, by_rule) = (Refused(&[Reason::Rule]), Refused(&[Reason::PolicyRule]));
+    let by_robots = Refused(&[Reason::Rule]);
+    let by_rule = Refused(&[Reason::PolicyRule]);
     let by_use = Refused(&[Reason::Preference]);
     let rows = [
         (Control, "a page that may be fetched", (OPEN, "/drill/page"), Forwarded),

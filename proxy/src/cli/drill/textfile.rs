@@ -37,7 +37,8 @@ fn to_text(report: &DrillReport) -> String {
     for found in &report.families {
         for result in DrillResult::ALL {
             let value = u8::from(found.verdict.result == result);
-            let (family, result) = (found.family.as_str(), result.as_str());
+            let family = found.family.as_str();
+            let result = result.as_str();
             let _ = writeln!(
                 text,
                 "wayleave_drill_results{{family=\"{family}\",result=\"{result}\"}} {value}"

@@ -64,7 +64,7 @@ pub(super) fn judge(
         Some(reason) if BEFORE_ANY.contains(&reason) => {
             ProbeVerdict::failed(format!("{what}: {reason}"))
         }
-        // What must be refused at once never waits for a slot.
+        // A request that must be refused at once never waits for a slot.
         Some(reason) if is_sent_on && BY_PACE.contains(&reason) => {
             ProbeVerdict::not_enforced(format!("{what} comes too soon by the configured pace"))
         }

@@ -40,7 +40,8 @@ pub(super) fn run(arguments: &AskArgs) -> ExitCode {
         Err(error) => return unusable(&format!("{:?}: {error}", arguments.url)),
     };
     let at = arguments.at.end(Clock::start().now());
-    let (mut before, mut after) = (None, None);
+    let mut before = None;
+    let mut after = None;
     let mut is_complete = true;
     let mut logs = NodeLogs::default();
     for node in &arguments.nodes {
@@ -149,7 +150,7 @@ fn ask(
     {
         let until = humantime::format_rfc3339_nanos(oldest.at).to_string();
         let older = list(&[("since", &moment), ("until", &until), ("limit", MOST_LISTED)])?;
-        if older.decisions.last().is_none_or(|it| it.id == oldest.id) {
+        if older.decisions.last().is_none_or(|decision| decision.id == oldest.id) {
             break;
         }
         listed = older;

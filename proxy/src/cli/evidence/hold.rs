@@ -1,4 +1,4 @@
-//! `wayleave evidence hold`: keeps decisions, and what they rest on, beyond every retention.
+//! `wayleave evidence hold`: keeps decisions, and the files that they rest on, beyond every retention.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -95,8 +95,10 @@ pub(super) fn run(command: &HoldCommand, file: Option<&Path>) -> ExitCode {
 
 fn add(arguments: &AddArgs, config: &Config, folder: &HoldFolder) -> anyhow::Result<ExitCode> {
     let now = Clock::start().now();
-    let (since, until) =
-        (arguments.since.map(|it| it.start(now)), arguments.until.map(|it| it.end(now)));
+    let (since, until) = (
+        arguments.since.map(|since| since.start(now)),
+        arguments.until.map(|until| until.end(now)),
+    );
     if let Some((since, until)) = since.zip(until) {
         anyhow::ensure!(since <= until, "--since is after --until");
     }
@@ -186,7 +188,7 @@ fn release(
     Ok(print(&format!("hold {id} is released\n")))
 }
 
-/// A hold with what it holds, and what is missing of it.
+/// A hold with its evidence, and the missing part of it.
 #[derive(Serialize)]
 struct ListedHold {
     #[serde(flatten)]
@@ -234,7 +236,7 @@ fn list(arguments: &ListArgs, config: &Config, folder: &HoldFolder) -> anyhow::R
     Ok(if is_complete { printed } else { ExitCode::from(MISSING) })
 }
 
-/// Returns what somebody without the log's key did to the holds.
+/// Returns the changes to the holds by somebody without the log's key.
 fn find_forged(config: &Config, folder: &HoldFolder) -> anyhow::Result<Vec<String>> {
     let Some((recorded, key)) = recorded_holds(config)? else {
         return Ok(Vec::new());
@@ -252,7 +254,8 @@ fn check_deletions(config: &Config, folder: &HoldFolder) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Looks up what a hold holds now, and what it was found to hold earlier and is gone. Of a released one nothing is missing.
+/// Looks up the evidence that a hold has now, and the evidence that it had earlier and is gone. Of a released one nothing
+/// is missing.
 fn check(
     hold: Hold,
     config: &Config,
@@ -283,7 +286,7 @@ fn check(
     listed.missing_configurations =
         configurations.filter(|digest| sources.configuration(*digest).is_none()).collect();
     listed.decisions = all.decisions;
-    // Those who may only read see what is missing now; what is gone later is then missed by others.
+    // Those who may only read see the losses of now; later ones are then noticed by others.
     if let Err(error) = folder.save_held(listed.hold.id, &all)
         && !is_permission_denied(&error)
     {
@@ -297,7 +300,7 @@ fn is_permission_denied(error: &anyhow::Error) -> bool {
     causes.any(|cause| cause.kind() == io::ErrorKind::PermissionDenied)
 }
 
-/// Reads the log for what a hold holds.
+/// Reads the log for the evidence of a hold.
 fn find_held(hold: &Hold, config: &Config) -> anyhow::Result<HeldEvidence> {
     let mut held = HeldEvidence::default();
     let Some(log) = &config.log.decisions else {

@@ -7,7 +7,7 @@
 //!  ask          looks up the decision about a URL at a time
 //!    └─ ask_nodes   of several running proxies
 //!         └─ node_logs  the logs that they should have
-//!  hold         keeps decisions, and what they rest on, beyond every retention
+//!  hold         keeps decisions, and the files that they rest on, beyond every retention
 //!  key          prints the public key
 //!  rotate_key   creates the next one
 //! ```

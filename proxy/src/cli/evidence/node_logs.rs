@@ -1,4 +1,5 @@
-//! The logs of the nodes that answer, compared with the heads that the fleet knows: what a node has lost, or took with it.
+//! The logs of the nodes that answer, compared with the heads that the fleet knows: decisions that a node has lost, or took
+//! with it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -29,7 +30,7 @@ struct EvidenceAnswer {
     head: Option<String>,
 }
 
-/// What nodes know of the logs of all, and the logs that they have.
+/// The heads of all logs that nodes know, and the logs that they have.
 #[derive(Debug, Default)]
 pub(super) struct NodeLogs {
     /// The newest published head of each log, with its node, by the log's id.
@@ -104,7 +105,7 @@ impl NodeLogs {
         self.published.get(log).map(|(_, head)| head)
     }
 
-    /// Returns what is missing, by node.
+    /// Returns the missing decisions, by node.
     pub(super) fn missing(&self) -> Vec<MissingDecisions> {
         let mut missing: Vec<_> = self
             .published
@@ -182,7 +183,8 @@ mod tests {
         for (log, decisions) in [("1", 6), ("2", 5), ("5", 1)] {
             logs.there.insert(log.to_owned(), head(log, decisions));
         }
-        let missing: Vec<_> = logs.missing().into_iter().map(|it| it.describe()).collect();
+        let missing: Vec<_> =
+            logs.missing().into_iter().map(|missing| missing.describe()).collect();
         let last = "last head of 1970-01-01T00:00:00.000000Z)";
         assert_eq!(
             missing,

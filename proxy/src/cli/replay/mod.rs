@@ -77,7 +77,7 @@ pub(super) fn run(arguments: &ReplayArguments, file: Option<&Path>) -> CommandRe
     } else {
         print(&tables::text(&summary))
     };
-    // After printing: what could be read is worth seeing all the same.
+    // After printing: the readable part is worth seeing all the same.
     if summary.damaged_lines > 0 {
         let lines = summary.damaged_lines;
         return Err(unusable(&format!(
@@ -132,7 +132,7 @@ fn replay(
     );
     let has_store = check_store(&from.state.dir.join("robots.redb"))?;
     let sources = MaterialSources::open(from)?;
-    // As it would be archived: what is not archived decides nothing that can be derived.
+    // As it would be archived: settings that are not archived decide nothing that can be derived.
     let settings = what_if
         .settings(&new.to_string())
         .map_err(|mistakes| anyhow::Error::msg(mistakes.join("; ")))?;

@@ -11,7 +11,7 @@ use crate::cli::terminal::counted;
 /// The most groups of one kind that are shown.
 const MAX_ROWS: usize = 50;
 
-/// Returns each kind of change with what it is called. What is unchanged needs no rows.
+/// Returns each kind of change with its name. Unchanged decisions need no rows.
 fn kinds(summary: &ReplaySummary) -> [(&'static str, &ChangeSummary); 3] {
     [
         ("newly refused", &summary.newly_refused),

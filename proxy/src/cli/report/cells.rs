@@ -76,7 +76,7 @@ impl Cells {
         Self { heads, is_number, rows: cells, more: rows.len() - shown.len() }
     }
 
-    /// Returns the first of the refusals or failures; `why` is the head of what they are due to.
+    /// Returns the first of the refusals or failures; `why` is the head of the column of their causes.
     pub(super) fn of_details(rows: &[&ReportRow], why: &'static str, limit: usize) -> Self {
         let shown = &rows[..rows.len().min(limit)];
         Self {
@@ -156,7 +156,9 @@ fn summary_cells(row: &SummaryRow, by: ReportDimension, optional: OptionalColumn
     cells.extend(optional.has_failures.then(|| row.failed.to_string()));
     let costs = Some(costs(row)).filter(|costs| !costs.is_empty());
     cells.extend(optional.has_costs.then(|| or_dash(&costs)));
-    cells.extend(firsts(by).map(|of| row.first(of).map_or("-".to_owned(), |it| shown(of, it))));
+    cells.extend(
+        firsts(by).map(|of| row.first(of).map_or("-".to_owned(), |first| shown(of, first))),
+    );
     cells
 }
 
@@ -189,7 +191,7 @@ fn payment_cells(row: &PaymentRow) -> Vec<String> {
     ]
 }
 
-/// Returns what the tables do not have, as a sentence; empty if they have everything.
+/// Returns a sentence about the rows that the tables lack; empty if they have everything.
 pub(super) fn left_out(report: &LogReport) -> String {
     match report.left_out {
         0 => String::new(),

@@ -1,4 +1,4 @@
-//! `wayleave report`: summarises from the decision log what was refused, and what enforcement would refuse.
+//! `wayleave report`: summarises from the decision log the requests that were refused, and those that enforcement would refuse.
 
 mod cells;
 mod csv;
@@ -126,7 +126,7 @@ pub(super) fn run(arguments: &ReportArguments, file: Option<&Path>) -> CommandRe
         return Err(unusable(&mistake));
     }
     let printed = print_report(arguments, &report, &expired_rules::find(&config, now));
-    // After printing: what could be read is worth seeing all the same.
+    // After printing: the readable part is worth seeing all the same.
     check_complete(&report).map(|()| printed)
 }
 
@@ -143,7 +143,8 @@ fn print_report(
     report: &LogReport,
     expired: &[ExpiredRule],
 ) -> ExitCode {
-    let (by, limits) = (arguments.by, RowLimits::new(arguments.limit));
+    let by = arguments.by;
+    let limits = RowLimits::new(arguments.limit);
     match arguments.format() {
         ReportFormat::Json => {
             let missing = report.gaps.phrases(true);

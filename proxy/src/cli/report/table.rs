@@ -13,7 +13,8 @@ use crate::cli::paint::Tone;
 /// The most files that are listed by name.
 const MAX_FILES: usize = 3;
 
-/// Returns what was read, then the summary, then the first refusals unless another summary than that by crawler was asked for.
+/// Returns the extent of the log, then the summary, then the first refusals unless another summary than that by crawler was
+/// asked for.
 pub(super) fn full_report(
     report: &LogReport,
     expired: &[ExpiredRule],
@@ -51,7 +52,9 @@ pub(super) fn full_report(
         text += &format!("\n{title}\n");
     }
     for rule in expired {
-        let (number, action, at) = (rule.number, rule.action, &rule.expired_at);
+        let number = rule.number;
+        let action = rule.action;
+        let at = &rule.expired_at;
         let explanation = rule.explanation();
         push_line(&mut text, &format!("  [[rule]] {number} ({action}) since {at}: {explanation}"));
     }
@@ -64,23 +67,27 @@ fn total(report: &LogReport, rows: &[&ReportRow]) -> u64 {
     outcome.and_then(|outcome| report.outcomes.get(outcome.as_str())).copied().unwrap_or_default()
 }
 
-/// Returns the summary of what was read: the span of time, the files, the number of lines, and those that could not be read.
+/// Returns the extent of the log: the span of time, the files, the number of lines, and those that could not be read.
 pub(super) fn read_summary(report: &LogReport) -> String {
     let instant = |at| humantime::format_rfc3339_seconds(at);
     let mut text = String::new();
-    let (since, until) = (instant(report.since), instant(report.until));
+    let since = instant(report.since);
+    let until = instant(report.until);
     push_line(&mut text, &format!("span      {since} to {until}"));
     let (named, unnamed) = report.files.split_at(match report.files.len() {
         0..=MAX_FILES => report.files.len(),
         _ => 0,
     });
     for file in named {
-        let (path, lines) = (file.path.display(), file.lines);
+        let path = file.path.display();
+        let lines = file.lines;
         push_line(&mut text, &format!("read      {path}: {lines} lines"));
     }
     if let (Some(first), Some(last)) = (unnamed.first(), unnamed.last()) {
-        let (count, lines) = (unnamed.len(), unnamed.iter().map(|file| file.lines).sum::<u64>());
-        let (first, last) = (first.path.display(), last.path.display());
+        let count = unnamed.len();
+        let lines = unnamed.iter().map(|file| file.lines).sum::<u64>();
+        let first = first.path.display();
+        let last = last.path.display();
         push_line(&mut text, &format!("read      {count} files, {first} to {last}: {lines} lines"));
     }
     if report.older_files > 0 {
@@ -96,7 +103,8 @@ pub(super) fn read_summary(report: &LogReport) -> String {
         push_line(&mut text, &format!("newer     {count} lines are from after"));
     }
     for unreadable in &report.unreadable_lines {
-        let (path, error) = (unreadable.path.display(), &unreadable.error);
+        let path = unreadable.path.display();
+        let error = &unreadable.error;
         let place = match unreadable.line {
             // The file itself.
             0 => String::new(),

@@ -17,7 +17,7 @@ use super::super::env::address_to_dial;
 ///
 /// # Errors
 ///
-/// Prints what is wrong with the configuration, and returns the exit status.
+/// Prints the mistakes in the configuration, and returns the exit status.
 pub(super) fn find(file: Option<&Path>) -> Result<Option<ParentProxy>, ExitCode> {
     let (config, _) = load_config(file)?;
     let Ok(certificate) = fs::read(config.https.ca_dir.join("ca.crt")) else {

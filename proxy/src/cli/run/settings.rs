@@ -30,7 +30,7 @@ pub(super) enum OwnState {
     Temporary { _dir: TempDir },
 }
 
-/// The configuration of the proxy that runs for a command, and what it needs.
+/// The configuration of the proxy that runs for a command, and its files.
 pub(super) struct RunSettings {
     pub(super) config: Config,
     /// The CA's certificate, if it is that of another proxy.
@@ -43,7 +43,7 @@ pub(super) struct RunSettings {
 ///
 /// # Errors
 ///
-/// Prints what is wrong, and returns the exit status.
+/// Prints the mistake, and returns the exit status.
 pub(super) fn load(file: Option<&Path>, crawler: Option<&str>) -> Result<RunSettings, ExitCode> {
     let file = found_file(file);
     let own = match file {
@@ -72,7 +72,7 @@ pub(super) fn load(file: Option<&Path>, crawler: Option<&str>) -> Result<RunSett
 ///
 /// # Errors
 ///
-/// Prints what is wrong, and returns the exit status.
+/// Prints the mistake, and returns the exit status.
 pub(super) fn load_for_running(
     proxy: &ParentProxy,
     ca: Option<&Path>,
@@ -126,8 +126,10 @@ fn make_only(table: &mut Table, name: &str) -> bool {
     let Some(Value::Array(crawlers)) = table.get_mut("crawler") else {
         return false;
     };
-    let is_named = |crawler: &Value| crawler.get("name").and_then(Value::as_str) == Some(name);
-    let Some(index) = crawlers.iter().position(is_named) else {
+    let Some(index) = crawlers
+        .iter()
+        .position(|crawler| crawler.get("name").and_then(Value::as_str) == Some(name))
+    else {
         return false;
     };
     let mut named = crawlers.remove(index);
@@ -145,7 +147,8 @@ fn make_only(table: &mut Table, name: &str) -> bool {
 /// Returns the directory for the state: the user's (XDG Base Directory Specification), whose CA and robots.txt files then serve
 /// later runs, unless another run uses it now.
 fn own_state() -> io::Result<(PathBuf, OwnState)> {
-    let home = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|it| it.is_absolute());
+    let home =
+        |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
     let states = home("XDG_STATE_HOME").or_else(|| Some(home("HOME")?.join(".local/state")));
     if let Some(states) = states {
         let dir = states.join("wayleave");

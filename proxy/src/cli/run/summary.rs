@@ -33,8 +33,8 @@ pub(super) fn text_of_connections(tally: &DecisionTally) -> String {
     format!("wayleave: {connections}, {decided}\n{}", details(tally))
 }
 
-/// The report of a run whose requests a running proxy decided. It has no numbers of what was forwarded or refused, which are not known
-/// here, and not zero.
+/// The report of a run whose requests a running proxy decided. It has no numbers of forwarded or refused requests, which
+/// are not known here, and not zero.
 #[derive(Debug, Serialize)]
 struct ConnectionReport<'a> {
     /// The connections.

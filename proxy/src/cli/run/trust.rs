@@ -1,4 +1,4 @@
-//! Makes the programs of a command trust the CA: by variables, and by what they see instead of the system's certificates.
+//! Makes the programs of a command trust the CA: by variables, and by files that they see instead of the system's certificates.
 
 use std::ffi::OsString;
 use std::fs;
@@ -31,7 +31,7 @@ pub(super) fn set_variables(command: &mut Command, dir: &Path) {
     }
 }
 
-/// Writes the files that hold the CA's `certificate` to `dir`, and adds to `plan` what they are seen instead of.
+/// Writes the files that hold the CA's `certificate` to `dir`, and adds to `plan` the files that they stand in for.
 ///
 /// # Errors
 ///
@@ -72,7 +72,7 @@ fn find_program(name: &str) -> Option<PathBuf> {
 }
 
 /// Returns the certificates of a PEM file as a key store of Java, in its first format (JKS), which every version reads. It is
-/// not documented; this is what `keytool -importcert -storetype JKS` writes.
+/// not documented; this is the output of `keytool -importcert -storetype JKS`.
 fn java_key_store(pem: &str) -> Vec<u8> {
     const MAGIC: u32 = 0xfeed_feed;
     const VERSION: u32 = 2;
@@ -120,7 +120,8 @@ fn trust_in_nss(dir: &Path, certificate: &Path, plan: &mut MountPlan) -> anyhow:
     let Some((home, certutil)) = home.zip(find_program("certutil")) else {
         return Ok(());
     };
-    let (own, copy) = (home.join(".pki/nssdb"), dir.join("nssdb"));
+    let own = home.join(".pki/nssdb");
+    let copy = dir.join("nssdb");
     // The copy is mounted there; Chromium creates the directory, too.
     fs::create_dir_all(&own)
         .and_then(|()| copy_files(&own, &copy))

@@ -92,7 +92,7 @@ async fn only_costly_decisions_wait_for_the_pool() {
         let preview = world.preview(&costly).await.expect("it can be decided");
         assert_eq!(
             preview["line"].as_u64(),
-            decision.finding.and_then(|it| it.line).map(u64::from)
+            decision.finding.and_then(|finding| finding.line).map(u64::from)
         );
     }
 }

@@ -63,7 +63,8 @@ impl TestLog {
         let export = CheckedExport::open(&out, None).unwrap();
         let mut findings = ExportFindings::new(false);
         let mut deriver = DecisionDeriver::new(export.check_files(&mut findings));
-        let (mut counts, mut decisions) = (DerivedCounts::default(), 0);
+        let mut counts = DerivedCounts::default();
+        let mut decisions = 0;
         let lines = export.check_logs(&mut findings, |line| {
             let decision: DecisionRecord = serde_json::from_slice(line).unwrap();
             decisions += 1;

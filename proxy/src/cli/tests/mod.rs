@@ -101,7 +101,8 @@ fn compare_redirect(
     }
     let redirect = world.redirect(&Target::parse(&decision.url).unwrap());
     log.record(world, &redirect);
-    let (redirected, decided) = (verdict_members(&redirect), verdict_members(decision));
+    let redirected = verdict_members(&redirect);
+    let decided = verdict_members(decision);
     assert_eq!(redirected["policy"], decided["policy"], "{request:?}");
     if decision.reason == Reason::PolicyRule {
         for member in ["outcome", "reason", "status"] {
@@ -114,7 +115,9 @@ fn compare_redirect(
 }
 
 async fn decide_rows(worlds: Vec<RowWorld>) -> Tally {
-    let (parts, mut log, mut tally) = (Parts::new(), TestLog::new(), Tally::default());
+    let parts = Parts::new();
+    let mut log = TestLog::new();
+    let mut tally = Tally::default();
     let mut recorded = 0;
     for RowWorld { configuration, sites, requests } in worlds {
         let world = World::start(&parts, &configuration, sites);
@@ -202,7 +205,9 @@ tunnelled unavailable: 37
 
 #[tokio::test(start_paused = true)]
 async fn all_callers_agree_about_generated_requests() {
-    let (parts, mut log, mut tally) = (Parts::new(), TestLog::new(), Tally::default());
+    let parts = Parts::new();
+    let mut log = TestLog::new();
+    let mut tally = Tally::default();
     let mut random = Random(20_261_125);
     for number in 0..WORLDS {
         let configuration = generator::configuration(number, &mut random);
@@ -249,7 +254,8 @@ fn every_reason_of_a_decision_is_generated() {
 /// `wayleave check` knows only what origins serve now, so that old copies are decided by without it.
 #[tokio::test(start_paused = true)]
 async fn cache_and_archive_agree_about_copies_that_have_lapsed() {
-    let (parts, mut log) = (Parts::new(), TestLog::new());
+    let parts = Parts::new();
+    let mut log = TestLog::new();
     let RowWorld { configuration, sites, requests } = rows::one_crawler_for_each_dialect();
     let world = World::start(&parts, &configuration, sites);
     log.archive(&world);

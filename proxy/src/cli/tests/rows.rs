@@ -175,8 +175,8 @@ pub(super) fn spellings() -> Vec<RowWorld> {
         indexes: Vec<String>,
     }
     let Spellings { before, folders, pages, indexes } = serde_json::from_str(SPELLINGS).unwrap();
-    let before = before.into_iter().map(|it| it + "private/page.txt");
-    let folders = folders.into_iter().map(|it| format!("/{it}/page.txt"));
+    let before = before.into_iter().map(|line| line + "private/page.txt");
+    let folders = folders.into_iter().map(|folder| format!("/{folder}/page.txt"));
     let spellings: Vec<_> = before.chain(folders).chain(pages).chain(indexes).collect();
     let by_dialect = DIALECTS.map(|dialect| format!("[robots]\ndialect = \"{dialect}\"\n"));
     let rule = "[[rule]]\naction = \"refuse\"\nhosts = [\"*\"]\npaths = [\"/private\", \"/deep/page.txt\"]\n";

@@ -36,7 +36,8 @@ impl ClientRate {
         mut step: Pin<&mut impl Future<Output = T>>,
         is_harmless: impl Fn() -> bool,
     ) -> Result<T, TooSlow> {
-        let (started, mut limit) = (Instant::now(), self.remaining());
+        let started = Instant::now();
+        let mut limit = self.remaining();
         loop {
             match timeout(limit, step.as_mut()).await {
                 Ok(done) => {

@@ -173,7 +173,7 @@ impl<'a, 'w, 'x> ResponseRelay<'a, 'w, 'x> {
                         Err(UpstreamError::new(Reason::HttpResponseTimeout, details))
                     })
                     .map_err(|fault| progress.upstream_error(fault))?;
-                // Only this proxy may say in them what was decided.
+                // Only this proxy may report its decision in them.
                 trailers.retain(|(field, _)| !headers::is_own_field(field));
                 Ok(trailers)
             }
@@ -186,7 +186,8 @@ impl<'a, 'w, 'x> ResponseRelay<'a, 'w, 'x> {
         &mut self,
         client: &mut DownstreamWriter,
     ) -> Result<UpstreamHead, RelayError> {
-        let (mut interim, mut next) = (InterimResponses::default(), None);
+        let mut interim = InterimResponses::default();
+        let mut next = None;
         loop {
             let head = match next.take() {
                 Some(head) => head,
@@ -224,9 +225,10 @@ impl<'a, 'w, 'x> ResponseRelay<'a, 'w, 'x> {
         client: &mut DownstreamWriter,
         interim: &mut InterimResponses,
     ) -> Result<Option<UpstreamHead>, RelayError> {
-        // HTTP/2 sends what it has accepted even if this does not wait for it.
+        // HTTP/2 sends the accepted bytes even if this does not wait for it.
         let may_be_left = matches!(client, DownstreamWriter::Http2 { .. });
-        let (mut buffered, mut last) = (VecDeque::new(), None);
+        let mut buffered = VecDeque::new();
+        let mut last = None;
         self.buffer_interim(first, interim, &mut buffered);
         while let Some(head) = buffered.pop_front() {
             let response = headers::interim(&head);
@@ -323,7 +325,7 @@ impl<'a, 'w, 'x> ResponseRelay<'a, 'w, 'x> {
     ) -> Result<(), RelayError> {
         let bytes = chunk.len();
         if let Err(refusal) = self.watch.admission.on_chunk(&chunk) {
-            // The client gets what came so far, cut off as it is.
+            // The client gets the bytes so far, cut off as they are.
             client.flush().await?;
             return Err(RelayError::Refused { refusal, answered: true });
         }
@@ -351,7 +353,7 @@ impl<'a, 'w, 'x> ResponseRelay<'a, 'w, 'x> {
             // Flushing and watching the client must not delay the next chunk, so both run while it is read.
             let meanwhile = async {
                 if client.has_unflushed() {
-                    // No other chunk is ready, so what was buffered to be sent with it leaves now.
+                    // No other chunk is ready, so bytes that were buffered to be sent with it leave now.
                     return client.flush().await;
                 }
                 client.wait_until_reset().await;
@@ -375,7 +377,7 @@ impl<'a, 'w, 'x> ResponseRelay<'a, 'w, 'x> {
                 }
                 Ok(None) => return Ok(()),
                 Err(broken) => {
-                    // The client gets what came so far, cut off as it is.
+                    // The client gets the bytes so far, cut off as they are.
                     client.flush().await?;
                     return Err(broken);
                 }

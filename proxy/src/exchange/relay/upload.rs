@@ -18,7 +18,7 @@ use super::progress::RelayProgress;
 /// The request's body on its way to the origin.
 pub(super) struct RequestRelay<'a> {
     pub(super) body: &'a mut DownstreamReader,
-    /// What was read of the body before, and is sent first.
+    /// The bytes of the body that were read before, and are sent first.
     pub(super) sent: &'a mut SentBody,
     pub(super) writer: &'a mut UpstreamWriter,
     pub(super) progress: &'a RelayProgress,
@@ -56,7 +56,8 @@ impl RequestRelay<'_> {
     }
 
     async fn send_body(&mut self) -> Result<(), RelayError> {
-        let (progress, timeout) = (self.progress, self.timeout);
+        let progress = self.progress;
+        let timeout = self.timeout;
         let broke = |error| body_broke(&error, progress);
         let failed = |fault| progress.upstream_error(fault);
         // A client that holds one of a limited number of slots must not hold it by sending slowly.

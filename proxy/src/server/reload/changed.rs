@@ -38,7 +38,7 @@ pub(crate) fn changed_toml(shown: &str) -> String {
 const MAX_TOLD: usize = 20;
 const MAX_VALUE_CHARS: usize = 80;
 
-/// Returns in words what differs between two configurations, as [`Config`] shows them, such as
+/// Returns in words the differences between two configurations, as [`Config`] shows them, such as
 /// `proxy.mode: "observe" -> "enforce"`.
 pub(super) fn describe_changes(before: &str, after: &str) -> String {
     let mut changes = Vec::new();
@@ -74,7 +74,8 @@ fn describe_value(
         (Some(Value::Array(before)), Some(Value::Array(after)))
             if before.iter().chain(after).all(Value::is_table) =>
         {
-            let (before, after) = (by_name(key, before), by_name(key, after));
+            let before = by_name(key, before);
+            let after = by_name(key, after);
             let names: BTreeSet<_> = before.keys().chain(after.keys()).collect();
             for name in names {
                 match (before.get(name), after.get(name)) {
@@ -96,7 +97,7 @@ fn describe_value(
     }
 }
 
-/// Returns the tables of an array by what people call them: their name, or else their number.
+/// Returns the tables of an array by their name, or else their number.
 fn by_name<'a>(key: &str, tables: &'a [Value]) -> BTreeMap<String, &'a Value> {
     let named = tables.iter().zip(1..).map(|(table, number): (_, usize)| {
         let name = match table.get("name").and_then(Value::as_str) {
@@ -119,7 +120,7 @@ fn defaults_beside(shown: &Table) -> Option<Table> {
     let text = inherited.collect::<Table>().to_string() + LEAST_TABLES;
     let mut beside: Table = Config::from_toml("", &text).ok()?.to_string().parse().ok()?;
     let mut plain: Table = Config::default().to_string().parse().ok()?;
-    // These themselves differ from what they are in an empty file.
+    // These themselves differ from their values in an empty file.
     for (name, key) in INHERITED {
         let default = plain.get_mut(name)?.as_table_mut()?.remove(key)?;
         beside.get_mut(name)?.as_table_mut()?.insert(key.to_owned(), default);

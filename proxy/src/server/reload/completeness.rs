@@ -29,7 +29,7 @@ fn find_included_loss(before: &IncludedFile, read: &[IncludedFile]) -> Option<St
     }
 }
 
-/// Returns what a file has lost all of; both counts are of rules and of crawlers.
+/// Returns the kind of table that a file has lost all of; both counts are of rules and of crawlers.
 fn find_loss(file: &str, before: (usize, usize), now: (usize, usize)) -> Option<String> {
     let lost = |what: &str, before: usize| {
         format!("{file} no longer has any {what} (it had {before}): {CONFIRM_HINT}")

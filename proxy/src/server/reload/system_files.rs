@@ -19,7 +19,7 @@ pub(super) struct SystemFiles {
     versions: Vec<Option<FileVersion>>,
 }
 
-/// What differs between two versions of a file: device, inode, size, and the time of the last change.
+/// The properties that differ between two versions of a file: device, inode, size, and the time of the last change.
 type FileVersion = (u64, u64, u64, i64, i64);
 
 impl SystemFiles {

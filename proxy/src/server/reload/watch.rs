@@ -115,8 +115,9 @@ impl FileWatch {
         let target = self.file.canonicalize();
         let target_dir = target.as_deref().ok().and_then(Path::parent);
         // inotify has one watch per directory, whatever the path: removing the second would remove the first.
-        let is_other = |dir: &&Path| self.dir.canonicalize().is_ok_and(|own| own != *dir);
-        let linked_dir = target_dir.filter(is_other).map(Path::to_owned);
+        let linked_dir = target_dir
+            .filter(|dir| self.dir.canonicalize().is_ok_and(|own| own != *dir))
+            .map(Path::to_owned);
         if linked_dir == self.linked_dir {
             return Ok(());
         }
@@ -293,7 +294,8 @@ mod tests {
             fs::create_dir(real.join(version)).unwrap();
             fs::write(real.join(version).join("config.toml"), "").unwrap();
         }
-        let (data, file) = (real.join("..data"), real.join("config.toml"));
+        let data = real.join("..data");
+        let file = real.join("config.toml");
         symlink("..1", &data).unwrap();
         symlink("..data/config.toml", &file).unwrap();
         let mut watched = WatchedPath::new(file);

@@ -1,4 +1,4 @@
-//! Metrics of client and upstream connections, and of repairs to what came over them.
+//! Metrics of client and upstream connections, and of repairs to the messages on them.
 
 use prometheus::{IntCounter, IntCounterVec, IntGauge, Registry};
 use wayleave_http_wire::http1::oddities::Oddity;

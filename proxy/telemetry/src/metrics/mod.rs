@@ -144,7 +144,7 @@ impl Metrics {
         for result in ["signed", "asked", "unanswerable", "foreign", "tunnel"] {
             self.signatures.with_label_values(&[result]);
         }
-        // What only a [[crawler]] is asked for.
+        // Reasons that only a [[crawler]] can meet.
         let is_of_crawlers =
             |reason: &Reason| matches!(reason, Reason::TokenMissing | Reason::Preference);
         let reasons = Reason::ALL.iter().copied().filter(|reason| !is_of_crawlers(reason));

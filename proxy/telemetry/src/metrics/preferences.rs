@@ -65,6 +65,7 @@ pub(super) fn count(counters: &IntCounterVec, preference: &PurposePreference) {
         Some(statement) => (statement.source.as_str(), statement.stage),
         None => (NONE, PreferenceStage::Before),
     };
-    let (purpose, value) = (preference.purpose.as_str(), preference.preference.as_str());
+    let purpose = preference.purpose.as_str();
+    let value = preference.preference.as_str();
     counters.with_label_values(&[source, purpose, value, stage.as_str()]).inc();
 }

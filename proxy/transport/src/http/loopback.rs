@@ -46,7 +46,7 @@ pub async fn send(
 }
 
 /// Sends a request like [`send`], from the address `source` of this machine. The response must begin within `time`, and of its body
-/// counts what arrives in as much time again: a page that comes slowly is not lost.
+/// counts the bytes that arrive in as much time again: a page that comes slowly is not lost.
 ///
 /// # Errors
 ///
@@ -95,7 +95,8 @@ impl OpenResponse {
     ///
     /// Returns an error if the connection breaks.
     pub async fn read(mut self, limit: usize, time: Duration) -> anyhow::Result<LoopbackResponse> {
-        let (mut read, mut is_cut) = (BytesMut::new(), false);
+        let mut read = BytesMut::new();
+        let mut is_cut = false;
         let reading = async {
             while let Some(data) = self.next_chunk().await? {
                 let room = limit - read.len();
@@ -109,7 +110,8 @@ impl OpenResponse {
         };
         let is_late = timeout(time, reading).await.map_or(Ok(true), |read| read.map(|()| false))?;
         let is_cut = is_cut || is_late;
-        let (status, body) = (self.status, read.freeze());
+        let status = self.status;
+        let body = read.freeze();
         Ok(LoopbackResponse { status, headers: self.headers, body, is_cut, is_late })
     }
 }

@@ -12,7 +12,7 @@ use rustls::server::ParsedCertificate;
 use rustls::{CertificateError, DigitallySignedStruct, Error, SignatureScheme};
 use x509_parser::time::ASN1Time;
 
-/// A verifier that accepts what the roots issued, and also a certificate that is listed as it is.
+/// A verifier that accepts certificates of the roots, and also a certificate that is listed as it is.
 #[derive(Debug)]
 pub struct ListedCertificates {
     issued: Arc<WebPkiServerVerifier>,

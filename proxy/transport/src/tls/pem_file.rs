@@ -19,7 +19,7 @@ impl PemFile {
     ///
     /// # Errors
     ///
-    /// Describes what is wrong with the file.
+    /// Describes the fault of the file.
     pub fn read(path: PathBuf) -> Result<Self, String> {
         let certificates = read_certificates(&path)?;
         let mut roots = RootCertStore::empty();
@@ -37,7 +37,7 @@ impl PemFile {
 ///
 /// # Errors
 ///
-/// Describes what is wrong with the file.
+/// Describes the fault of the file.
 pub(super) fn read_certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, String> {
     let found: Vec<_> = CertificateDer::pem_file_iter(path)
         .and_then(Iterator::collect)

@@ -96,7 +96,9 @@ mod tests {
 
     #[test]
     fn only_the_cas_of_wayleave_do_not_stand_for_the_system() {
-        let (ours, other, system) = (made_by_wayleave(), other(), other());
+        let ours = made_by_wayleave();
+        let system = other();
+        let other = other();
         assert_eq!(roots(std::slice::from_ref(&ours), &system), 2);
         assert_eq!(roots(&[ours.clone(), made_by_wayleave()], &system), 3);
         assert_eq!(roots(&[ours, other.clone()], &system), 2);

@@ -124,7 +124,8 @@ impl DnsResolver {
             .await
             .map_err(|_| EgressError::DnsTimeout)?;
         let is_partial = v4.is_none() || v6.is_none();
-        let (mut addresses, mut failure) = (Vec::new(), None);
+        let mut addresses = Vec::new();
+        let mut failure = None;
         let longest = Duration::from_secs(u64::from(MAX_TTL));
         let mut expires_at =
             Instant::now() + if is_partial { ONE_FAMILY_LIFETIME } else { longest };

@@ -213,7 +213,7 @@ impl Egress {
         self.resolve(&parent.host, parent.port, None, route_by).await.map_err(of_parent)
     }
 
-    /// Checks what is known about a host that is not looked up here: an address that it spells or that an override
+    /// Checks the addresses of a host that is not looked up here: an address that it spells or that an override
     /// gives, and the name itself. Returns whether the host may be public.
     fn check_unresolved(&self, host: &str, port: u16) -> Result<bool, EgressError> {
         let literal = parse_literal(host).map(|address| SocketAddr::new(address, port));
@@ -243,7 +243,7 @@ impl Egress {
         }
         let known = self.dns.resolve(host, client).await?;
         match route_by(with_port(&known.addresses)) {
-            // The other family may have what this one lacks.
+            // The other family may have an address that this one lacks.
             Err(_) if known.is_partial => {
                 route_by(with_port(&self.dns.resolve_whole(host).await?.addresses))
             }
@@ -318,7 +318,8 @@ fn interleave(addresses: Vec<CheckedAddress>) -> Vec<CheckedAddress> {
     let (mut v6, mut v4) = (v6.into_iter(), v4.into_iter());
     let mut ordered = Vec::with_capacity(v6.len() + v4.len());
     loop {
-        let (six, four) = (v6.next(), v4.next());
+        let six = v6.next();
+        let four = v4.next();
         if six.is_none() && four.is_none() {
             return ordered;
         }

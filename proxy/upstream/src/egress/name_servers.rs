@@ -120,7 +120,8 @@ impl NameServers {
         if let Some(known) = self.hosts.lookup_static_host(&Query::query(name.clone(), kind)) {
             return Ok(known);
         }
-        let (count, preferred) = (self.servers.len(), self.preferred.load(Ordering::Relaxed));
+        let count = self.servers.len();
+        let preferred = self.preferred.load(Ordering::Relaxed);
         let query = |server: usize| async move {
             (server, self.servers[server].lookup(name.clone(), kind).await)
         };

@@ -90,8 +90,9 @@ impl FromStr for ParentProxy {
         }
         let host = url.host_str().ok_or(EXPECTED)?.to_ascii_lowercase();
         // The host is repeated in log lines and in Proxy-Status.
-        let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b".-_[]:".contains(&byte);
-        if host.is_empty() || !host.bytes().all(is_plain) {
+        if host.is_empty()
+            || !host.bytes().all(|byte| byte.is_ascii_alphanumeric() || b".-_[]:".contains(&byte))
+        {
             return Err("has a host that is neither a name in ASCII nor an address");
         }
         Ok(Self {
@@ -206,10 +207,10 @@ const INTERNAL_SUFFIXES: &[&str] = &[
 /// of one label are internal, too.
 pub(super) fn is_internal_name(host: &str) -> bool {
     let name = host.trim_end_matches('.');
-    let is_below = |suffix: &&str| {
-        name.strip_suffix(*suffix).is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
-    };
-    !name.contains('.') || INTERNAL_SUFFIXES.iter().any(is_below)
+    !name.contains('.')
+        || INTERNAL_SUFFIXES.iter().any(|suffix| {
+            name.strip_suffix(*suffix).is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
+        })
 }
 
 #[cfg(test)]

@@ -1,5 +1,5 @@
 //! FTP with an origin (RFC 959, RFC 3659): a file or a directory, returned as an HTTP response. suppaftp implements
-//! the protocol, with replies of bounded length; what is dialled, and for how long, is decided here.
+//! the protocol, with replies of bounded length; the address and the timeout are decided here.
 //!
 //! Transfers are passive, and go only to the address of the control connection, whatever address the server names. A
 //! connection serves one request.
@@ -200,7 +200,8 @@ async fn fetch_directory(
         Err(refusal) => return refusal.into_response(),
     };
     let time_to_parse = Listing::time_to_parse(listing.len());
-    let (path, prefers_text) = (request.path.to_owned(), request.prefers_text);
+    let path = request.path.to_owned();
+    let prefers_text = request.prefers_text;
     let to_body = move || {
         let listing = Listing::parse(&listing, format);
         if prefers_text { listing.to_text() } else { listing.to_html(&path) }

@@ -29,7 +29,8 @@ impl ByteRange {
             ("", last) => number(last).map(Self::Last),
             (first, "") => Some(Self::From(number(first)?, None)),
             (first, last) => {
-                let (first, last) = (number(first)?, number(last)?);
+                let first = number(first)?;
+                let last = number(last)?;
                 (first <= last).then_some(Self::From(first, Some(last)))
             }
         }

@@ -69,7 +69,8 @@ impl ParsedFile {
                 return 0..0;
             }
             let rest = &self.statements[start + 1..];
-            let length = rest.iter().take_while(|it| !semantics.begins_group(it)).count();
+            let length =
+                rest.iter().take_while(|statement| !semantics.begins_group(statement)).count();
             after = start + 1 + length;
             start..after
         });

@@ -62,7 +62,7 @@ impl DialectSemantics {
 
     /// Returns the semantics of one of the four dialects in its other forms.
     pub(crate) fn other_forms(dialect: Dialect) -> impl Iterator<Item = &'static Self> {
-        ALL.iter().filter(move |it| it.dialect == dialect && !it.is_own_form())
+        ALL.iter().filter(move |semantics| semantics.dialect == dialect && !semantics.is_own_form())
     }
 
     /// Returns a unique number below [`DialectSemantics::COUNT`].

@@ -92,14 +92,16 @@ impl IndexBuilder<'_> {
             let text = self.patterns.get(rule.pattern).prefix();
             let known = |prefix: &IndexPrefix| self.patterns.literals(prefix.text);
             if let Some(last) =
-                prefixes.last_mut().filter(|it| it.head == head && known(it) == text)
+                prefixes.last_mut().filter(|prefix| prefix.head == head && known(prefix) == text)
             {
                 last.rules.1 = small(at + 1);
                 continue;
             }
             // In sorted order, any prefix that this one starts with is the previous one or one of its ancestors.
             let mut parent = prefixes.len().checked_sub(1);
-            while let Some(above) = parent.filter(|it| !text.starts_with(known(&prefixes[*it]))) {
+            while let Some(above) =
+                parent.filter(|above| !text.starts_with(known(&prefixes[*above])))
+            {
                 parent = prefixes[above].parent.map(|parent| parent as usize);
             }
             let (start, _) = rule.pattern.literals;

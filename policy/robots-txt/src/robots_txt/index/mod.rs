@@ -50,11 +50,14 @@ impl RuleIndex {
         path: &PathForm<'_>,
         budget: &mut MatchBudget,
     ) -> Option<MatchedRule> {
-        let (head, text) = (path.head().swap_bytes(), path.bytes());
-        let is_before = |it: &IndexPrefix| (it.head, self.text(it)) <= (head, text);
+        let head = path.head().swap_bytes();
+        let text = path.bytes();
         // The longest prefix of the path, if it has any, is among the last entry at or before it and its ancestors.
-        let after = self.prefixes.partition_point(is_before);
-        let (mut next, mut best) = (after.checked_sub(1), None);
+        let after = self
+            .prefixes
+            .partition_point(|prefix| (prefix.head, self.text(prefix)) <= (head, text));
+        let mut next = after.checked_sub(1);
+        let mut best = None;
         let mut is_ancestor = false;
         while let Some(at) = next {
             let prefix = &self.prefixes[at];

@@ -32,7 +32,7 @@ pub struct ParsedLine<'a> {
 }
 
 impl ParsedLine<'_> {
-    /// Returns what Google's parser reads in a line that the other dialects read like this, provided that it reads the
+    /// Returns the statement that Google's parser reads in a line that the other dialects read like this, if it reads the
     /// whole line.
     pub(crate) fn as_read_by_google(self) -> Self {
         match self.field {

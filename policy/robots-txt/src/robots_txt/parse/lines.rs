@@ -47,7 +47,7 @@ mod tests {
     #[test]
     fn lines_end_in_any_way_and_hold_one_comment() {
         let body = b"a#b#c\r\n#\r\rd\n\n e # f\x85\0";
-        let found: Vec<_> = lines(body).map(|it| (it.text, it.before_comment)).collect();
+        let found: Vec<_> = lines(body).map(|line| (line.text, line.before_comment)).collect();
         let expected: [(&[u8], &[u8]); 6] = [
             (b"a#b#c", b"a"),
             (b"#", b""),

@@ -128,7 +128,9 @@ impl StatementParser {
         };
         if let Some(exact) = exact {
             // One statement for both keeps the file small, and searches short.
-            if google.is_some_and(|it| it.field == exact.field && it.value == exact.value) {
+            if google
+                .is_some_and(|google| google.field == exact.field && google.value == exact.value)
+            {
                 return self.push(exact, EXACT | GOOGLE, plain::classes(exact.value));
             }
             self.push(exact, EXACT, plain::classes(exact.value));

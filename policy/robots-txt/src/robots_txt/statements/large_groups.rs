@@ -95,7 +95,8 @@ impl LargeGroups {
         agent: UserAgentLine,
         build: impl FnOnce(Range<usize>) -> RuleIndex,
     ) -> Option<&RuleIndex> {
-        let (mark, agent) = (semantics.group_mark, agent.statement);
+        let mark = semantics.group_mark;
+        let agent = agent.statement;
         let after =
             self.groups.partition_point(|group| (group.group_mark, group.start) <= (mark, agent));
         let group = &self.groups[after.checked_sub(1)?];

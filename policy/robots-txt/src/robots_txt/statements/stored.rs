@@ -73,7 +73,7 @@ impl ParsedFile {
     #[inline]
     pub(crate) fn prefetch(&self) {
         let agent = self.agents.first().map_or(0, |agent| agent.statement);
-        let statement = self.statements.first().map_or(0, |it| it.start);
+        let statement = self.statements.first().map_or(0, |statement| statement.start);
         let text = self.texts.first().map_or(0, |byte| u32::from(*byte));
         // Nothing uses them, so the compiler would drop the loads.
         black_box(agent ^ statement ^ text);

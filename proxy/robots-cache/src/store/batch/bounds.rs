@@ -50,7 +50,7 @@ impl WriteBatch<'_> {
         Ok(())
     }
 
-    /// Deletes some of what has expired.
+    /// Deletes some of the expired rows.
     pub(crate) fn drop_expired(&mut self) -> Result<(), StoreFailure> {
         let too_old = [
             (PAST_VERSION, self.limits.versions_not_before),
@@ -67,7 +67,7 @@ impl WriteBatch<'_> {
         Ok(())
     }
 
-    /// Returns the first row to evict of this rank or the next. What is held is passed over.
+    /// Returns the first row to evict of this rank or the next. Held rows are passed over.
     fn first_evictable(
         &self,
         scope: &str,

@@ -14,7 +14,8 @@ async fn filled(dir: &Path) -> Vec<(Origin, Arc<CacheEntry>)> {
     let store = open(dir).unwrap();
     let mut saved = Vec::new();
     for n in 0..200 {
-        let (own, shared) = (origin(&format!("own{n}")), origin(&format!("shared{n}")));
+        let own = origin(&format!("own{n}"));
+        let shared = origin(&format!("shared{n}"));
         let body = format!("User-agent: *\nDisallow: /{n}/{}\n", "x".repeat(n * 7));
         saved.push((own, entry(response(200, body.as_bytes()), at(0))));
         saved.push((shared, entry(response(200, RULES), at(0))));
@@ -80,7 +81,8 @@ async fn damage_neither_panics_nor_changes_rules() {
     let clean = tempfile::tempdir().unwrap();
     let saved = filled(clean.path()).await;
     let sound = std::fs::read(clean.path().join(FILE_NAME)).unwrap();
-    let (mut aside, mut lost) = (0, 0);
+    let mut aside = 0;
+    let mut lost = 0;
     for n in 0..DAMAGES {
         let mut file = sound.clone();
         let what = damage(&mut file, n);
@@ -143,10 +145,12 @@ async fn a_reader_neither_repairs_nor_replaces_a_file() {
     let path = dir.path().join(FILE_NAME);
     let whole = std::fs::read(&path).unwrap();
     let read = || {
-        let (clock, options) = (Clock::start_at(first()), RobotsStoreConfig::default());
+        let clock = Clock::start_at(first());
+        let options = RobotsStoreConfig::default();
         RobotsStore::open_to_read(dir.path(), options, clock, metrics())
     };
-    let (mut refused, mut failed) = (0, 0);
+    let mut refused = 0;
+    let mut failed = 0;
     for n in 0..60 {
         let mut file = whole.clone();
         let what = damage(&mut file, n);

@@ -262,7 +262,8 @@ fn break_table(store: &RobotsStore) {
 #[tokio::test]
 async fn changes_of_a_failed_transaction_are_written_by_the_next() {
     let dir = tempfile::tempdir().unwrap();
-    let (metrics, options) = (metrics(), RobotsStoreConfig::default());
+    let metrics = metrics();
+    let options = RobotsStoreConfig::default();
     let clock = Clock::start_at(first());
     let store = RobotsStore::open(dir.path(), options, clock, metrics.clone()).unwrap();
     break_table(&store);
@@ -326,7 +327,8 @@ async fn history_is_limited_and_frees_bodies() {
     let dir = tempfile::tempdir().unwrap();
     let options = RobotsStoreConfig { history_length: 3, ..RobotsStoreConfig::default() };
     let store = open_at(dir.path(), at(0), options).unwrap();
-    let (host, other) = (origin("a"), origin("b"));
+    let host = origin("a");
+    let other = origin("b");
     let rules = |day: u32| format!("User-agent: *\nDisallow: /{day}\n").into_bytes();
     let mut digests = Vec::new();
     store.save(&other, entry(response(200, &rules(1)), at(0)));

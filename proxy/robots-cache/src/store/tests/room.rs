@@ -115,7 +115,8 @@ async fn a_release_that_nobody_signed_drops_no_document() {
     let mut chain = HashChain::new();
     let line = chain.append(&chain.file_event(at(0)).to_json());
     std::fs::write(&log, [&line[..], b"\n"].concat()).unwrap();
-    let (bytes, peaks) = (Some(line.len() as u64 + 1), chain.tree.peaks().to_vec());
+    let bytes = Some(line.len() as u64 + 1);
+    let peaks = chain.tree.peaks().to_vec();
     let head = TreeHead { bytes, peaks, holds: Some(0), ..chain.tree_head(&key) };
     let head = chain.sign_head(&key, at(0), head);
     assert!(HeadFiles::for_log(&log, dir.path()).save(&head).is_empty());
@@ -132,7 +133,8 @@ async fn a_release_that_nobody_signed_drops_no_document() {
     };
     let hold = folder.add(&hold, Some(&key)).unwrap();
     let options = RobotsStoreConfig { history_length: 1, ..SMALL };
-    let (clock, no_wait) = (Clock::start_at(at(0)), Duration::ZERO);
+    let clock = Clock::start_at(at(0));
+    let no_wait = Duration::ZERO;
     let opening =
         RobotsStore::open_when_free(dir.path(), Some(&log), options, clock, metrics(), no_wait);
     let store = opening.await.unwrap();
@@ -283,7 +285,8 @@ fn write_first_format(path: &Path, entries: &[(Origin, CacheEntry)]) {
         let mut bodies = write.open_table(bodies).unwrap();
         let mut versions = write.open_table(versions).unwrap();
         for (origin, entry) in entries {
-            let (key, record) = (origin.to_string(), EntryRecord::new(&origin.into(), entry));
+            let key = origin.to_string();
+            let record = EntryRecord::new(&origin.into(), entry);
             let encoded = postcard::to_stdvec(&record).unwrap();
             kept.insert(key.as_str(), encoded.as_slice()).unwrap();
             let Some((seen_at, version)) = record.version() else {

@@ -76,7 +76,7 @@ fn replace(file: &Path, by: impl FnOnce(&Path)) {
     by(file);
 }
 
-/// Returns whether the check must name an alteration, by what becomes of the process. If not, it has no effect.
+/// Returns whether the check must name an alteration, by the fate of the process. If not, it has no effect.
 type IsNamed = fn(ProcessFate) -> bool;
 
 const ALWAYS: IsNamed = |_| true;
@@ -246,7 +246,7 @@ fn write_hold(place: &TestLog, id: u64, text: &str) {
     fs::write(dir.join(format!("{id}.json")), text).unwrap();
 }
 
-/// Lets the process go on after an alteration, and compares what the check finds with what it should.
+/// Lets the process go on after an alteration, and compares the findings of the check with those expected.
 fn check(place: TestLog, process: ProcessFate, is_named: bool, what: &str) {
     let found = place.checked(process);
     assert_eq!(found.is_some(), is_named, "{process:?}, {what}: {found:?}");

@@ -14,7 +14,8 @@ const BETWEEN_PROCESSES: [ProcessFate; 3] =
 /// Hands the log over to a new key. A process that does so may be killed before it puts the new key in the place of the old one.
 fn hand_over(place: &TestLog, is_killed: bool) {
     let options = place.options();
-    let (key, next) = (options.key.clone(), next_key_path(&options.key));
+    let key = options.key.clone();
+    let next = next_key_path(&options.key);
     let old = fs::read(&key).unwrap();
     let created = SigningKey::create(&next).unwrap();
     take_next_key(&options).unwrap();

@@ -108,7 +108,7 @@ impl TestLog {
         files
     }
 
-    /// Lets the process continue, exports everything, and returns what the check finds.
+    /// Lets the process continue, exports everything, and returns the findings of the check.
     pub(super) fn checked(mut self, process: ProcessFate) -> Option<String> {
         if process != ProcessFate::Rests {
             self.write();
@@ -118,7 +118,7 @@ impl TestLog {
         self.found("out", &["--since", "1d"])
     }
 
-    /// Exports a selection and returns what the check finds; `None` if nothing.
+    /// Exports a selection and returns the findings of the check; `None` if nothing.
     pub(super) fn found(&self, out: &str, wanted: &[&str]) -> Option<String> {
         let dir = self.dir.path();
         let text = format!("[state]\ndir = {:?}\n", dir.join("state"));
@@ -380,7 +380,7 @@ fn new_log_next_to_old_key_says_altered() {
         let state = place.options().state_dir;
         fs::remove_dir_all(place.dir.path().join("log")).unwrap();
         for entry in fs::read_dir(&state).unwrap().flatten() {
-            if entry.path().extension().is_some_and(|it| it == "head") {
+            if entry.path().extension().is_some_and(|extension| extension == "head") {
                 fs::remove_file(entry.path()).unwrap();
             }
         }
@@ -436,7 +436,8 @@ fn bytes_after_manifest_are_refused() {
 pub(super) fn head_files(place: &TestLog) -> [PathBuf; 2] {
     let beside = place.options().path.with_extension("jsonl.head");
     let mut entries = fs::read_dir(place.options().state_dir).unwrap().flatten();
-    let copy = entries.find(|entry| entry.path().extension().is_some_and(|it| it == "head"));
+    let copy =
+        entries.find(|entry| entry.path().extension().is_some_and(|extension| extension == "head"));
     [beside, copy.unwrap().path()]
 }
 
@@ -479,12 +480,14 @@ fn another_log_with_the_same_key_in_its_place_is_altered() {
             other.stop();
             let log = place.dir.path().join("log");
             for entry in fs::read_dir(&log).unwrap().flatten() {
-                if with_head || entry.path().extension().is_none_or(|it| it != "head") {
+                if with_head || entry.path().extension().is_none_or(|extension| extension != "head")
+                {
                     fs::remove_file(entry.path()).unwrap();
                 }
             }
             for entry in fs::read_dir(other.dir.path().join("log")).unwrap().flatten() {
-                if with_head || entry.path().extension().is_none_or(|it| it != "head") {
+                if with_head || entry.path().extension().is_none_or(|extension| extension != "head")
+                {
                     fs::copy(entry.path(), log.join(entry.file_name())).unwrap();
                 }
             }

@@ -12,7 +12,7 @@ use wayleave_signing::SigningKey;
 use super::alteration_tests::other_log;
 use super::tampering_tests::{ProcessFate, TestLog, decision};
 
-/// Copies the log and the state directory of one place to another, over what is there.
+/// Copies the log and the state directory of one place to another, over the files there.
 fn copy(from: &Path, to: &Path) {
     for part in ["log", "state"] {
         let _may_not_exist = fs::remove_dir_all(to.join(part));

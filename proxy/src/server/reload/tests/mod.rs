@@ -140,7 +140,8 @@ async fn without_a_file_what_the_system_knows_is_read_again() {
         let upstream = |reloader: &ConfigReloader| {
             Arc::clone(&reloader.parts.exchanges.gate.decider.settings().upstream)
         };
-        let (before, tls) = (upstream(reloader), reloader.parts.collector_tls.load_full());
+        let before = upstream(reloader);
+        let tls = reloader.parts.collector_tls.load_full();
         reloader.reload(cause).await.expect("nothing is wrong");
         assert!(Arc::ptr_eq(&before, &upstream(reloader)), "nothing has changed");
         reloader.outbound_config.forget_system_roots();
@@ -354,7 +355,8 @@ fn next_file(
 #[tokio::test(flavor = "multi_thread")]
 async fn random_configurations_reload_to_the_state_of_a_fresh_start() {
     let number = |name: &str| std::env::var(name).ok()?.parse::<u64>().ok();
-    let (count, seed) = (number("WAYLEAVE_RELOADS").unwrap_or(20), number("WAYLEAVE_SEED"));
+    let count = number("WAYLEAVE_RELOADS").unwrap_or(20);
+    let seed = number("WAYLEAVE_SEED");
     let files = files();
     let defaults = Config::default();
     let is_alive = |row: &&KeyRow| {
@@ -372,7 +374,8 @@ async fn random_configurations_reload_to_the_state_of_a_fresh_start() {
         let text = next();
         assert_eq!(running.reload(&text).await, [""; 0]);
         let fresh = ReloadableProxy::start(&text);
-        let (reloaded, expected) = (running.built().await, fresh.built().await);
+        let reloaded = running.built().await;
+        let expected = fresh.built().await;
         assert_same(&reloaded, &expected, &format!("the {n}th:\n{text}"));
         fresh.stop().await;
     }

@@ -31,7 +31,7 @@ use super::transport::{BoxedStream, BufferedStream};
 pub struct Downstream {
     pub reader: DownstreamReader,
     pub writer: DownstreamWriter,
-    /// What was read of the request's body.
+    /// The part of the request's body that was read.
     pub sent_body: SentBody,
     half_close_policy: HalfClosePolicy,
 }

@@ -1,5 +1,5 @@
-//! The responses over HTTP/2 that a client may have in progress. A client opens a hundred streams on each connection, and what it
-//! does not read of them stays in memory.
+//! The responses over HTTP/2 that a client may have in progress. A client opens a hundred streams on each connection, and
+//! the responses that it does not read stay in memory.
 
 use std::sync::Arc;
 

@@ -11,7 +11,7 @@ const MAX_BYTES: usize = 64 * 1024;
 pub struct SentBody {
     chunks: Vec<Bytes>,
     bytes: usize,
-    /// Whether it was too long to be kept, or sent to an origin that does not say what it has begun to serve.
+    /// Whether it was too long to be kept, or sent to an origin that does not tell the requests that it has begun to serve.
     is_lost: bool,
     /// Present once the client has sent all of it.
     trailers: Option<Trailers>,

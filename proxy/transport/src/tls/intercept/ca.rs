@@ -103,7 +103,7 @@ impl CertificateAuthority {
         Ok(Self { issuer, chain, pem, path, expires_at })
     }
 
-    /// Returns the time after which no client trusts what the CA signs.
+    /// Returns the time after which no client trusts the CA's certificates.
     #[must_use]
     pub fn expires_at(&self) -> SystemTime {
         self.expires_at
@@ -189,7 +189,7 @@ fn serial_number() -> SerialNumber {
     SerialNumber::from_slice(&random.expose())
 }
 
-/// Returns until when clients that trust the certificate trust what it signs, or an error if they do not trust it
+/// Returns until when clients that trust the certificate trust those that it signs, or an error if they do not trust it
 /// today.
 fn check_authority(certificate: &CertificateDer<'_>) -> anyhow::Result<SystemTime> {
     let (_, certificate) = x509_parser::parse_x509_certificate(certificate)?;
@@ -314,7 +314,8 @@ mod tests {
 
     #[test]
     fn key_of_another_certificate_is_an_error() {
-        let (one, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let one = tempfile::tempdir().unwrap();
+        let other = tempfile::tempdir().unwrap();
         CertificateAuthority::load_or_create(one.path()).unwrap();
         CertificateAuthority::load_or_create(other.path()).unwrap();
         fs::copy(other.path().join(KEY_FILE), one.path().join(KEY_FILE)).unwrap();

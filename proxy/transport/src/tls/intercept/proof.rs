@@ -35,8 +35,8 @@ impl ProofNonce {
 
     /// Parses the number in a request.
     pub fn parse(text: &str) -> Option<Self> {
-        let is_digit = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
-        let is_nonce = text.len() == Self::DIGITS && text.bytes().all(is_digit);
+        let is_nonce = text.len() == Self::DIGITS
+            && text.bytes().all(|byte| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte));
         is_nonce.then(|| Self(text.to_owned()))
     }
 
@@ -93,7 +93,8 @@ mod tests {
 
     #[test]
     fn only_the_holder_of_the_key_proves_it() {
-        let (own, other) = (authority(), authority());
+        let own = authority();
+        let other = authority();
         let now = system_time();
         let nonce = ProofNonce::random();
         let certificate = own.certificate_pem().as_bytes();

@@ -141,7 +141,8 @@ async fn concurrent_lookups_of_a_client_are_limited() {
         Egress::new(EgressSettings { dns_servers: vec![server], ..EgressSettings::default() });
     let egress = Arc::new(egress.unwrap());
     let route = |host: String, client: &str| {
-        let (egress, client) = (Arc::clone(&egress), Some(ip(client)));
+        let egress = Arc::clone(&egress);
+        let client = Some(ip(client));
         async move {
             let source = None;
             egress.route(&host, 80, RouteRequester { source, client }).await
