@@ -6,13 +6,13 @@
 //!     │  ├─── proxy_protocol, tls_termination     the client behind a load balancer; TLS to the proxy itself
 //!     │  └─── socks5, original_destination        the destination of a client that knows no HTTP proxy
 //!     │
-//!  captured ── first_bytes, client_hello          what such a client sends there
+//!  captured ── first_bytes, client_hello          the first bytes of such a client
 //!     │
 //!  proxied_http2                                  HTTP/2 to the proxy itself: requests and tunnels, multiplexed
 //!     │
 //!  tunnel ── blind_tunnel                         the protocol inside a tunnel
 //!     │
-//!  http1, http2 ── frame_limit, pulse             requests in sequence; requests multiplexed, and what connections may waste
+//!  http1, http2 ── frame_limit, pulse             requests in sequence; requests multiplexed, and the waste that is allowed
 //!
 //!  server                                         state that all connections share
 //! ```
@@ -42,3 +42,25 @@ pub(crate) use self::accept::{ConnectionAcceptor, Entry};
 pub(crate) use self::limits::ConnectionLimits;
 pub(crate) use self::server::DownstreamServer;
 pub(crate) use self::untrusting_clients::{MAX_TIMES, UntrustingClient, UntrustingClients};
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Returns the size of the futures that an asynchronous function returns.
+    fn size_of_future<A, B, C, F: Future>(_: impl FnOnce(A, B, C) -> F) -> usize {
+        size_of::<F>()
+    }
+
+    /// Every idle connection has one of them in memory: to the proxy, or inside an intercepted tunnel.
+    #[test]
+    fn futures_of_connections_keep_their_sizes() {
+        let intercepted = size_of_future(|server, http, ()| tunnel::serve_requests(server, http));
+        let grown: Vec<_> =
+            [("plain", size_of_future(http1::serve), 1050), ("intercepted", intercepted, 1550)]
+                .into_iter()
+                .filter(|(_, size, most)| size > most)
+                .collect();
+        assert!(grown.is_empty(), "{grown:?}");
+    }
+}
