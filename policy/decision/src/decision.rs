@@ -13,16 +13,18 @@ use crate::identity::Identified;
 use crate::preference_finding::{PreferenceFinding, document_pending};
 use crate::reason::Reason;
 use crate::refusal::Refusal;
-use crate::robots::{AccessFinding, RobotsCopy, ask_robots_txt, crawl_delay, unreachable};
+use crate::robots::{
+    AccessFinding, RobotsCopy, ask_robots_txt, crawl_delay, robots_txt_unreachable,
+};
 use crate::robots_answer::RobotsAnswer;
 use crate::rules::{PolicyRules, RuleAction, RuleQuery};
 use crate::subresource::{Subresource, SubresourcePolicy};
 use crate::target::{ResolvedTarget, TargetScope};
 use crate::verdict::{DecisionFacts, Permit, Verdict};
 
-/// The most statements of a file by which a decision is tried at once: a walk through all of them takes microseconds.
+/// The most statements in a file that is judged without delay: a walk through all of them takes microseconds.
 const MAX_BRIEF_STATEMENTS: usize = 10_000;
-/// The longest path that is judged briefly, in bytes, if it may have other spellings: to find those takes long by itself.
+/// The longest path, in bytes, that is judged without delay if it may have other spellings: finding them takes long in itself.
 const MAX_BRIEF_PATH_BYTES: usize = 2 * 1024;
 
 /// The settings that decide.
@@ -49,9 +51,9 @@ pub struct DecisionRequest<'a> {
     pub resolved: ResolvedTarget,
     /// Whether it comes through a tunnel, or asks for one.
     pub is_by_tunnel: bool,
-    /// The subresource that it is for, if a page causes it that the crawler was just allowed.
+    /// The subresource that it is for, if a page that the crawler was just allowed to fetch causes it.
     pub subresource: Option<&'a Subresource>,
-    /// The time by which rules expire.
+    /// The time against which rules' expiry is checked.
     pub now: SystemTime,
 }
 
@@ -233,7 +235,8 @@ impl<'a> Decision<'a> {
             && self.judge_by_robots_txt(robots_txt, MatchContext::brief(), true)
     }
 
-    /// Judges by a robots.txt within a budget. If it is brief, and all of it is spent, nothing is kept and this returns false.
+    /// Judges by a robots.txt, within the budget of `context`. If `is_brief`, and the budget runs out, keeps nothing and returns
+    /// false.
     fn judge_by_robots_txt(
         &mut self,
         robots_txt: &RobotsCopy,
@@ -251,7 +254,7 @@ impl<'a> Decision<'a> {
         let passed = self.passed_subresource(&outcome.finding).filter(|_| outcome.result.is_err());
         let result = if passed.is_some() { Ok(Reason::SubresourceOf) } else { outcome.result };
         let declaring = request.identified.declaring().filter(|_| result.is_ok());
-        // For a crawler with purposes more is matched than rules, all within one budget.
+        // For a crawler with purposes, statements about use are matched as well as rules, within the same budget.
         let mut preferences = declaring.and_then(|crawler| {
             PreferenceFinding::from_robots_txt(
                 robots_txt.clone(),
@@ -317,7 +320,7 @@ impl<'a> Decision<'a> {
 
     /// Reports that the robots.txt that the decision needs has not arrived in time.
     pub fn robots_txt_pending(&mut self, details: &str, retry_after: Duration) {
-        let refusal = unreachable(&self.request.resolved.target, details, retry_after);
+        let refusal = robots_txt_unreachable(&self.request.resolved.target, details, retry_after);
         self.state = self.refused(refusal);
     }
 
@@ -392,8 +395,8 @@ impl<'a> Decision<'a> {
     }
 }
 
-/// Decides about a request of the proxy's own, for a redirected robots.txt or a document about use. Only the
-/// organisation's rules count: rules for certain crawlers or purposes do not, since the fetch is for all of them.
+/// Decides about a request of the proxy's own, for a redirected robots.txt or a document about use. Only those of
+/// the organisation's rules count that name neither crawlers nor purposes, because the fetch serves them all.
 #[must_use]
 pub fn decide_own_request(rules: &PolicyRules, target: &Target, now: SystemTime) -> Verdict {
     let query = RuleQuery { target, method: "GET", crawler: "", purposes: PurposeSet::NONE, now };

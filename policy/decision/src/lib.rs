@@ -9,7 +9,7 @@
 //!  https                      the treatment of HTTPS: interception, blind tunnels, refusal
 //!  rules ─ applied_rule       the organisation's own rules
 //!  robots ─ robots_answer     robots.txt in every equivalent spelling, and as the answer to a request for it
-//!  preference ─ documents     statements about use, and the documents that hold them
+//!  preference_finding ─ documents   statements about use, and the documents that hold them
 //!  subresource                the files that a page loads to be shown
 //!  decision                   all of these, in their order
 //!  verdict, refusal, reason   the result

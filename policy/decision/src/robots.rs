@@ -340,7 +340,7 @@ pub(crate) fn unreachable_refusal(
     let retry_after = snapshot
         .and_then(|snapshot| snapshot.retry_after(copy.at()))
         .unwrap_or(Duration::from_secs(1));
-    let refusal = unreachable(target, &details, retry_after);
+    let refusal = robots_txt_unreachable(target, &details, retry_after);
     let reason = match kind {
         Some(FetchErrorKind::Dns | FetchErrorKind::DnsUnavailable) => Reason::DnsError,
         Some(FetchErrorKind::DnsTimeout) => Reason::DnsTimeout,
@@ -357,7 +357,11 @@ pub(crate) fn unreachable_refusal(
 }
 
 /// Returns the refusal of a request whose robots.txt is unreachable.
-pub(crate) fn unreachable(target: &Target, details: &str, retry_after: Duration) -> Refusal {
+pub(crate) fn robots_txt_unreachable(
+    target: &Target,
+    details: &str,
+    retry_after: Duration,
+) -> Refusal {
     let robots_url = target.origin().robots_txt_uri();
     let details = format!("{robots_url}: {details}");
     Refusal {

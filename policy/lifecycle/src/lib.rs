@@ -6,6 +6,8 @@
 //! holds the answer, a [`Snapshot`] its consequences, and the crawler's dialect is applied last, by
 //! [`decide`](wayleave_robots_txt::decide).
 //!
+//! `fetch_outcome` classifies an answer, and `snapshot` says what it means for requests: when an origin is unreachable, say.
+//!
 //! Neither is stored here: with millions of origins, the entries are on disk and the snapshots where requests read
 //! them. They are passed as arguments, and the scheduler only holds the fetches in flight and those that are due.
 //!

@@ -13,6 +13,7 @@ use super::fetch_outcome::{FetchErrorKind, FetchResult, FinishedFetch};
 use super::lifetime::{LifetimeSettings, POSTPONED_PAUSE};
 use super::parsed_answer::ParsedAnswer;
 use super::resource::Resource;
+use super::unix_millis::{from_unix_millis, to_unix_millis};
 
 /// The state of a resource: its last answer, parsed, and whether the origin was reachable since. Immutable; times are
 /// arguments.
@@ -27,7 +28,7 @@ pub struct Snapshot {
 #[derive(Clone, Debug)]
 struct SnapshotAnswer {
     contents: ParsedAnswer,
-    /// Boxed, because many origins have no rules.
+    /// Behind a pointer, because many origins have no rules.
     digest: Option<Arc<[u8; 32]>>,
     fetched_at: UnixMillis,
     /// The time for which it is fresh, in milliseconds; at most a day.
@@ -121,8 +122,8 @@ impl SnapshotAnswer {
 }
 
 impl SnapshotFailure {
-    /// Returns the failures of an origin, of which the `last` attempt may be a postponed one that is not among them; `run`
-    /// is `None` if there are no others.
+    /// Summarises the failed attempts. `run` has the origin's failures, `None` if there were none; `last` is the last attempt,
+    /// which may be a postponed one, and is not in `run` then.
     fn new(
         resource: &Resource,
         (run, last): (Option<&FailureRun>, &FinishedFetch),
@@ -189,14 +190,13 @@ struct UnixMillis(u64);
 
 impl From<SystemTime> for UnixMillis {
     fn from(time: SystemTime) -> Self {
-        let since_epoch = time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-        Self(u64::try_from(since_epoch.as_millis()).unwrap_or(u64::MAX))
+        Self(to_unix_millis(time))
     }
 }
 
 impl From<UnixMillis> for SystemTime {
     fn from(moment: UnixMillis) -> Self {
-        Self::UNIX_EPOCH + Duration::from_millis(moment.0)
+        from_unix_millis(moment.0)
     }
 }
 
@@ -253,22 +253,23 @@ pub enum Usability {
 }
 
 impl Snapshot {
-    /// Creates the snapshot of an entry with its parsed answer, and the attempt since that was postponed; takes the answer of
-    /// `newer` if that is newer.
+    /// Creates the snapshot of an entry, its parsed answer and the attempt that has been postponed since. `in_use` is the snapshot
+    /// in use so far, whose answer is kept if it is newer.
     pub(super) fn from_entry(
         resource: &Resource,
         (entry, contents, postponed): (&CacheEntry, Option<&ParsedAnswer>, Option<&FinishedFetch>),
-        newer: Option<&Self>,
+        in_use: Option<&Self>,
         lifetimes: &LifetimeSettings,
     ) -> Self {
         let stored = entry.answer.as_ref().zip(contents).map(|(finished, contents)| {
             SnapshotAnswer::new(resource.kind(), finished, contents.clone(), lifetimes)
         });
         // An answer that could not be stored is only in the snapshot in use.
-        let in_use = newer.and_then(|newer| newer.answer.clone());
+        let answer_in_use = in_use.and_then(|snapshot| snapshot.answer.clone());
         let fetched_at =
             |answer: &Option<SnapshotAnswer>| answer.as_ref().map(|answer| answer.fetched_at);
-        let mut answer = if fetched_at(&in_use) > fetched_at(&stored) { in_use } else { stored };
+        let is_newer = fetched_at(&answer_in_use) > fetched_at(&stored);
+        let mut answer = if is_newer { answer_in_use } else { stored };
         let run = entry.failures.as_ref();
         let last = postponed.or(run.map(|run| &*run.last));
         if last.is_some() {
@@ -296,8 +297,8 @@ impl Snapshot {
             && self.answer.as_ref().is_some_and(|answer| answer.audience == Audience::Everybody)
     }
 
-    /// Returns whether it may be kept as the copy `resource` when `identity` asks for that. The shared copy may be anybody's;
-    /// one with a holder has to count for the holder as that is now.
+    /// Returns whether the snapshot may stay in use as `resource` for a request of `identity`. Anybody's answer may be the shared
+    /// copy; an own copy must count for its holder's present identity.
     #[must_use]
     pub fn may_be_kept_as(&self, resource: &Resource, identity: &FetchIdentity) -> bool {
         resource.is_shared() || self.counts_for(identity)

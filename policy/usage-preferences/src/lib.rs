@@ -1,5 +1,7 @@
 //! Preferences that sites state about the use of their content.
 //!
+//! Each family has a file that reads it (`noindex`: `robots_meta`). Nothing here withholds a response: the proxy does.
+//!
 //! A crawler declares its purposes; [`PreferenceState`] collects a site's statements about them, in the order in which
 //! they become known, and [`PreferenceState::judge`] combines it:
 //!

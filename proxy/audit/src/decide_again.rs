@@ -1,4 +1,4 @@
-//! Decides again about a request of the log: the only loop over the inputs of a decision that may be missing.
+//! Decides again about a logged request: the only loop over a decision's inputs in which one may be missing.
 
 use std::time::{Duration, SystemTime};
 
@@ -14,7 +14,7 @@ use super::settings::PastSettings;
 
 /// The inputs of a past decision, each of which may be missing.
 pub(crate) trait PastInputs {
-    /// Returns the time at which rules count.
+    /// Returns the time against which rules' expiry is checked.
     fn now(&self, line: &DecisionRecord) -> SystemTime;
 
     /// Returns the target as the settings see it, and whether it comes through a tunnel.
@@ -43,7 +43,7 @@ pub(crate) trait PastInputs {
     ) -> Result<Vec<DocumentResult>, Missing>;
 }
 
-/// Decides about the request of a line by these settings.
+/// Decides about a line's request under these settings.
 ///
 /// # Errors
 ///
@@ -69,29 +69,31 @@ pub(crate) fn decide_again(
         is_by_tunnel,
         now,
     };
-    let mut made = Decision::new(settings.for_decisions(), request);
-    while let Step::Need(input) = made.step() {
+    let mut decision = Decision::new(settings.for_decisions(), request);
+    while let Step::Need(input) = decision.step() {
         match input {
-            // It gives an exception its pace, which is no part of the verdict.
-            Input::CachedRobotsTxt(_) => made.add_cached_robots_txt(None),
+            // This only gives a request that a rule allows its pace, which is not derived again.
+            Input::CachedRobotsTxt(_) => decision.add_cached_robots_txt(None),
             Input::RobotsTxt(origin) => {
                 let dialect = identified.identity.dialect();
                 match inputs.robots_txt(line, &origin, dialect)? {
-                    Some(copy) => made.add_robots_txt(&copy),
-                    None => made.robots_txt_pending("it was not fetched in time", Duration::ZERO),
+                    Some(copy) => decision.add_robots_txt(&copy),
+                    None => {
+                        decision.robots_txt_pending("it was not fetched in time", Duration::ZERO)
+                    }
                 }
             }
             Input::Documents(mut batch) => {
                 let results = inputs.documents(line, &mut batch)?;
-                made.add_documents(*batch, &results);
+                decision.add_documents(*batch, &results);
             }
         }
     }
-    Ok(made.into_verdict())
+    Ok(decision.into_verdict())
 }
 
-/// Returns whether a request for plain HTTP came through a tunnel. The log does not say so, unless that was why it was refused:
-/// where HTTPS is refused, plain HTTP inside is, too.
+/// Returns whether plain HTTP was refused because it came through a tunnel: where HTTPS is refused, so is plain HTTP inside its
+/// tunnels. The log does not say of other requests whether they came through one.
 pub(crate) fn was_refused_inside_tunnel(line: &DecisionRecord, resolved: &ResolvedTarget) -> bool {
     let is_https = resolved.target.origin().scheme() == UrlScheme::Https;
     !is_https && line.reason == Reason::HttpsRefused

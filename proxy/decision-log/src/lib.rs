@@ -1,7 +1,7 @@
 //! The decision log: one record of every exchange, in memory and in a file.
 //!
 //! ```text
-//!  mod ─┬─ decision_event  decisions as events of the program's log
+//!  lib ─┬─ decision_event  decisions as events of the program's log
 //!       ├─ otlp            decisions as log records for a collector
 //!       │    └─ attributes   their attributes, and those of spans, by OpenTelemetry's names
 //!       ├─ live            new decisions for watchers

@@ -32,11 +32,11 @@ const STORE_INTERVAL: Duration = Duration::from_millis(50);
 /// Writes the documents that decisions so far are based on. Returns whether there were any to write.
 pub type StoreDocuments = Box<dyn Fn() -> bool + Send>;
 
-/// The next thing for the thread to do besides writing decisions.
+/// A task for the thread besides writing decisions.
 enum WriterUpdate {
-    /// To use another journal, if decisions are to be written, and another configuration.
+    /// Use another configuration, and another journal, or none if decisions are not to be written.
     Replace(Option<Box<Journal>>, ConfigRevision),
-    /// To look for a head that was published in the log, and to answer when that is done.
+    /// Look in the log for a head that was published elsewhere, and answer when that is done.
     Compare(Box<LogHead>, oneshot::Sender<()>),
 }
 
@@ -144,7 +144,8 @@ impl DecisionWriter {
             self.losses.add(1);
             self.metrics.decisions_dropped(1);
         }
-        // The load keeps the cache line shared under load; only one of several writers swaps and wakes the thread.
+        // Read before swapping: reading alone leaves the cache line shared while the queue is busy. Of several threads that
+        // enqueue, only one swaps and wakes the writer.
         if self.is_idle.load(Ordering::SeqCst) && self.is_idle.swap(false, Ordering::SeqCst) {
             self.thread.unpark();
         }
@@ -185,13 +186,13 @@ impl DecisionWriter {
 
     /// Returns the newest head of the log.
     pub(super) fn newest_head(&self) -> Option<LogHead> {
-        // Parsed here, because that checks the signature, which takes twice as long as to sign: hardly any head is asked for. The
-        // thread that writes does not wait for it.
+        // Parsed only when asked for, which is rare: parsing checks the signature, and that takes twice as long as signing. The
+        // thread that writes must not wait for it.
         let line = lock(&self.newest_head).clone()?;
         LogHead::parse(str::from_utf8(&line).ok()?)
     }
 
-    /// Looks for a head that was published in the log. If the log lacks it, the log says so when this returns.
+    /// Looks in the log for a head that was published elsewhere. If it is not there, the log says so by the time this returns.
     pub(super) async fn compare_with(&self, published: LogHead) {
         let (answer, answered) = oneshot::channel();
         lock(&self.updates).push_back(WriterUpdate::Compare(Box::new(published), answer));
@@ -426,7 +427,7 @@ impl WriterThread {
         let Some(journal) = &mut self.journal else {
             return;
         };
-        // A process that is killed leaves no line whose decision cannot be derived again.
+        // Documents before lines: if the process is killed in between, no line names a document that was never stored.
         let has_stored = !journal.is_empty() && (self.store_documents)();
         self.poll_interval = if has_stored { STORE_INTERVAL } else { POLL_INTERVAL };
         // Only a journal can mention lost decisions, so the count is not reset without one.

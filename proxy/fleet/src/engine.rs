@@ -104,7 +104,7 @@ pub enum SettleAnswer {
     Kept,
     /// The engine has a newer record.
     Outdated,
-    /// The record is newer than the stored one, but its version is not above this one, the stored record's.
+    /// The record is newer than the stored one, but its version is not higher than the stored record's, which is given.
     VersionTooLow(u64),
 }
 
@@ -124,7 +124,7 @@ pub struct SlotRequest {
     pub queue: QueueId,
     /// This node's number for the slot.
     pub number: u64,
-    /// The number of slots held at a time.
+    /// The most slots that may be held at a time.
     pub max_concurrent: usize,
     /// The time from the end of one slot to the start of the next. Of two requests in a row, the longer delay counts.
     pub delay: Duration,
@@ -136,7 +136,7 @@ pub struct SlotRequest {
     pub timeout: Duration,
     /// Whether no slot is granted while the whole origin rests.
     pub obeys_rest: bool,
-    /// Whether this node's next request takes the turn of this one if it is refused because it may not wait.
+    /// Whether this node's next request inherits this one's turn if this one is refused because it may not wait.
     pub keeps_turn: bool,
     /// Whether the slot is held already.
     pub is_held: bool,
@@ -265,7 +265,7 @@ pub type LogPositions = Vec<Option<u64>>;
 pub struct ChangeBatch {
     /// The notes, in the order of each partition's log.
     pub notes: Vec<ChangeNote>,
-    /// The engine's time of each note, in milliseconds since the epoch, where one was written.
+    /// The times of notes by the engine's clock, in milliseconds since the epoch; a note without one adds none.
     pub times: Vec<u64>,
     /// The positions to continue from.
     pub positions: LogPositions,
@@ -322,7 +322,7 @@ pub struct EngineServer {
 /// The answer to a beat: the engine and the nodes at one moment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct BeatAnswer {
-    /// The nodes that have beaten lately, sorted by name.
+    /// The nodes that sent a beat lately, sorted by name.
     pub members: Vec<MemberNode>,
     /// The engine's server.
     pub server: EngineServer,
@@ -330,7 +330,7 @@ pub struct BeatAnswer {
     pub time: u64,
 }
 
-/// The reasons why a call of the engine fails.
+/// The reasons why a call to the engine fails.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum EngineFailure {
     /// The call timed out.
@@ -375,7 +375,7 @@ pub trait SharedEngine: fmt::Debug + Send + Sync {
     /// Returns the partition of an origin.
     fn partition(&self, origin: &str) -> usize;
 
-    /// Returns the fleet's record, or which node fetches one.
+    /// Returns the fleet's record, or says whether this node or another one fetches it.
     async fn claim(&self, claim: &FetchClaim) -> Result<ClaimAnswer, EngineFailure>;
 
     /// Stores the result of a fetch, notifies the other nodes and ends the lease.
@@ -387,8 +387,8 @@ pub trait SharedEngine: fmt::Debug + Send + Sync {
     /// Returns the other nodes' notes since `positions`; the first time only the positions to begin at.
     async fn changes(&self, positions: &LogPositions) -> Result<ChangeBatch, EngineFailure>;
 
-    /// Waits for the next note, at most for a second, and returns whether there is one. An engine that can only be asked knows of
-    /// none.
+    /// Waits up to a second for the next note, and returns whether there is one. By default, for engines that can only be polled:
+    /// waits, and returns false.
     async fn next_note(&self) -> Result<bool, EngineFailure> {
         tokio::time::sleep(MAX_LISTENING).await;
         Ok(false)
@@ -417,8 +417,8 @@ pub trait SharedEngine: fmt::Debug + Send + Sync {
     /// Returns the heads of the nodes' logs, as stored, each with the id of its log.
     async fn heads(&self) -> Result<Vec<(String, Vec<u8>)>, EngineFailure>;
 
-    /// Replaces the head of a log by another if the stored one is `expected`. Returns the stored one if it is not. An empty head is
-    /// none. All heads are kept for `retention` at least.
+    /// Stores `head` for a log if `expected` is the stored head; otherwise returns the stored one. An empty slice stands for no
+    /// head. Heads are kept for at least `retention`.
     async fn replace_head(
         &self,
         log: &str,

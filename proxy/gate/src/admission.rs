@@ -1,6 +1,7 @@
 //! A request that may be sent: the gate follows it and its response, to its pace, its preferences and its record.
 //!
-//! The calls are in the order of an exchange: `dialled`, `sent`, `on_head`, `on_chunk`, `finish`.
+//! The calls are in the order of an exchange: `dialled`, `sent`, `on_head`, `on_chunk`, `finish`. Between
+//! head and body, the relay asks `labeller` for the response's preferences.
 
 use ipnet::IpNet;
 use wayleave_decision::{

@@ -10,8 +10,8 @@ use super::gated_request::GatedRequest;
 use super::outcome::NotSent;
 
 impl<'s> GatedRequest<'s, '_> {
-    /// Admits the request, which keeps `slot` if it has one from an earlier call. Returns the permit with the slot: `None` if it
-    /// needs none, or if the refusal of a request that comes too soon is only observed.
+    /// Admits the request, which keeps `slot` if it has one from an earlier call. Returns the permit, and the slot: `None` if the
+    /// request needs none, or comes too soon while refusals are only observed. A request that waited is decided again (`pace`).
     ///
     /// # Errors
     ///

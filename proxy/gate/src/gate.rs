@@ -19,8 +19,7 @@ use tokio_util::task::task_tracker::TaskTrackerToken;
 
 use super::allowed_pages::AllowedPages;
 
-/// The services that exchanges share. Its methods are in the files of the steps that they begin or end, such as `tunnel` and
-/// `record`.
+/// The services that exchanges share. Its methods are in the files of the steps that they begin or end, such as `record`.
 pub struct Gate {
     pub decider: Arc<Decider>,
     pub pacer: Arc<Pacer>,

@@ -23,7 +23,8 @@
 //!  settings, refusal, gate            the settings in effect, refusals that need no decision, the services of all
 //! ```
 //!
-//! A capability is a file here with at most four hooks: `admit`, `on_head`, `on_chunk`, `finish`. This crate knows nothing of
+//! A capability is a file here with at most four hooks: `admit`, `on_head`, `on_chunk`, `finish`. Only `response_policy` has its
+//! own: the relay gives it the head and the beginning of a page, and it may withhold them (`noindex`, say). This crate knows nothing of
 //! connections to origins, of bodies but their parts, or of the configuration file. Begin reading at [`GatedRequest`].
 
 mod admission;

@@ -1,5 +1,5 @@
-//! The request's slot: `pacing` says why a request waits. One that waited is decided again here, because by then other rules, or
-//! another robots.txt, may be in effect. `decide` waits for robots.txt, and `Exchange::run` decides again after a reload.
+//! The request's wait for its slot; the crate `wayleave-pacing` says why a request waits. A request that waited is decided again
+//! here, because other rules, or another robots.txt, may be in effect by then. After a reload, the exchange calls `admit` again.
 
 use std::pin::{Pin, pin};
 use std::sync::Arc;
@@ -33,8 +33,8 @@ enum SlotWait<'s> {
 }
 
 impl<'s> GatedRequest<'s, '_> {
-    /// Decides the request and waits for its slot, unless it has `slot` already from an earlier call. Returns the permit with the
-    /// slot: `None` if it needs none, or if the refusal of a request that comes too soon is only observed.
+    /// Decides the request and waits for its slot, unless it has `slot` already from an earlier call. Returns the permit, and
+    /// the slot: `None` if the request needs none, or comes too soon while refusals are only observed.
     pub async fn decide_and_wait(
         &mut self,
         mut slot: Option<PacingSlot<'s>>,
@@ -108,7 +108,7 @@ impl<'s> GatedRequest<'s, '_> {
             unit: unit.as_ref(),
             keeps_turn: mode == EnforcementMode::Enforce,
         };
-        // It may always be fetched, so it does not wait, and the page after it does not wait for it.
+        // robots.txt may always be fetched: it takes no turn in the pace, and the next page does not wait because of it.
         let is_robots_txt = permit.reason == Reason::RobotsTxtItself;
         let acquiring = pin!(async {
             if is_robots_txt {
@@ -146,7 +146,7 @@ impl<'s> GatedRequest<'s, '_> {
         Ok(ended)
     }
 
-    /// Returns the pacing of a request for whose crawler refusals are enforced, or only observed.
+    /// Returns the pacing in a mode: observed requests never wait, and a request that is sent again waits rather than being refused.
     fn pacing(&self, mode: EnforcementMode) -> PacingConfig {
         let pacing = self.settings.pacing;
         match mode {
@@ -173,8 +173,8 @@ impl<'s> GatedRequest<'s, '_> {
         client.run_unless_gone(pin!(finding)).await.ok_or(NotSent::ClientLeft)
     }
 
-    /// Returns why the slot was lost, if another node of the fleet may have taken it and that is not only observed. It has to be
-    /// called right before the request is sent.
+    /// Returns why the slot was lost, if another node of the fleet may have taken it; `None` if refusals are only observed. Call
+    /// this right before the request is sent.
     pub fn lost_slot(&self, slot: Option<&PacingSlot<'_>>) -> Option<TooSoon> {
         slot.and_then(PacingSlot::lost).filter(|_| !self.is_observe_mode())
     }

@@ -12,7 +12,7 @@ use nix::unistd::Uid;
 use rustix::mount::{MountFlags, MountPropagationFlags, mount, mount_bind, mount_change};
 use serde::{Deserialize, Serialize};
 
-use super::sockets::{RUN_DIRS, find_outside};
+use super::sockets::{RUN_DIRS, find_outside_sockets};
 
 /// The mounts to make.
 #[derive(Debug, Default, Serialize, Deserialize)]
@@ -56,7 +56,7 @@ impl MountPlan {
     ///
     /// Returns an error if it cannot be known which there are.
     pub fn hide_services(&mut self) -> anyhow::Result<()> {
-        self.hidden.extend(find_outside()?.into_iter().map(PathBuf::into_os_string));
+        self.hidden.extend(find_outside_sockets()?.into_iter().map(PathBuf::into_os_string));
         Ok(())
     }
 

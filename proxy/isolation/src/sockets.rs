@@ -1,4 +1,4 @@
-//! The Unix sockets outside, to which no namespace bars the way: whoever can write to the file of a socket can connect to it.
+//! Finds the Unix sockets outside our namespaces. No namespace blocks them: whoever may write to a socket's file can connect to it.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::ffi::{OsStr, OsString};
@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 
-/// The directories of the sockets of services. They are covered as a whole, and not searched.
+/// The directories in which services keep their sockets. They are hidden as a whole, not searched.
 pub(super) const RUN_DIRS: [&str; 2] = ["/run", "/var/run"];
 /// The directories of other sockets, whoever bound them, and under whatever name.
 const SEARCHED_DIRS: [&str; 3] = ["/tmp", "/var/tmp", "/dev/shm"];
@@ -43,7 +43,7 @@ const MAX_DIRS: usize = 5_000;
 /// # Errors
 ///
 /// Returns an error if the kernel does not say which sockets are bound, or a directory that is likely to have some cannot be listed.
-pub(super) fn find_outside() -> anyhow::Result<BTreeSet<PathBuf>> {
+pub(super) fn find_outside_sockets() -> anyhow::Result<BTreeSet<PathBuf>> {
     let table = fs::read("/proc/self/mountinfo").context("reading the mount table")?;
     let mounts: Vec<_> = table.split(|byte| *byte == b'\n').filter_map(MountEntry::parse).collect();
     let mut search = SocketSearch::default();
@@ -56,13 +56,13 @@ pub(super) fn find_outside() -> anyhow::Result<BTreeSet<PathBuf>> {
     for dir in likely_dirs() {
         search
             .search_below(&dir)
-            .with_context(|| format!("{}: sockets in it could not be covered", dir.display()))?;
+            .with_context(|| format!("{}: its sockets could not be hidden", dir.display()))?;
     }
     for MountEntry { point, .. } in mounts.iter().filter(|mount| !is_in_run(&mount.point)) {
         if point == Path::new("/") {
             search.look_in(point);
         } else if !search.add_if_socket(point) {
-            search.search_if_listed(point);
+            search.search_if_listable(point);
         }
     }
     search.files.retain(|path| is_bound(path));
@@ -77,8 +77,8 @@ struct SocketSearch {
 }
 
 impl SocketSearch {
-    /// Adds the socket that was bound to this name, those next to it, and those near the place where it has been: it may have been
-    /// renamed since.
+    /// Adds the socket that was bound to this name, and those beside it. If its file is gone, or has other names too, also adds the
+    /// sockets below the directories above it, since it may have been renamed.
     fn look_for(&mut self, name: &Path) {
         if name.is_absolute() {
             self.look_for_path(name);
@@ -107,7 +107,7 @@ impl SocketSearch {
         // It has another name, or had one: the file or a directory above it was renamed.
         for (distance, dir) in dirs.enumerate() {
             if distance == 0 || dir != Path::new("/") {
-                self.search_if_listed(dir);
+                self.search_if_listable(dir);
             }
         }
     }
@@ -133,9 +133,9 @@ impl SocketSearch {
         }
     }
 
-    /// Does the same as [`search_below`](Self::search_below). In a directory that cannot be listed, only those are known that have the
-    /// names to which they were bound.
-    fn search_if_listed(&mut self, root: &Path) {
+    /// Searches like [`search_below`](Self::search_below), but passes over a root that cannot be listed: sockets there are found
+    /// only under the names to which they were bound.
+    fn search_if_listable(&mut self, root: &Path) {
         let _ = self.search_below(root);
     }
 
@@ -179,12 +179,13 @@ fn is_in_run(path: &Path) -> bool {
     RUN_DIRS.iter().any(|dir| path.starts_with(dir))
 }
 
-/// Returns whether a socket is bound to the file. It may be left over from a process that has ended; then nobody can connect to it,
-/// and a program that makes it anew must be able to remove it.
+/// Returns whether a socket is bound to the file. A process that has ended may have left the file behind: nobody can connect to
+/// that, and a program that binds the name again must be able to remove it.
 fn is_bound(path: &Path) -> bool {
-    // The kernel looks for the socket by device and inode. A datagram socket reaches none of another type, and sends nothing.
+    // The kernel finds the socket by device and inode. Connecting a datagram socket sends nothing, and does not reach sockets of
+    // other types.
     let connected = UnixDatagram::unbound().and_then(|socket| socket.connect(path));
-    // Of a path that is too long for an address, nothing is known.
+    // A path too long for an address cannot be tried, and so counts as bound.
     !connected.is_err_and(|error| {
         matches!(error.kind(), ErrorKind::ConnectionRefused | ErrorKind::NotFound)
     })

@@ -21,7 +21,8 @@
 //! [`budget`] limits a crawler's requests and bytes of a day.
 //!
 //! This crate knows nothing of HTTP, connections or the configuration file: it takes the times at which a
-//! request was sent and answered, and returns how long the next one waits. Begin reading at [`Pacer`].
+//! request was sent and answered, and lets the next one wait: `Pacer::wait_for_slot` waits, `queue` keeps the delay, `rests` the
+//! rests. Begin reading at [`Pacer`].
 
 pub mod adaptive;
 mod adaptive_turns;

@@ -1,9 +1,9 @@
-//! Rests: the times without requests after a 429 or 503, to an origin, to one of its pages, or from one client to it; and
-//! after an answer that says that nothing is left of a quota. `signals` says whom each of them concerns. Origins that
-//! share a pace rest as one origin.
+//! Rests: times during which nothing is requested from an origin, from one of its pages, or from an origin by one client.
+//! A 429 or 503 begins one, and so does an answer that says that a quota is used up. `signals` says whom each of them
+//! concerns. Origins that share a pace rest as one origin.
 //!
-//! Requests under way when a rest begins are answered during it, and say nothing about it: only the answer to a request
-//! that got its slot after the rest began may end it, or shorten it.
+//! Answers to requests that were under way when a rest began say nothing about it: only the answer to a request that got
+//! its slot afterwards may end the rest, or shorten it.
 
 use std::net::IpAddr;
 use std::sync::Mutex;
@@ -66,12 +66,14 @@ impl RestPeriod {
         now < self.until + REMEMBERED_FOR
     }
 
-    /// Returns whether an answer with another status, to a request that got its slot after `rests_before` rests, ends the rest.
+    /// Returns whether an answer other than a 429 or 503 ends the rest. Its request got its slot after `rests_before` rests had
+    /// begun.
     fn ends_with_answer(&self, rests_before: u64, is_shared: bool, now: Instant) -> bool {
         self.number <= rests_before && (!(self.outlasts_answers || is_shared) || self.until <= now)
     }
 
-    /// Returns this rest, which follows another one: an answer to a request from before that one does not shorten it.
+    /// Returns this rest as the successor of `known`. If the request got its slot before `known` began, its answer does not shorten
+    /// the rest.
     fn after(self, known: Option<Self>, rests_before: u64) -> Self {
         match known {
             Some(known) if known.number > rests_before => {
@@ -105,7 +107,7 @@ impl OriginRestPeriods {
         until.max(of_quota.map(|(_, rest)| rest.until))
     }
 
-    /// Lets the whole origin rest after a refusal, which counts as one of at least `least` in a row.
+    /// Lets the whole origin rest after a refusal, counted as if at least `least` others had come before it.
     fn begin_whole(&mut self, refusal: &RefusalToCount, least: u32) {
         let before = self.whole.map_or(least, |rest| rest.refusals.max(least));
         if let Some(rest) = refusal.rest_after(before) {
@@ -184,7 +186,7 @@ impl OriginRestPeriods {
             .any(|(other, rest)| rest.until > now && holder.is_independent_of(*other))
     }
 
-    /// Starts a rest that no answer ends, or makes it longer.
+    /// Starts a rest that no answer ends early, or extends the one under way.
     fn begin(&mut self, scope: RestScope, number: u64, until: Instant) {
         let known = match scope {
             RestScope::Whole => self.whole,
@@ -217,7 +219,7 @@ impl OriginRestPeriods {
         self.whole.is_none() && self.parts.is_empty() && self.clients.is_empty()
     }
 
-    /// Removes the rests that an answer with another status ends, and returns them.
+    /// Removes the rests that an answer other than a 429 or 503 ends, and returns their scopes.
     fn end_answered(
         &mut self,
         part: PageAndClient,
@@ -273,7 +275,8 @@ impl RestingOrigins {
             && lock(&self.by_unit).count_of(Holder::of_client(client)) >= MOST
     }
 
-    /// Returns until when `client` must leave `target` alone, whose pace `unit` shares.
+    /// Returns the time until which `client` must not request `target`. `unit` is the unit that shares the target's pace, if there
+    /// is one.
     pub(super) fn until(
         &self,
         target: &Target,

@@ -1,6 +1,7 @@
-//! One permitted request upstream: picks the connection, retries the request if a reused connection was stale or, once, if the
-//! origin requests a signature, and applies the response to the crawler's pace. `Exchange::decide_and_forward` decides a request
-//! again that was not sent because the settings changed, or that needs another slot to be sent a second time.
+//! One permitted request upstream: picks the connection, and applies the response to the crawler's pace. Sends the request again
+//! if a reused connection was stale, if the origin says that it has not processed it, or, once, if the origin requests a
+//! signature. `admit_and_forward` (`mod.rs`) decides again if the settings changed before the request was sent, or if sending it
+//! again takes another slot.
 
 use wayleave_decision::{Reason, ResolvedTarget};
 use wayleave_fairness::Holder;

@@ -34,7 +34,7 @@ use super::link::{UpstreamLink, over_tcp, over_tls, peer_address};
 use super::parent_tunnel;
 use super::request_form::{TargetForm, VersionPreference};
 
-/// The number of origins remembered not to negotiate a protocol. Each of them saves a handshake per connection.
+/// The most origins remembered as negotiating no protocol. Each saves a handshake per connection.
 const ORIGINS_WITHOUT_ALPN: usize = 10_000;
 
 /// Opens connections through egress.
@@ -121,8 +121,7 @@ impl UpstreamConnector {
         self.egress.parent_for(origin.host())
     }
 
-    /// Opens a connection to `origin` by `route`. If there is a parent proxy, it opens a tunnel through it and sends
-    /// it `via`.
+    /// Opens a connection to `origin` by `route`: through a parent proxy, by a tunnel, whose request carries `via`.
     ///
     /// # Errors
     ///
@@ -150,7 +149,7 @@ impl UpstreamConnector {
         route: &Route,
         deadline: Instant,
     ) -> Result<UpstreamLink, UpstreamError> {
-        let dialled = self.dial_hop(origin, route, deadline).await;
+        let dialled = self.dial_tcp_or_tls(origin, route, deadline).await;
         // The origin is not to blame for its parent proxy.
         if route.parent().is_some() {
             dialled.map_err(UpstreamError::on_this_side)
@@ -159,7 +158,7 @@ impl UpstreamConnector {
         }
     }
 
-    async fn dial_hop(
+    async fn dial_tcp_or_tls(
         &self,
         origin: &Origin,
         route: &Route,
@@ -211,7 +210,7 @@ impl UpstreamConnector {
         let tls = handshake.map_err(HandshakeFailure::into_error)?;
         let (link, session) = tls.get_ref();
         let peer = peer_of(link);
-        // Nothing else was offered, whatever the origin agreed on.
+        // HTTP/1.1 alone was offered, so it is spoken whether or not the origin confirmed it.
         if offer == AlpnOffer::Http1 {
             return Ok(DialledConnection { opened: OpenedConnection::Http1(Box::new(tls)), peer });
         }

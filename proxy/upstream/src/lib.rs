@@ -1,7 +1,7 @@
 //! Connections to origins, and HTTP on them.
 //!
 //! `egress` finds a route of checked addresses, `connector` dials it, and nothing else does. `pool` keeps connections;
-//! `http2` and `session` exchange messages on them. A connection belongs to an origin, not to an address, so a later
+//! `http2` and `session` exchange messages on them, and never send a request again (`exchange::attempt` does). A connection belongs to an origin, not to an address, so a later
 //! request for the same origin needs no DNS.
 //!
 //! This crate knows nothing of robots.txt, crawlers or clients. Begin reading at [`Upstream`].

@@ -106,7 +106,7 @@ impl<F: DocumentFetcher> RefreshTask<F> {
                 event = self.events.recv() => match event {
                     Some(CacheEvent::Close(reply)) => {
                         self.services.store.flush().await;
-                        // The sender may be gone.
+                        // The receiver may be gone.
                         let _ = reply.send(());
                         return;
                     }
@@ -156,7 +156,7 @@ impl<F: DocumentFetcher> RefreshTask<F> {
                 }
             }
             CacheEvent::Forget(resource, reply) => {
-                // The sender may be gone, here and below.
+                // The receiver may be gone, here and below.
                 let _ = reply.send(self.forget(&resource));
             }
             CacheEvent::Reconfigure(settings, reply) => {
@@ -269,9 +269,9 @@ impl<F: DocumentFetcher> RefreshTask<F> {
         let gathered = self.demands.remove(&resource).unwrap_or_default();
         let is_forced = self.forced.contains(&resource);
         let is_published = self.services.published.snapshot(&resource).is_some();
-        // Another node may have a newer entry than this node's store.
-        let is_current = !self.services.fleet_entries.fleet.is_reachable();
-        if let (Some(learned), false, true) = (&learned, is_published, is_current) {
+        // While the fleet can be asked, another node may have a newer entry than this node's store.
+        let is_newest_known = !self.services.fleet_entries.fleet.is_reachable();
+        if let (Some(learned), false, true) = (&learned, is_published, is_newest_known) {
             // A copy that needs no fetch answers everyone who waits, and no job is queued.
             let snapshot = Arc::new(self.scheduler.restore(&resource, learned));
             self.publish(&resource, &snapshot);
@@ -291,7 +291,7 @@ impl<F: DocumentFetcher> RefreshTask<F> {
             }
         }
         let mut keys = gathered.keys;
-        // No request waits: it is a refresh before the copy expires, which wayleave itself makes.
+        // If no request waits, wayleave itself refreshes the copy before it expires.
         if keys.is_empty() {
             keys.insert(FairnessKey::default());
         }
@@ -349,7 +349,7 @@ impl<F: DocumentFetcher> RefreshTask<F> {
         self.services.published.clear_overdue_report(resource);
     }
 
-    /// Serves a copy that was valid so far to requests whose fetch has to wait in the queue.
+    /// Serves the last copy to requests whose fetch has to wait in the queue, unless the origin is unreachable.
     fn serve_stale_to_queued(&mut self) {
         for resource in std::mem::take(&mut self.newly_queued) {
             if !self.queue.is_waiting(&resource) || self.forced.contains(&resource) {

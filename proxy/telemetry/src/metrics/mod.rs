@@ -379,20 +379,22 @@ impl Metrics {
         }
     }
 
-    /// Records how long a request waited for a slot.
-    /// Starts a series at zero.
+    /// Starts the series of a cause at zero.
     pub fn start_slow_downs(&self, cause: &str) {
         self.organisation.slow_downs.with_label_values(&[cause]);
     }
 
+    /// Counts a slow-down by its cause.
     pub fn slow_down(&self, cause: &str) {
         self.organisation.slow_downs.with_label_values(&[cause]).inc();
     }
 
+    /// Sets the number of paces that are slowed down.
     pub fn slowed_paces(&self, count: usize) {
         self.organisation.slowed_paces.set(i64::try_from(count).unwrap_or(i64::MAX));
     }
 
+    /// Records how long a request waited for a slot.
     pub fn crawl_delay_wait(&self, waited: Duration) {
         self.organisation.crawl_delay_waits.observe(waited.as_secs_f64());
     }

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use rustls::pki_types::CertificateDer;
 use rustls_native_certs::{CertificateResult, load_certs_from_paths, load_native_certs};
 
-use super::intercept::is_wayleaves;
+use super::intercept::is_wayleave_ca;
 
 /// The system's certificates in one file, where distributions have it.
 pub const BUNDLES: [&str; 5] = [
@@ -59,7 +59,7 @@ fn with_system_roots(
     let mut certificates = named.certs.iter();
     // In a shell with `wayleave env`, the variable is meant for clients of the proxy, which see no other certificates. The named
     // ones stay: another wayleave may be our parent proxy.
-    if !named.certs.is_empty() && certificates.all(|certificate| is_wayleaves(certificate)) {
+    if !named.certs.is_empty() && certificates.all(|certificate| is_wayleave_ca(certificate)) {
         let system = system();
         named.certs.extend(system.certs);
         named.errors.extend(system.errors);

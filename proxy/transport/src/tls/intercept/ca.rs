@@ -234,7 +234,7 @@ fn fingerprint(certificate: &CertificateDer<'_>) -> String {
 }
 
 /// Returns whether wayleave made this CA, here or elsewhere.
-pub fn is_wayleaves(certificate: &[u8]) -> bool {
+pub fn is_wayleave_ca(certificate: &[u8]) -> bool {
     let Ok((_, parsed)) = x509_parser::parse_x509_certificate(certificate) else {
         return false;
     };

@@ -17,7 +17,7 @@ use rustls::sign::{CertifiedKey, SigningKey, SingleCertAndKey};
 use rustls::{AlertDescription, ServerConfig};
 
 use self::ca::LEAF_LIFETIME;
-pub use self::ca::{CertificateAuthority, exposed_key_warning, is_wayleaves};
+pub use self::ca::{CertificateAuthority, exposed_key_warning, is_wayleave_ca};
 pub use self::proof::{ProofNonce, is_proof};
 use crate::tls;
 
@@ -46,8 +46,8 @@ impl LeafCacheResult {
 
 /// A source of server configurations for intercepted hosts, with a cache.
 ///
-/// All leaves share one key, which lives as long as the process: a leaf states for which host we answer, and only
-/// holders of the CA's key could issue another.
+/// All leaves share one key, which lives as long as the process. That is safe: the leaf binds the key to a host, and only
+/// a holder of the CA's key can issue one.
 pub struct TlsInterceptor {
     authority: Arc<CertificateAuthority>,
     key: KeyPair,
@@ -97,7 +97,7 @@ impl TlsInterceptor {
         now: SystemTime,
     ) -> anyhow::Result<(Arc<ServerConfig>, LeafCacheResult)> {
         if let Some(cached) = self.leaves.get(host) {
-            // A leaf issued after now predates a correction of the clock, and may not be valid yet.
+            // A leaf from the future was issued before the clock was set back, and may not be valid yet.
             if cached.minted_at <= now && now < cached.replace_at {
                 return Ok((cached.config, LeafCacheResult::Hit));
             }
