@@ -29,11 +29,12 @@
 //!                      gate            who asks, and whether it is allowed
 //!               robots-cache           every origin's robots.txt
 //!          ┌────────────┼───────┐
-//!     decision-log   upstream   │      decisions: recent ones, the log, reports, traces; connections to origins
+//!     decision-log   upstream   │      decisions: recent ones, the log, reports; connections to origins
 //!          │                    │
 //!       signing ── pacing ── fleet     crawlers' signatures; the pace at origins, days' budgets; the state that nodes share
 //!                       │
 //!     isolation                        a command in namespaces that lead nowhere but to the proxy
+//!     otlp                             decisions and spans for a collector
 //!     transport  telemetry  clock      streams and TLS; metrics, the program's log; time
 //!     http-wire  evidence  fairness    HTTP/1 on the wire, proofs of the decision log, shares and turns
 //!     manual                           docs/ as pages, made while the proxy is built

@@ -102,7 +102,7 @@ pub struct Config {
     /// `[evidence]`: the file of the key that the decision log is signed with.
     pub(crate) evidence_key: PathBuf,
     /// `[traces]`.
-    pub traces: wayleave_decision_log::traces::TraceConfig,
+    pub traces: wayleave_otlp::traces::TraceConfig,
     keys: EffectiveKeys,
 }
 

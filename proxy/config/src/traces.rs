@@ -1,7 +1,7 @@
 //! `[traces]`: the collector that spans are sent to.
 
 use url::Url;
-use wayleave_decision_log::traces::TraceConfig;
+use wayleave_otlp::traces::TraceConfig;
 
 use super::reader::{ParseResult, Section, ValueNode, checked, none_if_empty, number, parse_with};
 

@@ -7,11 +7,11 @@ use std::fmt::Write as _;
 use std::path::Path;
 use std::time::Duration;
 
+use wayleave_otlp::attributes::{
+    self, exchange_attributes, log_attributes, upstream_attributes, was_sent_upstream,
+};
 use wayleave_telemetry::logging::LineForm;
 
-use super::attributes::{
-    exchange_attributes, log_attributes, upstream_attributes, was_sent_upstream,
-};
 use super::decision_event::event_line;
 use super::encoded_decision::EncodedDecision;
 use super::tests::{Draws, any_decision};

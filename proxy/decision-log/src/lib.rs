@@ -2,8 +2,6 @@
 //!
 //! ```text
 //!  lib ─┬─ decision_event  decisions as events of the program's log
-//!       ├─ otlp            decisions as log records for a collector
-//!       │    └─ attributes   their attributes, and those of spans, by OpenTelemetry's names
 //!       ├─ live            new decisions for watchers
 //!       ├─ recent          the last decisions, in memory
 //!       ├─ top             the most frequent hosts, crawlers, reasons or rules
@@ -26,13 +24,12 @@
 //!
 //! An exchange never waits for the log. If the writer cannot keep up, decisions are dropped and counted.
 //!
-//! `traces` turns decisions into spans, and `log_heads` notices logs of a fleet that were cut.
+//! `log_heads` notices logs of a fleet that were cut.
 //!
 //! This crate knows nothing of the way in which decisions are made: a decision is a [`DecisionRecord`], whose members the
 //! crate `wayleave-record` lists. Begin reading at [`DecisionLog`].
 
 mod asked;
-pub mod attributes;
 mod bounded_map;
 mod chosen_crawler;
 mod client_address;
@@ -47,7 +44,6 @@ mod journal;
 mod live;
 pub mod log_heads;
 mod log_search;
-mod otlp;
 mod query;
 mod recent;
 mod report;
@@ -57,7 +53,6 @@ mod tally;
 #[cfg(test)]
 mod tests;
 mod top;
-pub mod traces;
 mod writer;
 
 use std::fmt;
@@ -72,6 +67,7 @@ use tokio_util::sync::CancellationToken;
 use wayleave_clock::system_time;
 use wayleave_evidence::LogHead;
 pub use wayleave_evidence::chain::event::ConfigRevision;
+use wayleave_otlp::DecisionExport;
 pub use wayleave_record::{
     DecisionId, DecisionRecord, DocumentRecord, FindingRecord, LogWord, LoggedClient,
     MAX_USER_AGENT_BYTES, PaymentRecord, RuleRecord, SubresourceRecord, UNNAMED, UsePreference,
@@ -94,7 +90,6 @@ pub use self::journal::{Journal, JournalConfig, JournalDescription, next_key_pat
 use self::live::LiveFeed;
 pub use self::live::{DecisionWatch, WatchedBatch, to_event};
 pub use self::log_search::{NewestDecisions, ScanStep, scan as scan_log};
-pub use self::otlp::DecisionExport;
 pub use self::query::{DecisionQuery, TimeRange};
 use self::recent::RecentDecisions;
 use self::report::ProgressSink;

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::task::Poll;
 
 use wayleave_decision_log::DecisionLog;
-use wayleave_decision_log::traces::Traces;
+use wayleave_otlp::traces::Traces;
 use wayleave_pacing::Pacer;
 use wayleave_pacing::budget::DailyBudgets;
 use wayleave_telemetry::metrics::Metrics;

@@ -9,12 +9,12 @@ use http::{HeaderMap, header};
 use tokio::time::{Instant, timeout_at};
 use url::Url;
 use wayleave_clock::Clock;
-use wayleave_decision_log::traces::Traces;
 use wayleave_fairness::WorkPool;
 use wayleave_lifecycle::{
     CacheValidators, ChosenBy, FetchEnding, FetchError, FetchErrorKind, FetchIdentity,
     FetchOutcome, FetchRequest, FetchResult, FetchedResponse, RedirectHop, ResponseFields,
 };
+use wayleave_otlp::traces::Traces;
 use wayleave_robots_txt::Target;
 use wayleave_upstream::{Upstream, UpstreamReader};
 

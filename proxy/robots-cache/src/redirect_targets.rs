@@ -10,10 +10,10 @@ use quick_cache::sync::Cache;
 use tokio::sync::OnceCell;
 use url::Url;
 use wayleave_clock::Clock;
-use wayleave_decision_log::WAYLEAVE;
 use wayleave_lifecycle::{
     ChosenBy, FetchEnding, FetchError, FetchIdentity, FetchResult, LifetimeSettings,
 };
+use wayleave_record::WAYLEAVE;
 use wayleave_robots_txt::{Dialect, ProductToken};
 
 use super::fetch_memory::MemoryReservation;

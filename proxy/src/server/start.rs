@@ -15,13 +15,14 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use wayleave_clock::Clock;
 use wayleave_config::Config;
-use wayleave_decision_log::traces::Traces;
-use wayleave_decision_log::{DecisionExport, DecisionLog, take_next_key};
+use wayleave_decision_log::{DecisionLog, take_next_key};
 use wayleave_fleet::Fleet;
 use wayleave_gate::Decider;
 use wayleave_gate::own_request::OwnRequestRules;
 use wayleave_gate::settings::CurrentSettings;
 use wayleave_gate::{AllowedPages, ExchangeShutdown, Gate};
+use wayleave_otlp::DecisionExport;
+use wayleave_otlp::traces::Traces;
 use wayleave_pacing::Pacer;
 use wayleave_pacing::budget::DailyBudgets;
 use wayleave_robots_cache::{

@@ -26,12 +26,13 @@ use opentelemetry_sdk::trace::{
 use url::Url;
 use wayleave_decision::RequestOutcome;
 use wayleave_lifecycle::FetchOutcome;
+use wayleave_record::DecisionRecord;
 use wayleave_telemetry::collector::{CollectorClient, CollectorTls, resource, signal_url};
 use wayleave_telemetry::export_queue::{ExportQueue, ExportedKind, MAX_BATCH, MAX_QUEUED};
 use wayleave_telemetry::metrics::Metrics;
 
 use self::export::{CountingSpanExporter, attribute_bytes};
-use crate::{DecisionRecord, attributes};
+use crate::attributes;
 
 /// The time for sending the last spans when the process ends.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(3);

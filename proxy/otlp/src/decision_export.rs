@@ -68,7 +68,7 @@ impl DecisionExport {
     }
 
     /// Queues a decision, whose client is masked already.
-    pub(super) fn send(&self, decision: &DecisionRecord) {
+    pub fn send(&self, decision: &DecisionRecord) {
         let attributes: Vec<_> = log_attributes(decision).into_iter().map(to_any).collect();
         if !self.queue.admit(attributes.iter().map(attribute_bytes).sum()) {
             return;

@@ -45,7 +45,7 @@ pub fn method(decision: &DecisionRecord) -> &'static str {
 }
 
 /// Returns whether the request was sent to its origin.
-pub(crate) fn was_sent_upstream(decision: &DecisionRecord) -> bool {
+pub fn was_sent_upstream(decision: &DecisionRecord) -> bool {
     // A `CONNECT` opens a connection but sends no request to the origin.
     matches!(
         decision.request_outcome(),
@@ -64,7 +64,7 @@ pub fn upstream_error(decision: &DecisionRecord) -> Option<String> {
 }
 
 /// Returns the attributes of the whole exchange, as the client sees it.
-pub(crate) fn exchange_attributes(decision: &DecisionRecord) -> Vec<KeyValue> {
+pub fn exchange_attributes(decision: &DecisionRecord) -> Vec<KeyValue> {
     let mut all = vec![
         KeyValue::new("client.address", decision.client.to_string()),
         status(decision.status),
@@ -93,7 +93,7 @@ pub(crate) fn exchange_attributes(decision: &DecisionRecord) -> Vec<KeyValue> {
 }
 
 /// Returns the attributes of a decision's log record.
-pub(super) fn log_attributes(decision: &DecisionRecord) -> Vec<KeyValue> {
+pub fn log_attributes(decision: &DecisionRecord) -> Vec<KeyValue> {
     let mut all = exchange_attributes(decision);
     let text = |key: &'static str, text: &Option<String>| {
         text.clone().map(|text| KeyValue::new(key, text))
@@ -144,7 +144,7 @@ pub(crate) fn verdict_attributes(decision: &DecisionRecord) -> Vec<KeyValue> {
 }
 
 /// Returns the attributes of the request to the origin.
-pub(crate) fn upstream_attributes(decision: &DecisionRecord) -> Vec<KeyValue> {
+pub fn upstream_attributes(decision: &DecisionRecord) -> Vec<KeyValue> {
     let mut all = vec![KeyValue::new("url.full", redacted_url(&decision.url))];
     push_request_method(decision, &mut all);
     if let Ok(uri) = decision.url.parse::<Uri>() {
