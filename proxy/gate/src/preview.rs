@@ -4,7 +4,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
-use utoipa::openapi::Object;
+use utoipa::openapi::{RefOr, Schema};
 use utoipa::{IntoParams, ToSchema};
 use wayleave_decision::{
     ClientFacts, Crawler, Crawlers, DecisionRequest, HttpsHandling, HttpsMode, Identified,
@@ -39,7 +39,7 @@ pub struct Question {
     #[param(format = "crawler")]
     pub crawler: Option<String>,
     /// Read robots.txt like this instead of as the crawler does.
-    #[param(schema_with = dialect_schema)]
+    #[param(inline, value_type = Option<DialectSchema>)]
     pub dialect: Option<Dialect>,
     /// The address that the request comes from; 127.0.0.1 unless given.
     #[param(format = "ip-address")]
@@ -59,9 +59,17 @@ pub struct Question {
 #[schema(format = "purposes")]
 pub struct PurposeWords(pub String);
 
-fn dialect_schema() -> Object {
-    word_schema("A way of reading robots.txt.", Dialect::ALL.iter().map(|dialect| dialect.as_str()))
+/// The schema of a dialect: its crate depends on no description of an API.
+enum DialectSchema {}
+
+impl utoipa::PartialSchema for DialectSchema {
+    fn schema() -> RefOr<Schema> {
+        let words = Dialect::ALL.iter().map(|dialect| dialect.as_str());
+        Schema::from(word_schema("A way of reading robots.txt.", words)).into()
+    }
 }
+
+impl ToSchema for DialectSchema {}
 
 /// A request that nobody made, as it would be decided about.
 #[derive(Debug)]

@@ -8,8 +8,8 @@ use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use futures_util::future::join_all;
 use serde::{Deserialize, Serialize};
-use utoipa::openapi::Object;
-use utoipa::{IntoParams, ToSchema};
+use utoipa::openapi::{RefOr, Schema};
+use utoipa::{IntoParams, PartialSchema, ToSchema};
 use wayleave_clock::system_time;
 use wayleave_decision_log::DecisionRecord;
 use wayleave_evidence::Sha256Digest;
@@ -29,19 +29,24 @@ use super::state::AdminState;
 /// The most origins in one response.
 const MAX_LISTED: usize = 10_000;
 
-fn state_schema() -> Object {
-    word_schema(
-        "The state of an origin's robots.txt.",
-        SnapshotState::ALL.map(SnapshotState::as_str),
-    )
+/// The schema of a state: its crate depends on no description of an API.
+enum StateSchema {}
+
+impl PartialSchema for StateSchema {
+    fn schema() -> RefOr<Schema> {
+        let words = SnapshotState::ALL.map(SnapshotState::as_str);
+        Schema::from(word_schema("The state of an origin's robots.txt.", words)).into()
+    }
 }
+
+impl ToSchema for StateSchema {}
 
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(super) struct RobotsParameters {
     /// Only origins in this state.
-    #[param(schema_with = state_schema)]
+    #[param(inline, value_type = Option<StateSchema>)]
     state: Option<SnapshotState>,
     /// List only origins that contain this text.
     q: Option<String>,

@@ -72,7 +72,7 @@ struct ReplayGroup {
     samples: Vec<Box<str>>,
 }
 
-/// A group as it is shown.
+// A group as it is shown. A doc comment would be its description in the API.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = ReplayedGroup)]
 pub struct GroupRow<'a> {
