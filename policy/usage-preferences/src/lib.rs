@@ -54,7 +54,7 @@ pub use head_lint::lint_head;
 pub use judgement::{Preference, PreferenceJudgement, PurposePreference};
 pub use lint::lint;
 pub use price::LicencePrice;
-pub use purpose::{Purpose, PurposeSet, UnknownPurpose};
+pub use purpose::{Purpose, PurposeClass, PurposeSet, UnknownPurpose};
 pub use rsl::RslLicence;
 pub use source::{PreferenceSource, PreferenceStage, SourceSet, UnknownSource};
 pub use state::{PreferenceState, UsageDuty};

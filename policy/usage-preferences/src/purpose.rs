@@ -39,6 +39,46 @@ impl Purpose {
     }
 }
 
+/// The class by which networks judge a crawler. One of several classes is treated as the strictest: since 15 September 2026 the
+/// largest network blocks a crawler for search and training wherever it blocks training.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum PurposeClass {
+    /// Pages become results of a search.
+    Search,
+    /// Pages are read while a person, or an agent of theirs, waits.
+    Agent,
+    /// Pages become part of a model.
+    Training,
+}
+
+impl PurposeClass {
+    /// Every class.
+    pub const ALL: [Self; 3] = [Self::Search, Self::Agent, Self::Training];
+
+    /// Returns the name that the networks use.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Search => "Search",
+            Self::Agent => "Agent",
+            Self::Training => "Training",
+        }
+    }
+}
+
+impl Purpose {
+    /// Returns the class of crawlers with this purpose, if networks have one: the only table of it.
+    #[must_use]
+    pub const fn class(self) -> Option<PurposeClass> {
+        match self {
+            Self::Search => Some(PurposeClass::Search),
+            Self::AiInput => Some(PurposeClass::Agent),
+            Self::TrainAi => Some(PurposeClass::Training),
+            Self::Archive | Self::Tdm | Self::Other => None,
+        }
+    }
+}
+
 impl fmt::Display for Purpose {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(self.as_str())
@@ -123,6 +163,13 @@ impl PurposeSet {
     #[must_use]
     pub const fn without(self, other: Self) -> Self {
         Self(self.0 & !other.0)
+    }
+
+    /// Returns the classes of the purposes, in the order of [`PurposeClass::ALL`].
+    #[must_use]
+    pub fn classes(self) -> Vec<PurposeClass> {
+        let is_here = |class: &PurposeClass| self.iter().any(|it| it.class() == Some(*class));
+        PurposeClass::ALL.into_iter().filter(is_here).collect()
     }
 
     /// Returns the purposes in the set, in the order of [`Purpose::ALL`].
