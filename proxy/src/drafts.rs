@@ -6,11 +6,11 @@ pub const FOLLOWED_DRAFTS: [(&str, &str); 8] = [
     ("draft-ietf-aipref-attach", "05"),
     ("draft-ietf-aipref-vocab", "08"),
     ("draft-ietf-httpapi-ratelimit-headers", "11"),
-    ("draft-ietf-webbotauth-httpsig-protocol", "00"),
+    ("draft-ietf-webbotauth-httpsig-protocol", "01"),
     ("draft-illyes-repext", "03"),
     ("draft-illyes-webbotauth-cbcp", "01"),
     ("draft-illyes-webbotauth-jafar", "00"),
-    ("draft-meunier-webbotauth-registry", "03"),
+    ("draft-meunier-webbotauth-registry", "04"),
 ];
 
 #[cfg(test)]

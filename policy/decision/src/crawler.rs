@@ -140,6 +140,8 @@ pub struct Crawler {
     pub source_address: Option<IpAddr>,
     /// The thumbprint of the key that its requests are signed with, if they are.
     pub signing_key: Option<Arc<str>>,
+    /// The URL of the agent that its requests are signed for, its own or everybody's, without the slash of an empty path.
+    pub agent: Option<Arc<str>>,
     /// The purposes that it fetches for, if it declares any: then preferences about that use are obeyed.
     pub declaration: CrawlerDeclaration,
 }
@@ -198,6 +200,7 @@ impl Crawler {
             user_agent_must_contain_token: false,
             source_address: None,
             signing_key: None,
+            agent: None,
             declaration: CrawlerDeclaration::default(),
         }
     }

@@ -13,7 +13,6 @@ use wayleave_decision::{
 use wayleave_decision_log::ChosenCrawler;
 use wayleave_gate::identity::check_hash;
 use wayleave_robots_txt::{Dialect, ProductToken};
-use wayleave_signing::SigningKey;
 use wayleave_usage_preferences::{ContentUse, CrawlerDeclaration, Purpose};
 
 use super::reader::{
@@ -21,7 +20,7 @@ use super::reader::{
     none_if_empty, parse_with, secret, size_or_zero, text, user_agent,
 };
 use super::robots::dialect_words;
-use super::signing;
+use super::signing::{self, AgentDefaults, CrawlerSigner};
 use super::upstream::parse_local_address;
 
 /// The keys of `[proxy]` that apply to crawlers: the rules for requests that match no table, and a default for those that do.
@@ -43,20 +42,29 @@ pub(super) const MODES: [(&str, EnforcementMode); 2] = [
 ];
 
 /// Reads all `[[crawler]]` tables. `dialect` and the default mode apply to crawlers that set none, and to requests that match
-/// no crawler. Paths of keys are relative to `dir`. Returns the keys that crawlers use, too.
+/// no crawler. Paths of keys are relative to `dir`. Returns who signs for each crawler, too.
 pub(super) fn read(
     root: &mut Section<'_>,
     defaults: CrawlerDefaults,
     dialect: Dialect,
     dir: &Path,
-) -> (CrawlersConfig, Vec<Arc<SigningKey>>) {
+    agents: &AgentDefaults,
+) -> (CrawlersConfig, Vec<CrawlerSigner>) {
     let mut names = HashSet::new();
     let mut password_hashes = HashMap::new();
-    let mut keys = Vec::new();
+    let mut signers: Vec<CrawlerSigner> = Vec::new();
     let mut catch_all = None;
     let crawlers = root.tables("crawler", |section| {
-        let (crawler, key) = read_crawler(section, defaults.mode, dialect, dir);
-        keys.extend(key);
+        let (crawler, signer) = read_crawler(section, (defaults.mode, dialect), dir, agents);
+        if let Some(other) = signers.iter().find(|other| other.shares_key_of_another_agent(&signer)) {
+            let message = format!(
+                "signs for {:?}, which has another agent: verifiers tell agents apart by their keys, so each needs its own \
+                 (`wayleave keys new NAME --agent URL`)",
+                other.crawler
+            );
+            section.report("signing_key", message);
+        }
+        signers.push(signer);
         let is_first_of_name = names.insert(crawler.name.clone());
         if section.is_valid("name") && !is_first_of_name {
             section.report("name", format!("{:?} is the name of another crawler", crawler.name));
@@ -91,7 +99,7 @@ pub(super) fn read(
         dialect,
         mode: defaults.mode,
     };
-    (config, keys)
+    (config, signers)
 }
 
 /// Returns whether a crawler has no criteria, so that every request matches it.
@@ -104,10 +112,10 @@ pub fn matches_all(crawler: &Crawler) -> bool {
 
 fn read_crawler(
     section: &mut Section<'_>,
-    default_mode: EnforcementMode,
-    robots_dialect: Dialect,
+    (default_mode, robots_dialect): (EnforcementMode, Dialect),
     dir: &Path,
-) -> (Crawler, Option<Arc<SigningKey>>) {
+    agents: &AgentDefaults,
+) -> (Crawler, CrawlerSigner) {
     let (username, certificate, user_agent_part, addresses) = section.section("match", |section| {
         (
             section.optional("username", checked(text, check_username)),
@@ -127,6 +135,8 @@ fn read_crawler(
     let account = username.zip(password_hash);
     let declaration = read_declaration(section);
     let signing_key = section.optional("signing_key", |node| signing::parse_key(node, dir));
+    let own_agent = section.key("agent", None, none_if_empty(|node| agents.parse(node)));
+    let agent = own_agent.or_else(|| agents.agent.clone());
     let triggers = [CrawlTrigger::Crawler, CrawlTrigger::Fetcher].map(|it| (it.as_str(), it));
     let subresources =
         [SubresourcePolicy::Judge, SubresourcePolicy::Page].map(|it| (it.as_str(), it));
@@ -154,9 +164,11 @@ fn read_crawler(
         source_address: section.optional("source_address", parse_local_address),
         // Decisions need no key: they name it by its thumbprint.
         signing_key: signing_key.as_ref().map(|key| key.thumbprint().into()),
+        agent: agent.as_ref().map(|url| url.as_str().trim_end_matches('/').into()),
         declaration,
     };
-    (crawler, signing_key)
+    let signer = CrawlerSigner { crawler: crawler.name.clone(), agent, key: signing_key };
+    (crawler, signer)
 }
 
 /// Reads the most that the crawler may do on one day.

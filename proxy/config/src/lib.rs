@@ -54,6 +54,7 @@ pub use self::proxy::ConnectionLimitsConfig;
 pub use self::reader::ConfigMistake;
 pub use self::reader::{ConfigPlaces, IncludedFile};
 use self::reader::{ConfigReader, EffectiveKeys, Section, fixed};
+use self::signing::AgentDefaults;
 pub use self::signing::KEYS_DIR;
 pub use self::sources::{ConfigSources, WatchList, parent_dir};
 pub use self::store::StoreConfig;
@@ -126,8 +127,10 @@ fn read_config(
     let https = root.section("https", |section| https::read(section, &state_dir));
     let upstream = upstream::read(root, dir, &proxy.listen);
     let robots = root.section("robots", robots::read);
-    let (crawlers, keys) = crawlers::read(root, proxy.crawler_defaults, robots.dialect, dir);
-    let signing = root.section("signing", |section| signing::read(section, dir, keys));
+    let agents = AgentDefaults::ahead(root);
+    let (crawlers, signers) =
+        crawlers::read(root, proxy.crawler_defaults, robots.dialect, dir, &agents);
+    let signing = root.section("signing", |section| signing::read(section, &agents, dir, &signers));
     let key_in_file = root.section("evidence", |section| evidence::read_key(section, &state_dir));
     // The same applies to the key: all lines of a process are signed with one.
     let evidence_key = started_with.map_or(key_in_file, |config| config.evidence_key.clone());

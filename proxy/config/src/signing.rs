@@ -6,10 +6,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use url::Url;
-use wayleave_signing::{AgentFieldForm, SigningKey, SigningMode, SigningSettings};
+use wayleave_decision::Crawler;
+use wayleave_signing::{
+    AgentFieldForm, KeyDiscovery, PlainHttp, SigningAgent, SigningKey, SigningMode, SigningSettings,
+};
 
 use super::reader::{
-    ParseResult, Section, ToValue, ValueNode, checked, none_if_empty, parse_with, path_in,
+    ParseResult, Section, ToValue, ValueNode, boolean, checked, none_if_empty, parse_with, path_in,
     positive_duration,
 };
 
@@ -22,16 +25,67 @@ const MAX_LIFETIME: Duration = Duration::from_hours(24);
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SigningConfig {
     pub options: SigningSettings,
-    /// The keys of crawlers, then the others in the folder. Keys that are no longer used, or not used yet, are published as well,
-    /// so that a key can be replaced without a gap.
-    pub keys: Vec<Arc<SigningKey>>,
+    /// The URL of `agent`.
+    pub default_agent: Option<Url>,
+    /// The agents that crawlers sign for, or that have keys: that of `[signing]` first.
+    pub agents: Vec<Arc<SigningAgent>>,
+    /// The keys that belong to no agent, because none is configured.
+    pub keys_without_agent: Vec<Arc<SigningKey>>,
 }
 
-/// Reads `[signing]`. Paths of keys are relative to `dir`; `used` are the keys of crawlers.
+/// The keys of `[signing]` that the agents of crawlers depend on, which are read before.
+#[derive(Debug)]
+pub(super) struct AgentDefaults {
+    pub(super) discovery: KeyDiscovery,
+    pub(super) agent: Option<Url>,
+}
+
+/// A crawler, the agent that it signs for, and its key.
+#[derive(Debug)]
+pub(super) struct CrawlerSigner {
+    pub(super) crawler: String,
+    pub(super) agent: Option<Url>,
+    pub(super) key: Option<Arc<SigningKey>>,
+}
+
+impl CrawlerSigner {
+    /// Returns whether both sign with one key, but for different agents.
+    pub(super) fn shares_key_of_another_agent(&self, other: &Self) -> bool {
+        let thumbprint = |signer: &Self| signer.key.as_ref().map(|key| key.thumbprint().to_owned());
+        self.agent != other.agent && self.key.is_some() && thumbprint(self) == thumbprint(other)
+    }
+}
+
+const DISCOVERIES: [(&str, KeyDiscovery); 2] =
+    [("origin", KeyDiscovery::Origin), ("uri", KeyDiscovery::Uri)];
+
+impl AgentDefaults {
+    /// Reads them ahead; mistakes are reported when the section is read.
+    pub(super) fn ahead(root: &Section<'_>) -> Self {
+        let word = root.text_ahead("signing", "discovery").unwrap_or_default();
+        // A wrong word has its own mistake, and should not cause one in each crawler.
+        let found = DISCOVERIES.iter().find(|(name, _)| *name == word || word.is_empty());
+        let discovery = found.map_or(KeyDiscovery::Uri, |(_, discovery)| *discovery);
+        let agent = root.text_ahead("signing", "agent");
+        let agent = agent.and_then(|text| SigningAgent::parse_url(text, discovery).ok());
+        Self { discovery, agent }
+    }
+
+    /// Parses the `agent` of a crawler or of `[signing]`.
+    pub(super) fn parse(&self, node: &ValueNode<'_>) -> ParseResult<Url> {
+        parse_with(node, |text| {
+            SigningAgent::parse_url(text, self.discovery)
+                .map_err(|why| format!("{text:?} is not {why}"))
+        })
+    }
+}
+
+/// Reads `[signing]`. The folder of keys is in `dir`.
 pub(super) fn read(
     section: &mut Section<'_>,
+    defaults: &AgentDefaults,
     dir: &Path,
-    used: Vec<Arc<SigningKey>>,
+    signers: &[CrawlerSigner],
 ) -> SigningConfig {
     let modes = [
         ("off", SigningMode::Off),
@@ -40,25 +94,88 @@ pub(super) fn read(
     ];
     let forms = [("dictionary", AgentFieldForm::Dictionary), ("string", AgentFieldForm::String)];
     let minute = Duration::from_secs(60);
+    let plain_http = |signs: bool| if signs { PlainHttp::Sign } else { PlainHttp::LeaveUnsigned };
+    section.word("discovery", KeyDiscovery::Origin, &DISCOVERIES);
     let options = SigningSettings {
         mode: section.word("mode", SigningMode::Off, &modes),
-        agent: section.key("agent", None, none_if_empty(parse_agent)),
         form: section.word("form", AgentFieldForm::Dictionary, &forms),
         lifetime: section.key("lifetime", minute, checked(positive_duration, check_lifetime)),
+        plain_http: plain_http(section.key("plain_http", true, boolean)),
     };
+    let agent = section.key("agent", None, none_if_empty(|node| defaults.parse(node)));
+    let mut with_key = signers.iter().filter(|signer| signer.key.is_some()).peekable();
+    let all_have_agents =
+        with_key.peek().is_some() && with_key.all(|signer| signer.agent.is_some());
     // A wrong agent has been reported as such.
-    if options.mode != SigningMode::Off && options.agent.is_none() && section.is_valid("agent") {
+    if options.mode != SigningMode::Off
+        && agent.is_none()
+        && !all_have_agents
+        && section.is_valid("agent")
+    {
         section.report("mode", "signatures need signing.agent, where their keys are published");
     }
-    // The folder usually holds the keys of crawlers, too: each key is published once.
-    let mut keys: Vec<Arc<SigningKey>> = Vec::new();
-    let spare = read_keys(&dir.join(KEYS_DIR)).into_iter().map(Arc::new);
-    for key in used.into_iter().chain(spare) {
-        if !keys.iter().any(|other| other.thumbprint() == key.thumbprint()) {
-            keys.push(key);
+    let folder = dir.join(KEYS_DIR);
+    let mut keys = AgentKeys::of_crawlers(signers, agent.clone());
+    keys.add_spare_keys(&folder);
+    let mut config = SigningConfig {
+        options,
+        default_agent: agent,
+        agents: Vec::new(),
+        keys_without_agent: Vec::new(),
+    };
+    for (url, keys) in keys.by_agent {
+        match url {
+            None => config.keys_without_agent = keys,
+            // Nobody signs for it.
+            Some(url)
+                if keys.is_empty() && !signers.iter().any(|it| it.agent.as_ref() == Some(&url)) => {
+            }
+            Some(url) => {
+                config.agents.push(Arc::new(SigningAgent::new(url, defaults.discovery, keys)));
+            }
         }
     }
-    SigningConfig { options, keys }
+    config
+}
+
+/// The keys of each agent, that of `[signing]` first. Each key has one owner.
+struct AgentKeys {
+    by_agent: Vec<(Option<Url>, Vec<Arc<SigningKey>>)>,
+}
+
+impl AgentKeys {
+    fn of_crawlers(signers: &[CrawlerSigner], default: Option<Url>) -> Self {
+        let mut keys = Self { by_agent: vec![(default, Vec::new())] };
+        for CrawlerSigner { agent, key, .. } in signers {
+            let index = keys.by_agent.iter().position(|(url, _)| url == agent);
+            let index = index.unwrap_or_else(|| {
+                keys.by_agent.push((agent.clone(), Vec::new()));
+                keys.by_agent.len() - 1
+            });
+            keys.add(index, key.clone());
+        }
+        keys
+    }
+
+    fn add(&mut self, index: usize, key: impl IntoIterator<Item = Arc<SigningKey>>) {
+        for key in key {
+            let mut known = self.by_agent.iter().flat_map(|(_, keys)| keys);
+            if !known.any(|known| known.thumbprint() == key.thumbprint()) {
+                self.by_agent[index].1.push(key);
+            }
+        }
+    }
+
+    /// Adds the keys in `folder` to the agent of `[signing]`, and those in the folder named for another agent to that one.
+    fn add_spare_keys(&mut self, folder: &Path) {
+        for index in 0..self.by_agent.len() {
+            let own = match &self.by_agent[index].0 {
+                Some(url) if index > 0 => folder.join(SigningAgent::keys_folder_of(url)),
+                _ => folder.to_owned(),
+            };
+            self.add(index, read_keys(&own).into_iter().map(Arc::new));
+        }
+    }
 }
 
 /// Reads the keys in a folder, by name. Files that cannot be used are skipped: a crawler that names one reports it.
@@ -79,30 +196,24 @@ pub(super) fn parse_key(node: &ValueNode<'_>, dir: &Path) -> ParseResult<Arc<Sig
     })
 }
 
-/// Parses `agent`, an origin: verifiers look for the key directory at a fixed path below it.
-fn parse_agent(node: &ValueNode<'_>) -> ParseResult<Url> {
-    parse_with(node, |text| match Url::parse(text) {
-        Ok(url)
-            if url.scheme() == "https"
-                && url.path() == "/"
-                && url.username().is_empty()
-                && url.password().is_none()
-                && url.query().is_none()
-                && url.fragment().is_none() =>
-        {
-            Ok(url)
-        }
-        _ => Err(format!(
-            "{text:?} is not an https URL without a path, such as \"https://bot.example\""
-        )),
-    })
-}
-
 fn check_lifetime(value: &Duration) -> Result<(), String> {
     if *value > MAX_LIFETIME {
         Err("is over 24h: until a signature expires, anyone who sees it can use it".to_owned())
     } else {
         Ok(())
+    }
+}
+
+impl SigningConfig {
+    /// Returns every key.
+    pub fn keys(&self) -> impl Iterator<Item = &Arc<SigningKey>> {
+        self.agents.iter().flat_map(|agent| &agent.keys).chain(&self.keys_without_agent)
+    }
+
+    /// Returns the agent that a crawler signs for, if one is configured.
+    pub fn agent_of(&self, crawler: &Crawler) -> Option<&Arc<SigningAgent>> {
+        let url = crawler.agent.as_deref()?;
+        self.agents.iter().find(|agent| agent.url() == url)
     }
 }
 

@@ -291,6 +291,7 @@ fn crawlers_are_read() {
         user_agent_must_contain_token: true,
         source_address: Some("127.0.0.7".parse().unwrap()),
         signing_key: None,
+        agent: None,
         declaration: CrawlerDeclaration {
             purposes: PurposeSet::of(&[Purpose::Search, Purpose::TrainAi]),
             purpose_tokens: vec![(Purpose::TrainAi, ProductToken::new("Google-Extended").unwrap())],

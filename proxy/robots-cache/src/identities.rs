@@ -20,18 +20,28 @@ pub struct FetchIdentities {
 }
 
 /// Returns the `User-Agent` with which documents are fetched for a crawler, so that a site's log shows that the crawler
-/// reads robots.txt: its own, or else its first token, with the contact in `proxy_user_agent` if it has none itself.
+/// reads robots.txt: its own, or else its first token, with the contact in `proxy_user_agent` if it has none itself. The
+/// crawler's contact is added to one that has none.
 pub fn fetch_user_agent(crawler: &Crawler, proxy_user_agent: &str) -> Arc<str> {
     if let Some(user_agent) = &crawler.robots_user_agent {
-        return Arc::clone(user_agent);
+        return match &crawler.contact {
+            Some(contact) if contacts(user_agent).is_empty() => {
+                format!("{user_agent} (+{})", without_scheme(contact)).into()
+            }
+            _ => Arc::clone(user_agent),
+        };
     }
     let found = contacts(proxy_user_agent).into_iter().next();
     let contact = crawler.contact.as_deref().or(found.as_deref());
-    let contact =
-        contact.map(|contact| format!("; +{}", contact.strip_prefix("mailto:").unwrap_or(contact)));
+    let contact = contact.map(|contact| format!("; +{}", without_scheme(contact)));
     let contact = contact.unwrap_or_default();
     let token = crawler.tokens.first().map_or(crawler.name.as_str(), ProductToken::as_str);
     format!("{token} (wayleave/{}{contact})", env!("CARGO_PKG_VERSION")).into()
+}
+
+/// Returns a contact as people write it in a `User-Agent`.
+fn without_scheme(contact: &str) -> &str {
+    contact.strip_prefix("mailto:").unwrap_or(contact)
 }
 
 impl FetchIdentities {
@@ -72,17 +82,16 @@ impl FetchIdentities {
     /// Returns the signer of requests with this identity, if they are signed.
     pub(super) fn signer_of(&self, identity: &FetchIdentity) -> Option<KeySigner> {
         let key = self.signer.enabled_key(identity.key.as_deref()?)?;
-        Some(KeySigner { signer: Arc::clone(&self.signer), key: Arc::clone(key) })
+        Some(KeySigner { signer: Arc::clone(&self.signer), key })
     }
 
     fn of_crawler(&self, crawler: &Crawler) -> FetchIdentity {
         let key = crawler.signing_key.as_deref().and_then(|key| self.signer.enabled_key(key));
-        let agent = self.signer.settings.agent.as_ref().filter(|_| key.is_some());
         FetchIdentity {
             crawler: Some(crawler.name.as_str().into()),
             user_agent: Some(fetch_user_agent(crawler, &self.proxy_user_agent)),
-            key: key.map(|key| key.thumbprint().into()),
-            agent: agent.map(|agent| agent.as_str().into()),
+            key: key.as_ref().map(|signer| signer.key.thumbprint().into()),
+            agent: key.as_ref().map(|signer| signer.agent.signature_agent().into()),
             source: crawler.source_address,
             ..FetchIdentity::default()
         }
@@ -124,6 +133,11 @@ mod tests {
         let crawler = Crawler::new("news", vec![token]);
         let with = |contact: &str| Crawler { contact: Some(contact.into()), ..crawler.clone() };
         let own = Crawler { robots_user_agent: Some("NewsBot/1".into()), ..crawler.clone() };
+        let own_with = |contact: &str| Crawler { contact: Some(contact.into()), ..own.clone() };
+        let with_page = Crawler {
+            robots_user_agent: Some("NewsBot/1 (+https://page.test)".into()),
+            ..own_with("bot@team.test")
+        };
         let version = env!("CARGO_PKG_VERSION");
         for (crawler, proxy, expected) in [
             (crawler.clone(), "wayleave/0.1", format!("ExampleBot (wayleave/{version})")),
@@ -142,7 +156,13 @@ mod tests {
                 "wayleave/0.1 (+https://team.test)",
                 format!("ExampleBot (wayleave/{version}; +https://bot.test)"),
             ),
-            (own, "wayleave/0.1", "NewsBot/1".to_owned()),
+            (
+                own_with("mailto:bot@team.test"),
+                "wayleave/0.1",
+                "NewsBot/1 (+bot@team.test)".to_owned(),
+            ),
+            (with_page, "wayleave/0.1", "NewsBot/1 (+https://page.test)".to_owned()),
+            (own, "wayleave/0.1 (+https://team.test)", "NewsBot/1".to_owned()),
         ] {
             assert_eq!(&*fetch_user_agent(&crawler, proxy), expected);
         }

@@ -1,14 +1,16 @@
 //! The signature agent card of a crawler: who sends its requests, what for, and by which rules
-//! (draft-meunier-webbotauth-registry-03).
+//! (draft-meunier-webbotauth-registry-04).
 
+use bytesize::ByteSize;
 use serde::Serialize;
-use url::Url;
-use wayleave_decision::{Crawler, EnforcementMode, contacts};
+use wayleave_decision::{
+    Crawler, DailyBudget, EnforcementMode, PolicyRule, RuleAction, SubresourcePolicy, contacts,
+};
 use wayleave_pacing::{CrawlDelayMode, PacingConfig};
+use wayleave_robots_txt::HostPattern;
 use wayleave_usage_preferences::{PreferenceSource, Purpose, SourceSet, TDMREP_PATH};
 
-use super::directory::DIRECTORY_PATH;
-use super::settings::agent_uri;
+use super::agent::SigningAgent;
 
 /// The path of a crawler's card, without `/` and its name.
 pub const CARD_PATH: &str = "/.well-known/signature-agent-card";
@@ -20,12 +22,11 @@ pub const PAGE_PATH: &str = "/crawlers";
 /// A crawler, and the settings that its card states.
 #[derive(Clone, Copy, Debug)]
 pub struct CardSubject<'a> {
-    pub agent: &'a Url,
+    pub agent: &'a SigningAgent,
     pub crawler: &'a Crawler,
     pub pacing: &'a PacingConfig,
     pub sources: SourceSet,
-    /// Whether the crawler's page and the address ranges are published at the agent, too.
-    pub has_page_and_ranges: bool,
+    pub rules: &'a [PolicyRule],
 }
 
 /// The card, with members as OAuth clients have them (RFC 7591).
@@ -46,8 +47,8 @@ struct CardDetails<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     expected_user_agent: Option<String>,
     rfc9309_product_token: &'a str,
-    /// The lines of robots.txt that are obeyed.
-    rfc9309_compliance: Vec<&'static str>,
+    /// Whether sites can rely on it that robots.txt is followed.
+    rfc9309_compliance: bool,
     trigger: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
     purpose: Option<String>,
@@ -57,14 +58,14 @@ struct CardDetails<'a> {
     rate_expectation: Option<String>,
     /// The files of each site that are fetched on the crawler's behalf.
     known_urls: Vec<&'static str>,
-    #[serde(rename = "ips_uri", skip_serializing_if = "Option::is_none")]
-    ips_uri: Option<String>,
+    #[serde(rename = "ips_uri")]
+    ips_uri: String,
 }
 
 impl CardSubject<'_> {
     /// Returns the card as JSON.
     pub fn card(&self) -> String {
-        let base = agent_uri(self.agent).trim_end_matches('/');
+        let base = self.agent.origin();
         let Crawler { name, tokens, trigger, declaration, .. } = self.crawler;
         // The configuration demands at least one token.
         let token = tokens[0].as_str();
@@ -72,23 +73,19 @@ impl CardSubject<'_> {
         let card = AgentCard {
             client_id: format!("{base}{CARD_PATH}/{name}"),
             client_name: token,
-            client_uri: if self.has_page_and_ranges {
-                format!("{base}{PAGE_PATH}/{name}.html")
-            } else {
-                base.to_owned()
-            },
+            client_uri: format!("{base}{PAGE_PATH}/{name}.html"),
             contacts: crawler_contacts(self.crawler),
-            jwks_uri: format!("{base}{DIRECTORY_PATH}"),
+            jwks_uri: self.agent.key_set_url(),
             web_bot_auth: CardDetails {
                 expected_user_agent: self.expected_user_agent(),
                 rfc9309_product_token: token,
-                rfc9309_compliance: self.obeyed_lines(),
+                rfc9309_compliance: self.obeys_robots_txt(),
                 trigger: trigger.as_str(),
                 purpose: (!purposes.is_empty()).then(|| purposes.join(", ")),
                 rate_control: self.rate_control(),
                 rate_expectation: self.rate_expectation(),
                 known_urls: self.known_urls(),
-                ips_uri: self.has_page_and_ranges.then(|| format!("{base}{RANGES_PATH}")),
+                ips_uri: format!("{base}{RANGES_PATH}"),
             },
         };
         serde_json::to_string_pretty(&card).expect("strings are JSON") + "\n"
@@ -100,28 +97,19 @@ impl CardSubject<'_> {
         self.crawler.robots_user_agent.as_deref().map(str::to_owned).or(contained)
     }
 
-    /// Returns the names of the lines in robots.txt that are obeyed. A crawler that is only observed may fetch what any of them
-    /// disallows, so its card must not promise to obey.
-    fn obeyed_lines(&self) -> Vec<&'static str> {
-        if self.crawler.mode == EnforcementMode::Observe {
-            return Vec::new();
-        }
-        let mut lines = vec!["User-Agent", "Allow", "Disallow"];
-        if self.keeps_delays() {
-            lines.extend(["Crawl-delay", "Request-rate"]);
-        }
-        for (source, names) in [
-            (PreferenceSource::ContentUsage, &["Content-Usage"][..]),
-            (PreferenceSource::ContentSignal, &["Content-Signal"]),
-            (PreferenceSource::AiTrainingRule, &["DisallowAITraining", "AllowAITraining"]),
-            (PreferenceSource::Rsl, &["License"]),
-        ] {
-            if self.sources.contains(source) && self.crawler.declaration.could_be_refused_by(source)
-            {
-                lines.extend(names);
-            }
-        }
-        lines
+    /// Returns whether sites can rely on it that robots.txt is followed: nothing is only observed, no page loads what is disallowed,
+    /// and no exception is for all hosts.
+    fn obeys_robots_txt(&self) -> bool {
+        let is_for_all = |rule: &PolicyRule| {
+            let is_for_crawler =
+                rule.crawlers.is_empty() || rule.crawlers.contains(&self.crawler.name);
+            rule.action == RuleAction::Allow
+                && is_for_crawler
+                && rule.hosts.contains(&HostPattern::Any)
+        };
+        self.crawler.mode == EnforcementMode::Enforce
+            && self.crawler.subresources == SubresourcePolicy::Judge
+            && !self.rules.iter().any(is_for_all)
     }
 
     fn known_urls(&self) -> Vec<&'static str> {
@@ -144,12 +132,28 @@ impl CardSubject<'_> {
         })
     }
 
+    /// Returns the most that an origin, and all of them together, should expect: the delay, and the budgets of a day.
     fn rate_expectation(&self) -> Option<String> {
+        if self.crawler.mode == EnforcementMode::Observe {
+            return None;
+        }
+        let mut limits = Vec::new();
         let delay = self.pacing.delay(self.crawler.default_delay, self.crawler.min_delay);
-        let is_kept = self.crawler.mode == EnforcementMode::Enforce && !delay.is_zero();
-        is_kept.then(|| {
-            format!("one request to an origin every {}", humantime::format_duration(delay))
-        })
+        if !delay.is_zero() {
+            let delay = humantime::format_duration(delay);
+            limits.push(format!("one request to an origin every {delay}"));
+        }
+        let DailyBudget { requests, bytes, new_origins } = self.crawler.budget;
+        if requests > 0 {
+            limits.push(format!("at most {requests} requests a day to all origins"));
+        }
+        if bytes > 0 {
+            limits.push(format!("at most {} a day from all origins", ByteSize(bytes)));
+        }
+        if new_origins > 0 {
+            limits.push(format!("at most {new_origins} origins a day"));
+        }
+        (!limits.is_empty()).then(|| limits.join("; "))
     }
 }
 

@@ -1,5 +1,5 @@
-//! The key directory: a JWKS at a well-known URI of the agent, signed with each of its keys to prove that their owner published
-//! it.
+//! The key directory: a JWK Set at a well-known URI of the agent, or at the agent's own URL, signed with each of its keys to prove
+//! that their owner published it.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -9,8 +9,8 @@ use base64::prelude::BASE64_STANDARD;
 use ring::digest;
 use serde::Serialize;
 use sfv::Parameters;
-use url::{Position, Url};
 
+use super::agent::SigningAgent;
 use super::key::{Jwk, SigningKey};
 use super::signature_base::{
     self, SignedComponent, add_parameter, identifier, identifier_with, sf_string, sf_timestamp,
@@ -34,15 +34,23 @@ pub fn body(keys: &[Arc<SigningKey>]) -> String {
     serde_json::to_string(&set).expect("strings are JSON")
 }
 
-/// Returns the fields that sign `agent`'s directory with each of `keys`, as names and values.
+/// Returns the media type of an agent's directory. Only the one at the well-known path has a type of its own; elsewhere it is a JWK
+/// Set like any other (RFC 7517 section 8.5.1).
+pub fn media_type(agent: &SigningAgent) -> &'static str {
+    match agent.key_set_path() {
+        DIRECTORY_PATH => MEDIA_TYPE,
+        _ => "application/jwk-set+json",
+    }
+}
+
+/// Returns the fields that sign `agent`'s directory with each of its keys, as names and values.
 pub fn signature_fields(
-    keys: &[Arc<SigningKey>],
-    agent: &Url,
+    agent: &SigningAgent,
     body: &str,
     now: SystemTime,
 ) -> [(&'static str, String); 3] {
     // `url` leaves out the scheme's default port, as `@authority` has to.
-    let authority = &agent[Position::BeforeHost..Position::AfterPort];
+    let (keys, authority) = (&agent.keys, agent.authority());
     let sha256 = digest::digest(&digest::SHA256, body.as_bytes());
     let content_digest = format!("sha-256=:{}:", BASE64_STANDARD.encode(sha256));
     let (mut inputs, mut signatures) = (Vec::new(), Vec::new());
@@ -91,7 +99,13 @@ mod tests {
     use std::time::UNIX_EPOCH;
 
     use super::*;
+    use crate::agent::KeyDiscovery;
     use crate::key::test_key;
+
+    fn agent(text: &str, keys: Vec<Arc<SigningKey>>) -> SigningAgent {
+        let url = SigningAgent::parse_url(text, KeyDiscovery::Origin).unwrap();
+        SigningAgent::new(url, KeyDiscovery::Origin, keys)
+    }
 
     /// The draft's test vector, byte for byte.
     #[test]
@@ -103,9 +117,8 @@ mod tests {
             r#"{"keys":[{"kty":"OKP","crv":"Ed25519","kid":"poqkLGiymh_W0uP6PZFw-dvez3QJT5SolqXBCW38r0U","x":"JrQLj5P_89iXES9-vFgrIy29clF9CC_oPPsw3c5D0bs","use":"sig"}]}"#
         );
         let at = |seconds| UNIX_EPOCH + Duration::from_secs(seconds);
-        let agent = Url::parse("https://signature-agent.test").unwrap();
-        let [(_, digest), (_, input), (_, signature)] =
-            signature_fields(&keys, &agent, &body, at(0));
+        let agent = agent("https://signature-agent.test", keys.to_vec());
+        let [(_, digest), (_, input), (_, signature)] = signature_fields(&agent, &body, at(0));
         assert_eq!(digest, "sha-256=:CADMT2aBdV/rqQr/NIru64ERQkCobVvllA4V0fLFDu0=:");
         assert!(input.starts_with(r#"binding=("@authority";req "content-digest");created=0;"#));
         assert!(signature.starts_with("binding=:"));
@@ -124,8 +137,8 @@ mod tests {
     #[test]
     fn every_key_signs() {
         let keys = [Arc::new(test_key()), Arc::new(test_key())];
-        let agent = Url::parse("https://bot.example:8443/").unwrap();
-        let [_, (_, input), (_, signature)] = signature_fields(&keys, &agent, "{}", UNIX_EPOCH);
+        let agent = agent("https://bot.example:8443/", keys.to_vec());
+        let [_, (_, input), (_, signature)] = signature_fields(&agent, "{}", UNIX_EPOCH);
         assert!(input.contains(", binding2=("), "{input}");
         assert!(signature.contains(", binding2=:"), "{signature}");
     }

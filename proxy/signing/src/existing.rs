@@ -1,9 +1,9 @@
 //! The signatures that a client's request already has.
 
 use sfv::{Dictionary, FieldType as _, InnerList, Item, ListEntry, Parser};
-use url::Url;
 use wayleave_http_wire::field_pairs::{FieldPair, is_named, values};
 
+use super::agent::SigningAgent;
 use super::settings::{SIGNATURE, SIGNATURE_AGENT, SIGNATURE_INPUT, TAG};
 
 /// The signatures in a request, and the agents that they name.
@@ -32,7 +32,7 @@ pub(super) enum AgentField {
 /// removed.
 pub fn without_foreign_signatures(
     fields: &[FieldPair<'_>],
-    own: &Url,
+    own: &SigningAgent,
 ) -> Option<([Option<String>; 3], u64)> {
     if !fields.iter().any(|(field, _)| is_named(field, SIGNATURE_AGENT)) {
         return None;
@@ -76,10 +76,10 @@ impl ExistingSignatures {
     }
 
     /// Removes the signatures of other agents than `own`, and returns their number.
-    fn remove_foreign(&mut self, own: &Url) -> u64 {
+    fn remove_foreign(&mut self, own: &SigningAgent) -> u64 {
         let is_own = |item: &Item| {
             let uri = item.bare_item.as_string().map(sfv::StringRef::as_str);
-            uri.is_some_and(|uri| Url::parse(uri).is_ok_and(|uri| uri == *own))
+            uri.is_some_and(|uri| own.is_named_by(uri))
         };
         let foreign: Vec<String> = match &mut self.agent {
             AgentField::None => return 0,
@@ -156,6 +156,24 @@ pub(super) fn joined_lines(fields: &[FieldPair<'_>], name: &str) -> Option<Strin
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::agent::KeyDiscovery;
+
+    fn bot(text: &str, discovery: KeyDiscovery) -> SigningAgent {
+        let url = SigningAgent::parse_url(text, discovery).unwrap();
+        SigningAgent::new(url, discovery, Vec::new())
+    }
+
+    #[test]
+    fn another_agent_on_the_same_host_is_foreign() {
+        let own = bot("https://bot.example/search", KeyDiscovery::Uri);
+        let removed = |agent: &str| {
+            let fields: [FieldPair<'_>; 1] = [(b"Signature-Agent", agent.as_bytes())];
+            without_foreign_signatures(&fields, &own).map(|(_, removed)| removed)
+        };
+        assert_eq!(removed(r#"a="https://bot.example/search""#), None);
+        assert_eq!(removed(r#"a="https://bot.example/train""#), Some(1));
+        assert_eq!(removed(r#"a="https://bot.example""#), Some(1));
+    }
 
     fn left(agent: &str, input: &str, signature: &str) -> Option<([Option<String>; 3], u64)> {
         let fields: [FieldPair<'_>; 3] = [
@@ -163,7 +181,7 @@ mod tests {
             (b"Signature-Input", input.as_bytes()),
             (b"signature", signature.as_bytes()),
         ];
-        without_foreign_signatures(&fields, &Url::parse("https://bot.example").unwrap())
+        without_foreign_signatures(&fields, &bot("https://bot.example", KeyDiscovery::Origin))
     }
 
     #[test]
@@ -173,7 +191,7 @@ mod tests {
             assert_eq!(left(agent, input, "a=:AAAA:"), None, "{agent}");
         }
         let fields: [FieldPair<'_>; 1] = [(b"signature-input", b"a=()")];
-        let own = Url::parse("https://bot.example").unwrap();
+        let own = bot("https://bot.example", KeyDiscovery::Origin);
         assert_eq!(without_foreign_signatures(&fields, &own), None);
     }
 

@@ -5,6 +5,7 @@
 //!  signer                          which requests are signed, and with which key
 //!  request ─┬─ existing            the client's own signatures
 //!     │     └─ accept_signature    the signatures that origins request
+//!   agent                          the name that is signed under, and its keys
 //!  agent_card                      what is published about a crawler
 //!  directory ──┐                   the published keys
 //!     └─────── signature_base      the text that is signed
@@ -17,6 +18,7 @@
 //! robots.txt or connections. Begin reading at [`MessageSigner`].
 
 mod accept_signature;
+mod agent;
 pub mod agent_card;
 pub mod directory;
 mod existing;
@@ -28,9 +30,12 @@ mod signature_base;
 mod signer;
 
 pub use self::accept_signature::SignatureRequest;
+pub use self::agent::{AgentKey, KeyDiscovery, SigningAgent};
 pub use self::existing::without_foreign_signatures;
 pub use self::key::{Jwk, SigningKey};
 pub use self::request::{MessageToSign, SignatureFields};
 pub use self::secret::{SECRET_BYTES, create_private_dir, new_secret, write_secret};
-pub use self::settings::{AgentFieldForm, SIGNATURE_FIELDS, SigningMode, SigningSettings};
+pub use self::settings::{
+    AgentFieldForm, PlainHttp, SIGNATURE_FIELDS, SigningMode, SigningSettings,
+};
 pub use self::signer::{KeySigner, MessageSigner};

@@ -9,11 +9,11 @@ use sfv::{FieldType as _, Item, Parameters};
 use wayleave_http_wire::field_pairs::FieldPair;
 
 use super::accept_signature::SignatureRequest;
+use super::agent::AgentKey;
 use super::existing::{AgentField, ExistingSignatures, joined_lines};
 use super::key::SigningKey;
 use super::settings::{
     ALGORITHM, AgentFieldForm, SIGNATURE, SIGNATURE_AGENT, SIGNATURE_INPUT, SigningSettings, TAG,
-    agent_uri,
 };
 use super::signature_base::{
     self, SignedComponent, add_parameter, identifier, identifier_with, sf_string, sf_timestamp,
@@ -42,17 +42,17 @@ pub struct MessageToSign<'a> {
 /// The values that replace a request's three signature fields. The client's own signatures are included.
 pub type SignatureFields = [String; 3];
 
-/// Signs a request with `key` by `settings`, and as the origin `requested`, if it did.
+/// Signs a request with `key` for its agent by `settings`, and as the origin `requested`, if it did.
 ///
-/// Returns `None` if no agent is configured, or the request cannot be signed as requested.
+/// Returns `None` if the request cannot be signed as requested.
 pub(crate) fn sign(
-    key: &SigningKey,
+    AgentKey { agent, key }: &AgentKey,
     settings: &SigningSettings,
     requested: Option<&SignatureRequest>,
     message: &MessageToSign<'_>,
     now: SystemTime,
 ) -> Option<SignatureFields> {
-    let agent = Item::new(sf_string(agent_uri(settings.agent.as_ref()?))).serialize();
+    let agent = Item::new(sf_string(&agent.signature_agent())).serialize();
     // An origin may ask for another of the agent's keys, which this crawler does not have.
     let keyid = requested.and_then(|requested| requested.keyid.as_ref());
     if keyid.is_some_and(|id| id != key.thumbprint()) {
@@ -200,21 +200,29 @@ impl MessageToSign<'_> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
     use std::time::{Duration, UNIX_EPOCH};
 
     use sfv::{Dictionary, ListEntry, Parser};
-    use url::Url;
 
     use super::*;
-    use crate::SigningMode;
+    use crate::agent::{KeyDiscovery, SigningAgent};
     use crate::key::test_key;
+    use crate::settings::{PlainHttp, SigningMode};
+
+    fn agent_key(text: &str, discovery: KeyDiscovery) -> AgentKey {
+        let url = SigningAgent::parse_url(text, discovery).unwrap();
+        let key = Arc::new(test_key());
+        let agent = Arc::new(SigningAgent::new(url, discovery, vec![Arc::clone(&key)]));
+        AgentKey { agent, key }
+    }
 
     fn settings(form: AgentFieldForm) -> SigningSettings {
         SigningSettings {
             mode: SigningMode::Always,
-            agent: Url::parse("https://bot.example").ok(),
             form,
             lifetime: Duration::from_secs(60),
+            plain_http: PlainHttp::Sign,
         }
     }
 
@@ -234,7 +242,8 @@ mod tests {
             fields,
         };
         let now = UNIX_EPOCH + Duration::from_secs(1_700_000_000);
-        sign(&test_key(), &settings(form), requested.as_ref(), &message, now)
+        let key = agent_key("https://bot.example", KeyDiscovery::Origin);
+        sign(&key, &settings(form), requested.as_ref(), &message, now)
     }
 
     fn covered(input: &str, label: &str) -> String {
@@ -262,6 +271,32 @@ mod tests {
         let [agent, input, _] = signed(AgentFieldForm::String, None, &[]).unwrap();
         assert_eq!(agent, r#""https://bot.example""#);
         assert!(covered(&input, "sig1").ends_with(r#""signature-agent""#), "{input}");
+    }
+
+    /// Revision 01 of the draft: the member is the URL of the JWK Set, as it is, without parameters.
+    #[test]
+    fn with_uri_the_member_is_the_key_sets_url() {
+        let message = MessageToSign {
+            method: "GET",
+            scheme: "https",
+            authority: "shop.example",
+            path: "/",
+            fields: &[],
+        };
+        for (url, expected) in [
+            ("https://bot.example/search", r#"sig1="https://bot.example/search""#),
+            (
+                "https://bot.example",
+                r#"sig1="https://bot.example/.well-known/http-message-signatures-directory""#,
+            ),
+        ] {
+            let key = agent_key(url, KeyDiscovery::Uri);
+            let settings = settings(AgentFieldForm::Dictionary);
+            let [agent, input, _] = sign(&key, &settings, None, &message, UNIX_EPOCH).unwrap();
+            assert_eq!(agent, expected);
+            let expected = r#""@method" "@authority" "@path" "signature-agent";key="sig1""#;
+            assert_eq!(covered(&input, "sig1"), expected);
+        }
     }
 
     #[test]

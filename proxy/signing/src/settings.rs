@@ -2,8 +2,6 @@
 
 use std::time::Duration;
 
-use url::Url;
-
 /// The fields of a signature.
 pub const SIGNATURE_FIELDS: [&str; 3] = ["Signature-Agent", "Signature-Input", "Signature"];
 
@@ -36,21 +34,21 @@ pub enum AgentFieldForm {
     String,
 }
 
-/// The settings of `[signing]`.
+/// The treatment of requests over `http:`, whose signatures anyone on the way can use until they expire.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum PlainHttp {
+    #[default]
+    Sign,
+    LeaveUnsigned,
+}
+
+/// The settings of `[signing]` that all agents have in common.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SigningSettings {
     pub mode: SigningMode,
-    /// The agent's URL, where verifiers find the keys. Always set unless the mode is off.
-    pub agent: Option<Url>,
     pub form: AgentFieldForm,
     /// The time until a signature expires.
     pub lifetime: Duration,
-}
-
-/// Returns `agent` as text, without the slash of an empty path.
-pub(super) fn agent_uri(agent: &Url) -> &str {
-    match agent.path() {
-        "/" if agent.query().is_none() => agent.as_str().trim_end_matches('/'),
-        _ => agent.as_str(),
-    }
+    /// The treatment of requests without TLS.
+    pub plain_http: PlainHttp,
 }

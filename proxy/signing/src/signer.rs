@@ -5,12 +5,12 @@ use std::sync::Arc;
 
 use quick_cache::sync::Cache;
 use wayleave_clock::system_time;
-use wayleave_robots_txt::Origin;
+use wayleave_robots_txt::{Origin, UrlScheme};
 
 use super::accept_signature::SignatureRequest;
-use super::key::SigningKey;
+use super::agent::{AgentKey, SigningAgent};
 use super::request::{MessageToSign, SignatureFields, sign};
-use super::settings::{SigningMode, SigningSettings};
+use super::settings::{PlainHttp, SigningMode, SigningSettings};
 
 /// The number of origins whose requests for signatures are kept, so that only the first request to each is sent twice.
 const REMEMBERED_ORIGINS: usize = 10_000;
@@ -18,14 +18,13 @@ const REMEMBERED_ORIGINS: usize = 10_000;
 /// A signer of requests by the configuration.
 pub struct MessageSigner {
     pub settings: SigningSettings,
-    /// The published keys.
-    pub keys: Vec<Arc<SigningKey>>,
+    agents: Vec<Arc<SigningAgent>>,
     remembered: Cache<(Origin, String), SignatureRequest>,
 }
 
 impl MessageSigner {
-    pub fn new(settings: SigningSettings, keys: Vec<Arc<SigningKey>>) -> Self {
-        Self { settings, keys, remembered: Cache::new(REMEMBERED_ORIGINS) }
+    pub fn new(settings: SigningSettings, agents: Vec<Arc<SigningAgent>>) -> Self {
+        Self { settings, agents, remembered: Cache::new(REMEMBERED_ORIGINS) }
     }
 
     /// Returns whether any requests are signed.
@@ -33,24 +32,29 @@ impl MessageSigner {
         self.settings.mode != SigningMode::Off
     }
 
-    /// Returns the key with this thumbprint, if any requests are signed.
-    pub fn enabled_key(&self, thumbprint: &str) -> Option<&Arc<SigningKey>> {
-        self.keys.iter().find(|key| self.is_enabled() && key.thumbprint() == thumbprint)
+    /// Returns whether requests to `origin` may be signed at all.
+    pub fn may_sign_for(&self, origin: &Origin) -> bool {
+        let settings = &self.settings;
+        origin.scheme() != UrlScheme::Http || settings.plain_http == PlainHttp::Sign
+    }
+
+    /// Returns the key with this thumbprint, and its agent, if any requests are signed.
+    pub fn enabled_key(&self, thumbprint: &str) -> Option<AgentKey> {
+        let agents = self.agents.iter().filter(|_| self.is_enabled());
+        let mut keys = agents.flat_map(|agent| agent.keys.iter().map(move |key| (agent, key)));
+        let (agent, key) = keys.find(|(_, key)| key.thumbprint() == thumbprint)?;
+        Some(AgentKey { agent: Arc::clone(agent), key: Arc::clone(key) })
     }
 
     /// Returns the signature that `origin` requested of this key's crawlers earlier.
-    pub fn remembered_request(
-        &self,
-        key: &SigningKey,
-        origin: &Origin,
-    ) -> Option<SignatureRequest> {
-        let cache_key = (origin.clone(), key.thumbprint().to_owned());
+    pub fn remembered_request(&self, key: &AgentKey, origin: &Origin) -> Option<SignatureRequest> {
+        let cache_key = (origin.clone(), key.key.thumbprint().to_owned());
         self.remembered.get(&cache_key)
     }
 
     /// Keeps the signature that `origin` requested and got, for later requests.
-    pub fn remember(&self, key: &SigningKey, origin: &Origin, requested: &SignatureRequest) {
-        let cache_key = (origin.clone(), key.thumbprint().to_owned());
+    pub fn remember(&self, key: &AgentKey, origin: &Origin, requested: &SignatureRequest) {
+        let cache_key = (origin.clone(), key.key.thumbprint().to_owned());
         // A nonce is valid for one signature only.
         self.remembered.insert(cache_key, requested.clone().without_nonce());
     }
@@ -58,7 +62,7 @@ impl MessageSigner {
     /// Signs a request at the present time. Returns `None` if it cannot be signed as `requested`.
     pub fn sign(
         &self,
-        key: &SigningKey,
+        key: &AgentKey,
         requested: Option<&SignatureRequest>,
         message: &MessageToSign<'_>,
     ) -> Option<SignatureFields> {
@@ -71,7 +75,7 @@ impl MessageSigner {
 #[derive(Clone, Debug)]
 pub struct KeySigner {
     pub signer: Arc<MessageSigner>,
-    pub key: Arc<SigningKey>,
+    pub key: AgentKey,
 }
 
 impl KeySigner {
@@ -82,6 +86,9 @@ impl KeySigner {
         requested: Option<&SignatureRequest>,
         message: &MessageToSign<'_>,
     ) -> Option<SignatureFields> {
+        if !self.signer.may_sign_for(origin) {
+            return None;
+        }
         let remembered = self.signer.remembered_request(&self.key, origin);
         let is_always = self.signer.settings.mode == SigningMode::Always;
         // A signature that does not cover what was requested may still satisfy other verifiers.
@@ -101,7 +108,7 @@ impl fmt::Debug for MessageSigner {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("MessageSigner")
             .field("settings", &self.settings)
-            .field("keys", &self.keys)
+            .field("agents", &self.agents)
             .finish_non_exhaustive()
     }
 }

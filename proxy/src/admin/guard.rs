@@ -20,14 +20,15 @@ use axum::middleware::Next;
 use axum::response::Response;
 use futures_util::{StreamExt as _, future};
 use ring::digest;
-use wayleave_config::AdminToken;
-use wayleave_signing::agent_card::CARD_PATH;
+use wayleave_config::{AdminToken, Config};
+use wayleave_signing::agent_card::{CARD_PATH, PAGE_PATH, RANGES_PATH};
 use wayleave_signing::directory;
 
 use super::access::{Operator, is_change};
 use super::connection_limit::ConnectionState;
 use super::live::EVENT_STREAM;
 use super::response::error_response;
+use crate::publication;
 
 /// The paths that need no token: they are for load balancers and clients, or serve no data.
 const PUBLIC_PATHS: [&str; 7] =
@@ -43,6 +44,8 @@ const CONTENT_POLICY: &str = "default-src 'none'; script-src 'self'; style-src '
 pub(crate) struct AdminGuard {
     /// The tokens, of which a request must have one; empty: none is required.
     pub(crate) tokens: Vec<AdminToken>,
+    /// The paths of agents' JWK Sets.
+    pub(crate) key_set_paths: Vec<String>,
 }
 
 /// Refuses requests that `guard` rejects, logs those that change something, and adds security headers to every response.
@@ -55,14 +58,15 @@ pub(super) async fn guard(
     let change = is_change(request.method(), request.uri().path())
         .then(|| (request.method().clone(), request.uri().path().to_owned()));
     let who = checked.as_ref().ok().map(|operator| operator.who.clone());
-    let allowed = checked.and_then(|operator| operator.allow(&request));
+    let is_public = guard.load().is_public(&request);
+    let allowed = checked.and_then(|operator| operator.allow(&request, is_public));
     let token = request.headers().get(AUTHORIZATION).cloned();
     let mut response = match allowed {
         Ok(operator) => {
             request.extensions_mut().insert(operator.scope());
             // Anybody can request a public path, so that proves nothing about who has the connection.
             if let Some(connection) = request.extensions().get::<Arc<ConnectionState>>()
-                && !is_public(&request)
+                && !is_public
             {
                 connection.mark_operator();
             }
@@ -108,10 +112,10 @@ fn end_with_rights(
 
 impl Operator {
     /// Returns the operator unless its token does not allow the request.
-    fn allow(self, request: &Request) -> Result<Self, AdminRejection> {
+    fn allow(self, request: &Request, is_public: bool) -> Result<Self, AdminRejection> {
         let route = request.extensions().get::<MatchedPath>().map(MatchedPath::as_str);
         match self.objection(request.method(), route) {
-            Some(objection) if !is_public(request) => Err(AdminRejection::NotAllowed(objection)),
+            Some(objection) if !is_public => Err(AdminRejection::NotAllowed(objection)),
             _ => Ok(self),
         }
     }
@@ -165,20 +169,52 @@ impl AdminRejection {
 }
 
 impl AdminGuard {
+    /// Returns the guard of a configuration.
+    pub(crate) fn new(config: &Config) -> Self {
+        Self {
+            tokens: config.admin.tokens.clone(),
+            key_set_paths: publication::key_set_paths(config),
+        }
+    }
+
     fn check(&self, request: &Request) -> Result<Operator, AdminRejection> {
         let fields = request.headers();
         check_site(request)?;
         if self.tokens.is_empty() {
             // A web server that publishes these paths may forward its own public name in `Host`.
-            if !is_published(request.uri().path()) {
+            if !self.is_published(request) {
                 check_host(fields)?;
             }
             return Ok(Operator::without_token());
         }
-        if is_public(request) {
+        if self.is_public(request) {
             return Ok(Operator::without_token());
         }
         self.authenticate(fields.get(AUTHORIZATION))
+    }
+
+    fn is_public(&self, request: &Request) -> bool {
+        let path = request.uri().path();
+        PUBLIC_PATHS.contains(&path)
+            || path.starts_with("/assets/")
+            || path == "/docs"
+            || path.starts_with("/docs/")
+            || self.is_published(request)
+    }
+
+    /// Returns whether sites and verifiers of signatures fetch this path from an agent's host.
+    fn is_published(&self, request: &Request) -> bool {
+        let path = request.uri().path();
+        // An agent's path opens nothing else: an endpoint of the same path comes first, and stays closed.
+        let is_key_set = || {
+            request.extensions().get::<MatchedPath>().is_none()
+                && self.key_set_paths.iter().any(|known| known == path)
+        };
+        path == directory::DIRECTORY_PATH
+            || path == RANGES_PATH
+            || is_below(path, CARD_PATH)
+            || is_below(path, PAGE_PATH)
+            || is_key_set()
     }
 
     /// Returns the operator with this token, which is the value of `Authorization`.
@@ -192,18 +228,8 @@ impl AdminGuard {
     }
 }
 
-fn is_public(request: &Request) -> bool {
-    let path = request.uri().path();
-    PUBLIC_PATHS.contains(&path)
-        || path.starts_with("/assets/")
-        || path == "/docs"
-        || path.starts_with("/docs/")
-        || is_published(path)
-}
-
-/// Returns whether verifiers of signatures fetch this path from `signing.agent`.
-fn is_published(path: &str) -> bool {
-    path == directory::DIRECTORY_PATH || path.starts_with(CARD_PATH)
+fn is_below(path: &str, folder: &str) -> bool {
+    path.strip_prefix(folder).is_some_and(|rest| rest.starts_with('/'))
 }
 
 /// Returns the token in `Authorization`, right or wrong.
@@ -269,8 +295,10 @@ fn is_local(authority: &Authority) -> bool {
 }
 
 fn add_security_fields(fields: &mut HeaderMap) {
+    // The pages about crawlers have their own.
+    let policy = HeaderValue::from_static(CONTENT_POLICY);
+    fields.entry(CONTENT_SECURITY_POLICY).or_insert(policy);
     for (name, value) in [
-        (CONTENT_SECURITY_POLICY, CONTENT_POLICY),
         (X_CONTENT_TYPE_OPTIONS, "nosniff"),
         (X_FRAME_OPTIONS, "DENY"),
         (REFERRER_POLICY, "no-referrer"),
@@ -304,7 +332,7 @@ mod tests {
 
     #[test]
     fn names_that_others_own_are_refused_without_a_token() {
-        let open = AdminGuard { tokens: Vec::new() };
+        let open = AdminGuard { tokens: Vec::new(), key_set_paths: Vec::new() };
         for host in ["127.0.0.1:3129", "[::1]:3129", "localhost:3129", "LOCALHOST", "10.0.0.1"] {
             assert_eq!(status(&open, "/v1/top", &[("host", host)]), 200, "{host}");
         }
@@ -328,7 +356,7 @@ mod tests {
 
     #[test]
     fn what_other_sites_send_is_refused() {
-        let open = AdminGuard { tokens: Vec::new() };
+        let open = AdminGuard { tokens: Vec::new(), key_set_paths: Vec::new() };
         let from = |site: &str| {
             [("host", "localhost:3129"), ("sec-fetch-site", site)].map(|(n, v)| (n, v.to_owned()))
         };
@@ -354,7 +382,7 @@ mod tests {
 
     #[test]
     fn links_from_other_sites_reach_only_public_paths() {
-        let open = AdminGuard { tokens: Vec::new() };
+        let open = AdminGuard { tokens: Vec::new(), key_set_paths: Vec::new() };
         let link = [
             ("host", "localhost"),
             ("sec-fetch-site", "cross-site"),
@@ -379,6 +407,7 @@ mod tests {
                 role: AdminRole::Read,
                 team: None,
             }],
+            key_set_paths: vec!["/search".to_owned()],
         };
         for path in ["/v1/top?by=host", "/metrics", "/v1/reload", "//", "/livez/"] {
             assert_eq!(status(&guard, path, &[]), 401, "{path}");
@@ -404,6 +433,12 @@ mod tests {
             ["/", "/livez", "/readyz", "/ca.pem", "/assets/page.js", "/docs", "/docs/refusals.md"]
         {
             assert_eq!(status(&guard, path, &[]), 200, "{path}");
+        }
+        for published in ["/search", "/ips.json", "/crawlers/news.html"] {
+            assert_eq!(status(&guard, published, &[]), 200, "{published}");
+        }
+        for closed in ["/search/", "/searches", "/crawlers", "/crawlersx"] {
+            assert_eq!(status(&guard, closed, &[]), 401, "{closed}");
         }
     }
 }

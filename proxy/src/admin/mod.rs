@@ -104,9 +104,7 @@ pub(crate) fn router(admin: AdminState, guard: Arc<ArcSwap<AdminGuard>>) -> Rout
             routing::get(|| async { ([(CONTENT_TYPE, "application/json")], json) }),
         )
         // axum's own responses to these have no body, and every error of this API is JSON.
-        .fallback(|| async {
-            response::error_response(StatusCode::NOT_FOUND, "nothing is served at this path")
-        })
+        .fallback(signatures::key_set_at_path)
         .method_not_allowed_fallback(|| async {
             response::error_response(
                 StatusCode::METHOD_NOT_ALLOWED,
@@ -177,6 +175,8 @@ fn api_routes() -> (Router<AdminState>, OpenApi) {
         .routes(routes!(clients::connect))
         .routes(routes!(signatures::directory))
         .routes(routes!(signatures::card))
+        .routes(routes!(signatures::page))
+        .routes(routes!(signatures::ranges))
         .routes(routes!(preview::preview))
         .routes(routes!(decisions::list))
         .routes(routes!(live::stream))

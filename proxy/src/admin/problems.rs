@@ -17,6 +17,7 @@ use super::response::SafeJson;
 use super::robots_view::format_instant;
 use super::state::AdminState;
 use crate::downstream::{MAX_TIMES, UntrustingClient};
+use crate::publication::mixed_names;
 
 /// The most files that are named.
 const MAX_DETAILS: usize = 100;
@@ -45,7 +46,7 @@ struct ListedProblems {
 struct Problem {
     /// A word for programs: `reload-rejected`, `decisions-lost`, `decisions-unsigned`,
     /// `log-foreign-files`, `holds-altered`, `state-unwritable`, `state-set-aside`, `ca-expires`, `dns-fails`,
-    /// `fleet`, `ca-untrusted`, `clients-without-name` or `rules-expired`.
+    /// `fleet`, `ca-untrusted`, `clients-without-name`, `rules-expired` or `purposes-mixed`.
     kind: &'static str,
     /// A sentence.
     text: String,
@@ -74,6 +75,7 @@ pub(super) async fn list(State(admin): State<AdminState>, scope: TeamScope) -> R
         untrusting_clients(&admin, &scope, now),
         nameless_clients(&admin, &scope, now),
         expired_rules(&admin, &scope, now),
+        purposes_judged_apart(&admin, &scope),
     ];
     let problems = problems.into_iter().flatten().collect();
     SafeJson(ListedProblems { problems, well: well_parts(&admin, now) }).into_response()
@@ -318,6 +320,18 @@ fn expired_rules(admin: &AdminState, scope: &TeamScope, now: SystemTime) -> Opti
         },
         details,
         at: last.map(format_instant),
+    })
+}
+
+/// Returns the problem of names with purposes that networks judge apart. A team does not choose the agents.
+fn purposes_judged_apart(admin: &AdminState, scope: &TeamScope) -> Option<Problem> {
+    let names = mixed_names(&admin.published.load());
+    (scope.team().is_none() && !names.is_empty()).then(|| Problem {
+        kind: "purposes-mixed",
+        text: "Networks judge a name by the strictest of its purposes: `wayleave config check` prints the lines that split it"
+            .to_owned(),
+        details: names.into_iter().map(|name| name.text).collect(),
+        at: None,
     })
 }
 

@@ -5,20 +5,20 @@ use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, bail, ensure};
+use anyhow::{Context, anyhow, bail, ensure};
 use clap::{Args, Subcommand};
 use serde::Serialize;
 use wayleave_clock::system_time;
 use wayleave_config::{Config, KEYS_DIR};
-use wayleave_decision::Crawler;
-use wayleave_signing::SigningKey;
-use wayleave_signing::agent_card::{CARD_PATH, CardSubject};
 use wayleave_signing::directory;
+use wayleave_signing::{KeyDiscovery, SigningAgent, SigningKey};
 
 use super::config_file::{config_dir, load_config};
+use super::publish::files_of;
 use super::terminal::{
     CommandResult, absolute_path, pretty_json, print, print_painted, table_heads, unusable,
 };
+use crate::publication::{PublishedFile, PublishedHost};
 
 #[derive(Debug, Clone, Subcommand)]
 pub(super) enum KeysCommand {
@@ -26,14 +26,20 @@ pub(super) enum KeysCommand {
     New {
         /// Its name: letters, digits, "-", "_" and "."
         name: String,
+        /// Create it for the agent of a [[crawler]], in the folder named for that: the agent publishes what is there
+        #[arg(long, value_name = "URL")]
+        agent: Option<String>,
     },
     /// List the keys that are published, and whose requests each signs
     List(KeysListArguments),
     /// Print the key directory (JWKS), or write it to files to publish
     Directory {
-        /// Write the directory, the fields that sign it, and the crawlers' cards below this folder
+        /// Write the directory of each agent, the fields that sign it, and the crawlers' cards below this folder
         #[arg(long, value_name = "DIR")]
         out: Option<PathBuf>,
+        /// Print that of the agent of a [[crawler]]; default: that of [signing]
+        #[arg(long, value_name = "URL", conflicts_with = "out")]
+        agent: Option<String>,
     },
 }
 
@@ -48,6 +54,8 @@ pub(super) struct KeysListArguments {
 #[derive(Serialize)]
 struct PublishedKey<'a> {
     thumbprint: &'a str,
+    /// The URL of the agent that publishes it; null: none is configured.
+    agent: Option<&'a str>,
     /// The crawlers whose requests it signs.
     crawlers: Vec<&'a str>,
     path: PathBuf,
@@ -55,13 +63,17 @@ struct PublishedKey<'a> {
 
 pub(super) fn run(command: &KeysCommand, file: Option<&Path>) -> CommandResult {
     let text = match command {
-        // The configuration is not loaded: it may already name this key, which would be a mistake until the key exists.
-        KeysCommand::New { name } => config_dir(file).and_then(|dir| create_key(&dir, name)),
+        KeysCommand::New { name, agent } => config_dir(file).and_then(|dir| {
+            let folder = agent.as_deref().map_or(Ok(PathBuf::new()), |url| agent_folder(file, url));
+            create_key(&dir, &folder?, name)
+        }),
         KeysCommand::List(arguments) => Ok(list_keys(&load_config(file)?.0, arguments)),
-        KeysCommand::Directory { out: None } => directory_body(&load_config(file)?.0),
-        KeysCommand::Directory { out: Some(dir) } => {
+        KeysCommand::Directory { out: None, agent } => {
+            directory_body(&load_config(file)?.0, agent.as_deref())
+        }
+        KeysCommand::Directory { out: Some(dir), .. } => {
             let config = load_config(file)?.0;
-            signature_files(&config, false).and_then(|files| write_files(dir, &files))
+            signature_files(&config).and_then(|files| write_files(dir, &files))
         }
     };
     match text {
@@ -72,23 +84,44 @@ pub(super) fn run(command: &KeysCommand, file: Option<&Path>) -> CommandResult {
     }
 }
 
-fn create_key(config_dir: &Path, name: &str) -> anyhow::Result<String> {
+/// Returns the folder of an agent's keys, in that of all keys: none for the agent of `[signing]`.
+fn agent_folder(file: Option<&Path>, url: &str) -> anyhow::Result<PathBuf> {
+    // Whether the agent may have a path is checked when the configuration is: it may already name this key, which would be a mistake
+    // until the key exists.
+    let parsed = SigningAgent::parse_url(url, KeyDiscovery::Uri)
+        .map_err(|why| anyhow!("{url:?} is not {why}"))?;
+    let default = file.and_then(|file| Config::load_with_mistakes(file).ok());
+    let default = default.and_then(|(config, _)| config.signing.default_agent);
+    let is_default = default.is_some_and(|default| default == parsed);
+    Ok(if is_default { PathBuf::new() } else { SigningAgent::keys_folder_of(&parsed) })
+}
+
+fn create_key(config_dir: &Path, folder: &Path, name: &str) -> anyhow::Result<String> {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
     // It becomes the name of a file, which should be neither hidden nor in another folder.
     let is_name = !name.starts_with('.') && !name.is_empty() && name.bytes().all(is_plain);
     ensure!(is_name, "{name:?} is not a name of letters, digits, \"-\", \"_\" and \".\"");
-    let key = SigningKey::create(&config_dir.join(KEYS_DIR).join(format!("{name}.pem")))?;
+    let path = Path::new(KEYS_DIR).join(folder).join(format!("{name}.pem"));
+    let key = SigningKey::create(&config_dir.join(&path))?;
     Ok(format!(
         "key          {}\nthumbprint   {}\n\n\
          Next, put this line into the [[crawler]] whose requests it signs, and publish the key (`wayleave publish`):\n\
-         signing_key = \"{KEYS_DIR}/{name}.pem\"\n",
+         signing_key = \"{}\"\n",
         absolute_path(key.path()).display(),
-        key.thumbprint()
+        key.thumbprint(),
+        path.display()
     ))
 }
 
 fn list_keys(config: &Config, arguments: &KeysListArguments) -> String {
-    let keys: Vec<_> = (config.signing.keys.iter()).map(|key| published_key(config, key)).collect();
+    let of_agents = config
+        .signing
+        .agents
+        .iter()
+        .flat_map(|agent| agent.keys.iter().map(|key| published_key(config, Some(agent), key)));
+    let others = config.signing.keys_without_agent.iter();
+    let keys: Vec<_> =
+        of_agents.chain(others.map(|key| published_key(config, None, key))).collect();
     if arguments.json {
         return pretty_json(&keys);
     }
@@ -101,16 +134,31 @@ fn list_keys(config: &Config, arguments: &KeysListArguments) -> String {
     };
     let width = keys.iter().map(|key| users(key).len()).chain(["crawlers".len()]).max();
     let width = width.unwrap_or_default();
+    let agent = |key: &PublishedKey<'_>| key.agent.unwrap_or("-").to_owned();
+    let agent_width = keys.iter().map(|key| agent(key).len()).chain(["agent".len()]).max();
+    let agent_width = agent_width.unwrap_or_default();
     // A thumbprint has 43 characters (RFC 7638 with SHA-256).
-    let mut text = table_heads(&format!("{:<43}  {:<width$}  file", "thumbprint", "crawlers"));
+    let mut text = table_heads(&format!(
+        "{:<43}  {:<agent_width$}  {:<width$}  file",
+        "thumbprint", "agent", "crawlers"
+    ));
     for key in &keys {
-        let path = key.path.display();
-        let _ = writeln!(text, "{:<43}  {:<width$}  {path}", key.thumbprint, users(key));
+        let (agent, path) = (agent(key), key.path.display());
+        let _ = writeln!(
+            text,
+            "{:<43}  {agent:<agent_width$}  {:<width$}  {path}",
+            key.thumbprint,
+            users(key)
+        );
     }
     text
 }
 
-fn published_key<'a>(config: &'a Config, key: &'a SigningKey) -> PublishedKey<'a> {
+fn published_key<'a>(
+    config: &'a Config,
+    agent: Option<&'a SigningAgent>,
+    key: &'a SigningKey,
+) -> PublishedKey<'a> {
     let crawlers = config
         .crawlers
         .crawlers
@@ -118,54 +166,42 @@ fn published_key<'a>(config: &'a Config, key: &'a SigningKey) -> PublishedKey<'a
         .filter(|crawler| crawler.signing_key.as_deref() == Some(key.thumbprint()));
     PublishedKey {
         thumbprint: key.thumbprint(),
+        agent: agent.map(SigningAgent::url),
         crawlers: crawlers.map(|crawler| crawler.name.as_str()).collect(),
         path: absolute_path(key.path()),
     }
 }
 
-fn directory_body(config: &Config) -> anyhow::Result<String> {
-    let keys = &config.signing.keys;
+/// Returns the body of an agent's key directory: that of `[signing]`, or else the first one, unless `url` names another.
+fn directory_body(config: &Config, url: Option<&str>) -> anyhow::Result<String> {
+    let agents = &config.signing.agents;
+    let keys = match url {
+        None => agents.first().map_or(&config.signing.keys_without_agent, |agent| &agent.keys),
+        Some(url) => {
+            let agent = agents.iter().find(|agent| agent.is_named_by(url));
+            let agent = agent.with_context(|| format!("no [[crawler]] has the agent {url:?}"))?;
+            &agent.keys
+        }
+    };
     ensure!(!keys.is_empty(), "there are no keys: `wayleave keys new NAME` creates one");
     Ok(directory::body(keys))
 }
 
-/// Returns the files that a static server publishes at `signing.agent`, as paths and contents. The signatures expire after two
-/// days: operators who do not write the files again in time should leave out the fields that hold them.
+/// Returns the files that static servers publish for verifiers of signatures.
 ///
 /// # Errors
 ///
 /// Returns an error if there are no keys, or no agent that they belong to.
-pub(super) fn signature_files(
-    config: &Config,
-    has_page_and_ranges: bool,
-) -> anyhow::Result<Vec<(String, String)>> {
-    let body = directory_body(config)?;
-    let Some(agent) = &config.signing.options.agent else {
+fn signature_files(config: &Config) -> anyhow::Result<Vec<PublishedFile>> {
+    ensure!(
+        config.signing.keys().next().is_some(),
+        "there are no keys: `wayleave keys new NAME` creates one"
+    );
+    if config.signing.agents.is_empty() {
         bail!("signing.agent is not set, so nobody could verify the keys");
-    };
-    let mut fields = format!("content-type: {}\n", directory::MEDIA_TYPE);
-    for (name, value) in
-        directory::signature_fields(&config.signing.keys, agent, &body, system_time())
-    {
-        let _ = writeln!(fields, "{name}: {value}");
     }
-    let mut files = vec![
-        (directory::DIRECTORY_PATH.to_owned(), body),
-        // The server has to send these fields with the directory, whose signatures they are.
-        (format!("{}.headers", directory::DIRECTORY_PATH), fields),
-    ];
-    let signing = |crawler: &&Crawler| crawler.signing_key.is_some();
-    for crawler in config.crawlers.crawlers.iter().filter(signing) {
-        let subject = CardSubject {
-            agent,
-            crawler,
-            pacing: &config.politeness,
-            sources: config.preferences.reading.sources,
-            has_page_and_ranges,
-        };
-        files.push((format!("{CARD_PATH}/{}", crawler.name), subject.card()));
-    }
-    Ok(files)
+    let now = system_time();
+    files_of(&PublishedHost::all(config), |host| host.signature_files(now))
 }
 
 /// Writes files below `dir`, and returns their paths, one a line.

@@ -10,6 +10,8 @@ use wayleave_fairness::is_public_suffix;
 use wayleave_robots_txt::{HostPattern, ProductToken};
 use wayleave_upstream::egress::why_internal;
 
+use crate::publication::mixed_names;
+
 /// The prefixes of the largest internal networks, 10.0.0.0/8 and fc00::/7.
 const LARGEST_INTERNAL: [u8; 2] = [8, 7];
 
@@ -23,6 +25,10 @@ pub(super) fn find(config: &Config, places: &ConfigPlaces<'_>, now: SystemTime) 
     warnings.extend(address_warnings(config, places));
     warnings.extend(bypass_warnings(config, places));
     warnings.extend(crawler_warnings(config, places));
+    warnings.extend(mixed_names(config).into_iter().map(|name| {
+        let place = places.key_in_table("crawler", name.number, name.key);
+        format!("{place}: {}:\n{}", name.text, name.split.trim_end())
+    }));
     warnings.extend(rule_warnings(&config.rules, places, now));
     if config.log.decisions.is_none() {
         warnings.push(format!(

@@ -5,7 +5,6 @@ use std::collections::HashSet;
 
 use bytes::BytesMut;
 use http::{Request, Uri};
-use url::Url;
 use wayleave_clock::system_time;
 use wayleave_decision::ResolvedTarget;
 use wayleave_http_wire::field_pairs::{FieldPair, first, is_named, listed_in_connection, values};
@@ -13,8 +12,8 @@ use wayleave_http_wire::http1::{BodyFraming, SWITCHING_PROTOCOLS, has_content, w
 use wayleave_http_wire::received::{HttpVersion, ReceivedHead};
 use wayleave_robots_txt::Target;
 use wayleave_signing::{
-    self as signing, MessageSigner, MessageToSign, SIGNATURE_FIELDS, SignatureFields,
-    SignatureRequest, SigningKey,
+    self as signing, AgentKey, MessageSigner, MessageToSign, SIGNATURE_FIELDS, SignatureFields,
+    SignatureRequest, SigningAgent,
 };
 use wayleave_transport::http::downstream::{DownstreamResponse, ResponseField, response_field};
 use wayleave_upstream::{TargetForm, UpstreamHead};
@@ -153,7 +152,7 @@ impl<'a> UpstreamRequest<'a> {
     }
 
     /// Removes the signatures that the client made in another name than `own`, and counts them.
-    pub(super) fn without_foreign_signatures(mut self, own: &Url) -> (Self, u64) {
+    pub(super) fn without_foreign_signatures(mut self, own: &SigningAgent) -> (Self, u64) {
         let fields: Vec<_> =
             self.fields.iter().map(|(field, value)| (&**field, &**value)).collect();
         let Some((left, removed)) = signing::without_foreign_signatures(&fields, own) else {
@@ -171,7 +170,7 @@ impl<'a> UpstreamRequest<'a> {
     pub(super) fn signed(
         &self,
         signer: &MessageSigner,
-        key: &SigningKey,
+        key: &AgentKey,
         requested: Option<&SignatureRequest>,
     ) -> Option<SignatureFields> {
         let origin = self.target.origin();

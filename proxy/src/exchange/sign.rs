@@ -1,17 +1,16 @@
 //! Signs a request on its way to its origin: always, or when the origin asks (RFC 9421 section 5).
 
 use wayleave_robots_txt::Origin;
-use wayleave_signing::{MessageSigner, SignatureFields, SignatureRequest, SigningKey, SigningMode};
+use wayleave_signing::{AgentKey, MessageSigner, SignatureFields, SignatureRequest, SigningMode};
 use wayleave_telemetry::metrics::Metrics;
 use wayleave_upstream::UpstreamHead;
 
 use super::headers::UpstreamRequest;
 
 /// The key that signs for a crawler.
-#[derive(Clone, Copy)]
 pub(super) struct SigningIdentity<'a> {
     pub(super) signer: &'a MessageSigner,
-    pub(super) key: &'a SigningKey,
+    pub(super) key: AgentKey,
     pub(super) metrics: &'a Metrics,
 }
 
@@ -46,10 +45,7 @@ impl<'a> RequestSigner<'a> {
         &self,
         request: UpstreamRequest<'r>,
     ) -> UpstreamRequest<'r> {
-        let Some(agent) = &self.identity.signer.settings.agent else {
-            return request;
-        };
-        let (request, removed) = request.without_foreign_signatures(agent);
+        let (request, removed) = request.without_foreign_signatures(&self.identity.key.agent);
         self.identity.metrics.signatures("foreign", removed);
         request
     }
@@ -57,7 +53,10 @@ impl<'a> RequestSigner<'a> {
     /// Signs the request for this attempt: with the components that the response to it requested, or else with those requested
     /// earlier. Returns `None` if it is not signed.
     pub(super) fn sign(&self, request: &UpstreamRequest<'_>) -> Option<SignatureFields> {
-        let SigningIdentity { signer, key, metrics } = self.identity;
+        let SigningIdentity { signer, key, metrics } = &self.identity;
+        if !signer.may_sign_for(self.origin) {
+            return None;
+        }
         // An origin that once requested a signature gets it at once the next time.
         let remembered = match self.requested {
             Some(_) => None,
@@ -84,9 +83,10 @@ impl<'a> RequestSigner<'a> {
         request: &UpstreamRequest<'_>,
         was_signed: bool,
     ) -> bool {
-        let SigningIdentity { signer, key, metrics } = self.identity;
+        let SigningIdentity { signer, key, metrics } = &self.identity;
         // Once only: an origin that requests another signature each time would be sent the request forever.
-        if !matches!(head.status(), 401 | 403 | 429) || self.requested.is_some() {
+        let is_refused = matches!(head.status(), 401 | 403 | 429);
+        if !is_refused || self.requested.is_some() || !signer.may_sign_for(self.origin) {
             return false;
         }
         let Some(requested) = SignatureRequest::from_fields(&head.fields()) else {

@@ -105,15 +105,18 @@ pub(super) async fn start(
         log,
         collector_tls: parts.collector_tls,
         own_listeners,
-        guard: Arc::new(ArcSwap::from_pointee(AdminGuard { tokens: config.admin.tokens.clone() })),
+        guard: Arc::new(ArcSwap::from_pointee(AdminGuard::new(config))),
+        published: Arc::new(ArcSwap::from_pointee(config.clone())),
     };
     let proxy = local_client_address(&listeners);
     let guard = Arc::clone(&reloaded.guard);
+    let published = Arc::clone(&reloaded.published);
     let (reload_handle, reload) = reload::service(file, config, reloaded, hangup);
     let admin = AdminState {
         traffic: Arc::default(),
         metrics,
         config: reload_handle,
+        published,
         replay_turn: Arc::new(Semaphore::new(1)),
         decider: Arc::clone(&exchanges.gate.decider),
         budgets: Arc::clone(&exchanges.gate.budgets),

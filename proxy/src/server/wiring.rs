@@ -352,7 +352,7 @@ pub(crate) fn build_settings(
 }
 
 fn message_signer(config: &Config) -> Arc<MessageSigner> {
-    Arc::new(MessageSigner::new(config.signing.options.clone(), config.signing.keys.clone()))
+    Arc::new(MessageSigner::new(config.signing.options.clone(), config.signing.agents.clone()))
 }
 
 /// Returns the identities of the configured crawlers, as which documents are fetched.

@@ -647,6 +647,12 @@ impl<'t> Section<'t> {
         values
     }
 
+    /// Returns the text of `key` in `section`, which is read later and checked then.
+    pub(crate) fn text_ahead(&self, section: &str, key: &str) -> Option<&'t str> {
+        let section = self.table?.get(section)?.get_ref().as_table()?;
+        section.get(key)?.get_ref().as_str()
+    }
+
     /// Returns whether `key` is present in this table.
     pub(crate) fn has(&self, key: &str) -> bool {
         self.table.is_some_and(|table| table.contains_key(key))

@@ -16,6 +16,7 @@ const KINDS = {
   "ca-untrusted": { href: "#/connect", link: "Connect a crawler" },
   "clients-without-name": { href: "#/decisions?crawler=asserted", link: "Decisions" },
   "rules-expired": { href: "#/configuration", link: "Rules" },
+  "purposes-mixed": { href: "#/configuration", link: "Configuration" },
 };
 /** The most details of a problem that are shown. */
 const SHOWN = 10;

@@ -14,11 +14,12 @@ use wayleave_gate::settings::RobotsTxtSource;
 use wayleave_pacing::CrawlDelayMode;
 use wayleave_robots_cache::fetch_user_agent;
 use wayleave_signing::SigningMode;
-use wayleave_signing::agent_card::RANGES_PATH;
-use wayleave_signing::directory::{self, DIRECTORY_PATH};
+use wayleave_signing::agent_card::{CARD_PATH, RANGES_PATH, crawler_contacts};
+use wayleave_signing::directory;
 use wayleave_usage_preferences::PreferenceSource;
 
-use crate::cli::publish::{ip_ranges, page_path};
+use super::lacks::{self, Lack};
+use crate::publication::{self, PublishedHost, mixed_names, page_path};
 
 /// A duty, and whether it is fulfilled.
 #[derive(Debug, Serialize)]
@@ -28,6 +29,11 @@ pub(super) struct Duty {
     pub(super) duty: &'static str,
     #[serde(flatten)]
     pub(super) finding: DutyFinding,
+    /// The crawlers that lack something for it, and the value to set.
+    pub(super) crawlers: Vec<Lack>,
+    /// The lines to write, as TOML.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub(super) write: String,
 }
 
 /// The status of a duty, and why it has that.
@@ -63,18 +69,34 @@ impl DutyStatus {
 
 /// Returns all duties. `published` is a folder that `wayleave publish` wrote.
 pub(super) fn check(config: &Config, published: Option<&Path>) -> Vec<Duty> {
-    let findings = [
-        ("robots.txt is obeyed", obedience(config)),
-        ("each crawler says who it is, with a contact", identification(config)),
-        ("a pace and a back-off protect sites", pace(config)),
-        ("what was fetched is cached", caching(config)),
-        ("the address ranges are published", ranges(config, published)),
-        ("a page describes each crawler", pages(config, published)),
-        ("requests are signed, and the keys published", signatures(config, published)),
-        ("reservations of text and data mining are honoured, provably", reservations(config)),
+    let findings: [(_, _, lacks::Of); 11] = [
+        ("robots.txt is obeyed", obedience(config), lacks::obedience),
+        ("each crawler says who it is, with a contact", identification(config), lacks::identity),
+        ("a pace and a back-off protect sites", pace(config), lacks::pace),
+        ("what was fetched is cached", caching(config), lacks::nothing),
+        ("the address ranges are published", ranges(config, published), lacks::address),
+        ("a page describes each crawler", pages(config, published), lacks::page),
+        ("requests are signed, and the keys published", signatures(config, published), lacks::key),
+        (
+            "reservations of text and data mining are honoured, provably",
+            reservations(config),
+            lacks::purposes,
+        ),
+        ("a card describes each crawler to programs", cards(config, published), lacks::key),
+        ("one name serves purposes of one class", names(config), lacks::nothing),
+        ("each crawler has a contact", crawlers_contacts(config), lacks::contact),
     ];
-    let numbered = (1..).zip(findings);
-    numbered.map(|(number, (duty, finding))| Duty { number, duty, finding }).collect()
+    let mut duties: Vec<_> = (1..)
+        .zip(findings)
+        .map(|(number, (duty, finding, lacks))| {
+            let crawlers = lacks::of_all(config, lacks);
+            Duty { number, duty, finding, crawlers, write: String::new() }
+        })
+        .collect();
+    for name in mixed_names(config) {
+        duties[9].write += &name.split;
+    }
+    duties
 }
 
 fn ok(key: &'static str, detail: impl Into<String>) -> DutyFinding {
@@ -138,8 +160,8 @@ fn identification(config: &Config) -> DutyFinding {
             "has neither a URL nor a mail address: add one, such as (+https://example.com/bot)";
         return missing("robots.user_agent", detail);
     }
-    // Without a User-Agent of its own, a crawler's fetches have the contact of the one above, if not its own.
-    let has_bad_agent = |it: &Crawler| it.robots_user_agent.as_deref().is_some_and(lacks_contact);
+    let has_bad_agent =
+        |it: &Crawler| lacks_contact(&fetch_user_agent(it, &config.robots.fetch.user_agent));
     if let Some(names) = named(config, has_bad_agent) {
         let detail =
             format!("no URL or mail address: {names}; add one, such as (+https://example.com/bot)");
@@ -196,7 +218,7 @@ fn ranges(config: &Config, published: Option<&Path>) -> DutyFinding {
     }
     let key = "upstream.source_addresses";
     let crawlers = &config.crawlers.crawlers;
-    let lacks_address = |it: &Crawler| ip_ranges::addresses(config, it).is_empty();
+    let lacks_address = |it: &Crawler| publication::addresses(config, it).is_empty();
     if let Some(names) = named(config, lacks_address) {
         let detail =
             format!("the system chooses the address: {names}; list yours, or set source_address");
@@ -208,12 +230,17 @@ fn ranges(config: &Config, published: Option<&Path>) -> DutyFinding {
     let Some(dir) = published else {
         return unknown(key, "`wayleave publish` writes them, --published DIR compares them");
     };
-    let file = read(dir, RANGES_PATH).and_then(|text| serde_json::from_str::<Value>(&text).ok());
-    match file {
-        Some(file) if ip_ranges::agrees(&file, config) => ok(key, "as published"),
-        Some(_) => missing(key, "other ranges are published: run `wayleave publish` again"),
-        None => missing(key, "no ranges are published: run `wayleave publish`"),
+    for host in PublishedHost::all(config) {
+        let file = read(dir, &host, RANGES_PATH);
+        match file.and_then(|text| serde_json::from_str::<Value>(&text).ok()) {
+            Some(file) if host.agrees_with_ranges(&file) => {}
+            Some(_) => {
+                return missing(key, "other ranges are published: run `wayleave publish` again");
+            }
+            None => return missing(key, "no ranges are published: run `wayleave publish`"),
+        }
     }
+    ok(key, "as published")
 }
 
 fn pages(config: &Config, published: Option<&Path>) -> DutyFinding {
@@ -224,9 +251,8 @@ fn pages(config: &Config, published: Option<&Path>) -> DutyFinding {
     if config.crawlers.crawlers.is_empty() {
         return missing("crawler.name", "there is no [[crawler]] to describe");
     }
-    if config.signing.options.agent.is_none()
-        && let Some(names) = named(config, has_no_page)
-    {
+    let is_nowhere = |it: &Crawler| config.signing.agent_of(it).is_none() && has_no_page(it);
+    if let Some(names) = named(config, is_nowhere) {
         let detail =
             format!("no URL of a page: {names}; add one, such as (+https://example.com/bot)");
         return missing("crawler.user_agent", detail);
@@ -237,7 +263,9 @@ fn pages(config: &Config, published: Option<&Path>) -> DutyFinding {
             "`wayleave publish` writes pages; whether sites reach them is not checked",
         );
     };
-    match named(config, |it| read(dir, &page_path(&it.name)).is_none()) {
+    let is_missing =
+        |host: &PublishedHost<'_>, it: &Crawler| read(dir, host, &page_path(&it.name)).is_none();
+    match named_at_hosts(config, is_missing) {
         Some(names) => missing(key, format!("no page: {names}; run `wayleave publish`")),
         None => ok(key, "written; whether sites reach it is not checked"),
     }
@@ -257,11 +285,72 @@ fn signatures(config: &Config, published: Option<&Path>) -> DutyFinding {
     if config.https.interception.mode == HttpsMode::Tunnel {
         return missing("https.mode", "\"tunnel\": what is not inspected cannot be signed");
     }
-    let body = directory::body(&config.signing.keys);
-    if published.is_some_and(|dir| read(dir, DIRECTORY_PATH).as_ref() != Some(&body)) {
-        return missing("signing.agent", "other keys are published: run `wayleave publish` again");
+    for host in published.iter().flat_map(|_| PublishedHost::all(config)) {
+        for agent in host.agents_with_keys() {
+            let file = published.and_then(|dir| read(dir, &host, agent.key_set_path()));
+            if file != Some(directory::body(&agent.keys)) {
+                let detail = format!(
+                    "other keys are published for {}: run `wayleave publish` again",
+                    agent.url()
+                );
+                return missing("signing.agent", detail);
+            }
+        }
     }
     ok("signing.mode", "every crawler has a key")
+}
+
+fn cards(config: &Config, published: Option<&Path>) -> DutyFinding {
+    if config.crawlers.crawlers.is_empty() {
+        return missing("crawler.signing_key", "there is no [[crawler]]");
+    }
+    if let Some(names) = named(config, |it| config.signing.agent_of(it).is_none()) {
+        let detail = format!("nothing says where cards are: {names}; set your bot's URL");
+        return missing("signing.agent", detail);
+    }
+    if let Some(names) = named(config, |it| it.signing_key.is_none()) {
+        let detail =
+            format!("a card leads to keys, and there are none: {names}; `wayleave keys new NAME`");
+        return missing("crawler.signing_key", detail);
+    }
+    let key = "signing.agent";
+    let Some(dir) = published else {
+        return unknown(key, "`wayleave publish` writes them, --published DIR compares them");
+    };
+    let differs = |host: &PublishedHost<'_>, it: &Crawler| {
+        read(dir, host, &format!("{CARD_PATH}/{}", it.name)) != host.card(&it.name)
+    };
+    match named_at_hosts(config, differs) {
+        Some(names) => missing(key, format!("no or another card: {names}; run `wayleave publish`")),
+        None => ok(key, "as published"),
+    }
+}
+
+fn names(config: &Config) -> DutyFinding {
+    let mixed = mixed_names(config);
+    if let Some(first) = mixed.first() {
+        let key = if first.key == "agent" { "crawler.agent" } else { "crawler.purposes" };
+        let texts: Vec<_> = mixed.iter().map(|name| name.text.as_str()).collect();
+        return missing(key, texts.join(". "));
+    }
+    let states_none = |it: &Crawler| it.declaration.purposes.is_empty();
+    if config.crawlers.crawlers.iter().all(states_none) {
+        return unknown("crawler.purposes", "no crawler says what it is for");
+    }
+    ok("crawler.purposes", "no name mixes search, agents and training")
+}
+
+fn crawlers_contacts(config: &Config) -> DutyFinding {
+    if config.crawlers.crawlers.is_empty() {
+        return unknown("crawler.contact", "there is no [[crawler]]");
+    }
+    match named(config, |it| crawler_contacts(it).is_empty()) {
+        Some(names) => {
+            let detail = format!("neither a URL nor a mail address: {names}; set one");
+            missing("crawler.contact", detail)
+        }
+        None => ok("crawler.contact", "each has a URL or a mail address"),
+    }
 }
 
 fn reservations(config: &Config) -> DutyFinding {
@@ -289,9 +378,22 @@ fn reservations(config: &Config) -> DutyFinding {
     ok("crawler.purposes", "declared by every crawler; each decision is signed")
 }
 
-/// Returns a published file as text, if it is there.
-fn read(dir: &Path, path: &str) -> Option<String> {
-    fs::read_to_string(dir.join(path.trim_start_matches('/'))).ok()
+/// Returns the names of all crawlers of which something is true at the host that publishes them.
+fn named_at_hosts(
+    config: &Config,
+    is_so: impl Fn(&PublishedHost<'_>, &Crawler) -> bool,
+) -> Option<String> {
+    let hosts = PublishedHost::all(config);
+    named(config, |crawler| {
+        hosts
+            .iter()
+            .any(|host| host.crawlers().any(|it| it.name == crawler.name) && is_so(host, crawler))
+    })
+}
+
+/// Returns a file that a host publishes as text, if it is there.
+fn read(dir: &Path, host: &PublishedHost<'_>, path: &str) -> Option<String> {
+    fs::read_to_string(dir.join(host.folder()).join(path.trim_start_matches('/'))).ok()
 }
 
 #[cfg(test)]
@@ -355,6 +457,43 @@ mod tests {
         }
     }
 
+    /// Whatever a crawler lacks is listed with the key and a value, also behind the first reason of its duty.
+    #[test]
+    fn every_crawler_is_told_what_to_set() {
+        let text = "[[crawler]]\nname = \"news\"\ntokens = [\"NewsBot\"]\nmatch = { user_agent = \"NewsBot\" }\nmode = \"observe\"\n\
+             [[crawler]]\nname = \"shots\"\ntokens = [\"ShotBot\"]\nsubresources = \"page\"\nuser_agent = \"ShotBot/1\"\n";
+        let config = Config::from_toml("t.toml", text).unwrap();
+        let duties = check(&config, None);
+        let lacks = |number: usize| -> Vec<String> {
+            let lacks = duties[number - 1].crawlers.iter();
+            lacks.map(|it| format!("{} {} = {}", it.crawler, it.key, it.set)).collect()
+        };
+        assert_eq!(
+            lacks(1),
+            ["news crawler.mode = \"enforce\"", "shots crawler.subresources = \"judge\""]
+        );
+        let contact = "crawler.contact = \"https://example.com/bot\"";
+        let token = "crawler.user_agent_must_contain_token = true";
+        assert_eq!(
+            lacks(2),
+            ["news", "shots"]
+                .map(|name| [format!("{name} {contact}"), format!("{name} {token}")])
+                .concat()
+        );
+        assert_eq!(lacks(3)[1], "shots crawler.min_delay = \"1s\"");
+        assert_eq!(lacks(7)[0], "news crawler.agent = \"https://bot.example\"");
+        assert_eq!(lacks(7)[1], "news crawler.signing_key = \"keys/news.pem\"");
+        assert_eq!(lacks(8)[0], "news crawler.purposes = [\"search\"]");
+        assert_eq!(lacks(11), ["news", "shots"].map(|name| format!("{name} {contact}")));
+        for Case { name, file, .. } in cases() {
+            let dir = tempfile::tempdir().unwrap();
+            for duty in check(&self::config(dir.path(), &file), None) {
+                let is_missing = duty.finding.status == DutyStatus::Missing;
+                assert!(duty.crawlers.is_empty() || is_missing, "{name}: {duty:?}");
+            }
+        }
+    }
+
     #[test]
     fn each_duty_of_each_configuration_is_right() {
         let dir = tempfile::tempdir().unwrap();
@@ -377,6 +516,9 @@ mod tests {
             &["missing", "unknown"],
             &["missing", "unknown"],
             &["ok", "missing"],
+            &["ok", "missing", "unknown"],
+            &["missing", "unknown"],
+            &["ok", "missing", "unknown"],
             &["ok", "missing", "unknown"],
         ]
         .into_iter()
@@ -441,21 +583,26 @@ mod tests {
         let now = config(("", ""));
         let statuses = |config: &Config| {
             let found = found(config, Some(&out));
-            found[4..7]
+            [4, 5, 6, 8]
+                .map(|index: usize| &found[index])
                 .iter()
                 .map(|it| it.split(' ').next().unwrap().to_owned())
                 .collect::<Vec<_>>()
         };
-        assert_eq!(statuses(&now), ["missing"; 3], "nothing is written yet");
+        assert_eq!(statuses(&now), ["missing"; 4], "nothing is written yet");
         crate::cli::publish::write(&now, &out).unwrap();
-        assert_eq!(statuses(&now), ["ok"; 3]);
-        assert_eq!(statuses(&config(("127.0.0.7", "127.0.0.8"))), ["missing", "ok", "ok"]);
+        assert_eq!(statuses(&now), ["ok"; 4]);
+        assert_eq!(statuses(&config(("127.0.0.7", "127.0.0.8"))), ["missing", "ok", "ok", "ok"]);
+        assert_eq!(statuses(&config(("\"tdm\"", "\"other\""))), ["ok", "ok", "ok", "missing"]);
         assert_eq!(
             statuses(&config(("name = \"news\"", "name = \"other\""))),
-            ["ok", "missing", "ok"]
+            ["ok", "missing", "ok", "missing"]
         );
         let next = dir.path().join("next.pem");
         SigningKey::create(&next).unwrap();
-        assert_eq!(statuses(&config(("KEY", next.to_str().unwrap()))), ["ok", "ok", "missing"]);
+        assert_eq!(
+            statuses(&config(("KEY", next.to_str().unwrap()))),
+            ["ok", "ok", "missing", "ok"]
+        );
     }
 }

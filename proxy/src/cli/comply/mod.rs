@@ -1,6 +1,7 @@
 //! `wayleave comply`: the duties of those who run crawlers, and which of them the configuration fulfils.
 
 mod duties;
+mod lacks;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -9,6 +10,7 @@ use clap::Args;
 use wayleave_notation::harmless::escape_controls;
 
 use self::duties::{Duty, DutyFinding, DutyStatus};
+use self::lacks::Lack;
 use super::config_file::load_config;
 use super::paint::Tone;
 use super::terminal::{CommandResult, pretty_json, print, print_errors, print_painted, unusable};
@@ -81,5 +83,12 @@ fn format_duty(duty: &Duty) -> String {
     };
     let status = tone.paint(&format!("{:<7}", status.as_str()));
     let detail = escape_controls(detail);
-    format!("{status}  {}  {}: {key}: {detail}\n", duty.number, duty.duty)
+    let mut text = format!("{status}  {}  {}: {key}: {detail}\n", duty.number, duty.duty);
+    for Lack { crawler, key, set } in &duty.crawlers {
+        text += &format!("         {crawler:?}: {key} = {}\n", escape_controls(set));
+    }
+    for line in duty.write.lines() {
+        text += &format!("         {}\n", escape_controls(line));
+    }
+    text
 }

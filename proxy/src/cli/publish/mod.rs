@@ -1,8 +1,5 @@
 //! `wayleave publish`: writes the files by which sites recognise the crawlers, learn about them and block them.
 
-mod crawler_page;
-pub(super) mod ip_ranges;
-
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
@@ -10,15 +7,15 @@ use anyhow::ensure;
 use clap::Args;
 use wayleave_clock::system_time;
 use wayleave_config::Config;
-use wayleave_signing::agent_card::{PAGE_PATH, RANGES_PATH};
 
 use super::config_file::load_config;
-use super::keys::{signature_files, write_files};
+use super::keys::write_files;
 use super::terminal::{CommandResult, print, print_errors, unusable};
+use crate::publication::{self, PublishedFile, PublishedHost};
 
 #[derive(Debug, Args)]
 pub(super) struct PublishArguments {
-    /// Write the files below this folder, for a web server to publish
+    /// Write the files below this folder, for a web server to publish; if agents have several hosts, below a folder for each
     #[arg(long, value_name = "DIR")]
     out: PathBuf,
 }
@@ -38,8 +35,7 @@ pub(super) fn run(arguments: &PublishArguments, file: Option<&Path>) -> CommandR
 
 /// The files about the crawlers of a configuration.
 struct Publication {
-    /// Paths, and the contents of the files there.
-    files: Vec<(String, String)>,
+    files: Vec<PublishedFile>,
     /// The gaps in the files, because of what the configuration lacks.
     warnings: Vec<String>,
 }
@@ -49,31 +45,63 @@ impl Publication {
     ///
     /// # Errors
     ///
-    /// Returns an error if there is no crawler.
+    /// Returns an error if there is no crawler, or if two files need one path.
     fn of(config: &Config, now: SystemTime) -> anyhow::Result<Self> {
         let crawlers = &config.crawlers.crawlers;
         ensure!(!crawlers.is_empty(), "there is no [[crawler]] to publish anything about");
-        let mut warnings = ip_ranges::warnings(config);
-        let mut files = signature_files(config, true).unwrap_or_else(|error| {
-            warnings.push(format!("no keys and no cards are written: {error:#}"));
-            Vec::new()
-        });
-        files.push((RANGES_PATH.to_owned(), ip_ranges::file(config, now)));
-        let pages = crawlers.iter().map(|it| (page_path(&it.name), crawler_page::page(config, it)));
-        files.extend(pages);
+        let mut warnings = publication::warnings(config);
+        let hosts = PublishedHost::all(config);
+        if let Some(agent) = config.signing.agents.iter().find(|agent| agent.keys.is_empty()) {
+            warnings.push(format!(
+                "no keys and no cards are written for {}: there are no keys: `wayleave keys new NAME` creates one",
+                agent.url()
+            ));
+        }
+        if hosts.iter().any(|host| host.authority().is_none()) {
+            warnings.push(
+                "no keys and no cards are written for crawlers without an agent: signing.agent is not set, so nobody could verify \
+                 the keys"
+                    .to_owned(),
+            );
+        }
+        let files = files_of(&hosts, |host| host.files(now))?;
         Ok(Self { files, warnings })
     }
+}
+
+/// Returns the files of all hosts, each below its host's folder.
+///
+/// # Errors
+///
+/// Returns an error if two files need one path, or one file a folder where another file is.
+pub(super) fn files_of<'c>(
+    hosts: &[PublishedHost<'c>],
+    files: impl Fn(&PublishedHost<'c>) -> Vec<PublishedFile>,
+) -> anyhow::Result<Vec<PublishedFile>> {
+    let mut all: Vec<PublishedFile> = Vec::new();
+    for host in hosts {
+        let folder = host.folder();
+        let in_folder =
+            |path: String| if folder.is_empty() { path } else { format!("/{folder}{path}") };
+        all.extend(files(host).into_iter().map(|(path, content)| (in_folder(path), content)));
+    }
+    let mut paths: Vec<_> = all.iter().map(|(path, _)| format!("{path}/")).collect();
+    paths.sort();
+    for pair in paths.windows(2) {
+        ensure!(
+            !pair[1].starts_with(&pair[0]),
+            "{} and {} cannot be files of one server: give an agent another path",
+            pair[0].trim_end_matches('/'),
+            pair[1].trim_end_matches('/')
+        );
+    }
+    Ok(all)
 }
 
 /// Writes what is published about a configuration below `dir`, for tests of those who read it.
 #[cfg(test)]
 pub(super) fn write(config: &Config, dir: &Path) -> anyhow::Result<()> {
     write_files(dir, &Publication::of(config, system_time())?.files).map(drop)
-}
-
-/// Returns the path of a crawler's page.
-pub(super) fn page_path(name: &str) -> String {
-    format!("{PAGE_PATH}/{name}.html")
 }
 
 #[cfg(test)]
@@ -83,6 +111,7 @@ mod tests {
 
     use serde_json::{Value, json};
     use wayleave_signing::SigningKey;
+    use wayleave_signing::agent_card::RANGES_PATH;
     use wayleave_signing::directory::DIRECTORY_PATH;
 
     use super::*;
@@ -121,7 +150,7 @@ mod tests {
         let config = Config::from_toml("t.toml", &text).unwrap();
         let now = UNIX_EPOCH + Duration::from_secs(1_800_000_000);
         let Publication { files, warnings } = Publication::of(&config, now).unwrap();
-        let key = &config.signing.keys[0];
+        let key = config.signing.keys().next().unwrap();
         let published = Published { files: files.into_iter().collect(), warnings };
         (published, key.thumbprint().to_owned(), key.public_base64())
     }
@@ -175,7 +204,7 @@ mod tests {
         assert_eq!(published.json(DIRECTORY_PATH), json!({ "keys": [key] }));
     }
 
-    /// Sections 3.1 and 3.2 of draft-meunier-webbotauth-registry-03.
+    /// Sections 3.1 and 3.2 of draft-meunier-webbotauth-registry-04.
     #[test]
     fn card_has_every_member() {
         let (published, ..) = publish(|text| text);
@@ -190,11 +219,7 @@ mod tests {
                 "web_bot_auth": {
                     "expected-user-agent": "NewsBot/1.0 (+https://bot.test/about; news@bot.test)",
                     "rfc9309-product-token": "NewsBot",
-                    "rfc9309-compliance": [
-                        "User-Agent", "Allow", "Disallow", "Crawl-delay", "Request-rate",
-                        "Content-Usage", "Content-Signal", "DisallowAITraining",
-                        "AllowAITraining", "License",
-                    ],
+                    "rfc9309-compliance": true,
                     "trigger": "fetcher",
                     "purpose": "search, train-ai",
                     "rate-control": "Crawl-delay in robots.txt; 429 and 503 with Retry-After; RateLimit",
@@ -211,7 +236,7 @@ mod tests {
         let (published, ..) =
             publish(|text| text.replace("trigger = \"fetcher\"", "mode = \"observe\""));
         let details = &published.json(CARD)["web_bot_auth"];
-        assert_eq!(details["rfc9309-compliance"], json!([]));
+        assert_eq!(details["rfc9309-compliance"], json!(false));
         assert_eq!((details.get("rate-control"), details.get("rate-expectation")), (None, None));
         assert_eq!(details["trigger"], "crawler");
     }

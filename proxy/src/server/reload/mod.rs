@@ -97,6 +97,8 @@ pub(crate) struct ReloadedParts {
     pub(crate) own_listeners: Vec<SocketAddr>,
     /// The rights of operators.
     pub(crate) guard: Arc<ArcSwap<AdminGuard>>,
+    /// The configuration in effect, for what is published about the crawlers.
+    pub(crate) published: Arc<ArcSwap<Config>>,
 }
 
 /// Waits for reasons to reload the configuration.
@@ -540,7 +542,9 @@ impl ConfigReloader {
         decider.robots.store().set_memory(config.robots_store.memory_bytes);
         // As with other servers, a reload also reopens a log file that was moved away.
         exchanges.gate.decisions.replace_journal(prepared.journal, prepared.configuration);
-        self.parts.guard.store(Arc::new(AdminGuard { tokens: config.admin.tokens.clone() }));
+        self.parts.guard.store(Arc::new(AdminGuard::new(&config)));
+        // Before the settings: a key is published before it signs.
+        self.parts.published.store(Arc::new(config.clone()));
         self.parts.log.set_format(config.log.format);
         self.parts.log.set_decisions(config.log.events);
         for crawler in &config.crawlers.crawlers {

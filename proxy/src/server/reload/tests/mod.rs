@@ -63,9 +63,8 @@ impl ReloadableProxy {
             log,
             collector_tls: built.collector_tls,
             own_listeners: Vec::new(),
-            guard: Arc::new(ArcSwap::from_pointee(AdminGuard {
-                tokens: config.admin.tokens.clone(),
-            })),
+            guard: Arc::new(ArcSwap::from_pointee(AdminGuard::new(&config))),
+            published: Arc::new(ArcSwap::from_pointee(config.clone())),
         };
         // The tests reload by themselves.
         let (events, _) = mpsc::channel(MAX_QUEUED);

@@ -10,7 +10,6 @@ use wayleave_pacing::CrawlDelayMode;
 use wayleave_robots_cache::fetch_user_agent;
 use wayleave_signing::SigningMode;
 use wayleave_signing::agent_card::crawler_contacts;
-use wayleave_signing::directory::DIRECTORY_PATH;
 use wayleave_usage_preferences::{PreferenceSource, Purpose};
 
 use super::ip_ranges;
@@ -167,11 +166,10 @@ fn recognition_facts(config: &Config, crawler: &Crawler) -> Vec<(&'static str, S
         let list = addresses.join(", ");
         facts.push(("Addresses", format!("{list} (<a href=\"../ips.json\">as JSON</a>)")));
     }
-    let signing = &config.signing.options;
-    if let (Some(key), Some(agent)) = (&crawler.signing_key, &signing.agent)
-        && signing.mode != SigningMode::Off
+    if let (Some(key), Some(agent)) = (&crawler.signing_key, config.signing.agent_of(crawler))
+        && config.signing.options.mode != SigningMode::Off
     {
-        let directory = link(&format!("{}{DIRECTORY_PATH}", agent.as_str().trim_end_matches('/')));
+        let directory = link(&agent.key_set_url());
         facts.push((
             "Signatures",
             format!(

@@ -11,8 +11,6 @@ use wayleave_decision::Crawler;
 use wayleave_evidence::Sha256Digest;
 use wayleave_upstream::egress::why_internal;
 
-use super::super::terminal::pretty_json;
-
 /// The address ranges of all crawlers.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -49,21 +47,30 @@ impl IpPrefix {
     }
 }
 
-/// Returns the file of address ranges.
-pub(super) fn file(config: &Config, now: SystemTime) -> String {
-    let prefixes = prefixes(config);
+/// Returns the file of the address ranges of `crawlers`.
+pub(super) fn file<'c>(
+    config: &'c Config,
+    crawlers: impl Iterator<Item = &'c Crawler>,
+    now: SystemTime,
+) -> String {
+    let prefixes = prefixes(config, crawlers);
     let json = serde_json::to_vec(&prefixes).expect("strings are JSON");
-    pretty_json(&IpRanges {
+    let file = IpRanges {
         format_version: "1.0",
         synctoken: Sha256Digest::of(&json).to_string(),
         creation_time: humantime::format_rfc3339_seconds(now).to_string(),
         prefixes,
-    })
+    };
+    serde_json::to_string_pretty(&file).expect("strings are JSON") + "\n"
 }
 
-/// Returns whether a published file has the ranges of the configuration.
-pub(crate) fn agrees(file: &Value, config: &Config) -> bool {
-    file["prefixes"] == json!(prefixes(config))
+/// Returns whether a published file has the ranges of `crawlers`.
+pub(super) fn agrees<'c>(
+    file: &Value,
+    config: &'c Config,
+    crawlers: impl Iterator<Item = &'c Crawler>,
+) -> bool {
+    file["prefixes"] == json!(prefixes(config, crawlers))
 }
 
 /// Returns the addresses that origins see of a crawler, as far as the configuration says.
@@ -83,8 +90,7 @@ pub(super) fn range(address: IpAddr) -> String {
     IpNet::from(address).to_string()
 }
 
-fn prefixes(config: &Config) -> Vec<IpPrefix> {
-    let crawlers = config.crawlers.crawlers.iter();
+fn prefixes<'c>(config: &'c Config, crawlers: impl Iterator<Item = &'c Crawler>) -> Vec<IpPrefix> {
     let each = crawlers.flat_map(|crawler| {
         addresses(config, crawler).iter().map(move |address| IpPrefix::new(*address, crawler))
     });

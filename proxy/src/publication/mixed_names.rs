@@ -1,0 +1,196 @@
+//! Names with purposes that networks judge apart: a crawler, or an agent of several. A site that blocks one of the classes then
+//! blocks all that has the name.
+
+use wayleave_config::{Config, KEYS_DIR};
+use wayleave_decision::Crawler;
+use wayleave_signing::{KeyDiscovery, SigningAgent};
+use wayleave_usage_preferences::{Purpose, PurposeClass, PurposeSet};
+
+/// A name that stands for several classes of purposes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct MixedName {
+    /// The number of the `[[crawler]]`, from 1; of an agent, that of its first crawler.
+    pub(crate) number: usize,
+    /// The key that mixes them, of that crawler: `purposes` or `agent`.
+    pub(crate) key: &'static str,
+    /// A sentence, without a full stop.
+    pub(crate) text: String,
+    /// The lines to write instead, as TOML.
+    pub(crate) split: String,
+}
+
+/// Returns every such name: crawlers first.
+pub(crate) fn mixed_names(config: &Config) -> Vec<MixedName> {
+    let crawlers = || config.crawlers.crawlers.iter().zip(1..);
+    let of_crawlers =
+        crawlers().filter_map(|(crawler, number)| mixed_crawler(config, crawler, number));
+    let mut found: Vec<_> = of_crawlers.collect();
+    for agent in &config.signing.agents {
+        let signs = |crawler: &Crawler| {
+            crawler.signing_key.is_some() && crawler.agent.as_deref() == Some(agent.url())
+        };
+        let own: Vec<_> = crawlers().filter(|(crawler, _)| signs(crawler)).collect();
+        // One crawler that mixes them itself has been found already.
+        let is_mixed = |crawler: &Crawler| crawler.declaration.purposes.classes().len() > 1;
+        if !own.iter().any(|(crawler, _)| is_mixed(crawler)) {
+            found.extend(mixed_agent(agent, &own));
+        }
+    }
+    found
+}
+
+fn mixed_crawler(config: &Config, crawler: &Crawler, number: usize) -> Option<MixedName> {
+    let classes = crawler.declaration.purposes.classes();
+    let (Some(last), true) = (classes.last(), classes.len() > 1) else {
+        return None;
+    };
+    let agent = config.signing.agent_of(crawler);
+    let mut split = String::new();
+    for class in &classes {
+        let suffix = suffix(*class);
+        let name = format!("{}-{suffix}", crawler.name);
+        let token = format!("{}-{}", crawler.tokens[0], class.as_str());
+        // Purposes without a class stay with the strictest one.
+        let is_own = |purpose: &Purpose| purpose.class().unwrap_or(*last) == *class;
+        let purposes: PurposeSet = crawler.declaration.purposes.iter().filter(is_own).collect();
+        split += &format!(
+            "[[crawler]]\nname = {name:?}\ntokens = [{token:?}]\nmatch = {{ user_agent = {token:?} }}\n\
+             purposes = [{}]\n",
+            purposes.iter().map(|it| format!("{:?}", it.as_str())).collect::<Vec<_>>().join(", ")
+        );
+        if let Some(agent) = agent {
+            split += &agent_lines(agent, suffix, &name);
+        }
+    }
+    Some(MixedName {
+        number,
+        key: "purposes",
+        text: format!(
+            "{:?} is judged as {}: {CONSEQUENCE}; write one [[crawler]] for each class, and let its client send the new token in \
+             User-Agent",
+            crawler.name,
+            in_words(&classes)
+        ),
+        split,
+    })
+}
+
+const CONSEQUENCE: &str = "a site that blocks one of these blocks all that has the name";
+
+fn mixed_agent(agent: &SigningAgent, crawlers: &[(&Crawler, usize)]) -> Option<MixedName> {
+    let purposes = crawlers.iter().map(|(crawler, _)| crawler.declaration.purposes);
+    let classes = purposes.fold(PurposeSet::NONE, PurposeSet::union).classes();
+    if classes.len() < 2 {
+        return None;
+    }
+    let mut split = String::new();
+    for (crawler, _) in crawlers {
+        if let [class] = crawler.declaration.purposes.classes()[..] {
+            let lines = agent_lines(agent, suffix(class), &crawler.name);
+            split += &format!("# in [[crawler]] {:?}\n{lines}", crawler.name);
+        }
+    }
+    let names: Vec<_> = crawlers.iter().map(|(it, _)| format!("{:?}", it.name)).collect();
+    Some(MixedName {
+        number: crawlers.first()?.1,
+        key: "agent",
+        text: format!(
+            "{} signs for {}, so it is judged as {}: {CONSEQUENCE}; give each class an agent",
+            agent.url(),
+            names.join(", "),
+            in_words(&classes)
+        ),
+        split,
+    })
+}
+
+/// Returns the lines of a `[[crawler]]` that signs for an agent of its own.
+fn agent_lines(agent: &SigningAgent, suffix: &str, crawler: &str) -> String {
+    let url = match agent.discovery() {
+        KeyDiscovery::Origin => format!("https://{suffix}.{}", agent.authority()),
+        KeyDiscovery::Uri if agent.url() == agent.origin() => format!("{}/{suffix}", agent.url()),
+        KeyDiscovery::Uri => format!("{}-{suffix}", agent.url()),
+    };
+    let folder = url.trim_start_matches("https://");
+    format!(
+        "agent = {url:?}\nsigning_key = \"{KEYS_DIR}/{folder}/{crawler}.pem\"  # wayleave keys new {crawler} --agent {url}\n"
+    )
+}
+
+fn suffix(class: PurposeClass) -> &'static str {
+    match class {
+        PurposeClass::Search => "search",
+        PurposeClass::Agent => "agent",
+        PurposeClass::Training => "training",
+    }
+}
+
+fn in_words(classes: &[PurposeClass]) -> String {
+    let names: Vec<_> = classes.iter().map(|class| class.as_str()).collect();
+    names.join(" and as ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn crawler(name: &str, token: &str, purposes: &str) -> String {
+        format!(
+            "[[crawler]]\nname = {name:?}\ntokens = [{token:?}]\nmatch = {{ user_agent = {token:?} }}\n\
+             purposes = {purposes}\n"
+        )
+    }
+
+    fn found(text: &str) -> Vec<MixedName> {
+        mixed_names(
+            &Config::from_toml("t.toml", text)
+                .unwrap_or_else(|mistakes| panic!("{mistakes:?}\n{text}")),
+        )
+    }
+
+    #[test]
+    fn only_purposes_of_several_classes_are_mixed() {
+        for (purposes, classes) in [
+            (r#"["search"]"#, None),
+            (r#"["train-ai", "tdm", "archive", "other"]"#, None),
+            (r#"["search", "train-ai"]"#, Some("as Search and as Training:")),
+            (r#"["ai-input", "search"]"#, Some("as Search and as Agent:")),
+            (
+                r#"["train-ai", "ai-input", "search"]"#,
+                Some("as Search and as Agent and as Training:"),
+            ),
+        ] {
+            let found = found(&crawler("news", "NewsBot", purposes));
+            assert_eq!(found.len(), usize::from(classes.is_some()), "{purposes}");
+            if let (Some(classes), [name]) = (classes, &found[..]) {
+                assert!(name.text.contains(classes), "{}", name.text);
+            }
+        }
+    }
+
+    /// The lines are a configuration that mixes nothing.
+    #[test]
+    fn what_is_printed_splits_the_name() {
+        for discovery in ["origin", "uri"] {
+            let signing =
+                format!("[signing]\ndiscovery = {discovery:?}\nagent = \"https://bot.test\"\n");
+            let mixed =
+                signing.clone() + &crawler("news", "NewsBot", r#"["search", "train-ai", "tdm"]"#);
+            let [name] = &found(&mixed)[..] else { panic!("{mixed}") };
+            // The keys do not exist yet.
+            let lines = name.split.lines().filter(|line| !line.starts_with("signing_key"));
+            let split = signing + &lines.collect::<Vec<_>>().join("\n");
+            assert_eq!(found(&split), [], "{split}");
+            let config = Config::from_toml("t.toml", &split).unwrap();
+            assert_eq!(config.crawlers.crawlers.len(), 2);
+            assert_eq!(config.signing.agents.len(), 2, "{split}");
+            let training = &config.crawlers.crawlers[1].declaration.purposes;
+            assert!(training.contains(Purpose::Tdm) && training.contains(Purpose::TrainAi));
+            assert!(
+                name.split.contains("wayleave keys new news-search --agent https://"),
+                "{}",
+                name.split
+            );
+        }
+    }
+}
