@@ -55,7 +55,7 @@ pub(super) fn read(
     let mut signers: Vec<CrawlerSigner> = Vec::new();
     let mut catch_all = None;
     let crawlers = root.tables("crawler", |section| {
-        let (crawler, signer) = read_crawler(section, (defaults.mode, dialect), dir, agents);
+        let (crawler, signer) = read_crawler(section, defaults.mode, dialect, dir, agents);
         if let Some(other) = signers.iter().find(|other| other.shares_key_of_another_agent(&signer)) {
             let message = format!(
                 "signs for {:?}, which has another agent: verifiers tell agents apart by their keys, so each needs its own \
@@ -112,7 +112,8 @@ pub fn matches_all(crawler: &Crawler) -> bool {
 
 fn read_crawler(
     section: &mut Section<'_>,
-    (default_mode, robots_dialect): (EnforcementMode, Dialect),
+    default_mode: EnforcementMode,
+    robots_dialect: Dialect,
     dir: &Path,
     agents: &AgentDefaults,
 ) -> (Crawler, CrawlerSigner) {

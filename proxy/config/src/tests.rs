@@ -12,6 +12,7 @@ use wayleave_gate::settings::LogFailureMode;
 use wayleave_pacing::{self as pacing, CrawlDelayMode};
 use wayleave_robots_cache::{self as robots_cache, FetchConfig, RobotsStoreConfig};
 use wayleave_robots_txt::{Dialect, HostPattern, ProductToken};
+use wayleave_signing::{SigningAgent, SigningKey};
 use wayleave_telemetry::logging::LogFormat;
 use wayleave_usage_preferences::{ContentUse, CrawlerDeclaration, Purpose, PurposeSet};
 
@@ -684,4 +685,43 @@ fn a_mistake_that_is_not_listed_still_counts() {
     let mistakes = mistakes_of(&text);
     assert_eq!(mistakes.len(), 101, "{mistakes:#?}");
     assert!(!mistakes.iter().any(|mistake| mistake.contains("is missing")), "{mistakes:#?}");
+}
+
+/// The folder says whose a spare key is; a key that a crawler uses is its agent's, wherever it is.
+#[test]
+fn each_key_belongs_to_one_agent() {
+    let dir = tempfile::tempdir().unwrap();
+    let create = |path: &str| {
+        let key = SigningKey::create(&dir.path().join(path)).unwrap();
+        key.thumbprint().to_owned()
+    };
+    let news = create("keys/news.pem");
+    let spare = create("keys/spare.pem");
+    let model = create("keys/model.pem");
+    let next = create("keys/bot.example/training/next.pem");
+    create("keys/bot.example/lost.pem");
+    fs::copy(
+        dir.path().join("keys/spare.pem"),
+        dir.path().join("keys/bot.example/training/copy.pem"),
+    )
+    .unwrap();
+    let text = "[signing]\ndiscovery = \"uri\"\nagent = \"https://bot.example/search\"\n\
+        [[crawler]]\nname = \"news\"\ntokens = [\"NewsBot\"]\nmatch = { user_agent = \"NewsBot\" }\nsigning_key = \"keys/news.pem\"\n\
+        [[crawler]]\nname = \"model\"\ntokens = [\"ModelBot\"]\nagent = \"https://bot.example/training\"\nsigning_key = \"keys/model.pem\"\n";
+    let config = Config::from_toml_in(dir.path(), "t.toml", text).unwrap();
+    let keys = |agent: &SigningAgent| -> Vec<String> {
+        agent.keys.iter().map(|key| key.thumbprint().to_owned()).collect()
+    };
+    let found: Vec<_> =
+        config.signing.agents.iter().map(|agent| (agent.url().to_owned(), keys(agent))).collect();
+    assert_eq!(
+        found,
+        [
+            ("https://bot.example/search".to_owned(), vec![news, spare]),
+            ("https://bot.example/training".to_owned(), vec![model, next]),
+        ]
+    );
+    assert!(config.signing.keys_without_agent.is_empty());
+    let nobody = Config::from_toml_in(dir.path(), "t.toml", "").unwrap();
+    assert_eq!((nobody.signing.agents.len(), nobody.signing.keys_without_agent.len()), (0, 3));
 }

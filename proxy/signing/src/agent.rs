@@ -5,8 +5,10 @@ use std::sync::Arc;
 
 use url::{Position, Url};
 
-use super::directory::DIRECTORY_PATH;
 use super::key::SigningKey;
+
+/// The well-known path of an origin's key directory.
+pub const DIRECTORY_PATH: &str = "/.well-known/http-message-signatures-directory";
 
 /// The way from `Signature-Agent` to an agent's keys.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -27,6 +27,8 @@ pub struct CardSubject<'a> {
     pub pacing: &'a PacingConfig,
     pub sources: SourceSet,
     pub rules: &'a [PolicyRule],
+    /// The `User-Agent` of fetches for nobody, whose contact is that of crawlers without one.
+    pub proxy_user_agent: &'a str,
 }
 
 /// The card, with members as OAuth clients have them (RFC 7591).
@@ -74,7 +76,7 @@ impl CardSubject<'_> {
             client_id: format!("{base}{CARD_PATH}/{name}"),
             client_name: token,
             client_uri: format!("{base}{PAGE_PATH}/{name}.html"),
-            contacts: crawler_contacts(self.crawler),
+            contacts: crawler_contacts(self.crawler, self.proxy_user_agent),
             jwks_uri: self.agent.key_set_url(),
             web_bot_auth: CardDetails {
                 expected_user_agent: self.expected_user_agent(),
@@ -158,8 +160,8 @@ impl CardSubject<'_> {
 }
 
 /// Returns the URIs at which a crawler's operator can be reached: its contact, the owner's, then those in its
-/// `User-Agent`.
-pub fn crawler_contacts(crawler: &Crawler) -> Vec<String> {
+/// `User-Agent`; if there are none, those in `proxy_user_agent`.
+pub fn crawler_contacts(crawler: &Crawler, proxy_user_agent: &str) -> Vec<String> {
     let mut found = Vec::new();
     let texts = [
         crawler.contact.as_deref(),
@@ -171,5 +173,5 @@ pub fn crawler_contacts(crawler: &Crawler) -> Vec<String> {
             found.push(contact);
         }
     }
-    found
+    if found.is_empty() { contacts(proxy_user_agent) } else { found }
 }

@@ -10,14 +10,13 @@ use ring::digest;
 use serde::Serialize;
 use sfv::Parameters;
 
+pub use super::agent::DIRECTORY_PATH;
 use super::agent::SigningAgent;
 use super::key::{Jwk, SigningKey};
 use super::signature_base::{
     self, SignedComponent, add_parameter, identifier, identifier_with, sf_string, sf_timestamp,
 };
 
-/// The path of the directory.
-pub const DIRECTORY_PATH: &str = "/.well-known/http-message-signatures-directory";
 pub const MEDIA_TYPE: &str = "application/http-message-signatures-directory+json";
 const TAG: &str = "http-message-signatures-directory";
 /// The lifetime of a directory's signatures. Verifiers cache it for about a day.
@@ -50,11 +49,11 @@ pub fn signature_fields(
     now: SystemTime,
 ) -> [(&'static str, String); 3] {
     // `url` leaves out the scheme's default port, as `@authority` has to.
-    let (keys, authority) = (&agent.keys, agent.authority());
+    let authority = agent.authority();
     let sha256 = digest::digest(&digest::SHA256, body.as_bytes());
     let content_digest = format!("sha-256=:{}:", BASE64_STANDARD.encode(sha256));
     let (mut inputs, mut signatures) = (Vec::new(), Vec::new());
-    for (index, key) in keys.iter().enumerate() {
+    for (index, key) in agent.keys.iter().enumerate() {
         // The draft's examples call a single signature `binding`.
         let label = match index {
             0 => "binding".to_owned(),
@@ -107,7 +106,7 @@ mod tests {
         SigningAgent::new(url, KeyDiscovery::Origin, keys)
     }
 
-    /// The draft's test vector, byte for byte.
+    /// The draft's test vector, byte for byte, which revisions 00 and 01 have in common.
     #[test]
     fn directory_of_the_draft_is_signed_byte_for_byte() {
         let keys = [Arc::new(test_key())];

@@ -118,7 +118,8 @@ mod tests {
         ]
     }
 
-    /// The draft's test vectors for Ed25519, byte for byte: `Signature-Agent` as a dictionary, and as one string.
+    /// The draft's test vectors for Ed25519, byte for byte, which revisions 00 and 01 have in common: `Signature-Agent` as a
+    /// dictionary, and as one string.
     #[test]
     fn requests_of_the_draft_are_signed_byte_for_byte() {
         let vectors = [

@@ -112,3 +112,49 @@ impl fmt::Debug for MessageSigner {
             .finish_non_exhaustive()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use wayleave_robots_txt::Target;
+
+    use super::*;
+    use crate::agent::KeyDiscovery;
+    use crate::key::test_key;
+
+    fn signer(mode: SigningMode, plain_http: PlainHttp) -> MessageSigner {
+        let url = |text: &str| SigningAgent::parse_url(text, KeyDiscovery::Uri).unwrap();
+        let agent =
+            |text: &str, keys| Arc::new(SigningAgent::new(url(text), KeyDiscovery::Uri, keys));
+        let agents = vec![
+            agent("https://bot.example/search", Vec::new()),
+            agent("https://bot.example/training", vec![Arc::new(test_key())]),
+        ];
+        MessageSigner::new(
+            SigningSettings { mode, plain_http, ..SigningSettings::default() },
+            agents,
+        )
+    }
+
+    #[test]
+    fn a_key_signs_for_the_agent_that_has_it() {
+        let key = test_key();
+        let signer = |mode| signer(mode, PlainHttp::Sign);
+        let found = signer(SigningMode::Always).enabled_key(key.thumbprint()).unwrap();
+        assert_eq!(found.agent.url(), "https://bot.example/training");
+        assert!(signer(SigningMode::Always).enabled_key("unknown").is_none());
+        assert!(signer(SigningMode::Off).enabled_key(key.thumbprint()).is_none());
+    }
+
+    #[test]
+    fn plain_http_is_signed_unless_it_is_left_out() {
+        let origin = |url: &str| Target::parse(url).unwrap().origin().clone();
+        for (plain_http, url, expected) in [
+            (PlainHttp::Sign, "http://shop.example/", true),
+            (PlainHttp::LeaveUnsigned, "http://shop.example/", false),
+            (PlainHttp::LeaveUnsigned, "https://shop.example/", true),
+        ] {
+            let signer = signer(SigningMode::Always, plain_http);
+            assert_eq!(signer.may_sign_for(&origin(url)), expected, "{plain_http:?} {url}");
+        }
+    }
+}

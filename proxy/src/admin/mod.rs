@@ -63,6 +63,7 @@ use utoipa::openapi::OpenApi;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 use wayleave_config::{ListenAddress, ListenProtocol};
+use wayleave_signing::agent_card::RANGES_PATH;
 
 pub(crate) use self::connection_limit::MAX_CONNECTIONS;
 pub(crate) use self::decisions::ShownDecision;
@@ -94,6 +95,8 @@ pub(crate) fn router(admin: AdminState, guard: Arc<ArcSwap<AdminGuard>>) -> Rout
                 .layer(middleware::from_fn(accept_any_type))
                 .layer(middleware::from_fn_with_state(answers, bound_answers)),
         )
+        .route("/crawlers/{file}", routing::get(signatures::page))
+        .route(RANGES_PATH, routing::get(signatures::ranges))
         .route("/", routing::get(page::index))
         .route("/assets/{name}", routing::get(page::asset))
         .route("/docs", routing::get(|| async { Redirect::permanent("/docs/") }))
@@ -175,8 +178,6 @@ fn api_routes() -> (Router<AdminState>, OpenApi) {
         .routes(routes!(clients::connect))
         .routes(routes!(signatures::directory))
         .routes(routes!(signatures::card))
-        .routes(routes!(signatures::page))
-        .routes(routes!(signatures::ranges))
         .routes(routes!(preview::preview))
         .routes(routes!(decisions::list))
         .routes(routes!(live::stream))

@@ -78,7 +78,6 @@ pub(super) async fn card(State(admin): State<AdminState>, Path(name): Path<Strin
 }
 
 /// The page about a crawler: who runs it, what for, and how to block it.
-#[utoipa::path(get, path = "/crawlers/{file}", tag = "clients", security(()), params(("file" = String, Path, description = "The crawler's name, and `.html`")), responses((status = 200, body = String, content_type = "text/html"), (status = 404, body = ErrorBody, description = "There is no such crawler")))]
 pub(super) async fn page(State(admin): State<AdminState>, Path(file): Path<String>) -> Response {
     let config = admin.published.load_full();
     let hosts = PublishedHost::all(&config);
@@ -96,7 +95,6 @@ pub(super) async fn page(State(admin): State<AdminState>, Path(file): Path<Strin
 }
 
 /// The addresses that the crawlers' requests come from (JAFAR): of the agents whose host is in `Host`, else of `signing.agent`'s.
-#[utoipa::path(get, path = "/ips.json", tag = "clients", security(()), responses((status = 200, body = String, content_type = "application/json"), (status = 404, body = ErrorBody, description = "There is no crawler")))]
 pub(super) async fn ranges(State(admin): State<AdminState>, fields: HeaderMap) -> Response {
     let config = admin.published.load_full();
     let first = || PublishedHost::all(&config).into_iter().next();

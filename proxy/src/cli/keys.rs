@@ -143,7 +143,8 @@ fn list_keys(config: &Config, arguments: &KeysListArguments) -> String {
         "thumbprint", "agent", "crawlers"
     ));
     for key in &keys {
-        let (agent, path) = (agent(key), key.path.display());
+        let agent = agent(key);
+        let path = key.path.display();
         let _ = writeln!(
             text,
             "{:<43}  {agent:<agent_width$}  {:<width$}  {path}",

@@ -4,7 +4,7 @@
 use std::fmt::Write as _;
 
 use wayleave_config::Config;
-use wayleave_decision::{CrawlTrigger, Crawler, EnforcementMode, contacts};
+use wayleave_decision::{CrawlTrigger, Crawler, EnforcementMode};
 use wayleave_notation::harmless::escape_html;
 use wayleave_pacing::CrawlDelayMode;
 use wayleave_robots_cache::fetch_user_agent;
@@ -75,10 +75,7 @@ fn operator_facts(config: &Config, crawler: &Crawler) -> Vec<(&'static str, Stri
     if let Some(owner) = &crawler.owner {
         facts.push(("Operated by", escape_html(owner)));
     }
-    let mut found = crawler_contacts(crawler);
-    if found.is_empty() {
-        found = contacts(&config.robots.fetch.user_agent);
-    }
+    let found = crawler_contacts(crawler, &config.robots.fetch.user_agent);
     if !found.is_empty() {
         let links: Vec<_> = found.iter().map(|uri| link(uri)).collect();
         facts.push(("Contact", links.join(", ")));

@@ -41,9 +41,10 @@ pub(crate) fn mixed_names(config: &Config) -> Vec<MixedName> {
 
 fn mixed_crawler(config: &Config, crawler: &Crawler, number: usize) -> Option<MixedName> {
     let classes = crawler.declaration.purposes.classes();
-    let (Some(last), true) = (classes.last(), classes.len() > 1) else {
+    if classes.len() < 2 {
         return None;
-    };
+    }
+    let strictest = classes.last()?;
     let agent = config.signing.agent_of(crawler);
     let mut split = String::new();
     for class in &classes {
@@ -51,12 +52,16 @@ fn mixed_crawler(config: &Config, crawler: &Crawler, number: usize) -> Option<Mi
         let name = format!("{}-{suffix}", crawler.name);
         let token = format!("{}-{}", crawler.tokens[0], class.as_str());
         // Purposes without a class stay with the strictest one.
-        let is_own = |purpose: &Purpose| purpose.class().unwrap_or(*last) == *class;
+        let is_own = |purpose: &Purpose| purpose.class().unwrap_or(*strictest) == *class;
         let purposes: PurposeSet = crawler.declaration.purposes.iter().filter(is_own).collect();
         split += &format!(
             "[[crawler]]\nname = {name:?}\ntokens = [{token:?}]\nmatch = {{ user_agent = {token:?} }}\n\
              purposes = [{}]\n",
-            purposes.iter().map(|it| format!("{:?}", it.as_str())).collect::<Vec<_>>().join(", ")
+            purposes
+                .iter()
+                .map(|purpose| format!("{:?}", purpose.as_str()))
+                .collect::<Vec<_>>()
+                .join(", ")
         );
         if let Some(agent) = agent {
             split += &agent_lines(agent, suffix, &name);

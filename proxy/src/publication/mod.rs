@@ -62,7 +62,7 @@ impl<'c> PublishedHost<'c> {
     /// Returns the folder below which `wayleave publish` writes the files: none if all crawlers are at one host.
     pub(crate) fn folder(&self) -> &'c str {
         let agents = &self.config.signing.agents;
-        let has_everything = agents.iter().all(|it| Some(it.authority()) == self.authority());
+        let has_everything = agents.iter().all(|agent| Some(agent.authority()) == self.authority());
         if has_everything { "" } else { self.authority().unwrap_or_default() }
     }
 
@@ -90,6 +90,7 @@ impl<'c> PublishedHost<'c> {
             pacing: &self.config.politeness,
             sources: self.config.preferences.reading.sources,
             rules: &self.config.rules,
+            proxy_user_agent: &self.config.robots.fetch.user_agent,
         };
         Some(subject.card())
     }

@@ -344,7 +344,8 @@ fn crawlers_contacts(config: &Config) -> DutyFinding {
     if config.crawlers.crawlers.is_empty() {
         return unknown("crawler.contact", "there is no [[crawler]]");
     }
-    match named(config, |it| crawler_contacts(it).is_empty()) {
+    let user_agent = &config.robots.fetch.user_agent;
+    match named(config, |it| crawler_contacts(it, user_agent).is_empty()) {
         Some(names) => {
             let detail = format!("neither a URL nor a mail address: {names}; set one");
             missing("crawler.contact", detail)

@@ -99,7 +99,7 @@ pub(super) fn purposes(_: &Config, crawler: &Crawler) -> Vec<(&'static str, Stri
     if states_some { Vec::new() } else { vec![("crawler.purposes", "[\"search\"]".to_owned())] }
 }
 
-pub(super) fn contact(_: &Config, crawler: &Crawler) -> Vec<(&'static str, String)> {
-    let has_one = !crawler_contacts(crawler).is_empty();
+pub(super) fn contact(config: &Config, crawler: &Crawler) -> Vec<(&'static str, String)> {
+    let has_one = !crawler_contacts(crawler, &config.robots.fetch.user_agent).is_empty();
     if has_one { Vec::new() } else { vec![("crawler.contact", CONTACT.to_owned())] }
 }
