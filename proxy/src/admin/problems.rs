@@ -325,7 +325,7 @@ fn expired_rules(admin: &AdminState, scope: &TeamScope, now: SystemTime) -> Opti
 
 /// Returns the problem of names with purposes that networks judge apart. A team does not choose the agents.
 fn purposes_judged_apart(admin: &AdminState, scope: &TeamScope) -> Option<Problem> {
-    let names = mixed_names(&admin.published.load());
+    let names = mixed_names(&admin.config.published());
     (scope.team().is_none() && !names.is_empty()).then(|| Problem {
         kind: "purposes-mixed",
         text: "Networks judge a name by the strictest of its purposes: `wayleave config check` prints the lines that split it"

@@ -7,6 +7,7 @@ use arc_swap::ArcSwap;
 use serde::Serialize;
 use tokio::sync::{mpsc, oneshot};
 use utoipa::ToSchema;
+use wayleave_config::Config;
 
 /// The result of a successful reload.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
@@ -57,14 +58,22 @@ pub(crate) struct ReloadAttempt {
 pub(crate) struct ReloadHandle {
     requests: mpsc::Sender<ReloadReply>,
     status: Arc<ArcSwap<ConfigStatus>>,
+    published: Arc<ArcSwap<Config>>,
 }
 
 impl ReloadHandle {
     pub(crate) fn new(
         requests: mpsc::Sender<ReloadReply>,
         status: Arc<ArcSwap<ConfigStatus>>,
+        published: Arc<ArcSwap<Config>>,
     ) -> Self {
-        Self { requests, status }
+        Self { requests, status, published }
+    }
+
+    /// Returns the configuration in effect, for what is published about the crawlers. During a reload it comes before the settings of
+    /// requests: a key is published before it signs.
+    pub(crate) fn published(&self) -> Arc<Config> {
+        self.published.load_full()
     }
 
     /// Reloads the file now, and waits for the result.

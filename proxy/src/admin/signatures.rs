@@ -24,7 +24,7 @@ const PAGE_POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; base-u
 /// `Host`, else of `signing.agent`.
 #[utoipa::path(get, path = "/.well-known/http-message-signatures-directory", tag = "clients", security(()), responses((status = 200, body = String, content_type = "application/http-message-signatures-directory+json"), (status = 404, body = ErrorBody, description = "There is none")))]
 pub(super) async fn directory(State(admin): State<AdminState>, fields: HeaderMap) -> Response {
-    let config = admin.published.load_full();
+    let config = admin.config.published();
     let agent = match asked_host(&config, &fields) {
         Some(host) => host.agent_at(directory::DIRECTORY_PATH),
         // Whoever names no agent's host gets the first agent's keys, wherever its set is.
@@ -47,7 +47,7 @@ pub(super) async fn key_set_at_path(
     uri: Uri,
     fields: HeaderMap,
 ) -> Response {
-    let config = admin.published.load_full();
+    let config = admin.config.published();
     let agent = match asked_host(&config, &fields) {
         Some(host) => host.agent_at(uri.path()),
         None => {
@@ -66,7 +66,7 @@ pub(super) async fn key_set_at_path(
 /// The signature agent card of a crawler with a key.
 #[utoipa::path(get, path = "/.well-known/signature-agent-card/{crawler}", tag = "clients", security(()), params(("crawler" = String, Path, description = "The crawler's name")), responses((status = 200, body = String, content_type = "application/json"), (status = 404, body = ErrorBody, description = "There is none")))]
 pub(super) async fn card(State(admin): State<AdminState>, Path(name): Path<String>) -> Response {
-    let config = admin.published.load_full();
+    let config = admin.config.published();
     // No two crawlers have one name, so the host need not say which is meant.
     match PublishedHost::all(&config).iter().find_map(|host| host.card(&name)) {
         Some(card) => ([(CONTENT_TYPE, "application/json")], card).into_response(),
@@ -79,7 +79,7 @@ pub(super) async fn card(State(admin): State<AdminState>, Path(name): Path<Strin
 
 /// The page about a crawler: who runs it, what for, and how to block it.
 pub(super) async fn page(State(admin): State<AdminState>, Path(file): Path<String>) -> Response {
-    let config = admin.published.load_full();
+    let config = admin.config.published();
     let hosts = PublishedHost::all(&config);
     let name = file.strip_suffix(".html");
     match name.and_then(|name| hosts.iter().find_map(|host| host.page(name))) {
@@ -96,7 +96,7 @@ pub(super) async fn page(State(admin): State<AdminState>, Path(file): Path<Strin
 
 /// The addresses that the crawlers' requests come from (JAFAR): of the agents whose host is in `Host`, else of `signing.agent`'s.
 pub(super) async fn ranges(State(admin): State<AdminState>, fields: HeaderMap) -> Response {
-    let config = admin.published.load_full();
+    let config = admin.config.published();
     let first = || PublishedHost::all(&config).into_iter().next();
     match asked_host(&config, &fields).or_else(first) {
         Some(host) => {

@@ -4,10 +4,9 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use arc_swap::ArcSwap;
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
-use wayleave_config::{Config, ListenAddress};
+use wayleave_config::ListenAddress;
 use wayleave_decision_log::DecisionLog;
 use wayleave_decision_log::log_heads::LogHeads;
 use wayleave_gate::Decider;
@@ -35,8 +34,6 @@ pub(crate) struct AdminState {
     /// The refreshes of robots.txt files that operators asked for lately.
     pub(crate) refreshes: Arc<RefreshLimit>,
     pub(crate) config: ReloadHandle,
-    /// The configuration in effect, for what is published about the crawlers.
-    pub(crate) published: Arc<ArcSwap<Config>>,
     /// One replay at a time, because each reads the whole log.
     pub(crate) replay_turn: Arc<Semaphore>,
     pub(crate) started_at: SystemTime,

@@ -14,11 +14,10 @@ use wayleave_signing::directory;
 use wayleave_signing::{KeyDiscovery, SigningAgent, SigningKey};
 
 use super::config_file::{config_dir, load_config};
-use super::publish::files_of;
 use super::terminal::{
     CommandResult, absolute_path, pretty_json, print, print_painted, table_heads, unusable,
 };
-use crate::publication::{PublishedFile, PublishedHost};
+use crate::publication::{self, PublishedFile, PublishedHost};
 
 #[derive(Debug, Clone, Subcommand)]
 pub(super) enum KeysCommand {
@@ -202,7 +201,7 @@ fn signature_files(config: &Config) -> anyhow::Result<Vec<PublishedFile>> {
         bail!("signing.agent is not set, so nobody could verify the keys");
     }
     let now = system_time();
-    files_of(&PublishedHost::all(config), |host| host.signature_files(now))
+    publication::files_of(&PublishedHost::all(config), |host| host.signature_files(now))
 }
 
 /// Writes files below `dir`, and returns their paths, one a line.

@@ -110,13 +110,11 @@ pub(super) async fn start(
     };
     let proxy = local_client_address(&listeners);
     let guard = Arc::clone(&reloaded.guard);
-    let published = Arc::clone(&reloaded.published);
     let (reload_handle, reload) = reload::service(file, config, reloaded, hangup);
     let admin = AdminState {
         traffic: Arc::default(),
         metrics,
         config: reload_handle,
-        published,
         replay_turn: Arc::new(Semaphore::new(1)),
         decider: Arc::clone(&exchanges.gate.decider),
         budgets: Arc::clone(&exchanges.gate.budgets),

@@ -64,38 +64,9 @@ impl Publication {
                     .to_owned(),
             );
         }
-        let files = files_of(&hosts, |host| host.files(now))?;
+        let files = publication::files_of(&hosts, |host| host.files(now))?;
         Ok(Self { files, warnings })
     }
-}
-
-/// Returns the files of all hosts, each below its host's folder.
-///
-/// # Errors
-///
-/// Returns an error if two files need one path, or one file a folder where another file is.
-pub(super) fn files_of<'c>(
-    hosts: &[PublishedHost<'c>],
-    files: impl Fn(&PublishedHost<'c>) -> Vec<PublishedFile>,
-) -> anyhow::Result<Vec<PublishedFile>> {
-    let mut all: Vec<PublishedFile> = Vec::new();
-    for host in hosts {
-        let folder = host.folder();
-        let in_folder =
-            |path: String| if folder.is_empty() { path } else { format!("/{folder}{path}") };
-        all.extend(files(host).into_iter().map(|(path, content)| (in_folder(path), content)));
-    }
-    let mut paths: Vec<_> = all.iter().map(|(path, _)| format!("{path}/")).collect();
-    paths.sort();
-    for pair in paths.windows(2) {
-        ensure!(
-            !pair[1].starts_with(&pair[0]),
-            "{} and {} cannot be files of one server: give an agent another path",
-            pair[0].trim_end_matches('/'),
-            pair[1].trim_end_matches('/')
-        );
-    }
-    Ok(all)
 }
 
 /// Writes what is published about a configuration below `dir`, for tests of those who read it.

@@ -156,7 +156,8 @@ pub(crate) fn service(
     let (requests, operators) = mpsc::channel(MAX_QUEUED);
     parts.exchanges.gate.metrics.config_reloaded(Some(system_time()));
     let status = status(config, file, &parts);
-    let handle = ReloadHandle::new(requests, Arc::clone(&status));
+    let published = Arc::clone(&parts.published);
+    let handle = ReloadHandle::new(requests, Arc::clone(&status), published);
     let (events, changes) = mpsc::channel(MAX_QUEUED);
     let reloader = ConfigReloader::new(file, config, parts, status, events);
     (handle, ReloadService { operators, hangup, reloader, changes })
