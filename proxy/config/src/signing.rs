@@ -128,8 +128,8 @@ pub(super) fn read(
             None => config.keys_without_agent = keys,
             // Nobody signs for it.
             Some(url)
-                if keys.is_empty() && !signers.iter().any(|it| it.agent.as_ref() == Some(&url)) => {
-            }
+                if keys.is_empty()
+                    && !signers.iter().any(|signer| signer.agent.as_ref() == Some(&url)) => {}
             Some(url) => {
                 config.agents.push(Arc::new(SigningAgent::new(url, defaults.discovery, keys)));
             }
