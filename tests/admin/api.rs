@@ -111,7 +111,7 @@ const MISTAKES: &[(&str, &str)] = &[
     ),
     ("/v1/decisions?q=a&q=b", "q: given more than once"),
     ("/v1/edge", "by is missing"),
-    ("/v1/edge?by=rule", "by: \"rule\" is not one of host, crawler"),
+    ("/v1/edge?by=rule", "by: \"rule\" is not one of host, crawler, signed"),
     ("/v1/edge?by=host&limit=10001", "limit: 10001 is not 1 to 10000"),
     (
         "/v1/top?by=colour",

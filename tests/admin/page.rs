@@ -149,7 +149,7 @@ fn every_function_of_the_page_works() -> Result<(), String> {
     let steps: Vec<_> = printed.lines().collect();
     assert_eq!(steps.last(), Some(&"noComplaints"), "{printed}");
     if std::env::var_os("STEPS").is_none() {
-        assert_eq!(steps.len(), 64, "{printed}");
+        assert_eq!(steps.len(), 65, "{printed}");
     }
     if snippet.exists() {
         expect_exception(&proxy, &snippet);

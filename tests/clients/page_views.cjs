@@ -367,6 +367,28 @@ module.exports = ({ ADMIN, CONFIG, CURL, FRESH, FRESH_PROXY, SNIPPET, TEAM_TOKEN
     assert.ok(Number(cells[7]) >= 1, `${cells}`);
   }
 
+  async function whatTheNameDoesIsASentence(page) {
+    const unsigned = page.getByRole("group", { name: "Answers by name" }).locator("tbody tr");
+    await crawl("http://edge.test/a", "Visitor/1");
+    await visit(page, "politeness");
+    await unsigned.first().waitFor();
+    assert.equal((await text(unsigned.first().locator("th, td")))[1], "unsigned");
+    const answers = (let_in, refused) => ({ let_in, refused });
+    const opened_hosts = ["a.test", "b.test", "c.test"].map((host) => ({ host, before: answers(0, 5), after: answers(4, 1) }));
+    const compared = { hosts: 0, opened: 0, closed: 0, before: answers(0, 0), after: answers(0, 0), opened_hosts: [], closed_hosts: [] };
+    const signed = { ...compared, hosts: 40, opened: 3, closed: 1, opened_hosts, closed_hosts: [{ host: "d.test", before: answers(1, 0), after: answers(0, 2) }] };
+    const name = { crawler: "news", agent: "https://bot.test", purposes: ["search"], signed: true, ...answers(1234, 1), hosts: 40, hosts_let_in: 39 };
+    await page.route(/\/v1\/edge\?by=signed/, (route) => route.fulfill({ json: { signed, split: compared, names: [name], edge: [] } }));
+    await visit(page, "overview");
+    await visit(page, "politeness");
+    await page.getByText("Signed: 3 of 40 hosts let you in that did not before. 1 no longer let you in.").waitFor();
+    const hosts = page.getByRole("group", { name: "Hosts that changed by signing" }).locator("tbody tr");
+    assert.deepEqual(await text(hosts.first().locator("th, td")), ["a.test", "0 of 5", "4 of 5"]);
+    assert.deepEqual(await text(hosts.nth(3).locator("th, td")), ["d.test", "1 of 1", "0 of 2"]);
+    assert.equal(await page.getByText(/^Split:/).count(), 0);
+    assert.deepEqual(await text(unsigned.first().locator("th, td")), ["news", "https://bot.test", "search", "39 of 40", "1,234", "1"]);
+  }
+
   async function onlyWhatDiffersFromTheDefaultsIsShown(page) {
     await visit(page, "configuration");
     await page.locator("pre", { hasText: 'name = "news"' }).waitFor();
@@ -516,5 +538,5 @@ module.exports = ({ ADMIN, CONFIG, CURL, FRESH, FRESH_PROXY, SNIPPET, TEAM_TOKEN
   }
 
   return [theLineThatDecidedIsMarked, aDecisionSaysItsReasonOnce, ownersAreWrittenTo, aRefusalBecomesAnException, changesOfAllOriginsAreListed,
-    reasonsLeadToDocuments, documentsAreReadAsPages, originsAreCountedOneByOne, aCountOfARuleOpensItsDecisions, nothingMovesWhileItLoads, columnsSayWhatTheyCount, timesAreInUtc, onlyANewClientIsAwaited, rowsAndSearchAreOneStepAway, aTeamIsNotOfferedWhatItMayNot, aHostCanBeTried, politenessIsShown, onlyWhatDiffersFromTheDefaultsIsShown, variablesAreQuotedForEachForm, theFirstRequestIsAwaited, whatIsWellIsSaidInALine];
+    reasonsLeadToDocuments, documentsAreReadAsPages, originsAreCountedOneByOne, aCountOfARuleOpensItsDecisions, nothingMovesWhileItLoads, columnsSayWhatTheyCount, timesAreInUtc, onlyANewClientIsAwaited, rowsAndSearchAreOneStepAway, aTeamIsNotOfferedWhatItMayNot, aHostCanBeTried, politenessIsShown, whatTheNameDoesIsASentence, onlyWhatDiffersFromTheDefaultsIsShown, variablesAreQuotedForEachForm, theFirstRequestIsAwaited, whatIsWellIsSaidInALine];
 };

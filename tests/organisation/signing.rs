@@ -25,7 +25,7 @@ const DIRECTORY: &str = "/.well-known/http-message-signatures-directory";
 pub struct Signing {
     pub origin: Origin,
     pub proxy: Wayleave,
-    _keys: TempDir,
+    keys_dir: TempDir,
 }
 
 /// Runs `wayleave keys`, which must succeed.
@@ -46,7 +46,7 @@ pub fn start(mode: &str, change: impl FnOnce(Settings) -> Settings) -> Signing {
             .set("signing.agent", "\"https://bot.test\"");
         change(settings).with(crawler("news", "NewsBot").set("signing_key", key))
     });
-    Signing { origin, proxy, _keys: dir }
+    Signing { origin, proxy, keys_dir: dir }
 }
 
 impl Signing {
@@ -58,6 +58,11 @@ impl Signing {
 
     fn counted(&self, result: &str) -> u64 {
         self.proxy.metric("wayleave_signatures_total", &[("result", result)]) as u64
+    }
+
+    /// Returns the path of the crawler's key.
+    pub(super) fn key_path(&self) -> String {
+        self.keys_dir.path().join("keys/news.pem").display().to_string()
     }
 
     /// Verifies a request with the library and the keys that the proxy publishes.

@@ -10,6 +10,7 @@ use wayleave_decision::{
 use wayleave_notation::json_object::JsonObject;
 use wayleave_notation::{EdgeRefusal, Oddity, Sha256Digest, rfc3339};
 use wayleave_robots_txt::AccessVerdict;
+use wayleave_usage_preferences::Purpose;
 
 use super::closed_sets::{AnswerSource, RecordedIdentity, RequestSignature};
 use super::decision_id::DecisionId;
@@ -151,6 +152,11 @@ record! {
         /// The SHA-256 of the whole request target, without credentials, if `url` is only its beginning.
         #[schema(value_type = Option<String>)]
         url_sha256?: Option<Sha256Digest>,
+        /// The purposes that the crawler declares.
+        #[schema(value_type = Vec<String>)]
+        purposes?: Vec<Word<Purpose>>,
+        /// The agent in whose name the request was signed: the value of its `Signature-Agent`.
+        agent?: Option<String>,
     }
 }
 

@@ -57,6 +57,11 @@ impl<K: Eq + Hash, V> BoundedMap<K, V> {
         self.entries.values()
     }
 
+    /// Returns all entries, in no order.
+    pub(super) fn entries(&self) -> impl Iterator<Item = (&K, &V)> {
+        self.entries.iter()
+    }
+
     /// Returns how many entries were forgotten. One that came again counts twice.
     pub(super) fn forgotten(&self) -> u64 {
         self.forgotten

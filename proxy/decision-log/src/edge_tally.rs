@@ -1,9 +1,9 @@
-//! The count of refusals at the edge, by host and by crawler: requests that robots.txt allows, and that the origin or its bot
-//! manager turned away.
+//! The count of refusals at the edge, by host, by crawler, and by name and signature: requests that robots.txt allows, and that
+//! the origin or its bot manager turned away.
 
 use std::time::SystemTime;
 
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use utoipa::ToSchema;
 use wayleave_fairness::{Holder, SharedMap};
 use wayleave_notation::EdgeRefusal;
@@ -12,6 +12,7 @@ use wayleave_record::{DecisionRecord, Word};
 
 use super::bounded_map::{BoundedMap, Weight};
 use super::client_address::holder_of;
+use super::edge_names::{EdgeAnswer, HostAnswers, SignedEdge};
 
 /// The most hosts that are counted, some 2 MB. Beyond it, of the client that was the first to be turned away by most of
 /// them, the host that did so longest ago is forgotten: a client that asks many hosts makes only its own be forgotten.
@@ -20,8 +21,7 @@ const MAX_HOSTS: usize = 10_000;
 const MAX_CRAWLERS: usize = 10_000;
 
 /// The property by which refusals at the edge are counted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, ToSchema)]
-#[serde(rename_all = "lowercase")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EdgeCountBy {
     Host,
     Crawler,
@@ -93,6 +93,8 @@ impl EdgeCount {
 pub(super) struct EdgeTally {
     by_host: SharedMap<String, HostCount>,
     by_crawler: BoundedMap<String, EdgeCount>,
+    /// The answers of hosts, each held by the client that was the first to be answered.
+    answers: SharedMap<String, HostAnswers>,
 }
 
 /// The count of a host.
@@ -106,7 +108,8 @@ struct HostCount {
 impl Default for EdgeTally {
     fn default() -> Self {
         let by_crawler = BoundedMap::new(MAX_CRAWLERS, EdgeCount::weight);
-        Self { by_host: SharedMap::new(MAX_HOSTS), by_crawler }
+        let (by_host, answers) = (SharedMap::new(MAX_HOSTS), SharedMap::new(MAX_HOSTS));
+        Self { by_host, by_crawler, answers }
     }
 }
 
@@ -121,6 +124,28 @@ impl EdgeTally {
         }
         let name = &*decision.crawler;
         self.by_crawler.entry(name.to_owned(), || EdgeCount::new(name)).add(kind, decision);
+    }
+
+    /// Counts an answer, by which a host let a request in or turned it away.
+    pub(super) fn count_answer(&mut self, decision: &DecisionRecord, answer: &EdgeAnswer<'_>) {
+        let Some(host) = decision.host() else {
+            return;
+        };
+        match self.answers.get_mut(host) {
+            // It stays as old as it is: this is done for every request.
+            Some(known) => known.count(answer),
+            None => {
+                let mut answers = HostAnswers::default();
+                answers.count(answer);
+                let holder = holder_of(decision.client);
+                self.answers.insert(holder, host.to_owned(), answers, |_| false);
+            }
+        }
+    }
+
+    /// Returns the answers to signed and unsigned requests; at most `limit` hosts are listed.
+    pub(super) fn by_signature(&self, limit: usize) -> SignedEdge {
+        SignedEdge::of(self.answers.iter(), limit)
     }
 
     fn count_host(&mut self, host: &str, kind: &Word<EdgeRefusal>, decision: &DecisionRecord) {

@@ -8,6 +8,7 @@
 //!       ├─ tally           the count of all, for one command
 //!       ├─ asked           the URLs that crawlers asked for lately
 //!       ├─ edge_tally      the count of refusals at the edge
+//!       │    └─ edge_names   the answers of hosts to each name, signed or not
 //!       ├─ writer          the thread that writes the log
 //!       │    └─ journal      its files: a hash chain, rotated by size and age
 //!       ├─ query           filters of decisions
@@ -34,6 +35,7 @@ mod bounded_map;
 mod chosen_crawler;
 mod client_address;
 mod decision_event;
+mod edge_names;
 mod edge_tally;
 mod encoded_decision;
 mod files;
@@ -79,6 +81,11 @@ use wayleave_telemetry::metrics::Metrics;
 pub use self::asked::{AskedUrl, AskedUrls};
 pub use self::chosen_crawler::ChosenCrawler;
 pub use self::client_address::{ClientForm, ClientMask};
+use self::edge_names::EdgeAnswer;
+pub use self::edge_names::{
+    ComparedHost, EdgeAnswers, EdgeComparison, EdgeName, EdgeNameCount, NameAnswers, SignedEdge,
+    SignedEdgeRow,
+};
 use self::edge_tally::EdgeTally;
 pub use self::edge_tally::{EdgeCount, EdgeCountBy};
 use self::encoded_decision::EncodedDecision;
@@ -256,6 +263,9 @@ impl DecisionLog {
         if let Some(tally) = &self.tally {
             lock(tally).count(&decision);
         }
+        if let Some(answer) = EdgeAnswer::of(&decision) {
+            lock(&self.edge).count_answer(&decision, &answer);
+        }
         if decision.edge.is_some() {
             lock(&self.edge).count(&decision);
         }
@@ -427,6 +437,11 @@ impl DecisionLog {
     /// Returns the `limit` hosts or crawlers with the most refusals at the edge since the start.
     pub fn edge(&self, by: EdgeCountBy, limit: usize) -> Vec<EdgeCount> {
         lock(&self.edge).most(by, limit)
+    }
+
+    /// Returns the answers of hosts to signed and unsigned requests since the start; at most `limit` hosts are listed.
+    pub fn edge_by_signature(&self, limit: usize) -> SignedEdge {
+        lock(&self.edge).by_signature(limit)
     }
 
     /// Watches further decisions.

@@ -68,6 +68,8 @@ pub(super) fn decision() -> DecisionRecord {
         robots_fetched_as: None,
         url_bytes: None,
         url_sha256: None,
+        purposes: Vec::new(),
+        agent: None,
     }
 }
 
@@ -267,6 +269,8 @@ pub(super) fn any_decision(mut draws: Draws) -> DecisionRecord {
         robots_fetched_as: it.some(Draws::text),
         url_bytes: it.some(|it| it.number() as usize),
         url_sha256: it.some(|it| Sha256Digest::of(it.text().as_bytes())),
+        purposes: it.list(|it| it.word(PURPOSES)),
+        agent: it.some(Draws::text),
     }
 }
 

@@ -20,7 +20,7 @@ use wayleave_otlp::traces::ParentTrace;
 use wayleave_record::{AnswerSource, PaymentScheme, RecordedIdentity, RequestSignature, Word};
 use wayleave_robots_txt::{AccessVerdict, excerpt};
 use wayleave_transport::http::downstream::{ResponseField, response_field};
-use wayleave_usage_preferences::Preference;
+use wayleave_usage_preferences::{Preference, Purpose};
 
 use crate::identity::ClientCertificate;
 use crate::preview::{PreviewedDecision, Reading};
@@ -100,6 +100,8 @@ pub struct ExchangeRecord {
     pub oddities: Oddities,
     /// `signed` if a crawler with a key had it signed, `tunnel` where that was impossible.
     pub signature: Option<RequestSignature>,
+    /// The agent in whose name it was signed.
+    pub agent: Option<String>,
     /// The size of the origin's body as far as the client got it; `None` if no request was sent.
     pub body_bytes: Option<u64>,
     /// `copy` if the answer is from the copy of robots.txt.
@@ -161,6 +163,7 @@ impl ExchangeRecord {
             would_wait: None,
             oddities: Oddities::default(),
             signature: None,
+            agent: None,
             body_bytes: None,
             from: None,
             edge_refusal: None,
@@ -244,6 +247,8 @@ impl ExchangeRecord {
             url: self.url.text,
             url_bytes: self.url.whole.map(|(bytes, _)| bytes),
             url_sha256: self.url.whole.map(|(_, digest)| digest),
+            purposes: crawler.map(purposes).unwrap_or_default(),
+            agent: self.agent,
             origin: facts.origin.map(|origin| origin.uri("")),
             scope: facts.scope.filter(|scope| *scope != TargetScope::Path).map(Word::Known),
             username: self.username.map(|name| name.as_ref().to_owned()),
@@ -294,6 +299,10 @@ fn recorded_identity(crawler: Option<&Crawler>) -> RecordedIdentity {
 fn tokens(identity: &Identity) -> Vec<String> {
     // The ellipsis of a long one is in no token, so that it is not taken for another.
     identity.tokens().iter().map(|token| excerpt(token.as_str()).into_owned()).collect()
+}
+
+fn purposes(crawler: &Crawler) -> Vec<Word<Purpose>> {
+    crawler.declaration.purposes.iter().map(Word::Known).collect()
 }
 
 /// Returns the User-Agent as text, cut to the length that is recorded.

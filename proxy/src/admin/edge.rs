@@ -4,7 +4,7 @@ use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
-use wayleave_decision_log::{EdgeCount, EdgeCountBy};
+use wayleave_decision_log::{EdgeCount, EdgeCountBy, SignedEdge};
 
 use super::parameters::{QueryParameters, check_limit};
 use super::response::{ErrorBody, SafeJson, bad_request};
@@ -13,14 +13,26 @@ use super::state::AdminState;
 /// The most hosts or crawlers that one response lists.
 const MAX_LISTED: usize = 10_000;
 
+/// The property by which answers at the edge are counted.
+#[derive(Clone, Copy, Debug, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+enum EdgeGrouping {
+    /// Refusals by host.
+    Host,
+    /// Refusals by crawler.
+    Crawler,
+    /// Answers to signed and unsigned requests, let in or refused: by host, crawler, agent and purposes.
+    Signed,
+}
+
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(super) struct EdgeParameters {
     /// The member to count by.
     #[param(inline)]
-    by: EdgeCountBy,
-    /// Maximum number of rows; default 100.
+    by: EdgeGrouping,
+    /// Maximum number of rows, and of hosts in a list; default 100.
     #[param(minimum = 1, maximum = 10000)]
     limit: Option<usize>,
 }
@@ -30,14 +42,22 @@ struct EdgeCounts {
     edge: Vec<EdgeCount>,
 }
 
-/// Refusals at the edge since the start, by host or crawler.
+/// An answer of this endpoint.
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(untagged)]
+enum EdgeListing {
+    Counts(EdgeCounts),
+    Signed(SignedEdge),
+}
+
+/// Refusals at the edge since the start, by host or crawler; or the answers to signed and unsigned requests.
 #[utoipa::path(
     get,
     path = "/v1/edge",
     tag = "decisions",
     params(EdgeParameters),
     responses(
-        (status = 200, body = EdgeCounts, description = "Those with the most first. Of more than 10,000 hosts, those that refused longest ago are forgotten"),
+        (status = 200, body = EdgeListing, description = "Those with the most refusals first. Of more than 10,000 hosts, the oldest are forgotten"),
         (status = 400, body = ErrorBody, description = "A parameter is malformed"),
     )
 )]
@@ -49,5 +69,11 @@ pub(super) async fn edge(
         Ok(limit) => limit,
         Err(mistake) => return bad_request(mistake),
     };
-    SafeJson(EdgeCounts { edge: admin.decisions.edge(counted.by, limit) }).into_response()
+    let counts = |by| EdgeListing::Counts(EdgeCounts { edge: admin.decisions.edge(by, limit) });
+    let answer = match counted.by {
+        EdgeGrouping::Host => counts(EdgeCountBy::Host),
+        EdgeGrouping::Crawler => counts(EdgeCountBy::Crawler),
+        EdgeGrouping::Signed => EdgeListing::Signed(admin.decisions.edge_by_signature(limit)),
+    };
+    SafeJson(answer).into_response()
 }

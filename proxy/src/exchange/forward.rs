@@ -52,6 +52,7 @@ pub(super) async fn forward(
         }
     };
     let is_signed = attempt.is_signed;
+    let agent = attempt.signer.as_ref().filter(|_| is_signed).map(RequestSigner::agent);
     let findings = attempt.admission.finish();
     let (outcome, reply) = match forwarded {
         Ok(ForwardedResponse { response, upgraded }) => {
@@ -78,6 +79,7 @@ pub(super) async fn forward(
     let has_body = findings.is_request_sent && outcome.status() != SWITCHING_PROTOCOLS;
     request.record.body_bytes = has_body.then_some(findings.relayed_bytes);
     request.record_findings(findings, is_signed);
+    request.record.agent = agent.filter(|_| request.record.signature.is_some());
     ForwardEnd::Ended(outcome, reply)
 }
 

@@ -40,6 +40,11 @@ impl<'a> RequestSigner<'a> {
         self.requested.as_ref()
     }
 
+    /// Returns the agent in whose name it signs.
+    pub(super) fn agent(&self) -> String {
+        self.identity.key.agent.url().to_owned()
+    }
+
     /// Removes signatures that the client made in another's name.
     pub(super) fn without_foreign_signatures<'r>(
         &self,

@@ -110,6 +110,8 @@ pub struct Site {
     /// The robots.txt for requests whose `User-Agent` contains a text, instead of `robots`.
     pub robots_by_agent: Vec<(String, Reply)>,
     pub pages: HashMap<String, Reply>,
+    /// The response to requests whose `User-Agent` contains a text, instead of a page.
+    pub pages_by_agent: Vec<(String, Reply)>,
     /// The response to requests without a signature, instead of a page.
     pub unsigned: Option<Reply>,
     /// The response to requests for robots.txt without a signature.
@@ -146,11 +148,15 @@ impl Site {
         {
             return unsigned.clone();
         }
+        let agent = request.header("user-agent").unwrap_or_default();
+        let own = self.pages_by_agent.iter().find(|(part, _)| agent.contains(part));
+        if let Some((_, reply)) = own.filter(|_| path != "/robots.txt") {
+            return reply.clone();
+        }
         if let Some(page) = self.pages.get(path) {
             return page.clone();
         }
         if path == "/robots.txt" {
-            let agent = request.header("user-agent").unwrap_or_default();
             let own = self.robots_by_agent.iter().find(|(part, _)| agent.contains(part));
             if let Some((_, reply)) = own {
                 return reply.clone();
@@ -437,6 +443,10 @@ impl SiteHandle<'_> {
 
     pub fn unsigned(self, reply: Reply) -> Self {
         self.change(|site| site.unsigned = Some(reply))
+    }
+
+    pub fn pages_to(self, agent: &str, reply: Reply) -> Self {
+        self.change(|site| site.pages_by_agent.push((agent.to_owned(), reply)))
     }
 
     pub fn page(self, target: &str, reply: Reply) -> Self {

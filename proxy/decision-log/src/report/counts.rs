@@ -6,6 +6,7 @@ use wayleave_decision::{ASSERTED, RequestOutcome};
 
 use super::super::query::DecisionQuery;
 use super::dimension::ReportDimension;
+use super::edge::EdgeCounts;
 use super::entry::ReportEntry;
 use super::payments::PaymentCounts;
 use super::query::{ReportContents, ReportQuery};
@@ -25,6 +26,8 @@ pub(super) struct ReportCounts {
     pub(super) rows: RowCounts,
     pub(super) failures: RowCounts,
     pub(super) payments: PaymentCounts,
+    /// The answers of hosts by name; not in the memory of the proxy itself, which counts them as they come.
+    pub(super) edge: Option<EdgeCounts>,
     pub(super) summaries: Vec<Summary>,
     /// Those of requests that match no `[[crawler]]` only.
     pub(super) unnamed: Vec<Summary>,
@@ -46,6 +49,7 @@ impl ReportCounts {
             rows: RowCounts::new(bounds.rows),
             failures: RowCounts::new(bounds.names_of_few),
             payments: PaymentCounts::new(),
+            edge: matches!(contents, ReportContents::Summary(_)).then(EdgeCounts::new),
             summaries: dimensions.into_iter().map(|by| Summary::new(by, bounds)).collect(),
             unnamed: unnamed.map(|by| Summary::new(by, bounds)).collect(),
             timeline: is_overview.then(|| Timeline::new(query.since, query.until)),
@@ -84,6 +88,9 @@ impl ReportCounts {
             self.rows.count(entry, rule, at);
         } else if entry.outcome == RequestOutcome::Failed {
             self.failures.count(entry, None, at);
+        }
+        if let Some(edge) = &mut self.edge {
+            edge.count(entry, at);
         }
         if entry.asks_for_payment() {
             self.payments.count(entry);

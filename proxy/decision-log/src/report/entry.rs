@@ -6,7 +6,8 @@ use std::fmt;
 use serde::de::{IgnoredAny, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use wayleave_decision::{Reason, RequestOutcome};
-use wayleave_record::{PaymentScheme, Word, host};
+use wayleave_record::{PaymentScheme, RequestSignature, WAYLEAVE, Word, host};
+use wayleave_robots_txt::AccessVerdict;
 use wayleave_usage_preferences::{Preference, PreferenceSource, PreferenceStage, Purpose};
 
 use super::super::query::DecisionQuery;
@@ -49,6 +50,20 @@ pub(super) struct ReportEntry<'a> {
     policy: Option<PolicyEntry<'a>>,
     #[serde(default)]
     preferences: Vec<PreferenceEntry>,
+    #[serde(default)]
+    pub(super) verdict: Option<Word<AccessVerdict>>,
+    #[serde(default)]
+    pub(super) scope: Option<IgnoredAny>,
+    #[serde(default)]
+    pub(super) from: Option<IgnoredAny>,
+    #[serde(default)]
+    pub(super) edge: Option<IgnoredAny>,
+    #[serde(default)]
+    signature: Option<Word<RequestSignature>>,
+    #[serde(default)]
+    pub(super) purposes: Vec<Word<Purpose>>,
+    #[serde(default, borrow)]
+    pub(super) agent: Option<Cow<'a, str>>,
     #[serde(default)]
     pub(super) scheme: Option<Word<PaymentScheme>>,
     #[serde(default, borrow)]
@@ -134,6 +149,16 @@ impl ReportEntry<'_> {
     /// Returns whether the response asked for payment.
     pub(super) fn asks_for_payment(&self) -> bool {
         self.scheme.is_some() || self.reason == Reason::Payment
+    }
+
+    /// Returns whether the request was signed with the crawler's key.
+    pub(super) fn is_signed(&self) -> bool {
+        self.signature.as_ref().is_some_and(|word| *word == RequestSignature::Signed)
+    }
+
+    /// Returns whether the proxy itself made the request.
+    pub(super) fn is_own_request(&self) -> bool {
+        self.crawler == WAYLEAVE && self.first_token.is_none()
     }
 
     /// Returns the first of the product tokens that were matched against robots.txt.

@@ -7,6 +7,7 @@
 mod costs;
 mod counts;
 mod dimension;
+mod edge;
 mod entry;
 mod payments;
 mod query;
@@ -33,12 +34,14 @@ use wayleave_notation::rfc3339;
 use self::costs::add_costs;
 use self::counts::ReportCounts;
 pub use self::dimension::ReportDimension;
+use self::edge::EdgeCounts;
 use self::entry::ReportEntry;
 pub use self::payments::PaymentRow;
 pub use self::query::{ReportContents, ReportQuery};
 pub use self::rows::ReportRow;
 pub use self::summary::SummaryRow;
 pub use self::timeline::Timeline;
+use super::edge_names::SignedEdge;
 use super::files::{LogLine, LogPlace, OpenLog, UNFINISHED, are_older, find_line};
 use super::gaps::LogGaps;
 use super::query::TimeRange;
@@ -120,6 +123,9 @@ pub struct LogReport {
     pub failed: Vec<ReportRow>,
     /// The demands for payment, none of which was met, by frequency.
     pub payments: Vec<PaymentRow>,
+    /// The answers of hosts to signed and unsigned requests, in a summary.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub edge: Option<SignedEdge>,
     /// The number of rows, and of names in summaries, that were left out because they are rare and there are too many.
     pub left_out: u64,
 }
@@ -204,6 +210,7 @@ impl LogReport {
             rows: Vec::new(),
             failed: Vec::new(),
             payments: Vec::new(),
+            edge: None,
             left_out: 0,
         }
     }
@@ -326,6 +333,10 @@ impl LogReport {
         self.left_out += left_out_payments + left_out_failures;
         self.failed = failed;
         self.payments = payments;
+        if let Some((left_out, edge)) = counts.edge.map(EdgeCounts::into_answers) {
+            self.left_out += left_out;
+            self.edge = Some(edge);
+        }
         self.timeline = counts.timeline;
         for summary in counts.summaries.into_iter().chain(counts.unnamed) {
             let by = summary.by();

@@ -15,15 +15,16 @@ const BUDGETS = { requests: "requests", bytes: "bytes", new_origins: "new origin
 export function politeness(parameters) {
   const wanted = { by: parameters.get("by") === "crawler" ? "crawler" : "host" };
   const counted = h("p", { class: "note" });
-  const [costs, paces, edge, budgets] = [h("div", {}), h("div", {}), h("div", {}), h("div", {})];
+  const [costs, paces, edge, names, budgets] = [0, 1, 2, 3, 4].map(() => h("div", {}));
   const latest = newest();
   const load = () => attempt(() => latest(
-    Promise.all([forAllTeams("/v1/pace"), forAllTeams(`/v1/edge${query({ by: wanted.by, limit: SHOWN })}`), get("/v1/crawlers")]),
-    ([slowed, turnedAway, { crawlers }]) => {
+    Promise.all([forAllTeams("/v1/pace"), forAllTeams(`/v1/edge${query({ by: wanted.by, limit: SHOWN })}`), get("/v1/crawlers"), forAllTeams(`/v1/edge${query({ by: "signed", limit: SHOWN })}`)]),
+    ([slowed, turnedAway, { crawlers }, signed]) => {
       counted.replaceChildren(...(slowed?.since ? ["Since ", time(slowed.since), `, the last ${count(slowed.decisions)} decisions in memory.`] : []));
       costs.replaceChildren(slowed ? costTable(slowed.costs) : untold());
       paces.replaceChildren(slowed ? paceTable(slowed) : untold());
       edge.replaceChildren(turnedAway ? edgeTable(turnedAway.edge, wanted.by) : untold());
+      names.replaceChildren(signed ? nameTables(signed) : untold());
       budgets.replaceChildren(budgetTable(crawlers));
     },
   ));
@@ -40,6 +41,7 @@ export function politeness(parameters) {
     panel("Slowed down", h("p", { class: "note" }, "Servers that get fewer requests than they could, because of how they answer (politeness.adaptive)."), paces),
     h("section", { class: "panel", "aria-labelledby": "p-edge" }, h("div", { class: "bar" }, h("h2", { id: "p-edge" }, "Turned away by origins"), by),
       h("p", { class: "note" }, "Since the start: requests that robots.txt allows, but the origin, or the bot manager in front of it, does not."), edge),
+    panel("What the name does", h("p", { class: "note" }, "Since the start: the hosts that answered a crawler's unsigned and its signed requests; and names for training and search against names with fewer purposes."), names),
     panel("Today's budgets", h("p", { class: "note" }, "Since midnight UTC, on all nodes as far as this one knows."), budgets));
   return { view, end: () => clearInterval(timer) };
 }
@@ -75,6 +77,28 @@ function edgeTable(counts, by) {
     h("td", { class: "number" }, count(one.signed)),
     h("td", {}, time(one.last_at, true))));
   return table("Turned away by origins", [by === "host" ? "Host" : "Crawler", "#All", "#Challenge", "#403 or 451", "#429", "#402", "#503", "#Signed", "Last"], rows, "No origin has turned away a request since the start.", "cards");
+}
+
+/** Says what signing, and splitting a name, changed, and lists the hosts behind it. */
+function nameTables({ signed, split, names }) {
+  const of = ({ let_in, refused }) => `${count(let_in)} of ${count(let_in + refused)}`;
+  const change = (word, how, compared) => {
+    const rows = [...compared.opened_hosts, ...compared.closed_hosts].map((one) => h("tr", {},
+      h("th", { scope: "row", class: "url" }, h("a", { href: `#/decisions${query({ host: one.host })}` }, one.host)),
+      h("td", { class: "number" }, of(one.before)), h("td", { class: "number" }, of(one.after))));
+    const closed = compared.closed ? ` ${count(compared.closed)} no longer let you in.` : "";
+    const more = compared.opened + compared.closed - rows.length;
+    return [h("p", {}, `${word}: ${count(compared.opened)} of ${count(compared.hosts)} hosts let you in that did not before.${closed}`),
+      rows.length > 0 && table(`Hosts that changed by ${how}`, ["Host", "#Let in before", "#Let in after"], rows, "", "cards"),
+      more > 0 && h("p", { class: "note" }, `${count(more)} more changed.`)];
+  };
+  const rows = names.map((one) => h("tr", {},
+    h("th", { scope: "row" }, h("a", { href: `#/decisions${query({ crawler: one.crawler })}` }, crawlerName(one.crawler))),
+    h("td", { class: "url" }, one.agent ?? (one.signed ? "–" : "unsigned")), h("td", {}, (one.purposes ?? []).join(", ") || "–"),
+    h("td", { class: "number" }, `${count(one.hosts_let_in)} of ${count(one.hosts)}`),
+    h("td", { class: "number" }, count(one.let_in)), h("td", { class: "number" }, count(one.refused))));
+  return h("div", {}, signed.hosts > 0 && change("Signed", "signing", signed), split.hosts > 0 && change("Split", "splitting", split),
+    table("Answers by name", ["Crawler", "Agent", "Purposes", "#Hosts that let it in", "#Let in", "#Turned away"], rows, "No host has answered a request since the start.", "cards"));
 }
 
 function budgetTable(crawlers) {

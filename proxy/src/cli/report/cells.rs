@@ -3,7 +3,8 @@
 use std::time::SystemTime;
 
 use wayleave_decision_log::{
-    LogReport, PaymentRow, ReportDimension, ReportRow, SummaryRow, crawler_in_words,
+    ComparedHost, EdgeAnswers, EdgeComparison, LogReport, PaymentRow, ReportDimension, ReportRow,
+    SummaryRow, crawler_in_words,
 };
 use wayleave_record::PaymentScheme;
 
@@ -84,6 +85,22 @@ impl Cells {
             is_number: vec![true, false, false, false],
             rows: shown.iter().map(|row| detail_cells(row)).collect(),
             more: rows.len() - shown.len(),
+        }
+    }
+
+    /// Returns the first of the hosts that let in what they did not before, or no longer do.
+    pub(super) fn of_changes(compared: &EdgeComparison, limit: usize) -> Self {
+        let rows = compared.opened_hosts.iter().chain(&compared.closed_hosts);
+        let share = |answers: EdgeAnswers| {
+            format!("{}/{}", answers.let_in, answers.let_in + answers.refused)
+        };
+        let cells = |it: &ComparedHost| vec![share(it.before), share(it.after), it.host.clone()];
+        let shown: Vec<_> = rows.take(limit).map(cells).collect();
+        Self {
+            heads: vec!["let in before", "after", "host"],
+            is_number: vec![true, true, false],
+            more: (compared.opened + compared.closed) as usize - shown.len(),
+            rows: shown,
         }
     }
 
@@ -199,6 +216,19 @@ pub(super) fn left_out(report: &LogReport) -> String {
             "rare rows were left out {count} times, so that memory remains bounded; the totals are complete"
         ),
     }
+}
+
+/// Returns what signing, and splitting a name, changed at hosts that answered both before and after: sentences with tables.
+pub(super) fn edge_changes(report: &LogReport, limit: usize) -> Vec<(String, Cells)> {
+    let Some(edge) = &report.edge else {
+        return Vec::new();
+    };
+    let compared = [("Signed", &edge.signed), ("Split", &edge.split)];
+    let compared = compared.into_iter().filter(|(_, compared)| compared.hosts > 0);
+    let table = |(change, compared): (&str, &EdgeComparison)| {
+        (compared.sentence(change), Cells::of_changes(compared, limit))
+    };
+    compared.map(table).collect()
 }
 
 /// Returns the time range of the decisions, and how many there are of each outcome.

@@ -3,7 +3,7 @@ use wayleave_decision::RequestOutcome;
 use wayleave_decision_log::{LogReport, ReportDimension};
 use wayleave_notation::harmless::{escape_controls, escape_html};
 
-use super::cells::{Cells, RowLimits, left_out, outcomes};
+use super::cells::{Cells, RowLimits, edge_changes, left_out, outcomes};
 use crate::cli::expired_rules::ExpiredRule;
 
 const STYLE: &str = ":root{color-scheme:light dark}body{font:1rem/1.5 sans-serif;margin:2rem}table{border-collapse:collapse}\
@@ -55,6 +55,10 @@ pub(super) fn write(
         text += &form.table("Failed", &Cells::of_details(&failed, "reason", limits.details));
         let payments = Cells::of_payments(&report.payments, limits.details);
         text += &form.table("Asked for payment, which was not made", &payments);
+        for (sentence, cells) in edge_changes(report, limits.details) {
+            text += &form.paragraph(&sentence);
+            text += &form.table("Hosts that changed", &cells);
+        }
     }
     text += &form.table("Expired rules", &expired_cells(expired));
     text += form.end();

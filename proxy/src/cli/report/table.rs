@@ -6,7 +6,7 @@ use wayleave_notation::harmless::escape_controls;
 
 use std::fmt::Write as _;
 
-use super::cells::{Cells, RowLimits, left_out, outcomes};
+use super::cells::{Cells, RowLimits, edge_changes, left_out, outcomes};
 use crate::cli::expired_rules::ExpiredRule;
 use crate::cli::paint::Tone;
 
@@ -45,6 +45,9 @@ pub(super) fn full_report(
             let total: u64 = report.payments.iter().map(|row| row.count).sum();
             let title = format!("Asked for payment, which was not made: {total}");
             text += &section(&title, &Cells::of_payments(&report.payments, limits.details));
+        }
+        for (sentence, cells) in edge_changes(report, limits.details) {
+            text += &section(&sentence, &cells);
         }
     }
     if !expired.is_empty() {
