@@ -210,6 +210,61 @@ fn a_log_restored_from_a_backup_says_what_it_lacks() {
 }
 
 #[test]
+fn statements_for_sites_say_which_node_is_lost() {
+    let fleet = NamedFleet::start();
+    let [a, b] = ["a", "b"].map(|name| fleet.node(name));
+    crawl(&a, "shop.test", 3);
+    crawl(&b, "held.test", 5);
+    crawl(&b, "shop.test", 2);
+    wait_for(&a, "b", 7, 0);
+    let dir = tempfile::tempdir().expect("a temporary directory can be made");
+    let mut keys = command();
+    let (status, printed) =
+        status_and_output(keys.args(["keys", "new", "news"]).current_dir(dir.path()));
+    assert_eq!(status, Some(0), "{printed}");
+    fs::write(dir.path().join("config.toml"), "").expect("it can be written");
+    let urls = [&a, &b].map(|node| format!("http://{}", node.admin)).join(",");
+    let publish = || {
+        let mut publish = command();
+        publish.current_dir(dir.path()).args(["publish", "--config", "config.toml"]);
+        publish.args(["--sites", "sites", "--since", "1d", "--nodes", &urls]);
+        status_and_output(&mut publish)
+    };
+    let statement = |host: &str| {
+        let name = wayleave_evidence::Sha256Digest::of(host.as_bytes());
+        let text = fs::read_to_string(dir.path().join(format!("sites/{name}.json")));
+        serde_json::from_str::<Value>(&text.expect("a file")).expect("JSON")["statement"].take()
+    };
+    let refused = |statement: &Value| {
+        let rows = statement["requests"].as_array().expect("a list").iter();
+        rows.filter_map(|row| row["outcomes"]["refused"].as_u64()).sum::<u64>()
+    };
+    assert_eq!(publish(), (Some(0), String::new()));
+    let [shop, held] = ["shop.test", "held.test"].map(statement);
+    assert_eq!([refused(&shop), refused(&held)], [5, 5]);
+    assert_eq!(shop["missing"], serde_json::json!([]));
+
+    drop(b.kill());
+    let (status, printed) = publish();
+    assert_eq!(status, Some(3), "{printed}");
+    let shop = statement("shop.test");
+    assert_eq!(refused(&shop), 3);
+    let missing = shop["missing"].as_array().expect("a list");
+    let lost = missing.iter().find(|part| part["node"] == "b").expect("it is named");
+    assert_eq!(lost["what"], "no answer has its log: 7 decisions are missing");
+    assert_eq!([&lost["from"], &lost["to"]], [&shop["from"], &shop["to"]]);
+    let unasked = missing.iter().find(|part| part["node"] == "node 2 of 2").expect("it is named");
+    assert_eq!((&unasked["what"], &unasked["from"]), (&"it did not answer".into(), &shop["from"]));
+    assert_eq!(
+        statement("held.test")["missing"],
+        serde_json::json!([]),
+        "the last that is known of it remains"
+    );
+    let page = fs::read_to_string(dir.path().join("sites/index.html")).expect("the page");
+    assert!(page.contains("7 decisions are missing"), "it says so of hosts without a statement");
+}
+
+#[test]
 fn heads_that_were_forged_deleted_or_restored_are_replaced() {
     let fleet = NamedFleet::start();
     let [a, b] = ["a", "b"].map(|name| fleet.node(name));

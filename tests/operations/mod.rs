@@ -17,6 +17,7 @@ mod replay_mixed;
 mod report;
 mod restart;
 mod shutdown;
+mod sites;
 mod soak;
 mod systemd;
 mod terminal;

@@ -12,6 +12,25 @@ use wayleave_evidence::files::FileBegin;
 use super::files::{LogPlace, OpenLog};
 use super::query::TimeRange;
 
+/// Decisions that a reader of the log could not see.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LogGap {
+    /// A phrase that says which.
+    pub phrase: String,
+    /// The time from which decisions may be missing; `None`: from the beginning.
+    pub from: Option<SystemTime>,
+    /// The time until which they may be; `None`: to the end.
+    pub to: Option<SystemTime>,
+}
+
+/// A row of missing files, and the beginnings of those before and after them.
+#[derive(Debug)]
+struct MissingFiles {
+    numbers: RangeInclusive<u64>,
+    from: Option<SystemTime>,
+    to: SystemTime,
+}
+
 /// The parts of a time range of the log that could not be read.
 #[derive(Debug, Default)]
 pub struct LogGaps {
@@ -21,10 +40,14 @@ pub struct LogGaps {
     lost_decisions: u64,
     /// Places where lines that were signed are missing, or others are among them, as the log says.
     alterations: u64,
-    /// The numbers of missing files, those in a row together.
-    missing_files: Vec<RangeInclusive<u64>>,
+    /// The missing files, those in a row together.
+    missing_files: Vec<MissingFiles>,
     /// Whether there are rotated files, but no current one.
     is_current_missing: bool,
+    /// The beginning of the last file that is there.
+    last_begin_at: Option<SystemTime>,
+    /// The first and the last event that says that decisions are lost, or that the log was altered.
+    events: Option<(SystemTime, SystemTime)>,
     /// Files that retention deleted, as the log says.
     deleted: Vec<u64>,
     /// Sentences about files that were left out.
@@ -48,7 +71,8 @@ impl LogGaps {
             let is_before = range.since.is_some_and(|since| at + MAX_DRIFT < since);
             let is_after = range.until.zip(previous_at).is_some_and(|(until, at)| until < at);
             if number > expected && !is_before && !is_after {
-                missing_files.push(expected..=number - 1);
+                let numbers = expected..=number - 1;
+                missing_files.push(MissingFiles { numbers, from: previous_at, to: at });
             }
             expected = number + 1;
             previous_at = Some(at);
@@ -57,6 +81,7 @@ impl LogGaps {
         Self {
             missing_files,
             is_current_missing,
+            last_begin_at: previous_at,
             findings: log.findings.clone(),
             ..Self::default()
         }
@@ -68,13 +93,15 @@ impl LogGaps {
             return;
         };
         match event.kind {
-            EventKind::Deleted { file } => self.deleted.push(file),
+            EventKind::Deleted { file } => return self.deleted.push(file),
             EventKind::Lost { decisions } if range.contains(event.at) => {
                 self.lost_decisions += decisions;
             }
             EventKind::Altered { .. } if range.contains(event.at) => self.alterations += 1,
-            _ => {}
+            _ => return,
         }
+        let (first, last) = self.events.unwrap_or((event.at, event.at));
+        self.events = Some((first.min(event.at), last.max(event.at)));
     }
 
     /// Logs which lines and files were left out, if any were.
@@ -91,28 +118,39 @@ impl LogGaps {
     /// Returns a phrase for each gap, damaged lines aside. Files that retention deleted count if `counts_deleted`: somebody
     /// who asks for the whole log means the part that is kept.
     pub fn phrases(&self, counts_deleted: bool) -> Vec<String> {
-        let mut phrases = self.findings.clone();
-        for missing in &self.missing_files {
+        self.all(counts_deleted).into_iter().map(|gap| gap.phrase).collect()
+    }
+
+    /// Returns each gap, damaged lines aside, with its time. Files that retention deleted count if `counts_deleted`.
+    pub fn all(&self, counts_deleted: bool) -> Vec<LogGap> {
+        let timeless = |phrase: &String| LogGap { phrase: phrase.clone(), from: None, to: None };
+        let mut gaps: Vec<_> = self.findings.iter().map(timeless).collect();
+        for MissingFiles { numbers, from, to } in &self.missing_files {
             // The oldest are deleted first, and the records of that go with the files that held them.
-            let is_deleted = self.deleted.contains(missing.end());
+            let is_deleted = self.deleted.contains(numbers.end());
             if counts_deleted || !is_deleted {
-                let last = missing.end();
-                phrases.push(match missing.start() {
+                let last = numbers.end();
+                let phrase = match numbers.start() {
                     first if first == last => format!("file {first} of the log is missing"),
                     first => format!("files {first} to {last} of the log are missing"),
-                });
+                };
+                gaps.push(LogGap { phrase, from: *from, to: Some(*to) });
             }
         }
         if self.is_current_missing {
-            phrases.push("the current file of the log is missing".to_owned());
+            let phrase = "the current file of the log is missing".to_owned();
+            gaps.push(LogGap { phrase, from: self.last_begin_at, to: None });
         }
+        let (from, to) = self.events.unzip();
         if self.lost_decisions > 0 {
-            phrases.push(format!("decisions that could not be written: {}", self.lost_decisions));
+            let phrase = format!("decisions that could not be written: {}", self.lost_decisions);
+            gaps.push(LogGap { phrase, from, to });
         }
         if self.alterations > 0 {
-            phrases.push(format!("places where the log was altered: {}", self.alterations));
+            let phrase = format!("places where the log was altered: {}", self.alterations);
+            gaps.push(LogGap { phrase, from, to });
         }
-        phrases
+        gaps
     }
 }
 

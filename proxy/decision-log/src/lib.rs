@@ -18,6 +18,7 @@
 //!       ├─ gaps            lines that are missing from the files
 //!       ├─ report_cache    reports for the admin listener
 //!       │    └─ report       statistics over a time range, from the files or from memory
+//!       ├─ sites           the requests to each host, as sites are told of them
 //!       ├─ files           finds the log's files and reads their lines
 //!       ├─ encoded_decision  the line of a decision
 //!       └─ client_address  the form of clients' addresses: whole, their networks, or keyed digests
@@ -51,6 +52,7 @@ mod recent;
 mod report;
 mod report_cache;
 mod rule_name;
+mod sites;
 mod tally;
 #[cfg(test)]
 mod tests;
@@ -91,7 +93,7 @@ pub use self::edge_tally::{EdgeCount, EdgeCountBy};
 use self::encoded_decision::EncodedDecision;
 pub use self::encoded_decision::new_decision_id;
 pub use self::files::{LogPlace, OpenLog, find_decision};
-pub use self::gaps::{LogGaps, unread_parts};
+pub use self::gaps::{LogGap, LogGaps, unread_parts};
 use self::journal::JournalWarnings;
 pub use self::journal::{Journal, JournalConfig, JournalDescription, next_key_path, take_next_key};
 use self::live::LiveFeed;
@@ -106,6 +108,9 @@ pub use self::report::{
 };
 use self::report_cache::ReportCache;
 pub use self::report_cache::{CountedReport, ReportRequest, ReportSource};
+pub use self::sites::{
+    DayOfRequests, HostRequests, OutcomeCounts, RefusalCount, SiteRefusal, SiteRequests,
+};
 pub use self::tally::DecisionTally;
 pub use self::top::{RankBy, RankedName};
 use self::writer::DecisionWriter;

@@ -11,6 +11,7 @@
 //!     └─────── signature_base      the text that is signed
 //!               key                an Ed25519 key and its public forms
 //!                └ secret          secrets in files
+//!  signed_json                     signed statements, in canonical form
 //!  settings                        `[signing]`, and the profile's names
 //! ```
 //!
@@ -27,6 +28,7 @@ mod request;
 mod secret;
 mod settings;
 mod signature_base;
+mod signed_json;
 mod signer;
 
 pub use self::accept_signature::SignatureRequest;
@@ -34,6 +36,7 @@ pub use self::agent::{AgentKey, KeyDiscovery, SigningAgent};
 pub use self::existing::without_foreign_signatures;
 pub use self::key::{Jwk, SigningKey};
 pub use self::request::{MessageToSign, SignatureFields};
+pub use self::signed_json::signed_statement;
 pub use self::secret::{SECRET_BYTES, create_private_dir, new_secret, write_secret};
 pub use self::settings::{
     AgentFieldForm, PlainHttp, SIGNATURE_FIELDS, SigningMode, SigningSettings,

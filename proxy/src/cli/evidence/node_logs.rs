@@ -2,6 +2,7 @@
 //! with it.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::SystemTime;
 
 use anyhow::Context;
 use serde::{Deserialize, Serialize};
@@ -32,7 +33,7 @@ struct EvidenceAnswer {
 
 /// The heads of all logs that nodes know, and the logs that they have.
 #[derive(Debug, Default)]
-pub(super) struct NodeLogs {
+pub(crate) struct NodeLogs {
     /// The newest published head of each log, with its node, by the log's id.
     published: BTreeMap<String, (String, LogHead)>,
     /// The heads of the logs of those that answered.
@@ -43,14 +44,16 @@ pub(super) struct NodeLogs {
 
 /// Decisions that no node which answered has.
 #[derive(Debug, PartialEq, Eq, Serialize)]
-pub(super) struct MissingDecisions {
+pub(crate) struct MissingDecisions {
     /// The node that had published a head of its log.
     #[serde(skip)]
-    pub(super) node: String,
+    pub(crate) node: String,
     log: String,
     reason: MissingReason,
     /// The time of the last published head.
     head_at: String,
+    #[serde(skip)]
+    until: SystemTime,
     /// The number of decisions.
     decisions: u64,
     head: String,
@@ -68,12 +71,12 @@ enum MissingReason {
 }
 
 impl NodeLogs {
-    /// Asks a node for its log's head, and for the heads that it knows.
+    /// Asks a node for its log's head, and for the heads that it knows. Returns its name in the fleet, if it is in one.
     ///
     /// # Errors
     ///
     /// Returns an error if it does not answer.
-    pub(super) fn ask(&mut self, node: &NodeUrl) -> anyhow::Result<()> {
+    pub(crate) fn ask(&mut self, node: &NodeUrl) -> anyhow::Result<Option<String>> {
         let address = node.address()?;
         let known: FleetAnswer =
             serde_json::from_value(request_json(address, "GET", "/v1/fleet")?)?;
@@ -81,7 +84,7 @@ impl NodeLogs {
         let own = request_bytes(address, "/v1/evidence")?;
         let own: Option<EvidenceAnswer> =
             own.map(|own| serde_json::from_slice(&own)).transpose().context("/v1/evidence")?;
-        self.answered.extend(known.node);
+        self.answered.extend(known.node.clone());
         for KnownLog { node, head } in known.logs {
             // A head that its log's key has not signed says nothing.
             if let Some(head) = LogHead::parse(&head) {
@@ -90,7 +93,7 @@ impl NodeLogs {
         }
         let own = own.and_then(|own| LogHead::parse(&own.head?));
         self.there.extend(own.map(|head| (head.count.log.clone(), head)));
-        Ok(())
+        Ok(known.node)
     }
 
     fn add_published(&mut self, node: String, head: LogHead) {
@@ -106,7 +109,7 @@ impl NodeLogs {
     }
 
     /// Returns the missing decisions, by node.
-    pub(super) fn missing(&self) -> Vec<MissingDecisions> {
+    pub(crate) fn missing(&self) -> Vec<MissingDecisions> {
         let mut missing: Vec<_> = self
             .published
             .iter()
@@ -123,6 +126,7 @@ impl NodeLogs {
                     node: node.clone(),
                     log: log.clone(),
                     reason,
+                    until: head.at,
                     head_at: humantime::format_rfc3339_micros(head.at).to_string(),
                     decisions,
                     head: head.line.clone(),
@@ -137,22 +141,28 @@ impl NodeLogs {
 impl MissingDecisions {
     /// Returns a sentence about it.
     pub(super) fn describe(&self) -> String {
-        let Self { node, log, decisions, head_at, .. } = self;
+        let Self { node, log, head_at, .. } = self;
+        format!("node {node}: {} (log {log}, last head of {head_at})", self.phrase())
+    }
+
+    /// Returns a phrase that says how many decisions are missing, and why.
+    pub(crate) fn phrase(&self) -> String {
         let what = match self.reason {
             MissingReason::NoAnswer => "no answer has its log",
             MissingReason::AnotherLog => "it answers with another log",
             MissingReason::CutBack => "its log was cut back",
         };
-        format!(
-            "node {node}: {what}: {decisions} decisions are missing (log {log}, last head of {head_at})"
-        )
+        format!("{what}: {} decisions are missing", self.decisions)
+    }
+
+    /// Returns the time until which these decisions were made, as far as others know. If the node is gone, it may have gone on.
+    pub(crate) fn until(&self) -> Option<SystemTime> {
+        (self.reason != MissingReason::NoAnswer).then_some(self.until)
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::time::SystemTime;
-
     use ring::signature::Ed25519KeyPair;
     use wayleave_evidence::chain::{HashChain, LogCount, TreeHead};
 

@@ -36,14 +36,14 @@ impl NodeUrl {
     /// # Errors
     ///
     /// Returns an error if its name has none.
-    pub(super) fn address(&self) -> anyhow::Result<SocketAddr> {
+    pub(crate) fn address(&self) -> anyhow::Result<SocketAddr> {
         let host = self.0.host_str().unwrap_or_default().trim_matches(['[', ']']);
         let port = self.0.port_or_known_default().unwrap_or(80);
         let mut found = (host, port).to_socket_addrs().context("its name cannot be resolved")?;
         found.next().context("its name has no address")
     }
 
-    pub(super) fn name(&self) -> String {
+    pub(crate) fn name(&self) -> String {
         self.0.as_str().trim_end_matches('/').to_owned()
     }
 }

@@ -1,33 +1,72 @@
 //! `wayleave publish`: writes the files by which sites recognise the crawlers, learn about them and block them.
 
+mod sites;
+
 use std::path::{Path, PathBuf};
+use std::process::ExitCode;
 use std::time::SystemTime;
 
 use anyhow::ensure;
 use clap::Args;
-use wayleave_clock::system_time;
+use wayleave_clock::{TimeArgument, system_time};
 use wayleave_config::Config;
 
 use super::config_file::load_config;
+use super::evidence::node_url::NodeUrl;
 use super::keys::write_files;
-use super::terminal::{CommandResult, print, print_errors, unusable};
+use super::terminal::{CommandResult, incomplete, print, print_errors, unusable};
 use crate::publication::{self, PublishedFile, PublishedHost};
 
 #[derive(Debug, Args)]
+#[command(
+    after_help = "With --sites, a file for each host says what was requested of it, what was refused and why, and how to stop the \
+                  crawlers. It is named by the SHA-256 of the host in hexadecimal, and signed with the first published key; \
+                  index.html next to the files finds and checks them. They are derived from the decision log alone: that of the \
+                  configuration, or with --nodes those of running proxies, asked with the token in WAYLEAVE_ADMIN_TOKEN.\n\
+                  Exit status: 0 written, 2 usage error, or something cannot be read or written, 3 parts of a log are missing; \
+                  the statements say which."
+)]
 pub(super) struct PublishArguments {
-    /// Write the files below this folder, for a web server to publish; if agents have several hosts, below a folder for each
+    /// Write the files about the crawlers below this folder, for a web server to publish; if agents have several hosts, below a
+    /// folder for each
+    #[arg(long, value_name = "DIR", required_unless_present = "sites")]
+    out: Option<PathBuf>,
+    /// Write a signed statement for each host that was requested, and a page that checks them, to this folder
     #[arg(long, value_name = "DIR")]
-    out: PathBuf,
+    sites: Option<PathBuf>,
+    /// Start of the statements, from the beginning of its day in UTC: 30d, 2026-11-22 [default: the whole log]
+    #[arg(long, value_name = "SPAN", requires = "sites")]
+    since: Option<TimeArgument>,
+    /// Derive the statements from the logs of running proxies, by their admin listeners, instead of the log of the configuration
+    #[arg(long, value_name = "URL,...", value_delimiter = ',', requires = "since")]
+    nodes: Vec<NodeUrl>,
 }
 
 pub(super) fn run(arguments: &PublishArguments, file: Option<&Path>) -> CommandResult {
     let (config, _) = load_config(file)?;
+    let written = match &arguments.out {
+        Some(out) => write_publication(&config, out)?,
+        None => ExitCode::SUCCESS,
+    };
+    let Some(dir) = &arguments.sites else {
+        return Ok(written);
+    };
+    let now = system_time();
+    let since = arguments.since.map(|since| since.start(now));
+    match sites::publish(&config, dir, since, &arguments.nodes, now) {
+        Ok(missing) if missing.is_empty() => Ok(written),
+        Ok(missing) => Err(incomplete(&missing)),
+        Err(error) => Err(unusable(&format!("{error:#}"))),
+    }
+}
+
+fn write_publication(config: &Config, out: &Path) -> CommandResult {
     let publication =
-        Publication::of(&config, system_time()).map_err(|error| unusable(&format!("{error:#}")))?;
+        Publication::of(config, system_time()).map_err(|error| unusable(&format!("{error:#}")))?;
     for warning in &publication.warnings {
         print_errors(&format!("wayleave: warning: {warning}\n"));
     }
-    match write_files(&arguments.out, &publication.files) {
+    match write_files(out, &publication.files) {
         Ok(text) => Ok(print(&text)),
         Err(error) => Err(unusable(&format!("{error:#}"))),
     }
