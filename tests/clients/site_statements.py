@@ -21,6 +21,7 @@ import urllib.request
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
+SYNONYMS = {"ai-train": "train-ai", "ai-use": "ai-input"}
 OUTCOMES_OF_REFUSALS = ("refused", "observed")
 
 
@@ -63,7 +64,8 @@ class Site:
 
     def add(self, line):
         day = line["at"][:10]
-        purposes = line.get("purposes") or [it["purpose"] for it in line.get("preferences", [])]
+        stated = [SYNONYMS.get(word, word) for word in line.get("stated_purposes", [])]
+        purposes = stated or line.get("purposes") or [it["purpose"] for it in line.get("preferences", [])]
         key = canonical({"day": day, "crawler": line["crawler"], "purposes": purposes})
         self.requests[key]["outcomes"][line["outcome"]] += 1
         self.requests[key]["withheld"] += line.get("reached_origin", False)

@@ -69,6 +69,19 @@ fn a_crawler_that_an_earlier_one_hides_is_named() {
 }
 
 #[test]
+fn a_crawler_that_only_matches_by_its_purposes_is_named() {
+    let table = |purposes: &str| {
+        format!(
+            "match = {{ user_agent = \"Acme\" }}\ntokens = [\"AcmeBot\"]\npurposes = {purposes}"
+        )
+    };
+    let printed = warnings(&[("news", &table("[]")), ("trainer", &table("[\"train-ai\"]"))]);
+    let expected = "wayleave: warning: [[crawler]] 2 \"trainer\" only matches requests that state by Wayleave-Purpose a purpose \
+                    that \"news\", which comes first, does not declare";
+    assert_eq!(printed, [expected]);
+}
+
+#[test]
 fn a_crawler_that_takes_every_request_is_named() {
     let news = "match = { user_agent = \"AcmeNews\" }\ntokens = [\"AcmeNews\"]";
     let printed = warnings(&[("news", news), ("images", "tokens = [\"AcmeImages\"]")]);

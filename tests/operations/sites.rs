@@ -7,9 +7,11 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use crate::harness::crawler::crawler;
-use crate::harness::tools::{clean, node_modules, output_of, program, project, python, status_and_output};
+use crate::harness::tools::{
+    clean, node_modules, output_of, program, project, python, status_and_output,
+};
 use crate::harness::wayleave::{Settings, command};
-use crate::harness::{Origin, Reply, Wayleave};
+use crate::harness::{Origin, Reply, Request, Wayleave};
 
 const LIMIT: Duration = Duration::from_secs(300);
 const SITES: usize = 1000;
@@ -81,23 +83,27 @@ fn crawl(sites: usize) -> Published {
         }
     }
     let settings = Settings::for_origin(dir.path(), &origin)
-            .set("signing.agent", "\"https://bot.test\"")
-            .set("log.events", "false")
-            .with(
-                crawler("news", "NewsBot")
-                    .purposes(["search"])
-                    .set("owner", "news@bot.test")
-                    .set("signing_key", key),
-            )
-            .with(crawler("trainer", "TrainBot").purposes(["search", "train-ai"]))
-            .with(crawler("images", "ImageBot").observed());
+        .set("signing.agent", "\"https://bot.test\"")
+        .set("log.events", "false")
+        .with(
+            crawler("news", "NewsBot")
+                .purposes(["search"])
+                .set("owner", "news@bot.test")
+                .set("signing_key", key),
+        )
+        .with(crawler("trainer", "TrainBot").purposes(["search", "train-ai"]))
+        .with(crawler("images", "ImageBot").observed());
     let proxy = Wayleave::start_in(dir, settings);
     let agents = ["NewsBot/1", "TrainBot/1", "ImageBot/1", "Visitor/2"];
     for n in 0..sites {
         for (m, agent) in agents.iter().enumerate().filter(|(m, _)| n % 7 != *m) {
             let path = if (n + m) % 2 == 0 { "private/a?token=s3cret" } else { "x" };
             let scheme = if n % 50 == 7 { "https" } else { "http" };
-            proxy.get_as(agent, &format!("{scheme}://{}/{path}", host(n)));
+            let mut request = Request::get(&format!("{scheme}://{}/{path}", host(n))).agent(agent);
+            if n % 11 == 3 {
+                request = request.header("Wayleave-Purpose", "ai-train");
+            }
+            proxy.exchange(&request);
         }
     }
     proxy.get_as("NewsBot/1", "gopher://s1.test/");
@@ -156,7 +162,8 @@ fn a_statement_says_what_was_refused_by_which_line_and_how_to_stop_us() {
     assert!(stop.ends_with("\nDisallow: /\n"), "{stop}");
     let obeys = |name: &str| {
         let crawlers = statement["crawlers"].as_array().expect("a list");
-        crawlers.iter().find(|it| it["name"] == name).expect("a crawler")["obeys_robots_txt"].clone()
+        crawlers.iter().find(|it| it["name"] == name).expect("a crawler")["obeys_robots_txt"]
+            .clone()
     };
     assert_eq!([obeys("news"), obeys("images")], [json!(true), json!(false)]);
 }
@@ -180,8 +187,14 @@ fn what_is_missing_from_the_log_is_in_every_statement() {
         let statement = published.statement(&format!("s{n}.test"));
         let missing = statement["missing"].as_array().expect("a list");
         let whats: Vec<_> = missing.iter().filter_map(|it| it["what"].as_str()).collect();
-        assert!(whats.iter().any(|it| it.contains("is shorter than what was signed")), "{statement}");
-        assert_eq!((&missing[0]["node"], &missing[0]["from"]), (&json!("this node"), &statement["from"]));
+        assert!(
+            whats.iter().any(|it| it.contains("is shorter than what was signed")),
+            "{statement}"
+        );
+        assert_eq!(
+            (&missing[0]["node"], &missing[0]["from"]),
+            (&json!("this node"), &statement["from"])
+        );
     }
     let page = fs::read_to_string(published.sites().join("index.html")).expect("the page");
     assert!(page.contains("is shorter than what was signed"), "the page says so as well");
@@ -208,7 +221,10 @@ fn the_page_of_statements_sees_every_changed_byte() {
 fn statements_need_a_key_and_a_log() {
     let dir = tempfile::tempdir().expect("a directory");
     let config = dir.path().join("config.toml");
-    let text = format!("state.dir = {:?}\n[[crawler]]\nname = \"news\"\ntokens = [\"NewsBot\"]\n", dir.path().display().to_string());
+    let text = format!(
+        "state.dir = {:?}\n[[crawler]]\nname = \"news\"\ntokens = [\"NewsBot\"]\n",
+        dir.path().display().to_string()
+    );
     fs::write(&config, text).expect("it can be written");
     let publish = |arguments: &[&str]| {
         let mut publish = command();
@@ -217,13 +233,20 @@ fn statements_need_a_key_and_a_log() {
     };
     let (status, printed) = publish(&["--sites", "sites"]);
     assert_eq!(status, Some(2), "{printed}");
-    assert!(printed.contains("there is no key to sign with: `wayleave keys new NAME`"), "{printed}");
+    assert!(
+        printed.contains("there is no key to sign with: `wayleave keys new NAME`"),
+        "{printed}"
+    );
     let mut keys = command();
     output_of(keys.args(["keys", "new", "news"]).current_dir(dir.path()), b"", LIMIT);
     let (status, printed) = publish(&["--sites", "sites"]);
     assert_eq!(status, Some(2), "{printed}");
     assert!(printed.contains("there is no decision log"), "{printed}");
-    for arguments in [&[][..], &["--since", "1d", "--out", "o"], &["--sites", "s", "--nodes", "http://127.0.0.1:1"]] {
+    for arguments in [
+        &[][..],
+        &["--since", "1d", "--out", "o"],
+        &["--sites", "s", "--nodes", "http://127.0.0.1:1"],
+    ] {
         assert_eq!(publish(arguments).0, Some(2), "{arguments:?}");
     }
     assert!(!dir.path().join("sites").exists());

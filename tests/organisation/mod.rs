@@ -8,6 +8,7 @@ mod client_certificates;
 mod edge;
 mod identify;
 mod payment;
+mod purposes;
 mod response_size;
 mod revoked;
 mod rules;

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use ipnet::IpNet;
 use wayleave_robots_txt::{Dialect, ProductToken};
-use wayleave_usage_preferences::CrawlerDeclaration;
+use wayleave_usage_preferences::{CrawlerDeclaration, PurposeSet};
 
 use crate::certificate_name::CertificateName;
 use crate::subresource::SubresourcePolicy;
@@ -157,6 +157,8 @@ pub struct ClientFacts<'a> {
     pub certificate: &'a [CertificateName],
     /// The value of `User-Agent`; empty without one.
     pub user_agent: &'a [u8],
+    /// The words of `Wayleave-Purpose`; empty without one.
+    pub purposes: &'a [String],
 }
 
 /// A user name and the password that proves it.
@@ -216,9 +218,22 @@ impl Crawler {
                 .is_none_or(|part| contains_ignoring_case(facts.user_agent, part.as_bytes()))
     }
 
-    /// Returns whether every request that `other` would match matches this one, too, so that `other` never matches after it.
+    /// Returns whether it declares all of these purposes.
+    #[must_use]
+    pub fn declares(&self, purposes: PurposeSet) -> bool {
+        purposes.without(self.declaration.purposes).is_empty()
+    }
+
+    /// Returns whether `other` never matches after this one: every request that it would match matches this one, too, and no
+    /// client can state a purpose that only `other` declares.
     #[must_use]
     pub fn covers(&self, other: &Self) -> bool {
+        self.covers_match(other) && self.declares(other.declaration.purposes)
+    }
+
+    /// Returns whether every request that `other` would match matches this one, too, whatever purposes it states.
+    #[must_use]
+    pub fn covers_match(&self, other: &Self) -> bool {
         let username = |crawler: &Self| crawler.account.as_ref().map(|it| it.username.clone());
         // Two adjacent ranges may contain a range that neither of them contains alone.
         let ranges = IpNet::aggregate(&self.addresses);
@@ -277,6 +292,8 @@ fn contains_ignoring_case(text: &[u8], part: &[u8]) -> bool {
 
 #[cfg(test)]
 pub(crate) mod tests {
+    use wayleave_usage_preferences::Purpose;
+
     use super::*;
 
     /// Returns a crawler that every request matches.
@@ -336,6 +353,9 @@ pub(crate) mod tests {
         ] {
             assert!(!one.covers(&other), "{one:?} {other:?}");
         }
+        let mut trainer = crawler("trainer");
+        trainer.declaration.purposes = PurposeSet::of(&[Purpose::TrainAi]);
+        assert!(trainer.covers(&all) && !all.covers(&trainer));
     }
 
     #[test]

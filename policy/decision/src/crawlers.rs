@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use quick_cache::sync::Cache;
 use wayleave_robots_txt::Dialect;
+use wayleave_usage_preferences::{Purpose, PurposeSet};
 
 use crate::certificate_name::CertificateName;
 use crate::claimed_names::ClaimedNames;
@@ -12,6 +13,7 @@ use crate::crawler::{ClientFacts, Crawler, EnforcementMode};
 use crate::identity::{Identified, Identity};
 use crate::reason::Reason;
 use crate::refusal::Refusal;
+use crate::stated_purposes::stated_purposes;
 
 /// The number of `User-Agent` values whose names are cached, and the longest value that is.
 const CLAIM_CAPACITY: usize = 4096;
@@ -87,9 +89,16 @@ impl Crawlers {
         self.crawlers.iter().find(|crawler| crawler.name == name).cloned()
     }
 
-    /// Returns the crawler behind a request, if one is configured.
+    /// Returns the crawler behind a request, if one is configured: the first that matches it and declares the purposes that the
+    /// client states, or else the first that matches it.
     pub(crate) fn find(&self, facts: &ClientFacts<'_>) -> Option<&Arc<Crawler>> {
-        self.crawlers.iter().find(|crawler| crawler.matches(facts))
+        let mut matching = self.crawlers.iter().filter(|crawler| crawler.matches(facts));
+        let first = matching.next()?;
+        let stated = stated_purposes(facts.purposes).unwrap_or_default();
+        if first.declares(stated) {
+            return Some(first);
+        }
+        Some(matching.find(|crawler| crawler.declares(stated)).unwrap_or(first))
     }
 
     /// Returns the names in `user_agent`, which is parsed once for many requests.
@@ -113,7 +122,8 @@ impl Crawlers {
     pub fn identify(&self, client: &ClientFacts<'_>) -> Identified {
         let identity = self.identity_of(client);
         Identified {
-            objection: self.objection_to(&identity, client.user_agent),
+            objection: objection_to_purposes(&identity, client.purposes)
+                .or_else(|| self.objection_to(&identity, client.user_agent)),
             identity,
             purposes_from: None,
         }
@@ -159,6 +169,28 @@ impl Crawlers {
     }
 }
 
+/// Returns the objection to a purpose that the client states and the crawler does not declare. It is enforced in any mode: a
+/// request must not go out under a name that stands for something else.
+fn objection_to_purposes(identity: &Identity, words: &[String]) -> Option<Refusal> {
+    let stated = match stated_purposes(words) {
+        Ok(stated) => stated,
+        Err(mistake) => {
+            let details = format!("Wayleave-Purpose: {mistake}");
+            return Some(Refusal::new(Reason::PurposeNotDeclared, details));
+        }
+    };
+    let declared = identity.crawler().map_or(PurposeSet::NONE, |it| it.declaration.purposes);
+    let lacking: Vec<_> = stated.without(declared).iter().map(Purpose::as_str).collect();
+    (!lacking.is_empty()).then(|| {
+        let lacking = lacking.join(", ");
+        let details = format!(
+            "no [[crawler]] that matches this request declares all of its purposes: {} lacks {lacking}",
+            identity.label()
+        );
+        Refusal::new(Reason::PurposeNotDeclared, details)
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use wayleave_robots_txt::ProductToken;
@@ -179,7 +211,8 @@ mod tests {
     }
 
     fn facts<'a>(client: &str, username: Option<&'a str>, user_agent: &'a [u8]) -> ClientFacts<'a> {
-        ClientFacts { client: client.parse().unwrap(), username, certificate: &[], user_agent }
+        let client = client.parse().unwrap();
+        ClientFacts { client, username, certificate: &[], user_agent, purposes: &[] }
     }
 
     fn found(crawlers: &Crawlers, client: &str, user_agent: &str) -> Option<String> {
@@ -244,7 +277,13 @@ mod tests {
             (&[name("CN=x"), name("DNS:news.example")], true),
         ] {
             let client = [10, 1, 2, 3].into();
-            let facts = ClientFacts { client, username: None, certificate: names, user_agent: b"" };
+            let facts = ClientFacts {
+                client,
+                username: None,
+                certificate: names,
+                user_agent: b"",
+                purposes: &[],
+            };
             assert_eq!(known.find(&facts).is_some(), is_known, "{names:?}");
             assert_eq!(known.may_match_without_password(client, names), is_known, "{names:?}");
         }
@@ -279,5 +318,50 @@ mod tests {
         own.tokens.push(ProductToken::new("GPTBot").unwrap());
         let claim = crawlers(Vec::new()).claim(b"GPTBot/1.2 (-Googlebot-)");
         assert_eq!(claim.foreign_owner(Some(&own)), Some("Google"));
+    }
+
+    #[test]
+    fn the_first_crawler_that_declares_the_purposes_is_chosen() {
+        let declaring = |name: &str, purposes: &[Purpose]| {
+            let mut crawler = crawler(name, Some("Bot"), &[]);
+            crawler.declaration.purposes = PurposeSet::of(purposes);
+            crawler.mode = EnforcementMode::Observe;
+            crawler
+        };
+        let crawlers = Crawlers::new(CrawlersConfig {
+            crawlers: vec![
+                declaring("none", &[]),
+                declaring("search", &[Purpose::Search]),
+                declaring("both", &[Purpose::Search, Purpose::TrainAi]),
+            ],
+            ..CrawlersConfig::default()
+        });
+        for (agent, purposes, name, refused) in [
+            ("Bot/1", &[][..], "none", false),
+            ("Bot/1", &["search"], "search", false),
+            ("Bot/1", &["train-ai"], "both", false),
+            ("Bot/1", &["search", "train-ai"], "both", false),
+            ("Bot/1", &["archive"], "none", true),
+            ("Bot/1", &["search", "tdm"], "none", true),
+            ("Bot/1", &["nothing"], "none", true),
+            ("Bot/1", &[""], "none", true),
+            ("Other/1", &["search"], "asserted", true),
+            ("Other/1", &[], "asserted", false),
+        ] {
+            let words: Vec<_> = purposes.iter().map(|word| (*word).to_owned()).collect();
+            let facts = ClientFacts {
+                client: "10.0.0.1".parse().unwrap(),
+                username: None,
+                certificate: &[],
+                user_agent: agent.as_bytes(),
+                purposes: &words,
+            };
+            let Identified { identity, objection, .. } = crawlers.identify(&facts);
+            assert_eq!(identity.label(), name, "{purposes:?}");
+            let reason = objection.as_ref().map(|refusal| refusal.reason);
+            assert_eq!(reason, refused.then_some(Reason::PurposeNotDeclared), "{purposes:?}");
+            // Not even a crawler whose refusals are observed sends it.
+            assert!(objection.is_none_or(|it| it.observe_or_refuse(identity.mode()).is_err()));
+        }
     }
 }

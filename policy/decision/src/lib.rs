@@ -5,6 +5,7 @@
 //!
 //! ```text
 //!  identity ─ crawlers        the crawler behind a request, and objections to the name it gives
+//!       └ stated_purposes     the purposes that a client states for a request
 //!  contact                    whom to ask about a crawler
 //!  https                      the treatment of HTTPS: interception, blind tunnels, refusal
 //!  rules ─ applied_rule       the organisation's own rules
@@ -32,6 +33,7 @@ mod robots;
 mod robots_answer;
 mod rules;
 mod stated_preference;
+mod stated_purposes;
 mod subresource;
 mod target;
 mod verdict;
@@ -62,6 +64,7 @@ pub use robots::{
 pub use robots_answer::RobotsAnswer;
 pub use rules::{PolicyRule, PolicyRules, RuleAction, RuleMatch, RuleQuery, blocked_by};
 pub use stated_preference::{DocumentSeen, StatedPreference};
+pub use stated_purposes::{PURPOSE_FIELD, stated_words};
 pub use subresource::{
     ContentStart, Subresource, SubresourceKind, SubresourcePolicy, content_start, is_page_type,
 };

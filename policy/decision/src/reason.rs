@@ -204,6 +204,9 @@ reasons! {
     ForeignToken = "foreign-token", 403 "Token belongs to another" "http_request_denied" {
         [Observed, Refused] "User-Agent is the name of someone else's well-known crawler"
     }
+    PurposeNotDeclared = "purpose-not-declared", 403 "Purpose not declared" "http_request_denied" {
+        [Refused] "`Wayleave-Purpose` states what no matching `[[crawler]]` declares"
+    }
     TokenMissing = "token-missing", 403 "Token missing in User-Agent" "http_request_denied" {
         [Observed, Refused] "User-Agent names none of the crawler's tokens"
     }

@@ -99,6 +99,7 @@ impl World {
             username: None,
             certificate: &[],
             user_agent: self.user_agent.as_bytes(),
+            purposes: &[],
         })
     }
 

@@ -157,6 +157,8 @@ record! {
         purposes?: Vec<Word<Purpose>>,
         /// The agent in whose name the request was signed: the value of its `Signature-Agent`.
         agent?: Option<String>,
+        /// The words of the request's `Wayleave-Purpose`: the purposes that the client states, if they name some.
+        stated_purposes?: Vec<String>,
     }
 }
 

@@ -184,7 +184,8 @@ impl PastSettings {
         };
         let username = decision.username.as_deref();
         let user_agent = user_agent.as_bytes();
-        let seen = ClientFacts { client, username, certificate: &[], user_agent };
+        let purposes = &decision.stated_purposes;
+        let seen = ClientFacts { client, username, certificate: &[], user_agent, purposes };
         let identified = self.crawlers.identify(&seen);
         let identity = identified.identity;
         if identity.label() != decision.crawler {
@@ -194,7 +195,7 @@ impl PastSettings {
         }
         check_mode(&identity, decision)?;
         let derived = identified.objection.map(|refusal| refusal.reason.as_str());
-        let is_by_identity = NAME_OBJECTIONS.iter().any(|reason| decision.reason == *reason);
+        let is_by_identity = decision.reason.known().is_some_and(is_name_objection);
         if is_by_identity && derived != Some(&*decision.reason) {
             let derived = derived.unwrap_or("none");
             return Err(format!("the objection to the crawler is {derived:?}"));
@@ -253,8 +254,13 @@ fn check_mode(identity: &Identity, decision: &DecisionRecord) -> Result<(), Stri
 pub(crate) fn recorded_objection(decision: &DecisionRecord) -> Option<Refusal> {
     let reason = decision.reason.known()?;
     let is_policy = NAME_OBJECTIONS.contains(&reason);
-    let is_objection = is_policy || PROOF_OBJECTIONS.contains(&reason);
+    let is_objection = is_name_objection(reason) || PROOF_OBJECTIONS.contains(&reason);
     is_objection.then(|| Refusal { is_policy, ..Refusal::new(reason, "") })
+}
+
+/// Returns whether it is an objection to the name, or to purposes that it does not stand for.
+fn is_name_objection(reason: Reason) -> bool {
+    NAME_OBJECTIONS.contains(&reason) || reason == Reason::PurposeNotDeclared
 }
 
 #[cfg(test)]

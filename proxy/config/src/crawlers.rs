@@ -83,13 +83,17 @@ pub(super) fn read(
                 "certificate needs proxy.client_ca: without it, clients send no certificates",
             );
         }
-        // The first table that matches decides, so none after one without criteria has an effect.
-        if let Some(name) = &catch_all {
+        // The first table that matches decides, so none after one without criteria has an effect, unless clients can state a
+        // purpose that only it declares.
+        let declared = crawler.declaration.purposes;
+        if let Some((name, purposes)) = &catch_all
+            && declared.without(*purposes).is_empty()
+        {
             section.report_table(format!(
                 "can never match: {name:?}, which comes first, matches every request"
             ));
-        } else if section.is_valid("match") && matches_all(&crawler) {
-            catch_all = Some(crawler.name.clone());
+        } else if catch_all.is_none() && section.is_valid("match") && matches_all(&crawler) {
+            catch_all = Some((crawler.name.clone(), declared));
         }
         crawler
     });

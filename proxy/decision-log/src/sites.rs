@@ -41,7 +41,7 @@ pub struct DayOfRequests {
     pub day: String,
     /// The crawler's configured name; `asserted` for clients that match none, `wayleave` for the proxy itself.
     pub crawler: String,
-    /// The purposes that the crawler declares.
+    /// The purposes that the client states, or else those that the crawler declares.
     pub purposes: Vec<Word<Purpose>>,
 }
 
@@ -184,14 +184,21 @@ impl SiteRefusal {
 
 /// Returns the preference that refused.
 fn deciding(preferences: &[UsePreference]) -> Option<&UsePreference> {
-    let ranked = preferences.iter().filter_map(|it| {
-        Some((rank_of_preference(&it.preference, it.stage.as_ref())?, it))
-    });
+    let ranked = preferences
+        .iter()
+        .filter_map(|it| Some((rank_of_preference(&it.preference, it.stage.as_ref())?, it)));
     ranked.min_by_key(|(rank, _)| *rank).map(|(_, it)| it)
 }
 
-/// Returns the purposes of a request. Earlier versions only recorded them with the preferences about them.
+/// Returns the purposes of a request: those that its client states, or else those that its crawler declares. Earlier versions
+/// only recorded these with the preferences about them.
 fn purposes(decision: &DecisionRecord) -> Vec<Word<Purpose>> {
+    if !decision.stated_purposes.is_empty() {
+        let stated = decision.stated_purposes.iter();
+        let purpose =
+            |word: &String| word.parse().map_or_else(|_| word.as_str().into(), Word::Known);
+        return stated.map(purpose).collect();
+    }
     if decision.purposes.is_empty() {
         return decision.preferences.iter().map(|it| it.purpose.clone()).collect();
     }

@@ -43,18 +43,7 @@ pub(super) fn decision() -> DecisionRecord {
         from: None,
         edge: None,
         payment: None,
-        finding: Some(FindingRecord {
-            verdict: "disallow".into(),
-            basis: "rule".into(),
-            dialect: "rfc9309".into(),
-            line: Some(2),
-            rule: Some("Disallow: /a".to_owned()),
-            robots_access: Some("successful".into()),
-            robots_status: None,
-            robots_cut: false,
-            robots_sha256: Some(Sha256Digest::of(b"abc")),
-            robots_fetched_at: Some(SystemTime::UNIX_EPOCH),
-        }),
+        finding: Some(finding()),
         would_be: None,
         would_wait_us: None,
         oddities: Vec::new(),
@@ -70,6 +59,22 @@ pub(super) fn decision() -> DecisionRecord {
         url_sha256: None,
         purposes: Vec::new(),
         agent: None,
+        stated_purposes: Vec::new(),
+    }
+}
+
+fn finding() -> FindingRecord {
+    FindingRecord {
+        verdict: "disallow".into(),
+        basis: "rule".into(),
+        dialect: "rfc9309".into(),
+        line: Some(2),
+        rule: Some("Disallow: /a".to_owned()),
+        robots_access: Some("successful".into()),
+        robots_status: None,
+        robots_cut: false,
+        robots_sha256: Some(Sha256Digest::of(b"abc")),
+        robots_fetched_at: Some(SystemTime::UNIX_EPOCH),
     }
 }
 
@@ -271,6 +276,7 @@ pub(super) fn any_decision(mut draws: Draws) -> DecisionRecord {
         url_sha256: it.some(|it| Sha256Digest::of(it.text().as_bytes())),
         purposes: it.list(|it| it.word(PURPOSES)),
         agent: it.some(Draws::text),
+        stated_purposes: it.list(Draws::text),
     }
 }
 

@@ -34,6 +34,8 @@ impl GatedRequest<'_, '_> {
             identified.identity().clone(),
             self.settings.configuration,
         );
+        self.record.stated_purposes =
+            identify::stated_words(self.connection, &request).into_owned();
         self.fetch_identity = Arc::clone(&identified.fetch_identity);
         self.record.username = identified.proof.as_ref().map(|proof| Arc::clone(&proof.username));
         if let Ok(resolved) = &resolved {
@@ -82,6 +84,8 @@ impl GatedRequest<'_, '_> {
             identify::identity_of(&self.settings, self.connection, proof, &request),
             self.settings.configuration,
         );
+        self.record.stated_purposes =
+            identify::stated_words(self.connection, &request).into_owned();
     }
 
     /// Returns the target.

@@ -1,5 +1,6 @@
 //! Identifies the crawler by the client's address, certificate, credentials and `User-Agent`.
 
+use std::borrow::Cow;
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -67,7 +68,8 @@ pub fn identify_with_proof(
     proof: Option<PasswordProof>,
     request: &RequestView<'_>,
 ) -> IdentifiedClient {
-    let facts = client_facts(connection, proof.as_ref(), request);
+    let purposes = stated_words(connection, request);
+    let facts = client_facts(connection, proof.as_ref(), request, &purposes);
     let identified = settings.crawlers.identify(&facts);
     IdentifiedClient {
         address: connection.client,
@@ -85,7 +87,8 @@ pub fn identity_of(
     proof: Option<&PasswordProof>,
     request: &RequestView<'_>,
 ) -> Identity {
-    let facts = client_facts(connection, proof, request);
+    let purposes = stated_words(connection, request);
+    let facts = client_facts(connection, proof, request, &purposes);
     settings.crawlers.identity_of(&facts)
 }
 
@@ -93,12 +96,26 @@ fn client_facts<'a>(
     connection: &'a ClientConnection,
     proof: Option<&'a PasswordProof>,
     request: &RequestView<'a>,
+    purposes: &'a [String],
 ) -> ClientFacts<'a> {
     ClientFacts {
         client: connection.client,
         username: proof.map(|proof| &*proof.username),
         certificate: certificate_names(connection),
         user_agent: request.user_agent,
+        purposes,
+    }
+}
+
+/// Returns the words by which the client states purposes: those of the request, and those of the `CONNECT` of its tunnel.
+pub(crate) fn stated_words<'a>(
+    connection: &'a ClientConnection,
+    request: &'a RequestView<'_>,
+) -> Cow<'a, [String]> {
+    match (&connection.purposes[..], &request.purposes[..]) {
+        (outside, []) => Cow::Borrowed(outside),
+        ([], inside) => Cow::Borrowed(inside),
+        (outside, inside) => Cow::Owned([outside, inside].concat()),
     }
 }
 

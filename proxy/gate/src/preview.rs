@@ -100,6 +100,7 @@ impl Question {
             peer: None,
             certificate: None,
             proof: None,
+            purposes: Vec::new(),
             tunnel: None,
             dialled: None,
         };
@@ -149,6 +150,7 @@ impl Question {
             authority: None,
             user_agent: self.user_agent.as_bytes(),
             credentials: None,
+            purposes: Vec::new(),
             only_reads: matches!(method, "GET" | "HEAD"),
             other_targets: Vec::new(),
             via: None,
@@ -164,6 +166,7 @@ impl Question {
                 username: None,
                 certificate: &[],
                 user_agent: self.user_agent.as_bytes(),
+                purposes: &[],
             }),
             Some(name) => {
                 let crawler = crawlers.named(name);

@@ -86,6 +86,8 @@ pub struct ExchangeRecord {
     pub username: Option<Arc<str>>,
     /// The number of the configuration that decided, from 1.
     pub configuration: u64,
+    /// The words by which the client states purposes.
+    pub(crate) stated_purposes: Vec<String>,
     pub facts: DecisionFacts,
     /// The decision about the page that causes the request.
     pub(crate) page_decision: Option<DecisionId>,
@@ -155,6 +157,7 @@ impl ExchangeRecord {
             identity: None,
             username: None,
             configuration,
+            stated_purposes: Vec::new(),
             facts: DecisionFacts::default(),
             page_decision: None,
             decision_began_at: None,
@@ -249,6 +252,7 @@ impl ExchangeRecord {
             url_sha256: self.url.whole.map(|(_, digest)| digest),
             purposes: crawler.map(purposes).unwrap_or_default(),
             agent: self.agent,
+            stated_purposes: self.stated_purposes,
             origin: facts.origin.map(|origin| origin.uri("")),
             scope: facts.scope.filter(|scope| *scope != TargetScope::Path).map(Word::Known),
             username: self.username.map(|name| name.as_ref().to_owned()),

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
-use wayleave_decision::{Reason, Refusal};
+use wayleave_decision::{PURPOSE_FIELD, Reason, Refusal, stated_words};
 use wayleave_http_wire::field_pairs;
 use wayleave_http_wire::http1::request_override::RequestOverride;
 use wayleave_http_wire::received::ReceivedHead;
@@ -24,6 +24,8 @@ pub struct ClientConnection {
     pub certificate: Option<Arc<ClientCertificate>>,
     /// The password that the `CONNECT` of the tunnel proved.
     pub proof: Option<PasswordProof>,
+    /// The words by which the `CONNECT` of the tunnel stated purposes, for all requests inside.
+    pub purposes: Vec<String>,
     pub tunnel: Option<ConnectTunnel>,
     /// The destination that the client dialled, if it knows no HTTP proxy.
     pub dialled: Option<DialledDestination>,
@@ -128,6 +130,8 @@ pub struct RequestView<'a> {
     pub user_agent: &'a [u8],
     /// `Proxy-Authorization`. Inside a tunnel it is ignored: the `CONNECT` has been answered.
     pub credentials: Option<&'a [u8]>,
+    /// The words of `Wayleave-Purpose`.
+    pub purposes: Vec<String>,
     /// Whether it is a GET or HEAD without content that does not change the protocol: such requests for robots.txt are always
     /// allowed.
     pub only_reads: bool,
@@ -150,6 +154,7 @@ impl<'a> RequestView<'a> {
             authority: received.authority(),
             user_agent: received.field("user-agent").unwrap_or_default(),
             credentials: received.field("proxy-authorization"),
+            purposes: purposes(received),
             only_reads: received.is_plain_read(),
             // Listing the fields allocates, and few requests have one.
             via: received
@@ -170,12 +175,22 @@ impl<'a> RequestView<'a> {
             authority: None,
             user_agent,
             credentials: None,
+            purposes: Vec::new(),
             only_reads: false,
             other_targets: Vec::new(),
             via: None,
             objection: None,
         }
     }
+}
+
+/// Returns the words of `Wayleave-Purpose`. Listing the fields allocates, and few requests have one.
+fn purposes(received: &ReceivedHead) -> Vec<String> {
+    if received.field(PURPOSE_FIELD).is_none() {
+        return Vec::new();
+    }
+    let fields = received.fields();
+    field_pairs::values(&fields, PURPOSE_FIELD).flat_map(stated_words).collect()
 }
 
 /// Returns whether a field asks servers to use another method than the request's.

@@ -140,6 +140,7 @@ mod tests {
             authority,
             user_agent: b"",
             credentials: None,
+            purposes: Vec::new(),
             via: None,
             only_reads: true,
             other_targets: Vec::new(),
@@ -153,6 +154,7 @@ mod tests {
             peer: None,
             certificate: None,
             proof: None,
+            purposes: Vec::new(),
             tunnel: None,
             dialled: None,
         }

@@ -148,6 +148,11 @@ fn crawler_warnings(crawlers: &[Crawler]) -> Vec<String> {
                 "[[crawler]] {number} {name:?} can never match: {:?}, which comes first, matches all the same requests; put {name:?} first",
                 earlier.name
             ));
+        } else if let Some(earlier) = crawlers[..index].iter().find(|it| it.covers_match(crawler)) {
+            warnings.push(format!(
+                "[[crawler]] {number} {name:?} only matches requests that state by Wayleave-Purpose a purpose that {:?}, which comes first, does not declare",
+                earlier.name
+            ));
         }
         if matches_all(crawler) {
             let others = if index == 0 { "" } else { " that no earlier [[crawler]] matches" };

@@ -282,6 +282,7 @@ impl AcceptedConnection {
                 peer: None,
                 certificate: None,
                 proof: None,
+                purposes: Vec::new(),
                 tunnel: None,
                 dialled: None,
             },

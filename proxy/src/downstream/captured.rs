@@ -171,7 +171,8 @@ impl CapturedConnection {
         if handling == HttpsHandling::Mode(HttpsMode::Intercept) {
             // Nothing is decided before the handshake: inside, the client sees why a request is refused.
             let proof = connection.proof.clone();
-            let permit = TunnelPermit { origin, via: None, proof, blind: None };
+            let purposes = Vec::new();
+            let permit = TunnelPermit { origin, via: None, proof, purposes, blind: None };
             let incoming = Some(incoming);
             return Some(CapturedUse::Tunnel(OpenedTunnel { incoming, connection, permit }));
         }

@@ -31,7 +31,8 @@ pub(super) async fn serve(
     outside: ClientConnection,
     permit: TunnelPermit<'_>,
 ) {
-    let outside = ClientConnection { proof: permit.proof.clone(), ..outside };
+    let (proof, purposes) = (permit.proof.clone(), permit.purposes.clone());
+    let outside = ClientConnection { proof, purposes, ..outside };
     // Boxed, neither enlarges the future of every idle connection, most of which are no tunnels.
     let negotiating = Box::pin(negotiate(server, incoming, &outside, permit));
     if let Some(http) = negotiating.await {

@@ -6,7 +6,7 @@ use std::collections::HashSet;
 use bytes::BytesMut;
 use http::{Request, Uri};
 use wayleave_clock::system_time;
-use wayleave_decision::ResolvedTarget;
+use wayleave_decision::{PURPOSE_FIELD, ResolvedTarget};
 use wayleave_http_wire::field_pairs::{FieldPair, first, is_named, listed_in_connection, values};
 use wayleave_http_wire::http1::{BodyFraming, SWITCHING_PROTOCOLS, has_content, write_fields};
 use wayleave_http_wire::received::{HttpVersion, ReceivedHead};
@@ -54,6 +54,7 @@ impl<'a> UpstreamRequest<'a> {
         fields.extend(
             end_to_end(&all)
                 .filter(|(field, _)| !is_named(field, "host") && !is_named(field, "cookie"))
+                .filter(|(field, _)| !is_named(field, PURPOSE_FIELD))
                 .map(upstream_field),
         );
         if let Some(cookies) = one_cookie_field(&all) {

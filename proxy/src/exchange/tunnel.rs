@@ -35,6 +35,8 @@ pub(crate) struct TunnelPermit<'a> {
     pub(crate) via: Option<Arc<[u8]>>,
     /// The user name that the `CONNECT` proved.
     pub(crate) proof: Option<PasswordProof>,
+    /// The words by which the `CONNECT` stated purposes.
+    pub(crate) purposes: Vec<String>,
     /// Present if TLS inside is not inspected.
     pub(crate) blind: Option<Box<PendingBlindTunnel<'a>>>,
 }
@@ -341,7 +343,7 @@ impl<'s> TunnelRequest<'s, '_> {
     }
 
     fn into_tunnel(self, origin: Origin, dialled: Option<DialledTunnel<'s>>) -> TunnelPermit<'s> {
-        let RequestView { via, user_agent, .. } = self.request.request();
+        let RequestView { via, user_agent, purposes, .. } = self.request.request();
         let proof = self.request.proof;
         let crawler = match &self.request.record.identity {
             Some(Identity::Known(crawler)) => Some(Arc::clone(crawler)),
@@ -361,12 +363,15 @@ impl<'s> TunnelRequest<'s, '_> {
                     services: self.services,
                     resolved: permit.resolved,
                     _slot: slot,
-                    connection: self.request.connection.with_proof(proof.clone()),
+                    connection: ClientConnection {
+                        purposes: purposes.clone(),
+                        ..self.request.connection.with_proof(proof.clone())
+                    },
                     crawler,
                     user_agent: user_agent.to_owned(),
                 },
             })
         });
-        TunnelPermit { origin, via, proof, blind }
+        TunnelPermit { origin, via, proof, purposes, blind }
     }
 }

@@ -186,6 +186,7 @@ impl<'a> Replayer<'a> {
                     username: decision.username.as_deref(),
                     certificate: &[],
                     user_agent: user_agent.as_bytes(),
+                    purposes: &decision.stated_purposes,
                 }))
             }
             Some(_) if past.identifies_alike => self.recorded_identity(decision, objection),

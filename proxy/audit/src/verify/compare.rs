@@ -218,6 +218,7 @@ fn is_objection(reason: Reason) -> bool {
         reason,
         Reason::Unidentified
             | Reason::ForeignToken
+            | Reason::PurposeNotDeclared
             | Reason::TokenMissing
             | Reason::WrongPassword
             | Reason::WrongCertificate

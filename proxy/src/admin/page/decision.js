@@ -60,6 +60,9 @@ function groups(found) {
       ["Owner", found.owner && ownerLink(found.owner, found.crawler, found.url)],
       ["Tokens", found.tokens?.join(", ")],
       ["User-Agent", found.user_agent],
+      ["Signed as", found.agent],
+      ["Purposes", found.purposes?.join(", ")],
+      ["Stated by the client", found.stated_purposes?.join(", ")],
       ["Known by", found.proven_by],
     ]),
     ...group("Why", [

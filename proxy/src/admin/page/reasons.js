@@ -36,6 +36,7 @@ const MEANINGS = [
   ["password-checks", "refused", "too many passwords are waiting to be checked: 4 from one client address, or 32 in total"],
   ["https-refused", "observed, refused", "https.mode = \"refuse\""],
   ["foreign-token", "observed, refused", "User-Agent is the name of someone else's well-known crawler"],
+  ["purpose-not-declared", "refused", "Wayleave-Purpose states what no matching [[crawler]] declares"],
   ["token-missing", "observed, refused", "User-Agent names none of the crawler's tokens"],
   ["destination_ip_prohibited", "refused", "the name resolves to an internal address"],
   ["destination_ip_prohibited", "failed", "the name resolves to an internal address, which was found only when connecting"],

@@ -240,7 +240,7 @@ const OTHER_REASONS: &str = "
     connection_refused connection_timeout connection_terminated connection_write_timeout tls_protocol_error
     tls_certificate_error tls_alert_received http_request_error http_request_denied http_response_incomplete
     http_response_timeout http_response_header_section_size http_protocol_error client-closed shutdown
-    preference-document not-http not-redirected target-too-long";
+    preference-document purpose-not-declared not-http not-redirected target-too-long";
 
 #[test]
 fn every_reason_of_a_decision_is_generated() {

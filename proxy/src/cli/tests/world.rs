@@ -256,6 +256,7 @@ fn connection(client: IpAddr, tunnel: Option<&Origin>) -> ClientConnection {
         peer: None,
         certificate: None,
         proof: None,
+        purposes: Vec::new(),
         tunnel: tunnel.map(|origin| ConnectTunnel {
             origin: origin.clone(),
             foreign_server_name: None,
@@ -273,6 +274,7 @@ fn view<'a>(method: &'a str, request: &'a CrawlRequest) -> RequestView<'a> {
         authority: None,
         user_agent: request.user_agent.as_bytes(),
         credentials: None,
+        purposes: Vec::new(),
         only_reads: matches!(method, "GET" | "HEAD"),
         other_targets: Vec::new(),
         via: None,
@@ -312,7 +314,13 @@ pub(super) fn members_of(verdict: Verdict) -> Value {
 /// Returns the record of a GET without a client, which the origin answers with 200 if it may be sent.
 fn recorded(url: String, verdict: Verdict, at: SystemTime) -> DecisionRecord {
     let nobody = [0, 0, 0, 0].into();
-    let facts = ClientFacts { client: nobody, username: None, certificate: &[], user_agent: b"" };
+    let facts = ClientFacts {
+        client: nobody,
+        username: None,
+        certificate: &[],
+        user_agent: b"",
+        purposes: &[],
+    };
     let decided = PreviewedDecision {
         client: nobody,
         method: "GET".to_owned(),
