@@ -11,7 +11,7 @@ use crate::harness::tools::{
     clean, node_modules, output_of, program, project, python, status_and_output,
 };
 use crate::harness::wayleave::{Settings, command};
-use crate::harness::{Origin, Reply, Request, Wayleave};
+use crate::harness::{Origin, Reply, Request, Wayleave, eventually};
 
 const LIMIT: Duration = Duration::from_secs(300);
 const SITES: usize = 1000;
@@ -198,6 +198,58 @@ fn what_is_missing_from_the_log_is_in_every_statement() {
     }
     let page = fs::read_to_string(published.sites().join("index.html")).expect("the page");
     assert!(page.contains("is shorter than what was signed"), "the page says so as well");
+}
+
+#[test]
+fn a_file_that_a_node_lacks_is_missing_from_its_statements() {
+    let origin = Origin::start();
+    let proxy = Wayleave::start_with(&origin, |settings| {
+        settings.set("log.decisions_max_size", "\"64KiB\"").set("log.events", "false")
+    });
+    let state = proxy.dir.path().join("state");
+    let rotated = || {
+        let entries = fs::read_dir(&state).expect("a folder");
+        let paths = entries.map(|entry| entry.expect("an entry").path());
+        let is_rotated = |path: &PathBuf| path.to_string_lossy().contains("/decisions.20");
+        let mut found: Vec<_> = paths.filter(is_rotated).collect();
+        found.sort();
+        found
+    };
+    let mut number = 0;
+    eventually("the log was rotated twice", || {
+        number += 1;
+        proxy.get(&format!("http://shop.test/{number}"));
+        rotated().len() == 2
+    });
+    fs::remove_file(&rotated()[0]).expect("it can be deleted");
+    let dir = tempfile::tempdir().expect("a directory");
+    let mut keys = command();
+    output_of(keys.args(["keys", "new", "news"]).current_dir(dir.path()), b"", LIMIT);
+    let published = Published { config: dir.path().join("config.toml"), dir };
+    fs::write(&published.config, "").expect("it can be written");
+    let node = format!("http://{}", proxy.admin);
+    let (status, printed) = published.publish(&["--since", "1d", "--nodes", &node]);
+    assert_eq!(status, Some(3), "{printed}");
+    let missing = published.statement("shop.test")["missing"].take();
+    let missing = missing.as_array().expect("a list");
+    let file = missing.iter().find(|part| part["what"] == "file 1 of the log is missing");
+    assert_eq!(file.expect("the file is named")["node"], "node 1 of 1", "{missing:?}");
+}
+
+#[test]
+fn one_node_of_a_fleet_does_not_speak_for_all() {
+    let published = crawl(2);
+    let text = fs::read_to_string(&published.config).expect("a file");
+    let store = "store.kind = \"redis\"\nstore.url = \"redis://127.0.0.1:1\"\nstore.node = \"a\"\n";
+    fs::write(&published.config, format!("{store}{text}")).expect("it can be written");
+    let (status, printed) = published.publish(&[]);
+    assert_eq!(status, Some(3), "{printed}");
+    let statement = published.statement("s0.test");
+    let missing = json!([{
+        "node": "other nodes of the fleet", "what": "their logs were not asked for (--nodes)",
+        "from": statement["from"], "to": statement["to"],
+    }]);
+    assert_eq!(statement["missing"], missing);
 }
 
 #[test]

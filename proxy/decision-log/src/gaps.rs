@@ -5,21 +5,39 @@ use std::ops::RangeInclusive;
 use std::path::Path;
 use std::time::SystemTime;
 
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
 use wayleave_clock::MAX_DRIFT;
 use wayleave_evidence::chain::event::{EventKind, LogEvent};
 use wayleave_evidence::files::FileBegin;
+use wayleave_notation::rfc3339;
 
 use super::files::{LogPlace, OpenLog};
 use super::query::TimeRange;
 
 /// Decisions that a reader of the log could not see.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct LogGap {
     /// A phrase that says which.
+    #[serde(rename = "what")]
     pub phrase: String,
-    /// The time from which decisions may be missing; `None`: from the beginning.
+    /// The time from which decisions may be missing; left out: from the beginning.
+    #[serde(
+        default,
+        skip_serializing_if = "Option::is_none",
+        serialize_with = "rfc3339::serialize_some",
+        deserialize_with = "rfc3339::deserialize_some"
+    )]
+    #[schema(value_type = Option<String>, format = DateTime)]
     pub from: Option<SystemTime>,
-    /// The time until which they may be; `None`: to the end.
+    /// The time until which they may be; left out: to the end.
+    #[serde(
+        default,
+        skip_serializing_if = "Option::is_none",
+        serialize_with = "rfc3339::serialize_some",
+        deserialize_with = "rfc3339::deserialize_some"
+    )]
+    #[schema(value_type = Option<String>, format = DateTime)]
     pub to: Option<SystemTime>,
 }
 
@@ -152,6 +170,12 @@ impl LogGaps {
         }
         gaps
     }
+}
+
+/// Returns the files of a log that are missing or left out, whatever deleted them. Its lines are not read.
+pub fn file_gaps(place: LogPlace<'_>) -> Vec<LogGap> {
+    let log = OpenLog::open(place);
+    LogGaps::of_log(&log, place.path, TimeRange::default()).all(true)
 }
 
 /// Returns a phrase for each part of a log that cannot be opened, is missing, or is left out.

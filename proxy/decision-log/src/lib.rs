@@ -93,7 +93,7 @@ pub use self::edge_tally::{EdgeCount, EdgeCountBy};
 use self::encoded_decision::EncodedDecision;
 pub use self::encoded_decision::new_decision_id;
 pub use self::files::{LogPlace, OpenLog, find_decision};
-pub use self::gaps::{LogGap, LogGaps, unread_parts};
+pub use self::gaps::{LogGap, LogGaps, file_gaps, unread_parts};
 use self::journal::JournalWarnings;
 pub use self::journal::{Journal, JournalConfig, JournalDescription, next_key_path, take_next_key};
 use self::live::LiveFeed;

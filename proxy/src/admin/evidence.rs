@@ -1,11 +1,15 @@
 //! `/v1/evidence`: the key that signs the decision log, its newest head, and the bodies that decisions were based on.
 
+use std::sync::Arc;
+
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
+use tokio::task::spawn_blocking;
 use utoipa::ToSchema;
+use wayleave_decision_log::{LogGap, file_gaps};
 use wayleave_evidence::{HeadFiles, Sha256Digest};
 use wayleave_signing::Jwk;
 
@@ -20,6 +24,8 @@ struct LogSigning<'a> {
     key: &'a Jwk,
     /// The newest signed head of the log, as a line. A copy of it proves later that no line before it was removed.
     head: Option<String>,
+    /// The files of the log that are missing or left out.
+    missing: Vec<LogGap>,
 }
 
 /// The key that signs the decision log, and the log's newest head.
@@ -41,7 +47,12 @@ pub(super) async fn signing(State(admin): State<AdminState>) -> Response {
         .newest()
         .ok()
         .and_then(|line| String::from_utf8(line).ok());
-    SafeJson(LogSigning { key: &log.key, head }).into_response()
+    let looked_at = Arc::clone(&log);
+    let looking = spawn_blocking(move || file_gaps(looked_at.config.place()));
+    let Ok(missing) = looking.await else {
+        return error_response(StatusCode::INTERNAL_SERVER_ERROR, "the log cannot be looked at");
+    };
+    SafeJson(LogSigning { key: &log.key, head, missing }).into_response()
 }
 
 /// A kept body, by its digest: a robots.txt that decisions name.

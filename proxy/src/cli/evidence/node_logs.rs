@@ -6,6 +6,7 @@ use std::time::SystemTime;
 
 use anyhow::Context;
 use serde::{Deserialize, Serialize};
+use wayleave_decision_log::LogGap;
 use wayleave_evidence::LogHead;
 
 use super::node_url::NodeUrl;
@@ -25,10 +26,21 @@ struct KnownLog {
     head: String,
 }
 
-/// The answer of `/v1/evidence`, as far as it is about the head.
+/// The answer of `/v1/evidence`, as far as it is about the head and the files. Earlier versions name no files.
 #[derive(Deserialize)]
 struct EvidenceAnswer {
     head: Option<String>,
+    #[serde(default)]
+    missing: Vec<LogGap>,
+}
+
+/// A node that answered.
+#[derive(Debug, Default)]
+pub(crate) struct AskedNode {
+    /// Its name in the fleet, if it is in one.
+    pub(crate) name: Option<String>,
+    /// The files of its log that are missing.
+    pub(crate) gaps: Vec<LogGap>,
 }
 
 /// The heads of all logs that nodes know, and the logs that they have.
@@ -71,12 +83,12 @@ enum MissingReason {
 }
 
 impl NodeLogs {
-    /// Asks a node for its log's head, and for the heads that it knows. Returns its name in the fleet, if it is in one.
+    /// Asks a node for its log's head, and for the heads that it knows.
     ///
     /// # Errors
     ///
     /// Returns an error if it does not answer.
-    pub(crate) fn ask(&mut self, node: &NodeUrl) -> anyhow::Result<Option<String>> {
+    pub(crate) fn ask(&mut self, node: &NodeUrl) -> anyhow::Result<AskedNode> {
         let address = node.address()?;
         let known: FleetAnswer =
             serde_json::from_value(request_json(address, "GET", "/v1/fleet")?)?;
@@ -91,9 +103,10 @@ impl NodeLogs {
                 self.add_published(node, head);
             }
         }
-        let own = own.and_then(|own| LogHead::parse(&own.head?));
+        let (head, gaps) = own.map(|own| (own.head, own.missing)).unwrap_or_default();
+        let own = head.and_then(|head| LogHead::parse(&head));
         self.there.extend(own.map(|head| (head.count.log.clone(), head)));
-        Ok(known.node)
+        Ok(AskedNode { name: known.node, gaps })
     }
 
     fn add_published(&mut self, node: String, head: LogHead) {

@@ -19,8 +19,8 @@ use serde_json::{Value, json};
 use wayleave_config::Config;
 use wayleave_decision::{ASSERTED, EnforcementMode, contacts};
 use wayleave_decision_log::{
-    DecisionQuery, DecisionRecord, HostRequests, ScanStep, SiteRequests, TimeRange, WAYLEAVE,
-    scan_log,
+    DecisionQuery, DecisionRecord, HostRequests, LogGap, ScanStep, SiteRequests, TimeRange,
+    WAYLEAVE, scan_log,
 };
 use wayleave_evidence::Sha256Digest;
 use wayleave_signing::agent_card::crawler_contacts;
@@ -28,7 +28,7 @@ use wayleave_signing::directory::DIRECTORY_PATH;
 use wayleave_signing::{SigningKey, agent_uri, signed_statement};
 
 use crate::cli::admin_client::request_bytes;
-use crate::cli::evidence::node_logs::NodeLogs;
+use crate::cli::evidence::node_logs::{AskedNode, NodeLogs};
 use crate::cli::evidence::node_url::NodeUrl;
 use crate::cli::terminal::print_errors;
 
@@ -46,17 +46,15 @@ struct SiteSources {
 }
 
 /// Decisions of one node that could not be read.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Debug)]
 struct MissingPart {
     /// The node's name in the fleet, or its place among those that were asked.
     node: String,
     /// A phrase that says why.
     what: String,
     /// The time from which decisions may be missing; `None`: from the beginning of the statement.
-    #[serde(skip)]
     from: Option<SystemTime>,
     /// The time until which they may be; `None`: to its end.
-    #[serde(skip)]
     to: Option<SystemTime>,
 }
 
@@ -128,8 +126,12 @@ impl SiteSources {
         let node = named.unwrap_or_else(|| "this node".to_owned());
         // What retention deleted before the first decision is not in the span of the statements.
         for gap in gaps.all(range.since.is_some()) {
-            let (from, to) = (gap.from, gap.to);
-            self.missing.push(MissingPart { node: node.clone(), what: gap.phrase, from, to });
+            self.missing.push(MissingPart::of(node.clone(), gap));
+        }
+        if config.fleet.urls.is_some() {
+            let what = "their logs were not asked for (--nodes)".to_owned();
+            let others = "other nodes of the fleet".to_owned();
+            self.missing.push(MissingPart { node: others, what, from: None, to: None });
         }
         if gaps.damaged_lines > 0 {
             let what = format!("lines that cannot be read: {}", gaps.damaged_lines);
@@ -145,7 +147,12 @@ impl SiteSources {
             // Its URL is nobody else's business.
             let place = format!("node {number} of {}", nodes.len());
             match logs.ask(node) {
-                Ok(name) => self.read_node(node, &name.unwrap_or(place), since, now),
+                Ok(AskedNode { name, gaps }) => {
+                    let name = name.unwrap_or(place);
+                    self.read_node(node, &name, since, now);
+                    let gaps = gaps.into_iter().filter(|gap| gap.to.is_none_or(|to| to >= since));
+                    self.missing.extend(gaps.map(|gap| MissingPart::of(name.clone(), gap)));
+                }
                 Err(error) => {
                     self.lacks(node, place, StatementSpan { from: since, to: now }, &error);
                 }
@@ -194,6 +201,10 @@ fn download(
 }
 
 impl MissingPart {
+    fn of(node: String, LogGap { phrase, from, to }: LogGap) -> Self {
+        Self { node, what: phrase, from, to }
+    }
+
     fn to_json(&self, span: StatementSpan) -> Value {
         let from = self.from.unwrap_or(span.from).max(span.from);
         json!({
