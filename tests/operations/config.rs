@@ -75,7 +75,8 @@ fn a_crawler_that_only_matches_by_its_purposes_is_named() {
             "match = {{ user_agent = \"Acme\" }}\ntokens = [\"AcmeBot\"]\npurposes = {purposes}"
         )
     };
-    let printed = warnings(&[("news", &table("[]")), ("trainer", &table("[\"train-ai\"]"))]);
+    let printed =
+        warnings(&[("news", &table("[\"search\"]")), ("trainer", &table("[\"train-ai\"]"))]);
     let expected = "wayleave: warning: [[crawler]] 2 \"trainer\" only matches requests that state by Wayleave-Purpose a purpose \
                     that \"news\", which comes first, does not declare";
     assert_eq!(printed, [expected]);
