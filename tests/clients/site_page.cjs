@@ -65,7 +65,9 @@ const server = http.createServer((request, response) => {
   const text = original.toString();
   changes.push(Buffer.from(` ${text}`), Buffer.from(text.trim()), Buffer.from(`\ufeff${text}`), Buffer.from(text.replace("{", "{\"statement\":{},")));
   const end = text.indexOf("\",\"statement\"") - 1;
-  for (const last of "AQgw") if (text[end] !== last) changes.push(Buffer.from(text.slice(0, end) + last + text.slice(end + 1)));
+  // A signature has 512 bits, and its text 516.
+  const digits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
+  for (const bit of [1, 2, 4, 8, 16]) changes.push(Buffer.from(text.slice(0, end) + digits[digits.indexOf(text[end]) ^ bit] + text.slice(end + 1)));
   // A good file about another host.
   for (const name of fs.readdirSync(FOLDER)) if (name.endsWith(".json") && !name.startsWith(digest)) { changes.push(fs.readFileSync(path.join(FOLDER, name))); break; }
   for (served of changes) {
