@@ -227,6 +227,7 @@ impl ExchangeRecord {
         let preferences = facts.preferences.as_ref();
         let documents = preferences.into_iter().flat_map(PreferenceFinding::documents_seen);
         let stated = preferences.into_iter().flat_map(PreferenceFinding::stated_preferences);
+        let page = facts.subresource.as_ref();
         let fetched_as = facts.finding.as_ref().and_then(|finding| finding.fetched_as.as_ref());
         DecisionRecord {
             robots_fetched_as: fetched_as.map(|identity| identity.name().to_owned()),

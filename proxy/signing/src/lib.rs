@@ -36,9 +36,9 @@ pub use self::agent::{AgentKey, KeyDiscovery, SigningAgent};
 pub use self::existing::without_foreign_signatures;
 pub use self::key::{Jwk, SigningKey};
 pub use self::request::{MessageToSign, SignatureFields};
-pub use self::signed_json::signed_statement;
 pub use self::secret::{SECRET_BYTES, create_private_dir, new_secret, write_secret};
 pub use self::settings::{
     AgentFieldForm, PlainHttp, SIGNATURE_FIELDS, SigningMode, SigningSettings,
 };
+pub use self::signed_json::signed_statement;
 pub use self::signer::{KeySigner, MessageSigner};

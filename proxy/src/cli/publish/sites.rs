@@ -24,8 +24,7 @@ use wayleave_decision_log::{
 };
 use wayleave_evidence::Sha256Digest;
 use wayleave_signing::agent_card::crawler_contacts;
-use wayleave_signing::directory::DIRECTORY_PATH;
-use wayleave_signing::{SigningKey, agent_uri, signed_statement};
+use wayleave_signing::{SigningAgent, signed_statement};
 
 use crate::cli::admin_client::request_bytes;
 use crate::cli::evidence::node_logs::{AskedNode, NodeLogs};
@@ -77,9 +76,12 @@ pub(super) fn publish(
     nodes: &[NodeUrl],
     now: SystemTime,
 ) -> anyhow::Result<Vec<String>> {
-    let key = config.signing.keys.first().context(
-        "there is no key to sign with: `wayleave keys new NAME` creates one, which `wayleave publish` publishes",
+    // One agent states for all: a site that finds two crawlers in its log finds both in its file.
+    let agent = config.signing.agents.iter().find(|agent| !agent.keys.is_empty()).context(
+        "no agent has a key to sign with: set signing.agent, and `wayleave keys new NAME` creates a key, which \
+         `wayleave publish` publishes",
     )?;
+    let key = &agent.keys[0];
     let since = since.map(start_of_day);
     let mut sources = SiteSources::default();
     match since {
@@ -103,7 +105,7 @@ pub(super) fn publish(
     if missing.is_empty() {
         remove_others(dir, &written)?;
     }
-    write(dir, "index.html", &page(config, key, span, &missing_json))?;
+    write(dir, "index.html", &page(config, agent, span, &missing_json))?;
     Ok(missing.into_iter().map(|part| format!("{}: {}", part.node, part.what)).collect())
 }
 
@@ -300,12 +302,10 @@ fn merged(one: &impl Serialize, other: &impl Serialize) -> Value {
 }
 
 /// Returns the page that reads statements, with the key that signed them.
-fn page(config: &Config, key: &SigningKey, span: StatementSpan, missing: &[Value]) -> String {
-    let agent = config.signing.options.agent.as_ref();
-    let directory = agent.map(|agent| format!("{}{DIRECTORY_PATH}", agent_uri(agent)));
+fn page(config: &Config, agent: &SigningAgent, span: StatementSpan, missing: &[Value]) -> String {
     let published = json!({
-        "key": key.jwk(),
-        "directory": directory,
+        "key": agent.keys[0].jwk(),
+        "directory": agent.key_set_url(),
         "from": seconds(span.from),
         "to": seconds(span.to),
         "missing": missing,
