@@ -79,7 +79,7 @@ pub(crate) fn decide_again(
                 match inputs.robots_txt(line, &origin, dialect)? {
                     Some(copy) => decision.add_robots_txt(&copy),
                     None => {
-                        decision.robots_txt_pending("it was not fetched in time", Duration::ZERO)
+                        decision.robots_txt_pending("it was not fetched in time", Duration::ZERO);
                     }
                 }
             }

@@ -227,7 +227,6 @@ impl ExchangeRecord {
         let preferences = facts.preferences.as_ref();
         let documents = preferences.into_iter().flat_map(PreferenceFinding::documents_seen);
         let stated = preferences.into_iter().flat_map(PreferenceFinding::stated_preferences);
-        let page = facts.subresource.as_ref();
         let fetched_as = facts.finding.as_ref().and_then(|finding| finding.fetched_as.as_ref());
         DecisionRecord {
             robots_fetched_as: fetched_as.map(|identity| identity.name().to_owned()),
@@ -263,9 +262,7 @@ impl ExchangeRecord {
             finding: facts.finding.map(Into::into),
             preferences: stated.map(|stated| UsePreference::from(&stated)).collect(),
             documents: documents.map(Into::into).collect(),
-            subresource: facts
-                .subresource
-                .map(|subresource| subresource_record(&subresource, self.page_decision)),
+            subresource: subresource_record(facts.subresource.as_ref(), self.page_decision),
             reached_origin: matches!(outcome, ExchangeOutcome::Withhold(_)),
             from: self.from.map(Word::Known),
             edge: edge.map(Word::Known),
@@ -287,14 +284,15 @@ impl ExchangeRecord {
 }
 
 fn subresource_record(
-    subresource: &Subresource,
+    subresource: Option<&Subresource>,
     page_decision: Option<DecisionId>,
-) -> SubresourceRecord {
-    SubresourceRecord {
+) -> Option<SubresourceRecord> {
+    let subresource = subresource?;
+    Some(SubresourceRecord {
         page: subresource.page.as_ref().to_owned(),
         kind: subresource.kind.into(),
         decision: page_decision,
-    }
+    })
 }
 
 fn recorded_identity(crawler: Option<&Crawler>) -> RecordedIdentity {

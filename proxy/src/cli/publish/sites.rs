@@ -267,10 +267,9 @@ impl CrawlerStatement {
     fn of(config: &Config, name: &str, tokens: &BTreeSet<String>) -> Self {
         let mut tokens = tokens.clone();
         let crawler = config.crawlers.crawlers.iter().find(|crawler| crawler.name == name);
-        let mut contact = crawler.map(crawler_contacts).unwrap_or_default();
-        if contact.is_empty() {
-            contact = contacts(&config.robots.fetch.user_agent);
-        }
+        let fetcher = &config.robots.fetch.user_agent;
+        let contact =
+            crawler.map_or_else(|| contacts(fetcher), |crawler| crawler_contacts(crawler, fetcher));
         // It may have another one by now.
         tokens.extend(crawler.map(|crawler| crawler.tokens[0].to_string()));
         let mode = match name {
