@@ -173,8 +173,8 @@ fn named(compared: &Value) -> Vec<&str> {
     listed.iter().filter_map(|one| one["host"].as_str()).collect()
 }
 
-#[test]
-fn signing_and_splitting_let_in_more_host_by_host() {
+/// Crawls these hosts under one name, under one for each purpose, and with these signed. Returns the numbers let in, each by host.
+fn crawl_in_stages() -> (signing::Signing, [Vec<(String, usize)>; 3]) {
     let signing = signing::start("off", |settings| settings);
     let dir = signing.proxy.dir.path().to_owned();
     for (host, by_purpose, by_signature) in hosts() {
@@ -206,7 +206,12 @@ fn signing_and_splitting_let_in_more_host_by_host() {
     let expected = (HOSTS_OF_A_KIND * 4 * (PAGES + PAGES * 2 * 2)) as f64;
     let requests = || signing.proxy.metric("wayleave_requests_total", &[]);
     eventually("all are counted", || requests() == expected);
+    (signing, [before, split, signed])
+}
 
+#[test]
+fn signing_and_splitting_let_in_more_host_by_host() {
+    let (signing, [before, split, signed]) = crawl_in_stages();
     let answer = signing.proxy.admin_get("/v1/edge?by=signed").json();
     let parts = ["search", "trainer"];
     assert_eq!(let_in_by_api(&answer, &["mixed"], false), before);
@@ -240,8 +245,12 @@ fn signing_and_splitting_let_in_more_host_by_host() {
         (&row["name"], &row["signed"], &row["unsigned"]),
         (&json!("by-both-0.test"), &json!(0), &json!(6))
     );
+    expect_in_report(&signing.proxy, &answer);
+}
 
-    let config = signing.proxy.config_with_ports();
+/// Expects that the report, from the decision log, says the same as the API.
+fn expect_in_report(proxy: &Wayleave, answer: &Value) {
+    let config = proxy.config_with_ports();
     let mut report = command();
     report.args(["report", "--since", "1h", "--config"]).arg(&config);
     let printed = output_of(&mut report, b"", Duration::from_secs(60));
@@ -255,5 +264,5 @@ fn signing_and_splitting_let_in_more_host_by_host() {
     report.args(["report", "--since", "1h", "--json", "--config"]).arg(&config);
     let reported: Value =
         serde_json::from_str(&output_of(&mut report, b"", Duration::from_secs(60))).expect("JSON");
-    assert_eq!(reported["edge"], answer, "the log says the same");
+    assert_eq!(reported["edge"], *answer, "the log says the same");
 }

@@ -47,7 +47,7 @@ struct EdgeCounts {
 #[serde(untagged)]
 enum EdgeListing {
     Counts(EdgeCounts),
-    Signed(SignedEdge),
+    Signed(Box<SignedEdge>),
 }
 
 /// Refusals at the edge since the start, by host or crawler; or the answers to signed and unsigned requests.
@@ -73,7 +73,9 @@ pub(super) async fn edge(
     let answer = match counted.by {
         EdgeGrouping::Host => counts(EdgeCountBy::Host),
         EdgeGrouping::Crawler => counts(EdgeCountBy::Crawler),
-        EdgeGrouping::Signed => EdgeListing::Signed(admin.decisions.edge_by_signature(limit)),
+        EdgeGrouping::Signed => {
+            EdgeListing::Signed(Box::new(admin.decisions.edge_by_signature(limit)))
+        }
     };
     SafeJson(answer).into_response()
 }
