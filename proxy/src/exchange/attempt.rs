@@ -75,8 +75,7 @@ impl<'a> UpstreamAttempt<'a> {
             request = signer.without_foreign_signatures(request);
         }
         let mut reusable = self.reusable(destination, preference);
-        let mut times_unprocessed =
-            exchange.repeat.as_ref().map_or(0, RequestRepeat::times_unprocessed);
+        let mut times = exchange.repeat.as_ref().map_or(0, RequestRepeat::times_unprocessed);
         loop {
             let session = match reusable.take() {
                 Some(session) if session.is_alive().await => session,
@@ -99,15 +98,13 @@ impl<'a> UpstreamAttempt<'a> {
                 Err(RelayError::Upstream {
                     fault: UpstreamError { unprocessed: Some(wish), .. },
                     answered: false,
-                }) if times_unprocessed < MAX_UNPROCESSED && client.sent_body.is_kept() => {
-                    times_unprocessed += 1;
+                }) if times < MAX_UNPROCESSED && client.sent_body.is_kept() => {
+                    times += 1;
                     if wish == Unprocessed::OverHttp1 {
                         settings.upstream.remember_http1(destination.origin);
                     }
                     if self.keeps_delay() {
-                        return repeat_later(RequestRepeat::Unprocessed {
-                            times: times_unprocessed,
-                        });
+                        return repeat_later(RequestRepeat::Unprocessed { times });
                     }
                 }
                 // The response asked for a signature, which the signer accepts once. It is left unread, and the connection with it.
