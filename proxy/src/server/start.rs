@@ -108,7 +108,6 @@ pub(super) async fn start(
         guard: Arc::new(ArcSwap::from_pointee(AdminGuard::new(config))),
         published: Arc::new(ArcSwap::from_pointee(config.clone())),
     };
-    let proxy = local_client_address(&listeners);
     let guard = Arc::clone(&reloaded.guard);
     let (reload_handle, reload) = reload::service(file, config, reloaded, hangup);
     let admin = AdminState {
@@ -129,7 +128,7 @@ pub(super) async fn start(
         docs_url: config.admin.docs_url.as_deref().map(Arc::from),
         untrusting: Arc::clone(&downstream.untrusting),
         own_address: admin_address,
-        proxy,
+        proxy: local_client_address(&listeners),
         listeners: listeners.iter().map(BoundListener::url).collect(),
         stopping: downstream.stopping.clone(),
     };
