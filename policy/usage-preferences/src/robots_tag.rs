@@ -117,3 +117,27 @@ fn lower_case(value: &str) -> Cow<'_, str> {
     });
     Cow::Owned(lowered.collect())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_long_value_is_cut_after_its_last_whole_member() {
+        let rest = "a".repeat(MAX_BYTES + 1);
+        for members in [
+            "",
+            "*;noindex,",
+            r#"*;a="x, \", y","#,
+            "(a b, c);noindex,",
+            r#"("a)" b, c);noindex,"#,
+            r#"*;a="(",b,"#,
+        ] {
+            let value = format!("{members}{rest}");
+            assert_eq!(whole_members(&value), members.trim_end_matches(','), "{members}");
+        }
+        let list_is_cut = format!(r#"*;noindex,("a)" b, {rest}"#);
+        assert_eq!(whole_members(&list_is_cut), "*;noindex");
+        assert_eq!(whole_members("a, b"), "a, b");
+    }
+}
