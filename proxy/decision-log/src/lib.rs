@@ -230,7 +230,7 @@ impl DecisionLog {
         self.writer.is_failing()
     }
 
-    /// Waits until all decisions recorded so far are written, or lost, so that [`Self::is_failing`] is up to date.
+    /// Waits until all decisions recorded so far are written, or lost, so that the files and [`Self::is_failing`] are up to date.
     pub async fn settle(&self) {
         self.writer.settle().await;
     }
@@ -317,6 +317,7 @@ impl DecisionLog {
         let Some(journal) = self.journal.load_full() else {
             return Ok(None);
         };
+        self.settle().await;
         let turn = Arc::clone(&self.searches).acquire_owned().await.map_err(io::Error::other)?;
         let is_given_up = CancellationToken::new();
         let _giving_up = is_given_up.clone().drop_guard();
@@ -380,6 +381,10 @@ impl DecisionLog {
             contents: request.contents,
         };
         let source = self.source_since(query.since);
+        if source == ReportSource::Log {
+            // A client that was answered finds its decision in the report.
+            self.settle().await;
+        }
         let count = move |on_progress: ProgressSink<'_>| log.count(source, &query, on_progress);
         self.reports.get(request, source == ReportSource::Log, count).await
     }
@@ -427,6 +432,7 @@ impl DecisionLog {
         if origins.is_empty() {
             return AskedUrls::default();
         }
+        self.settle().await;
         let log = Arc::clone(self);
         let finding = tokio::task::spawn_blocking(move || {
             let mut asked = log.asked_recently(origins);

@@ -6,7 +6,6 @@
 //!  request ─┬─ existing            the client's own signatures
 //!     │     └─ accept_signature    the signatures that origins request
 //!   agent                          the name that is signed under, and its keys
-//!  agent_card                      what is published about a crawler
 //!  directory ──┐                   the published keys
 //!     └─────── signature_base      the text that is signed
 //!               key                an Ed25519 key and its public forms
@@ -20,7 +19,6 @@
 
 mod accept_signature;
 mod agent;
-pub mod agent_card;
 pub mod directory;
 mod existing;
 mod key;

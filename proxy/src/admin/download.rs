@@ -122,6 +122,7 @@ pub(super) async fn download(
         // The transfer breaks off: a file without the rest must not pass for a whole one.
         Err(error) => writer.fail(error),
     };
+    admin.decisions.settle().await;
     match admin.decisions.stream_past(span, query, take) {
         StreamStart::Started => {}
         StreamStart::NoLog => return no_decision_log(),

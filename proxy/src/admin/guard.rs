@@ -21,14 +21,13 @@ use axum::response::Response;
 use futures_util::{StreamExt as _, future};
 use ring::digest;
 use wayleave_config::{AdminToken, Config};
-use wayleave_signing::agent_card::{CARD_PATH, PAGE_PATH, RANGES_PATH};
 use wayleave_signing::directory;
 
 use super::access::{Operator, is_change};
 use super::connection_limit::ConnectionState;
 use super::live::EVENT_STREAM;
 use super::response::error_response;
-use crate::publication;
+use crate::publication::{self, CARD_PATH, PAGE_PATH, RANGES_PATH};
 
 /// The paths that need no token: they are for load balancers and clients, or serve no data.
 const PUBLIC_PATHS: [&str; 7] =

@@ -63,7 +63,6 @@ use utoipa::openapi::OpenApi;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 use wayleave_config::{ListenAddress, ListenProtocol};
-use wayleave_signing::agent_card::RANGES_PATH;
 
 pub(crate) use self::connection_limit::MAX_CONNECTIONS;
 pub(crate) use self::decisions::ShownDecision;
@@ -76,6 +75,7 @@ pub(crate) use self::robots_view::DecidingFile;
 pub(crate) use self::serve::serve;
 pub(crate) use self::state::AdminState;
 use crate::mcp::McpServer;
+use crate::publication::RANGES_PATH;
 
 /// The most answers to agents at a time: a page takes several times its size, as text and as JSON.
 const MAX_AGENT_ANSWERS: usize = 32;

@@ -9,9 +9,9 @@ use wayleave_notation::harmless::escape_html;
 use wayleave_pacing::CrawlDelayMode;
 use wayleave_robots_cache::fetch_user_agent;
 use wayleave_signing::SigningMode;
-use wayleave_signing::agent_card::crawler_contacts;
 use wayleave_usage_preferences::{PreferenceSource, Purpose};
 
+use super::agent_card::crawler_contacts;
 use super::ip_ranges;
 
 /// Returns the page about a crawler.

@@ -1,6 +1,7 @@
 //! What sites are told about the crawlers: keys, cards, pages and address ranges, by the host that publishes them. `wayleave
 //! publish` writes them to files, and the admin listener serves them.
 
+mod agent_card;
 mod crawler_page;
 mod ip_ranges;
 mod mixed_names;
@@ -14,9 +15,10 @@ use serde_json::Value;
 use wayleave_config::Config;
 use wayleave_decision::Crawler;
 use wayleave_signing::SigningAgent;
-use wayleave_signing::agent_card::{CARD_PATH, CardSubject, PAGE_PATH, RANGES_PATH};
 use wayleave_signing::directory;
 
+use self::agent_card::CardSubject;
+pub(crate) use self::agent_card::{CARD_PATH, PAGE_PATH, RANGES_PATH, crawler_contacts};
 pub(crate) use self::ip_ranges::addresses;
 pub(crate) use self::mixed_names::mixed_names;
 

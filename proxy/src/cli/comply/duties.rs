@@ -14,12 +14,13 @@ use wayleave_gate::settings::RobotsTxtSource;
 use wayleave_pacing::CrawlDelayMode;
 use wayleave_robots_cache::fetch_user_agent;
 use wayleave_signing::SigningMode;
-use wayleave_signing::agent_card::{CARD_PATH, RANGES_PATH, crawler_contacts};
 use wayleave_signing::directory;
 use wayleave_usage_preferences::PreferenceSource;
 
 use super::lacks::{self, Lack};
-use crate::publication::{self, PublishedHost, mixed_names, page_path};
+use crate::publication::{
+    self, CARD_PATH, PublishedHost, RANGES_PATH, crawler_contacts, mixed_names, page_path,
+};
 
 /// A duty, and whether it is fulfilled.
 #[derive(Debug, Serialize)]

@@ -4,9 +4,8 @@ use serde::Serialize;
 use wayleave_config::Config;
 use wayleave_decision::{Crawler, EnforcementMode, SubresourcePolicy, contacts};
 use wayleave_robots_cache::fetch_user_agent;
-use wayleave_signing::agent_card::crawler_contacts;
 
-use crate::publication;
+use crate::publication::{self, crawler_contacts};
 
 /// A key of a crawler to set.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]

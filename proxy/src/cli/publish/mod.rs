@@ -119,9 +119,9 @@ mod tests {
     use std::collections::BTreeMap;
     use std::time::{Duration, UNIX_EPOCH};
 
+    use crate::publication::RANGES_PATH;
     use serde_json::{Value, json};
     use wayleave_signing::SigningKey;
-    use wayleave_signing::agent_card::RANGES_PATH;
     use wayleave_signing::directory::DIRECTORY_PATH;
 
     use super::*;

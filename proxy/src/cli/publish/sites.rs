@@ -9,6 +9,7 @@ use std::io::Write as _;
 use std::ops::ControlFlow;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use anyhow::{Context, ensure};
@@ -23,13 +24,13 @@ use wayleave_decision_log::{
     WAYLEAVE, scan_log,
 };
 use wayleave_evidence::Sha256Digest;
-use wayleave_signing::agent_card::crawler_contacts;
-use wayleave_signing::{SigningAgent, signed_statement};
+use wayleave_signing::{SigningAgent, SigningKey, signed_statement};
 
 use crate::cli::admin_client::request_bytes;
 use crate::cli::evidence::node_logs::{AskedNode, NodeLogs};
 use crate::cli::evidence::node_url::NodeUrl;
 use crate::cli::terminal::print_errors;
+use crate::publication::crawler_contacts;
 
 /// The page, with places for what it is about and for the digest of its script.
 const PAGE: &str = include_str!("sites.html");
@@ -76,12 +77,10 @@ pub(super) fn publish(
     nodes: &[NodeUrl],
     now: SystemTime,
 ) -> anyhow::Result<Vec<String>> {
-    // One agent states for all: a site that finds two crawlers in its log finds both in its file.
-    let agent = config.signing.agents.iter().find(|agent| !agent.keys.is_empty()).context(
-        "no agent has a key to sign with: set signing.agent, and `wayleave keys new NAME` creates a key, which \
-         `wayleave publish` publishes",
+    // One key signs for all agents: a site that finds two crawlers in its log finds both in its file.
+    let key = config.signing.keys().next().context(
+        "there is no key to sign with: `wayleave keys new NAME` creates one, which `wayleave publish` publishes",
     )?;
-    let key = &agent.keys[0];
     let since = since.map(start_of_day);
     let mut sources = SiteSources::default();
     match since {
@@ -105,7 +104,7 @@ pub(super) fn publish(
     if missing.is_empty() {
         remove_others(dir, &written)?;
     }
-    write(dir, "index.html", &page(config, agent, span, &missing_json))?;
+    write(dir, "index.html", &page(config, key, span, &missing_json))?;
     Ok(missing.into_iter().map(|part| format!("{}: {}", part.node, part.what)).collect())
 }
 
@@ -301,10 +300,12 @@ fn merged(one: &impl Serialize, other: &impl Serialize) -> Value {
 }
 
 /// Returns the page that reads statements, with the key that signed them.
-fn page(config: &Config, agent: &SigningAgent, span: StatementSpan, missing: &[Value]) -> String {
+fn page(config: &Config, key: &SigningKey, span: StatementSpan, missing: &[Value]) -> String {
+    let has_key = |agent: &&Arc<SigningAgent>| agent.keys.iter().any(|own| **own == *key);
+    let directory = config.signing.agents.iter().find(has_key).map(|agent| agent.key_set_url());
     let published = json!({
-        "key": agent.keys[0].jwk(),
-        "directory": agent.key_set_url(),
+        "key": key.jwk(),
+        "directory": directory,
         "from": seconds(span.from),
         "to": seconds(span.to),
         "missing": missing,

@@ -8,27 +8,26 @@ use wayleave_decision::{
 };
 use wayleave_pacing::{CrawlDelayMode, PacingConfig};
 use wayleave_robots_txt::HostPattern;
+use wayleave_signing::SigningAgent;
 use wayleave_usage_preferences::{PreferenceSource, Purpose, SourceSet, TDMREP_PATH};
 
-use super::agent::SigningAgent;
-
 /// The path of a crawler's card, without `/` and its name.
-pub const CARD_PATH: &str = "/.well-known/signature-agent-card";
+pub(crate) const CARD_PATH: &str = "/.well-known/signature-agent-card";
 /// The path of the address ranges.
-pub const RANGES_PATH: &str = "/ips.json";
+pub(crate) const RANGES_PATH: &str = "/ips.json";
 /// The path of a crawler's page, without `/` and its name.
-pub const PAGE_PATH: &str = "/crawlers";
+pub(crate) const PAGE_PATH: &str = "/crawlers";
 
 /// A crawler, and the settings that its card states.
 #[derive(Clone, Copy, Debug)]
-pub struct CardSubject<'a> {
-    pub agent: &'a SigningAgent,
-    pub crawler: &'a Crawler,
-    pub pacing: &'a PacingConfig,
-    pub sources: SourceSet,
-    pub rules: &'a [PolicyRule],
+pub(super) struct CardSubject<'a> {
+    pub(super) agent: &'a SigningAgent,
+    pub(super) crawler: &'a Crawler,
+    pub(super) pacing: &'a PacingConfig,
+    pub(super) sources: SourceSet,
+    pub(super) rules: &'a [PolicyRule],
     /// The `User-Agent` of fetches for nobody, whose contact is that of crawlers without one.
-    pub proxy_user_agent: &'a str,
+    pub(super) proxy_user_agent: &'a str,
 }
 
 /// The card, with members as OAuth clients have them (RFC 7591).
@@ -66,7 +65,7 @@ struct CardDetails<'a> {
 
 impl CardSubject<'_> {
     /// Returns the card as JSON.
-    pub fn card(&self) -> String {
+    pub(super) fn card(&self) -> String {
         let base = self.agent.origin();
         let Crawler { name, tokens, trigger, declaration, .. } = self.crawler;
         // The configuration demands at least one token.
@@ -161,7 +160,7 @@ impl CardSubject<'_> {
 
 /// Returns the URIs at which a crawler's operator can be reached: its contact, the owner's, then those in its
 /// `User-Agent`; if there are none, those in `proxy_user_agent`.
-pub fn crawler_contacts(crawler: &Crawler, proxy_user_agent: &str) -> Vec<String> {
+pub(crate) fn crawler_contacts(crawler: &Crawler, proxy_user_agent: &str) -> Vec<String> {
     let mut found = Vec::new();
     let texts = [
         crawler.contact.as_deref(),
