@@ -12,7 +12,7 @@ use wayleave_decision::RequestOutcome;
 use wayleave_notation::rfc3339;
 use wayleave_record::{DecisionRecord, Word};
 use wayleave_robots_txt::AccessVerdict;
-use wayleave_usage_preferences::Purpose;
+use wayleave_usage_preferences::{Purpose, PurposeClass};
 
 /// The most names that are kept of a host. They are the configuration's, so that only many reloads come near.
 const MAX_NAMES: usize = 32;
@@ -36,13 +36,15 @@ pub struct EdgeName {
 }
 
 impl EdgeName {
-    fn has(&self, purpose: Purpose) -> bool {
-        self.purposes.iter().any(|it| *it == purpose)
+    fn is_of_class(&self, class: PurposeClass) -> bool {
+        let mut known = self.purposes.iter().filter_map(Word::known);
+        known.any(|purpose| purpose.class() == Some(class))
     }
 
-    /// Returns whether the name stands for training and for a purpose that operators of edges judge apart from it.
+    /// Returns whether the name stands for training and for a class that operators of edges judge apart from it.
     fn is_mixed(&self) -> bool {
-        self.has(Purpose::TrainAi) && (self.has(Purpose::Search) || self.has(Purpose::AiInput))
+        self.is_of_class(PurposeClass::Training)
+            && (self.is_of_class(PurposeClass::Search) || self.is_of_class(PurposeClass::Agent))
     }
 
     /// Returns whether this name may be a part of `other`, which was split.

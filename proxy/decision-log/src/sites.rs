@@ -124,8 +124,12 @@ impl HostRequests {
             });
             count.count += 1;
             // Lines are in the order in which exchanges ended, and nodes are read one after the other.
-            count.first_day = count.first_day.clone().min(day.clone());
-            count.last_day = count.last_day.clone().max(day);
+            if day < count.first_day {
+                count.first_day.clone_from(&day);
+            }
+            if day > count.last_day {
+                count.last_day = day;
+            }
         }
         let tokens = self.tokens.entry(crawler).or_default();
         let token = decision.tokens.first().filter(|token| ProductToken::new(token).is_ok());

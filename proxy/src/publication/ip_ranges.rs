@@ -98,7 +98,7 @@ fn prefixes<'c>(config: &'c Config, crawlers: impl Iterator<Item = &'c Crawler>)
 }
 
 /// Returns warnings about addresses that are not known, or that origins cannot see.
-pub(super) fn warnings(config: &Config) -> Vec<String> {
+pub(crate) fn warnings(config: &Config) -> Vec<String> {
     if config.upstream.egress.parent.is_some() {
         let warning = "origins see the addresses of upstream.proxy, so there are none in ips.json";
         return vec![warning.to_owned()];

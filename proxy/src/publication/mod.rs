@@ -19,7 +19,7 @@ use wayleave_signing::directory;
 
 use self::agent_card::CardSubject;
 pub(crate) use self::agent_card::{CARD_PATH, PAGE_PATH, RANGES_PATH, crawler_contacts};
-pub(crate) use self::ip_ranges::addresses;
+pub(crate) use self::ip_ranges::{addresses, warnings};
 pub(crate) use self::mixed_names::mixed_names;
 
 /// A file to publish: its path from the host's root, and its content.
@@ -188,9 +188,4 @@ pub(crate) fn page_path(name: &str) -> String {
 /// Returns the paths at which the agents' JWK Sets are.
 pub(crate) fn key_set_paths(config: &Config) -> Vec<String> {
     config.signing.agents.iter().map(|agent| agent.key_set_path().to_owned()).collect()
-}
-
-/// Returns the gaps in what is published, because of what the configuration lacks.
-pub(crate) fn warnings(config: &Config) -> Vec<String> {
-    ip_ranges::warnings(config)
 }

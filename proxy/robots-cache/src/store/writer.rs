@@ -240,7 +240,7 @@ impl StoreWriter {
         self.changed.send_replace(());
     }
 
-    /// Writes pending changes, unless the store has failed. Returns whether there were any.
+    /// Writes pending changes, unless there are none or the store has failed. Returns whether it tried.
     pub(super) fn write_pending(&self) -> bool {
         let state = self.state();
         let is_pending = !(state.waiting.is_empty() && state.writing.is_empty());
