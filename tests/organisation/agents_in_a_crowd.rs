@@ -1,8 +1,10 @@
-//! Five crawlers of three agents, while keys are replaced and the configuration is reloaded.
+//! Five crawlers of three agents over the nodes of a fleet, while keys are replaced and the configuration is reloaded.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::env;
 use std::fs;
+use std::path::Path;
+use std::process::Command;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -11,17 +13,20 @@ use serde_json::{Value, json};
 
 use super::agents::{AGENTS, CRAWLERS, as_json, key_ids, keys_folder, protocol_01, sets, start};
 use super::signing::keys;
-use crate::harness::{Origin, Request, Wayleave};
+use crate::fleet::engines::{Product, Server};
+use crate::fleet::proxies::{is_up, joined};
+use crate::harness::{Origin, Request, Wayleave, eventually};
 
 /// The requests that the verifier gets at a time.
 const BATCH: usize = 5_000;
 const HOSTS: usize = 20;
+const NODES: usize = 3;
 
 /// The keys that an agent has published so far: a verifier may have a copy of any time.
 type Published = Mutex<BTreeMap<&'static str, Vec<Value>>>;
 
-fn remember(published: &Published, proxy: &Wayleave) {
-    let now = sets(proxy, &AGENTS);
+fn remember(published: &Published, node: &Wayleave) {
+    let now = sets(node, &AGENTS);
     let mut published = published.lock().expect("nothing panics with it");
     for agent in AGENTS {
         let set: Value =
@@ -35,27 +40,56 @@ fn remember(published: &Published, proxy: &Wayleave) {
     }
 }
 
-/// Replaces the key of one crawler after another: a new one is published, then it signs, then the old one is deleted.
-fn rotate(proxy: &Wayleave, published: &Published, is_over: &AtomicBool) -> usize {
-    let dir = proxy.dir.path();
-    let file = dir.join("config.toml");
+/// Copies the keys of one node over those of another, as whoever deploys them does.
+fn copy_keys(from: &Path, to: &Path) {
+    let copied = Command::new("cp").arg("-rp").arg(from.join("keys")).arg(to).status();
+    assert!(copied.expect("cp starts").success());
+}
+
+fn fleet(origin: &Origin, server: &Server) -> Vec<Wayleave> {
+    let mut nodes: Vec<Wayleave> = Vec::new();
+    for _ in 0..NODES {
+        let node = start(origin, |settings| {
+            if let Some(first) = nodes.first() {
+                fs::remove_dir_all(settings.dir.join("keys")).expect("its own keys");
+                copy_keys(first.dir.path(), &settings.dir);
+            }
+            joined(settings.set("signing.lifetime", "\"3h\""), server)
+        });
+        nodes.push(node);
+    }
+    nodes
+}
+
+/// Replaces the key of one crawler after another: each node publishes a new one, then they sign with it, then the old one goes.
+fn rotate(nodes: &[Wayleave], published: &Published, is_over: &AtomicBool) -> usize {
+    let first = nodes[0].dir.path();
+    let reload = |node: &Wayleave| assert_eq!(node.admin_request("POST", "/v1/reload").status, 200);
     let mut rounds = 0;
     while !is_over.load(Ordering::Relaxed) {
         let (name, _, agent) = CRAWLERS[rounds % CRAWLERS.len()];
-        let text = fs::read_to_string(&file).expect("readable");
         let folder = keys_folder(agent);
-        let is_own = |line: &&str| line.starts_with(&format!("signing_key = \"{folder}/{name}"));
-        let old = text.lines().find(is_own).expect("its key").to_owned();
         let young = format!("{name}-{rounds}");
-        keys(dir, &["--config", "config.toml", "new", &young, "--agent", agent]);
-        let reload = || assert_eq!(proxy.admin_request("POST", "/v1/reload").status, 200);
-        reload();
-        remember(published, proxy);
-        proxy.write_config(&text.replace(&old, &format!("signing_key = \"{folder}/{young}.pem\"")));
-        reload();
-        let path = old.split('"').nth(1).expect("a path");
-        fs::remove_file(dir.join(path)).expect("it is there");
-        reload();
+        keys(first, &["--config", "config.toml", "new", &young, "--agent", agent]);
+        for node in nodes {
+            if node.dir.path() != first {
+                copy_keys(first, node.dir.path());
+            }
+            reload(node);
+            remember(published, node);
+        }
+        for node in nodes {
+            let text = fs::read_to_string(node.dir.path().join("config.toml")).expect("readable");
+            let is_own =
+                |line: &&str| line.starts_with(&format!("signing_key = \"{folder}/{name}"));
+            let old = text.lines().find(is_own).expect("its key").to_owned();
+            let new = format!("signing_key = \"{folder}/{young}.pem\"");
+            node.write_config(&text.replace(&old, &new));
+            reload(node);
+            let path = old.split('"').nth(1).expect("a path");
+            fs::remove_file(node.dir.path().join(path)).expect("it is there");
+            reload(node);
+        }
         rounds += 1;
     }
     rounds
@@ -66,21 +100,24 @@ fn no_request_is_signed_under_a_wrong_agent() {
     let requests = env::var("WAYLEAVE_SIGNED_REQUESTS")
         .map_or(3_000, |count| count.parse().expect("a number"));
     let origin = Origin::start();
-    let proxy = start(&origin, |settings| settings.set("signing.lifetime", "\"3h\""));
+    let server = Server::start(Product::Redis);
+    let nodes = fleet(&origin, &server);
+    eventually("every node is in the fleet", || nodes.iter().all(is_up));
     let published = Published::default();
-    remember(&published, &proxy);
+    remember(&published, &nodes[0]);
     let is_over = AtomicBool::new(false);
     let rounds = thread::scope(|scope| {
-        let rotation = scope.spawn(|| rotate(&proxy, &published, &is_over));
+        let rotation = scope.spawn(|| rotate(&nodes, &published, &is_over));
         let clients: Vec<_> = CRAWLERS
             .iter()
             .map(|(_, token, _)| {
-                let proxy = &proxy;
+                let nodes = &nodes;
                 scope.spawn(move || {
-                    let mut wire = proxy.connect();
+                    let mut wires: Vec<_> = nodes.iter().map(Wayleave::connect).collect();
                     for number in 0..requests / CRAWLERS.len() {
                         let url = format!("http://site-{}.test/{token}/{number}", number % HOSTS);
                         let request = Request::get(&url).agent(&format!("{token}/1.0"));
+                        let wire = &mut wires[number % NODES];
                         wire.send(request.absolute_form());
                         assert_eq!(wire.expect_response(false).status, 200, "{url}");
                     }
