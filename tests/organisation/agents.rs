@@ -112,9 +112,37 @@ fn get(token: &str, url: &str) -> Request {
 }
 
 #[test]
+fn a_key_among_those_of_another_agent_causes_a_warning() {
+    let dir = tempfile::tempdir().expect("a folder");
+    fs::write(dir.path().join("config.toml"), "").expect("writable");
+    keys(dir.path(), &["--config", "config.toml", "new", "lab"]);
+    let text = "[signing]\nagent = \"https://bot.test\"\n[[crawler]]\nname = \"lab\"\ntokens = [\"LabBot\"]\n\
+        agent = \"https://lab.test\"\nsigning_key = \"keys/lab.pem\"\n";
+    fs::write(dir.path().join("config.toml"), text).expect("writable");
+    let mut check = command();
+    check.args(["--config", "config.toml", "config", "check"]).current_dir(dir.path());
+    let (status, output) = status_and_output(&mut check);
+    assert_eq!(status, Some(0), "{output}");
+    assert!(
+        output.contains(
+            "config.toml:7: [[crawler]] 1.signing_key: signing.agent publishes every key"
+        ),
+        "{output}"
+    );
+    let folder = dir.path().join("keys/lab.test");
+    assert!(output.contains(&format!("move it to {}", folder.display())), "{output}");
+}
+
+#[test]
 fn each_crawler_signs_for_its_own_agent() {
     let origin = Origin::start();
     let proxy = start(&origin, |settings| settings);
+    let listed = proxy.admin_get("/v1/crawlers").json();
+    for (crawler, (name, _, agent)) in
+        listed["crawlers"].as_array().expect("crawlers").iter().zip(CRAWLERS)
+    {
+        assert_eq!((&crawler["name"], &crawler["agent"]), (&json!(name), &json!(agent)));
+    }
     for scheme in ["http", "https"] {
         for (_, token, _) in CRAWLERS {
             let host = token.to_ascii_lowercase();

@@ -1,7 +1,7 @@
 //! `[signing]`: the signatures of crawlers' requests, and the keys that are published.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -31,6 +31,8 @@ pub struct SigningConfig {
     pub agents: Vec<Arc<SigningAgent>>,
     /// The keys that belong to no agent, because none is configured.
     pub keys_without_agent: Vec<Arc<SigningKey>>,
+    /// The folder whose keys are published by `agent`, whether a crawler names them or not.
+    pub keys_dir: PathBuf,
 }
 
 /// The keys of `[signing]` that the agents of crawlers depend on, which are read before.
@@ -122,6 +124,7 @@ pub(super) fn read(
         default_agent: agent,
         agents: Vec::new(),
         keys_without_agent: Vec::new(),
+        keys_dir: folder,
     };
     for (url, keys) in keys.by_agent {
         match url {
@@ -214,6 +217,19 @@ impl SigningConfig {
     pub fn agent_of(&self, crawler: &Crawler) -> Option<&Arc<SigningAgent>> {
         let url = crawler.agent.as_deref()?;
         self.agents.iter().find(|agent| agent.url() == url)
+    }
+
+    /// Returns the folder to which a crawler's key should be moved, if it lies among those that `agent` publishes, but is another
+    /// agent's: once the crawler has a new key, `agent` would publish the old one.
+    pub fn right_folder_for_key_of(&self, crawler: &Crawler) -> Option<PathBuf> {
+        let agent = self.agent_of(crawler)?;
+        let is_misplaced = |key: &Arc<SigningKey>| {
+            Some(key.thumbprint()) == crawler.signing_key.as_deref()
+                && key.path().parent() == Some(&self.keys_dir)
+        };
+        let default = self.default_agent.as_ref()?.as_str().trim_end_matches('/');
+        (agent.url() != default && agent.keys.iter().any(is_misplaced))
+            .then(|| self.keys_dir.join(agent.keys_folder()))
     }
 }
 

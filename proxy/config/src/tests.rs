@@ -722,6 +722,13 @@ fn each_key_belongs_to_one_agent() {
         ]
     );
     assert!(config.signing.keys_without_agent.is_empty());
+    let right: Vec<_> = config
+        .crawlers
+        .crawlers
+        .iter()
+        .map(|crawler| config.signing.right_folder_for_key_of(crawler))
+        .collect();
+    assert_eq!(right, [None, Some(dir.path().join("keys/bot.example/training"))]);
     let nobody = Config::from_toml_in(dir.path(), "t.toml", "").unwrap();
     assert_eq!((nobody.signing.agents.len(), nobody.signing.keys_without_agent.len()), (0, 3));
 }

@@ -128,6 +128,11 @@ impl SigningAgent {
         is_key_set || self.url.path() == "/" && named == self.url
     }
 
+    /// Returns the folder of its keys, below the folder of all keys.
+    pub fn keys_folder(&self) -> PathBuf {
+        Self::keys_folder_of(&self.url)
+    }
+
     /// Returns the folder of the keys of the agent at `url`, below the folder of all keys: the URL without the scheme.
     pub fn keys_folder_of(url: &Url) -> PathBuf {
         let folder = &url[Position::BeforeHost..Position::AfterPath];

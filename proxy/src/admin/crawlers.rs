@@ -8,6 +8,8 @@ use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 use wayleave_decision::{ASSERTED, RequestOutcome};
 use wayleave_decision_log::{DecisionQuery, ReportContents, SummaryRow};
+use wayleave_signing::SigningMode;
+use wayleave_usage_preferences::Purpose;
 
 use super::access::TeamScope;
 use super::parameters::QueryParameters;
@@ -32,6 +34,10 @@ struct ListedCrawler {
     /// Its product tokens; empty: those of its `User-Agent`.
     tokens: Vec<String>,
     dialect: &'static str,
+    /// The purposes that it declares.
+    purposes: Vec<&'static str>,
+    /// The URL of the agent that its requests are signed for; null: they are not signed, or name no agent.
+    agent: Option<String>,
     /// Its requests since the process started, or in the time range.
     requests: u64,
     /// The number of those that were refused.
@@ -135,12 +141,15 @@ pub(super) async fn list(
         Err(response) => return response,
     };
     let crawlers = &admin.decider.settings().crawlers;
+    let is_signing = admin.config.published().signing.options.mode != SigningMode::Off;
     let known = crawlers.all().filter(|crawler| scope.includes(crawler.owner.as_deref()));
     let known = known.map(|crawler| ListedCrawler {
         owner: crawler.owner.as_deref().map(str::to_owned),
         mode: crawler.mode.as_str(),
         tokens: crawler.tokens.iter().map(ToString::to_string).collect(),
         dialect: crawler.dialect.as_str(),
+        purposes: crawler.declaration.purposes.iter().map(Purpose::as_str).collect(),
+        agent: crawler.agent.as_deref().filter(|_| is_signing).map(str::to_owned),
         budgets: admin
             .budgets
             .usage(crawler)

@@ -108,6 +108,13 @@ fn crawler_warnings(config: &Config, places: &ConfigPlaces<'_>) -> Vec<String> {
                 places.key_in_table("crawler", number, "tokens")
             ));
         }
+        if let Some(folder) = config.signing.right_folder_for_key_of(crawler) {
+            warnings.push(format!(
+                "{}: signing.agent publishes every key in that folder: this one, too, as soon as the crawler has another; move it to {}",
+                places.key_in_table("crawler", number, "signing_key"),
+                folder.display()
+            ));
+        }
         let networks = IpNet::aggregate(&crawler.addresses);
         if networks.iter().filter(|network| network.prefix_len() == 0).count() == 2 {
             warnings.push(format!(
