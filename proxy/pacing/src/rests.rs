@@ -517,4 +517,20 @@ mod tests {
             assert_eq!(rests.until(&shop, None, client), Some(Instant::now() + 3 * MINUTE));
         }
     }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_shorter_rest_counts_if_its_request_was_sent_after_the_longer_began() {
+        let shop = Target::parse("http://shop.test/a").unwrap();
+        let client = IpAddr::from([192, 0, 2, 1]);
+        let mut request =
+            AnsweredRequest { target: &shop, unit: None, network: None, client, rests_before: 0 };
+        let rests = RestingOrigins::default();
+        rests.record_answer(request, 429, Some(3 * MINUTE), MINUTE);
+        let until = || rests.until(&shop, None, client).unwrap() - Instant::now();
+        rests.record_answer(request, 429, Some(2 * MINUTE), MINUTE);
+        assert_eq!(until(), 3 * MINUTE, "the answer to an earlier request");
+        request.rests_before = rests.begun();
+        rests.record_answer(request, 429, Some(MINUTE), MINUTE);
+        assert_eq!(until(), MINUTE);
+    }
 }

@@ -123,3 +123,28 @@ fn embedded_v4(address: Ipv6Addr) -> Option<[Ipv4Addr; 2]> {
     let client = Ipv4Addr::from_bits(!v4_at(12).to_bits());
     TEREDO.contains(&address).then(|| [v4_at(4), client])
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn packets_for_an_address_with_another_in_it_may_be_delivered_to_both() {
+        for (address, embedded) in [
+            ("::ffff:1.2.3.4", &["1.2.3.4"][..]),
+            ("::1.2.3.4", &["1.2.3.4"]),
+            ("64:ff9b::1.2.3.4", &["1.2.3.4"]),
+            ("2002:102:304::1", &["1.2.3.4"]),
+            ("2001:0:102:304::f0f1:f2f3", &["1.2.3.4", "15.14.13.12"]),
+            ("2600::1", &[]),
+            ("1.2.3.4", &[]),
+        ] {
+            let address: IpAddr = address.parse().unwrap();
+            let mut expected: Vec<IpAddr> = embedded.iter().map(|it| it.parse().unwrap()).collect();
+            expected.push(address);
+            let mut found = delivery_addresses(address);
+            found.dedup();
+            assert_eq!(found, expected, "{address}");
+        }
+    }
+}

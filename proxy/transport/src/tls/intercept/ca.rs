@@ -381,6 +381,9 @@ mod tests {
         for host in ["shop.test", "192.0.2.1", "2001:db8::1", "under_score.test", &long] {
             let chain = ca.mint(host, &key, system_time()).unwrap();
             assert_eq!(chain.len(), 2, "{host}");
+            let (_, leaf) = x509_parser::parse_x509_certificate(&chain[0]).unwrap();
+            let common_names = leaf.subject().iter_common_name();
+            assert_eq!(common_names.count(), usize::from(host != long), "{host}");
         }
     }
 }
