@@ -22,6 +22,9 @@ from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
 SYNONYMS = {"ai-train": "train-ai", "ai-use": "ai-input"}
+PURPOSES = ("search", "ai-input", "train-ai", "archive", "tdm", "other")
+with open(os.path.join(os.path.dirname(__file__), "../../policy/decision/src/well_known.txt"), encoding="utf-8") as names:
+    FOREIGN = {line.split("\t")[0].lower() for line in names if not line.startswith("#")}
 OUTCOMES_OF_REFUSALS = ("refused", "observed")
 
 
@@ -64,7 +67,8 @@ class Site:
 
     def add(self, line):
         day = line["at"][:10]
-        stated = [SYNONYMS.get(word, word) for word in line.get("stated_purposes", [])]
+        stated = {SYNONYMS.get(word, word) for word in line.get("stated_purposes", [])}
+        stated = [word for word in PURPOSES if word in stated] if stated <= set(PURPOSES) else ["unknown"]
         purposes = stated or line.get("purposes") or [it["purpose"] for it in line.get("preferences", [])]
         key = canonical({"day": day, "crawler": line["crawler"], "purposes": purposes})
         self.requests[key]["outcomes"][line["outcome"]] += 1
@@ -74,7 +78,8 @@ class Site:
             count["count"] += 1
             count["first_day"] = min(count["first_day"], day)
             count["last_day"] = max(count["last_day"], day)
-        self.tokens[line["crawler"]].update(line.get("tokens", [])[:1])
+        is_ours = line["crawler"] != "asserted" or line["outcome"] in ("forwarded", "observed", "tunnelled") and line.get("tokens", [""])[0].lower() not in FOREIGN
+        self.tokens[line["crawler"]].update(line.get("tokens", [])[:1] if is_ours else [])
 
 
 def read(logs):

@@ -254,7 +254,10 @@ fn statements_for_sites_say_which_node_is_lost() {
     assert_eq!(lost["what"], "no answer has its log: 7 decisions are missing");
     assert_eq!([&lost["from"], &lost["to"]], [&shop["from"], &shop["to"]]);
     let unasked = missing.iter().find(|part| part["node"] == "node 2 of 2").expect("it is named");
-    assert_eq!((&unasked["what"], &unasked["from"]), (&"it did not answer".into(), &shop["from"]));
+    assert_eq!(
+        (&unasked["what"], &unasked["from"]),
+        (&"its log could not be read".into(), &shop["from"])
+    );
     assert_eq!(
         statement("held.test")["missing"],
         serde_json::json!([]),

@@ -94,14 +94,16 @@ fn crawl(sites: usize) -> Published {
         .with(crawler("trainer", "TrainBot").purposes(["search", "train-ai"]))
         .with(crawler("images", "ImageBot").observed());
     let proxy = Wayleave::start_in(dir, settings);
-    let agents = ["NewsBot/1", "TrainBot/1", "ImageBot/1", "Visitor/2"];
+    let agents = ["NewsBot/1", "TrainBot/1", "ImageBot/1", "Visitor/2", "Googlebot/2.1"];
     for n in 0..sites {
         for (m, agent) in agents.iter().enumerate().filter(|(m, _)| n % 7 != *m) {
             let path = if (n + m) % 2 == 0 { "private/a?token=s3cret" } else { "x" };
             let scheme = if n % 50 == 7 { "https" } else { "http" };
             let mut request = Request::get(&format!("{scheme}://{}/{path}", host(n))).agent(agent);
-            if n % 11 == 3 {
-                request = request.header("Wayleave-Purpose", "ai-train");
+            match n % 11 {
+                3 => request = request.header("Wayleave-Purpose", "ai-train, search"),
+                4 => request = request.header("Wayleave-Purpose", "what s3cret.test is for"),
+                _ => {}
             }
             proxy.exchange(&request);
         }
@@ -126,6 +128,7 @@ fn a_thousand_statements_are_derived_again_from_the_log() {
     for (name, content) in &all {
         let text = String::from_utf8_lossy(content);
         assert!(!text.contains("s3cret") && !text.contains("127.0.0.1"), "{name}: {text}");
+        assert!(!text.contains("User-agent: Googlebot"), "{name} would stop another's crawler");
         // No file but a host's own names it.
         assert_eq!(text.contains("s17.test"), text.contains("\"host\":\"s17.test\""), "{name}");
     }

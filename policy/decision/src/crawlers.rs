@@ -183,10 +183,13 @@ fn objection_to_purposes(identity: &Identity, words: &[String]) -> Option<Refusa
     let lacking: Vec<_> = stated.without(declared).iter().map(Purpose::as_str).collect();
     (!lacking.is_empty()).then(|| {
         let lacking = lacking.join(", ");
-        let details = format!(
-            "no [[crawler]] that matches this request declares all of its purposes: {} lacks {lacking}",
-            identity.label()
-        );
+        let details = match identity.crawler() {
+            Some(crawler) => format!(
+                "no [[crawler]] that matches this request declares all of its purposes: {} lacks {lacking}",
+                crawler.name
+            ),
+            None => format!("no [[crawler]] matches this request, so none declares its purposes: {lacking}"),
+        };
         Refusal::new(Reason::PurposeNotDeclared, details)
     })
 }

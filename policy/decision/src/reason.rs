@@ -44,6 +44,11 @@ impl RequestOutcome {
         matches!(self, Forwarded | Tunnelled)
     }
 
+    /// Returns whether the request was sent, or its tunnel opened, even if it should have been refused.
+    pub fn is_sent(self) -> bool {
+        matches!(self, Forwarded | Tunnelled | Observed)
+    }
+
     /// Returns whether the request was refused, or would have been.
     pub fn is_refusal(self) -> bool {
         matches!(self, Refused | Observed)

@@ -8,7 +8,8 @@ use wayleave_usage_preferences::{Purpose, PurposeSet};
 /// The name of the field, which is for the proxy and goes no further.
 pub const PURPOSE_FIELD: &str = "wayleave-purpose";
 
-/// The most words that are looked at: more than there are purposes. One more makes the field wrong.
+/// The most words that a field may have: more than there are purposes. `stated_words` keeps one more, so that a longer list is
+/// recognised.
 const MAX_WORDS: usize = 2 * Purpose::ALL.len();
 
 /// Returns the words of the field's value: names of purposes, if it is right. An empty value is one empty word.
@@ -19,7 +20,7 @@ pub fn stated_words(value: &[u8]) -> Vec<String> {
     words.map(|word| excerpt(word.trim_matches([' ', '\t'])).into_owned()).collect()
 }
 
-/// Returns the purposes that these words name; none without words.
+/// Returns the purposes that these words name; the empty set if there are no words.
 ///
 /// # Errors
 ///

@@ -155,7 +155,7 @@ record! {
         /// The purposes that the crawler declares.
         #[schema(value_type = Vec<String>)]
         purposes?: Vec<Word<Purpose>>,
-        /// The agent in whose name the request was signed: the value of its `Signature-Agent`.
+        /// The URL of the agent in whose name the request was signed.
         agent?: Option<String>,
         /// The words of the request's `Wayleave-Purpose`: the purposes that the client states, if they name some.
         stated_purposes?: Vec<String>,

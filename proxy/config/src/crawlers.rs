@@ -56,7 +56,7 @@ pub(super) fn read(
     let mut catch_all = None;
     let crawlers = root.tables("crawler", |section| {
         let (crawler, signer) = read_crawler(section, defaults.mode, dialect, dir, agents);
-        if let Some(other) = signers.iter().find(|other| other.shares_key_of_another_agent(&signer)) {
+        if let Some(other) = signers.iter().find(|other| other.has_same_key_for_another_agent(&signer)) {
             let message = format!(
                 "signs for {:?}, which has another agent: verifiers tell agents apart by their keys, so each needs its own \
                  (`wayleave keys new NAME --agent URL`)",

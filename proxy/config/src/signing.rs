@@ -27,7 +27,7 @@ pub struct SigningConfig {
     pub options: SigningSettings,
     /// The URL of `agent`.
     pub default_agent: Option<Url>,
-    /// The agents that crawlers sign for, or that have keys: that of `[signing]` first.
+    /// The agents that crawlers sign for, or that have keys; if that of `[signing]` is one of them, it is the first.
     pub agents: Vec<Arc<SigningAgent>>,
     /// The keys that belong to no agent, because none is configured.
     pub keys_without_agent: Vec<Arc<SigningKey>>,
@@ -35,7 +35,7 @@ pub struct SigningConfig {
     pub keys_dir: PathBuf,
 }
 
-/// The keys of `[signing]` that the agents of crawlers depend on, which are read before.
+/// The settings of `[signing]` that the agents of crawlers depend on, which are read before.
 #[derive(Debug)]
 pub(super) struct AgentDefaults {
     pub(super) discovery: KeyDiscovery,
@@ -52,7 +52,7 @@ pub(super) struct CrawlerSigner {
 
 impl CrawlerSigner {
     /// Returns whether both sign with one key, but for different agents.
-    pub(super) fn shares_key_of_another_agent(&self, other: &Self) -> bool {
+    pub(super) fn has_same_key_for_another_agent(&self, other: &Self) -> bool {
         let thumbprint = |signer: &Self| signer.key.as_ref().map(|key| key.thumbprint().to_owned());
         self.agent != other.agent && self.key.is_some() && thumbprint(self) == thumbprint(other)
     }
@@ -114,7 +114,7 @@ pub(super) fn read(
         && !all_have_agents
         && section.is_valid("agent")
     {
-        section.report("mode", "signatures need signing.agent, where their keys are published");
+        section.report("mode", "signatures need signing.agent, or an agent in each [[crawler]] with a key: there their keys are published");
     }
     let folder = dir.join(KEYS_DIR);
     let mut keys = AgentKeys::of_crawlers(signers, agent.clone());
@@ -129,7 +129,7 @@ pub(super) fn read(
     for (url, keys) in keys.by_agent {
         match url {
             None => config.keys_without_agent = keys,
-            // Nobody signs for it.
+            // The agent of `[signing]`, without keys or crawlers.
             Some(url)
                 if keys.is_empty()
                     && !signers.iter().any(|signer| signer.agent.as_ref() == Some(&url)) => {}

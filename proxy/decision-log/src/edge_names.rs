@@ -1,6 +1,6 @@
 //! The answers of hosts to the names under which requests came: by host, crawler, agent and purposes, signed or not.
 //!
-//! They show what signing changes, and what it changes to split a name that search and training share.
+//! They show what signing changes, and what splitting a name that search and training share does.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -14,9 +14,10 @@ use wayleave_record::{DecisionRecord, Word};
 use wayleave_robots_txt::AccessVerdict;
 use wayleave_usage_preferences::{Purpose, PurposeClass};
 
-/// The most names that are kept of a host. They are the configuration's, so that only many reloads come near.
-const MAX_NAMES: usize = 32;
-/// The status that asks who reads, not who crawls: neither let in nor turned away.
+/// The most names that are kept of a host: beyond it the one that was idle for longest is forgotten. Each crawler has two, and more
+/// after its purposes or its agent were changed.
+const MAX_NAMES: usize = 64;
+/// The status of a page that wants a login: neither let in nor turned away.
 const UNAUTHORIZED: u16 = 401;
 
 /// A name under which requests come, as an origin can tell it from others.
@@ -149,7 +150,9 @@ impl HostAnswers {
             Some(place) => place,
             None => {
                 if self.0.len() == MAX_NAMES {
-                    self.0.remove(0);
+                    let idle = self.0.iter().enumerate().min_by_key(|(_, known)| known.last_at);
+                    let idle = idle.map_or(0, |(place, _)| place);
+                    self.0.remove(idle);
                 }
                 let name = EdgeName {
                     crawler: answer.crawler.to_owned(),
@@ -216,9 +219,9 @@ pub struct ComparedHost {
 pub struct EdgeComparison {
     /// The number of hosts that answered requests of both kinds.
     pub hosts: u64,
-    /// The number of hosts that turned away all requests of before, and let in some of after.
+    /// The number of hosts that turned away all earlier requests, and let in some of the later ones.
     pub opened: u64,
-    /// The number of hosts that let in some requests of before, and turned away all of after.
+    /// The number of hosts that let in some earlier requests, and turned away all later ones.
     pub closed: u64,
     pub before: EdgeAnswers,
     pub after: EdgeAnswers,
@@ -291,7 +294,7 @@ pub struct SignedEdgeRow {
 pub struct SignedEdge {
     /// Unsigned against signed requests of the same crawlers.
     pub signed: EdgeComparison,
-    /// Names for training and for search or `ai-input` against names with fewer of their purposes.
+    /// Names for training and for search or `ai-input` against names with fewer of their purposes, signed or not.
     pub split: EdgeComparison,
     /// The answers of all hosts by name.
     pub names: Vec<EdgeNameCount>,
@@ -433,6 +436,8 @@ mod tests {
             count(&mut host, "first-and-often", false, true, number as u64);
         }
         assert_eq!(host.0.len(), MAX_NAMES);
+        let busy = host.0.iter().find(|known| known.name.crawler == "first-and-often").unwrap();
+        assert_eq!(busy.answers.refused, 3 * MAX_NAMES as u64, "the names that are idle give way");
         let last = format!("crawler-{}", 3 * MAX_NAMES - 1);
         assert!(host.0.iter().any(|it| it.name.crawler == last));
     }

@@ -6,15 +6,17 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::SystemTime;
 
 use serde::Serialize;
-use wayleave_decision::{Reason, RequestOutcome};
+use wayleave_decision::{ASSERTED, Reason, RequestOutcome, well_known_owner};
 use wayleave_record::{DecisionRecord, UsePreference, Word};
 use wayleave_robots_txt::ProductToken;
-use wayleave_usage_preferences::Purpose;
+use wayleave_usage_preferences::{Purpose, PurposeSet};
 
 use super::rule_name::rank_of_preference;
 
 /// The most tokens of a crawler.
 const MAX_TOKENS: usize = 100;
+/// The word for the purposes of a client that states something else.
+const UNKNOWN_PURPOSE: &str = "unknown";
 
 /// The requests of a time range, by host.
 #[derive(Debug, Default)]
@@ -30,7 +32,7 @@ pub struct SiteRequests {
 pub struct HostRequests {
     by_day: BTreeMap<DayOfRequests, OutcomeCounts>,
     refusals: BTreeMap<SiteRefusal, RefusalCount>,
-    /// The first product token of requests, by crawler: the name by which robots.txt stops them.
+    /// The first product token of requests, by crawler: the name by which robots.txt stops it.
     tokens: BTreeMap<String, BTreeSet<String>>,
 }
 
@@ -131,9 +133,16 @@ impl HostRequests {
                 count.last_day = day;
             }
         }
+        let is_asserted = crawler == ASSERTED;
         let tokens = self.tokens.entry(crawler).or_default();
-        let token = decision.tokens.first().filter(|token| ProductToken::new(token).is_ok());
-        // Clients that match no [[crawler]] choose their own.
+        // Clients that match no [[crawler]] choose their own. The name of somebody else's crawler must not get into the lines
+        // that stop ours: a site that copies them would stop that one.
+        let was_sent = decision.request_outcome().is_some_and(RequestOutcome::is_sent);
+        let may_name = |token: &&String| {
+            let is_ours = !is_asserted || was_sent && well_known_owner(token).is_none();
+            is_ours && ProductToken::new(token).is_ok()
+        };
+        let token = decision.tokens.first().filter(may_name);
         tokens.extend(token.filter(|_| tokens.len() < MAX_TOKENS).cloned());
     }
 
@@ -165,7 +174,7 @@ impl SiteRefusal {
             purpose: None,
             carrier: None,
         };
-        // By the reason: a line may also name a rule of robots.txt that allowed the request.
+        // By the reason: the record may also name a rule of robots.txt that allowed the request.
         match decision.reason.known() {
             Some(Reason::Rule) => {
                 let finding = decision.finding.as_ref();
@@ -199,9 +208,12 @@ fn deciding(preferences: &[UsePreference]) -> Option<&UsePreference> {
 fn purposes(decision: &DecisionRecord) -> Vec<Word<Purpose>> {
     if !decision.stated_purposes.is_empty() {
         let stated = decision.stated_purposes.iter();
-        let purpose =
-            |word: &String| word.parse().map_or_else(|_| word.as_str().into(), Word::Known);
-        return stated.map(purpose).collect();
+        // A word that names no purpose is the client's own text. Such a request was refused, whatever the word is.
+        let known: Result<PurposeSet, _> = stated.map(|word| word.parse::<Purpose>()).collect();
+        return known.map_or_else(
+            |_| vec![Word::from(UNKNOWN_PURPOSE)],
+            |known| known.iter().map(Word::Known).collect(),
+        );
     }
     if decision.purposes.is_empty() {
         return decision.preferences.iter().map(|it| it.purpose.clone()).collect();

@@ -10,7 +10,7 @@ use super::key::SigningKey;
 /// The well-known path of an origin's key directory.
 pub const DIRECTORY_PATH: &str = "/.well-known/http-message-signatures-directory";
 
-/// The way from `Signature-Agent` to an agent's keys.
+/// How a verifier gets from `Signature-Agent` to an agent's keys.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum KeyDiscovery {
     /// `Signature-Agent` is the agent's origin, and the keys are at its well-known path (revision 00, and deployed verifiers).
@@ -25,7 +25,7 @@ pub enum KeyDiscovery {
 pub struct SigningAgent {
     url: Url,
     discovery: KeyDiscovery,
-    /// The published keys. One that no crawler uses, any more or yet, is published as well: so a key can be replaced without a gap.
+    /// The published keys, including those not yet or no longer in use, so that a key can be replaced without a gap.
     pub keys: Vec<Arc<SigningKey>>,
 }
 
@@ -47,10 +47,10 @@ impl SigningAgent {
     ///
     /// # Errors
     ///
-    /// Returns the reason as a text that follows "is not".
+    /// Returns the expected form, a phrase that follows "is not".
     pub fn parse_url(text: &str, discovery: KeyDiscovery) -> Result<Url, &'static str> {
         const ORIGIN: &str = "an https URL without a path, such as \"https://bot.example\"; signing.discovery = \"uri\" allows one";
-        const FILE: &str = "the https URL of a file, such as \"https://bot.example/search\": its path has letters, digits, \
+        const FILE: &str = "an https origin or the URL of a JWK Set, such as \"https://bot.example/search\": its path has letters, digits, \
             \"-\", \"_\", \".\", \"~\" and \"/\", and does not end in \"/\"";
         let expected = match discovery {
             KeyDiscovery::Origin => ORIGIN,
@@ -59,15 +59,19 @@ impl SigningAgent {
         let mut url = Url::parse(text).map_err(|_| expected)?;
         let has_user = !url.username().is_empty() || url.password().is_some();
         // A verifier discards the query from the identifier, so two agents could not differ by it.
-        let has_more = url.query().is_some() || url.fragment().is_some();
+        let has_query_or_fragment = url.query().is_some() || url.fragment().is_some();
         let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.~/".contains(&byte);
         let is_right_path = match url.path() {
             "/" => true,
             path => {
-                discovery == KeyDiscovery::Uri && !path.ends_with('/') && path.bytes().all(is_plain)
+                // Two slashes would share the folder of keys with one.
+                discovery == KeyDiscovery::Uri
+                    && !path.ends_with('/')
+                    && !path.contains("//")
+                    && path.bytes().all(is_plain)
             }
         };
-        if url.scheme() != "https" || has_user || has_more || !is_right_path {
+        if url.scheme() != "https" || has_user || has_query_or_fragment || !is_right_path {
             return Err(expected);
         }
         if url.path() == DIRECTORY_PATH {

@@ -52,7 +52,7 @@ pub(super) async fn forward(
         }
     };
     let is_signed = attempt.is_signed;
-    let agent = attempt.signer.as_ref().filter(|_| is_signed).map(RequestSigner::agent);
+    let agent = attempt.signer.as_ref().filter(|_| is_signed).map(RequestSigner::agent_url);
     let findings = attempt.admission.finish();
     let (outcome, reply) = match forwarded {
         Ok(ForwardedResponse { response, upgraded }) => {

@@ -7,7 +7,7 @@ use wayleave_upstream::UpstreamHead;
 
 use super::headers::UpstreamRequest;
 
-/// The key that signs for a crawler.
+/// The key that signs for a crawler, and the services that it needs.
 pub(super) struct SigningIdentity<'a> {
     pub(super) signer: &'a MessageSigner,
     pub(super) key: AgentKey,
@@ -40,8 +40,8 @@ impl<'a> RequestSigner<'a> {
         self.requested.as_ref()
     }
 
-    /// Returns the agent in whose name it signs.
-    pub(super) fn agent(&self) -> String {
+    /// Returns the URL of the agent in whose name it signs.
+    pub(super) fn agent_url(&self) -> String {
         self.identity.key.agent.url().to_owned()
     }
 
@@ -98,7 +98,8 @@ impl<'a> RequestSigner<'a> {
             return false;
         };
         // The same signature again would get the same response, unless the origin wants its nonce in it.
-        if was_signed && !requested.has_nonce() {
+        let known = signer.remembered_request(key, self.origin);
+        if was_signed && !requested.has_nonce() && known.as_ref() == Some(&requested) {
             return false;
         }
         if request.signed(signer, key, Some(&requested)).is_none() {

@@ -26,7 +26,7 @@ pub(super) struct CardSubject<'a> {
     pub(super) pacing: &'a PacingConfig,
     pub(super) sources: SourceSet,
     pub(super) rules: &'a [PolicyRule],
-    /// The `User-Agent` of fetches for nobody, whose contact is that of crawlers without one.
+    /// The `User-Agent` of fetches that no crawler asked for, whose contact is that of crawlers without one.
     pub(super) proxy_user_agent: &'a str,
 }
 
@@ -80,7 +80,7 @@ impl CardSubject<'_> {
             web_bot_auth: CardDetails {
                 expected_user_agent: self.expected_user_agent(),
                 rfc9309_product_token: token,
-                rfc9309_compliance: self.obeys_robots_txt(),
+                rfc9309_compliance: obeys_robots_txt(self.crawler, self.rules),
                 trigger: trigger.as_str(),
                 purpose: (!purposes.is_empty()).then(|| purposes.join(", ")),
                 rate_control: self.rate_control(),
@@ -96,21 +96,6 @@ impl CardSubject<'_> {
     fn expected_user_agent(&self) -> Option<String> {
         let contained = self.crawler.user_agent.as_ref().map(|part| format!("*{part}*"));
         self.crawler.robots_user_agent.as_deref().map(str::to_owned).or(contained)
-    }
-
-    /// Returns whether sites can rely on it that robots.txt is followed: nothing is only observed, no page loads what is disallowed,
-    /// and no exception is for all hosts.
-    fn obeys_robots_txt(&self) -> bool {
-        let is_for_all = |rule: &PolicyRule| {
-            let is_for_crawler =
-                rule.crawlers.is_empty() || rule.crawlers.contains(&self.crawler.name);
-            rule.action == RuleAction::Allow
-                && is_for_crawler
-                && rule.hosts.contains(&HostPattern::Any)
-        };
-        self.crawler.mode == EnforcementMode::Enforce
-            && self.crawler.subresources == SubresourcePolicy::Judge
-            && !self.rules.iter().any(is_for_all)
     }
 
     fn known_urls(&self) -> Vec<&'static str> {
@@ -156,6 +141,19 @@ impl CardSubject<'_> {
         }
         (!limits.is_empty()).then(|| limits.join("; "))
     }
+}
+
+/// Returns whether sites can rely on robots.txt being obeyed: nothing is only observed, no page loads what is disallowed, and no
+/// exception is for all hosts, even if it has expired.
+pub(crate) fn obeys_robots_txt(crawler: &Crawler, rules: &[PolicyRule]) -> bool {
+    let is_exception_for_all = |rule: &PolicyRule| {
+        rule.action == RuleAction::Allow
+            && rule.is_for_crawler(&crawler.name, crawler.declaration.purposes)
+            && rule.hosts.contains(&HostPattern::Any)
+    };
+    crawler.mode == EnforcementMode::Enforce
+        && crawler.subresources == SubresourcePolicy::Judge
+        && !rules.iter().any(is_exception_for_all)
 }
 
 /// Returns the URIs at which a crawler's operator can be reached: its contact, the owner's, then those in its

@@ -1,5 +1,5 @@
 //! Names with purposes that networks judge apart: a crawler, or an agent of several. A site that blocks one of the classes then
-//! blocks all that has the name.
+//! blocks everything under that name.
 
 use wayleave_config::{Config, KEYS_DIR};
 use wayleave_decision::Crawler;
@@ -29,12 +29,10 @@ pub(crate) fn mixed_names(config: &Config) -> Vec<MixedName> {
         let signs = |crawler: &Crawler| {
             crawler.signing_key.is_some() && crawler.agent.as_deref() == Some(agent.url())
         };
-        let own: Vec<_> = crawlers().filter(|(crawler, _)| signs(crawler)).collect();
-        // One crawler that mixes them itself has been found already.
+        // A crawler that mixes them itself has been found already.
         let is_mixed = |crawler: &Crawler| crawler.declaration.purposes.classes().len() > 1;
-        if !own.iter().any(|(crawler, _)| is_mixed(crawler)) {
-            found.extend(mixed_agent(agent, &own));
-        }
+        let own = crawlers().filter(|(crawler, _)| signs(crawler) && !is_mixed(crawler));
+        found.extend(mixed_agent(agent, &own.collect::<Vec<_>>()));
     }
     found
 }
@@ -46,7 +44,11 @@ fn mixed_crawler(config: &Config, crawler: &Crawler, number: usize) -> Option<Mi
     }
     let strictest = classes.last()?;
     let agent = config.signing.agent_of(crawler);
-    let mut split = String::new();
+    let mut split =
+        format!("# each with the other keys of {:?}{}\n", crawler.name, other_matches(crawler));
+    // Groups of robots.txt for the old name still count.
+    let old_tokens: String =
+        crawler.tokens.iter().map(|token| format!(", {:?}", token.as_str())).collect();
     for class in &classes {
         let suffix = suffix(*class);
         let name = format!("{}-{suffix}", crawler.name);
@@ -55,7 +57,7 @@ fn mixed_crawler(config: &Config, crawler: &Crawler, number: usize) -> Option<Mi
         let is_own = |purpose: &Purpose| purpose.class().unwrap_or(*strictest) == *class;
         let purposes: PurposeSet = crawler.declaration.purposes.iter().filter(is_own).collect();
         split += &format!(
-            "[[crawler]]\nname = {name:?}\ntokens = [{token:?}]\nmatch = {{ user_agent = {token:?} }}\n\
+            "[[crawler]]\nname = {name:?}\ntokens = [{token:?}{old_tokens}]\nmatch = {{ user_agent = {token:?} }}\n\
              purposes = [{}]\n",
             purposes
                 .iter()
@@ -80,7 +82,18 @@ fn mixed_crawler(config: &Config, crawler: &Crawler, number: usize) -> Option<Mi
     })
 }
 
-const CONSEQUENCE: &str = "a site that blocks one of these blocks all that has the name";
+/// Returns a phrase about the other facts by which the crawler is recognised, and which its parts should keep.
+fn other_matches(crawler: &Crawler) -> String {
+    let facts = [
+        (!crawler.addresses.is_empty(), "addresses"),
+        (crawler.certificate.is_some(), "certificate"),
+        (crawler.account.is_some(), "username"),
+    ];
+    let kept: Vec<_> = facts.iter().filter(|(is_set, _)| *is_set).map(|(_, name)| *name).collect();
+    if kept.is_empty() { String::new() } else { format!(", in match: {}", kept.join(", ")) }
+}
+
+const CONSEQUENCE: &str = "a site that blocks one of these blocks everything under that name";
 
 fn mixed_agent(agent: &SigningAgent, crawlers: &[(&Crawler, usize)]) -> Option<MixedName> {
     let purposes = crawlers.iter().map(|(crawler, _)| crawler.declaration.purposes);
@@ -100,7 +113,7 @@ fn mixed_agent(agent: &SigningAgent, crawlers: &[(&Crawler, usize)]) -> Option<M
         number: crawlers.first()?.1,
         key: "agent",
         text: format!(
-            "{} signs for {}, so it is judged as {}: {CONSEQUENCE}; give each class an agent",
+            "{} is the agent of {}, so it is judged as {}: {CONSEQUENCE}; give each class an agent",
             agent.url(),
             names.join(", "),
             in_words(&classes)
@@ -137,6 +150,8 @@ fn in_words(classes: &[PurposeClass]) -> String {
 
 #[cfg(test)]
 mod tests {
+    use wayleave_signing::SigningKey;
+
     use super::*;
 
     fn crawler(name: &str, token: &str, purposes: &str) -> String {
@@ -173,6 +188,36 @@ mod tests {
         }
     }
 
+    #[test]
+    fn parts_of_a_name_keep_the_proofs_of_the_whole() {
+        let mixed = crawler("news", "NewsBot", r#"["search", "train-ai"]"#);
+        let mixed = mixed.replace(" }", ", addresses = [\"192.0.2.0/24\"] }");
+        let [name] = &found(&mixed)[..] else { panic!("{mixed}") };
+        let first = "# each with the other keys of \"news\", in match: addresses\n";
+        assert!(name.split.starts_with(first), "{}", name.split);
+    }
+
+    /// An agent of a crawler that mixes classes is judged by its other crawlers, too.
+    #[test]
+    fn an_agent_is_mixed_by_crawlers_that_are_not() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut text = "[signing]\nagent = \"https://bot.test\"\n".to_owned();
+        for (name, purposes) in [
+            ("all", r#"["search", "train-ai"]"#),
+            ("find", r#"["search"]"#),
+            ("train", r#"["train-ai"]"#),
+        ] {
+            SigningKey::create(&dir.path().join(format!("keys/{name}.pem"))).unwrap();
+            text +=
+                &(crawler(name, name, purposes) + &format!("signing_key = \"keys/{name}.pem\"\n"));
+        }
+        let config = Config::from_toml_in(dir.path(), "t.toml", &text).unwrap();
+        let names = mixed_names(&config);
+        let found: Vec<_> = names.iter().map(|name| (name.number, name.key)).collect();
+        assert_eq!(found, [(1, "purposes"), (2, "agent")]);
+        assert!(names[1].text.contains("is the agent of \"find\", \"train\""), "{}", names[1].text);
+    }
+
     /// The lines are a configuration that mixes nothing.
     #[test]
     fn what_is_printed_splits_the_name() {
@@ -191,6 +236,7 @@ mod tests {
             assert_eq!(config.signing.agents.len(), 2, "{split}");
             let training = &config.crawlers.crawlers[1].declaration.purposes;
             assert!(training.contains(Purpose::Tdm) && training.contains(Purpose::TrainAi));
+            assert_eq!(config.crawlers.crawlers[0].tokens[1].as_str(), "NewsBot");
             assert!(
                 name.split.contains("wayleave keys new news-search --agent https://"),
                 "{}",

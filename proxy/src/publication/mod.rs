@@ -18,7 +18,9 @@ use wayleave_signing::SigningAgent;
 use wayleave_signing::directory;
 
 use self::agent_card::CardSubject;
-pub(crate) use self::agent_card::{CARD_PATH, PAGE_PATH, RANGES_PATH, crawler_contacts};
+pub(crate) use self::agent_card::{
+    CARD_PATH, PAGE_PATH, RANGES_PATH, crawler_contacts, obeys_robots_txt,
+};
 pub(crate) use self::ip_ranges::{addresses, warnings};
 pub(crate) use self::mixed_names::mixed_names;
 

@@ -151,7 +151,8 @@ impl PolicyRules {
         indexes.sort_unstable();
         indexes.into_iter().filter_map(move |index| {
             let compiled = &self.rules[index];
-            let counts = compiled.rule.is_for(query) && !compiled.rule.has_expired(query.now);
+            let counts = compiled.rule.is_for_crawler(query.crawler, query.purposes)
+                && !compiled.rule.has_expired(query.now);
             counts.then(|| compiled.as_match(index))
         })
     }
@@ -199,7 +200,7 @@ impl CompiledRule {
     fn matches(&self, query: RuleQuery<'_>) -> bool {
         let rule = &self.rule;
         let methods = &rule.methods;
-        rule.is_for(query)
+        rule.is_for_crawler(query.crawler, query.purposes)
             && (methods.is_empty() || methods.iter().any(|method| method == query.method))
             && !rule.has_expired(query.now)
             && self.paths.as_ref().is_none_or(|paths| {

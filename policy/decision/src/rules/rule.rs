@@ -54,11 +54,12 @@ pub struct PolicyRule {
 }
 
 impl PolicyRule {
-    /// Returns whether the rule is for this crawler and its purposes.
-    pub(super) fn is_for(&self, query: RuleQuery<'_>) -> bool {
-        let is_for_crawler =
-            self.crawlers.is_empty() || self.crawlers.iter().any(|name| name == query.crawler);
-        is_for_crawler && (self.purposes.is_empty() || self.is_for_purposes(query.purposes))
+    /// Returns whether the rule is for a crawler of this name that declares these purposes.
+    #[must_use]
+    pub fn is_for_crawler(&self, crawler: &str, declared: PurposeSet) -> bool {
+        let is_for_name =
+            self.crawlers.is_empty() || self.crawlers.iter().any(|name| name == crawler);
+        is_for_name && (self.purposes.is_empty() || self.is_for_purposes(declared))
     }
 
     /// Returns whether the rule is for these purposes. One fetch serves all purposes of a crawler: a refusal of one
@@ -166,17 +167,10 @@ mod tests {
     #[test]
     fn one_purpose_is_enough_for_a_refusal_but_not_for_an_exception() {
         use Purpose::{Archive, Search, TrainAi};
-        let target = Target::parse("http://shop.test/").unwrap();
         let is_for = |action, declared: &[Purpose]| {
             let purposes = PurposeSet::of(&[Search, TrainAi]);
             let rule = PolicyRule { action, purposes, ..PolicyRule::default() };
-            rule.is_for(RuleQuery {
-                target: &target,
-                method: "GET",
-                crawler: "news",
-                purposes: PurposeSet::of(declared),
-                now: SystemTime::UNIX_EPOCH,
-            })
+            rule.is_for_crawler("news", PurposeSet::of(declared))
         };
         for (declared, refuses, excepts) in [
             (&[][..], false, false),

@@ -30,7 +30,7 @@ use crate::cli::admin_client::request_bytes;
 use crate::cli::evidence::node_logs::{AskedNode, NodeLogs};
 use crate::cli::evidence::node_url::NodeUrl;
 use crate::cli::terminal::print_errors;
-use crate::publication::crawler_contacts;
+use crate::publication::{crawler_contacts, obeys_robots_txt};
 
 /// The page, with places for what it is about and for the digest of its script.
 const PAGE: &str = include_str!("sites.html");
@@ -100,7 +100,7 @@ pub(super) fn publish(
         write(dir, &name, &signed_statement(key, &statement))?;
         written.insert(name);
     }
-    // A statement of earlier may be the only one about what is missing now.
+    // An earlier statement may be the only one about the part that is missing now.
     if missing.is_empty() {
         remove_others(dir, &written)?;
     }
@@ -155,7 +155,7 @@ impl SiteSources {
                     self.missing.extend(gaps.map(|gap| MissingPart::of(name.clone(), gap)));
                 }
                 Err(error) => {
-                    self.lacks(node, place, StatementSpan { from: since, to: now }, &error);
+                    self.report_unread(node, place, StatementSpan { from: since, to: now }, &error);
                 }
             }
         }
@@ -174,16 +174,24 @@ impl SiteSources {
             match download(node, from, to) {
                 Ok(decisions) => decisions.iter().for_each(|it| self.requests.count(it)),
                 Err(error) => {
-                    self.lacks(node, name.to_owned(), StatementSpan { from, to }, &error);
+                    // Of the days after it, too: a node that is gone is not asked again for each.
+                    let rest = StatementSpan { from, to: now };
+                    return self.report_unread(node, name.to_owned(), rest, &error);
                 }
             }
             from += DAY;
         }
     }
 
-    fn lacks(&mut self, url: &NodeUrl, node: String, span: StatementSpan, error: &anyhow::Error) {
-        print_errors(&format!("wayleave: no answer of {}: {error:#}\n", url.name()));
-        let what = "it did not answer".to_owned();
+    fn report_unread(
+        &mut self,
+        url: &NodeUrl,
+        node: String,
+        span: StatementSpan,
+        error: &anyhow::Error,
+    ) {
+        print_errors(&format!("wayleave: {}: {error:#}\n", url.name()));
+        let what = "its log could not be read".to_owned();
         self.missing.push(MissingPart { node, what, from: Some(span.from), to: Some(span.to) });
     }
 }
@@ -207,13 +215,10 @@ impl MissingPart {
     }
 
     fn to_json(&self, span: StatementSpan) -> Value {
-        let from = self.from.unwrap_or(span.from).max(span.from);
-        json!({
-            "node": self.node,
-            "what": self.what,
-            "from": seconds(from),
-            "to": seconds(self.to.unwrap_or(span.to)),
-        })
+        // What was lost after the last decision that is known is the end of the statement's span, and no more of it.
+        let from = self.from.unwrap_or(span.from).clamp(span.from, span.to);
+        let to = self.to.unwrap_or(span.to).clamp(from, span.to);
+        json!({ "node": self.node, "what": self.what, "from": seconds(from), "to": seconds(to) })
     }
 }
 
@@ -269,14 +274,13 @@ impl CrawlerStatement {
         let fetcher = &config.robots.fetch.user_agent;
         let contact =
             crawler.map_or_else(|| contacts(fetcher), |crawler| crawler_contacts(crawler, fetcher));
-        // It may have another one by now.
+        // It may have another one by now. The configuration demands at least one.
         tokens.extend(crawler.map(|crawler| crawler.tokens[0].to_string()));
-        let mode = match name {
-            WAYLEAVE if crawler.is_none() => Some(EnforcementMode::Enforce),
-            ASSERTED => Some(config.crawlers.mode),
-            _ => crawler.map(|crawler| crawler.mode),
+        let obeys_robots_txt = match name {
+            WAYLEAVE if crawler.is_none() => Some(true),
+            ASSERTED => Some(config.crawlers.mode == EnforcementMode::Enforce),
+            _ => crawler.map(|crawler| obeys_robots_txt(crawler, &config.rules)),
         };
-        let obeys_robots_txt = mode.map(|mode| mode == EnforcementMode::Enforce);
         Self { name: name.to_owned(), tokens, contact, obeys_robots_txt }
     }
 }
@@ -299,12 +303,13 @@ fn merged(one: &impl Serialize, other: &impl Serialize) -> Value {
     value
 }
 
-/// Returns the page that reads statements, with the key that signed them.
+/// Returns the page that reads statements, with the key that signed them, and all others that are published.
 fn page(config: &Config, key: &SigningKey, span: StatementSpan, missing: &[Value]) -> String {
     let has_key = |agent: &&Arc<SigningAgent>| agent.keys.iter().any(|own| **own == *key);
     let directory = config.signing.agents.iter().find(has_key).map(|agent| agent.key_set_url());
     let published = json!({
         "key": key.jwk(),
+        "keys": config.signing.keys().map(|key| key.jwk()).collect::<Vec<_>>(),
         "directory": directory,
         "from": seconds(span.from),
         "to": seconds(span.to),
@@ -331,7 +336,7 @@ fn write(dir: &Path, name: &str, content: &str) -> anyhow::Result<()> {
     write().with_context(|| format!("writing {}", dir.join(name).display()))
 }
 
-/// Removes the statements about hosts of which nothing was requested.
+/// Removes the statements about hosts without requests.
 fn remove_others(dir: &Path, written: &BTreeSet<String>) -> anyhow::Result<()> {
     for entry in fs::read_dir(dir)? {
         let name = entry?.file_name().to_string_lossy().into_owned();
