@@ -198,6 +198,26 @@ fn an_origin_that_requests_a_signature_gets_one() {
 }
 
 #[test]
+fn a_signed_request_is_repeated_once_if_more_is_to_be_signed() {
+    let signing = start("always", |settings| settings);
+    let form = "more=(\"@authority\" \"user-agent\");created;tag=\"web-bot-auth\"";
+    let reply = Reply::new(403).header("Accept-Signature", form);
+    signing.origin.site("shop.test").page("/a", reply);
+    let url = "http://shop.test/a";
+    let covers_user_agent = |request: &ReceivedRequest| {
+        request.header("signature-input").is_some_and(|input| input.contains("user-agent"))
+    };
+    assert_eq!(signing.proxy.exchange(&get(url)).status, 403);
+    let covered: Vec<_> = signing.pages().iter().map(|it| covers_user_agent(it)).collect();
+    assert_eq!(covered, [false, true]);
+    expect_verified(&signing.verify(&signing.pages()[1], url), "more");
+    // The same signature again would get the same answer.
+    assert_eq!(signing.proxy.exchange(&get(url)).status, 403);
+    let covered: Vec<_> = signing.pages().iter().map(|it| covers_user_agent(it)).collect();
+    assert_eq!(covered, [false, true, true]);
+}
+
+#[test]
 fn a_robots_txt_that_needs_a_signature_is_fetched_with_one() {
     let signing = start("on-request", |settings| settings);
     let form = "requested=(\"@authority\");created;nonce=\"once\";tag=\"web-bot-auth\"";
