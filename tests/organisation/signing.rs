@@ -202,19 +202,25 @@ fn a_signed_request_is_repeated_once_if_more_is_to_be_signed() {
     let signing = start("always", |settings| settings);
     let form = "more=(\"@authority\" \"user-agent\");created;tag=\"web-bot-auth\"";
     let reply = Reply::new(403).header("Accept-Signature", form);
-    signing.origin.site("shop.test").page("/a", reply);
+    signing.origin.site("shop.test").page("/a", reply.clone()).robots_reply(reply);
     let url = "http://shop.test/a";
     let covers_user_agent = |request: &ReceivedRequest| {
         request.header("signature-input").is_some_and(|input| input.contains("user-agent"))
     };
     assert_eq!(signing.proxy.exchange(&get(url)).status, 403);
-    let covered: Vec<_> = signing.pages().iter().map(|it| covers_user_agent(it)).collect();
-    assert_eq!(covered, [false, true]);
-    expect_verified(&signing.verify(&signing.pages()[1], url), "more");
+    let of_all = signing.origin.requests();
+    let covered: Vec<_> = of_all.iter().map(|it| (&*it.target, covers_user_agent(it))).collect();
+    // What was asked for at robots.txt is remembered for pages.
+    assert_eq!(covered, [("/robots.txt", false), ("/robots.txt", true), ("/a", true)]);
+    expect_verified(&signing.verify(&signing.pages()[0], url), "more");
     // The same signature again would get the same answer.
     assert_eq!(signing.proxy.exchange(&get(url)).status, 403);
-    let covered: Vec<_> = signing.pages().iter().map(|it| covers_user_agent(it)).collect();
-    assert_eq!(covered, [false, true, true]);
+    assert_eq!(signing.pages().len(), 2);
+    signing.origin.site("page.test").page("/a", Reply::new(403).header("Accept-Signature", form));
+    assert_eq!(signing.proxy.exchange(&get("http://page.test/a")).status, 403);
+    let pages = signing.pages();
+    let covered: Vec<_> = pages[2..].iter().map(|it| covers_user_agent(it)).collect();
+    assert_eq!(covered, [false, true]);
 }
 
 #[test]

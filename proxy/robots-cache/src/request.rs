@@ -218,7 +218,7 @@ struct DocumentRequest<'a> {
 }
 
 impl DocumentRequest<'_> {
-    /// Returns the signature that an answer asks for, if the request lacked it and it can be given.
+    /// Returns the signature that an answer asks for, if the request lacked it.
     fn signature_requested_by(&self, response: &DocumentResponse) -> Option<SignatureRequest> {
         let signed_by = self.signed_by?;
         if !matches!(response.status, 401 | 403) {
@@ -227,11 +227,12 @@ impl DocumentRequest<'_> {
         // Made again: it was signed if the origin has asked for that before.
         let request = self.request(self.target.path().as_str()).ok()?;
         let requested = SignatureRequest::from_fields(&to_pairs(&response.fields))?;
-        // The same signature would be rejected again.
-        if request.headers().contains_key(SIGNATURE_FIELDS[0]) && !requested.has_nonce() {
+        let origin = self.target.origin();
+        let was_signed = request.headers().contains_key(SIGNATURE_FIELDS[0]);
+        if was_signed && !signed_by.should_sign_again(origin, &requested) {
             return None;
         }
-        signed_by.remember(self.target.origin(), &requested);
+        signed_by.remember(origin, &requested);
         Some(requested)
     }
 

@@ -52,6 +52,17 @@ impl MessageSigner {
         self.remembered.get(&cache_key)
     }
 
+    /// Returns whether a request that was signed should be signed again as `origin` requests: to use its nonce, or because the
+    /// signature covered something else. The same signature again would get the same answer.
+    pub fn should_sign_again(
+        &self,
+        key: &AgentKey,
+        origin: &Origin,
+        requested: &SignatureRequest,
+    ) -> bool {
+        requested.has_nonce() || self.remembered_request(key, origin).as_ref() != Some(requested)
+    }
+
     /// Keeps the signature that `origin` requested and got, for later requests.
     pub fn remember(&self, key: &AgentKey, origin: &Origin, requested: &SignatureRequest) {
         let cache_key = (origin.clone(), key.key.thumbprint().to_owned());
@@ -96,6 +107,11 @@ impl KeySigner {
             .or(remembered.as_ref())
             .and_then(|requested| self.signer.sign(&self.key, Some(requested), message))
             .or_else(|| is_always.then(|| self.signer.sign(&self.key, None, message))?)
+    }
+
+    /// Returns whether a request that was signed should be signed again as `origin` requests.
+    pub fn should_sign_again(&self, origin: &Origin, requested: &SignatureRequest) -> bool {
+        self.signer.should_sign_again(&self.key, origin, requested)
     }
 
     /// Keeps the signature that `origin` requested, for later requests.

@@ -97,9 +97,7 @@ impl<'a> RequestSigner<'a> {
         let Some(requested) = SignatureRequest::from_fields(&head.fields()) else {
             return false;
         };
-        // The same signature again would get the same response, unless the origin wants its nonce in it.
-        let known = signer.remembered_request(key, self.origin);
-        if was_signed && !requested.has_nonce() && known.as_ref() == Some(&requested) {
+        if was_signed && !signer.should_sign_again(key, self.origin, &requested) {
             return false;
         }
         if request.signed(signer, key, Some(&requested)).is_none() {
