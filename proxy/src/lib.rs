@@ -19,7 +19,7 @@
 //!          ├─────── downstream         connections of clients
 //!          └──────── exchange          one request, step by step
 //!     robots_changes                   the URLs that a changed robots.txt opens and closes
-//!     publication                      the files that tell sites about the crawlers
+//!     publication                      the files that tell sites about the crawlers; statements for one site: cli/publish/sites
 //!     environment                      the settings of clients that use the proxy
 //!     mcp                              agents: whether they may fetch, and pages through the proxy
 //!     drafts                           the revisions of Internet-Drafts that are followed

@@ -101,7 +101,8 @@ async fn splice_until_revoked(
     }
 }
 
-/// Returns the signer if the crawler has a key and the protocol has fields to sign, unlike FTP.
+/// Returns the signer if the crawler has a key and the protocol has fields to sign, unlike FTP. The agent is the key's: the
+/// configuration gives each key one (`config/src/signing.rs`).
 fn signer<'b>(request: &'b GatedRequest<'_, '_>, permit: &'b Permit) -> Option<RequestSigner<'b>> {
     let thumbprint = request.crawler()?.signing_key.as_deref()?;
     let signer = &request.settings.signer;
