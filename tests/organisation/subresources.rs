@@ -52,9 +52,12 @@ fn load(proxy: &Wayleave, agent: &str, url: &str, dest: &str, referrer: &str) ->
 /// Returns the last decision about `url`.
 fn last(proxy: &Wayleave, url: &str) -> Value {
     let mut last = Value::Null;
-    // What is forwarded is recorded once its client has it.
+    // What is forwarded is recorded once its client has it, which may be after a later request is refused.
     eventually("the decision is recorded", || {
-        last = proxy.admin_get("/v1/decisions?limit=1").json()["decisions"][0].clone();
+        let listed = proxy.admin_get("/v1/decisions?limit=10").json();
+        let decisions = listed["decisions"].as_array().expect("a list").iter();
+        let newest = decisions.max_by_key(|decision| decision["at"].as_str().map(str::to_owned));
+        last = newest.cloned().unwrap_or_default();
         last["url"] == url
     });
     last
