@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::{Arc, Mutex};
 
+use serde_json::Value;
 use tempfile::TempDir;
 
 use super::client::{Request, Wire};
@@ -377,6 +378,21 @@ impl Wayleave {
             self.admin
         ));
         wire.response()
+    }
+
+    /// Waits until the request that came last is recorded, which is about `url`, and returns its decision.
+    #[track_caller]
+    pub fn newest_decision(&self, url: &str) -> Value {
+        let mut newest = Value::Null;
+        // What is forwarded is recorded once its client has it, which may be after a later request is refused.
+        eventually("the decision is recorded", || {
+            let listed = self.admin_get("/v1/decisions?limit=10").json();
+            let decisions = listed["decisions"].as_array().expect("a list").iter();
+            let found = decisions.max_by_key(|decision| decision["at"].as_str().map(str::to_owned));
+            newest = found.cloned().unwrap_or_default();
+            newest["url"] == url
+        });
+        newest
     }
 
     /// Returns the sum of the samples of a metric that have all of `labels`; 0 if there are none.

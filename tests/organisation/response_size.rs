@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use crate::harness::origin::reply::Framing;
-use crate::harness::{Origin, Reply, Request, Response, Wayleave, eventually};
+use crate::harness::{Origin, Reply, Request, Response, Wayleave};
 
 const TABLES: &str = r#"
 [[crawler]]
@@ -39,12 +39,7 @@ fn site() -> Origin {
 
 /// Returns the last decision about a path.
 fn last(proxy: &Wayleave, path: &str) -> Value {
-    let mut last = Value::Null;
-    eventually("the decision is recorded", || {
-        last = proxy.admin_get("/v1/decisions?limit=1").json()["decisions"][0].clone();
-        last["url"] == format!("http://shop.test{path}")
-    });
-    last
+    proxy.newest_decision(&format!("http://shop.test{path}"))
 }
 
 fn get(proxy: &Wayleave, agent: &str, path: &str) -> Response {

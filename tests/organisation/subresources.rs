@@ -49,20 +49,6 @@ fn load(proxy: &Wayleave, agent: &str, url: &str, dest: &str, referrer: &str) ->
     proxy.exchange(&request.header("Sec-Fetch-Mode", "no-cors").header("Referer", referrer))
 }
 
-/// Returns the last decision about `url`.
-fn last(proxy: &Wayleave, url: &str) -> Value {
-    let mut last = Value::Null;
-    // What is forwarded is recorded once its client has it, which may be after a later request is refused.
-    eventually("the decision is recorded", || {
-        let listed = proxy.admin_get("/v1/decisions?limit=10").json();
-        let decisions = listed["decisions"].as_array().expect("a list").iter();
-        let newest = decisions.max_by_key(|decision| decision["at"].as_str().map(str::to_owned));
-        last = newest.cloned().unwrap_or_default();
-        last["url"] == url
-    });
-    last
-}
-
 const PAGE: &str = "https://shop.test/page";
 
 #[test]
@@ -123,10 +109,10 @@ fn a_style_sheet_loads_more_for_its_page() {
     // One that robots.txt allows, and one at another origin, to which browsers name only the page's origin.
     assert_eq!(get("https://shop.test/open.css", "style", PAGE), 200);
     assert_eq!(get(font, "font", "https://shop.test/open.css"), 200);
-    assert_eq!(last(&proxy, font)["subresource"]["page"], PAGE);
+    assert_eq!(proxy.newest_decision(font)["subresource"]["page"], PAGE);
     assert_eq!(get("https://cdn.test/b.css", "style", "https://shop.test/"), 200);
     assert_eq!(get("https://cdn.test/b.woff2", "font", "https://cdn.test/b.css"), 200);
-    assert_eq!(last(&proxy, "https://cdn.test/b.woff2")["subresource"]["page"], PAGE);
+    assert_eq!(proxy.newest_decision("https://cdn.test/b.woff2")["subresource"]["page"], PAGE);
 }
 
 #[test]
@@ -143,10 +129,10 @@ fn preferences_and_mode_apply_as_always() {
     assert_eq!(load(&proxy, "CarefulBot/1", svg, "image", PAGE).text(), "image/svg+xml");
     // In mode "observe", what would have been withheld is forwarded.
     assert_eq!(load(&proxy, "WatchedBot/1", svg, "image", PAGE).status, 200);
-    assert_eq!(last(&proxy, svg)["outcome"], "forwarded");
+    assert_eq!(proxy.newest_decision(svg)["outcome"], "forwarded");
     let page = "https://shop.test/static/page";
     assert_eq!(load(&proxy, "WatchedBot/1", page, "image", PAGE).text(), "page");
-    let observed = last(&proxy, page);
+    let observed = proxy.newest_decision(page);
     assert_eq!(observed["outcome"], "observed", "{observed}");
     assert_eq!(
         (&observed["reason"], &observed["would_be"]),
@@ -154,7 +140,7 @@ fn preferences_and_mode_apply_as_always() {
     );
     // It was only observed, so it is not a page that was allowed.
     assert_eq!(load(&proxy, "WatchedBot/1", svg, "image", page).status, 200);
-    assert_eq!(last(&proxy, svg)["outcome"], "observed");
+    assert_eq!(proxy.newest_decision(svg)["outcome"], "observed");
 }
 
 #[test]

@@ -28,17 +28,6 @@ fn oddities(proxy: &Wayleave, kind: &str) -> f64 {
     proxy.metric("wayleave_origin_oddities_total", &[("kind", kind)])
 }
 
-/// Returns the newest decision when it is about `url`.
-fn decision(proxy: &Wayleave, url: &str) -> Value {
-    let mut found = Value::Null;
-    eventually("the decision is recorded", || {
-        let all = proxy.admin_get("/v1/decisions?limit=1").json();
-        found = all["decisions"][0].clone();
-        found["url"] == url
-    });
-    found
-}
-
 #[test]
 fn repairs_are_made_counted_and_recorded() {
     let origin = Origin::start();
@@ -57,7 +46,7 @@ fn repairs_are_made_counted_and_recorded() {
             assert_eq!(values, field.1, "{name} {way}: {answer:?}");
         }
         eventually("all three are counted", || counted() == before + 3.0 * kinds.len() as f64);
-        let decision = decision(&proxy, &format!("https://old.test{path}"));
+        let decision = proxy.newest_decision(&format!("https://old.test{path}"));
         assert_eq!(decision["oddities"], serde_json::json!(kinds), "{name}: {decision}");
     }
 }
@@ -116,7 +105,7 @@ fn conforming_responses_are_not_reported_as_oddities() {
     let origin = Origin::start();
     let proxy = Wayleave::start(&origin);
     assert_eq!(proxy.get("http://shop.test/a").status, 200);
-    assert_eq!(decision(&proxy, "http://shop.test/a")["oddities"], Value::Null);
+    assert_eq!(proxy.newest_decision("http://shop.test/a")["oddities"], Value::Null);
     assert_eq!(proxy.metric("wayleave_origin_oddities_total", &[]), 0.0);
 }
 
@@ -180,7 +169,7 @@ fn an_https_page_without_close_notify_is_marked_incomplete() {
     assert_eq!(proxy.get("https://old.test/a").text(), "all there is");
     assert_eq!(proxy.http2("old.test:443").get("/a").text(), "all there is");
     eventually("both are counted", || oddities(&proxy, "incomplete-close") == 2.0);
-    let decision = decision(&proxy, "https://old.test/a");
+    let decision = proxy.newest_decision("https://old.test/a");
     assert_eq!(decision["outcome"], "forwarded", "{decision}");
     assert_eq!(decision["status"], 200, "{decision}");
     assert_eq!(decision["oddities"], serde_json::json!(["incomplete-close"]), "{decision}");
