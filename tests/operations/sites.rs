@@ -79,7 +79,7 @@ fn crawl(sites: usize) -> Published {
             1 => drop(site.robots("User-agent: *\nContent-Usage: train-ai=n\nAllow: /\n")),
             2 => drop(site.robots("User-agent: ImageBot\nDisallow: /\n")),
             3 => drop(site.page("/x", Reply::new(403))),
-            _ => {}
+            _ => drop(site.page("/x", Reply::new(200).header("Content-Usage", "train-ai=n"))),
         }
     }
     let settings = Settings::for_origin(dir.path(), &origin)
@@ -141,7 +141,7 @@ fn a_thousand_statements_are_derived_again_from_the_log() {
 
 #[test]
 fn a_statement_says_what_was_refused_by_which_line_and_how_to_stop_us() {
-    let published = crawl(12);
+    let published = crawl(15);
     assert_eq!(published.publish(&[]), (Some(0), String::new()));
     let statement = published.statement("s10.test");
     let refusals = statement["refusals"].as_array().expect("a list");
@@ -157,6 +157,11 @@ fn a_statement_says_what_was_refused_by_which_line_and_how_to_stop_us() {
         "day": day, "crawler": "news", "purposes": ["search"], "outcomes": { "refused": 1 }, "withheld": 0,
     });
     assert!(requests.contains(&of_news), "{statement}");
+    let of_its_answer = published.statement("s14.test");
+    let withheld = of_its_answer["requests"].as_array().expect("a list").iter();
+    let withheld: Vec<_> = withheld.filter(|row| row["withheld"] != 0).collect();
+    assert_eq!(withheld.len(), 1, "{of_its_answer}");
+    assert_eq!(withheld[0]["crawler"], "trainer", "{of_its_answer}");
     let contact = "mailto:news@bot.test";
     assert!(statement["contact"].as_array().expect("a list").contains(&json!(contact)));
     assert_eq!(statement["missing"], json!([]));
@@ -257,7 +262,7 @@ fn one_node_of_a_fleet_does_not_speak_for_all() {
 
 #[test]
 fn the_page_of_statements_sees_every_changed_byte() {
-    let published = crawl(12);
+    let published = crawl(15);
     let (status, printed) = published.publish(&[]);
     assert_eq!(status, Some(0), "{printed}");
     let mut browser = clean(program("node"));

@@ -115,6 +115,20 @@ fn no_request_goes_out_under_a_wrong_name() {
 }
 
 #[test]
+fn all_lines_of_the_field_count() {
+    let origin = Origin::start();
+    let (proxy, _) = start(&origin);
+    let url = "https://s.test/a";
+    for (second, status) in [("archive", 403), ("search", 200)] {
+        let twice = Request::get(url).agent("NewsBot/1").header("Wayleave-Purpose", "search");
+        let twice = twice.header("Wayleave-Purpose", second);
+        assert_eq!(proxy.exchange(&twice).status, status, "{second}");
+        let answer = proxy.http2("s.test:443").exchange(&twice);
+        assert_eq!(answer.status, status, "{second} over HTTP/2");
+    }
+}
+
+#[test]
 fn a_tunnel_states_purposes_for_all_requests_inside() {
     let origin = Origin::start();
     let (proxy, _) = start(&origin);

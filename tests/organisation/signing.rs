@@ -12,6 +12,7 @@ use tempfile::TempDir;
 
 use crate::harness::crawler::crawler;
 use crate::harness::origin::ReceivedRequest;
+use crate::harness::origin::reply::Step;
 use crate::harness::tls::Authority;
 use crate::harness::tools::{self, clean, node_modules, output_of, program, project, python};
 use crate::harness::wayleave::{Settings, command};
@@ -221,6 +222,17 @@ fn a_signed_request_is_repeated_once_if_more_is_to_be_signed() {
     let pages = signing.pages();
     let covered: Vec<_> = pages[2..].iter().map(|it| covers_user_agent(it)).collect();
     assert_eq!(covered, [false, true]);
+}
+
+#[test]
+fn a_request_without_an_answer_is_recorded_without_its_agent() {
+    let signing = start("always", |settings| settings);
+    signing.origin.site("gone.test").page("/a", Reply::nothing(Step::Close));
+    let url = "http://gone.test/a";
+    assert_eq!(signing.proxy.exchange(&get(url)).status, 502);
+    let decision = signing.proxy.newest_decision(url);
+    assert_eq!(decision["outcome"], "failed", "{decision}");
+    assert_eq!((&decision["signature"], &decision["agent"]), (&Value::Null, &Value::Null));
 }
 
 #[test]
