@@ -1,7 +1,7 @@
 //! The documents and configurations that decisions of the past rest on.
 
 use std::path::PathBuf;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use anyhow::bail;
 use serde::Deserialize;
@@ -39,6 +39,15 @@ pub struct KnownVersion {
     pub(crate) status: u16,
     pub(crate) sha256: Option<Sha256Digest>,
     pub(crate) is_cut: bool,
+}
+
+impl KnownVersion {
+    /// Returns the time between an instant and the span in which the version was seen: zero within it.
+    pub(crate) fn distance_to(&self, at: SystemTime) -> Duration {
+        let before = self.first_seen_at.duration_since(at).unwrap_or_default();
+        let after = at.duration_since(self.last_seen_at).unwrap_or_default();
+        before.max(after)
+    }
 }
 
 impl From<DocumentVersion> for KnownVersion {
@@ -88,5 +97,29 @@ impl PastMaterials for StoreMaterials {
 
     fn configuration(&self, digest: Sha256Digest) -> Option<Vec<u8>> {
         config_archive::read(&self.state_dir, digest)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_version_is_as_far_as_the_nearer_end_of_its_span() {
+        let at = |seconds| SystemTime::UNIX_EPOCH + Duration::from_secs(seconds);
+        let version = KnownVersion {
+            first_seen_at: at(100),
+            last_seen_at: at(200),
+            status: 200,
+            sha256: None,
+            is_cut: false,
+        };
+        for (instant, distance) in [(40, 60), (100, 0), (150, 0), (200, 0), (230, 30)] {
+            assert_eq!(
+                version.distance_to(at(instant)),
+                Duration::from_secs(distance),
+                "{instant}"
+            );
+        }
     }
 }

@@ -201,13 +201,11 @@ impl ReceivedHead {
     }
 
     /// Returns the assumption about a client that closes its sending side while it waits for us. That is usually a
-    /// client that timed out, and a slot kept for it would be lost to all others. HTTP/1.0 without keep-alive is for
-    /// one request: closing after it states only that no other follows.
+    /// client that timed out, and a slot kept for it would be lost to all others. A connection of HTTP/1.0 is for one request
+    /// here: closing after it states only that no other follows.
     pub fn half_close_policy(&self) -> HalfClosePolicy {
         match self {
-            Self::Http1(head) if head.is_http_1_0() && !head.keeps_alive() => {
-                HalfClosePolicy::StillWaiting
-            }
+            Self::Http1(head) if head.is_http_1_0() => HalfClosePolicy::StillWaiting,
             _ => HalfClosePolicy::Gone,
         }
     }
@@ -276,5 +274,32 @@ fn absolute_target(head: &Parts) -> String {
             format!("{scheme}://{authority}")
         }
         (Some(_), path) => path.map_or_else(String::new, ToString::to_string),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::BytesMut;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn only_http_1_0_waits_after_it_closed_its_side() {
+        for (head, policy) in [
+            ("GET http://a.test/ HTTP/1.0\r\n\r\n", HalfClosePolicy::StillWaiting),
+            (
+                "GET http://a.test/ HTTP/1.0\r\nConnection: keep-alive\r\n\r\n",
+                HalfClosePolicy::StillWaiting,
+            ),
+            ("GET http://a.test/ HTTP/1.1\r\nHost: a.test\r\n\r\n", HalfClosePolicy::Gone),
+            (
+                "GET http://a.test/ HTTP/1.1\r\nHost: a.test\r\nConnection: close\r\n\r\n",
+                HalfClosePolicy::Gone,
+            ),
+        ] {
+            let read = RequestHead::read(&mut head.as_bytes(), &mut BytesMut::new()).await;
+            let received = ReceivedHead::Http1(read.ok().expect("a head"));
+            assert_eq!(received.half_close_policy(), policy, "{head}");
+        }
     }
 }

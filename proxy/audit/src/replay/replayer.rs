@@ -293,14 +293,9 @@ impl<'a> Replayer<'a> {
                 versions
             }
         };
-        let distance = |version: &KnownVersion| {
-            let before = version.first_seen_at.duration_since(at).unwrap_or_default();
-            let after = at.duration_since(version.last_seen_at).unwrap_or_default();
-            before.max(after)
-        };
         let max_age = self.new.config().robots.cache.lifetimes.max_age;
-        let nearest = versions.iter().min_by_key(|version| distance(version))?;
-        (distance(nearest) <= max_age).then_some(*nearest)
+        let nearest = versions.iter().min_by_key(|version| version.distance_to(at))?;
+        (nearest.distance_to(at) <= max_age).then_some(*nearest)
     }
 
     fn version_access(&self, version: KnownVersion) -> Result<Arc<AccessResult>, Missing> {
