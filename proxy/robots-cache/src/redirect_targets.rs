@@ -223,7 +223,7 @@ mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
 
     use futures_util::future::join_all;
-    use tokio::time::sleep;
+    use tokio::time::{sleep, timeout};
     use wayleave_lifecycle::{FetchErrorKind, FetchedBody, FetchedResponse, ResponseFields};
 
     use super::*;
@@ -332,6 +332,23 @@ mod tests {
             assert!(answer.is_ok());
             assert_eq!(fetches.load(Ordering::Relaxed), expected, "{key:?}");
         }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_fetch_is_forgotten_when_the_last_that_waits_leaves() {
+        let clock = Clock::start_at(SystemTime::UNIX_EPOCH);
+        let targets = RedirectTargets::new(HOUR, clock);
+        let fetches = AtomicUsize::new(0);
+        let identity = FetchIdentity::default();
+        let ask = |patience| {
+            let key = key("https://victim.test/rules", &identity);
+            timeout(patience, targets.get_or_fetch(key, fetch(clock, 200, &fetches)))
+        };
+        let [short, longer] = [200, 400].map(Duration::from_millis);
+        let (first, second) = tokio::join!(ask(short), ask(longer));
+        assert!(first.is_err() && second.is_err());
+        assert!(targets.lock().is_empty());
+        assert!(ask(2 * longer + HOUR).await.is_ok(), "the next one fetches");
     }
 
     #[tokio::test(start_paused = true)]
