@@ -12,6 +12,7 @@ mod admin;
 mod clients;
 mod evidence;
 mod fleet;
+mod gateway;
 mod operations;
 mod organisation;
 mod pacing;

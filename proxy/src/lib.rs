@@ -27,6 +27,7 @@
 //!     crates            │
 //!                     audit            decides again about the log's requests
 //!                     config           the file, checked as a whole
+//!                    gateway           other proxies that ask about requests and send them themselves
 //!                      gate            who asks, and whether it is allowed
 //!               robots-cache           every origin's robots.txt
 //!          ┌────────────┼───────┐

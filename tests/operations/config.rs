@@ -269,6 +269,7 @@ fn settings_that_weaken_enforcement_cause_warnings() {
             "1: upstream.allow_private: crawlers can reach 169.254.169.254",
         ),
         ("[proxy]\nlisten = [\"0.0.0.0:3128\"]\n".to_owned(), "2: proxy.listen: whoever reaches 0.0.0.0:3128"),
+        ("[gateway]\nlisten = [\"http://127.0.0.1:1\", \"http://10.1.2.3:3141\"]\n".to_owned(), "2: gateway.listen: whoever reaches http://10.1.2.3:3141"),
         ("[proxy]\nlisten = [\"127.0.0.1:1\", \"[::]:3128\"]\n".to_owned(), "2: proxy.listen: whoever reaches [::]:3128"),
         ("proxy.proxy_protocol = [\"0.0.0.0/0\"]\n".to_owned(), "1: proxy.proxy_protocol: every client can claim"),
         ("https.bypass = [\"*.co.uk\"]\n".to_owned(), "1: https.bypass: \"*.co.uk\" is for all hosts"),

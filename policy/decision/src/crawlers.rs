@@ -120,7 +120,16 @@ impl Crawlers {
     /// Identifies the crawler behind a request, and objects to a name that is not its own.
     #[must_use]
     pub fn identify(&self, client: &ClientFacts<'_>) -> Identified {
-        let identity = self.identity_of(client);
+        self.identified(self.identity_of(client), client)
+    }
+
+    /// Identifies a request as one of this crawler, which was proved otherwise, and objects to a name that is not its own.
+    #[must_use]
+    pub fn identify_as(&self, crawler: Arc<Crawler>, client: &ClientFacts<'_>) -> Identified {
+        self.identified(Identity::Known(crawler), client)
+    }
+
+    fn identified(&self, identity: Identity, client: &ClientFacts<'_>) -> Identified {
         Identified {
             objection: objection_to_purposes(&identity, client.purposes)
                 .or_else(|| self.objection_to(&identity, client.user_agent)),

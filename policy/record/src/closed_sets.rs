@@ -22,7 +22,7 @@ macro_rules! closed_set {
     };
     ($(#[$meta:meta])* $set:ident { $($(#[$doc:meta])* $member:ident = $word:literal,)+ }) => {
         $(#[$meta])*
-        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         pub enum $set {
             $($(#[$doc])* $member,)+
         }
@@ -106,6 +106,14 @@ closed_set! {
 }
 
 closed_set! {
+    /// The way in which a request came to be decided, if not by the proxy itself.
+    AskedVia {
+        /// Another proxy asked about it, and sends it itself.
+        Gateway = "gateway",
+    }
+}
+
+closed_set! {
     /// The signature of a request of a crawler that has a key.
     RequestSignature {
         /// It was signed with that key.
@@ -180,5 +188,6 @@ mod tests {
         each_word_names_its_member::<TargetScope>();
         each_word_names_its_member::<RobotsAccess>();
         each_word_names_its_member::<PaymentScheme>();
+        each_word_names_its_member::<AskedVia>();
     }
 }

@@ -12,7 +12,7 @@ use wayleave_notation::{EdgeRefusal, Oddity, Sha256Digest, rfc3339};
 use wayleave_robots_txt::AccessVerdict;
 use wayleave_usage_preferences::Purpose;
 
-use super::closed_sets::{AnswerSource, RecordedIdentity, RequestSignature};
+use super::closed_sets::{AnswerSource, AskedVia, RecordedIdentity, RequestSignature};
 use super::decision_id::DecisionId;
 use super::finding::{FindingRecord, PaymentRecord, RuleRecord, SubresourceRecord};
 use super::logged_client::LoggedClient;
@@ -78,7 +78,7 @@ record! {
         /// The client's address, its network, or a digest, as `log.client_address` says.
         #[schema(value_type = String)]
         client: LoggedClient,
-        /// The load balancer that passed on the client's address by the PROXY protocol.
+        /// The load balancer that passed on the client's address by the PROXY protocol, or the gateway that named it.
         #[schema(value_type = Option<String>)]
         peer?: Option<IpAddr>,
         method: String,
@@ -159,6 +159,9 @@ record! {
         agent?: Option<String>,
         /// The words of the request's `Wayleave-Purpose`: the purposes that the client states, if they name some.
         stated_purposes?: Vec<String>,
+        /// `gateway` if another proxy asked about the request. It sends the request itself: `status` is that of the verdict.
+        #[schema(value_type = Option<String>)]
+        via?: Option<Word<AskedVia>>,
     }
 }
 

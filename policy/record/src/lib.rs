@@ -31,7 +31,7 @@ mod use_preference;
 mod word;
 
 pub use self::closed_sets::{
-    AnswerSource, PaymentScheme, RecordedIdentity, RequestSignature, RobotsAccess,
+    AnswerSource, AskedVia, PaymentScheme, RecordedIdentity, RequestSignature, RobotsAccess,
 };
 pub use self::decision_id::DecisionId;
 pub use self::decision_record::{

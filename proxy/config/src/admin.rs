@@ -4,13 +4,12 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use url::Url;
-use wayleave_evidence::Sha256Digest;
 
 use super::listen_address::ListenAddress;
 use super::proxy::{loopback, overlaps};
 use super::reader::{
-    ParseResult, Section, ToValue, ValueNode, address, fixed, none_if_empty, parse_with, secret,
-    text,
+    ParseResult, Section, ValueNode, address, fixed, none_if_empty, parse_digest, parse_with,
+    secret, text,
 };
 
 /// The role of a token.
@@ -103,12 +102,6 @@ fn read_token(section: &mut Section<'_>) -> AdminToken {
     }
 }
 
-impl ToValue for Sha256Digest {
-    fn to_value(&self) -> toml::Value {
-        self.to_string().into()
-    }
-}
-
 /// Parses the URL that the names of documents are appended to.
 fn parse_docs_url(node: &ValueNode<'_>) -> ParseResult<String> {
     parse_with(node, |text| {
@@ -116,12 +109,5 @@ fn parse_docs_url(node: &ValueNode<'_>) -> ParseResult<String> {
         let url = url.filter(|url| url.query().is_none() && url.fragment().is_none());
         url.map(|url| url.as_str().trim_end_matches('/').to_owned())
             .ok_or("is not a URL such as https://wiki.example/wayleave/docs")
-    })
-}
-
-/// Parses a SHA-256 in hexadecimal.
-fn parse_digest(node: &ValueNode<'_>) -> ParseResult<Sha256Digest> {
-    parse_with(node, |text| {
-        Sha256Digest::from_hex(text).ok_or("is not a SHA-256 of 64 hexadecimal digits")
     })
 }

@@ -8,7 +8,7 @@
 //! steps for a new key.
 //!
 //! ```text
-//! proxy admin state store https upstream robots crawlers signing rules preferences politeness evidence
+//! proxy admin gateway state store https upstream robots crawlers signing rules preferences politeness evidence
 //!                      log traces
 //!                      sources     the file, and those that it includes
 //!                      reader      tables, values, mistakes
@@ -20,6 +20,7 @@
 mod admin;
 mod crawlers;
 mod evidence;
+mod gateway;
 mod https;
 mod listen_address;
 mod log;
@@ -48,6 +49,7 @@ use wayleave_robots_cache::RobotsStoreConfig;
 
 pub use self::admin::{AdminRole, AdminToken};
 pub use self::crawlers::matches_all;
+pub use self::gateway::{GatewayConfig, GatewayListen};
 pub use self::listen_address::{ListenAddress, ListenProtocol};
 pub use self::log::LogConfig;
 pub use self::proxy::ConnectionLimitsConfig;
@@ -73,6 +75,8 @@ pub struct Config {
     pub proxy: proxy::ProxyConfig,
     /// `[admin]`: the listener for operators.
     pub admin: admin::AdminConfig,
+    /// `[gateway]`: the listeners for other proxies that ask about requests.
+    pub gateway: GatewayConfig,
     /// `[https]`: interception.
     pub https: https::HttpsConfig,
     /// `[upstream]` and `[dns]`: connections to origin servers.
@@ -130,6 +134,9 @@ fn read_config(
     let agents = AgentDefaults::ahead(root);
     let (crawlers, signers) =
         crawlers::read(root, proxy.crawler_defaults, robots.dialect, dir, &agents);
+    let gateway = root.section("gateway", |section| {
+        gateway::read(section, &proxy.listen, admin.listen, &crawlers.crawlers)
+    });
     let signing = root.section("signing", |section| signing::read(section, &agents, dir, &signers));
     let key_in_file = root.section("evidence", |section| evidence::read_key(section, &state_dir));
     // The same applies to the key: all lines of a process are signed with one.
@@ -151,6 +158,7 @@ fn read_config(
         fleet,
         proxy,
         admin,
+        gateway,
         https,
         upstream,
         robots,
@@ -273,7 +281,7 @@ impl Config {
     /// Returns the JSON Schema of the file.
     pub fn schema() -> serde_json::Value {
         // Of the tables that may occur several times, one each.
-        let text = "[[admin.tokens]]\n[[crawler]]\n[[rule]]\n";
+        let text = "[[admin.tokens]]\n[[gateway.tokens]]\n[[crawler]]\n[[rule]]\n";
         let sources = ConfigSources::of_text("", text, Path::new(""));
         ConfigReader::describe(text, DEFAULT_FILE, |root| read_config(root, &sources, None))
     }

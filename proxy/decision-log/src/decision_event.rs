@@ -74,6 +74,7 @@ fn write_json(decision: &DecisionRecord, line: &mut Vec<u8>) {
     object.shown("robots_fetched_at", fetched_at.map(humantime::format_rfc3339_micros));
     object.text("details", decision.details.as_deref());
     object.plain("took_us", Some(decision.took_us));
+    object.text("via", decision.via.as_deref());
     object.end();
 }
 
@@ -124,6 +125,9 @@ fn write_text(decision: &DecisionRecord, line: &mut Vec<u8>) -> io::Result<()> {
     }
     if let Some(digest) = decision.finding.as_ref().and_then(|finding| finding.robots_sha256) {
         write!(line, " robots_sha256={digest}")?;
+    }
+    if let Some(via) = &decision.via {
+        push_word(line, " via=", via);
     }
     write!(line, " took_us={} decision_id={}", decision.took_us, decision.id)
 }

@@ -3,7 +3,7 @@
 use std::time::SystemTime;
 
 use wayleave_decision::RequestOutcome;
-use wayleave_record::{DecisionRecord, Word};
+use wayleave_record::{AskedVia, DecisionRecord, Word};
 use wayleave_robots_txt::Target;
 
 use super::chosen_crawler::ChosenCrawler;
@@ -26,6 +26,8 @@ pub struct DecisionQuery {
     pub text: Option<String>,
     /// The URL: its origin, and its path and query byte for byte.
     pub url: Option<Target>,
+    /// The way in which the request came to be decided, if not by the proxy itself.
+    pub via: Option<AskedVia>,
 }
 
 impl DecisionQuery {
@@ -46,6 +48,7 @@ impl DecisionQuery {
             && is(self.host.as_deref(), decision.host().unwrap_or_default())
             && (self.rules.is_empty()
                 || self.rules.iter().any(|name| *name == rule_name::of_decision(decision)))
+            && self.via.is_none_or(|via| decision.via.as_ref().is_some_and(|word| *word == via))
             && self.text.as_deref().is_none_or(|text| mentions(decision, text))
             && self
                 .url

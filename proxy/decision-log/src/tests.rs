@@ -7,6 +7,7 @@ use proptest::collection::vec;
 use proptest::prelude::{Strategy, any, prop_assert_eq, proptest};
 use wayleave_evidence::Sha256Digest;
 use wayleave_notation::harmless::escape_json;
+use wayleave_record::AskedVia;
 
 use super::*;
 
@@ -60,6 +61,7 @@ pub(super) fn decision() -> DecisionRecord {
         purposes: Vec::new(),
         agent: None,
         stated_purposes: Vec::new(),
+        via: None,
     }
 }
 
@@ -277,6 +279,7 @@ pub(super) fn any_decision(mut draws: Draws) -> DecisionRecord {
         purposes: it.list(|it| it.word(PURPOSES)),
         agent: it.some(Draws::text),
         stated_purposes: it.list(Draws::text),
+        via: it.some(|it| it.word(&["gateway"])),
     }
 }
 
@@ -313,6 +316,15 @@ fn query_finds_text() {
         assert!(query(text).matches(&decision()), "{text}");
     }
     assert!(!query("shop").matches(&decision()));
+}
+
+#[test]
+fn query_finds_what_gateways_asked_about() {
+    let by_gateway = DecisionQuery { via: Some(AskedVia::Gateway), ..DecisionQuery::default() };
+    let mut asked = decision();
+    assert!(!by_gateway.matches(&asked));
+    asked.via = Some("gateway".into());
+    assert!(by_gateway.matches(&asked) && DecisionQuery::default().matches(&asked));
 }
 
 #[test]

@@ -4,10 +4,10 @@ use std::pin::pin;
 
 use wayleave_decision::Permit;
 use wayleave_pacing::PacingSlot;
-use wayleave_transport::http::downstream::Downstream;
 
 use super::gated_request::GatedRequest;
 use super::outcome::NotSent;
+use super::waiting_client::WaitingClient;
 
 impl<'s> GatedRequest<'s, '_> {
     /// Admits the request, which keeps `slot` if it has one from an earlier call. Returns the permit, and the slot: `None` if the
@@ -19,7 +19,7 @@ impl<'s> GatedRequest<'s, '_> {
     pub async fn admit(
         &mut self,
         slot: Option<PacingSlot<'s>>,
-        client: &mut Downstream,
+        client: &mut impl WaitingClient,
     ) -> Result<(Permit, Option<PacingSlot<'s>>), NotSent> {
         let shutdown = &self.gate.shutdown;
         let deciding = self.decide_and_wait(slot, client);

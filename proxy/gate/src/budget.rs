@@ -6,10 +6,10 @@ use std::time::{Duration, SystemTime};
 use wayleave_decision::{Crawler, Identity, Permit, Reason, Refusal, TargetScope};
 use wayleave_fleet::engine::BudgetKind;
 use wayleave_pacing::budget::{ByteMeter, DailyBudgets, SpentBudget};
-use wayleave_transport::http::downstream::Downstream;
 
 use super::gated_request::GatedRequest;
 use super::outcome::NotSent;
+use super::waiting_client::{WaitingClient, run_unless_gone};
 
 impl GatedRequest<'_, '_> {
     /// Returns the crawler if a budget limits it. Reading robots.txt is always allowed, and free.
@@ -32,7 +32,7 @@ impl GatedRequest<'_, '_> {
     pub(crate) async fn charge_budget(
         &mut self,
         permit: &mut Permit,
-        client: &mut Downstream,
+        client: &mut impl WaitingClient,
     ) -> Result<(), NotSent> {
         let Some(crawler) = self.budgeted_crawler(permit) else {
             return Ok(());
@@ -46,7 +46,7 @@ impl GatedRequest<'_, '_> {
         // In a box it takes no room in every exchange. The engine of a fleet may take a while to answer.
         let taken = Box::pin(async {
             let mut taking = Box::pin(budgets.take(crawler, origin));
-            let taking = client.run_unless_gone(taking.as_mut());
+            let taking = run_unless_gone(client, taking.as_mut());
             self.gate.shutdown.unless_cancelled(pin!(taking)).await
         })
         .await;

@@ -6,7 +6,6 @@ use std::time::Instant;
 
 use wayleave_decision::{DecisionRequest, Permit, Refusal, ResolvedTarget};
 use wayleave_http_wire::request_target;
-use wayleave_transport::http::downstream::Downstream;
 
 use crate::identify::{self, IdentifiedClient};
 use crate::request::RequestView;
@@ -16,14 +15,15 @@ use crate::{refusal, target};
 use super::gated_request::GatedRequest;
 use super::outcome::NotSent;
 use super::record::RecordedUrl;
+use super::waiting_client::{WaitingClient, run_unless_gone, run_while_connected};
 
 impl GatedRequest<'_, '_> {
     /// Identifies the client and decides its request, by the settings that the exchange holds.
-    pub async fn decide(&mut self, client: &mut Downstream) -> Result<Permit, NotSent> {
+    pub async fn decide(&mut self, client: &mut impl WaitingClient) -> Result<Permit, NotSent> {
         let gate = self.gate;
         let request = self.request();
         let identifying = identify::identify(&self.settings, self.connection, &request);
-        let Some(identified) = client.run_unless_gone(pin!(identifying)).await else {
+        let Some(identified) = run_unless_gone(client, pin!(identifying)).await else {
             self.record_undecided();
             return Err(NotSent::ClientLeft);
         };
@@ -55,7 +55,7 @@ impl GatedRequest<'_, '_> {
                 };
                 let deciding = gate.decider.decide(&self.settings, &identified, decision);
                 // A client that ended only its side still waits: unlike a slot, a wait for robots.txt takes nothing from others.
-                let decided = client.run_while_connected(pin!(deciding)).await;
+                let decided = run_while_connected(client, pin!(deciding)).await;
                 let decided = decided.ok_or(NotSent::ClientLeft)?;
                 self.record.decision_began_at = Some(decision_began_at);
                 self.record.decided_in = decision_began_at.elapsed();

@@ -124,14 +124,17 @@ impl<'s, 'r> GatedRequest<'s, 'r> {
     /// Returns the proxy's own fields, which replace any of the same name in the response.
     pub fn own_fields(&self, permit: &Permit) -> Vec<ResponseField<'static>> {
         let decision = decision_field(self.settings.options.decision_id, self.record.id);
-        // If the site's statements are evaluated, the labeller adds the field, once it knows those of the response.
+        decision.into_iter().chain(self.preference_label(permit)).collect()
+    }
+
+    /// Returns the field that states the preferences of a response whose site's statements are not evaluated.
+    pub fn preference_label(&self, permit: &Permit) -> Option<ResponseField<'static>> {
+        // If they are, the labeller adds the field, once it knows those of the response.
         let has_statements = self.record.facts.preferences.is_some();
-        let label = if permit.purposes.is_empty() || has_statements {
-            None
-        } else {
-            response_policy::label_without_statements(permit, self.received)
-        };
-        decision.into_iter().chain(label).collect()
+        if permit.purposes.is_empty() || has_statements {
+            return None;
+        }
+        response_policy::label_without_statements(permit, self.received)
     }
 
     /// Waits until an upgraded connection would no longer be allowed as it is.

@@ -4,7 +4,9 @@ use std::borrow::Cow;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use wayleave_decision::{CertificateName, ClientFacts, Identified, Identity, Reason, Refusal};
+use wayleave_decision::{
+    CertificateName, ClientFacts, Crawler, Identified, Identity, Reason, Refusal,
+};
 use wayleave_lifecycle::FetchIdentity;
 use wayleave_robots_cache::Requester;
 
@@ -70,7 +72,14 @@ pub fn identify_with_proof(
 ) -> IdentifiedClient {
     let purposes = stated_words(connection, request);
     let facts = client_facts(connection, proof.as_ref(), request, &purposes);
-    let identified = settings.crawlers.identify(&facts);
+    let identified = match token_crawler(settings, connection) {
+        None => settings.crawlers.identify(&facts),
+        Some(Ok(crawler)) => settings.crawlers.identify_as(crawler, &facts),
+        Some(Err(refusal)) => {
+            let objection = Some(refusal);
+            Identified { objection, ..settings.crawlers.identify(&facts) }
+        }
+    };
     IdentifiedClient {
         address: connection.client,
         fetch_identity: settings.identities.of(&identified.identity, request.user_agent),
@@ -89,7 +98,25 @@ pub fn identity_of(
 ) -> Identity {
     let purposes = stated_words(connection, request);
     let facts = client_facts(connection, proof, request, &purposes);
-    settings.crawlers.identity_of(&facts)
+    match token_crawler(settings, connection) {
+        Some(Ok(crawler)) => Identity::Known(crawler),
+        _ => settings.crawlers.identity_of(&facts),
+    }
+}
+
+/// Returns the crawler of a gateway's token, if it has one.
+///
+/// # Errors
+///
+/// Returns the refusal if the token was removed since the gateway asked.
+fn token_crawler(
+    settings: &Settings,
+    connection: &ClientConnection,
+) -> Option<Result<Arc<Crawler>, Refusal>> {
+    let token = connection.gateway.as_ref()?.token?;
+    let details = "the gateway's token is not in gateway.tokens any more";
+    let removed = || Refusal::new(Reason::WrongPassword, details);
+    Some(settings.crawler_of_token(&token).ok_or_else(removed))
 }
 
 fn client_facts<'a>(

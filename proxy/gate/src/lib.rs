@@ -16,8 +16,11 @@
 //!   │    ├─ response_notes ── payment   whether it turns the request away, and its price
 //!   │    ├─ subresource                 files that a page loads: their cause, and their kinds (allowed_pages)
 //!   │    └─ response_policy             its usage preferences
+//!   ├─ waiting_client                 whether its client is still there
+//!   ├─ given_slot                     the pace of a request that a gateway sends itself
 //!   ├─ revoke                         upgraded connections after a reload
 //!   └─ record, outcome                the line in the log
+//!       └─ answer                       a refusal as a response: for programs, and a page for people
 //!  own_request                        requests that wayleave makes by itself, such as where a robots.txt redirects to
 //!  offline, preview                   decisions about requests that nobody makes, from files and from memory
 //!  settings, refusal, gate            the settings in effect, refusals that need no decision, the services of all
@@ -30,12 +33,14 @@
 mod admission;
 mod admit;
 mod allowed_pages;
+pub mod answer;
 pub mod budget;
 mod decide;
 mod decider;
 pub mod documents;
 mod gate;
 mod gated_request;
+mod given_slot;
 pub mod identify;
 pub mod identity;
 pub mod offline;
@@ -59,9 +64,12 @@ pub mod settings;
 mod subresource;
 pub mod target;
 mod validators;
+mod waiting_client;
 
 pub use self::admission::{Admission, AdmittedHead, ContentTreatment, ResponseFindings};
 pub use self::allowed_pages::AllowedPages;
 pub use self::decider::{DecidedRequest, Decider};
 pub use self::gate::{ExchangeShutdown, Gate};
 pub use self::gated_request::GatedRequest;
+pub use self::given_slot::GivenSlot;
+pub use self::waiting_client::WaitingClient;

@@ -9,7 +9,6 @@ use std::time::Duration;
 use wayleave_decision::{EnforcementMode, Identity, Permit, Reason, Refusal, TargetScope};
 use wayleave_pacing::{PaceShare, PaceUnit, PacedRequest, PacingConfig, PacingSlot, TooSoon};
 use wayleave_robots_txt::ProductToken;
-use wayleave_transport::http::downstream::Downstream;
 use wayleave_upstream::Destination;
 
 use crate::refusal;
@@ -19,6 +18,7 @@ use tokio::time::Instant;
 use super::gated_request::GatedRequest;
 use super::outcome::NotSent;
 use super::pace_unit;
+use super::waiting_client::{WaitingClient, run_unless_gone, wait_unless_gone};
 
 /// The end of a request's wait for its slot.
 enum SlotWait<'s> {
@@ -38,7 +38,7 @@ impl<'s> GatedRequest<'s, '_> {
     pub async fn decide_and_wait(
         &mut self,
         mut slot: Option<PacingSlot<'s>>,
-        client: &mut Downstream,
+        client: &mut impl WaitingClient,
     ) -> Result<(Permit, Option<PacingSlot<'s>>), NotSent> {
         loop {
             // A second decision begins anew.
@@ -52,8 +52,8 @@ impl<'s> GatedRequest<'s, '_> {
                 return Err(answered);
             }
             // Only now: a request that it would not forward, this proxy does not answer as the last hop either. It needs no
-            // slot.
-            if self.received.max_forwards() == Some(0) {
+            // slot. A gateway asks only, and this proxy is no recipient of the request.
+            if self.received.max_forwards() == Some(0) && self.connection.gateway.is_none() {
                 return Err(NotSent::LastHop);
             }
             self.check_budget(&mut permit)?;
@@ -80,7 +80,7 @@ impl<'s> GatedRequest<'s, '_> {
     async fn wait_for_slot(
         &mut self,
         permit: &Permit,
-        client: &mut Downstream,
+        client: &mut impl WaitingClient,
     ) -> Result<SlotWait<'s>, NotSent> {
         let unit = match self.settings.pacing.share {
             PaceShare::Origin => None,
@@ -118,7 +118,7 @@ impl<'s> GatedRequest<'s, '_> {
             }
         });
         let (result, waited) =
-            client.wait_unless_gone(pin!(timed(acquiring))).await.ok_or(NotSent::ClientLeft)?;
+            wait_unless_gone(client, pin!(timed(acquiring))).await.ok_or(NotSent::ClientLeft)?;
         self.record.waited += waited;
         let ended = match result {
             Ok(slot) if waited.is_zero() => SlotWait::Free(slot),
@@ -161,7 +161,7 @@ impl<'s> GatedRequest<'s, '_> {
     async fn pace_unit(
         &self,
         permit: &Permit,
-        client: &mut Downstream,
+        client: &mut impl WaitingClient,
     ) -> Result<Option<Arc<PaceUnit>>, NotSent> {
         let destination = Destination {
             origin: permit.resolved.target.origin(),
@@ -170,7 +170,7 @@ impl<'s> GatedRequest<'s, '_> {
             network: None,
         };
         let finding = pace_unit::find(&self.settings, destination);
-        client.run_unless_gone(pin!(finding)).await.ok_or(NotSent::ClientLeft)
+        run_unless_gone(client, pin!(finding)).await.ok_or(NotSent::ClientLeft)
     }
 
     /// Returns why the slot was lost, if another node of the fleet may have taken it; `None` if refusals are only observed. Call

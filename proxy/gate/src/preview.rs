@@ -95,15 +95,7 @@ impl Question {
         crawlers: &Crawlers,
         interception: &InterceptionSettings,
     ) -> Result<HypotheticalRequest, String> {
-        let connection = ClientConnection {
-            client: self.client()?,
-            peer: None,
-            certificate: None,
-            proof: None,
-            purposes: Vec::new(),
-            tunnel: None,
-            dialled: None,
-        };
+        let connection = ClientConnection::new(self.client()?);
         let identified = self.identify(crawlers, connection.client)?;
         let request = self.view();
         let target = target::resolve(&connection, &request)

@@ -17,7 +17,9 @@ use wayleave_http_wire::edge_refusal::EdgeRefusal;
 use wayleave_http_wire::http1::oddities::Oddities;
 use wayleave_http_wire::received::ReceivedHead;
 use wayleave_otlp::traces::ParentTrace;
-use wayleave_record::{AnswerSource, PaymentScheme, RecordedIdentity, RequestSignature, Word};
+use wayleave_record::{
+    AnswerSource, AskedVia, PaymentScheme, RecordedIdentity, RequestSignature, Word,
+};
 use wayleave_robots_txt::{AccessVerdict, excerpt};
 use wayleave_transport::http::downstream::{ResponseField, response_field};
 use wayleave_usage_preferences::{Preference, Purpose};
@@ -112,6 +114,8 @@ pub struct ExchangeRecord {
     pub edge_refusal: Option<EdgeRefusal>,
     /// The demand for payment in it.
     pub payment: Option<PaymentDemand>,
+    /// `gateway` if another proxy asked.
+    via: Option<AskedVia>,
 }
 
 /// The decision that an answer names, and the request that it is about.
@@ -171,6 +175,7 @@ impl ExchangeRecord {
             from: None,
             edge_refusal: None,
             payment: None,
+            via: None,
         }
     }
 
@@ -187,6 +192,7 @@ impl ExchangeRecord {
         Self {
             peer: connection.peer,
             certificate: connection.certificate.clone(),
+            via: connection.gateway.as_ref().map(|_| AskedVia::Gateway),
             user_agent: received.and_then(user_agent),
             user_agent_cut: received.is_some_and(is_user_agent_cut),
             parent: traced.map_or_else(ParentTrace::default, |received| {
@@ -279,6 +285,7 @@ impl ExchangeRecord {
             decided_us: micros(self.decided_in),
             waited_us: micros(self.waited),
             took_us: micros(took),
+            via: self.via.map(Word::Known),
         }
     }
 }

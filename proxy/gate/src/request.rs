@@ -5,6 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use wayleave_decision::{PURPOSE_FIELD, Reason, Refusal, stated_words};
+use wayleave_evidence::Sha256Digest;
 use wayleave_http_wire::field_pairs;
 use wayleave_http_wire::http1::request_override::RequestOverride;
 use wayleave_http_wire::received::ReceivedHead;
@@ -29,9 +30,32 @@ pub struct ClientConnection {
     pub tunnel: Option<ConnectTunnel>,
     /// The destination that the client dialled, if it knows no HTTP proxy.
     pub dialled: Option<DialledDestination>,
+    /// The gateway that asks about the client's requests, and sends them itself.
+    pub gateway: Option<Box<AskingGateway>>,
+}
+
+/// A gateway that asks about requests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AskingGateway {
+    /// The SHA-256 of its token, which names its crawler; `None` without a token.
+    pub token: Option<Sha256Digest>,
 }
 
 impl ClientConnection {
+    /// Returns a connection to the proxy of which nothing but the client's address is known.
+    pub fn new(client: IpAddr) -> Self {
+        Self {
+            client,
+            peer: None,
+            certificate: None,
+            proof: None,
+            purposes: Vec::new(),
+            tunnel: None,
+            dialled: None,
+            gateway: None,
+        }
+    }
+
     /// Returns whether its requests are made to this proxy, not to an origin that it stands in for.
     pub fn is_to_proxy(&self) -> bool {
         self.tunnel.is_none() && self.dialled.is_none()

@@ -4,13 +4,16 @@ use std::time::Duration;
 
 use wayleave_clock::system_time;
 use wayleave_http_wire::field_pairs::{FieldPair, first};
+use wayleave_http_wire::received::ReceivedHead;
 use wayleave_pacing::{
-    PacingSlot, ServiceLimit, ToldQuota, credentials_mark, is_absent_or_list, read_service_limit,
+    CredentialsMark, PacingSlot, ServiceLimit, ToldQuota, credentials_mark, is_absent_or_list,
+    read_service_limit,
 };
 use wayleave_robots_txt::Target;
 use wayleave_transport::http::downstream::{ResponseField, response_field};
 
 use super::gated_request::GatedRequest;
+use super::settings::Settings;
 
 /// Applies a response to the pace. Returns the fields that report the pace to the client.
 pub(crate) fn apply(
@@ -20,19 +23,22 @@ pub(crate) fn apply(
     status: u16,
     fields: &[FieldPair<'_>],
 ) -> Vec<ResponseField<'static>> {
-    record_answer(slot, request, target, status, fields);
-    let settings = &request.settings;
-    if !settings.pacing.rate_limit_fields {
-        return Vec::new();
-    }
-    pace_fields(slot, target, fields, &settings.options.name)
+    let reads_quotas = request.settings.pacing.rate_limit_fields;
+    record_answer(slot, reads_quotas, || credentials_of(request.received), target, status, fields);
+    pace_fields(slot, &request.settings, target, fields)
+}
+
+/// Returns the mark of the credentials that a request has, to which a quota may belong.
+pub(crate) fn credentials_of(received: &ReceivedHead) -> Option<CredentialsMark> {
+    credentials_mark(received.field("authorization"), received.field("cookie"))
 }
 
 /// Records the origin's response in the slot: the delay starts, and Retry-After, 429, 503 and a quota that is used up apply to the
 /// next requests.
-fn record_answer(
+pub(crate) fn record_answer(
     slot: &PacingSlot<'_>,
-    request: &GatedRequest<'_, '_>,
+    reads_quotas: bool,
+    credentials: impl FnOnce() -> Option<CredentialsMark>,
     target: &Target,
     status: u16,
     fields: &[FieldPair<'_>],
@@ -45,26 +51,28 @@ fn record_answer(
     };
     slot.record_answer(target, status, retry_after);
     // Retry-After takes precedence (draft-ietf-httpapi-ratelimit-headers, section 7).
-    if request.settings.pacing.rate_limit_fields
+    if reads_quotas
         && retry_after.is_none()
         && let Some(ServiceLimit { remaining, reset: Some(reset), is_partitioned }) =
             read_service_limit(fields, system_time)
     {
-        let received = request.received;
-        let credentials =
-            credentials_mark(received.field("authorization"), received.field("cookie"));
+        let credentials = credentials();
         slot.record_quota(target, &ToldQuota { remaining, reset, is_partitioned, credentials });
     }
 }
 
 /// Returns the fields that report its pace to the client, as more members of the origin's own lists. A field of the origin in the form
 /// of an earlier draft is left as it is: with a member more, nobody could read it.
-fn pace_fields(
+pub(crate) fn pace_fields(
     slot: &PacingSlot<'_>,
+    settings: &Settings,
     target: &Target,
     fields: &[FieldPair<'_>],
-    name: &str,
 ) -> Vec<ResponseField<'static>> {
+    if !settings.pacing.rate_limit_fields {
+        return Vec::new();
+    }
+    let name = &settings.options.name;
     let Some(limit) = slot.client_limit(target) else {
         return Vec::new();
     };

@@ -20,6 +20,9 @@ impl GatedRequest<'_, '_> {
     /// lost the copy.
     pub(crate) async fn answer_from_copy(&mut self, permit: &Permit) -> Option<NotSent> {
         let answer = permit.robots_answer.as_ref()?;
+        if self.connection.gateway.is_some() {
+            return self.unusable_origin(answer);
+        }
         if self.settings.robots_txt_source == RobotsTxtSource::Origin {
             return None;
         }
@@ -41,6 +44,18 @@ impl GatedRequest<'_, '_> {
         self.record.from = Some(AnswerSource::Copy);
         let outcome = permitted_outcome(permit, reply.status());
         Some(NotSent::FromCopy(Box::new((outcome, reply))))
+    }
+
+    /// Returns the refusal of a gateway's request for robots.txt, which it would send itself, if the origin has no usable address.
+    fn unusable_origin(&self, answer: &RobotsAnswer) -> Option<NotSent> {
+        match answer {
+            RobotsAnswer::Unreachable(refusal)
+                if refusal.reason != Reason::Unreachable && !self.is_observe_mode() =>
+            {
+                Some(NotSent::Refused(*refusal.clone()))
+            }
+            _ => None,
+        }
     }
 
     /// Returns the file that decided, or that the client has it already.

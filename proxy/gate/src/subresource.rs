@@ -35,7 +35,9 @@ impl GatedRequest<'_, '_> {
     pub(crate) fn find_page(&mut self, identified: &IdentifiedClient, target: &Target) {
         let crawler = identified.identity().crawler();
         let crawler = crawler.filter(|crawler| crawler.subresources == SubresourcePolicy::Page);
-        let Some(crawler) = crawler.filter(|_| self.blind.is_none()) else {
+        // The response shows whether it is one, and that of a gateway's request is not seen here.
+        let is_seen = self.blind.is_none() && self.connection.gateway.is_none();
+        let Some(crawler) = crawler.filter(|_| is_seen) else {
             self.page_context = None;
             return;
         };

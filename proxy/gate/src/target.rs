@@ -149,15 +149,7 @@ mod tests {
     }
 
     fn plain() -> ClientConnection {
-        ClientConnection {
-            client: [127, 0, 0, 1].into(),
-            peer: None,
-            certificate: None,
-            proof: None,
-            purposes: Vec::new(),
-            tunnel: None,
-            dialled: None,
-        }
+        ClientConnection::new([127, 0, 0, 1].into())
     }
 
     /// Returns the connection of a client that dialled this address, or this name by SOCKS5.

@@ -64,6 +64,19 @@ impl ReceivedHead {
         RequestHead::connect(authority).map(Self::Http1)
     }
 
+    /// Returns the request of a client, as a proxy would have received it: its method, the target in absolute form (for
+    /// `CONNECT` the authority), `Host`, and its other fields.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if a proxy could not have received it, or would not have read it.
+    pub fn of_parts<'a>(
+        method_target_and_host: (&[u8], &[u8], &[u8]),
+        fields: impl Iterator<Item = FieldPair<'a>>,
+    ) -> Result<Self, HeadError> {
+        RequestHead::of_parts(method_target_and_host, fields).map(Self::Http1)
+    }
+
     /// Wraps the head of an HTTP/2 stream inside a tunnel, where we act as the origin. `has_body` is false if the
     /// head ended the stream.
     pub fn from_http2(head: Parts, has_body: bool) -> Self {

@@ -52,6 +52,7 @@ pub fn was_sent_upstream(decision: &DecisionRecord) -> bool {
         Some(RequestOutcome::Forwarded | RequestOutcome::Observed | RequestOutcome::Failed)
     ) && decision.method != "CONNECT"
         && decision.from.is_none()
+        && decision.via.is_none()
         && !decision.failed_before_sending()
 }
 
@@ -89,6 +90,7 @@ pub fn exchange_attributes(decision: &DecisionRecord) -> Vec<KeyValue> {
         all.push(KeyValue::new("wayleave.product_token", token.clone()));
     }
     all.extend(verdict_attributes(decision));
+    all.extend(decision.via.as_ref().map(|via| KeyValue::new("wayleave.via", via.to_text())));
     all
 }
 

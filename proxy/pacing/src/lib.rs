@@ -436,7 +436,50 @@ pub struct PacingSlot<'a> {
     is_timed: AtomicBool,
 }
 
+/// A slot whose request somebody else sends, out of sight: others may follow after the delay, which began when the slot was
+/// handed over. Whatever is told about the request later still applies.
+pub struct HandedSlot {
+    slot: PacingSlot<'static>,
+    honours_rests: bool,
+}
+
+impl HandedSlot {
+    /// Returns the slot, which keeps nobody from following.
+    pub fn into_slot(self, pacer: &Pacer) -> PacingSlot<'_> {
+        PacingSlot { pacer: self.honours_rests.then_some(pacer), ..self.slot }
+    }
+
+    /// Lets the delay begin anew, because the request is sent only now. Other nodes of a fleet do not learn of it.
+    pub fn record_sent(&self) {
+        if let Some(place) = &self.slot.queue_place {
+            place.begin_delay_again();
+        }
+        self.slot.record_sent(false);
+    }
+}
+
 impl PacingSlot<'_> {
+    /// Hands the slot over to whoever sends the request. The delay begins now, and its concurrency slot is another's: when
+    /// the request ends is unknown.
+    pub fn hand_over(self) -> HandedSlot {
+        self.release_queue();
+        HandedSlot {
+            honours_rests: self.pacer.is_some(),
+            slot: PacingSlot {
+                client: self.client,
+                unit: self.unit,
+                queue_place: self.queue_place,
+                concurrency_slot: None,
+                turn: self.turn,
+                pacer: None,
+                max_rest: self.max_rest,
+                rests_before: self.rests_before,
+                sent_to: self.sent_to,
+                is_timed: self.is_timed,
+            },
+        }
+    }
+
     /// Returns why the slot is no longer valid, if so. It has to be called right before the request is sent.
     pub fn lost(&self) -> Option<TooSoon> {
         let is_lost = self.queue_place.as_ref().is_some_and(QueuePlace::may_have_expired)
@@ -459,7 +502,7 @@ impl PacingSlot<'_> {
     }
 
     /// Lets the next request's delay start now.
-    fn release_queue(&self) {
+    pub fn release_queue(&self) {
         if let Some(place) = &self.queue_place {
             place.release();
         }
@@ -709,6 +752,32 @@ mod tests {
             let next = other.wait_for_slot(&limits, request(&target(), "a"), delay).await.unwrap();
             assert_eq!(next.lost(), None);
         }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_slot_that_is_handed_over_holds_up_nobody_but_by_its_delay() {
+        let pacer = Pacer::default();
+        let limits = PacingConfig { max_concurrent_per_origin: 1, ..options(CrawlDelayMode::Wait) };
+        let next = async || {
+            let before = Instant::now();
+            let slot = pacer.wait_for_slot(&limits, request(&target(), "a"), DELAY).await.unwrap();
+            (before.elapsed(), slot.hand_over())
+        };
+        let (_, unknown) = next().await;
+        // Its request may last for hours.
+        let (waited, sent_late) = next().await;
+        assert_eq!(waited, DELAY);
+        let half = DELAY / 2;
+        tokio::time::advance(half).await;
+        sent_late.record_sent();
+        let (waited, refused) = next().await;
+        assert_eq!(waited, DELAY);
+        // Told long after others were sent, it shortens nothing.
+        tokio::time::advance(half).await;
+        unknown.into_slot(&pacer).record_answer(&target(), 200, None);
+        let rest = Duration::from_secs(20);
+        refused.into_slot(&pacer).record_answer(&target(), 429, Some(rest));
+        assert_eq!(next().await.0, rest);
     }
 
     #[tokio::test(start_paused = true)]

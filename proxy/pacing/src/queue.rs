@@ -433,6 +433,16 @@ impl QueuePlace {
         ended_at
     }
 
+    /// Lets the delay begin anew, unless a later request's lasts longer.
+    pub(super) fn begin_delay_again(&self) {
+        let Self { delay, remembered_for, .. } = *self;
+        let anew = LastRequest { ended_at: Instant::now(), delay, remembered_for };
+        let mut last = lock(&self.queue.last);
+        if last.is_none_or(|last| last.next_at(Duration::ZERO) < anew.next_at(Duration::ZERO)) {
+            *last = Some(anew);
+        }
+    }
+
     /// Returns the delay between the queue's requests.
     pub(super) fn delay(&self) -> Duration {
         self.delay

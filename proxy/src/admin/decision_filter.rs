@@ -3,6 +3,7 @@
 use serde::Deserialize;
 use utoipa::ToSchema;
 use wayleave_decision::RequestOutcome;
+use wayleave_record::AskedVia;
 
 /// The outcome of a request.
 #[derive(Clone, Copy, Debug, Deserialize, ToSchema)]
@@ -32,6 +33,21 @@ impl OutcomeWord {
     }
 }
 
+/// The way in which a request came to be decided.
+#[derive(Clone, Copy, Debug, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum ViaWord {
+    Gateway,
+}
+
+impl ViaWord {
+    pub(super) fn asked(self) -> AskedVia {
+        match self {
+            Self::Gateway => AskedVia::Gateway,
+        }
+    }
+}
+
 /// Declares the parameters of an endpoint: the filter of decisions, with the endpoint's own before and after it. A macro,
 /// because with `serde(flatten)` a structure cannot refuse unknown parameters.
 macro_rules! decision_parameters {
@@ -58,6 +74,9 @@ macro_rules! decision_parameters {
             rule: Vec<String>,
             /// Text that the URL, the rule, the reason, the details, the ID, the client or a token contains, ignoring case.
             q: Option<String>,
+            /// `gateway`: only requests about which another proxy asked.
+            #[param(inline)]
+            via: Option<ViaWord>,
             $($after)*
         }
 
@@ -72,6 +91,7 @@ macro_rules! decision_parameters {
                     host: self.host.clone(),
                     rules: self.rule.clone(),
                     text: self.q.clone(),
+                    via: self.via.map(ViaWord::asked),
                     ..DecisionQuery::default()
                 }
             }

@@ -17,7 +17,7 @@ use wayleave_decision_log::{
 use wayleave_robots_txt::Target;
 
 use super::access::TeamScope;
-use super::decision_filter::{OutcomeWord, decision_parameters};
+use super::decision_filter::{OutcomeWord, ViaWord, decision_parameters};
 use super::parameters::{PathDecision, QueryParameters, check_limit, parse_time};
 use super::report::counted;
 use super::response::{ErrorBody, SafeJson, bad_request, error_response};

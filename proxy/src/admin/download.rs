@@ -21,7 +21,7 @@ use wayleave_decision_log::{ChosenCrawler, DecisionQuery, DecisionRecord, Stream
 use wayleave_notation::csv::quote_field;
 
 use super::access::TeamScope;
-use super::decision_filter::{OutcomeWord, decision_parameters};
+use super::decision_filter::{OutcomeWord, ViaWord, decision_parameters};
 use super::decisions::{no_decision_log, parse_span};
 use super::parameters::QueryParameters;
 use super::response::{ErrorBody, bad_request, error_response};

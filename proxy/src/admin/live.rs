@@ -21,7 +21,7 @@ use wayleave_gate::Decider;
 use wayleave_telemetry::traffic::WatchedPoint;
 
 use super::access::TeamScope;
-use super::decision_filter::{OutcomeWord, decision_parameters};
+use super::decision_filter::{OutcomeWord, ViaWord, decision_parameters};
 use super::parameters::QueryParameters;
 use super::response::{ErrorBody, bad_request};
 use super::state::AdminState;

@@ -6,7 +6,7 @@ use clap::Command;
 
 /// The commands by purpose, in the order in which a newcomer meets them.
 const GROUPS: [(&str, &[&str]); 5] = [
-    ("Run", &["serve", "run", "mcp", "health", "env"]),
+    ("Run", &["serve", "run", "mcp", "gateway", "health", "env"]),
     ("Ask", &["check", "decision", "decisions", "report", "replay", "lint"]),
     ("Set up", &["config", "ca", "keys", "completions", "man"]),
     ("Operate", &["robots", "fleet", "drill"]),
@@ -14,7 +14,7 @@ const GROUPS: [(&str, &[&str]); 5] = [
 ];
 
 /// The examples of each command, by its name without "wayleave".
-const EXAMPLES: [(&str, &[&str]); 33] = [
+const EXAMPLES: [(&str, &[&str]); 34] = [
     (
         "",
         &[
@@ -33,6 +33,7 @@ const EXAMPLES: [(&str, &[&str]); 33] = [
         ],
     ),
     ("mcp", &["wayleave mcp --token ExampleBot"]),
+    ("gateway", &["wayleave gateway squid --url http://127.0.0.1:3141"]),
     ("health", &["wayleave health --config /etc/wayleave/config.toml"]),
     (
         "env",

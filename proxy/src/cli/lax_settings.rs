@@ -22,6 +22,7 @@ const CLOUD_METADATA: IpAddr = IpAddr::V4(Ipv4Addr::new(169, 254, 169, 254));
 pub(super) fn find(config: &Config, places: &ConfigPlaces<'_>, now: SystemTime) -> Vec<String> {
     let mut warnings = Vec::new();
     warnings.extend(listener_warnings(config, places));
+    warnings.extend(gateway_warning(config, places));
     warnings.extend(address_warnings(config, places));
     warnings.extend(bypass_warnings(config, places));
     warnings.extend(crawler_warnings(config, places));
@@ -48,6 +49,19 @@ fn listener_warnings(config: &Config, places: &ConfigPlaces<'_>) -> Option<Strin
             "{}: whoever reaches {open} can send requests through it under any name; with proxy.require_crawler = true only \
              those of a [[crawler]] are forwarded",
             places.key("proxy.listen")
+        )
+    })
+}
+
+/// Returns a warning if others than this machine may ask as a gateway does without a token.
+fn gateway_warning(config: &Config, places: &ConfigPlaces<'_>) -> Option<String> {
+    let mut listening = config.gateway.listen.iter();
+    let open = listening.find(|gateway| !gateway.address.ip().is_loopback())?;
+    config.gateway.tokens.is_empty().then(|| {
+        format!(
+            "{}: whoever reaches {open} can ask under any name and address, and use up slots; with gateway.tokens a gateway proves \
+             whose requests they are",
+            places.key("gateway.listen")
         )
     })
 }

@@ -18,6 +18,7 @@ mod env;
 mod evidence;
 mod expired_rules;
 mod fleet;
+mod gateway;
 mod health;
 mod help;
 mod keys;
@@ -113,6 +114,9 @@ enum CliCommand {
     Env(env::EnvArguments),
     /// Serve agents by the Model Context Protocol, over standard input and output: what they may fetch, and pages through the proxy
     Mcp(mcp::McpArguments),
+    /// Answer another proxy that asks by a helper program whether its clients' requests are allowed
+    #[command(subcommand)]
+    Gateway(gateway::GatewayCommand),
     /// Check whether the running proxy accepts requests; exit status 0 if it does, else 1
     Health,
     /// Ask the running proxy for what it must refuse, and report every other answer
@@ -151,6 +155,7 @@ pub fn run() -> ExitCode {
         CliCommand::Fleet(command) => fleet::run(&command, file),
         CliCommand::Env(arguments) => env::run(&arguments, file),
         CliCommand::Mcp(arguments) => mcp::run(arguments, file),
+        CliCommand::Gateway(command) => gateway::run(&command, file),
         CliCommand::Health => health::run(file),
         CliCommand::Drill(arguments) => drill::run(&arguments, file),
         CliCommand::Completions(arguments) => Ok(manual::completions(&arguments, definition())),

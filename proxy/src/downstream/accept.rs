@@ -277,15 +277,7 @@ impl AcceptedConnection {
             tcp: Transport::new(tcp),
             buffered: BytesMut::new(),
             peer: SocketAddr::new(client, peer.port()),
-            connection: ClientConnection {
-                client,
-                peer: None,
-                certificate: None,
-                proof: None,
-                purposes: Vec::new(),
-                tunnel: None,
-                dialled: None,
-            },
+            connection: ClientConnection::new(client),
         }
     }
 

@@ -81,13 +81,14 @@ impl InheritedSockets {
         self.sockets.is_empty()
     }
 
-    /// Returns the inherited listener for the address, or binds a new one.
+    /// Returns the inherited listener for the address of `key`, or binds a new one.
     ///
     /// # Errors
     ///
     /// Returns an error if the address cannot be bound.
     pub(crate) fn take_or_bind(
         &mut self,
+        key: &str,
         listen_address: ListenAddress,
     ) -> anyhow::Result<BoundListener> {
         let ListenAddress { address, protocol } = listen_address;
@@ -96,7 +97,7 @@ impl InheritedSockets {
             None => bind(address),
         };
         let bound = listener.and_then(|listener| BoundListener::new(listener, protocol));
-        bound.map_err(|error| explain("proxy.listen", address, error))
+        bound.map_err(|error| explain(key, address, error))
     }
 
     /// Takes the inherited listener for `address`, if there is one.
@@ -115,7 +116,7 @@ impl InheritedSockets {
             self.sockets.iter().map(|(address, _)| address.to_string()).collect();
         ensure!(
             unused.is_empty(),
-            "inherited sockets that proxy.listen and admin.listen do not name: {}",
+            "inherited sockets that proxy.listen, gateway.listen and admin.listen do not name: {}",
             unused.join(", ")
         );
         Ok(())
@@ -209,7 +210,7 @@ mod tests {
     async fn hundreds_of_connections_wait_to_be_accepted() {
         let mut inherited = InheritedSockets { sockets: Vec::new() };
         let address = "127.0.0.1:0".parse().unwrap();
-        let bound = inherited.take_or_bind(address).unwrap();
+        let bound = inherited.take_or_bind("proxy.listen", address).unwrap();
         #[expect(clippy::disallowed_methods, reason = "clients")]
         let connecting = (0..300).map(|_| TcpStream::connect(bound.listen_address.address));
         let connected = futures_util::future::try_join_all(connecting);

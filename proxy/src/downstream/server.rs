@@ -36,7 +36,7 @@ pub(crate) struct DownstreamServer {
 
 impl DownstreamServer {
     /// Spawns `task` on the current thread. It runs until it is done or the server is terminated.
-    pub(super) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
+    pub(crate) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
         self.spawn_on(&Handle::current(), task);
     }
 

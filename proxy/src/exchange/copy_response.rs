@@ -6,13 +6,14 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::{HeaderValue, StatusCode};
 use wayleave_clock::system_time;
+use wayleave_gate::answer::AnswerSource;
 use wayleave_gate::outcome::ConnectionReuse;
 use wayleave_gate::outcome::CopyReply;
 use wayleave_http_wire::received::{HttpVersion, ReceivedHead};
 use wayleave_lifecycle::FinishedFetch;
 use wayleave_transport::http::downstream::{Downstream, ResponseField, response_field};
 
-use super::error_response::{self, AnswerSource};
+use super::error_response;
 
 /// The longest time until an `Expires`.
 const MAX_EXPIRY: Duration = Duration::from_hours(24 * 365);

@@ -1,27 +1,19 @@
-//! Refusals as responses: status, Proxy-Status, problem details and Retry-After.
+//! Refusals sent as responses, after a look at the body that may still be arriving.
 
 use std::time::Duration;
 
 use bytes::Bytes;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::timeout;
-use wayleave_clock::system_time;
 use wayleave_decision::Refusal;
+use wayleave_gate::answer::{AnswerSource, RefusalAnswer};
 use wayleave_gate::outcome::ConnectionReuse;
-use wayleave_gate::record::{NamedDecision, decision_field};
-use wayleave_gate::settings::ConnectionSettings;
-use wayleave_http_wire::accept::prefers_html;
 use wayleave_http_wire::http1::{BodyFraming, Trailers};
-use wayleave_http_wire::proxy_status;
 use wayleave_http_wire::received::ReceivedHead;
-use wayleave_pacing::ClientLimit;
 use wayleave_transport::http::downstream::{
-    ClientGone, Downstream, DownstreamReader, DownstreamResponse, ResponseField, response_field,
+    ClientGone, Downstream, DownstreamReader, DownstreamResponse, ResponseField,
 };
 use wayleave_transport::http::transport::BoxedStream;
-
-use super::problem::{ProblemDetails, whole_seconds};
-use super::refusal_page;
 
 /// The limits within which a client's body is read before a refusal, so that a reset does not discard the answer and the
 /// connection remains usable. Beyond them it closes.
@@ -32,34 +24,6 @@ const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The longest part of a body that is sent at once.
 const MAX_CHUNK_BYTES: usize = 64 * 1024;
-
-/// The source of an answer: the proxy's name and the decision, as the answer states them.
-#[derive(Clone, Copy)]
-pub(super) struct AnswerSource<'a> {
-    /// The proxy's pseudonym.
-    pub(super) name: &'a str,
-    decision: &'a NamedDecision,
-    /// Whether the head names the decision, too.
-    in_head: bool,
-    /// The pace that a refusal reports to the client.
-    limit: Option<ClientLimit>,
-}
-
-impl<'a> AnswerSource<'a> {
-    pub(super) fn new(options: &'a ConnectionSettings, decision: &'a NamedDecision) -> Self {
-        Self { name: &options.name, decision, in_head: options.decision_id, limit: None }
-    }
-
-    /// Sets the pace that a refusal reports to the client.
-    pub(super) fn with_limit(self, limit: Option<ClientLimit>) -> Self {
-        Self { limit, ..self }
-    }
-
-    /// Returns the field that names the decision, if the settings ask for it.
-    pub(super) fn field(self) -> Option<ResponseField<'static>> {
-        decision_field(self.in_head, self.decision.id)
-    }
-}
 
 /// Answers a refused or failed request, whose body may still be arriving.
 pub(super) async fn answer(
@@ -88,15 +52,7 @@ pub(super) async fn refuse(
     refusal: &Refusal,
     received: Option<&ReceivedHead>,
 ) -> Result<(), ClientGone> {
-    let problem = ProblemDetails::new(source.decision, refusal);
-    let is_page = received.is_some_and(|received| prefers_html(&received.values("accept")));
-    let body = if is_page { refusal_page::html(source.name, &problem) } else { problem.to_json() };
-    let mut fields = vec![
-        response_field("Date", httpdate::fmt_http_date(system_time())),
-        response_field("Server", source.name),
-    ];
-    fields.extend(content_fields(is_page, body.len()));
-    fields.extend(refusal_fields(source, refusal));
+    let RefusalAnswer { fields, body } = RefusalAnswer::new(source, refusal, received);
     let is_head = received.is_some_and(|received| received.method() == "HEAD");
     let head = (refusal.status, refusal.title.as_bytes());
     send(client, head, fields, Bytes::from(body), is_head).await
@@ -144,57 +100,6 @@ async fn read_rest(body: &mut DownstreamReader) -> bool {
     body.is_done()
 }
 
-/// Returns the fields that say why.
-fn refusal_fields<'a>(source: AnswerSource<'a>, refusal: &Refusal) -> Vec<ResponseField<'a>> {
-    let name = source.name;
-    let status = proxy_status::field_value(
-        name,
-        refusal.proxy_error,
-        refusal.parent_proxy(),
-        &refusal.details,
-    );
-    let mut fields = vec![
-        // It is for one crawler, and a reload may change it.
-        response_field("Cache-Control", "no-store"),
-        response_field("Proxy-Status", status),
-    ];
-    // RFC 7725 section 4.
-    if let Some(blocked_by) = &refusal.blocked_by {
-        fields.push(response_field("Link", format!("<{blocked_by}>; rel=\"blocked-by\"")));
-    }
-    // A 407 must say how to authenticate (RFC 9110 section 15.5.8).
-    if refusal.status == 407 {
-        let challenge = format!("Basic realm=\"{name}\", charset=\"UTF-8\"");
-        fields.push(response_field("Proxy-Authenticate", challenge));
-    }
-    fields.extend(source.field());
-    if let Some(retry_after) = refusal.retry_after {
-        fields.push(response_field("Retry-After", whole_seconds(retry_after).to_string()));
-    }
-    if let Some(limit) = source.limit {
-        let policy = limit.policy(name).map(|policy| response_field("RateLimit-Policy", policy));
-        fields.extend(policy);
-        fields.push(response_field("RateLimit", limit.limit(name)));
-    }
-    fields
-}
-
-/// Returns the fields about the body.
-fn content_fields(is_page: bool, length: usize) -> Vec<ResponseField<'static>> {
-    let form = if is_page { "text/html; charset=utf-8" } else { "application/problem+json" };
-    let mut fields = vec![
-        response_field("Content-Type", form),
-        response_field("Content-Length", length.to_string()),
-    ];
-    if is_page {
-        // To a browser the page is the origin's, and much of its text is from strangers.
-        let policy = refusal_page::CONTENT_SECURITY_POLICY;
-        fields.push(response_field("Content-Security-Policy", policy));
-        fields.push(response_field("X-Content-Type-Options", "nosniff"));
-    }
-    fields
-}
-
 /// Closes a connection after the client has read the answer: closing it at once while received bytes are unread would reset it
 /// and discard the answer.
 pub(crate) async fn close_gracefully(mut stream: BoxedStream) {
@@ -213,6 +118,7 @@ pub(crate) async fn close_gracefully(mut stream: BoxedStream) {
 mod tests {
     use bytes::BytesMut;
     use wayleave_decision::Reason;
+    use wayleave_gate::record::NamedDecision;
     use wayleave_gate::refusal::looped;
     use wayleave_http_wire::http1::RequestHead;
     use wayleave_transport::http::transport::Transport;

@@ -7,7 +7,6 @@
 //!     │          └── sign, headers, websocket, splice
 //!  copy_response                      or answered here: robots.txt from its copy,
 //!  error_response, max_forwards       a refusal, the last hop
-//!     └── problem ── refusal_page     the body, for programs and for people
 //!
 //!  tunnel ── own_tunnels              CONNECT
 //!  reject_connection                  a client that is answered and loses its connection
@@ -20,8 +19,6 @@ mod forward;
 mod headers;
 mod max_forwards;
 mod own_tunnels;
-mod problem;
-mod refusal_page;
 mod reject_connection;
 mod relay;
 mod sign;
@@ -31,26 +28,26 @@ mod websocket;
 
 use std::sync::Arc;
 
+use wayleave_gate::answer::AnswerSource;
 use wayleave_gate::outcome::{ConnectionReuse, ExchangeOutcome, ReplyKind};
 use wayleave_gate::request::ClientConnection;
 use wayleave_gate::{Gate, GatedRequest};
 use wayleave_http_wire::received::ReceivedHead;
 use wayleave_transport::http::downstream::Downstream;
 
-use self::error_response::AnswerSource;
 use self::forward::ForwardEnd;
 use self::own_tunnels::OwnTunnels;
 
 /// The services that exchanges share.
 #[derive(Debug)]
 pub(crate) struct ExchangeServices {
-    pub(crate) gate: Gate,
+    pub(crate) gate: Arc<Gate>,
     pub(crate) own_tunnels: Arc<OwnTunnels>,
 }
 
 impl ExchangeServices {
     pub(crate) fn new(gate: Gate) -> Self {
-        Self { gate, own_tunnels: Arc::default() }
+        Self { gate: Arc::new(gate), own_tunnels: Arc::default() }
     }
 
     /// Handles one request whose head has been read.

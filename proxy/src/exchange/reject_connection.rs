@@ -2,6 +2,7 @@
 
 use wayleave_decision::Refusal;
 use wayleave_gate::GatedRequest;
+use wayleave_gate::answer::AnswerSource;
 use wayleave_gate::outcome::ExchangeOutcome;
 use wayleave_gate::record::{ExchangeRecord, NO_URL, NamedDecision, RecordedUrl};
 use wayleave_gate::request::ClientConnection;
@@ -10,7 +11,6 @@ use wayleave_http_wire::received::ReceivedHead;
 use wayleave_transport::http::downstream::Downstream;
 use wayleave_transport::http::transport::BoxedStream;
 
-use super::error_response::AnswerSource;
 use super::{ExchangeServices, error_response};
 
 impl ExchangeServices {

@@ -20,7 +20,7 @@ const REFUSED_PAGE: &str = "https://en.wikipedia.org/wiki/Special:Random";
 pub(super) fn announce(
     config: &Config,
     file: Option<&Path>,
-    listeners: &[BoundListener],
+    (listeners, gateways): (&[BoundListener], &[BoundListener]),
     admin: SocketAddr,
     authority: &CertificateAuthority,
 ) -> anyhow::Result<()> {
@@ -35,6 +35,9 @@ pub(super) fn announce(
     writeln!(text, "  mode     {}", mode_in_words(&config.crawlers))?;
     for listener in listeners {
         writeln!(text, "  proxy    {}", listener.url())?;
+    }
+    for listener in gateways {
+        writeln!(text, "  gateway  {}", listener.url())?;
     }
     writeln!(text, "  admin    http://{admin}")?;
     writeln!(text, "  state    {}", std::path::absolute(&config.state.dir)?.display())?;

@@ -14,6 +14,7 @@
 
 mod announce;
 mod command;
+mod gateways;
 mod process;
 pub(crate) mod reload;
 mod services;

@@ -15,6 +15,7 @@ use tokio::sync::mpsc::UnboundedSender;
 use tokio::task::JoinHandle;
 use wayleave_clock::Clock;
 use wayleave_decision_log::log_heads::HeadExchange;
+use wayleave_gateway::GatewayServer;
 
 use crate::admin::{self, AdminGuard, AdminState};
 
@@ -22,6 +23,7 @@ use crate::downstream::listeners::BoundListener;
 use crate::downstream::{ConnectionAcceptor, DownstreamServer};
 use crate::robots_changes;
 use crate::server::announce::notify;
+use crate::server::gateways;
 use crate::server::reload::ReloadService;
 
 /// A part of the proxy that runs until the process stops.
@@ -94,6 +96,8 @@ impl<S: ProcessService> ServiceWithDependents for Supervised<S> {
 pub(super) struct CrawlerService {
     pub(super) downstream: Arc<DownstreamServer>,
     pub(super) listeners: Vec<BoundListener>,
+    /// The listeners where gateways ask.
+    pub(super) gateways: Vec<BoundListener>,
     /// The task of the robots.txt cache. It runs here because the requests that waited for a fetch reuse its connection: on
     /// threads of another service, each of their reads would wake two threads.
     pub(super) refresh: BoxFuture<'static, ()>,
@@ -110,6 +114,11 @@ impl ProcessService for CrawlerService {
         let mut accepting = Vec::with_capacity(self.listeners.len());
         for listener in self.listeners {
             accepting.push(acceptor.start(listener)?);
+        }
+        let gate = Arc::clone(&self.downstream.exchanges.gate);
+        let server = Arc::new(GatewayServer::new(gate));
+        for listener in self.gateways {
+            accepting.push(gateways::start(&self.downstream, &server, listener)?);
         }
         ready.notify_ready();
         until_stopped(refreshing, accepting).await

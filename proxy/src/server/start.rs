@@ -14,7 +14,7 @@ use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use wayleave_clock::Clock;
-use wayleave_config::Config;
+use wayleave_config::{Config, ListenAddress};
 use wayleave_decision_log::{DecisionLog, take_next_key};
 use wayleave_fleet::Fleet;
 use wayleave_gate::Decider;
@@ -41,6 +41,7 @@ use crate::downstream::listeners::{BoundListener, InheritedSockets, bind_when_fr
 use crate::downstream::{ConnectionLimits, DownstreamServer, UntrustingClients};
 use crate::exchange::ExchangeServices;
 use crate::server::announce::{announce, local_client_address};
+use crate::server::gateways;
 use crate::server::reload::{self, ReloadService, ReloadedParts};
 use crate::server::services::{CrawlerService, OperatorService};
 use crate::server::shutdown::StopSignals;
@@ -82,7 +83,8 @@ pub(super) async fn start(
     // Before the listeners: once they are open, a signal must find its handler.
     let mut signals = StopSignals::new()?;
     let hangup = signal(SignalKind::hangup())?;
-    let (listeners, inherited_admin, timeout) = bind_listeners(config)?;
+    let BoundListeners { clients: listeners, gateways, admin: inherited_admin, timeout } =
+        bind_listeners(config)?;
     let clock = Clock::start();
     // Before the decision log, which is opened without waiting: the process that has the store owns the state directory.
     let (admin_listener, store) = tokio::select! {
@@ -91,13 +93,13 @@ pub(super) async fn start(
     };
     let authority = load_authority(config, &metrics)?;
     let admin_address = admin_listener.local_addr()?;
-    let own_listeners = own_addresses(&listeners, admin_address);
+    let own_listeners = own_addresses(listeners.iter().chain(&gateways), admin_address);
     let (decisions, parts) =
         build_with_log(config, &log, &metrics, &own_listeners, store, clock).await?;
 
     let exchanges = Arc::new(parts.exchanges);
     let downstream = Arc::new(build_downstream(config, &exchanges, &authority)?);
-    announce(config, file, &listeners, admin_address, &authority)?;
+    announce(config, file, (&listeners, &gateways), admin_address, &authority)?;
     warn_of_few_descriptors(config);
     let reloaded = ReloadedParts {
         exchanges: Arc::clone(&exchanges),
@@ -133,7 +135,7 @@ pub(super) async fn start(
         stopping: downstream.stopping.clone(),
     };
     Ok(Some(Startup {
-        crawlers: CrawlerService { downstream, listeners, refresh: parts.refresh },
+        crawlers: CrawlerService { downstream, listeners, gateways, refresh: parts.refresh },
         operators: OperatorService { listener: admin_listener, admin, guard, clock },
         reload,
         signals,
@@ -147,7 +149,9 @@ fn warn_of_few_descriptors(config: &Config) {
     let kept = config.upstream.connections.idle_connections;
     let connections = clients.saturating_mul(2).saturating_add(kept);
     let fetches = robots_cache::FetchLimits::default().total;
-    let needed = connections.saturating_add(fetches).saturating_add(admin::MAX_CONNECTIONS);
+    let asking = config.gateway.listen.len().saturating_mul(gateways::MAX_CONNECTIONS);
+    let operators = admin::MAX_CONNECTIONS;
+    let needed = connections.saturating_add(fetches).saturating_add(asking + operators);
     let needed = (needed as u64).saturating_add(descriptors::reserved());
     let available = descriptors::limit();
     if available < needed {
@@ -179,27 +183,39 @@ pub(super) fn count_panics(metrics: Arc<Metrics>) {
     }));
 }
 
-/// Binds the clients' listeners. Returns them, the operators' listener if it was inherited, and the time for which the rest
-/// may still be in use by another process.
+/// The listening sockets at the start.
+struct BoundListeners {
+    clients: Vec<BoundListener>,
+    gateways: Vec<BoundListener>,
+    /// The operators' listener, if it was inherited.
+    admin: Option<TcpListener>,
+    /// The time for which the rest may still be in use by another process.
+    timeout: Duration,
+}
+
+/// Binds the listeners of clients and of gateways.
 ///
 /// A process that inherits sockets may replace one that is still finishing its exchanges. That one has the store and
 /// the operators' address until then; clients wait in the listeners' queues.
-fn bind_listeners(
-    config: &Config,
-) -> anyhow::Result<(Vec<BoundListener>, Option<TcpListener>, Duration)> {
+fn bind_listeners(config: &Config) -> anyhow::Result<BoundListeners> {
     let mut inherited = InheritedSockets::from_environment()?;
     let timeout = if inherited.is_empty() {
         Duration::ZERO
     } else {
         config.proxy.connections.shutdown_grace + TAKEOVER_MARGIN
     };
-    let mut listeners = Vec::with_capacity(config.proxy.listen.len());
+    let mut clients = Vec::with_capacity(config.proxy.listen.len());
     for address in &config.proxy.listen {
-        listeners.push(inherited.take_or_bind(*address)?);
+        clients.push(inherited.take_or_bind("proxy.listen", *address)?);
     }
-    let admin_listener = inherited.take(config.admin.listen);
+    let mut gateways = Vec::with_capacity(config.gateway.listen.len());
+    for gateway in &config.gateway.listen {
+        let address = ListenAddress::http(gateway.address);
+        gateways.push(inherited.take_or_bind("gateway.listen", address)?);
+    }
+    let admin = inherited.take(config.admin.listen);
     inherited.ensure_all_used()?;
-    Ok((listeners, admin_listener, timeout))
+    Ok(BoundListeners { clients, gateways, admin, timeout })
 }
 
 /// Binds the operators' listener and opens the store, and waits until no other process uses them.
@@ -248,8 +264,11 @@ pub(super) fn load_authority(
 }
 
 /// Returns the addresses of this process, which no outbound connection may lead to.
-fn own_addresses(listeners: &[BoundListener], admin: SocketAddr) -> Vec<SocketAddr> {
-    listeners.iter().map(|listener| listener.listen_address.address).chain([admin]).collect()
+fn own_addresses<'a>(
+    listeners: impl Iterator<Item = &'a BoundListener>,
+    admin: SocketAddr,
+) -> Vec<SocketAddr> {
+    listeners.map(|listener| listener.listen_address.address).chain([admin]).collect()
 }
 
 /// Opens the decision log, and archives the configuration that its first decisions are made by.

@@ -348,6 +348,7 @@ pub(crate) fn build_settings(
         identities: Arc::new(fetch_identities(config, Arc::clone(&signer))),
         signer,
         on_failure: config.log.on_failure,
+        gateway_tokens: config.gateway.tokens.clone(),
     }
 }
 

@@ -4,5 +4,5 @@ mod chains;
 mod ftp;
 mod ftp_long;
 pub mod parent;
-mod programs;
+pub mod programs;
 mod source;

@@ -20,6 +20,6 @@ pub(super) use self::section::{ConfigReader, Section};
 pub(super) use self::to_value::ToValue;
 pub(super) use self::value::{
     MAX_COUNT, ParseResult, ValueNode, address, at_least, boolean, checked, count, date, duration,
-    list, network, non_empty_list, none_if_empty, number, parse_with, path_in, positive_duration,
-    size, size_or_zero, text, to_usize, user_agent,
+    list, network, non_empty_list, none_if_empty, number, parse_digest, parse_with, path_in,
+    positive_duration, size, size_or_zero, text, to_usize, user_agent,
 };

@@ -11,10 +11,11 @@ use toml::Value;
 use toml::value::Datetime;
 use url::Url;
 use wayleave_decision::CertificateName;
+use wayleave_evidence::Sha256Digest;
 use wayleave_robots_txt::{HostPattern, ProductToken};
 use wayleave_usage_preferences::{PreferenceSource, Purpose};
 
-use crate::ListenAddress;
+use crate::{GatewayListen, ListenAddress};
 
 /// A type that can be the value of a key. Reading the value that it is written as gives the same value again.
 pub(crate) trait ToValue {
@@ -49,7 +50,9 @@ write_as_text!(
     ProductToken,
     Purpose,
     PreferenceSource,
-    IpAddr
+    IpAddr,
+    Sha256Digest,
+    GatewayListen
 );
 
 impl ToValue for &str {

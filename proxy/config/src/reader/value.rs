@@ -14,6 +14,7 @@ use ipnet::IpNet;
 use toml::Spanned;
 use toml::de::DeValue;
 use toml::value::Datetime;
+use wayleave_evidence::Sha256Digest;
 
 use super::to_value::ToValue;
 
@@ -123,6 +124,13 @@ pub(crate) fn count(least: u32, most: u32) -> impl Fn(&ValueNode<'_>) -> ParseRe
             _ => fault(node, format!("{integer} is not an integer from {least} to {most}")),
         }
     }
+}
+
+/// Parses a SHA-256 in hexadecimal.
+pub(crate) fn parse_digest(node: &ValueNode<'_>) -> ParseResult<Sha256Digest> {
+    parse_with(node, |text| {
+        Sha256Digest::from_hex(text).ok_or("is not a SHA-256 of 64 hexadecimal digits")
+    })
 }
 
 /// Parses an integer or a float.

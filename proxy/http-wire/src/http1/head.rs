@@ -11,13 +11,14 @@ use httparse::ParserConfig;
 use memchr::{memchr, memmem};
 use tokio::io::{AsyncRead, AsyncReadExt};
 
-use super::fields::{HeaderFields, is_end_to_end, is_underscore_alias, range_within};
+use super::fields::{HeaderFields, is_end_to_end, is_underscore_alias, range_within, write_fields};
 use super::framing::{BodyFraming, single_content_length};
 use super::oddities::{Oddities, Oddity};
 use super::repair::{LineEndings, SectionStart, repair, section_end};
 
 /// The longest head of a request that is accepted, in bytes.
 pub const MAX_REQUEST_HEAD_BYTES: usize = 64 * 1024;
+const REQUEST_HEAD_TOO_LONG: &str = "the head is longer than 64 KiB";
 /// The longest head of a response that is accepted, in bytes: as much as browsers read. Sites with long policies send
 /// more than the 64 KiB that are enough for requests.
 pub const MAX_RESPONSE_HEAD_BYTES: usize = 256 * 1024;
@@ -85,6 +86,28 @@ impl RequestHead {
     pub(crate) fn connect(authority: &str) -> Result<Self, HeadError> {
         let head = format!("CONNECT {authority} HTTP/1.1\r\nHost: {authority}\r\n\r\n");
         Self::parse(&head.into())
+    }
+
+    /// Returns the head of a request to a proxy that has these parts, as if it had been read.
+    pub(crate) fn of_parts<'a>(
+        (method, target, host): (&[u8], &[u8], &[u8]),
+        fields: impl Iterator<Item = (&'a [u8], &'a [u8])>,
+    ) -> Result<Self, HeadError> {
+        // Each would end its part, and begin another that nobody sent.
+        let ends_a_part = |part: &[u8]| part.iter().any(|byte| b" \t\r\n".contains(byte));
+        if ends_a_part(method) || ends_a_part(target) || ends_a_part(host) {
+            return Err("the method, the target or Host contains white space".into());
+        }
+        let mut head = BytesMut::with_capacity(1024);
+        for part in [method, b" ", target, b" HTTP/1.1\r\nHost: ", host, b"\r\n"] {
+            head.extend_from_slice(part);
+        }
+        write_fields(&mut head, fields);
+        head.extend_from_slice(b"\r\n");
+        if head.len() > MAX_REQUEST_HEAD_BYTES {
+            return Err(HeadError::TooLarge(REQUEST_HEAD_TOO_LONG));
+        }
+        Self::parse(&head.freeze())
     }
 
     /// Parses a head that is complete.
@@ -277,7 +300,7 @@ async fn read_head<S: AsyncRead + Unpin>(
 ) -> Result<Bytes, HeadError> {
     let (lines, limit, too_long) = match kind {
         MessageKind::Request => {
-            (LineEndings::CrlfOnly, MAX_REQUEST_HEAD_BYTES, "the head is longer than 64 KiB")
+            (LineEndings::CrlfOnly, MAX_REQUEST_HEAD_BYTES, REQUEST_HEAD_TOO_LONG)
         }
         MessageKind::Response => {
             (LineEndings::CrlfOrLf, MAX_RESPONSE_HEAD_BYTES, "the head is longer than 256 KiB")

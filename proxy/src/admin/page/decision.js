@@ -50,6 +50,7 @@ function groups(found) {
       ["Request", h("span", { class: "url" }, `${found.method} ${found.url}`)],
       ["Loaded by", found.subresource && h("a", { class: "url", href: `#/decisions/${found.subresource.decision}` }, found.subresource.page)],
       ["Answered", found.from && "from the copy of robots.txt; the origin was not asked"],
+      ["Asked by", found.via && `a ${found.via}, which sends the request itself`],
       ["Turned away", found.edge && [badge(found.edge), " by the origin, or by the bot manager in front of it"]],
       ["Body", found.body_bytes === undefined ? null : `${count(found.body_bytes)} bytes forwarded`],
       ["ID", h("span", {}, h("code", {}, found.id), " ", copyButton(() => found.id))],

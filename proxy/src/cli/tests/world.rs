@@ -252,17 +252,12 @@ impl World {
 
 fn connection(client: IpAddr, tunnel: Option<&Origin>) -> ClientConnection {
     ClientConnection {
-        client,
-        peer: None,
-        certificate: None,
-        proof: None,
-        purposes: Vec::new(),
         tunnel: tunnel.map(|origin| ConnectTunnel {
             origin: origin.clone(),
             foreign_server_name: None,
             via: None,
         }),
-        dialled: None,
+        ..ClientConnection::new(client)
     }
 }
 

@@ -169,6 +169,7 @@ fn shown(settings: &Settings) -> String {
         identities,
         on_failure,
         entrance,
+        gateway_tokens,
     } = settings;
     let named: Vec<_> = crawlers.all().collect();
     let accounts = named.iter().filter_map(|crawler| crawler.account.as_ref());
@@ -178,7 +179,7 @@ fn shown(settings: &Settings) -> String {
     let files = entrance.as_ref().map(|entrance| entrance.files());
     format!(
         "{options:#?}\n{https:#?}\n{named:#?}\n{hashes:#?}\n{others:?}\n{rules:#?}\n{preferences:#?}\n\
-         {robots_txt_source:?}\n{pacing:#?}\n{upstream:#?}\n{signer:#?}\n{identities:#?}\n{on_failure:?}\n{entrance:#?}\n{files:?}"
+         {robots_txt_source:?}\n{pacing:#?}\n{upstream:#?}\n{signer:#?}\n{identities:#?}\n{on_failure:?}\n{entrance:#?}\n{files:?}\n{gateway_tokens:?}"
     )
 }
 

@@ -68,6 +68,13 @@ pub(super) const ROWS: &[KeyRow] = &[
         ],
     ),
     row("admin.docs_url", &["\"https://wiki.example/docs\""]),
+    row("gateway.listen", &["[\"http://127.0.0.1:3141\"]"]),
+    row(
+        "gateway.tokens",
+        &[
+            "[{ sha256 = \"0011223344556677889900112233445566778899001122334455667788990011\", crawler = \"news\" }]",
+        ],
+    ),
     row("https.mode", &["\"tunnel\"", "\"refuse\""]),
     row("https.ca_dir", &["\"other-ca\""]),
     row("https.bypass", &["[\"bank.test\"]"]),

@@ -11,7 +11,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use futures_util::FutureExt;
 use h2::RecvStream;
 use h2::server::SendResponse;
 use wayleave_http_wire::http1::{BodyFraming, BodyReader, BodyWriter};
@@ -101,22 +100,18 @@ impl Downstream {
         Some(())
     }
 
-    /// Like [`Self::run_unless_gone`], but a client's requests that wait here keep no others from being sent.
-    pub async fn wait_unless_gone<T>(
-        &mut self,
-        mut work: Pin<&mut impl Future<Output = T>>,
-    ) -> Option<T> {
-        if let Some(done) = work.as_mut().now_or_never() {
-            return Some(done);
-        }
+    /// Lets others of the client's requests be sent while this one waits.
+    pub fn give_share_back(&mut self) {
         if let Some(share) = self.writer.share() {
             share.give_back();
         }
-        let done = self.run_unless_gone(work).await;
+    }
+
+    /// Ends that.
+    pub fn take_share_again(&mut self) {
         if let Some(share) = self.writer.share() {
             share.take_again();
         }
-        done
     }
 
     /// Returns the result of `work`, or `None` if the client leaves first. The caller pins `work`: passed by value it
@@ -125,22 +120,21 @@ impl Downstream {
         &mut self,
         work: Pin<&mut impl Future<Output = T>>,
     ) -> Option<T> {
-        self.run_while(self.half_close_policy, work).await
+        tokio::select! {
+            // Finished work counts even if the client leaves at the same moment.
+            biased;
+            done = work => Some(done),
+            () = self.wait_until_left(self.half_close_policy) => None,
+        }
     }
 
-    /// Like [`Self::run_unless_gone`], but a client that only closed its sending side still counts as present.
-    pub async fn run_while_connected<T>(
-        &mut self,
-        work: Pin<&mut impl Future<Output = T>>,
-    ) -> Option<T> {
-        self.run_while(HalfClosePolicy::StillWaiting, work).await
+    /// Returns the assumption about a client that closes its sending side.
+    pub fn half_close_policy(&self) -> HalfClosePolicy {
+        self.half_close_policy
     }
 
-    async fn run_while<T>(
-        &mut self,
-        half_close_policy: HalfClosePolicy,
-        work: Pin<&mut impl Future<Output = T>>,
-    ) -> Option<T> {
+    /// Waits until nobody waits for the response any more.
+    pub async fn wait_until_left(&mut self, half_close_policy: HalfClosePolicy) {
         let leaving = async {
             match half_close_policy {
                 HalfClosePolicy::StillWaiting => self.reader.wait_until_broken().await,
@@ -149,11 +143,9 @@ impl Downstream {
             }
         };
         tokio::select! {
-            // Finished work counts even if the client leaves at the same moment.
             biased;
-            done = work => Some(done),
-            () = self.writer.wait_until_reset() => None,
-            () = leaving => None,
+            () = self.writer.wait_until_reset() => {}
+            () = leaving => {}
         }
     }
 

@@ -4,40 +4,41 @@ use std::time::Duration;
 
 use wayleave_decision::{Identity, Refusal, RefusalBasis};
 use wayleave_decision_log::{DecisionId, UsePreference};
-use wayleave_gate::record::NamedDecision;
 use wayleave_notation::json_object::JsonObject;
 use wayleave_robots_txt::ProductToken;
+
+use crate::record::NamedDecision;
 
 /// The initial capacity of the problem details in bytes.
 const USUAL_PROBLEM_BYTES: usize = 768;
 
 /// Problem details with wayleave's members. Those that do not apply are left out.
 #[derive(Debug)]
-pub(super) struct ProblemDetails<'a> {
-    pub(super) title: &'a str,
-    pub(super) status: u16,
-    pub(super) detail: &'a str,
-    pub(super) decision_id: DecisionId,
-    pub(super) reason: &'a str,
-    pub(super) url: Option<&'a str>,
+pub(crate) struct ProblemDetails<'a> {
+    pub(crate) title: &'a str,
+    pub(crate) status: u16,
+    pub(crate) detail: &'a str,
+    pub(crate) decision_id: DecisionId,
+    pub(crate) reason: &'a str,
+    pub(crate) url: Option<&'a str>,
     /// The crawler's configured name, or `asserted`.
-    pub(super) crawler: Option<&'a str>,
+    pub(crate) crawler: Option<&'a str>,
     /// The product tokens that robots.txt is searched for, in this order.
-    pub(super) tokens: Vec<&'a str>,
-    pub(super) owner: Option<&'a str>,
-    pub(super) contact: Option<&'a str>,
-    pub(super) robots_url: Option<&'a str>,
+    pub(crate) tokens: Vec<&'a str>,
+    pub(crate) owner: Option<&'a str>,
+    pub(crate) contact: Option<&'a str>,
+    pub(crate) robots_url: Option<&'a str>,
     /// The name in the `User-agent` line by which the rule's group is the crawler's.
-    pub(super) group: Option<&'a str>,
-    pub(super) line: Option<u32>,
-    pub(super) rule: Option<&'a str>,
+    pub(crate) group: Option<&'a str>,
+    pub(crate) line: Option<u32>,
+    pub(crate) rule: Option<&'a str>,
     preference: Option<UsePreference>,
-    pub(super) retry_after: Option<u64>,
+    pub(crate) retry_after: Option<u64>,
 }
 
 impl<'a> ProblemDetails<'a> {
     /// Describes a refusal.
-    pub(super) fn new(decision: &'a NamedDecision, refusal: &'a Refusal) -> Self {
+    pub(crate) fn new(decision: &'a NamedDecision, refusal: &'a Refusal) -> Self {
         let (rule, preference) = match refusal.basis.as_deref() {
             Some(RefusalBasis::Rule(rule)) => (Some(rule), None),
             Some(RefusalBasis::Preference(preference)) => (None, Some(preference.into())),
@@ -67,7 +68,7 @@ impl<'a> ProblemDetails<'a> {
     }
 
     /// Returns the body for programs.
-    pub(super) fn to_json(&self) -> Vec<u8> {
+    pub(crate) fn to_json(&self) -> Vec<u8> {
         let mut body = Vec::with_capacity(USUAL_PROBLEM_BYTES);
         let mut object = JsonObject::begin(&mut body);
         object.shown("type", Some(format_args!("urn:wayleave:problem:{}", self.reason)));
@@ -96,7 +97,7 @@ impl<'a> ProblemDetails<'a> {
 }
 
 /// Returns `Retry-After` in whole seconds (RFC 9110 section 10.2.3), rounded up.
-pub(super) fn whole_seconds(duration: Duration) -> u64 {
+pub(crate) fn whole_seconds(duration: Duration) -> u64 {
     (duration.as_secs() + u64::from(duration.subsec_nanos() > 0)).max(1)
 }
 

@@ -64,9 +64,9 @@ fn text(untrusted: &str) -> String {
 mod tests {
     use wayleave_decision::{DecidingRule, Reason, Refusal, RefusalBasis};
     use wayleave_decision_log::new_decision_id;
-    use wayleave_gate::record::NamedDecision;
 
     use super::*;
+    use crate::record::NamedDecision;
 
     #[test]
     fn nothing_from_strangers_becomes_markup() {

@@ -1,0 +1,182 @@
+//! Gateways that ask by HTTP: Envoy's `ext_authz`, nginx `auth_request`, Traefik, Caddy, and the helper for squid.
+
+use std::convert::Infallible;
+use std::net::IpAddr;
+use std::pin::pin;
+use std::sync::{Arc, PoisonError};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::request::Parts;
+use http::{HeaderName, HeaderValue, Method, Request, Response, StatusCode};
+use http_body_util::{BodyExt, Full, Limited};
+use hyper::body::Incoming;
+use hyper::ext::ReasonPhrase;
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use serde::de::DeserializeOwned;
+use tokio::net::TcpStream;
+use tokio_util::sync::CancellationToken;
+use wayleave_http_wire::http1::MAX_FIELDS;
+
+use crate::GatewayServer;
+use crate::credentials::GatewayIdentity;
+use crate::given_slots::GivenSlots;
+use crate::mistake::Mistake;
+use crate::question::{self, QuestionError};
+use crate::verdict::{self, Verdict};
+
+/// The time that a request's head may take, and that a connection may be idle: longer than gateways keep theirs.
+const HEAD_TIMEOUT: Duration = Duration::from_mins(5);
+/// The longest head of a request to us: that of the longest client's request, and where the gateway repeats its target.
+const MAX_HEAD_BYTES: usize = 160 * 1024;
+/// The longest notice.
+const MAX_NOTICE_BYTES: usize = 16 * 1024;
+
+type Answer = Response<Full<Bytes>>;
+
+impl GatewayServer {
+    /// Serves a connection of the gateway at `peer` until it ends, or until `stopping` and the end of its present request.
+    pub async fn serve_connection(
+        self: Arc<Self>,
+        stream: TcpStream,
+        peer: IpAddr,
+        stopping: CancellationToken,
+    ) {
+        let peer = peer.to_canonical();
+        let service = service_fn(|request| {
+            let server = Arc::clone(&self);
+            async move { Ok::<_, Infallible>(server.answer(peer, request).await) }
+        });
+        let serving = http1::Builder::new()
+            .timer(TokioTimer::new())
+            .header_read_timeout(HEAD_TIMEOUT)
+            .max_buf_size(MAX_HEAD_BYTES)
+            .max_headers(MAX_FIELDS)
+            .serve_connection(TokioIo::new(stream), service);
+        let mut serving = pin!(serving);
+        let ended = tokio::select! {
+            ended = serving.as_mut() => ended,
+            () = stopping.cancelled() => {
+                serving.as_mut().graceful_shutdown();
+                serving.await
+            }
+        };
+        if let Err(error) = ended {
+            tracing::debug!(%error, "a connection of a gateway broke");
+        }
+    }
+
+    /// Answers one request to us.
+    async fn answer(self: Arc<Self>, peer: IpAddr, request: Request<Incoming>) -> Answer {
+        let (asking, body) = request.into_parts();
+        let settings = self.gate.decider.settings();
+        let gateway = match GatewayIdentity::new(&settings, peer, &asking.headers) {
+            Ok(gateway) => gateway,
+            Err(mistake) => return mistake.response(),
+        };
+        let told = match asking.uri.path() {
+            path @ ("/sent" | "/answered") => {
+                let is_sent = path == "/sent";
+                self.take_notice(gateway, is_sent, &asking.method, body).await
+            }
+            _ => return self.answer_question(gateway, asking).await,
+        };
+        match told {
+            Ok(()) => with_status(Bytes::new(), StatusCode::NO_CONTENT),
+            Err(mistake) => mistake.response(),
+        }
+    }
+
+    /// Answers a question. It is decided, and recorded, even if the gateway leaves meanwhile.
+    async fn answer_question(self: Arc<Self>, gateway: GatewayIdentity, asking: Parts) -> Answer {
+        let waiting = CancellationToken::new();
+        // Dropped with this future, as soon as the gateway closes the connection.
+        let _guard = waiting.clone().drop_guard();
+        let deciding = tokio::spawn(async move { self.decide(gateway, &asking, waiting).await });
+        match deciding.await {
+            Ok(Ok(verdict)) => response(verdict),
+            Ok(Err(mistake)) => mistake.response(),
+            // It panicked, and its gateway must not take that for leave.
+            Err(_) => with_status(Bytes::new(), StatusCode::INTERNAL_SERVER_ERROR),
+        }
+    }
+
+    async fn decide(
+        &self,
+        gateway: GatewayIdentity,
+        asking: &Parts,
+        waiting: CancellationToken,
+    ) -> Result<Verdict, Mistake> {
+        let connection = gateway.connection(&asking.headers);
+        let received = match question::read(asking, gateway.token.is_some()) {
+            Ok(received) => received,
+            Err(QuestionError::Mistake(mistake)) => return Err(mistake),
+            Err(QuestionError::Head(error)) => {
+                return Ok(verdict::refuse_unread(&self.gate, &connection, error));
+            }
+        };
+        let mut verdict = verdict::ask(&self.gate, &connection, &received, waiting).await;
+        if let Some(allowed) = verdict.allowed.take() {
+            let keep_for = self.gate.decider.settings().pacing.max_wait;
+            self.given(|given| given.keep(gateway, allowed, keep_for));
+        }
+        Ok(verdict)
+    }
+
+    /// Takes what a gateway tells about an allowed request.
+    async fn take_notice(
+        &self,
+        gateway: GatewayIdentity,
+        is_sent: bool,
+        method: &Method,
+        body: Incoming,
+    ) -> Result<(), Mistake> {
+        if method != Method::POST {
+            return Err(Mistake::new("send POST with JSON"));
+        }
+        let body = Limited::new(body, MAX_NOTICE_BYTES).collect().await;
+        let body =
+            body.map_err(|_| Mistake::new("the body is cut short, or longer than 16 KiB"))?;
+        let body = body.to_bytes();
+        if is_sent {
+            let notice = parse(&body)?;
+            return self.given(|given| given.sent(gateway, &notice));
+        }
+        let notice = parse(&body)?;
+        self.given(|given| given.answered(&self.gate, gateway, &notice))
+    }
+
+    fn given<T>(&self, change: impl FnOnce(&mut GivenSlots) -> T) -> T {
+        change(&mut self.given.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<T, Mistake> {
+    serde_json::from_slice(body)
+        .map_err(|error| Mistake::new(format!("the body is wrong: {error}")))
+}
+
+/// Returns a verdict as a response.
+fn response(verdict: Verdict) -> Answer {
+    let status = StatusCode::from_u16(verdict.status).unwrap_or(StatusCode::FORBIDDEN);
+    let mut response = with_status(verdict.body.into(), status);
+    if let Ok(phrase) = ReasonPhrase::try_from(verdict.title.as_bytes()) {
+        response.extensions_mut().insert(phrase);
+    }
+    for (name, value) in verdict.fields {
+        if let (Ok(name), Ok(value)) =
+            (HeaderName::from_bytes(&name), HeaderValue::from_bytes(&value))
+        {
+            response.headers_mut().append(name, value);
+        }
+    }
+    response
+}
+
+fn with_status(body: Bytes, status: StatusCode) -> Answer {
+    let mut response = Response::new(Full::new(body));
+    *response.status_mut() = status;
+    response
+}

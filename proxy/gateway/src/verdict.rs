@@ -1,0 +1,147 @@
+//! The gate's answer about a request that a gateway will send.
+
+use std::sync::Arc;
+
+use tokio_util::sync::CancellationToken;
+use wayleave_decision::{HttpsHandling, Permit, Refusal, TargetScope};
+use wayleave_gate::answer::{AnswerSource, RefusalAnswer};
+use wayleave_gate::outcome::{ExchangeOutcome, NotSent, permitted_outcome};
+use wayleave_gate::record::{ExchangeRecord, NO_URL, RecordedUrl, decision_field};
+use wayleave_gate::request::ClientConnection;
+use wayleave_gate::{Gate, GatedRequest, GivenSlot, refusal, target};
+use wayleave_http_wire::http1::HeadError;
+use wayleave_http_wire::received::ReceivedHead;
+use wayleave_pacing::PacingSlot;
+use wayleave_record::DecisionId;
+use wayleave_robots_txt::{Origin, UrlScheme};
+use wayleave_transport::http::downstream::ResponseField;
+
+/// The status by which a gateway lets its client's request leave.
+const ALLOWED: u16 = 200;
+
+/// The answer to a gateway, and what it may tell more about.
+pub(crate) struct Verdict {
+    pub(crate) status: u16,
+    pub(crate) title: &'static str,
+    pub(crate) fields: Vec<ResponseField<'static>>,
+    /// Empty if the request is allowed.
+    pub(crate) body: Vec<u8>,
+    /// The decision about an allowed request, and its slot if it needed one.
+    pub(crate) allowed: Option<(DecisionId, Option<GivenSlot>)>,
+}
+
+/// Decides a request, and waits for its slot. `waiting` is cancelled if nobody waits for the verdict any more.
+pub(crate) async fn ask(
+    gate: &Gate,
+    connection: &ClientConnection,
+    received: &ReceivedHead,
+    mut waiting: CancellationToken,
+) -> Verdict {
+    let _in_progress = gate.shutdown.track();
+    let mut request = Box::new(GatedRequest::begin(gate, connection, received));
+    let admitted = Box::pin(admit(&mut request, &mut waiting)).await;
+    let mut fields = Vec::new();
+    let (outcome, allowed) = match admitted {
+        Ok((permit, slot)) => {
+            fields.extend(decision_field(true, request.record.id));
+            fields.extend(request.preference_label(&permit));
+            let given = slot.map(|slot| request.give_slot(&permit, slot));
+            let given = given.map(|(given, pace)| {
+                fields.extend(pace);
+                given
+            });
+            (permitted_outcome(&permit, ALLOWED), Some((request.record.id, given)))
+        }
+        Err(not_sent) => (not_sent.into_outcome().0, None),
+    };
+    let decision = request.record.named_decision(&outcome);
+    let limit = request.client_limit(&outcome);
+    let settings = Arc::clone(&request.settings);
+    // Recorded before the gateway gets the answer: it may ask the API about it at once.
+    gate.record(request.record, &outcome);
+    if allowed.is_some() {
+        return Verdict { status: ALLOWED, title: "OK", fields, body: Vec::new(), allowed };
+    }
+    let source = AnswerSource::new(&settings.options, &decision).with_limit(limit);
+    refused(source, &outcome, Some(received))
+}
+
+/// Records and refuses a request that the proxy would not have read.
+pub(crate) fn refuse_unread(
+    gate: &Gate,
+    connection: &ClientConnection,
+    error: HeadError,
+) -> Verdict {
+    let settings = gate.decider.settings();
+    let now = gate.decider.robots.clock().now();
+    let mut record = ExchangeRecord::begin(connection, None, now, settings.configuration);
+    record.url = RecordedUrl::whole(NO_URL.to_owned());
+    let refusal = refusal::head_refusal(error);
+    let refusal = refusal.unwrap_or_else(|| Refusal::malformed("there is no request"));
+    let outcome = ExchangeOutcome::Refuse(refusal);
+    let decision = record.named_decision(&outcome);
+    gate.record(record, &outcome);
+    refused(AnswerSource::new(&settings.options, &decision), &outcome, None)
+}
+
+/// Admits the request as the proxy does. A `CONNECT` is decided as a whole: the gateway does not show what is inside.
+async fn admit<'s>(
+    request: &mut GatedRequest<'s, '_>,
+    waiting: &mut CancellationToken,
+) -> Result<(Permit, Option<PacingSlot<'s>>), NotSent> {
+    if request.received.method() == "CONNECT" {
+        // First, because its record needs the target and the crawler if it ends here.
+        request.record_undecided();
+        request.blind = Some(tunnel(request).map_err(NotSent::Refused)?);
+    }
+    let mut slot = None;
+    loop {
+        let (permit, its_slot) = request.admit(slot, waiting).await?;
+        // It may have waited, and be decided otherwise after a reload.
+        if request.gate.decider.is_current(&request.settings) {
+            if let Some(too_soon) = request.lost_slot(its_slot.as_ref()) {
+                let origin = permit.resolved.target.origin();
+                return Err(NotSent::Refused(refusal::too_soon(&too_soon, None, None, origin)));
+            }
+            return Ok((permit, its_slot));
+        }
+        slot = its_slot;
+        request.settings = request.gate.decider.settings();
+    }
+}
+
+/// Returns the origin of a tunnel that is not inspected, and how much of it is decided.
+fn tunnel(request: &GatedRequest<'_, '_>) -> Result<(Origin, TargetScope), Refusal> {
+    let view = request.request();
+    if let Some(objection) = &view.objection {
+        return Err(Refusal::clone(objection));
+    }
+    let origin = target::resolve_connect(&view.target, UrlScheme::Https)?;
+    match request.settings.https.handling_of(origin.host()) {
+        HttpsHandling::Bypass => Ok((origin, TargetScope::Bypass)),
+        // Port 80 is where plain HTTP is spoken: it is that robots.txt which counts there.
+        HttpsHandling::Mode(_) if origin.port() == UrlScheme::Http.default_port() => {
+            let origin = target::resolve_connect(&view.target, UrlScheme::Http)?;
+            Ok((origin, TargetScope::EveryPath))
+        }
+        HttpsHandling::Mode(_) => Ok((origin, TargetScope::EveryPath)),
+    }
+}
+
+/// Returns the proxy's own answer to a request that is not sent.
+fn refused(
+    source: AnswerSource<'_>,
+    outcome: &ExchangeOutcome,
+    received: Option<&ReceivedHead>,
+) -> Verdict {
+    let source = AnswerSource { in_head: true, ..source };
+    let unknown = Refusal::malformed("there is no request");
+    let refusal = outcome.refusal().unwrap_or(&unknown);
+    let RefusalAnswer { fields, body } = RefusalAnswer::new(source, refusal, received);
+    let owned = fields
+        .into_iter()
+        .map(|(name, value)| (name.into_owned().into(), value.into_owned().into()));
+    // A gateway takes 200 for leave, whatever the reason says.
+    let status = if refusal.status < 400 { 403 } else { refusal.status };
+    Verdict { status, title: refusal.title, fields: owned.collect(), body, allowed: None }
+}

@@ -1,0 +1,53 @@
+//! Accepts the connections of gateways, until the process stops.
+
+use std::io;
+use std::sync::Arc;
+
+use tokio::net::TcpListener;
+use tokio::sync::Semaphore;
+use tokio::task::JoinHandle;
+use wayleave_gateway::GatewayServer;
+use wayleave_transport::http::transport::{self, UNACKNOWLEDGED_TIMEOUT};
+
+use crate::downstream::DownstreamServer;
+use crate::downstream::listeners::{self, BoundListener};
+
+/// The most connections of a listener; further ones wait. A gateway keeps one for each request that waits for its verdict.
+pub(super) const MAX_CONNECTIONS: usize = 4096;
+
+/// Starts to accept connections on the current runtime.
+///
+/// # Errors
+///
+/// Returns an error if the runtime cannot watch the socket.
+pub(super) fn start(
+    downstream: &Arc<DownstreamServer>,
+    server: &Arc<GatewayServer>,
+    bound: BoundListener,
+) -> io::Result<JoinHandle<()>> {
+    let listener = TcpListener::from_std(bound.listener)?;
+    let accepting = accept(Arc::clone(downstream), Arc::clone(server), listener);
+    Ok(downstream.accept_loops.spawn(accepting))
+}
+
+async fn accept(
+    downstream: Arc<DownstreamServer>,
+    server: Arc<GatewayServer>,
+    listener: TcpListener,
+) {
+    let stopping = downstream.stopping.clone();
+    let connections = Arc::new(Semaphore::new(MAX_CONNECTIONS));
+    let next = async || {
+        let permit = Arc::clone(&connections).acquire_owned().await.ok()?;
+        Some((permit, listeners::accept(&listener).await))
+    };
+    while let Some(Some((permit, (tcp, peer)))) = stopping.run_until_cancelled(next()).await {
+        // An error means that the gateway is gone already; the first read will notice.
+        let _ = transport::set_tcp_options(&tcp, UNACKNOWLEDGED_TIMEOUT);
+        let serving = Arc::clone(&server).serve_connection(tcp, peer.ip(), stopping.clone());
+        downstream.spawn(async move {
+            serving.await;
+            drop(permit);
+        });
+    }
+}
