@@ -4,9 +4,10 @@ use serde_json::Value;
 
 use super::{Gated, ROBOTS, check, forwarded};
 use crate::harness::client::Wire;
+use crate::harness::crawler::crawler;
 use crate::harness::origin::reply::Step;
 use crate::harness::wayleave::Settings;
-use crate::harness::{Gate, Origin, Reply, eventually};
+use crate::harness::{Gate, Origin, Reply, Request, eventually};
 
 /// `printf %s open-sesame | sha256sum`.
 const TOKEN: &str = "Bearer open-sesame";
@@ -168,4 +169,30 @@ fn a_dead_origin_is_refused_as_at_the_proxy() {
     assert_eq!(answer.json()["reason"], gated.proxy.get("http://192.168.1.1/a").json()["reason"]);
     let robots = gated.check("GET", "http://192.168.1.1/robots.txt", &[]);
     assert_ne!(robots.status, 200, "{robots:?}");
+}
+
+#[test]
+fn a_file_of_a_page_passes_only_where_its_response_is_seen() {
+    let origin = Origin::start();
+    let script = Reply::new(200).header("Content-Type", "text/javascript").body("1");
+    origin.site("shop.test").robots(ROBOTS).page("/private/a.js", script);
+    let gated = Gated::start_with(&origin, |settings| {
+        settings.with(crawler("news", "NewsBot").set("subresources", "page"))
+    });
+    let page = "http://shop.test/page";
+    let url = "http://shop.test/private/a.js";
+    assert_eq!(gated.proxy.get_as("NewsBot/1.0", page).status, 200);
+    let fields = [
+        ("User-Agent", "NewsBot/1.0"),
+        ("Referer", page),
+        ("Sec-Fetch-Dest", "script"),
+        ("Sec-Fetch-Mode", "no-cors"),
+        ("Sec-Fetch-Site", "same-origin"),
+    ];
+    let mut request = Request::get(url);
+    for (name, value) in fields {
+        request = request.header(name, value);
+    }
+    assert_eq!(gated.proxy.exchange(&request).status, 200);
+    assert_eq!(gated.check("GET", url, &fields).status, 403);
 }

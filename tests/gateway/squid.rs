@@ -14,16 +14,23 @@ use crate::harness::{Gate, Origin, Reply, Request, Response, eventually};
 use crate::requests::upstream::programs::{Program, Squid};
 
 /// Starts squid by the recipe of docs/gateways.md, with a program that its user can reach.
-fn squid(gated: &Gated) -> Program {
+fn squid(gated: &Gated, has_users: bool) -> Program {
     let folder = gated.proxy.dir.path();
     let open = |path: &Path| fs::set_permissions(path, Permissions::from_mode(0o755));
-    let helper = folder.join("wayleave");
+    let helper = folder.join(if has_users { "asks-users" } else { "wayleave" });
     fs::copy(BINARY, &helper).expect("it can be copied");
     open(folder).and_then(|()| open(&helper)).expect("they are ours");
+    // openssl passwd -apr1 -salt saltsalt secret
+    fs::write(folder.join("users"), "user:$apr1$saltsalt$LrttParrLPdxvgutaSXWJ0\n")
+        .expect("it is ours");
+    let users = folder.join("users");
+    let program =
+        format!("auth_param basic program /usr/lib/squid/basic_ncsa_auth {}\n", users.display());
+    let (users, login) = if has_users { (program.as_str(), " %ul") } else { ("", "") };
     let rules = format!(
-        "external_acl_type wayleave ttl=0 negative_ttl=0 cache=0 concurrency=50 children-max=2 children-startup=1 \
-         %METHOD %URI %{{User-Agent}}>h %SRC {} gateway squid --url http://{}\n\
-         acl leave external wayleave\nhttp_access deny !leave\n",
+        "{users}external_acl_type wayleave ttl=0 negative_ttl=0 cache=0 concurrency=50 children-max=2 children-startup=1 \
+         %METHOD %URI %{{User-Agent}}>h %SRC{login} {} gateway squid --url http://{}\n\
+         acl leave external wayleave\nhttp_access deny !leave all\n",
         helper.display(),
         gated.gateway
     );
@@ -43,7 +50,8 @@ fn squid_sends_what_is_allowed_and_fails_closed() {
     let gated = Gated::start_with(&origin, |settings| {
         settings.resolve(&format!("shop.test:{}", origin.http.port()), origin.http)
     });
-    let squid = squid(&gated);
+    let users = squid(&gated, true);
+    let squid = squid(&gated, false);
     let site = format!("http://shop.test:{}", origin.http.port());
     assert_eq!(get(&squid, &format!("{site}/a?b=%2f")).status, 200, "{}", squid.read("cache.log"));
     assert_eq!(get(&squid, &format!("{site}/private/a")).status, 403);
@@ -51,8 +59,23 @@ fn squid_sends_what_is_allowed_and_fails_closed() {
     let seen = origin.seen();
     let pages: Vec<_> = seen.iter().filter(|line| !line.ends_with("/robots.txt")).collect();
     assert_eq!(pages, [&format!("GET {site}/a?b=%2f")]);
+    // With %ul, squid asks for a password first.
+    let of_user = |path: &str| Request::get(&format!("{site}{path}"));
+    for (path, field, status) in [
+        ("/b", None, 407),
+        ("/b", Some("Basic dXNlcjpzZWNyZXQ="), 200),
+        ("/private/b", Some("Basic dXNlcjpzZWNyZXQ="), 403),
+    ] {
+        let request =
+            field.map_or(of_user(path), |field| of_user(path).header("Proxy-Authorization", field));
+        let mut wire = Wire::connect(users.address);
+        wire.send(request.absolute_form());
+        assert_eq!(wire.response().status, status, "{path} {field:?}: {}", users.read("cache.log"));
+    }
+    let seen = origin.seen();
+    assert!(!seen.iter().any(|line| line.contains("/private")), "{seen:?}");
     let asked = gated.proxy.admin_get("/v1/decisions?via=gateway&outcome=refused").json();
-    assert_eq!(asked["decisions"].as_array().map(Vec::len), Some(2), "{asked}");
+    assert_eq!(asked["decisions"].as_array().map(Vec::len), Some(3), "{asked}");
     drop(gated.proxy.kill());
     assert_eq!(get(&squid, &format!("{site}/a")).status, 403);
     assert_eq!(origin.seen().len(), seen.len());

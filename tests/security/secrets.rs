@@ -12,7 +12,8 @@ use crate::harness::{Origin, Wayleave, eventually};
 const HASH: &str =
     "$argon2id$v=19$m=8,t=1,p=1$c2FsdHNhbHQ$LuxT+OtgKkKBrjKrgmJhpb7slBkaiVpQZAOvzKq9SDY";
 /// Parts of the secrets below, as written and as they would be sent.
-const SECRETS: [&str; 6] = ["pazzw0rd", "pazz%77", "argon2id", "0badc0de", "1badc0de", "dXNlcjp"];
+const SECRETS: [&str; 7] =
+    ["pazzw0rd", "pazz%77", "argon2id", "0badc0de", "1badc0de", "2badc0de", "dXNlcjp"];
 
 /// Sets a parent proxy with a password, the digest of a token, the hash of a password, and an engine with a password.
 fn secrets(settings: Settings, parent: &str) -> Settings {
@@ -20,6 +21,7 @@ fn secrets(settings: Settings, parent: &str) -> Settings {
         .set("upstream.proxy", &format!("{parent:?}"))
         .set("admin.token_sha256", &format!("{:?}", "0badc0de".repeat(8)))
         .set("admin.tokens", "[{ sha256 = \"1badc0de1badc0de1badc0de1badc0de1badc0de1badc0de1badc0de1badc0de\", role = \"read\" }]")
+        .set("gateway.tokens", &format!("[{{ sha256 = {:?}, crawler = \"news\" }}]", "2badc0de".repeat(8)))
         .set("store.url", "\"redis://wayleave:pazzw0rd@127.0.0.1:1\"")
         .with(passwords::crawler("news", "news", HASH))
 }

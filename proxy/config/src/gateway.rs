@@ -9,7 +9,9 @@ use wayleave_gate::settings::GatewayToken;
 
 use super::listen_address::ListenAddress;
 use super::proxy::overlaps;
-use super::reader::{Section, checked, fixed, list, parse_digest, parse_with, secret, text};
+use super::reader::{
+    Section, ToValue, checked, fixed, list, parse_digest, parse_with, secret, text,
+};
 
 /// An address where gateways ask by HTTP. Displays as it is written in the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -77,6 +79,12 @@ fn check_overlaps(addresses: &[GatewayListen]) -> Result<(), String> {
 impl fmt::Display for GatewayListen {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "http://{}", self.address)
+    }
+}
+
+impl ToValue for GatewayListen {
+    fn to_value(&self) -> toml::Value {
+        self.to_string().into()
     }
 }
 

@@ -26,7 +26,7 @@ pub struct ClientConnection {
     /// The password that the `CONNECT` of the tunnel proved.
     pub proof: Option<PasswordProof>,
     /// The words by which the `CONNECT` of the tunnel stated purposes, for all requests inside.
-    pub purposes: Vec<String>,
+    pub purposes: Box<[String]>,
     pub tunnel: Option<ConnectTunnel>,
     /// The destination that the client dialled, if it knows no HTTP proxy.
     pub dialled: Option<DialledDestination>,
@@ -49,7 +49,7 @@ impl ClientConnection {
             peer: None,
             certificate: None,
             proof: None,
-            purposes: Vec::new(),
+            purposes: Box::default(),
             tunnel: None,
             dialled: None,
             gateway: None,

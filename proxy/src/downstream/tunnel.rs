@@ -31,7 +31,7 @@ pub(super) async fn serve(
     outside: ClientConnection,
     permit: TunnelPermit<'_>,
 ) {
-    let (proof, purposes) = (permit.proof.clone(), permit.purposes.clone());
+    let (proof, purposes) = (permit.proof.clone(), permit.purposes.clone().into());
     let outside = ClientConnection { proof, purposes, ..outside };
     // Boxed, neither enlarges the future of every idle connection, most of which are no tunnels.
     let negotiating = Box::pin(negotiate(server, incoming, &outside, permit));

@@ -364,7 +364,7 @@ impl<'s> TunnelRequest<'s, '_> {
                     resolved: permit.resolved,
                     _slot: slot,
                     connection: ClientConnection {
-                        purposes: purposes.clone(),
+                        purposes: purposes.clone().into(),
                         ..self.request.connection.with_proof(proof.clone())
                     },
                     crawler,

@@ -15,7 +15,7 @@ use wayleave_evidence::Sha256Digest;
 use wayleave_robots_txt::{HostPattern, ProductToken};
 use wayleave_usage_preferences::{PreferenceSource, Purpose};
 
-use crate::{GatewayListen, ListenAddress};
+use crate::ListenAddress;
 
 /// A type that can be the value of a key. Reading the value that it is written as gives the same value again.
 pub(crate) trait ToValue {
@@ -51,8 +51,7 @@ write_as_text!(
     Purpose,
     PreferenceSource,
     IpAddr,
-    Sha256Digest,
-    GatewayListen
+    Sha256Digest
 );
 
 impl ToValue for &str {
