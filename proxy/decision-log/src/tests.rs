@@ -202,6 +202,15 @@ impl Draws {
         }
     }
 
+    fn policy(&mut self) -> RuleRecord {
+        RuleRecord {
+            number: self.number() as usize,
+            action: self.word(&["refuse", "allow"]),
+            owner: self.some(Self::text),
+            reason: self.some(Self::text),
+        }
+    }
+
     fn finding(&mut self) -> FindingRecord {
         FindingRecord {
             verdict: self.word(&["allow", "disallow"]),
@@ -244,12 +253,7 @@ pub(super) fn any_decision(mut draws: Draws) -> DecisionRecord {
         username: it.some(Draws::text),
         robots_delay_us: it.some(Draws::number),
         trace_id: it.some(Draws::text),
-        policy: it.some(|it| RuleRecord {
-            number: it.number() as usize,
-            action: it.word(&["refuse", "allow"]),
-            owner: it.some(Draws::text),
-            reason: it.some(Draws::text),
-        }),
+        policy: it.some(Draws::policy),
         finding: it.some(Draws::finding),
         preferences: it.list(Draws::preference),
         documents: it.list(Draws::document),

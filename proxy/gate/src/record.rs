@@ -241,8 +241,7 @@ impl ExchangeRecord {
             outcome: outcome.request_outcome().into(),
             reason: outcome.reason().into(),
             status: outcome.status(),
-            crawler: crawler
-                .map_or(ASSERTED.into(), |crawler| LogWord::Owned(crawler.name.clone())),
+            crawler: crawler_word(crawler),
             identity: recorded_identity(crawler).into(),
             owner: crawler.and_then(|crawler| crawler.owner.as_deref().map(str::to_owned)),
             proven_by: crawler.and_then(Crawler::proven_by).map(Word::Known),
@@ -300,6 +299,10 @@ fn subresource_record(
         kind: subresource.kind.into(),
         decision: page_decision,
     })
+}
+
+fn crawler_word(crawler: Option<&Crawler>) -> LogWord {
+    crawler.map_or(ASSERTED.into(), |crawler| LogWord::Owned(crawler.name.clone()))
 }
 
 fn recorded_identity(crawler: Option<&Crawler>) -> RecordedIdentity {

@@ -162,12 +162,14 @@ impl CurrentSettings {
 impl Settings {
     /// Returns the crawler of a gateway's token, in a time that does not depend on which digits are right.
     pub fn crawler_of_token(&self, sha256: &Sha256Digest) -> Option<Arc<Crawler>> {
-        let is_same = |token: &&GatewayToken| {
+        let mut found = None;
+        for token in &self.gateway_tokens {
             let pairs = token.sha256.0.iter().zip(&sha256.0);
-            pairs.fold(0, |differing, (one, other)| differing | (one ^ other)) == 0
-        };
-        let named = self.gateway_tokens.iter().filter(is_same).last()?;
-        self.crawlers.named(&named.crawler)
+            if pairs.fold(0, |differing, (one, other)| differing | (one ^ other)) == 0 {
+                found = Some(&token.crawler);
+            }
+        }
+        self.crawlers.named(found?)
     }
 
     /// Returns the settings that decide.

@@ -70,12 +70,12 @@ pub(crate) fn read(asking: &Parts, has_token: bool) -> Result<ReceivedHead, Ques
         (path, None) if path.starts_with("/request") => as_received(asking)?,
         _ => return Err(Mistake::not_found("ask /check, /forwarded or /request/...").into()),
     };
-    let is_clients = |name: &HeaderName| {
-        !OF_OUR_MESSAGE.contains(&name.as_str())
-            && !asked.stated_by.contains(&name.as_str())
-            && !(has_token && name == AUTHORIZATION)
+    let is_ours = |name: &HeaderName| {
+        OF_OUR_MESSAGE.contains(&name.as_str())
+            || asked.stated_by.contains(&name.as_str())
+            || has_token && name == AUTHORIZATION
     };
-    let fields = asking.headers.iter().filter(|(name, _)| is_clients(name));
+    let fields = asking.headers.iter().filter(|(name, _)| !is_ours(name));
     let fields = fields.map(|(name, value)| (name.as_str().as_bytes(), value.as_bytes()));
     ReceivedHead::of_parts((&asked.method, &asked.target, &asked.host), fields)
         .map_err(QuestionError::Head)

@@ -48,6 +48,14 @@ impl BoundListener {
     }
 }
 
+/// The listening sockets of a process, but for the operators' one.
+#[derive(Debug)]
+pub(crate) struct BoundListeners {
+    pub(crate) clients: Vec<BoundListener>,
+    /// Where gateways ask.
+    pub(crate) gateways: Vec<BoundListener>,
+}
+
 /// The listening sockets that this process was started with.
 #[derive(Debug)]
 pub(crate) struct InheritedSockets {

@@ -10,7 +10,7 @@ use wayleave_config::ListenAddress;
 use wayleave_decision::{CrawlersConfig, EnforcementMode};
 use wayleave_transport::tls::intercept::CertificateAuthority;
 
-use crate::downstream::listeners::BoundListener;
+use crate::downstream::listeners::{BoundListener, BoundListeners};
 use crate::environment::shell_quoted;
 
 /// A page that is disallowed for all crawlers, as it has been for many years.
@@ -20,7 +20,7 @@ const REFUSED_PAGE: &str = "https://en.wikipedia.org/wiki/Special:Random";
 pub(super) fn announce(
     config: &Config,
     file: Option<&Path>,
-    (listeners, gateways): (&[BoundListener], &[BoundListener]),
+    listeners: &BoundListeners,
     admin: SocketAddr,
     authority: &CertificateAuthority,
 ) -> anyhow::Result<()> {
@@ -33,10 +33,10 @@ pub(super) fn announce(
     };
     writeln!(text, "  config   {file}")?;
     writeln!(text, "  mode     {}", mode_in_words(&config.crawlers))?;
-    for listener in listeners {
+    for listener in &listeners.clients {
         writeln!(text, "  proxy    {}", listener.url())?;
     }
-    for listener in gateways {
+    for listener in &listeners.gateways {
         writeln!(text, "  gateway  {}", listener.url())?;
     }
     writeln!(text, "  admin    http://{admin}")?;
@@ -46,7 +46,7 @@ pub(super) fn announce(
     let admin_url = ListenAddress::http(admin).dialable().url();
     writeln!(text, "\nEvery decision, in a browser: {admin_url}/")?;
     writeln!(text, "Other machines and clients:   {admin_url}/#/connect")?;
-    if let Some(proxy) = local_client_address(listeners) {
+    if let Some(proxy) = local_client_address(&listeners.clients) {
         let [program, certificate] = [program(), certificate].map(|path| shell_quoted(&path));
         let url = proxy.url();
         writeln!(

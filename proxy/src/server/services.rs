@@ -19,7 +19,7 @@ use wayleave_gateway::GatewayServer;
 
 use crate::admin::{self, AdminGuard, AdminState};
 
-use crate::downstream::listeners::BoundListener;
+use crate::downstream::listeners::BoundListeners;
 use crate::downstream::{ConnectionAcceptor, DownstreamServer};
 use crate::robots_changes;
 use crate::server::announce::notify;
@@ -95,9 +95,7 @@ impl<S: ProcessService> ServiceWithDependents for Supervised<S> {
 /// Serves crawlers: accepts their connections, and fetches robots.txt files.
 pub(super) struct CrawlerService {
     pub(super) downstream: Arc<DownstreamServer>,
-    pub(super) listeners: Vec<BoundListener>,
-    /// The listeners where gateways ask.
-    pub(super) gateways: Vec<BoundListener>,
+    pub(super) listeners: BoundListeners,
     /// The task of the robots.txt cache. It runs here because the requests that waited for a fetch reuse its connection: on
     /// threads of another service, each of their reads would wake two threads.
     pub(super) refresh: BoxFuture<'static, ()>,
@@ -111,13 +109,13 @@ impl ProcessService for CrawlerService {
         let refreshing = tokio::spawn(self.refresh);
         let acceptor =
             ConnectionAcceptor::in_service(Arc::clone(&self.downstream), worker_threads());
-        let mut accepting = Vec::with_capacity(self.listeners.len());
-        for listener in self.listeners {
+        let mut accepting = Vec::new();
+        for listener in self.listeners.clients {
             accepting.push(acceptor.start(listener)?);
         }
         let gate = Arc::clone(&self.downstream.exchanges.gate);
         let server = Arc::new(GatewayServer::new(gate));
-        for listener in self.gateways {
+        for listener in self.listeners.gateways {
             accepting.push(gateways::start(&self.downstream, &server, listener)?);
         }
         ready.notify_ready();

@@ -37,7 +37,9 @@ use wayleave_transport::http::downstream::ResponseShares;
 use wayleave_transport::tls::intercept::{CertificateAuthority, TlsInterceptor};
 
 use crate::admin::{self, AdminGuard, AdminState};
-use crate::downstream::listeners::{BoundListener, InheritedSockets, bind_when_free};
+use crate::downstream::listeners::{
+    BoundListener, BoundListeners, InheritedSockets, bind_when_free,
+};
 use crate::downstream::{ConnectionLimits, DownstreamServer, UntrustingClients};
 use crate::exchange::ExchangeServices;
 use crate::server::announce::{announce, local_client_address};
@@ -83,8 +85,7 @@ pub(super) async fn start(
     // Before the listeners: once they are open, a signal must find its handler.
     let mut signals = StopSignals::new()?;
     let hangup = signal(SignalKind::hangup())?;
-    let BoundListeners { clients: listeners, gateways, admin: inherited_admin, timeout } =
-        bind_listeners(config)?;
+    let (listeners, inherited_admin, timeout) = bind_listeners(config)?;
     let clock = Clock::start();
     // Before the decision log, which is opened without waiting: the process that has the store owns the state directory.
     let (admin_listener, store) = tokio::select! {
@@ -93,13 +94,13 @@ pub(super) async fn start(
     };
     let authority = load_authority(config, &metrics)?;
     let admin_address = admin_listener.local_addr()?;
-    let own_listeners = own_addresses(listeners.iter().chain(&gateways), admin_address);
+    let own_listeners = own_addresses(&listeners, admin_address);
     let (decisions, parts) =
         build_with_log(config, &log, &metrics, &own_listeners, store, clock).await?;
 
     let exchanges = Arc::new(parts.exchanges);
     let downstream = Arc::new(build_downstream(config, &exchanges, &authority)?);
-    announce(config, file, (&listeners, &gateways), admin_address, &authority)?;
+    announce(config, file, &listeners, admin_address, &authority)?;
     warn_of_few_descriptors(config);
     let reloaded = ReloadedParts {
         exchanges: Arc::clone(&exchanges),
@@ -130,12 +131,12 @@ pub(super) async fn start(
         docs_url: config.admin.docs_url.as_deref().map(Arc::from),
         untrusting: Arc::clone(&downstream.untrusting),
         own_address: admin_address,
-        proxy: local_client_address(&listeners),
-        listeners: listeners.iter().map(BoundListener::url).collect(),
+        proxy: local_client_address(&listeners.clients),
+        listeners: listeners.clients.iter().map(BoundListener::url).collect(),
         stopping: downstream.stopping.clone(),
     };
     Ok(Some(Startup {
-        crawlers: CrawlerService { downstream, listeners, gateways, refresh: parts.refresh },
+        crawlers: CrawlerService { downstream, listeners, refresh: parts.refresh },
         operators: OperatorService { listener: admin_listener, admin, guard, clock },
         reload,
         signals,
@@ -183,21 +184,14 @@ pub(super) fn count_panics(metrics: Arc<Metrics>) {
     }));
 }
 
-/// The listening sockets at the start.
-struct BoundListeners {
-    clients: Vec<BoundListener>,
-    gateways: Vec<BoundListener>,
-    /// The operators' listener, if it was inherited.
-    admin: Option<TcpListener>,
-    /// The time for which the rest may still be in use by another process.
-    timeout: Duration,
-}
-
-/// Binds the listeners of clients and of gateways.
+/// Binds the listeners of clients and of gateways. Returns them, the operators' listener if it was inherited, and the time for
+/// which the rest may still be in use by another process.
 ///
 /// A process that inherits sockets may replace one that is still finishing its exchanges. That one has the store and
 /// the operators' address until then; clients wait in the listeners' queues.
-fn bind_listeners(config: &Config) -> anyhow::Result<BoundListeners> {
+fn bind_listeners(
+    config: &Config,
+) -> anyhow::Result<(BoundListeners, Option<TcpListener>, Duration)> {
     let mut inherited = InheritedSockets::from_environment()?;
     let timeout = if inherited.is_empty() {
         Duration::ZERO
@@ -215,7 +209,7 @@ fn bind_listeners(config: &Config) -> anyhow::Result<BoundListeners> {
     }
     let admin = inherited.take(config.admin.listen);
     inherited.ensure_all_used()?;
-    Ok(BoundListeners { clients, gateways, admin, timeout })
+    Ok((BoundListeners { clients, gateways }, admin, timeout))
 }
 
 /// Binds the operators' listener and opens the store, and waits until no other process uses them.
@@ -264,11 +258,10 @@ pub(super) fn load_authority(
 }
 
 /// Returns the addresses of this process, which no outbound connection may lead to.
-fn own_addresses<'a>(
-    listeners: impl Iterator<Item = &'a BoundListener>,
-    admin: SocketAddr,
-) -> Vec<SocketAddr> {
-    listeners.map(|listener| listener.listen_address.address).chain([admin]).collect()
+fn own_addresses(listeners: &BoundListeners, admin: SocketAddr) -> Vec<SocketAddr> {
+    let BoundListeners { clients, gateways } = listeners;
+    let all = clients.iter().chain(gateways);
+    all.map(|listener| listener.listen_address.address).chain([admin]).collect()
 }
 
 /// Opens the decision log, and archives the configuration that its first decisions are made by.
