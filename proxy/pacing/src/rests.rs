@@ -525,12 +525,12 @@ mod tests {
         let mut request =
             AnsweredRequest { target: &shop, unit: None, network: None, client, rests_before: 0 };
         let rests = RestingOrigins::default();
-        rests.record_answer(request, 429, Some(3 * MINUTE), MINUTE);
+        rests.record_answer(request, 429, Some(3 * MINUTE), 5 * MINUTE);
         let until = || rests.until(&shop, None, client).unwrap() - Instant::now();
-        rests.record_answer(request, 429, Some(2 * MINUTE), MINUTE);
+        rests.record_answer(request, 429, Some(2 * MINUTE), 5 * MINUTE);
         assert_eq!(until(), 3 * MINUTE, "the answer to an earlier request");
         request.rests_before = rests.begun();
-        rests.record_answer(request, 429, Some(MINUTE), MINUTE);
+        rests.record_answer(request, 429, Some(MINUTE), 5 * MINUTE);
         assert_eq!(until(), MINUTE);
     }
 }
