@@ -14,7 +14,7 @@ use bytes::Bytes;
 use clap::{Args, Subcommand};
 use http::{HeaderValue, Request};
 use http_body_util::Empty;
-use percent_encoding::percent_decode_str;
+use percent_encoding::{NON_ALPHANUMERIC, percent_decode_str, percent_encode};
 use serde_json::Value;
 use tokio::sync::Semaphore;
 use tokio::sync::mpsc::{self, Receiver};
@@ -23,7 +23,6 @@ use url::Url;
 use wayleave_config::ListenAddress;
 use wayleave_transport::http::loopback;
 
-use super::admin_client::encoded;
 use super::config_file::load_keys;
 use super::terminal::{CommandResult, failed, unusable};
 
@@ -57,8 +56,8 @@ struct AskedListener {
 /// A line of squid's.
 struct SquidQuestion<'a> {
     channel: &'a str,
-    method: String,
-    url: String,
+    method: Vec<u8>,
+    url: Vec<u8>,
     user_agent: Option<Vec<u8>>,
     client: Option<String>,
 }
@@ -126,7 +125,7 @@ async fn answer_all(listener: Arc<AskedListener>, mut questions: Receiver<Vec<u8
         };
         let listener = Arc::clone(&listener);
         asking.spawn(async move {
-            print_line(&listener.answer(&String::from_utf8_lossy(&line)).await);
+            print_line(&listener.answer(&line).await);
             drop(permit);
         });
         while asking.try_join_next().is_some() {}
@@ -143,8 +142,11 @@ fn print_line(answer: &str) {
 
 impl AskedListener {
     /// Returns the answer to a line.
-    async fn answer(&self, line: &str) -> String {
-        let Some(question) = SquidQuestion::parse(line) else {
+    async fn answer(&self, line: &[u8]) -> String {
+        // squid escapes whatever is not ASCII.
+        let parsed = str::from_utf8(line).ok().and_then(SquidQuestion::parse);
+        let Some(question) = parsed else {
+            let line = String::from_utf8_lossy(line);
             let channel = line.split(' ').next().unwrap_or_default();
             let expected = "expected a channel, %METHOD %URI %{User-Agent}>h %SRC %ul";
             return format!("{channel} BH message={}", quoted(expected));
@@ -164,8 +166,8 @@ impl AskedListener {
     /// Asks about a request. Returns the refusal: why, and for the log its reason and its decision.
     async fn ask(&self, question: &SquidQuestion<'_>) -> anyhow::Result<Option<(String, String)>> {
         let SquidQuestion { method, url, .. } = question;
-        // Not a form: a space that squid let pass must not become a plus.
-        let [method, url] = [method, url].map(|text| encoded(text).replace('+', "%20"));
+        // Byte for byte: squid will fetch what it has, whether that is text or not.
+        let [method, url] = [method, url].map(|bytes| percent_encode(bytes, NON_ALPHANUMERIC));
         let mut request = Request::get(format!("/check?method={method}&url={url}"))
             .header("Host", self.address.to_string());
         if let Some(user_agent) = &question.user_agent {
@@ -203,14 +205,14 @@ impl<'a> SquidQuestion<'a> {
         let mut words = line.trim_end_matches('\r').split(' ').filter(|word| !word.is_empty());
         let channel = words.next()?;
         let is_channel = channel.bytes().all(|byte| byte.is_ascii_digit());
-        let text = |word: &str| percent_decode_str(word).decode_utf8_lossy().into_owned();
-        let known = |word: &str| (word != "-").then(|| percent_decode_str(word).collect());
+        let bytes = |word: &str| percent_decode_str(word).collect::<Vec<u8>>();
+        let known = |word: &str| (word != "-").then(|| bytes(word));
         let question = Self {
             channel,
-            method: text(words.next()?),
-            url: text(words.next()?),
+            method: bytes(words.next()?),
+            url: bytes(words.next()?),
             user_agent: known(words.next()?),
-            client: Some(words.next()?).filter(|word| *word != "-").map(text),
+            client: known(words.next()?).and_then(|client| String::from_utf8(client).ok()),
         };
         is_channel.then_some(question)
     }
@@ -238,9 +240,11 @@ mod tests {
         let line = "7 GET http://shop.test/a%2520b%3Fq News%20Bot/1.0 192.0.2.7 - -";
         let question = SquidQuestion::parse(line).unwrap();
         assert_eq!(question.channel, "7");
-        assert_eq!(question.url, "http://shop.test/a%20b?q");
+        assert_eq!(question.url, b"http://shop.test/a%20b?q");
         assert_eq!(question.user_agent.as_deref(), Some(&b"News Bot/1.0"[..]));
         assert_eq!(question.client.as_deref(), Some("192.0.2.7"));
+        let question = SquidQuestion::parse("1 GET http://shop.test/%ff - - -").unwrap();
+        assert_eq!(question.url, b"http://shop.test/\xff", "no other byte takes its place");
         let question = SquidQuestion::parse("0 CONNECT shop.test:443 - - -").unwrap();
         assert_eq!((question.user_agent, question.client), (None, None));
         for wrong in ["", "GET http://shop.test/ - - -", "1 GET http://shop.test/", "1"] {
