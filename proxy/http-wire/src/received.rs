@@ -311,7 +311,7 @@ mod tests {
             ),
         ] {
             let read = RequestHead::read(&mut head.as_bytes(), &mut BytesMut::new()).await;
-            let received = ReceivedHead::Http1(read.ok().expect("a head"));
+            let received = ReceivedHead::Http1(read.expect("a head"));
             assert_eq!(received.half_close_policy(), policy, "{head}");
         }
     }

@@ -367,7 +367,7 @@ mod tests {
             .map(|_| targets.get_or_fetch(key("https://victim.test/rules", &identity), fails()));
         assert!(join_all(asked).await.iter().all(Result::is_err));
         assert_eq!(fetches.load(Ordering::Relaxed), 1);
-        let leaves = tokio::time::timeout(
+        let leaves = timeout(
             Duration::from_millis(500),
             targets.get_or_fetch(
                 key("https://victim.test/rules", &identity),
