@@ -4,6 +4,7 @@ CARGO_DENY_VERSION = 0.19.9
 CARGO_DENY = target/tools/bin/cargo-deny
 VENV = target/venv
 WARCPROX = target/warcprox
+MITMPROXY = target/mitmproxy
 NPM = target/npm
 
 .PHONY: all test clients lint doc crate deny fuzz bench bench-proxy bench-proxy-tools bench-fairness run package package-test engines wheels wheels-test wheels-test-bare tarball tarball-test
@@ -15,7 +16,7 @@ test: clients
 	RUST_TEST_THREADS=$${RUST_TEST_THREADS:-$$((2 * $$(nproc)))} cargo test --workspace --locked
 
 # Debian packages (with sudo unless root), and a Python environment and npm packages below target/.
-clients: $(VENV)/.installed $(WARCPROX)/.installed $(NPM)/.installed
+clients: $(VENV)/.installed $(WARCPROX)/.installed $(MITMPROXY)/.installed $(NPM)/.installed
 	.ci/install-debian
 
 $(VENV)/.installed: tests/clients/requirements.txt
@@ -24,11 +25,13 @@ $(VENV)/.installed: tests/clients/requirements.txt
 	$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check --requirement $<
 	touch $@
 
-# It wants another version of a package than the other clients.
+# These want other versions of packages than the other clients.
 $(WARCPROX)/.installed: examples/compose/warcprox/requirements.txt
+$(MITMPROXY)/.installed: examples/gateways/mitmproxy/requirements.txt
+$(WARCPROX)/.installed $(MITMPROXY)/.installed:
 	.ci/install-debian
-	python3 -m venv --clear $(WARCPROX)
-	$(WARCPROX)/bin/python -m pip install --quiet --disable-pip-version-check --requirement $<
+	python3 -m venv --clear $(@D)
+	$(@D)/bin/python -m pip install --quiet --disable-pip-version-check --requirement $<
 	touch $@
 
 $(NPM)/.installed: tests/clients/package.json tests/clients/package-lock.json

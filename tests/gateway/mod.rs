@@ -2,6 +2,7 @@
 
 mod attempts;
 mod equal;
+mod examples;
 mod http;
 mod nginx;
 mod notices;

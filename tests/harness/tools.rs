@@ -42,13 +42,24 @@ pub fn node_modules() -> PathBuf {
 /// Returns the program warcprox, which needs an environment of its own: it wants an older cryptography.
 #[track_caller]
 pub fn warcprox() -> PathBuf {
-    let warcprox = installed("WAYLEAVE_TEST_WARCPROX", "target/warcprox").join("bin/warcprox");
+    installed_program("WAYLEAVE_TEST_WARCPROX", "target/warcprox", "warcprox")
+}
+
+/// Returns the program mitmdump, whose packages want versions of their own, too.
+#[track_caller]
+pub fn mitmdump() -> PathBuf {
+    installed_program("WAYLEAVE_TEST_MITMPROXY", "target/mitmproxy", "mitmdump")
+}
+
+#[track_caller]
+fn installed_program(variable: &str, folder: &str, name: &str) -> PathBuf {
+    let program = installed(variable, folder).join("bin").join(name);
     assert!(
-        warcprox.exists(),
+        program.exists(),
         "{} is missing: `make test` installs what the tests need",
-        warcprox.display()
+        program.display()
     );
-    warcprox
+    program
 }
 
 /// Finds a program on PATH.
