@@ -52,7 +52,8 @@ fn decisions() -> Vec<DecisionRecord> {
     decisions
 }
 
-/// Appends lines for a member that no line has yet. The lines of earlier versions stay: they must be read for ever.
+/// Appends lines for a member that no line has yet. The lines of earlier versions stay: they must be read for ever. Then
+/// `WAYLEAVE_GENERATE=1 cargo test --workspace --lib as_they` writes all other forms of the lines.
 #[test]
 #[ignore = "writes the data of the other tests"]
 fn append_lines() {
@@ -97,7 +98,7 @@ fn attributes_are_as_they_were() {
 }
 
 #[test]
-fn a_report_reads_the_lines_as_it_did() {
+fn reports_are_as_they_were() {
     let lines = golden("decisions.jsonl");
     let query = ReportQuery {
         since: SystemTime::UNIX_EPOCH,
