@@ -82,7 +82,8 @@ package-test:
 # The engine for Python and Node.js, and then both installed, used and compared with the proxy.
 engines:
 	packaging/engines/build
-	cargo build --package wayleave-conformance --locked
+# With the tests, which are built by then: alone, it would need its dependencies with other features.
+	cargo build --workspace --tests --bin wayleave-conformance --locked
 	packaging/engines/test target/debug/wayleave-conformance
 
 # For PyPI: the program in a wheel, and the engine; and then both installed and used.
