@@ -5,7 +5,7 @@ use serde_json::Value;
 use super::{Gated, check};
 use crate::harness::{Origin, Request, Response};
 
-const METHODS: [&str; 5] = ["GET", "HEAD", "POST", "OPTIONS", "get"];
+pub(super) const METHODS: [&str; 5] = ["GET", "HEAD", "POST", "OPTIONS", "get"];
 const AUTHORITIES: [&str; 9] = [
     "http://shop.test",
     "http://SHOP.test:80",
@@ -17,7 +17,7 @@ const AUTHORITIES: [&str; 9] = [
     "http://192.168.1.1",
     "http://[::1]",
 ];
-const PATHS: [&str; 18] = [
+pub(super) const PATHS: [&str; 18] = [
     "",
     "/",
     "/a?b=c",
@@ -37,7 +37,7 @@ const PATHS: [&str; 18] = [
     "/\u{e9}",
     "*",
 ];
-const FIELDS: [&[(&str, &str)]; 9] = [
+pub(super) const FIELDS: [&[(&str, &str)]; 9] = [
     &[],
     &[("User-Agent", "NewsBot/1.0")],
     &[("User-Agent", "Googlebot/2.1")],

@@ -3,6 +3,7 @@
 mod attempts;
 mod equal;
 mod examples;
+mod grpc;
 mod http;
 mod nginx;
 mod notices;

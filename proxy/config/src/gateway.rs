@@ -13,9 +13,28 @@ use super::reader::{
     Section, ToValue, checked, fixed, list, parse_digest, parse_with, secret, text,
 };
 
-/// An address where gateways ask by HTTP. Displays as it is written in the file.
+/// The protocol by which gateways ask.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum GatewayProtocol {
+    /// HTTP/1.1, in one of several forms.
+    Http,
+    /// gRPC over HTTP/2: `envoy.service.auth.v3.Authorization`.
+    Grpc,
+}
+
+impl GatewayProtocol {
+    fn scheme(self) -> &'static str {
+        match self {
+            Self::Http => "http",
+            Self::Grpc => "grpc",
+        }
+    }
+}
+
+/// An address where gateways ask. Displays as it is written in the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GatewayListen {
+    pub protocol: GatewayProtocol,
     pub address: SocketAddr,
 }
 
@@ -78,7 +97,7 @@ fn check_overlaps(addresses: &[GatewayListen]) -> Result<(), String> {
 
 impl fmt::Display for GatewayListen {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "http://{}", self.address)
+        write!(f, "{}://{}", self.protocol.scheme(), self.address)
     }
 }
 
@@ -92,13 +111,21 @@ impl FromStr for GatewayListen {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        if let Some((scheme @ ("grpc" | "icap"), _)) = text.split_once("://") {
-            return Err(format!("{scheme}:// is not available in this version: use http://"));
-        }
-        let address = text.strip_prefix("http://").and_then(|address| address.parse().ok());
-        let address = address.ok_or_else(|| {
+        let parsed = match text.split_once("://") {
+            Some(("http", address)) => Some((GatewayProtocol::Http, address)),
+            Some(("grpc", address)) => Some((GatewayProtocol::Grpc, address)),
+            Some(("icap", _)) => {
+                return Err(
+                    "icap:// is not available in this version: use http:// or grpc://".to_owned()
+                );
+            }
+            _ => None,
+        };
+        let listen = parsed.and_then(|(protocol, address)| {
+            Some(Self { protocol, address: address.parse().ok()? })
+        });
+        listen.ok_or_else(|| {
             format!("{text:?} is not an address with a port, such as \"http://127.0.0.1:3141\"")
-        })?;
-        Ok(Self { address })
+        })
     }
 }

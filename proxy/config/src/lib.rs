@@ -49,7 +49,7 @@ use wayleave_robots_cache::RobotsStoreConfig;
 
 pub use self::admin::{AdminRole, AdminToken};
 pub use self::crawlers::matches_all;
-pub use self::gateway::{GatewayConfig, GatewayListen};
+pub use self::gateway::{GatewayConfig, GatewayListen, GatewayProtocol};
 pub use self::listen_address::{ListenAddress, ListenProtocol};
 pub use self::log::LogConfig;
 pub use self::proxy::ConnectionLimitsConfig;

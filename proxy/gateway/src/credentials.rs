@@ -44,9 +44,13 @@ impl GatewayIdentity {
         }
     }
 
-    /// Returns the connection of the client behind the gateway.
+    /// Returns the connection of the client behind the gateway, of which these fields tell.
     pub(crate) fn connection(&self, fields: &HeaderMap) -> ClientConnection {
-        let named = client_behind(fields);
+        self.connection_of(client_behind(fields))
+    }
+
+    /// Returns the connection of the client that the gateway names, or else of the gateway itself.
+    pub(crate) fn connection_of(&self, named: Option<IpAddr>) -> ClientConnection {
         ClientConnection {
             peer: named.map(|_| self.address),
             gateway: Some(Box::new(AskingGateway { token: self.token })),

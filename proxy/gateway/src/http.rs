@@ -18,7 +18,9 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use serde::de::DeserializeOwned;
 use tokio::net::TcpStream;
 use tokio_util::sync::CancellationToken;
-use wayleave_http_wire::http1::MAX_FIELDS;
+use wayleave_gate::request::ClientConnection;
+use wayleave_http_wire::http1::{HeadError, MAX_FIELDS};
+use wayleave_http_wire::received::ReceivedHead;
 
 use crate::GatewayServer;
 use crate::credentials::GatewayIdentity;
@@ -38,7 +40,7 @@ type Answer = Response<Full<Bytes>>;
 
 impl GatewayServer {
     /// Serves a connection of the gateway at `peer` until it ends, or until `stopping` and the end of its present request.
-    pub async fn serve_connection(
+    pub async fn serve_http(
         self: Arc<Self>,
         stream: TcpStream,
         peer: IpAddr,
@@ -89,40 +91,43 @@ impl GatewayServer {
         }
     }
 
-    /// Answers a question. It is decided, and recorded, even if the gateway leaves meanwhile.
     async fn answer_question(self: Arc<Self>, gateway: GatewayIdentity, asking: Parts) -> Answer {
-        let waiting = CancellationToken::new();
-        // Dropped with this future, as soon as the gateway closes the connection.
-        let _guard = waiting.clone().drop_guard();
-        let deciding = tokio::spawn(async move { self.decide(gateway, &asking, waiting).await });
-        match deciding.await {
-            Ok(Ok(verdict)) => response(verdict),
-            Ok(Err(mistake)) => mistake.response(),
-            // It panicked, and its gateway must not take that for leave.
-            Err(_) => with_status(Bytes::new(), StatusCode::INTERNAL_SERVER_ERROR),
+        let connection = gateway.connection(&asking.headers);
+        let received = match question::read(&asking, gateway.token.is_some()) {
+            Ok(received) => Ok(received),
+            Err(QuestionError::Mistake(mistake)) => return mistake.response(),
+            Err(QuestionError::Head(error)) => Err(error),
+        };
+        match self.decide(gateway, connection, received).await {
+            Some(verdict) => response(verdict),
+            None => with_status(Bytes::new(), StatusCode::INTERNAL_SERVER_ERROR),
         }
     }
 
-    async fn decide(
-        &self,
+    /// Decides about a request, or refuses one that the proxy would not have read. That is recorded even if the gateway leaves
+    /// meanwhile. Returns `None` after a panic, which its gateway must not take for leave.
+    pub(crate) async fn decide(
+        self: Arc<Self>,
         gateway: GatewayIdentity,
-        asking: &Parts,
-        waiting: CancellationToken,
-    ) -> Result<Verdict, Mistake> {
-        let connection = gateway.connection(&asking.headers);
-        let received = match question::read(asking, gateway.token.is_some()) {
-            Ok(received) => received,
-            Err(QuestionError::Mistake(mistake)) => return Err(mistake),
-            Err(QuestionError::Head(error)) => {
-                return Ok(verdict::refuse_unread(&self.gate, &connection, error));
+        connection: ClientConnection,
+        received: Result<ReceivedHead, HeadError>,
+    ) -> Option<Verdict> {
+        let waiting = CancellationToken::new();
+        // Dropped with this future, as soon as the gateway closes the connection.
+        let _guard = waiting.clone().drop_guard();
+        let deciding = tokio::spawn(async move {
+            let received = match received {
+                Ok(received) => received,
+                Err(error) => return verdict::refuse_unread(&self.gate, &connection, error),
+            };
+            let mut verdict = verdict::ask(&self.gate, &connection, &received, waiting).await;
+            if let Some(allowed) = verdict.allowed.take() {
+                let keep_for = self.gate.decider.settings().pacing.max_wait;
+                self.given(|given| given.keep(gateway, allowed, keep_for));
             }
-        };
-        let mut verdict = verdict::ask(&self.gate, &connection, &received, waiting).await;
-        if let Some(allowed) = verdict.allowed.take() {
-            let keep_for = self.gate.decider.settings().pacing.max_wait;
-            self.given(|given| given.keep(gateway, allowed, keep_for));
-        }
-        Ok(verdict)
+            verdict
+        });
+        deciding.await.ok()
     }
 
     /// Takes what a gateway tells about an allowed request.

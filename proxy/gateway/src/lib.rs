@@ -1,7 +1,8 @@
 //! Answers gateways: other proxies, which ask whether a client's request is allowed, and then send it themselves.
 //!
 //! ```text
-//!  http                    one request to us asks about one request, or tells about it
+//!  http, grpc              one request to us asks about one request, or tells about it
+//!   ├─ envoy               the messages of Envoy's service
 //!   ├─ credentials         whose gateway it is
 //!   ├─ question            the request that it asks about, as the proxy would have received it
 //!   ├─ verdict             the gate's answer
@@ -13,7 +14,9 @@
 //! configuration file. Begin reading at [`GatewayServer`].
 
 mod credentials;
+mod envoy;
 mod given_slots;
+mod grpc;
 mod http;
 mod mistake;
 mod question;

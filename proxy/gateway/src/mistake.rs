@@ -31,6 +31,15 @@ impl Mistake {
         Self { status: StatusCode::NOT_FOUND, detail: detail.into() }
     }
 
+    /// Returns the answer by gRPC.
+    pub(crate) fn grpc_status(&self) -> tonic::Status {
+        let detail = self.detail.as_ref();
+        match self.status {
+            StatusCode::UNAUTHORIZED => tonic::Status::unauthenticated(detail),
+            _ => tonic::Status::invalid_argument(detail),
+        }
+    }
+
     /// Returns the answer.
     pub(crate) fn response(&self) -> Response<Full<Bytes>> {
         let body = serde_json::json!({

@@ -20,7 +20,7 @@ const TARGET: &str = "x-forwarded-uri";
 const FORWARDED: [&str; 4] = [METHOD, SCHEME, AUTHORITY, TARGET];
 
 /// The fields that are about the message to us, and not about the client's.
-const OF_OUR_MESSAGE: [&str; 9] = [
+pub(crate) const OF_OUR_MESSAGE: [&str; 9] = [
     "host",
     "connection",
     "keep-alive",
@@ -138,11 +138,11 @@ fn forwarded(asking: &Parts) -> Result<AskedParts<'_>, Mistake> {
     let host = single_host(asking, AUTHORITY)?;
     let target = single(asking, TARGET)?;
     let scheme = scheme(asking)?;
-    let target = match (method, target) {
-        (b"CONNECT", authority) => Cow::Borrowed(authority),
-        (b"OPTIONS", b"*") => [scheme, b"://", host].concat().into(),
-        (_, [b'/', ..]) => [scheme, b"://", host, target].concat().into(),
-        _ => return Err(Mistake::new("X-Forwarded-Uri does not begin with /")),
+    let target: Cow<'_, [u8]> = match method {
+        b"CONNECT" => target.into(),
+        _ => absolute_form(method, [scheme, host, target])
+            .ok_or_else(|| Mistake::new("X-Forwarded-Uri does not begin with /"))?
+            .into(),
     };
     let host = if method == b"CONNECT" { target.clone() } else { host.into() };
     Ok(AskedParts { method: method.into(), target, host, stated_by: &FORWARDED })
@@ -155,12 +155,11 @@ fn as_received(asking: &Parts) -> Result<AskedParts<'_>, Mistake> {
     let scheme = scheme(asking)?;
     let ours = asking.uri.path_and_query().map_or("", |path| path.as_str());
     let path = ours.strip_prefix("/request").unwrap_or_default();
-    let target = match (method, path.as_bytes()) {
-        (b"CONNECT", _) => return Err(Mistake::new("ask /check about CONNECT")),
-        (b"OPTIONS", b"*") => [scheme, b"://", host].concat(),
-        (_, path @ [b'/', ..]) => [scheme, b"://", host, path].concat(),
-        _ => return Err(Mistake::not_found("the client's path follows /request")),
-    };
+    if method == b"CONNECT" {
+        return Err(Mistake::new("ask /check about CONNECT"));
+    }
+    let target = absolute_form(method, [scheme, host, path.as_bytes()])
+        .ok_or_else(|| Mistake::not_found("the client's path follows /request"))?;
     // The client's own fields of these names count as at the proxy: they must not name another target.
     Ok(AskedParts {
         method: method.into(),
@@ -168,6 +167,20 @@ fn as_received(asking: &Parts) -> Result<AskedParts<'_>, Mistake> {
         host: host.into(),
         stated_by: &[SCHEME],
     })
+}
+
+/// Returns a target in absolute form, of its scheme, host and path; `None` if that is no path.
+pub(crate) fn absolute_form(method: &[u8], [scheme, host, path]: [&[u8]; 3]) -> Option<Vec<u8>> {
+    match (method, path) {
+        (b"OPTIONS", b"*") => Some([scheme, b"://", host].concat()),
+        (_, [b'/', ..]) => Some([scheme, b"://", host, path].concat()),
+        _ => None,
+    }
+}
+
+/// Returns whether a value of `Host` could be read as another host than it says.
+pub(crate) fn is_ambiguous_host(host: &[u8]) -> bool {
+    host.is_empty() || host.iter().any(|byte| b", \t@/\\?#".contains(byte))
 }
 
 /// Returns the scheme of the client's request. Traefik names that of a WebSocket.
@@ -182,7 +195,7 @@ fn scheme(asking: &Parts) -> Result<&'static [u8], Mistake> {
 /// Returns a value that names one host.
 fn single_host<'a>(asking: &'a Parts, name: &'static str) -> Result<&'a [u8], Mistake> {
     let host = single(asking, name)?;
-    if host.iter().any(|byte| b", \t@/\\?#".contains(byte)) {
+    if is_ambiguous_host(host) {
         return Err(Mistake::new(format!("{} is not one host", shown(name))));
     }
     Ok(host)

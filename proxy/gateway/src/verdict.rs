@@ -17,7 +17,7 @@ use wayleave_robots_txt::{Origin, UrlScheme};
 use wayleave_transport::http::downstream::ResponseField;
 
 /// The status by which a gateway lets its client's request leave.
-const ALLOWED: u16 = 200;
+pub(crate) const ALLOWED: u16 = 200;
 
 /// The answer to a gateway, and what it may tell more about.
 pub(crate) struct Verdict {

@@ -20,7 +20,7 @@ use tokio::sync::Semaphore;
 use tokio::sync::mpsc::{self, Receiver};
 use tokio::task::JoinSet;
 use url::Url;
-use wayleave_config::ListenAddress;
+use wayleave_config::{GatewayProtocol, ListenAddress};
 use wayleave_transport::http::loopback;
 
 use super::config_file::load_keys;
@@ -39,7 +39,7 @@ pub(super) enum GatewayCommand {
 
 #[derive(Debug, Args)]
 pub(super) struct SquidArguments {
-    /// The listener to ask, such as http://127.0.0.1:3141 [default: the first of gateway.listen]
+    /// The listener to ask, such as http://127.0.0.1:3141 [default: the first http:// of gateway.listen]
     #[arg(long, value_name = "URL")]
     url: Option<Url>,
     /// A file with the token of a crawler, whose SHA-256 is in gateway.tokens
@@ -85,9 +85,12 @@ fn address_of(url: &Url) -> anyhow::Result<SocketAddr> {
 
 fn configured_address(file: Option<&Path>) -> Result<SocketAddr, ExitCode> {
     let (config, _) = load_keys(file, &["gateway.listen"])?;
-    let first = config.gateway.listen.first();
-    let listen = first.filter(|listen| listen.address.port() != 0).ok_or_else(|| {
-        unusable("gateway.listen has no listener with a port: set it, or name one with --url")
+    let mut by_http =
+        config.gateway.listen.iter().filter(|it| it.protocol == GatewayProtocol::Http);
+    let listen = by_http.next().filter(|listen| listen.address.port() != 0).ok_or_else(|| {
+        unusable(
+            "gateway.listen has no http:// listener with a port: set it, or name one with --url",
+        )
     })?;
     Ok(ListenAddress::http(listen.address).dialable().address)
 }

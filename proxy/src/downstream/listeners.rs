@@ -12,7 +12,7 @@ use listenfd::ListenFd;
 use socket2::SockRef;
 use tokio::net::TcpStream;
 use tokio::time::Instant;
-use wayleave_config::{ListenAddress, ListenProtocol};
+use wayleave_config::{GatewayListen, GatewayProtocol, ListenAddress, ListenProtocol};
 
 /// The connections that may wait to be accepted, unless the system allows fewer (`net.core.somaxconn`, whose default this is).
 /// The packets of further ones are dropped, and their clients retry after a second at the earliest.
@@ -52,8 +52,20 @@ impl BoundListener {
 #[derive(Debug)]
 pub(crate) struct BoundListeners {
     pub(crate) clients: Vec<BoundListener>,
-    /// Where gateways ask.
-    pub(crate) gateways: Vec<BoundListener>,
+    pub(crate) gateways: Vec<BoundGateway>,
+}
+
+/// A listening socket where gateways ask.
+#[derive(Debug)]
+pub(crate) struct BoundGateway {
+    pub(crate) protocol: GatewayProtocol,
+    pub(crate) bound: BoundListener,
+}
+
+impl BoundGateway {
+    pub(crate) fn listen(&self) -> GatewayListen {
+        GatewayListen { protocol: self.protocol, address: self.bound.listen_address.address }
+    }
 }
 
 /// The listening sockets that this process was started with.

@@ -36,8 +36,8 @@ pub(super) fn announce(
     for listener in &listeners.clients {
         writeln!(text, "  proxy    {}", listener.url())?;
     }
-    for listener in &listeners.gateways {
-        writeln!(text, "  gateway  {}", listener.url())?;
+    for gateway in &listeners.gateways {
+        writeln!(text, "  gateway  {}", gateway.listen())?;
     }
     writeln!(text, "  admin    http://{admin}")?;
     writeln!(text, "  state    {}", std::path::absolute(&config.state.dir)?.display())?;

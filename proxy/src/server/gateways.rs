@@ -6,11 +6,12 @@ use std::sync::Arc;
 use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
+use wayleave_config::GatewayProtocol;
 use wayleave_gateway::GatewayServer;
 use wayleave_transport::http::transport::{self, UNACKNOWLEDGED_TIMEOUT};
 
 use crate::downstream::DownstreamServer;
-use crate::downstream::listeners::{self, BoundListener};
+use crate::downstream::listeners::{self, BoundGateway};
 
 /// The most connections of a listener; further ones wait. A gateway keeps one for each request that waits for its verdict.
 pub(super) const MAX_CONNECTIONS: usize = 4096;
@@ -23,10 +24,10 @@ pub(super) const MAX_CONNECTIONS: usize = 4096;
 pub(super) fn start(
     downstream: &Arc<DownstreamServer>,
     server: &Arc<GatewayServer>,
-    bound: BoundListener,
+    gateway: BoundGateway,
 ) -> io::Result<JoinHandle<()>> {
-    let listener = TcpListener::from_std(bound.listener)?;
-    let accepting = accept(Arc::clone(downstream), Arc::clone(server), listener);
+    let listener = TcpListener::from_std(gateway.bound.listener)?;
+    let accepting = accept(Arc::clone(downstream), Arc::clone(server), listener, gateway.protocol);
     Ok(downstream.accept_loops.spawn(accepting))
 }
 
@@ -34,6 +35,7 @@ async fn accept(
     downstream: Arc<DownstreamServer>,
     server: Arc<GatewayServer>,
     listener: TcpListener,
+    protocol: GatewayProtocol,
 ) {
     let stopping = downstream.stopping.clone();
     let connections = Arc::new(Semaphore::new(MAX_CONNECTIONS));
@@ -44,9 +46,13 @@ async fn accept(
     while let Some(Some((permit, (tcp, peer)))) = stopping.run_until_cancelled(next()).await {
         // An error means that the gateway is gone already; the first read will notice.
         let _ = transport::set_tcp_options(&tcp, UNACKNOWLEDGED_TIMEOUT);
-        let serving = Arc::clone(&server).serve_connection(tcp, peer.ip(), stopping.clone());
+        let server = Arc::clone(&server);
+        let stopping = stopping.clone();
         downstream.spawn(async move {
-            serving.await;
+            match protocol {
+                GatewayProtocol::Http => server.serve_http(tcp, peer.ip(), stopping).await,
+                GatewayProtocol::Grpc => server.serve_grpc(tcp, peer.ip(), stopping).await,
+            }
             drop(permit);
         });
     }

@@ -115,8 +115,8 @@ impl ProcessService for CrawlerService {
         }
         let gate = Arc::clone(&self.downstream.exchanges.gate);
         let server = Arc::new(GatewayServer::new(gate));
-        for listener in self.listeners.gateways {
-            accepting.push(gateways::start(&self.downstream, &server, listener)?);
+        for gateway in self.listeners.gateways {
+            accepting.push(gateways::start(&self.downstream, &server, gateway)?);
         }
         ready.notify_ready();
         until_stopped(refreshing, accepting).await

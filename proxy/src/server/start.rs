@@ -38,7 +38,7 @@ use wayleave_transport::tls::intercept::{CertificateAuthority, TlsInterceptor};
 
 use crate::admin::{self, AdminGuard, AdminState};
 use crate::downstream::listeners::{
-    BoundListener, BoundListeners, InheritedSockets, bind_when_free,
+    BoundGateway, BoundListener, BoundListeners, InheritedSockets, bind_when_free,
 };
 use crate::downstream::{ConnectionLimits, DownstreamServer, UntrustingClients};
 use crate::exchange::ExchangeServices;
@@ -205,7 +205,8 @@ fn bind_listeners(
     let mut gateways = Vec::with_capacity(config.gateway.listen.len());
     for gateway in &config.gateway.listen {
         let address = ListenAddress::http(gateway.address);
-        gateways.push(inherited.take_or_bind("gateway.listen", address)?);
+        let bound = inherited.take_or_bind("gateway.listen", address)?;
+        gateways.push(BoundGateway { protocol: gateway.protocol, bound });
     }
     let admin = inherited.take(config.admin.listen);
     inherited.ensure_all_used()?;
@@ -260,7 +261,7 @@ pub(super) fn load_authority(
 /// Returns the addresses of this process, which no outbound connection may lead to.
 fn own_addresses(listeners: &BoundListeners, admin: SocketAddr) -> Vec<SocketAddr> {
     let BoundListeners { clients, gateways } = listeners;
-    let all = clients.iter().chain(gateways);
+    let all = clients.iter().chain(gateways.iter().map(|gateway| &gateway.bound));
     all.map(|listener| listener.listen_address.address).chain([admin]).collect()
 }
 

@@ -1,0 +1,202 @@
+//! Gateways that ask by gRPC: Envoy's `ext_authz`, and Istio, which is Envoy.
+
+use std::convert::Infallible;
+use std::net::IpAddr;
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::{HeaderName, HeaderValue, Request, Response};
+use hyper::body::Incoming;
+use hyper::server::conn::http2;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use tokio::net::TcpStream;
+use tokio_util::sync::CancellationToken;
+use tonic::body::Body;
+use tonic::server::{Grpc, UnaryService};
+use tonic::{Code, Status};
+use tonic_prost::ProstCodec;
+use wayleave_http_wire::received::ReceivedHead;
+
+use crate::GatewayServer;
+use crate::credentials::GatewayIdentity;
+use crate::envoy::{
+    self, CheckRequest, CheckResponse, DeniedResponse, HeaderOption, HttpRequest, HttpResponse,
+    HttpStatus, OkResponse, RpcStatus,
+};
+use crate::mistake::Mistake;
+use crate::question::{OF_OUR_MESSAGE, QuestionError, absolute_form, is_ambiguous_host};
+use crate::verdict::{ALLOWED, Verdict};
+
+/// The longest question, with as many bytes for fields as by HTTP.
+const MAX_QUESTION_BYTES: usize = 256 * 1024;
+/// The interval of PINGs, by which a connection is noticed that broke without a word.
+const PING_INTERVAL: Duration = Duration::from_secs(30);
+/// The most questions of a connection at a time.
+const MAX_STREAMS: u32 = 1024;
+
+impl GatewayServer {
+    /// Serves a connection of the gateway at `peer` until it ends, or until `stopping` and the end of its present requests.
+    pub async fn serve_grpc(
+        self: Arc<Self>,
+        stream: TcpStream,
+        peer: IpAddr,
+        stopping: CancellationToken,
+    ) {
+        let peer = peer.to_canonical();
+        let service = service_fn(|request| {
+            let server = Arc::clone(&self);
+            async move { Ok::<_, Infallible>(server.answer_call(peer, request).await) }
+        });
+        let serving = http2::Builder::new(TokioExecutor::new())
+            .timer(TokioTimer::new())
+            .keep_alive_interval(PING_INTERVAL)
+            .max_concurrent_streams(MAX_STREAMS)
+            .serve_connection(TokioIo::new(stream), service);
+        let mut serving = pin!(serving);
+        let ended = tokio::select! {
+            ended = serving.as_mut() => ended,
+            () = stopping.cancelled() => {
+                serving.as_mut().graceful_shutdown();
+                serving.await
+            }
+        };
+        if let Err(error) = ended {
+            tracing::debug!(%error, "a connection of a gateway broke");
+        }
+    }
+
+    /// Answers one call.
+    async fn answer_call(
+        self: Arc<Self>,
+        peer: IpAddr,
+        request: Request<Incoming>,
+    ) -> Response<Body> {
+        if request.uri().path() != envoy::CHECK {
+            return Status::unimplemented("only Authorization/Check of envoy.service.auth.v3")
+                .into_http();
+        }
+        let settings = self.gate.decider.settings();
+        let gateway = match GatewayIdentity::new(&settings, peer, request.headers()) {
+            Ok(gateway) => gateway,
+            Err(mistake) => return mistake.grpc_status().into_http(),
+        };
+        let codec = ProstCodec::<CheckResponse, CheckRequest>::default();
+        let mut grpc =
+            Grpc::new(codec).apply_max_message_size_config(Some(MAX_QUESTION_BYTES), None);
+        grpc.unary(CheckCall { server: self, gateway }, request).await
+    }
+}
+
+/// One call of `Check`.
+struct CheckCall {
+    server: Arc<GatewayServer>,
+    gateway: GatewayIdentity,
+}
+
+impl UnaryService<CheckRequest> for CheckCall {
+    type Response = CheckResponse;
+    type Future =
+        Pin<Box<dyn Future<Output = Result<tonic::Response<CheckResponse>, Status>> + Send>>;
+
+    fn call(&mut self, request: tonic::Request<CheckRequest>) -> Self::Future {
+        let server = Arc::clone(&self.server);
+        let gateway = self.gateway;
+        Box::pin(async move {
+            let asked = request.into_inner();
+            let connection = gateway.connection_of(client_of(&asked));
+            let received = match question(&asked) {
+                Ok(received) => Ok(received),
+                Err(QuestionError::Mistake(mistake)) => return Err(mistake.grpc_status()),
+                Err(QuestionError::Head(error)) => Err(error),
+            };
+            let verdict = server.decide(gateway, connection, received).await;
+            let verdict = verdict.ok_or_else(|| Status::internal("the decision panicked"))?;
+            Ok(tonic::Response::new(answer(verdict)))
+        })
+    }
+}
+
+/// Returns the address of the gateway's client.
+fn client_of(asked: &CheckRequest) -> Option<IpAddr> {
+    let source = asked.attributes.as_ref()?.source.as_ref()?;
+    let address: IpAddr = source.address.as_ref()?.socket_address.as_ref()?.address.parse().ok()?;
+    Some(address.to_canonical())
+}
+
+/// Reads the request that is asked about.
+fn question(asked: &CheckRequest) -> Result<ReceivedHead, QuestionError> {
+    let request = asked.attributes.as_ref().and_then(|attributes| attributes.request.as_ref());
+    let http = request.and_then(|request| request.http.as_ref());
+    let http = http.ok_or_else(|| Mistake::new("attributes.request.http is missing"))?;
+    let method = http.method.as_bytes();
+    let host = http.host.as_bytes();
+    if is_ambiguous_host(host) {
+        return Err(Mistake::new("attributes.request.http.host is not one host").into());
+    }
+    let target = match (method, http.scheme.as_str()) {
+        (b"CONNECT", _) => host.to_owned(),
+        (_, "http" | "https") => {
+            absolute_form(method, [http.scheme.as_bytes(), host, http.path.as_bytes()])
+                .ok_or_else(|| Mistake::new("attributes.request.http.path does not begin with /"))?
+        }
+        _ => {
+            return Err(
+                Mistake::new("attributes.request.http.scheme is neither http nor https").into()
+            );
+        }
+    };
+    let fields = fields(http)?;
+    let fields = fields.iter().map(|(name, value)| (name.as_str().as_bytes(), value.as_bytes()));
+    ReceivedHead::of_parts((method, &target, host), fields).map_err(QuestionError::Head)
+}
+
+/// Returns the client's fields.
+fn fields(http: &HttpRequest) -> Result<Vec<(HeaderName, HeaderValue)>, Mistake> {
+    let joined = http.headers.iter().map(|(name, value)| (name.as_str(), value.as_bytes()));
+    let raw = http.header_map.iter().flat_map(|map| &map.headers).map(|field| {
+        let value =
+            if field.raw_value.is_empty() { field.value.as_bytes() } else { &field.raw_value };
+        (field.key.as_str(), value)
+    });
+    let is_clients = |(name, _): &(&str, &[u8])| {
+        let name = name.to_ascii_lowercase();
+        // Envoy's own, beside what `host` and `scheme` say.
+        !name.starts_with(':')
+            && name != "x-forwarded-proto"
+            && !OF_OUR_MESSAGE.contains(&name.as_str())
+    };
+    let checked = |(name, value): (&str, &[u8])| {
+        let pair =
+            HeaderName::from_bytes(name.as_bytes()).ok().zip(HeaderValue::from_bytes(value).ok());
+        pair.ok_or_else(|| {
+            Mistake::new("a field of attributes.request.http.headers is none of HTTP")
+        })
+    };
+    joined.chain(raw).filter(is_clients).map(checked).collect()
+}
+
+/// Returns a verdict as Envoy reads it.
+fn answer(verdict: Verdict) -> CheckResponse {
+    let is_allowed = verdict.status == ALLOWED;
+    let fields = verdict.fields.into_iter().map(|(name, value)| HeaderOption {
+        header: Some(envoy::HeaderValue {
+            key: String::from_utf8_lossy(&name).into_owned(),
+            value: String::from_utf8_lossy(&value).into_owned(),
+            raw_value: Vec::new(),
+        }),
+    });
+    let fields = fields.collect();
+    let (code, response) = if is_allowed {
+        (Code::Ok, HttpResponse::Ok(OkResponse { response_headers_to_add: fields }))
+    } else {
+        let status = Some(HttpStatus { code: verdict.status.into() });
+        let body = String::from_utf8_lossy(&verdict.body).into_owned();
+        (
+            Code::PermissionDenied,
+            HttpResponse::Denied(DeniedResponse { status, headers: fields, body }),
+        )
+    };
+    CheckResponse { status: Some(RpcStatus { code: code as i32 }), http_response: Some(response) }
+}
