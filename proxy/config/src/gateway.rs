@@ -8,7 +8,7 @@ use wayleave_decision::Crawler;
 use wayleave_gate::settings::GatewayToken;
 
 use super::listen_address::ListenAddress;
-use super::proxy::overlaps;
+use super::proxy::{check_overlaps, overlaps};
 use super::reader::{
     Section, ToValue, checked, fixed, list, parse_digest, parse_with, secret, text,
 };
@@ -54,7 +54,8 @@ pub(super) fn read(
     admin: SocketAddr,
     crawlers: &[Crawler],
 ) -> GatewayConfig {
-    let parse_listen = checked(list(|node| parse_with(node, str::parse)), check_overlaps);
+    let check = |listen: &Vec<GatewayListen>| check_overlaps(listen, |listener| listener.address);
+    let parse_listen = checked(list(|node| parse_with(node, str::parse)), check);
     let listen: Vec<GatewayListen> = section.key(fixed("listen"), Vec::new(), parse_listen);
     for gateway in &listen {
         let is_taken = |other: SocketAddr| overlaps(other, gateway.address);
@@ -82,17 +83,6 @@ pub(super) fn read(
         tokens.push(GatewayToken { sha256, crawler });
     });
     GatewayConfig { listen, tokens }
-}
-
-fn check_overlaps(addresses: &[GatewayListen]) -> Result<(), String> {
-    for (index, gateway) in addresses.iter().enumerate() {
-        let earlier =
-            addresses[..index].iter().find(|other| overlaps(other.address, gateway.address));
-        if let Some(earlier) = earlier {
-            return Err(format!("{earlier} and {gateway} overlap: listen on one of them"));
-        }
-    }
-    Ok(())
 }
 
 impl fmt::Display for GatewayListen {

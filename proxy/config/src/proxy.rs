@@ -1,5 +1,6 @@
 //! `[proxy]`: the listeners for clients.
 
+use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::Path;
 use std::sync::Arc;
@@ -44,7 +45,8 @@ pub struct ProxyConfig {
 /// Reads `[proxy]`. Paths are relative to `dir`.
 pub(super) fn read(section: &mut Section<'_>, dir: &Path) -> ProxyConfig {
     let plain = ListenAddress::http(loopback(3128));
-    let parse_listen = checked(non_empty_list(|node| parse_with(node, str::parse)), check_overlaps);
+    let check = |listen: &Vec<ListenAddress>| check_overlaps(listen, |listener| listener.address);
+    let parse_listen = checked(non_empty_list(|node| parse_with(node, str::parse)), check);
     let listen = section.key(fixed("listen"), vec![plain], parse_listen);
     let second = Duration::from_secs(1);
     let tls = read_tls(section, &listen, dir);
@@ -118,12 +120,15 @@ pub(super) fn loopback(port: u16) -> SocketAddr {
     SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), port)
 }
 
-fn check_overlaps(addresses: &[ListenAddress]) -> Result<(), String> {
-    for (index, address) in addresses.iter().enumerate() {
-        let earlier =
-            addresses[..index].iter().find(|other| overlaps(other.address, address.address));
-        if let Some(earlier) = earlier {
-            return Err(format!("{earlier} and {address} overlap: listen on one of them"));
+/// Checks that each of these listeners could bind.
+pub(super) fn check_overlaps<L: fmt::Display>(
+    listeners: &[L],
+    address: impl Fn(&L) -> SocketAddr,
+) -> Result<(), String> {
+    for (index, listener) in listeners.iter().enumerate() {
+        let mut earlier = listeners[..index].iter();
+        if let Some(earlier) = earlier.find(|other| overlaps(address(other), address(listener))) {
+            return Err(format!("{earlier} and {listener} overlap: listen on one of them"));
         }
     }
     Ok(())

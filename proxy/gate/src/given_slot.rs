@@ -1,4 +1,4 @@
-//! The slot of a request that a gateway sends itself: the delay begins with the verdict, unless the gateway tells more.
+//! The slot of a request that a gateway sends itself: the delay begins with the verdict, unless the gateway gives notice.
 
 use wayleave_decision::Permit;
 use wayleave_http_wire::field_pairs::FieldPair;

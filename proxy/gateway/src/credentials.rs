@@ -13,7 +13,7 @@ use crate::mistake::Mistake;
 /// The field of the addresses that a request has come through, of which the gateway wrote the last.
 const FORWARDED_FOR: &str = "x-forwarded-for";
 
-/// The gateway that asks, which alone may tell more about its requests.
+/// The gateway that asks. Only notices of its own about its requests count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct GatewayIdentity {
     pub(crate) token: Option<Sha256Digest>,
@@ -44,7 +44,7 @@ impl GatewayIdentity {
         }
     }
 
-    /// Returns the connection of the client behind the gateway, of which these fields tell.
+    /// Returns the connection of the client that these fields name, or else of the gateway itself.
     pub(crate) fn connection(&self, fields: &HeaderMap) -> ClientConnection {
         self.connection_of(client_behind(fields))
     }

@@ -1,4 +1,4 @@
-//! The slots of allowed requests, which their gateways send. A gateway may tell when it sent one, and what came back.
+//! The slots of allowed requests, which their gateways send. A gateway may give notice when it sends one, and of the response.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -87,7 +87,7 @@ impl GivenSlots {
         Ok(())
     }
 
-    /// Applies the response to a request, of which nothing more is told then.
+    /// Applies the response to a request. No further notice about it is taken.
     ///
     /// # Errors
     ///

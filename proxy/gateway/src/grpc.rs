@@ -2,7 +2,7 @@
 
 use std::convert::Infallible;
 use std::net::IpAddr;
-use std::pin::{Pin, pin};
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -19,15 +19,15 @@ use tonic::{Code, Status};
 use tonic_prost::ProstCodec;
 use wayleave_http_wire::received::ReceivedHead;
 
-use crate::GatewayServer;
 use crate::credentials::GatewayIdentity;
 use crate::envoy::{
     self, CheckRequest, CheckResponse, DeniedResponse, HeaderOption, HttpRequest, HttpResponse,
     HttpStatus, OkResponse, RpcStatus,
 };
 use crate::mistake::Mistake;
-use crate::question::{OF_OUR_MESSAGE, QuestionError, absolute_form, is_ambiguous_host};
-use crate::verdict::{ALLOWED, Verdict};
+use crate::question::{OF_OUR_MESSAGE, QuestionError, SCHEME, absolute_form, is_ambiguous_host};
+use crate::verdict::{ALLOWED, GatewayVerdict};
+use crate::{GatewayServer, serve_until};
 
 /// The longest question, with as many bytes for fields as by HTTP.
 const MAX_QUESTION_BYTES: usize = 256 * 1024;
@@ -54,17 +54,7 @@ impl GatewayServer {
             .keep_alive_interval(PING_INTERVAL)
             .max_concurrent_streams(MAX_STREAMS)
             .serve_connection(TokioIo::new(stream), service);
-        let mut serving = pin!(serving);
-        let ended = tokio::select! {
-            ended = serving.as_mut() => ended,
-            () = stopping.cancelled() => {
-                serving.as_mut().graceful_shutdown();
-                serving.await
-            }
-        };
-        if let Err(error) = ended {
-            tracing::debug!(%error, "a connection of a gateway broke");
-        }
+        serve_until(serving, stopping).await;
     }
 
     /// Answers one call.
@@ -163,9 +153,7 @@ fn fields(http: &HttpRequest) -> Result<Vec<(HeaderName, HeaderValue)>, Mistake>
     let is_clients = |(name, _): &(&str, &[u8])| {
         let name = name.to_ascii_lowercase();
         // Envoy's own, beside what `host` and `scheme` say.
-        !name.starts_with(':')
-            && name != "x-forwarded-proto"
-            && !OF_OUR_MESSAGE.contains(&name.as_str())
+        !name.starts_with(':') && name != SCHEME && !OF_OUR_MESSAGE.contains(&name.as_str())
     };
     let checked = |(name, value): (&str, &[u8])| {
         let pair =
@@ -178,8 +166,7 @@ fn fields(http: &HttpRequest) -> Result<Vec<(HeaderName, HeaderValue)>, Mistake>
 }
 
 /// Returns a verdict as Envoy reads it.
-fn answer(verdict: Verdict) -> CheckResponse {
-    let is_allowed = verdict.status == ALLOWED;
+fn answer(verdict: GatewayVerdict) -> CheckResponse {
     let fields = verdict.fields.into_iter().map(|(name, value)| HeaderOption {
         header: Some(envoy::HeaderValue {
             key: String::from_utf8_lossy(&name).into_owned(),
@@ -188,7 +175,7 @@ fn answer(verdict: Verdict) -> CheckResponse {
         }),
     });
     let fields = fields.collect();
-    let (code, response) = if is_allowed {
+    let (code, response) = if verdict.status == ALLOWED {
         (Code::Ok, HttpResponse::Ok(OkResponse { response_headers_to_add: fields }))
     } else {
         let status = Some(HttpStatus { code: verdict.status.into() });

@@ -2,8 +2,7 @@
 
 use std::convert::Infallible;
 use std::net::IpAddr;
-use std::pin::pin;
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -18,16 +17,13 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use serde::de::DeserializeOwned;
 use tokio::net::TcpStream;
 use tokio_util::sync::CancellationToken;
-use wayleave_gate::request::ClientConnection;
-use wayleave_http_wire::http1::{HeadError, MAX_FIELDS};
-use wayleave_http_wire::received::ReceivedHead;
+use wayleave_http_wire::http1::MAX_FIELDS;
 
-use crate::GatewayServer;
 use crate::credentials::GatewayIdentity;
-use crate::given_slots::GivenSlots;
 use crate::mistake::Mistake;
 use crate::question::{self, QuestionError};
-use crate::verdict::{self, Verdict};
+use crate::verdict::GatewayVerdict;
+use crate::{GatewayServer, serve_until};
 
 /// The time that a request's head may take, and that a connection may be idle: longer than gateways keep theirs.
 const HEAD_TIMEOUT: Duration = Duration::from_mins(5);
@@ -36,7 +32,7 @@ const MAX_HEAD_BYTES: usize = 160 * 1024;
 /// The longest notice.
 const MAX_NOTICE_BYTES: usize = 16 * 1024;
 
-type Answer = Response<Full<Bytes>>;
+type HttpAnswer = Response<Full<Bytes>>;
 
 impl GatewayServer {
     /// Serves a connection of the gateway at `peer` until it ends, or until `stopping` and the end of its present request.
@@ -57,41 +53,35 @@ impl GatewayServer {
             .max_buf_size(MAX_HEAD_BYTES)
             .max_headers(MAX_FIELDS)
             .serve_connection(TokioIo::new(stream), service);
-        let mut serving = pin!(serving);
-        let ended = tokio::select! {
-            ended = serving.as_mut() => ended,
-            () = stopping.cancelled() => {
-                serving.as_mut().graceful_shutdown();
-                serving.await
-            }
-        };
-        if let Err(error) = ended {
-            tracing::debug!(%error, "a connection of a gateway broke");
-        }
+        serve_until(serving, stopping).await;
     }
 
     /// Answers one request to us.
-    async fn answer(self: Arc<Self>, peer: IpAddr, request: Request<Incoming>) -> Answer {
+    async fn answer(self: Arc<Self>, peer: IpAddr, request: Request<Incoming>) -> HttpAnswer {
         let (asking, body) = request.into_parts();
         let settings = self.gate.decider.settings();
         let gateway = match GatewayIdentity::new(&settings, peer, &asking.headers) {
             Ok(gateway) => gateway,
             Err(mistake) => return mistake.response(),
         };
-        let told = match asking.uri.path() {
+        let noted = match asking.uri.path() {
             path @ ("/sent" | "/answered") => {
                 let is_sent = path == "/sent";
                 self.take_notice(gateway, is_sent, &asking.method, body).await
             }
             _ => return self.answer_question(gateway, asking).await,
         };
-        match told {
+        match noted {
             Ok(()) => with_status(Bytes::new(), StatusCode::NO_CONTENT),
             Err(mistake) => mistake.response(),
         }
     }
 
-    async fn answer_question(self: Arc<Self>, gateway: GatewayIdentity, asking: Parts) -> Answer {
+    async fn answer_question(
+        self: Arc<Self>,
+        gateway: GatewayIdentity,
+        asking: Parts,
+    ) -> HttpAnswer {
         let connection = gateway.connection(&asking.headers);
         let received = match question::read(&asking, gateway.token.is_some()) {
             Ok(received) => Ok(received),
@@ -104,33 +94,7 @@ impl GatewayServer {
         }
     }
 
-    /// Decides about a request, or refuses one that the proxy would not have read. That is recorded even if the gateway leaves
-    /// meanwhile. Returns `None` after a panic, which its gateway must not take for leave.
-    pub(crate) async fn decide(
-        self: Arc<Self>,
-        gateway: GatewayIdentity,
-        connection: ClientConnection,
-        received: Result<ReceivedHead, HeadError>,
-    ) -> Option<Verdict> {
-        let waiting = CancellationToken::new();
-        // Dropped with this future, as soon as the gateway closes the connection.
-        let _guard = waiting.clone().drop_guard();
-        let deciding = tokio::spawn(async move {
-            let received = match received {
-                Ok(received) => received,
-                Err(error) => return verdict::refuse_unread(&self.gate, &connection, error),
-            };
-            let mut verdict = verdict::ask(&self.gate, &connection, &received, waiting).await;
-            if let Some(allowed) = verdict.allowed.take() {
-                let keep_for = self.gate.decider.settings().pacing.max_wait;
-                self.given(|given| given.keep(gateway, allowed, keep_for));
-            }
-            verdict
-        });
-        deciding.await.ok()
-    }
-
-    /// Takes what a gateway tells about an allowed request.
+    /// Takes a notice about an allowed request.
     async fn take_notice(
         &self,
         gateway: GatewayIdentity,
@@ -152,10 +116,6 @@ impl GatewayServer {
         let notice = parse(&body)?;
         self.given(|given| given.answered(&self.gate, gateway, &notice))
     }
-
-    fn given<T>(&self, change: impl FnOnce(&mut GivenSlots) -> T) -> T {
-        change(&mut self.given.lock().unwrap_or_else(PoisonError::into_inner))
-    }
 }
 
 fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<T, Mistake> {
@@ -164,7 +124,7 @@ fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<T, Mistake> {
 }
 
 /// Returns a verdict as a response.
-fn response(verdict: Verdict) -> Answer {
+fn response(verdict: GatewayVerdict) -> HttpAnswer {
     let status = StatusCode::from_u16(verdict.status).unwrap_or(StatusCode::FORBIDDEN);
     let mut response = with_status(verdict.body.into(), status);
     if let Ok(phrase) = ReasonPhrase::try_from(verdict.title.as_bytes()) {
@@ -180,7 +140,7 @@ fn response(verdict: Verdict) -> Answer {
     response
 }
 
-fn with_status(body: Bytes, status: StatusCode) -> Answer {
+fn with_status(body: Bytes, status: StatusCode) -> HttpAnswer {
     let mut response = Response::new(Full::new(body));
     *response.status_mut() = status;
     response

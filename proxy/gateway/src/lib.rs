@@ -1,12 +1,12 @@
 //! Answers gateways: other proxies, which ask whether a client's request is allowed, and then send it themselves.
 //!
 //! ```text
-//!  http, grpc              one request to us asks about one request, or tells about it
+//!  http, grpc              one request to us asks about one request, or is a notice about it
 //!   ├─ envoy               the messages of Envoy's service
 //!   ├─ credentials         whose gateway it is
 //!   ├─ question            the request that it asks about, as the proxy would have received it
 //!   ├─ verdict             the gate's answer
-//!   └─ given_slots         the slots of allowed requests, of which the gateway may tell more
+//!   └─ given_slots         the slots of allowed requests, for notices that may follow
 //! ```
 //!
 //! An organisation that has a proxy keeps it, and its crawlers still obey robots.txt. Every check is the proxy's own: a question
@@ -22,11 +22,19 @@ mod mistake;
 mod question;
 mod verdict;
 
-use std::sync::{Arc, Mutex};
+use std::pin::pin;
+use std::sync::{Arc, Mutex, PoisonError};
 
+use hyper_util::server::graceful::GracefulConnection;
+use tokio_util::sync::CancellationToken;
 use wayleave_gate::Gate;
+use wayleave_gate::request::ClientConnection;
+use wayleave_http_wire::http1::HeadError;
+use wayleave_http_wire::received::ReceivedHead;
 
+use self::credentials::GatewayIdentity;
 use self::given_slots::GivenSlots;
+use self::verdict::GatewayVerdict;
 
 /// Answers the gateways of all listeners.
 pub struct GatewayServer {
@@ -38,5 +46,53 @@ impl GatewayServer {
     /// Creates the server that asks this gate.
     pub fn new(gate: Arc<Gate>) -> Self {
         Self { gate, given: Mutex::default() }
+    }
+
+    /// Decides about a request, or refuses one that the proxy would not have read. That is recorded even if the gateway leaves
+    /// meanwhile. Returns `None` after a panic, which its gateway must not take for leave.
+    pub(crate) async fn decide(
+        self: Arc<Self>,
+        gateway: GatewayIdentity,
+        connection: ClientConnection,
+        received: Result<ReceivedHead, HeadError>,
+    ) -> Option<GatewayVerdict> {
+        let waiting = CancellationToken::new();
+        // Dropped with this future, as soon as the gateway closes the connection.
+        let _guard = waiting.clone().drop_guard();
+        let deciding = tokio::spawn(async move {
+            let received = match received {
+                Ok(received) => received,
+                Err(error) => return verdict::refuse_unread(&self.gate, &connection, error),
+            };
+            let mut verdict = verdict::ask(&self.gate, &connection, &received, waiting).await;
+            if let Some(allowed) = verdict.allowed.take() {
+                let keep_for = self.gate.decider.settings().pacing.max_wait;
+                self.given(|given| given.keep(gateway, allowed, keep_for));
+            }
+            verdict
+        });
+        deciding.await.ok()
+    }
+
+    fn given<T>(&self, change: impl FnOnce(&mut GivenSlots) -> T) -> T {
+        change(&mut self.given.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+/// Serves a connection until it ends, or until `stopping` and the end of its present requests.
+async fn serve_until<C>(connection: C, stopping: CancellationToken)
+where
+    C: GracefulConnection<Error = hyper::Error>,
+{
+    let mut serving = pin!(connection);
+    let ended = tokio::select! {
+        ended = serving.as_mut() => ended,
+        () = stopping.cancelled() => {
+            serving.as_mut().graceful_shutdown();
+            serving.await
+        }
+    };
+    if let Err(error) = ended {
+        tracing::debug!(%error, "a connection of a gateway broke");
     }
 }

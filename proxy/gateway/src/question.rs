@@ -13,7 +13,7 @@ use wayleave_http_wire::received::ReceivedHead;
 use crate::mistake::Mistake;
 
 const METHOD: &str = "x-forwarded-method";
-const SCHEME: &str = "x-forwarded-proto";
+pub(crate) const SCHEME: &str = "x-forwarded-proto";
 const AUTHORITY: &str = "x-forwarded-host";
 const TARGET: &str = "x-forwarded-uri";
 /// The fields of the form in which these alone are the request.
@@ -81,7 +81,7 @@ pub(crate) fn read(asking: &Parts, has_token: bool) -> Result<ReceivedHead, Ques
         .map_err(QuestionError::Head)
 }
 
-/// Reads `/check?method=&url=`; without parameters, the fields of a gateway that cannot be told to use another path.
+/// Reads `/check?method=&url=`; without parameters, the fields of a gateway that cannot be set up to use another path.
 fn explicit_or_forwarded(asking: &Parts) -> Result<AskedParts<'_>, Mistake> {
     let given: Vec<_> =
         FORWARDED.iter().filter(|name| asking.headers.contains_key(**name)).collect();

@@ -19,8 +19,8 @@ use wayleave_transport::http::downstream::ResponseField;
 /// The status by which a gateway lets its client's request leave.
 pub(crate) const ALLOWED: u16 = 200;
 
-/// The answer to a gateway, and what it may tell more about.
-pub(crate) struct Verdict {
+/// The answer to a gateway, and the request that notices may follow about.
+pub(crate) struct GatewayVerdict {
     pub(crate) status: u16,
     pub(crate) title: &'static str,
     pub(crate) fields: Vec<ResponseField<'static>>,
@@ -36,7 +36,7 @@ pub(crate) async fn ask(
     connection: &ClientConnection,
     received: &ReceivedHead,
     mut waiting: CancellationToken,
-) -> Verdict {
+) -> GatewayVerdict {
     let _in_progress = gate.shutdown.track();
     let mut request = Box::new(GatedRequest::begin(gate, connection, received));
     let admitted = Box::pin(admit(&mut request, &mut waiting)).await;
@@ -60,7 +60,7 @@ pub(crate) async fn ask(
     // Recorded before the gateway gets the answer: it may ask the API about it at once.
     gate.record(request.record, &outcome);
     if allowed.is_some() {
-        return Verdict { status: ALLOWED, title: "OK", fields, body: Vec::new(), allowed };
+        return GatewayVerdict { status: ALLOWED, title: "OK", fields, body: Vec::new(), allowed };
     }
     let source = AnswerSource::new(&settings.options, &decision).with_limit(limit);
     refused(source, &outcome, Some(received))
@@ -71,7 +71,7 @@ pub(crate) fn refuse_unread(
     gate: &Gate,
     connection: &ClientConnection,
     error: HeadError,
-) -> Verdict {
+) -> GatewayVerdict {
     let settings = gate.decider.settings();
     let now = gate.decider.robots.clock().now();
     let mut record = ExchangeRecord::begin(connection, None, now, settings.configuration);
@@ -133,7 +133,7 @@ fn refused(
     source: AnswerSource<'_>,
     outcome: &ExchangeOutcome,
     received: Option<&ReceivedHead>,
-) -> Verdict {
+) -> GatewayVerdict {
     let source = AnswerSource { in_head: true, ..source };
     let unknown = Refusal::malformed("there is no request");
     let refusal = outcome.refusal().unwrap_or(&unknown);
@@ -143,5 +143,5 @@ fn refused(
         .map(|(name, value)| (name.into_owned().into(), value.into_owned().into()));
     // A gateway takes 200 for leave, whatever the reason says.
     let status = if refusal.status < 400 { 403 } else { refusal.status };
-    Verdict { status, title: refusal.title, fields: owned.collect(), body, allowed: None }
+    GatewayVerdict { status, title: refusal.title, fields: owned.collect(), body, allowed: None }
 }

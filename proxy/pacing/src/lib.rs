@@ -437,7 +437,7 @@ pub struct PacingSlot<'a> {
 }
 
 /// A slot whose request somebody else sends, out of sight: others may follow after the delay, which began when the slot was
-/// handed over. Whatever is told about the request later still applies.
+/// handed over. A later notice of the response still applies.
 pub struct HandedSlot {
     slot: PacingSlot<'static>,
     honours_rests: bool,
