@@ -7,7 +7,7 @@
 //! # The path of a request
 //!
 //! `downstream` reads requests from connections. `exchange` takes each from its head to its record, one file a step;
-//! `exchange/mod.rs` has their order. The crate `gate` *identifies* the crawler, *resolves* the target, applies the organisation's
+//! `exchange/mod.rs` has their order. The crate `admission` *identifies* the crawler, *resolves* the target, applies the organisation's
 //! *rules* and *consults* robots.txt.
 //!
 //! # The map

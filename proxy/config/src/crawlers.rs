@@ -6,12 +6,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytesize::ByteSize;
+use wayleave_admission::identity::check_hash;
 use wayleave_decision::{
     CrawlTrigger, Crawler, CrawlersConfig, DailyBudget, EnforcementMode, ProxyAccount,
     SubresourcePolicy, contacts,
 };
 use wayleave_decision_log::ChosenCrawler;
-use wayleave_gate::identity::check_hash;
 use wayleave_robots_txt::{Dialect, ProductToken};
 use wayleave_usage_preferences::{ContentUse, CrawlerDeclaration, Purpose};
 

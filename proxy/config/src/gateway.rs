@@ -4,8 +4,8 @@ use std::fmt;
 use std::net::SocketAddr;
 use std::str::FromStr;
 
+use wayleave_admission::settings::GatewayToken;
 use wayleave_decision::Crawler;
-use wayleave_gate::settings::GatewayToken;
 
 use super::listen_address::ListenAddress;
 use super::proxy::{check_overlaps, overlaps};

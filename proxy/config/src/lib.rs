@@ -43,8 +43,8 @@ use std::fmt;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use wayleave_admission::settings::PreferencesConfig;
 use wayleave_decision::{CrawlersConfig, PolicyRule};
-use wayleave_gate::settings::PreferencesConfig;
 use wayleave_robots_cache::RobotsStoreConfig;
 
 pub use self::admin::{AdminRole, AdminToken};

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use bytesize::ByteSize;
 use url::Url;
+use wayleave_admission::settings::LogFailureMode;
 use wayleave_decision_log::{ClientForm, JournalConfig};
-use wayleave_gate::settings::LogFailureMode;
 use wayleave_telemetry::logging::LogFormat;
 
 use super::reader::{

@@ -1,7 +1,7 @@
 //! `[preferences]`: the statements about the use of content that are obeyed, and how they are read.
 
 use bytesize::ByteSize;
-use wayleave_gate::settings::{PreferencesConfig, RefusedResponse};
+use wayleave_admission::settings::{PreferencesConfig, RefusedResponse};
 use wayleave_usage_preferences::{PreferenceSettings, PreferenceSource};
 
 use super::reader::{

@@ -6,8 +6,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use wayleave_admission::settings;
 use wayleave_decision::EnforcementMode;
-use wayleave_gate::settings;
 use wayleave_transport::tls::server::{self, ServerCertificate, ServerTls};
 
 use super::crawlers;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use bytesize::ByteSize;
-use wayleave_gate::settings::RobotsTxtSource;
+use wayleave_admission::settings::RobotsTxtSource;
 use wayleave_lifecycle::LifetimeSettings;
 use wayleave_robots_cache::{self as robots_cache, FetchConfig, MemoryShares};
 use wayleave_robots_txt::Dialect;

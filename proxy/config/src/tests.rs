@@ -3,12 +3,12 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, UNIX_EPOCH};
 
 use tempfile::TempDir;
+use wayleave_admission::settings::LogFailureMode;
 use wayleave_decision::{
     CrawlTrigger, Crawler, DailyBudget, EnforcementMode, HttpsMode, InterceptionSettings,
     ProxyAccount, RuleAction, SubresourcePolicy,
 };
 use wayleave_decision_log::{ClientForm, JournalConfig};
-use wayleave_gate::settings::LogFailureMode;
 use wayleave_pacing::{self as pacing, CrawlDelayMode};
 use wayleave_robots_cache::{self as robots_cache, FetchConfig, RobotsStoreConfig};
 use wayleave_robots_txt::{Dialect, HostPattern, ProductToken};

@@ -4,9 +4,9 @@ use std::net::IpAddr;
 
 use http::HeaderMap;
 use http::header::AUTHORIZATION;
+use wayleave_admission::request::{AskingGateway, ClientConnection};
+use wayleave_admission::settings::Settings;
 use wayleave_evidence::Sha256Digest;
-use wayleave_gate::request::{AskingGateway, ClientConnection};
-use wayleave_gate::settings::Settings;
 
 use crate::mistake::Mistake;
 

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use serde::Deserialize;
 use tokio::time::Instant;
+use wayleave_admission::{Gate, GivenSlot};
 use wayleave_fairness::{Holder, SharedMap};
-use wayleave_gate::{Gate, GivenSlot};
 use wayleave_http_wire::field_pairs::FieldPair;
 use wayleave_record::DecisionId;
 

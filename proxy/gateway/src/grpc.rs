@@ -26,8 +26,8 @@ use crate::envoy::{
 };
 use crate::mistake::Mistake;
 use crate::question::{OF_OUR_MESSAGE, QuestionError, SCHEME, absolute_form, is_ambiguous_host};
-use crate::verdict::{ALLOWED, GatewayVerdict};
 use crate::{GatewayServer, serve_until};
+use wayleave_admission::asked::{ALLOWED, AskedVerdict};
 
 /// The longest question, with as many bytes for fields as by HTTP.
 const MAX_QUESTION_BYTES: usize = 256 * 1024;
@@ -166,7 +166,7 @@ fn fields(http: &HttpRequest) -> Result<Vec<(HeaderName, HeaderValue)>, Mistake>
 }
 
 /// Returns a verdict as Envoy reads it.
-fn answer(verdict: GatewayVerdict) -> CheckResponse {
+fn answer(verdict: AskedVerdict) -> CheckResponse {
     let fields = verdict.fields.into_iter().map(|(name, value)| HeaderOption {
         header: Some(envoy::HeaderValue {
             key: String::from_utf8_lossy(&name).into_owned(),

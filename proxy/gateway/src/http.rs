@@ -22,8 +22,8 @@ use wayleave_http_wire::http1::MAX_FIELDS;
 use crate::credentials::GatewayIdentity;
 use crate::mistake::Mistake;
 use crate::question::{self, QuestionError};
-use crate::verdict::GatewayVerdict;
 use crate::{GatewayServer, serve_until};
+use wayleave_admission::asked::AskedVerdict;
 
 /// The time that a request's head may take, and that a connection may be idle: longer than gateways keep theirs.
 const HEAD_TIMEOUT: Duration = Duration::from_mins(5);
@@ -124,7 +124,7 @@ fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<T, Mistake> {
 }
 
 /// Returns a verdict as a response.
-fn response(verdict: GatewayVerdict) -> HttpAnswer {
+fn response(verdict: AskedVerdict) -> HttpAnswer {
     let status = StatusCode::from_u16(verdict.status).unwrap_or(StatusCode::FORBIDDEN);
     let mut response = with_status(verdict.body.into(), status);
     if let Ok(phrase) = ReasonPhrase::try_from(verdict.title.as_bytes()) {

@@ -5,7 +5,6 @@
 //!   ├─ envoy               the messages of Envoy's service
 //!   ├─ credentials         whose gateway it is
 //!   ├─ question            the request that it asks about, as the proxy would have received it
-//!   ├─ verdict             the gate's answer
 //!   └─ given_slots         the slots of allowed requests, for notices that may follow
 //! ```
 //!
@@ -20,21 +19,20 @@ mod grpc;
 mod http;
 mod mistake;
 mod question;
-mod verdict;
 
 use std::pin::pin;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use hyper_util::server::graceful::GracefulConnection;
 use tokio_util::sync::CancellationToken;
-use wayleave_gate::Gate;
-use wayleave_gate::request::ClientConnection;
+use wayleave_admission::Gate;
+use wayleave_admission::asked::{self, AskedVerdict};
+use wayleave_admission::request::ClientConnection;
 use wayleave_http_wire::http1::HeadError;
 use wayleave_http_wire::received::ReceivedHead;
 
 use self::credentials::GatewayIdentity;
 use self::given_slots::GivenSlots;
-use self::verdict::GatewayVerdict;
 
 /// Answers the gateways of all listeners.
 pub struct GatewayServer {
@@ -55,16 +53,16 @@ impl GatewayServer {
         gateway: GatewayIdentity,
         connection: ClientConnection,
         received: Result<ReceivedHead, HeadError>,
-    ) -> Option<GatewayVerdict> {
+    ) -> Option<AskedVerdict> {
         let waiting = CancellationToken::new();
         // Dropped with this future, as soon as the gateway closes the connection.
         let _guard = waiting.clone().drop_guard();
         let deciding = tokio::spawn(async move {
             let received = match received {
                 Ok(received) => received,
-                Err(error) => return verdict::refuse_unread(&self.gate, &connection, error),
+                Err(error) => return asked::refuse_unread(&self.gate, &connection, error),
             };
-            let mut verdict = verdict::ask(&self.gate, &connection, &received, waiting).await;
+            let mut verdict = asked::ask(&self.gate, &connection, &received, waiting).await;
             if let Some(allowed) = verdict.allowed.take() {
                 let keep_for = self.gate.decider.settings().pacing.max_wait;
                 self.given(|given| given.keep(gateway, allowed, keep_for));

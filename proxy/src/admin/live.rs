@@ -16,8 +16,8 @@ use tokio::sync::broadcast::Receiver;
 use tokio::sync::broadcast::error::RecvError;
 use tokio::time::Instant;
 use utoipa::IntoParams;
+use wayleave_admission::Decider;
 use wayleave_decision_log::{ChosenCrawler, DecisionQuery, DecisionWatch, WatchedBatch, to_event};
-use wayleave_gate::Decider;
 use wayleave_telemetry::traffic::WatchedPoint;
 
 use super::access::TeamScope;

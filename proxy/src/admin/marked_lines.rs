@@ -5,9 +5,9 @@
 
 use serde::Serialize;
 use utoipa::ToSchema;
+use wayleave_admission::refusal::is_delay_of_robots_txt;
 use wayleave_decision::{Reason, RequestOutcome};
 use wayleave_decision_log::DecisionRecord;
-use wayleave_gate::refusal::is_delay_of_robots_txt;
 use wayleave_record::Word;
 use wayleave_robots_txt::AccessVerdict;
 use wayleave_usage_preferences::Preference;

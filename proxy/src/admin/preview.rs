@@ -7,10 +7,10 @@ use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 use utoipa::ToSchema;
+use wayleave_admission::preview::{PreviewedDecision, Question, Reading};
+use wayleave_admission::record;
 use wayleave_decision::{EnforcementMode, Reason, RequestOutcome};
 use wayleave_decision_log::{FindingRecord, LogWord, RuleRecord, UsePreference};
-use wayleave_gate::preview::{PreviewedDecision, Question, Reading};
-use wayleave_gate::record;
 use wayleave_record::{RecordedIdentity, Word};
 
 use super::access::TeamScope;

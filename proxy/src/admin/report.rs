@@ -9,13 +9,13 @@ use axum::http::header::RETRY_AFTER;
 use axum::response::{IntoResponse, Response};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
+use wayleave_admission::settings::Settings;
 use wayleave_clock::TimeArgument;
 use wayleave_decision::{ASSERTED, ClaimedNames, RequestOutcome};
 use wayleave_decision_log::{
     CountedReport, DecisionQuery, LogReport, ReportContents, ReportDimension, ReportRequest,
     ReportRow, ReportSource, SummaryRow, Timeline,
 };
-use wayleave_gate::settings::Settings;
 
 use super::access::TeamScope;
 use super::crawler_naming::{CrawlerNaming, UnnamedSender};

@@ -6,10 +6,10 @@ use std::time::SystemTime;
 
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
+use wayleave_admission::Decider;
 use wayleave_config::ListenAddress;
 use wayleave_decision_log::DecisionLog;
 use wayleave_decision_log::log_heads::LogHeads;
-use wayleave_gate::Decider;
 use wayleave_pacing::Pacer;
 use wayleave_pacing::budget::DailyBudgets;
 use wayleave_telemetry::metrics::Metrics;

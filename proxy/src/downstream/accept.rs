@@ -9,10 +9,10 @@ use bytes::BytesMut;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
+use wayleave_admission::refusal;
+use wayleave_admission::request::{ClientConnection, DialledDestination};
 use wayleave_config::{ListenAddress, ListenProtocol};
 use wayleave_decision::Refusal;
-use wayleave_gate::refusal;
-use wayleave_gate::request::{ClientConnection, DialledDestination};
 use wayleave_transport::descriptors;
 use wayleave_transport::http::transport::{
     self, BufferedStream, Transport, UNACKNOWLEDGED_TIMEOUT,

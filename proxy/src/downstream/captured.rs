@@ -8,11 +8,11 @@ use std::sync::Arc;
 
 use tokio::io::AsyncWriteExt;
 use tokio::time::timeout;
+use wayleave_admission::outcome::NotSent;
+use wayleave_admission::request::{ClientConnection, DialledDestination};
+use wayleave_admission::{refusal, target};
 use wayleave_config::ListenProtocol;
 use wayleave_decision::{HttpsHandling, HttpsMode, Refusal};
-use wayleave_gate::outcome::NotSent;
-use wayleave_gate::request::{ClientConnection, DialledDestination};
-use wayleave_gate::{refusal, target};
 use wayleave_http_wire::http1::BodyFraming;
 use wayleave_http_wire::received::ReceivedHead;
 use wayleave_robots_txt::UrlScheme;

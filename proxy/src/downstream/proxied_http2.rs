@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use http::{Method, Response};
-use wayleave_gate::request::ClientConnection;
+use wayleave_admission::request::ClientConnection;
 use wayleave_http_wire::received::ReceivedHead;
 use wayleave_transport::http::connect_stream::ConnectStream;
 use wayleave_transport::http::downstream::Downstream;

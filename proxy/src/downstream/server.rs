@@ -7,7 +7,7 @@ use tokio::runtime::Handle;
 use tokio_util::future::FutureExt;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
-use wayleave_gate::settings::Settings;
+use wayleave_admission::settings::Settings;
 use wayleave_robots_txt::Origin;
 use wayleave_transport::http::downstream::ResponseShares;
 use wayleave_transport::tls::intercept::TlsInterceptor;

@@ -12,11 +12,11 @@ use base64::engine::general_purpose::STANDARD;
 use bytes::{Buf, BytesMut};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::timeout;
+use wayleave_admission::identify;
+use wayleave_admission::outcome::ExchangeOutcome;
+use wayleave_admission::request::{ClientConnection, DialledDestination};
 use wayleave_config::ListenProtocol;
 use wayleave_decision::{Reason, Refusal};
-use wayleave_gate::identify;
-use wayleave_gate::outcome::ExchangeOutcome;
-use wayleave_gate::request::{ClientConnection, DialledDestination};
 use wayleave_transport::http::transport::BufferedStream;
 
 use super::captured::{self, CapturedConnection, OpenedTunnel};

@@ -3,11 +3,11 @@
 //! signature. `admit_and_forward` (`mod.rs`) decides again if the settings changed before the request was sent, or if sending it
 //! again takes another slot.
 
+use wayleave_admission::Admission;
+use wayleave_admission::GatedRequest;
+use wayleave_admission::outcome::RequestRepeat;
 use wayleave_decision::{Reason, ResolvedTarget};
 use wayleave_fairness::Holder;
-use wayleave_gate::Admission;
-use wayleave_gate::GatedRequest;
-use wayleave_gate::outcome::RequestRepeat;
 use wayleave_http_wire::ftp_path;
 use wayleave_http_wire::http1::{BodyFraming, SWITCHING_PROTOCOLS};
 use wayleave_http_wire::received::{HttpVersion, ReceivedHead};

@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::{HeaderValue, StatusCode};
+use wayleave_admission::answer::AnswerSource;
+use wayleave_admission::outcome::ConnectionReuse;
+use wayleave_admission::outcome::CopyReply;
 use wayleave_clock::system_time;
-use wayleave_gate::answer::AnswerSource;
-use wayleave_gate::outcome::ConnectionReuse;
-use wayleave_gate::outcome::CopyReply;
 use wayleave_http_wire::received::{HttpVersion, ReceivedHead};
 use wayleave_lifecycle::FinishedFetch;
 use wayleave_transport::http::downstream::{Downstream, ResponseField, response_field};

@@ -5,9 +5,9 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::timeout;
+use wayleave_admission::answer::{AnswerSource, RefusalAnswer};
+use wayleave_admission::outcome::ConnectionReuse;
 use wayleave_decision::Refusal;
-use wayleave_gate::answer::{AnswerSource, RefusalAnswer};
-use wayleave_gate::outcome::ConnectionReuse;
 use wayleave_http_wire::http1::{BodyFraming, Trailers};
 use wayleave_http_wire::received::ReceivedHead;
 use wayleave_transport::http::downstream::{
@@ -117,9 +117,9 @@ pub(crate) async fn close_gracefully(mut stream: BoxedStream) {
 #[cfg(test)]
 mod tests {
     use bytes::BytesMut;
+    use wayleave_admission::record::NamedDecision;
+    use wayleave_admission::refusal::looped;
     use wayleave_decision::Reason;
-    use wayleave_gate::record::NamedDecision;
-    use wayleave_gate::refusal::looped;
     use wayleave_http_wire::http1::RequestHead;
     use wayleave_transport::http::transport::Transport;
 

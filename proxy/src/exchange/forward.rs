@@ -2,12 +2,12 @@
 
 use std::pin::pin;
 
-use wayleave_decision::{Permit, Refusal};
-use wayleave_gate::outcome::{
+use wayleave_admission::outcome::{
     ConnectionReuse, ExchangeOutcome, ReplyKind, RequestRepeat, client_closed, permitted_outcome,
     shut_down,
 };
-use wayleave_gate::{Admission, GatedRequest, refusal};
+use wayleave_admission::{Admission, GatedRequest, refusal};
+use wayleave_decision::{Permit, Refusal};
 use wayleave_http_wire::http1::SWITCHING_PROTOCOLS;
 use wayleave_pacing::PacingSlot;
 use wayleave_record::RequestSignature;

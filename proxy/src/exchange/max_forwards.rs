@@ -1,8 +1,8 @@
 //! Requests with `Max-Forwards: 0`: OPTIONS and TRACE that end here (RFC 9110 section 7.6.2).
 
 use bytes::{Bytes, BytesMut};
+use wayleave_admission::outcome::ConnectionReuse;
 use wayleave_clock::system_time;
-use wayleave_gate::outcome::ConnectionReuse;
 use wayleave_http_wire::field_pairs::is_named;
 use wayleave_http_wire::http1::write_fields;
 use wayleave_http_wire::received::ReceivedHead;

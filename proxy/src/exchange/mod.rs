@@ -1,7 +1,7 @@
 //! One request on its way: through the gate, to its origin and back.
 //!
 //! ```text
-//!  gate                               may it be sent, and when (crate gate)
+//!  gate                               may it be sent, and when (crate admission)
 //!     │
 //!  forward ── attempt ── relay        to the origin and back
 //!     │          └── sign, headers, websocket, splice
@@ -28,10 +28,10 @@ mod websocket;
 
 use std::sync::Arc;
 
-use wayleave_gate::answer::AnswerSource;
-use wayleave_gate::outcome::{ConnectionReuse, ExchangeOutcome, ReplyKind};
-use wayleave_gate::request::ClientConnection;
-use wayleave_gate::{Gate, GatedRequest};
+use wayleave_admission::answer::AnswerSource;
+use wayleave_admission::outcome::{ConnectionReuse, ExchangeOutcome, ReplyKind};
+use wayleave_admission::request::ClientConnection;
+use wayleave_admission::{Gate, GatedRequest};
 use wayleave_http_wire::received::ReceivedHead;
 use wayleave_transport::http::downstream::Downstream;
 

@@ -1,11 +1,11 @@
 //! Answers a client whose connection ends here: a refused `CONNECT`, an unreadable head, one connection too many.
 
+use wayleave_admission::GatedRequest;
+use wayleave_admission::answer::AnswerSource;
+use wayleave_admission::outcome::ExchangeOutcome;
+use wayleave_admission::record::{ExchangeRecord, NO_URL, NamedDecision, RecordedUrl};
+use wayleave_admission::request::ClientConnection;
 use wayleave_decision::Refusal;
-use wayleave_gate::GatedRequest;
-use wayleave_gate::answer::AnswerSource;
-use wayleave_gate::outcome::ExchangeOutcome;
-use wayleave_gate::record::{ExchangeRecord, NO_URL, NamedDecision, RecordedUrl};
-use wayleave_gate::request::ClientConnection;
 use wayleave_http_wire::http1::BodyFraming;
 use wayleave_http_wire::received::ReceivedHead;
 use wayleave_transport::http::downstream::Downstream;

@@ -4,16 +4,16 @@ use std::pin::pin;
 use std::sync::Arc;
 
 use tokio_util::task::task_tracker::TaskTrackerToken;
+use wayleave_admission::identity::PasswordProof;
+use wayleave_admission::outcome::{ExchangeOutcome, NotSent, permitted_outcome};
+use wayleave_admission::record::{ExchangeRecord, NamedDecision};
+use wayleave_admission::request::{ClientConnection, RequestView};
+use wayleave_admission::revoke::LongLivedRequest;
+use wayleave_admission::settings::Settings;
+use wayleave_admission::{GatedRequest, identify, refusal, target};
 use wayleave_decision::{
     Crawler, HttpsHandling, HttpsMode, Identity, Permit, Refusal, ResolvedTarget, TargetScope,
 };
-use wayleave_gate::identity::PasswordProof;
-use wayleave_gate::outcome::{ExchangeOutcome, NotSent, permitted_outcome};
-use wayleave_gate::record::{ExchangeRecord, NamedDecision};
-use wayleave_gate::request::{ClientConnection, RequestView};
-use wayleave_gate::revoke::LongLivedRequest;
-use wayleave_gate::settings::Settings;
-use wayleave_gate::{GatedRequest, identify, refusal, target};
 use wayleave_http_wire::http1::BodyFraming;
 use wayleave_http_wire::received::ReceivedHead;
 use wayleave_pacing::PacingSlot;
@@ -144,7 +144,7 @@ impl<'a> PendingBlindTunnel<'a> {
 impl OpenBlindTunnel<'_> {
     /// Returns the byte meter of the tunnel, if the crawler has a byte budget.
     pub(crate) fn byte_meter(&self) -> Option<ByteMeter<'_>> {
-        wayleave_gate::budget::byte_meter(
+        wayleave_admission::budget::byte_meter(
             &self.grounds.services.gate.budgets,
             self.grounds.crawler.as_deref()?,
         )

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use quick_cache::sync::Cache;
+use wayleave_admission::preview::blind_scope;
 use wayleave_config::Config;
 use wayleave_decision::{
     ASSERTED, ClaimedNames, ClientFacts, Crawler, DocumentBatch, DocumentResult, HttpsMode,
@@ -14,7 +15,6 @@ use wayleave_decision::{
 };
 use wayleave_decision_log::{DecisionRecord, FindingRecord, MAX_USER_AGENT_BYTES};
 use wayleave_evidence::Sha256Digest;
-use wayleave_gate::preview::blind_scope;
 use wayleave_lifecycle::FetchErrorKind;
 use wayleave_record::{RobotsAccess, Word};
 use wayleave_robots_txt::{AccessResult, Dialect, Origin, UrlScheme};

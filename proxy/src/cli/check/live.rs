@@ -3,11 +3,11 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
+use wayleave_admission::offline::InputSource;
 use wayleave_decision::{
     CheckedSnapshot, DocumentBatch, DocumentResult, DocumentToFetch, RobotsCopy,
     documents_to_fetch, may_fetch,
 };
-use wayleave_gate::offline::InputSource;
 use wayleave_lifecycle::{FetchIdentity, FetchResult, FinishedFetch, Resource};
 use wayleave_robots_txt::{AccessResult, MatchContext, Origin};
 use wayleave_usage_preferences::{DocumentKind, PreferenceQuery, PreferenceState};

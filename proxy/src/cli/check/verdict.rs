@@ -6,14 +6,14 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::SystemTime;
 
+use wayleave_admission::offline::{self, InputSource};
+use wayleave_admission::preview::{PreviewedDecision, PurposeWords, Question, readings};
 use wayleave_clock::system_time;
 use wayleave_config::Config;
 use wayleave_decision::{
     CheckedSnapshot, ClaimedNames, Crawlers, Decision, DecisionRequest, DecisionSettings,
     DocumentResult, Identity, InterceptionSettings, PolicyRules, RobotsCopy,
 };
-use wayleave_gate::offline::{self, InputSource};
-use wayleave_gate::preview::{PreviewedDecision, PurposeWords, Question, readings};
 use wayleave_lifecycle::{FetchEnding, FetchOutcome, FinishedFetch, Resource};
 use wayleave_notation::harmless::escape_controls;
 use wayleave_robots_txt::{Origin, ProductToken, Target};

@@ -6,11 +6,11 @@ use std::path::Path;
 
 use serde::Serialize;
 use serde_json::Value;
+use wayleave_admission::settings::RobotsTxtSource;
 use wayleave_config::Config;
 use wayleave_decision::{
     Crawler, EnforcementMode, HttpsMode, PolicyRule, RuleAction, SubresourcePolicy, contacts,
 };
-use wayleave_gate::settings::RobotsTxtSource;
 use wayleave_pacing::CrawlDelayMode;
 use wayleave_robots_cache::fetch_user_agent;
 use wayleave_signing::SigningMode;

@@ -7,10 +7,10 @@ use std::time::SystemTime;
 
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
+use wayleave_admission::offline::InputSource;
+use wayleave_admission::preview::{PurposeWords, Question};
 use wayleave_clock::system_time;
 use wayleave_decision::{DocumentResult, RobotsCopy};
-use wayleave_gate::offline::InputSource;
-use wayleave_gate::preview::{PurposeWords, Question};
 use wayleave_lifecycle::Resource;
 use wayleave_robots_txt::{AccessResult, Dialect, Origin, ProductToken};
 use wayleave_usage_preferences::TDMREP_PATH;

@@ -4,9 +4,9 @@
 use std::net::Ipv4Addr;
 use std::time::Duration;
 
+use wayleave_admission::settings::RefusedResponse;
 use wayleave_config::Config;
 use wayleave_decision::{Crawler, EnforcementMode, HttpsMode, PolicyRule, RuleAction};
-use wayleave_gate::settings::RefusedResponse;
 use wayleave_pacing::{CrawlDelayMode, PacingConfig};
 use wayleave_robots_txt::Dialect;
 use wayleave_usage_preferences::{PreferenceSource, Purpose};

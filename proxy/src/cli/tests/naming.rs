@@ -3,10 +3,10 @@
 use std::sync::Arc;
 use std::time::SystemTime;
 
+use wayleave_admission::offline::InputSource;
+use wayleave_admission::preview::Question;
 use wayleave_config::Config;
 use wayleave_decision::{Crawlers, DocumentResult, PolicyRules, RobotsCopy};
-use wayleave_gate::offline::InputSource;
-use wayleave_gate::preview::Question;
 use wayleave_lifecycle::Resource;
 use wayleave_robots_txt::{AccessResult, Origin, ProductToken, RobotsTxt};
 

@@ -4,9 +4,9 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
+use wayleave_admission::offline::InputSource;
 use wayleave_decision::{CheckedSnapshot, DocumentResult, RobotsCopy};
 use wayleave_evidence::Sha256Digest;
-use wayleave_gate::offline::InputSource;
 use wayleave_lifecycle::{
     FetchEnding, FetchErrorKind, FetchOutcome, FetchRequest, FetchedBody, FetchedResponse,
     FinishedFetch, Resource, ResponseFields,

@@ -6,6 +6,13 @@ use std::time::{Duration, SystemTime};
 
 use serde::Serialize;
 use serde_json::{Map, Value};
+use wayleave_admission::Decider;
+use wayleave_admission::identify;
+use wayleave_admission::preview::{PreviewedDecision, Question};
+use wayleave_admission::record;
+use wayleave_admission::request::{ClientConnection, ConnectTunnel, RequestView};
+use wayleave_admission::settings::{CurrentSettings, Settings};
+use wayleave_admission::target;
 use wayleave_clock::Clock;
 use wayleave_config::Config;
 use wayleave_decision::{
@@ -16,13 +23,6 @@ use wayleave_decision::{
 use wayleave_decision_log::{DecisionRecord, LogWord, MAX_USER_AGENT_BYTES, WAYLEAVE};
 use wayleave_evidence::Sha256Digest;
 use wayleave_fairness::WorkPool;
-use wayleave_gate::Decider;
-use wayleave_gate::identify;
-use wayleave_gate::preview::{PreviewedDecision, Question};
-use wayleave_gate::record;
-use wayleave_gate::request::{ClientConnection, ConnectTunnel, RequestView};
-use wayleave_gate::settings::{CurrentSettings, Settings};
-use wayleave_gate::target;
 use wayleave_lifecycle::Resource;
 use wayleave_record::RecordedIdentity;
 use wayleave_robots_cache::{RobotsCache, RobotsCacheConfig, RobotsStore};

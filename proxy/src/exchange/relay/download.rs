@@ -5,10 +5,10 @@ use std::pin::{Pin, pin};
 use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
+use wayleave_admission::response_policy::LabelStep;
+use wayleave_admission::{AdmittedHead, ContentTreatment};
 use wayleave_clock::timeout;
 use wayleave_decision::{ContentStart, Reason, Refusal, SubresourceKind, content_start};
-use wayleave_gate::response_policy::LabelStep;
-use wayleave_gate::{AdmittedHead, ContentTreatment};
 use wayleave_http_wire::field_pairs::FieldPair;
 use wayleave_http_wire::http1::{BodyFraming, SWITCHING_PROTOCOLS, Trailers};
 use wayleave_http_wire::page::PageBuffer;

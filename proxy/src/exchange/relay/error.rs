@@ -1,7 +1,7 @@
 //! The errors that end an exchange.
 
+use wayleave_admission::outcome::RequestRepeat;
 use wayleave_decision::Refusal;
-use wayleave_gate::outcome::RequestRepeat;
 use wayleave_pacing::TooSoon;
 use wayleave_transport::http::downstream::ClientGone;
 use wayleave_upstream::egress::ParentProxy;

@@ -1,6 +1,6 @@
 //! Looks at a response before its client gets it.
 
-use wayleave_gate::{Admission, AdmittedHead};
+use wayleave_admission::{Admission, AdmittedHead};
 use wayleave_http_wire::field_pairs::FieldPair;
 use wayleave_upstream::{TargetForm, UpstreamHead, own_response_error};
 

@@ -10,10 +10,10 @@ use std::sync::Arc;
 
 use tempfile::TempDir;
 use tokio::task::JoinHandle;
+use wayleave_admission::settings::Settings;
 use wayleave_clock::Clock;
 use wayleave_config::DEFAULT_FILE;
 use wayleave_fleet::Fleet;
-use wayleave_gate::settings::Settings;
 use wayleave_robots_cache::RobotsStore;
 use wayleave_signing::SigningKey;
 use wayleave_telemetry::line_writer::LineWriterGuard;

@@ -17,7 +17,7 @@
 //!   │    ├─ subresource                 files that a page loads: their cause, and their kinds (allowed_pages)
 //!   │    └─ response_policy             its usage preferences
 //!   ├─ waiting_client                 whether its client is still there
-//!   ├─ given_slot                     the pace of a request that a gateway sends itself
+//!   ├─ asked ── given_slot            requests that somebody else sends, and their pace
 //!   ├─ revoke                         upgraded connections after a reload
 //!   └─ record, outcome                the line in the log
 //!       └─ answer                       a refusal as a response: for programs, and a page for people
@@ -34,6 +34,7 @@ mod admission;
 mod admit;
 mod allowed_pages;
 pub mod answer;
+pub mod asked;
 pub mod budget;
 mod decide;
 mod decider;

@@ -1,14 +1,9 @@
-//! The gate's answer about a request that a gateway will send.
+//! The gate's answer about a request that somebody else will send: a gateway, or a program with the gate inside.
 
 use std::sync::Arc;
 
 use tokio_util::sync::CancellationToken;
 use wayleave_decision::{HttpsHandling, Permit, Refusal, TargetScope};
-use wayleave_gate::answer::{AnswerSource, RefusalAnswer};
-use wayleave_gate::outcome::{ExchangeOutcome, NotSent, permitted_outcome};
-use wayleave_gate::record::{ExchangeRecord, NO_URL, RecordedUrl, decision_field};
-use wayleave_gate::request::ClientConnection;
-use wayleave_gate::{Gate, GatedRequest, GivenSlot, refusal, target};
 use wayleave_http_wire::http1::HeadError;
 use wayleave_http_wire::received::ReceivedHead;
 use wayleave_pacing::PacingSlot;
@@ -16,27 +11,33 @@ use wayleave_record::DecisionId;
 use wayleave_robots_txt::{Origin, UrlScheme};
 use wayleave_transport::http::downstream::ResponseField;
 
+use crate::answer::{AnswerSource, RefusalAnswer};
+use crate::outcome::{ExchangeOutcome, NotSent, permitted_outcome};
+use crate::record::{ExchangeRecord, NO_URL, RecordedUrl, decision_field};
+use crate::request::ClientConnection;
+use crate::{Gate, GatedRequest, GivenSlot, refusal, target};
+
 /// The status by which a gateway lets its client's request leave.
-pub(crate) const ALLOWED: u16 = 200;
+pub const ALLOWED: u16 = 200;
 
 /// The answer to a gateway, and the request that notices may follow about.
-pub(crate) struct GatewayVerdict {
-    pub(crate) status: u16,
-    pub(crate) title: &'static str,
-    pub(crate) fields: Vec<ResponseField<'static>>,
+pub struct AskedVerdict {
+    pub status: u16,
+    pub title: &'static str,
+    pub fields: Vec<ResponseField<'static>>,
     /// Empty if the request is allowed.
-    pub(crate) body: Vec<u8>,
+    pub body: Vec<u8>,
     /// The decision about an allowed request, and its slot if it needed one.
-    pub(crate) allowed: Option<(DecisionId, Option<GivenSlot>)>,
+    pub allowed: Option<(DecisionId, Option<GivenSlot>)>,
 }
 
 /// Decides a request, and waits for its slot. `waiting` is cancelled if nobody waits for the verdict any more.
-pub(crate) async fn ask(
+pub async fn ask(
     gate: &Gate,
     connection: &ClientConnection,
     received: &ReceivedHead,
     mut waiting: CancellationToken,
-) -> GatewayVerdict {
+) -> AskedVerdict {
     let _in_progress = gate.shutdown.track();
     let mut request = Box::new(GatedRequest::begin(gate, connection, received));
     let admitted = Box::pin(admit(&mut request, &mut waiting)).await;
@@ -60,18 +61,14 @@ pub(crate) async fn ask(
     // Recorded before the gateway gets the answer: it may ask the API about it at once.
     gate.record(request.record, &outcome);
     if allowed.is_some() {
-        return GatewayVerdict { status: ALLOWED, title: "OK", fields, body: Vec::new(), allowed };
+        return AskedVerdict { status: ALLOWED, title: "OK", fields, body: Vec::new(), allowed };
     }
     let source = AnswerSource::new(&settings.options, &decision).with_limit(limit);
     refused(source, &outcome, Some(received))
 }
 
 /// Records and refuses a request that the proxy would not have read.
-pub(crate) fn refuse_unread(
-    gate: &Gate,
-    connection: &ClientConnection,
-    error: HeadError,
-) -> GatewayVerdict {
+pub fn refuse_unread(gate: &Gate, connection: &ClientConnection, error: HeadError) -> AskedVerdict {
     let settings = gate.decider.settings();
     let now = gate.decider.robots.clock().now();
     let mut record = ExchangeRecord::begin(connection, None, now, settings.configuration);
@@ -133,7 +130,7 @@ fn refused(
     source: AnswerSource<'_>,
     outcome: &ExchangeOutcome,
     received: Option<&ReceivedHead>,
-) -> GatewayVerdict {
+) -> AskedVerdict {
     let source = AnswerSource { in_head: true, ..source };
     let unknown = Refusal::malformed("there is no request");
     let refusal = outcome.refusal().unwrap_or(&unknown);
@@ -143,5 +140,5 @@ fn refused(
         .map(|(name, value)| (name.into_owned().into(), value.into_owned().into()));
     // A gateway takes 200 for leave, whatever the reason says.
     let status = if refusal.status < 400 { 403 } else { refusal.status };
-    GatewayVerdict { status, title: refusal.title, fields: owned.collect(), body, allowed: None }
+    AskedVerdict { status, title: refusal.title, fields: owned.collect(), body, allowed: None }
 }
