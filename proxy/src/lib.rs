@@ -25,10 +25,12 @@
 //!     drafts                           the revisions of Internet-Drafts that are followed
 //!                       │
 //!     crates            │
+//!                      gate            the same decisions inside another program
+//!                    assembly          builds the parts from the configuration
 //!                     audit            decides again about the log's requests
 //!                     config           the file, checked as a whole
 //!                    gateway           other proxies that ask about requests and send them themselves
-//!                      gate            who asks, and whether it is allowed
+//!                   admission          who asks, and whether it is allowed
 //!               robots-cache           every origin's robots.txt
 //!          ┌────────────┼───────┐
 //!     decision-log   upstream   │      decisions: recent ones, the log, reports; connections to origins

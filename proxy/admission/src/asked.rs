@@ -31,8 +31,27 @@ pub struct AskedVerdict {
     pub allowed: Option<(DecisionId, Option<GivenSlot>)>,
 }
 
+/// Decides a request, or refuses one that the proxy would not have read. That is recorded even if whoever asked leaves meanwhile.
+/// Returns `None` after a panic, which nobody must take for leave.
+pub async fn ask_in_task(
+    gate: Arc<Gate>,
+    connection: Arc<ClientConnection>,
+    received: Result<Arc<ReceivedHead>, HeadError>,
+) -> Option<AskedVerdict> {
+    let waiting = CancellationToken::new();
+    // Dropped with this future, as soon as nobody waits for the verdict.
+    let _guard = waiting.clone().drop_guard();
+    let deciding = tokio::spawn(async move {
+        match received {
+            Ok(received) => ask(&gate, &connection, &received, waiting).await,
+            Err(error) => refuse_unread(&gate, &connection, error),
+        }
+    });
+    deciding.await.ok()
+}
+
 /// Decides a request, and waits for its slot. `waiting` is cancelled if nobody waits for the verdict any more.
-pub async fn ask(
+async fn ask(
     gate: &Gate,
     connection: &ClientConnection,
     received: &ReceivedHead,
@@ -68,7 +87,7 @@ pub async fn ask(
 }
 
 /// Records and refuses a request that the proxy would not have read.
-pub fn refuse_unread(gate: &Gate, connection: &ClientConnection, error: HeadError) -> AskedVerdict {
+fn refuse_unread(gate: &Gate, connection: &ClientConnection, error: HeadError) -> AskedVerdict {
     let settings = gate.decider.settings();
     let now = gate.decider.robots.clock().now();
     let mut record = ExchangeRecord::begin(connection, None, now, settings.configuration);

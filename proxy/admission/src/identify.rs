@@ -10,7 +10,7 @@ use wayleave_decision::{
 use wayleave_lifecycle::FetchIdentity;
 use wayleave_robots_cache::Requester;
 
-use super::request::{ClientConnection, RequestView};
+use super::request::{ClientConnection, GatewayCrawler, RequestView};
 use super::settings::Settings;
 use crate::identity::{Authenticator, ClientCertificate, PasswordProof, TooManyChecks};
 
@@ -72,7 +72,7 @@ pub fn identify_with_proof(
 ) -> IdentifiedClient {
     let purposes = stated_words(connection, request);
     let facts = client_facts(connection, proof.as_ref(), request, &purposes);
-    let identified = match token_crawler(settings, connection) {
+    let identified = match gateway_crawler(settings, connection) {
         None => settings.crawlers.identify(&facts),
         Some(Ok(crawler)) => settings.crawlers.identify_as(crawler, &facts),
         Some(Err(refusal)) => {
@@ -98,25 +98,27 @@ pub fn identity_of(
 ) -> Identity {
     let purposes = stated_words(connection, request);
     let facts = client_facts(connection, proof, request, &purposes);
-    match token_crawler(settings, connection) {
+    match gateway_crawler(settings, connection) {
         Some(Ok(crawler)) => Identity::Known(crawler),
         _ => settings.crawlers.identity_of(&facts),
     }
 }
 
-/// Returns the crawler of a gateway's token, if it has one.
+/// Returns the crawler that a gateway's token or a program names, if it does.
 ///
 /// # Errors
 ///
-/// Returns the refusal if the token was removed since the gateway asked.
-fn token_crawler(
+/// Returns the refusal if it was removed since the gateway asked.
+fn gateway_crawler(
     settings: &Settings,
     connection: &ClientConnection,
 ) -> Option<Result<Arc<Crawler>, Refusal>> {
-    let token = connection.gateway.as_ref()?.token?;
+    let crawler = match connection.gateway.as_ref()?.crawler.as_ref()? {
+        GatewayCrawler::OfToken(sha256) => settings.crawler_of_token(sha256),
+        GatewayCrawler::Named(name) => settings.crawlers.named(name),
+    };
     let details = "the gateway's token is not in gateway.tokens any more";
-    let removed = || Refusal::new(Reason::WrongPassword, details);
-    Some(settings.crawler_of_token(&token).ok_or_else(removed))
+    Some(crawler.ok_or_else(|| Refusal::new(Reason::WrongPassword, details)))
 }
 
 fn client_facts<'a>(

@@ -30,15 +30,23 @@ pub struct ClientConnection {
     pub tunnel: Option<ConnectTunnel>,
     /// The destination that the client dialled, if it knows no HTTP proxy.
     pub dialled: Option<DialledDestination>,
-    /// The gateway that asks about the client's requests, and sends them itself.
+    /// The gateway that asks about the client's requests, or the program that does, and sends them itself.
     pub gateway: Option<Box<AskingGateway>>,
 }
 
-/// A gateway that asks about requests.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// A gateway that asks about requests, or a program with the gate inside.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AskingGateway {
-    /// The SHA-256 of its token, which names its crawler; `None` without a token.
-    pub token: Option<Sha256Digest>,
+    /// The crawler of all its requests; `None` if they are identified as the proxy's own are.
+    pub crawler: Option<GatewayCrawler>,
+}
+
+/// The crawler of all requests of a gateway.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum GatewayCrawler {
+    /// By the SHA-256 of its token.
+    OfToken(Sha256Digest),
+    Named(Arc<str>),
 }
 
 impl ClientConnection {

@@ -8,14 +8,12 @@
 //!    │    └─ what_if     a change of it
 //!    ├─ robots, documents   parsed documents
 //!    └─ materials   where documents and configurations are kept
-//!         └─ config_archive  the configurations that were in effect
 //!  missing      facts that nobody can know
 //! ```
 //!
 //! Nothing here waits for origins or asks anybody: missing inputs are reported. This crate knows nothing of terminals,
 //! arguments or HTTP. Begin reading at [`replay::Replayer`] and [`verify::DecisionDeriver`].
 
-pub mod config_archive;
 mod decide_again;
 mod documents;
 mod materials;

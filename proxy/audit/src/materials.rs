@@ -6,12 +6,11 @@ use std::time::{Duration, SystemTime};
 use anyhow::bail;
 use serde::Deserialize;
 use tokio::runtime::Handle;
+use wayleave_decision_log::config_archive;
 use wayleave_evidence::Sha256Digest;
 use wayleave_lifecycle::Resource;
 use wayleave_notation::rfc3339;
 use wayleave_robots_cache::{DocumentVersion, RobotsStore};
-
-use super::config_archive;
 
 /// A place where documents and configurations are kept.
 pub trait PastMaterials {

@@ -21,6 +21,7 @@
 //!       ├─ sites           the requests to each host, as sites are told of them
 //!       ├─ files           finds the log's files and reads their lines
 //!       ├─ encoded_decision  the line of a decision
+//!       ├─ config_archive  the configurations by which decisions were made
 //!       └─ client_address  the form of clients' addresses: whole, their networks, or keyed digests
 //! ```
 //!
@@ -35,6 +36,7 @@ mod asked;
 mod bounded_map;
 mod chosen_crawler;
 mod client_address;
+pub mod config_archive;
 mod decision_event;
 mod edge_names;
 mod edge_tally;

@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use http::HeaderMap;
 use http::header::AUTHORIZATION;
-use wayleave_admission::request::{AskingGateway, ClientConnection};
+use wayleave_admission::request::{AskingGateway, ClientConnection, GatewayCrawler};
 use wayleave_admission::settings::Settings;
 use wayleave_evidence::Sha256Digest;
 
@@ -53,7 +53,9 @@ impl GatewayIdentity {
     pub(crate) fn connection_of(&self, named: Option<IpAddr>) -> ClientConnection {
         ClientConnection {
             peer: named.map(|_| self.address),
-            gateway: Some(Box::new(AskingGateway { token: self.token })),
+            gateway: Some(Box::new(AskingGateway {
+                crawler: self.token.map(GatewayCrawler::OfToken),
+            })),
             ..ClientConnection::new(named.unwrap_or(self.address))
         }
     }

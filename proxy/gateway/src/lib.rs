@@ -46,30 +46,22 @@ impl GatewayServer {
         Self { gate, given: Mutex::default() }
     }
 
-    /// Decides about a request, or refuses one that the proxy would not have read. That is recorded even if the gateway leaves
-    /// meanwhile. Returns `None` after a panic, which its gateway must not take for leave.
+    /// Decides about a request, and keeps its slot for notices. Returns `None` after a panic, which its gateway must not take for
+    /// leave.
     pub(crate) async fn decide(
-        self: Arc<Self>,
+        &self,
         gateway: GatewayIdentity,
         connection: ClientConnection,
         received: Result<ReceivedHead, HeadError>,
     ) -> Option<AskedVerdict> {
-        let waiting = CancellationToken::new();
-        // Dropped with this future, as soon as the gateway closes the connection.
-        let _guard = waiting.clone().drop_guard();
-        let deciding = tokio::spawn(async move {
-            let received = match received {
-                Ok(received) => received,
-                Err(error) => return asked::refuse_unread(&self.gate, &connection, error),
-            };
-            let mut verdict = asked::ask(&self.gate, &connection, &received, waiting).await;
-            if let Some(allowed) = verdict.allowed.take() {
-                let keep_for = self.gate.decider.settings().pacing.max_wait;
-                self.given(|given| given.keep(gateway, allowed, keep_for));
-            }
-            verdict
-        });
-        deciding.await.ok()
+        let received = received.map(Arc::new);
+        let asking = asked::ask_in_task(Arc::clone(&self.gate), Arc::new(connection), received);
+        let mut verdict = asking.await?;
+        if let Some(allowed) = verdict.allowed.take() {
+            let keep_for = self.gate.decider.settings().pacing.max_wait;
+            self.given(|given| given.keep(gateway, allowed, keep_for));
+        }
+        Some(verdict)
     }
 
     fn given<T>(&self, change: impl FnOnce(&mut GivenSlots) -> T) -> T {

@@ -15,7 +15,7 @@ use super::config_file::load_config;
 use super::expired_rules;
 use super::lax_settings;
 use super::terminal::{CommandResult, counted, pretty_json, print, print_errors};
-use crate::server::wiring::{UNCHECKED_PARENT_WARNING, UNSHARED_PARENT_WARNING};
+use wayleave_assembly::wiring::{UNCHECKED_PARENT_WARNING, UNSHARED_PARENT_WARNING};
 
 #[derive(Debug, Clone, Copy, Subcommand)]
 pub(super) enum ConfigCommand {

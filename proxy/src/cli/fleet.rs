@@ -15,7 +15,7 @@ use super::admin_client::request_json;
 use super::config_file::{load_config, load_keys};
 use super::paint::Tone;
 use super::terminal::{CommandResult, failed, pretty_json, print, print_painted, unusable};
-use crate::server::wiring;
+use wayleave_assembly::wiring;
 
 /// The shortest timeout of the calls of a check.
 const MIN_TIMEOUT: Duration = Duration::from_secs(2);

@@ -8,7 +8,7 @@ use wayleave_config::Config;
 use wayleave_lifecycle::{FetchIdentity, FetchRequest, FinishedFetch, Resource};
 use wayleave_robots_cache::{DocumentFetcher, FetchIdentities, HttpFetcher};
 
-use crate::server::wiring;
+use wayleave_assembly::wiring;
 
 /// A client that fetches one file at a time, and blocks until it is there.
 pub(super) struct RobotsFetcher {

@@ -5,7 +5,6 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::{Arc, mpsc};
 use std::thread;
-use std::time::Duration;
 
 use anyhow::anyhow;
 use futures_util::future::BoxFuture;
@@ -15,22 +14,23 @@ use tokio::net::{TcpListener, UdpSocket};
 use tokio::sync::mpsc::unbounded_channel;
 use tokio_util::sync::CancellationToken;
 use wayleave_admission::request::DialledDestination;
+use wayleave_assembly::{ProcessParts, wiring};
 use wayleave_clock::Clock;
 use wayleave_config::Config;
 use wayleave_config::{ListenAddress, ListenProtocol};
 use wayleave_decision_log::DecisionTally;
 use wayleave_isolation::{DnsServer, EnclosureSockets, ReservedNames};
-use wayleave_robots_cache::{RobotsStore, StoreError};
+use wayleave_robots_cache::StoreError;
 use wayleave_telemetry::logging::{self, LogHandle};
 use wayleave_telemetry::metrics::Metrics;
 
 use crate::downstream::listeners;
 use crate::downstream::{ConnectionAcceptor, DownstreamServer, Entry};
+use crate::exchange::ExchangeServices;
 use crate::server::process::{server_conf, state_runtime};
 use crate::server::services::{ProcessService, Supervised, until_stopped, worker_threads};
 use crate::server::shutdown::{GracefulShutdown, StopSignals};
 use crate::server::start;
-use crate::server::wiring::{self, OutboundConfig};
 
 /// The client of all connections: the address that they come from inside means nothing.
 const CLIENT: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
@@ -72,27 +72,14 @@ async fn build(
     let metrics = Arc::new(Metrics::new()?);
     start::count_panics(Arc::clone(&metrics));
     let clock = Clock::start();
-    let dir = &config.state.dir;
-    let options = config.robots_store;
-    let decisions = config.log.decisions.as_ref().map(|log| &*log.path);
-    let store = RobotsStore::open_when_free(
-        dir,
-        decisions,
-        options,
-        clock,
-        Arc::clone(&metrics),
-        Duration::ZERO,
-    )
-    .await
-    .map_err(|error| explain_lock(error, config))?;
+    let store = wayleave_assembly::open_store(config, clock, &metrics).await;
+    let store = store.map_err(|error| explain_lock(error, config))?;
     let authority = start::load_authority(config, &metrics)?;
-    let outbound = wiring::outbound_clients(OutboundConfig::new(config, &[]), clock, &metrics)?;
-    let decisions =
-        start::open_decision_log(config, &log, &outbound.collector_tls, &metrics, &store, clock)?;
-    let decisions = Arc::new(decisions.with_tally());
     let fleet = wiring::join_fleet(config, &metrics).await?;
-    let parts = start::build(config, &metrics, &decisions, outbound, store, clock, fleet)?;
-    let exchanges = Arc::new(parts.exchanges);
+    let process =
+        ProcessParts { log: &log, metrics: &metrics, clock, own_listeners: &[], keeps_tally: true };
+    let parts = wayleave_assembly::build(config, process, store, fleet)?;
+    let exchanges = Arc::new(ExchangeServices::new(parts.gate));
     let downstream = start::build_downstream(config, &exchanges, &authority)?;
     Ok((Arc::new(downstream), parts.refresh))
 }

@@ -9,7 +9,6 @@
 //!
 //!  command                  the same for the connections of one command, until it ends
 //!  reload                   replaces the configuration of a running proxy
-//!  wiring                   parts built from the configuration, at the start and at each reload
 //! ```
 
 mod announce;
@@ -20,7 +19,6 @@ pub(crate) mod reload;
 mod services;
 mod shutdown;
 mod start;
-pub(crate) mod wiring;
 
 pub(crate) use self::command::run_for_command;
 pub(crate) use self::process::run;

@@ -11,7 +11,6 @@ use tokio::sync::mpsc::UnboundedReceiver;
 use tokio_util::sync::CancellationToken;
 
 use crate::downstream::DownstreamServer;
-use crate::exchange::ExchangeServices;
 use crate::server::announce::notify;
 
 /// The reasons to end the process.
@@ -104,7 +103,7 @@ impl Drain {
         downstream.exchanges.gate.shutdown.cancel_all().await;
         downstream.terminated.cancel();
         downstream.tasks.wait().await;
-        close(&downstream.exchanges).await;
+        wayleave_assembly::close(&downstream.exchanges.gate).await;
     }
 
     /// Waits for running exchanges, up to the grace period or until a second signal; not at all if their command has ended.
@@ -124,18 +123,5 @@ impl Drain {
             },
             () = self.signals.wait() => tracing::warn!(cut_off = tasks.len(), "a second signal to stop arrived"),
         }
-    }
-}
-
-/// Writes the robots.txt files and decisions, now that there will be no more.
-async fn close(exchanges: &ExchangeServices) {
-    // Before the store: a process that takes over waits for the store, and then opens the decision log.
-    exchanges.gate.decisions.close();
-    exchanges.gate.budgets.save();
-    exchanges.gate.decider.robots.close().await;
-    exchanges.gate.decider.robots.fleet().leave().await;
-    exchanges.gate.decisions.stop_export().await;
-    if let Some(traces) = &exchanges.gate.traces {
-        traces.stop().await;
     }
 }

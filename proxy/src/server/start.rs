@@ -8,28 +8,15 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use arc_swap::ArcSwap;
-use futures_util::future::BoxFuture;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
-use wayleave_admission::Decider;
-use wayleave_admission::own_request::OwnRequestRules;
-use wayleave_admission::settings::CurrentSettings;
-use wayleave_admission::{AllowedPages, ExchangeShutdown, Gate};
+use wayleave_assembly::{ProcessParts, wiring};
 use wayleave_clock::Clock;
 use wayleave_config::{Config, ListenAddress};
-use wayleave_decision_log::{DecisionLog, take_next_key};
-use wayleave_fleet::Fleet;
-use wayleave_otlp::DecisionExport;
-use wayleave_otlp::traces::Traces;
-use wayleave_pacing::Pacer;
-use wayleave_pacing::budget::DailyBudgets;
-use wayleave_robots_cache::{
-    self as robots_cache, CachedDocuments, HttpFetcher, RobotsCache, RobotsStore,
-};
+use wayleave_robots_cache::{self as robots_cache, RobotsStore};
 use wayleave_signing::create_private_dir;
-use wayleave_telemetry::collector::CollectorTls;
 use wayleave_telemetry::logging::LogHandle;
 use wayleave_telemetry::metrics::Metrics;
 use wayleave_transport::descriptors;
@@ -47,7 +34,6 @@ use crate::server::gateways;
 use crate::server::reload::{self, ReloadService, ReloadedParts};
 use crate::server::services::{CrawlerService, OperatorService};
 use crate::server::shutdown::StopSignals;
-use crate::server::wiring::{self, OutboundClients, OutboundConfig};
 
 /// The time that a process which is being replaced may take to end, beyond its `shutdown_grace`.
 const TAKEOVER_MARGIN: Duration = Duration::from_secs(10);
@@ -58,16 +44,6 @@ pub(super) struct Startup {
     pub(super) operators: OperatorService,
     pub(super) reload: ReloadService,
     pub(super) signals: StopSignals,
-}
-
-/// The parts that requests pass through.
-pub(super) struct BuiltParts {
-    pub(super) exchanges: ExchangeServices,
-    /// The client that fetches robots.txt files.
-    pub(super) fetcher: Arc<ArcSwap<HttpFetcher>>,
-    pub(super) collector_tls: CollectorTls,
-    /// The task that keeps the robots.txt cache fresh, not spawned yet.
-    pub(super) refresh: BoxFuture<'static, ()>,
 }
 
 /// Builds the proxy. Returns `None` if a signal ended the wait for the process that this one replaces.
@@ -95,10 +71,18 @@ pub(super) async fn start(
     let authority = load_authority(config, &metrics)?;
     let admin_address = admin_listener.local_addr()?;
     let own_listeners = own_addresses(&listeners, admin_address);
-    let (decisions, parts) =
-        build_with_log(config, &log, &metrics, &own_listeners, store, clock).await?;
+    let fleet = wiring::join_fleet(config, &metrics).await?;
+    let process = ProcessParts {
+        log: &log,
+        metrics: &metrics,
+        clock,
+        own_listeners: &own_listeners,
+        keeps_tally: false,
+    };
+    let parts = wayleave_assembly::build(config, process, store, fleet)?;
+    let decisions = Arc::clone(&parts.gate.decisions);
 
-    let exchanges = Arc::new(parts.exchanges);
+    let exchanges = Arc::new(ExchangeServices::new(parts.gate));
     let downstream = Arc::new(build_downstream(config, &exchanges, &authority)?);
     announce(config, file, &listeners, admin_address, &authority)?;
     warn_of_few_descriptors(config);
@@ -263,120 +247,6 @@ fn own_addresses(listeners: &BoundListeners, admin: SocketAddr) -> Vec<SocketAdd
     let BoundListeners { clients, gateways } = listeners;
     let all = clients.iter().chain(gateways.iter().map(|gateway| &gateway.bound));
     all.map(|listener| listener.listen_address.address).chain([admin]).collect()
-}
-
-/// Opens the decision log, and archives the configuration that its first decisions are made by.
-pub(super) fn open_decision_log(
-    config: &Config,
-    log: &LogHandle,
-    collector_tls: &CollectorTls,
-    metrics: &Arc<Metrics>,
-    store: &RobotsStore,
-    clock: Clock,
-) -> anyhow::Result<DecisionLog> {
-    log.set_decisions(config.log.events);
-    if let Some(journal) = &config.log.decisions {
-        take_next_key(journal).context("replacing evidence.key")?;
-    }
-    let journal = wiring::open_journal(config, clock)?;
-    // Before the first decision: each one refers to the configuration it was made by.
-    let revision = wiring::archive_config(
-        &config.to_string(),
-        &config.state.dir,
-        wiring::FIRST_CONFIGURATION,
-    )?;
-    let endpoint = config.log.otlp_endpoint.as_ref();
-    let export = endpoint.map(|endpoint| DecisionExport::start(endpoint, collector_tls, metrics));
-    let store_documents = store.pending_writer();
-    let log =
-        DecisionLog::start(journal, revision, log.clone(), store_documents, Arc::clone(metrics))?;
-    Ok(log.with_export(export.transpose()?))
-}
-
-/// Opens the decision log, joins the fleet, and builds the parts that requests pass through.
-async fn build_with_log(
-    config: &Config,
-    log: &LogHandle,
-    metrics: &Arc<Metrics>,
-    own_listeners: &[SocketAddr],
-    store: RobotsStore,
-    clock: Clock,
-) -> anyhow::Result<(Arc<DecisionLog>, BuiltParts)> {
-    let outbound_config = OutboundConfig::new(config, own_listeners);
-    let outbound = wiring::outbound_clients(outbound_config, clock, metrics)?;
-    let decisions =
-        open_decision_log(config, log, &outbound.collector_tls, metrics, &store, clock)?;
-    let decisions = Arc::new(decisions);
-    let fleet = wiring::join_fleet(config, metrics).await?;
-    let parts = build(config, metrics, &decisions, outbound, store, clock, fleet)?;
-    Ok((decisions, parts))
-}
-
-/// Builds the parts that requests pass through, as `config` says.
-pub(super) fn build(
-    config: &Config,
-    metrics: &Arc<Metrics>,
-    decisions: &Arc<DecisionLog>,
-    outbound: OutboundClients,
-    store: RobotsStore,
-    clock: Clock,
-    fleet: Fleet,
-) -> anyhow::Result<BuiltParts> {
-    let traces = Traces::start(&config.traces, &outbound.collector_tls, metrics)?.map(Arc::new);
-    metrics.client_connections_limit(config.proxy.limits.connections);
-    // At zero from the start: an alert on a rate needs the first increase as well.
-    for crawler in &config.crawlers.crawlers {
-        metrics.start_crawler_series(&crawler.name);
-    }
-    let settings = Arc::new(CurrentSettings::new(wiring::build_settings(
-        config,
-        None,
-        outbound.upstream,
-        clock.now(),
-    )));
-    outbound.fetcher.set_identities(Arc::clone(&settings.load().identities));
-    let pacer = Arc::new(Pacer::in_fleet(&fleet, Arc::clone(metrics)));
-    let budgets = Arc::new(DailyBudgets::open(&config.state.dir, clock, fleet.clone())?);
-    let cached = CachedDocuments::new(clock, Arc::clone(metrics));
-    // Before the cache, whose fetches are subject to it.
-    let own_requests = Arc::new(OwnRequestRules {
-        settings: Arc::clone(&settings),
-        pacer: Arc::clone(&pacer),
-        decisions: Arc::clone(decisions),
-        cached: cached.clone(),
-        clock,
-    });
-    let fetcher = outbound
-        .fetcher
-        .with_own_request_policy(own_requests)
-        .with_parser(cached.parser.clone())
-        .with_traces(traces.clone());
-    let fetcher = Arc::new(ArcSwap::from_pointee(fetcher));
-    let cache_config = wiring::robots_cache_config(config);
-    let (robots, refresh) =
-        RobotsCache::start_in_fleet(Arc::clone(&fetcher), store, &cache_config, cached, fleet);
-    let exchanges = ExchangeServices::new(Gate {
-        decider: Arc::new(Decider::new(settings, robots)),
-        pacer,
-        budgets: Arc::clone(&budgets),
-        decisions: Arc::clone(decisions),
-        metrics: Arc::clone(metrics),
-        traces,
-        shutdown: ExchangeShutdown::default(),
-        allowed_pages: AllowedPages::default(),
-    });
-    let refresh = async move {
-        tokio::select! {
-            () = refresh => {}
-            () = budgets.keep() => {}
-        }
-    };
-    Ok(BuiltParts {
-        exchanges,
-        fetcher,
-        collector_tls: outbound.collector_tls,
-        refresh: Box::pin(refresh),
-    })
 }
 
 /// Builds the part that serves downstream connections.

@@ -83,7 +83,6 @@ pub fn start(
 }
 
 /// Returns a log whose output is discarded and that takes no events.
-#[cfg(any(test, feature = "test-util"))]
 pub fn start_discarding(format: LogFormat) -> (LogHandle, LineWriterGuard) {
     let (log, writing, _) = log_to(io::sink(), format, false);
     (log, writing)

@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use h2::SendStream;
-use http::Request;
+use http::header::CONTENT_LENGTH;
+use http::{HeaderMap, Request};
 use pingora_core::protocols::http::v2::write_body;
 use tokio::io::{AsyncWriteExt, ReadHalf, WriteHalf};
 use wayleave_clock as clock;
@@ -108,6 +109,13 @@ pub enum UpstreamHead {
 }
 
 impl UpstreamHead {
+    /// Returns the head of a response that somebody else received.
+    pub fn of_parts(status: u16, fields: HeaderMap) -> Self {
+        let length =
+            fields.get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse().ok());
+        Self::Http2(Box::new(Http2Head { status, fields, length }))
+    }
+
     pub fn status(&self) -> u16 {
         match self {
             Self::Http1(head) => head.status(),

@@ -33,7 +33,7 @@ use wayleave_upstream::Upstream;
 use super::sites::{CheckedSites, Sites};
 use crate::admin::preview::Preview;
 use crate::cli::check::verdict::ProxySettings;
-use crate::server::wiring::{self, OutboundConfig};
+use wayleave_assembly::wiring::{self, OutboundConfig};
 
 /// The day on which everything happens: 2026-11-25.
 const TODAY: Duration = Duration::from_secs(1_795_564_800);

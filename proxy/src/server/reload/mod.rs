@@ -55,7 +55,7 @@ use crate::admin::{
     AdminGuard, ConfigStatus, ReloadAttempt, ReloadHandle, ReloadReply, ReloadResult, Reloaded,
 };
 use crate::exchange::ExchangeServices;
-use crate::server::wiring::{self, OutboundClients, OutboundConfig};
+use wayleave_assembly::wiring::{self, OutboundClients, OutboundConfig};
 
 /// The operators' requests, and the changes of files, that may wait.
 const MAX_QUEUED: usize = 64;

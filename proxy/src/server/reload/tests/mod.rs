@@ -11,6 +11,7 @@ use std::sync::Arc;
 use tempfile::TempDir;
 use tokio::task::JoinHandle;
 use wayleave_admission::settings::Settings;
+use wayleave_assembly::ProcessParts;
 use wayleave_clock::Clock;
 use wayleave_config::DEFAULT_FILE;
 use wayleave_fleet::Fleet;
@@ -22,7 +23,7 @@ use wayleave_telemetry::metrics::Metrics;
 
 use self::rows::{KeyRow, ROWS};
 use super::*;
-use crate::server::start;
+use crate::exchange::ExchangeServices;
 
 /// Values by key.
 type KeyValues = BTreeMap<&'static str, &'static str>;
@@ -47,18 +48,17 @@ impl ReloadableProxy {
         let store =
             RobotsStore::open(&config.state.dir, config.robots_store, clock, Arc::clone(&metrics))
                 .expect("it is new");
-        let outbound = OutboundConfig::new(&config, &[]);
-        let outbound = wiring::outbound_clients(outbound, clock, &metrics).expect("it is set up");
-        let collector_tls = Arc::clone(&outbound.collector_tls);
-        let decisions =
-            start::open_decision_log(&config, &log, &collector_tls, &metrics, &store, clock)
-                .expect("they can be written");
-        let decisions = Arc::new(decisions);
-        let fleet = Fleet::default();
-        let built = start::build(&config, &metrics, &decisions, outbound, store, clock, fleet)
+        let process = ProcessParts {
+            log: &log,
+            metrics: &metrics,
+            clock,
+            own_listeners: &[],
+            keeps_tally: false,
+        };
+        let built = wayleave_assembly::build(&config, process, store, Fleet::default())
             .expect("nothing is missing");
         let parts = ReloadedParts {
-            exchanges: Arc::new(built.exchanges),
+            exchanges: Arc::new(ExchangeServices::new(built.gate)),
             fetcher: built.fetcher,
             log,
             collector_tls: built.collector_tls,

@@ -1,4 +1,4 @@
-//! Builds the parts of the proxy from the configuration: at the start, and at each reload.
+//! Builds the parts from the configuration: at the start, and at each reload.
 
 use std::hash::{BuildHasher, RandomState};
 use std::net::SocketAddr;
@@ -13,11 +13,10 @@ use rustls::client::WebPkiServerVerifier;
 use rustls::{ClientConfig, RootCertStore};
 use wayleave_admission::identity::Authenticator;
 use wayleave_admission::settings::Settings;
-use wayleave_audit::config_archive;
 use wayleave_clock::Clock;
 use wayleave_config::{self as config, Config};
 use wayleave_decision::{Crawlers, PolicyRules};
-use wayleave_decision_log::{ClientMask, ConfigRevision, Journal};
+use wayleave_decision_log::{ClientMask, ConfigRevision, Journal, config_archive};
 use wayleave_evidence::chain::event::program_version;
 use wayleave_fleet::redis::{self, RedisAddress, RedisEngine};
 use wayleave_fleet::{self as fleet, Fleet, OnLoss};
@@ -36,23 +35,23 @@ use wayleave_upstream::{self as upstream, Upstream};
 static PROCESS_SEED: LazyLock<u64> = LazyLock::new(|| RandomState::new().hash_one(()));
 
 /// The number of the configuration that a process starts with.
-pub(crate) const FIRST_CONFIGURATION: u64 = 1;
+pub const FIRST_CONFIGURATION: u64 = 1;
 
 /// The most tickets that are kept to resume TLS with origins. rustls keeps up to eight for a host, so these are for 1,250
 /// hosts; each takes 2 to 5 KiB, and its certificates.
 const MAX_TLS_SESSIONS: usize = 10_000;
 
 /// The warning about a pace by address through a parent proxy.
-pub(crate) const UNSHARED_PARENT_WARNING: &str = "politeness.share is \"address\", but upstream.proxy resolves names: origins \
+pub const UNSHARED_PARENT_WARNING: &str = "politeness.share is \"address\", but upstream.proxy resolves names: origins \
 behind it have a pace each";
 
 /// The warning about the check that is not possible through a parent proxy.
-pub(crate) const UNCHECKED_PARENT_WARNING: &str = "upstream.proxy resolves names, so their addresses are not checked here: only \
+pub const UNCHECKED_PARENT_WARNING: &str = "upstream.proxy resolves names, so their addresses are not checked here: only \
     names that are internal by spelling and internal addresses in URLs are refused";
 
 /// The part of the configuration that outbound clients are built from. A reload rebuilds them only if any of it changed.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct OutboundConfig {
+pub struct OutboundConfig {
     egress: egress::EgressSettings,
     upstream: upstream::UpstreamSettings,
     extra_roots: Vec<PemFile>,
@@ -63,7 +62,7 @@ pub(crate) struct OutboundConfig {
 impl OutboundConfig {
     /// Takes the part of `config`, and reads the system's name servers and roots: they may change as well. No
     /// outbound connection may lead to `own_listeners`.
-    pub(crate) fn new(config: &Config, own_listeners: &[SocketAddr]) -> Self {
+    pub fn new(config: &Config, own_listeners: &[SocketAddr]) -> Self {
         Self {
             egress: egress::EgressSettings {
                 own_listeners: own_listeners.to_vec(),
@@ -82,21 +81,21 @@ impl OutboundConfig {
     }
 }
 
-#[cfg(test)]
+#[cfg(any(test, feature = "test-util"))]
 impl OutboundConfig {
     /// Makes it one that was read while the system had other roots.
-    pub(crate) fn forget_system_roots(&mut self) {
+    pub fn forget_system_roots(&mut self) {
         self.system_roots = SystemRoots(vec![vec![0].into()]);
     }
 }
 
 /// The clients that connect to origins: for requests, and for robots.txt files.
-pub(crate) struct OutboundClients {
-    pub(crate) config: OutboundConfig,
-    pub(crate) upstream: Arc<Upstream>,
-    pub(crate) fetcher: HttpFetcher,
+pub struct OutboundClients {
+    pub config: OutboundConfig,
+    pub upstream: Arc<Upstream>,
+    pub fetcher: HttpFetcher,
     /// Collectors are verified as origins are.
-    pub(crate) collector_tls: CollectorTls,
+    pub collector_tls: CollectorTls,
 }
 
 /// Builds the clients that connect to origins. Must be called within a tokio runtime.
@@ -104,7 +103,7 @@ pub(crate) struct OutboundClients {
 /// # Errors
 ///
 /// Returns an error if DNS cannot be set up, or if a root cannot be trusted.
-pub(crate) fn outbound_clients(
+pub fn outbound_clients(
     config: OutboundConfig,
     clock: Clock,
     metrics: &Arc<Metrics>,
@@ -129,7 +128,7 @@ pub(crate) fn outbound_clients(
 /// # Errors
 ///
 /// As [`outbound_clients`].
-pub(crate) fn fetcher_for_check(config: &Config, clock: Clock) -> anyhow::Result<HttpFetcher> {
+pub fn fetcher_for_check(config: &Config, clock: Clock) -> anyhow::Result<HttpFetcher> {
     let outbound = OutboundConfig::new(config, &[]);
     let tls = tls_config(&outbound.system_roots, &outbound.extra_roots)?;
     let upstream = build_upstream(&outbound, &tls, &Arc::new(Metrics::new()?))?;
@@ -179,7 +178,7 @@ fn tls_config(system: &SystemRoots, extra_roots: &[PemFile]) -> anyhow::Result<C
 }
 
 /// Returns the robots.txt cache's configuration, with this process's own spread of lifetimes.
-pub(crate) fn robots_cache_config(config: &Config) -> robots_cache::RobotsCacheConfig {
+pub fn robots_cache_config(config: &Config) -> robots_cache::RobotsCacheConfig {
     let mut options = config.robots.cache.clone();
     options.lifetimes.jitter_seed = *PROCESS_SEED;
     options
@@ -190,7 +189,7 @@ pub(crate) fn robots_cache_config(config: &Config) -> robots_cache::RobotsCacheC
 /// # Errors
 ///
 /// Returns an error if a file that `[store]` names cannot be read, or if the engine is reachable but rejects this node.
-pub(crate) async fn join_fleet(config: &Config, metrics: &Arc<Metrics>) -> anyhow::Result<Fleet> {
+pub async fn join_fleet(config: &Config, metrics: &Arc<Metrics>) -> anyhow::Result<Fleet> {
     let store = &config.fleet;
     let Some(engine) = redis_engine(store, config)? else {
         return Ok(Fleet::default());
@@ -215,7 +214,7 @@ pub(crate) async fn join_fleet(config: &Config, metrics: &Arc<Metrics>) -> anyho
 /// # Errors
 ///
 /// As [`join_fleet`].
-pub(crate) fn redis_engine(
+pub fn redis_engine(
     store: &config::StoreConfig,
     config: &Config,
 ) -> anyhow::Result<Option<RedisEngine>> {
@@ -282,7 +281,7 @@ fn read_key(path: &Path) -> anyhow::Result<[u8; 32]> {
 /// # Errors
 ///
 /// Returns an error if the file cannot be opened, or if the key that hides addresses cannot be read or created.
-pub(crate) fn open_journal(
+pub fn open_journal(
     config: &Config,
     clock: Clock,
 ) -> anyhow::Result<(Option<Journal>, ClientMask)> {
@@ -299,7 +298,7 @@ pub(crate) fn open_journal(
 /// # Errors
 ///
 /// Returns an error if it cannot be written.
-pub(crate) fn archive_config(
+pub fn archive_config(
     public_toml: &str,
     state_dir: &Path,
     number: u64,
@@ -312,7 +311,7 @@ pub(crate) fn archive_config(
 }
 
 /// Builds the settings for all further requests, to replace those in effect `before`. Logs the rules that have expired.
-pub(crate) fn build_settings(
+pub fn build_settings(
     config: &Config,
     before: Option<&Settings>,
     upstream: Arc<Upstream>,
