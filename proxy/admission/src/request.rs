@@ -35,10 +35,12 @@ pub struct ClientConnection {
 }
 
 /// A gateway that asks about requests.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct AskingGateway {
     /// The SHA-256 of its token, which names its crawler; `None` without a token.
     pub token: Option<Sha256Digest>,
+    /// Whether it also shows the responses (`asked::judge_response`).
+    pub shows_responses: bool,
 }
 
 impl ClientConnection {

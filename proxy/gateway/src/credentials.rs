@@ -53,7 +53,7 @@ impl GatewayIdentity {
     pub(crate) fn connection_of(&self, named: Option<IpAddr>) -> ClientConnection {
         ClientConnection {
             peer: named.map(|_| self.address),
-            gateway: Some(Box::new(AskingGateway { token: self.token })),
+            gateway: Some(Box::new(AskingGateway { token: self.token, shows_responses: false })),
             ..ClientConnection::new(named.unwrap_or(self.address))
         }
     }
