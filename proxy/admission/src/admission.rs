@@ -50,6 +50,8 @@ pub struct ResponseFindings {
     pub turned_away: Option<TurnedAway>,
     /// The preferences including those of the response.
     pub preferences: Option<PreferenceFinding>,
+    /// Whether the response is a page that is remembered as the cause of further requests.
+    pub is_remembered_page: bool,
 }
 
 /// A response's head that the client may get.
@@ -173,7 +175,7 @@ impl<'a> Admission<'a> {
     /// Notes that nothing withholds the response any more: its head goes to the client.
     pub fn relayed(&mut self, head: &UpstreamHead) {
         self.findings.relayed_status = Some(head.status());
-        self.request.remember_page(self.permit, head);
+        self.findings.is_remembered_page = self.request.remember_page(self.permit, head);
     }
 
     /// Notes a part of the body on its way to the client, who gets it as it is.
@@ -187,6 +189,16 @@ impl<'a> Admission<'a> {
             Ok(()) => Ok(()),
             Err(refusal) => self.refuse_or_observe(refusal),
         }
+    }
+
+    /// Returns whether the next part of the body may say more about a response that turns its request away.
+    pub fn notes_body(&self) -> bool {
+        self.notes.want_more()
+    }
+
+    /// Returns the most bytes of the body that the client may get; `None` if that is not limited.
+    pub fn max_bytes(&self) -> Option<u64> {
+        self.size.limit().filter(|_| !self.request.is_observe_mode())
     }
 
     /// Counts bytes of the body that the client got.

@@ -10,6 +10,8 @@ use wayleave_decision_log::DecisionId;
 use wayleave_fairness::{Holder, SharedMap};
 use wayleave_robots_txt::Target;
 
+use super::request::AskingGateway;
+
 /// The time for which a page is the cause of requests. Files that its style sheets load count from the page, too.
 const MAX_AGE: Duration = Duration::from_secs(60);
 /// The longest chain of style sheets and scripts from a page to one that loads another. Real ones import two or three deep.
@@ -26,6 +28,8 @@ pub struct PageHolder {
     pub client: Holder,
     /// The user name that a password proved.
     pub username: Option<Arc<str>>,
+    /// The gateway that showed it, if the proxy did not forward it: another one may not show what the page loads.
+    pub gateway: Option<AskingGateway>,
 }
 
 /// A page that was allowed.
@@ -159,7 +163,7 @@ mod tests {
 
     fn holder(crawler: &str, client: u32) -> PageHolder {
         let client = Holder::of_client(std::net::Ipv4Addr::from_bits(client).into());
-        PageHolder { crawler: crawler.to_owned(), client, username: None }
+        PageHolder { crawler: crawler.to_owned(), client, username: None, gateway: None }
     }
 
     fn at(seconds: u64) -> SystemTime {

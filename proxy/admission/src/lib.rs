@@ -15,9 +15,10 @@
 //!   │    ├─ response_size               how long it may be
 //!   │    ├─ response_notes ── payment   whether it turns the request away, and its price
 //!   │    ├─ subresource                 files that a page loads: their cause, and their kinds (allowed_pages)
-//!   │    └─ response_policy             its usage preferences
+//!   │    ├─ response_policy             its usage preferences
+//!   │    └─ body_start                  the start of its body, as far as that says more than its head
 //!   ├─ waiting_client                 whether its client is still there
-//!   ├─ asked ── given_slot            requests that somebody else sends, and their pace
+//!   ├─ asked ── given_slot            requests that somebody else sends, their pace, and their responses
 //!   ├─ revoke                         upgraded connections after a reload
 //!   └─ record, outcome                the line in the log
 //!       └─ answer                       a refusal as a response: for programs, and a page for people
@@ -35,6 +36,7 @@ mod admit;
 mod allowed_pages;
 pub mod answer;
 pub mod asked;
+mod body_start;
 pub mod budget;
 mod decide;
 mod decider;
@@ -69,6 +71,7 @@ mod waiting_client;
 
 pub use self::admission::{Admission, AdmittedHead, ContentTreatment, ResponseFindings};
 pub use self::allowed_pages::AllowedPages;
+pub use self::body_start::{BodyStart, SeenBody, StartError, buffer_start};
 pub use self::decider::{DecidedRequest, Decider};
 pub use self::gate::{ExchangeShutdown, Gate};
 pub use self::gated_request::GatedRequest;

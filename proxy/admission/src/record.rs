@@ -14,6 +14,7 @@ use wayleave_decision_log::{
 };
 use wayleave_evidence::Sha256Digest;
 use wayleave_http_wire::edge_refusal::EdgeRefusal;
+use wayleave_http_wire::field_pairs::is_named;
 use wayleave_http_wire::http1::oddities::Oddities;
 use wayleave_http_wire::received::ReceivedHead;
 use wayleave_otlp::traces::ParentTrace;
@@ -63,9 +64,22 @@ impl RecordedUrl {
     }
 }
 
+/// The field that names a decision.
+const DECISION: &str = "Wayleave-Decision";
+
 /// Returns the field that names a decision, if it is asked for.
 pub fn decision_field(is_asked_for: bool, id: DecisionId) -> Option<ResponseField<'static>> {
-    is_asked_for.then(|| response_field("Wayleave-Decision", id.to_string()))
+    is_asked_for.then(|| response_field(DECISION, id.to_string()))
+}
+
+/// Returns whether this is the name of that field.
+pub(crate) fn is_decision_field(name: &[u8]) -> bool {
+    is_named(name, DECISION)
+}
+
+/// Returns whether only this proxy may set a field of this name.
+pub fn is_own_field(name: &[u8]) -> bool {
+    name.get(..9).is_some_and(|start| is_named(start, "wayleave-"))
 }
 
 /// The record of one request. It begins with the request's head, the steps fill it in, and the outcome finishes it.

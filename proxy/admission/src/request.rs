@@ -35,14 +35,16 @@ pub struct ClientConnection {
 }
 
 /// A gateway that asks about requests, or a program with the gate inside.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct AskingGateway {
     /// The crawler of all its requests; `None` if they are identified as the proxy's own are.
     pub crawler: Option<GatewayCrawler>,
+    /// Whether it also shows the responses (`asked::judge_response`).
+    pub shows_responses: bool,
 }
 
 /// The crawler of all requests of a gateway.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum GatewayCrawler {
     /// By the SHA-256 of its token.
     OfToken(Sha256Digest),

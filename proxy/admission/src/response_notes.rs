@@ -36,6 +36,12 @@ impl ResponseNotes {
         self.noted = Some(Box::new(TurnedAway { kind, payment, body }));
     }
 
+    /// Returns whether the next part of the body may say more.
+    pub(crate) fn want_more(&self) -> bool {
+        let body = self.noted.as_ref().and_then(|noted| noted.body.as_ref());
+        body.is_some_and(PageBuffer::wants_more)
+    }
+
     /// Notes a part of the body, which the client gets as it is.
     pub(crate) fn take_chunk(&mut self, chunk: &[u8]) {
         let body = self.noted.as_mut().and_then(|noted| noted.body.as_mut());

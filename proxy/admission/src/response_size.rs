@@ -19,6 +19,11 @@ impl ResponseSize {
         Self { limit, bytes: 0 }
     }
 
+    /// Returns the most bytes, if they are limited.
+    pub(crate) fn limit(&self) -> Option<u64> {
+        (self.limit > 0).then_some(self.limit)
+    }
+
     /// Judges the length that the head of a response to a request with this method states.
     ///
     /// # Errors
@@ -44,19 +49,24 @@ impl ResponseSize {
         if before > self.limit {
             return Ok(());
         }
-        self.judge(self.bytes, || "longer than that, which its head does not say".to_owned())
+        self.judge(self.bytes, || UNSTATED.to_owned())
     }
 
     fn judge(&self, bytes: u64, found: impl FnOnce() -> String) -> Result<(), Box<Refusal>> {
         if self.limit == 0 || bytes <= self.limit {
             return Ok(());
         }
-        let details = format!(
-            "max_response_bytes of this crawler is {} bytes, and the response is {}",
-            self.limit,
-            found()
-        );
-        let refusal = Refusal::new(Reason::ResponseTooLarge, details);
-        Err(Box::new(Refusal { is_policy: true, ..refusal }))
+        Err(too_long(self.limit, &found()))
     }
+}
+
+/// The length of a body that is too long, if the head did not state it.
+pub(crate) const UNSTATED: &str = "longer than that, which its head does not say";
+
+/// Returns the refusal of a response that is longer than the limit: its length is `found`.
+pub(crate) fn too_long(limit: u64, found: &str) -> Box<Refusal> {
+    let details =
+        format!("max_response_bytes of this crawler is {limit} bytes, and the response is {found}");
+    let refusal = Refusal::new(Reason::ResponseTooLarge, details);
+    Box::new(Refusal { is_policy: true, ..refusal })
 }

@@ -35,8 +35,10 @@ impl GatedRequest<'_, '_> {
     pub(crate) fn find_page(&mut self, identified: &IdentifiedClient, target: &Target) {
         let crawler = identified.identity().crawler();
         let crawler = crawler.filter(|crawler| crawler.subresources == SubresourcePolicy::Page);
-        // The response shows whether it is one, and that of a gateway's request is not seen here.
-        let is_seen = self.blind.is_none() && self.connection.gateway.is_none();
+        // The response shows whether it is one, and not every gateway shows it.
+        let gateway = self.connection.gateway.as_deref().cloned();
+        let is_seen =
+            self.blind.is_none() && gateway.as_ref().is_none_or(|gateway| gateway.shows_responses);
         let Some(crawler) = crawler.filter(|_| is_seen) else {
             self.page_context = None;
             return;
@@ -45,6 +47,7 @@ impl GatedRequest<'_, '_> {
             crawler: crawler.name.clone(),
             client: Holder::of_client(self.connection.client),
             username: identified.proof.as_ref().map(|proof| proof.username.clone()),
+            gateway,
         };
         if self.page_context.as_ref().is_some_and(|context| context.holder == holder) {
             return;
@@ -69,14 +72,15 @@ impl GatedRequest<'_, '_> {
         Some(&self.page_context.as_ref()?.load.as_ref()?.subresource)
     }
 
-    /// Remembers a page, a style sheet or a script that the client is about to get, as the cause of further requests.
-    pub(crate) fn remember_page(&self, permit: &Permit, head: &UpstreamHead) {
+    /// Remembers a page, a style sheet or a script that the client is about to get, as the cause of further requests. Returns
+    /// whether it is a page, which their records name by this request's decision.
+    pub(crate) fn remember_page(&self, permit: &Permit, head: &UpstreamHead) -> bool {
         let Some(context) = &self.page_context else {
-            return;
+            return false;
         };
         // One that is only observed was not allowed.
         if permit.observed.is_some() || self.received.method() != "GET" {
-            return;
+            return false;
         }
         let pages = &self.gate.allowed_pages;
         let status = head.status();
@@ -84,21 +88,20 @@ impl GatedRequest<'_, '_> {
         let content_type = single(&fields, "content-type").unwrap_or_default();
         let target = &permit.resolved.target;
         let now = self.gate.decider.robots.clock().now();
-        match &context.load {
-            Some(PageLoad { subresource: Subresource { kind, .. }, cause }) => {
-                let is_one = is_judged(status) && kind.is_type(content_type);
-                if kind.loads_others() && (is_one || status == NOT_MODIFIED) {
-                    pages.add_loader(&context.holder, target, cause, now);
-                }
+        if let Some(PageLoad { subresource: Subresource { kind, .. }, cause }) = &context.load {
+            let is_one = is_judged(status) && kind.is_type(content_type);
+            if kind.loads_others() && (is_one || status == NOT_MODIFIED) {
+                pages.add_loader(&context.holder, target, cause, now);
             }
-            None => {
-                let is_navigation = || is_field(self.received, "sec-fetch-dest", b"document");
-                let is_one = is_judged(status) && is_page_type(content_type);
-                if is_one || status == NOT_MODIFIED && is_navigation() {
-                    pages.add_page(&context.holder, target, self.record.id, now);
-                }
-            }
+            return false;
         }
+        let is_navigation = || is_field(self.received, "sec-fetch-dest", b"document");
+        let is_page = is_judged(status) && is_page_type(content_type)
+            || status == NOT_MODIFIED && is_navigation();
+        if is_page {
+            pages.add_page(&context.holder, target, self.record.id, now);
+        }
+        is_page
     }
 }
 

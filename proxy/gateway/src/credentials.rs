@@ -55,6 +55,7 @@ impl GatewayIdentity {
             peer: named.map(|_| self.address),
             gateway: Some(Box::new(AskingGateway {
                 crawler: self.token.map(GatewayCrawler::OfToken),
+                shows_responses: false,
             })),
             ..ClientConnection::new(named.unwrap_or(self.address))
         }

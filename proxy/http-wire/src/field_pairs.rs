@@ -32,6 +32,18 @@ pub fn is_named(field: &[u8], name: &str) -> bool {
     field.eq_ignore_ascii_case(name.as_bytes())
 }
 
+/// Returns whether a field of this name describes the content of its message.
+pub fn describes_content(field: &[u8]) -> bool {
+    const DESCRIBING: &[&str] = &[
+        "content-encoding",
+        "content-language",
+        "content-length",
+        "content-range",
+        "content-type",
+    ];
+    DESCRIBING.iter().any(|name| is_named(field, name))
+}
+
 /// Returns all values of `Via` as one list: the proxies that the message went through, in order.
 pub fn combined_via(fields: &[FieldPair<'_>]) -> Option<Vec<u8>> {
     let all: Vec<_> = values(fields, "via").collect();

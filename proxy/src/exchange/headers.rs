@@ -5,9 +5,12 @@ use std::collections::HashSet;
 
 use bytes::BytesMut;
 use http::{Request, Uri};
+use wayleave_admission::record::is_own_field;
 use wayleave_clock::system_time;
 use wayleave_decision::{PURPOSE_FIELD, ResolvedTarget};
-use wayleave_http_wire::field_pairs::{FieldPair, first, is_named, listed_in_connection, values};
+use wayleave_http_wire::field_pairs::{
+    FieldPair, describes_content, first, is_named, listed_in_connection, values,
+};
 use wayleave_http_wire::http1::{BodyFraming, SWITCHING_PROTOCOLS, has_content, write_fields};
 use wayleave_http_wire::received::{HttpVersion, ReceivedHead};
 use wayleave_robots_txt::Target;
@@ -223,15 +226,7 @@ pub(super) fn response<'a>(
 
 /// Leaves out a response's content, with the fields that describe it.
 pub(super) fn omit_content(response: &mut DownstreamResponse<'_>) {
-    const DESCRIBING: &[&str] = &[
-        "content-encoding",
-        "content-language",
-        "content-length",
-        "content-range",
-        "content-type",
-    ];
-    let describes = |field: &[u8]| DESCRIBING.iter().any(|name| is_named(field, name));
-    response.fields.retain(|(field, _)| !describes(field));
+    response.fields.retain(|(field, _)| !describes_content(field));
     response.fields.push(response_field("Content-Length", "0"));
     response.framing = BodyFraming::Length(0);
 }
@@ -323,11 +318,6 @@ fn end_to_end<'a>(fields: &[FieldPair<'a>]) -> impl Iterator<Item = FieldPair<'a
     let listed = if lists { listed_in_connection(fields) } else { HashSet::new() };
     let is_listed = move |field: &[u8]| lists && listed.contains(&field.to_ascii_lowercase());
     fields.iter().copied().filter(move |&(field, _)| !(is_hop_by_hop(field) || is_listed(field)))
-}
-
-/// Returns whether only this proxy may set the field.
-pub(super) fn is_own_field(field: &[u8]) -> bool {
-    field.get(..9).is_some_and(|start| is_named(start, "wayleave-"))
 }
 
 fn is_hop_by_hop(field: &[u8]) -> bool {

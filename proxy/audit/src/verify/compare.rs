@@ -120,8 +120,9 @@ fn check_outcome(verdict: &Verdict, decision: &DecisionRecord) -> Result<(), Str
         }
         Err(refusal) => {
             let is_so_called = match outcome {
-                // Earlier versions called a name that leads nowhere refused, too.
-                RequestOutcome::Refused => !decision.reached_origin,
+                // Earlier versions called a name that leads nowhere refused, too. A gateway shows responses to requests that it
+                // was refused, or never asked about.
+                RequestOutcome::Refused => !decision.reached_origin || decision.via.is_some(),
                 RequestOutcome::Failed => refusal.is_failure,
                 _ => false,
             };

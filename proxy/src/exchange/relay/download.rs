@@ -5,13 +5,12 @@ use std::pin::{Pin, pin};
 use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
-use wayleave_admission::response_policy::LabelStep;
-use wayleave_admission::{AdmittedHead, ContentTreatment};
+use wayleave_admission::record::is_own_field;
+use wayleave_admission::{AdmittedHead, BodyStart, ContentTreatment, SeenBody};
 use wayleave_clock::timeout;
-use wayleave_decision::{ContentStart, Reason, Refusal, SubresourceKind, content_start};
+use wayleave_decision::Reason;
 use wayleave_http_wire::field_pairs::FieldPair;
 use wayleave_http_wire::http1::{BodyFraming, SWITCHING_PROTOCOLS, Trailers};
-use wayleave_http_wire::page::PageBuffer;
 use wayleave_http_wire::received::HttpVersion;
 use wayleave_pacing::PacingSlot;
 use wayleave_transport::http::downstream::{ClientGone, DownstreamWriter, ResponseField};
@@ -26,29 +25,6 @@ use super::origin_reader::OriginReader;
 use super::watch::ResponseWatch;
 use crate::exchange::headers;
 use crate::exchange::websocket;
-
-/// The start of a body that shows whether it is a document: the usual one, and one for white space and comments. A licence in
-/// front of a script has a few KiB.
-const DOCUMENT_START_BYTES: [usize; 2] = [512, 64 * 1024];
-
-/// The buffered start of a body, and whether it is the whole body.
-#[derive(Default)]
-struct BufferedStart {
-    bytes: Bytes,
-    has_ended: bool,
-}
-
-/// Awaits a judgement, which may take a while, as long as the client is connected.
-async fn unless_gone<T>(
-    client: &mut DownstreamWriter,
-    judging: impl Future<Output = Result<T, Box<Refusal>>>,
-) -> Result<T, RelayError> {
-    tokio::select! {
-        biased;
-        judged = judging => Ok(judged?),
-        () = client.wait_until_reset() => Err(ClientGone::Left.into()),
-    }
-}
 
 /// The end of a response that reached the client.
 pub(super) struct DownloadEnd {
@@ -87,14 +63,11 @@ impl<'a, 'w, 'x> ResponseRelay<'a, 'w, 'x> {
         // Before the client gets anything: an error here withholds the response.
         let AdmittedHead { own_fields, content } = self.watch.on_head(&head, &fields)?;
         // Few crawlers have purposes: in a box it takes no room in every exchange.
-        let (labels, mut start) = match self.watch.admission.labeller {
-            Some(_) => Box::pin(self.label(&head, client)).await?,
-            None => Default::default(),
+        let (labels, start) = if self.watch.admission.wants_start(&content) {
+            Box::pin(self.judge_start(&head, &fields, &content, client)).await?
+        } else {
+            Default::default()
         };
-        if let ContentTreatment::RefuseDocument(kind, refusal) = &content {
-            let checked = Box::pin(self.check_start(*kind, &fields, start, client)).await?;
-            start = checked.ok_or_else(|| refusal.clone())?;
-        }
         self.watch.admission.relayed(&head);
         let mut response =
             headers::response(&head, &fields, self.context.received, self.context.name);
@@ -131,33 +104,22 @@ impl<'a, 'w, 'x> ResponseRelay<'a, 'w, 'x> {
         Ok(DownloadEnd { status, leaves_connection_usable })
     }
 
-    /// Returns the start of the body, of which `start` is here already, once it shows that it is no document. Returns `None` if it
-    /// is one, or cannot be read.
-    async fn check_start(
+    /// Judges the response by the start of its body, which may take a while, as long as the client is connected. The client gets
+    /// nothing of it yet.
+    async fn judge_start(
         &mut self,
-        kind: SubresourceKind,
+        head: &UpstreamHead,
         fields: &[FieldPair<'_>],
-        mut start: BufferedStart,
+        content: &ContentTreatment,
         client: &mut DownstreamWriter,
-    ) -> Result<Option<BufferedStart>, RelayError> {
-        for limit in DOCUMENT_START_BYTES {
-            let mut page = PageBuffer::new(fields, limit);
-            page.take(&start.bytes);
-            if !start.has_ended {
-                (page, start.has_ended) = self.origin.buffer_page(page, client).await?;
+    ) -> Result<(Vec<ResponseField<'static>>, BodyStart), RelayError> {
+        tokio::select! {
+            biased;
+            judged = self.watch.admission.judge_start(head, fields, content, &mut self.origin) => {
+                Ok(judged?)
             }
-            let starts: Vec<_> = page.texts().map(|text| content_start(kind, &text)).collect();
-            if page.is_doubtful() || starts.contains(&ContentStart::Document) {
-                return Ok(None);
-            }
-            // Only the end shows that nothing follows white space.
-            let is_whole = start.has_ended && page.wants_more();
-            start.bytes = page.into_buffered();
-            if is_whole || !starts.contains(&ContentStart::Open) {
-                return Ok(Some(start));
-            }
+            () = client.wait_until_reset() => Err(ClientGone::Left.into()),
         }
-        Ok(None)
     }
 
     /// Relays the trailers. An HTTP/2 stream may remain open after its last octet.
@@ -174,7 +136,7 @@ impl<'a, 'w, 'x> ResponseRelay<'a, 'w, 'x> {
                     })
                     .map_err(|fault| progress.upstream_error(fault))?;
                 // Only this proxy may report its decision in them.
-                trailers.retain(|(field, _)| !headers::is_own_field(field));
+                trailers.retain(|(field, _)| !is_own_field(field));
                 Ok(trailers)
             }
             () = client.wait_until_reset() => Err(ClientGone::Left.into()),
@@ -284,25 +246,6 @@ impl<'a, 'w, 'x> ResponseRelay<'a, 'w, 'x> {
         self.watch.dropped_interim += 1;
     }
 
-    /// Returns the fields that label the response, and the start of the body that had to be read for them.
-    async fn label(
-        &mut self,
-        head: &UpstreamHead,
-        client: &mut DownstreamWriter,
-    ) -> Result<(Vec<ResponseField<'static>>, BufferedStart), RelayError> {
-        let Some(labeller) = &mut self.watch.admission.labeller else {
-            return Ok(Default::default());
-        };
-        match unless_gone(client, labeller.judge(head)).await? {
-            LabelStep::Relay(labels) => Ok((labels, BufferedStart::default())),
-            LabelStep::ReadPage(page) => {
-                let (page, has_ended) = self.origin.buffer_page(page, client).await?;
-                let labels = unless_gone(client, labeller.judge_page(&page)).await?;
-                Ok((labels, BufferedStart { bytes: page.into_buffered(), has_ended }))
-            }
-        }
-    }
-
     /// Awaits a step in which the client reads. One that reads slowly must not occupy its slot while others wait for it.
     async fn deliver(
         &mut self,
@@ -340,7 +283,7 @@ impl<'a, 'w, 'x> ResponseRelay<'a, 'w, 'x> {
     async fn body(
         &mut self,
         client: &mut DownstreamWriter,
-        start: BufferedStart,
+        start: BodyStart,
     ) -> Result<(), RelayError> {
         if !start.bytes.is_empty() {
             let is_last = self.origin.reader.has_ended();

@@ -1,5 +1,6 @@
 //! The errors that end an exchange.
 
+use wayleave_admission::StartError;
 use wayleave_admission::outcome::RequestRepeat;
 use wayleave_decision::Refusal;
 use wayleave_pacing::TooSoon;
@@ -47,6 +48,15 @@ impl RelayError {
 impl From<Box<Refusal>> for RelayError {
     fn from(refusal: Box<Refusal>) -> Self {
         Self::Refused { refusal, answered: false }
+    }
+}
+
+impl From<StartError<Self>> for RelayError {
+    fn from(error: StartError<Self>) -> Self {
+        match error {
+            StartError::Refused(refusal) => refusal.into(),
+            StartError::Body(broken) => broken,
+        }
     }
 }
 

@@ -4,12 +4,12 @@ use std::pin::pin;
 use std::time::Duration;
 
 use bytes::Bytes;
+use wayleave_admission::{SeenBody, buffer_start};
 use wayleave_clock::timeout;
 use wayleave_decision::Reason;
 use wayleave_http_wire::page::PageBuffer;
 use wayleave_http_wire::received::ReceivedHead;
 use wayleave_pacing::budget::ByteMeter;
-use wayleave_transport::http::downstream::{ClientGone, DownstreamWriter};
 use wayleave_upstream::error::UpstreamError;
 use wayleave_upstream::{UpstreamHead, UpstreamReader};
 
@@ -46,9 +46,12 @@ impl OriginReader<'_> {
             }
         }
     }
+}
 
-    /// Reads the next part of the body; `None` at its end.
-    pub(super) async fn next_chunk(&mut self) -> Result<Option<Bytes>, RelayError> {
+impl SeenBody for OriginReader<'_> {
+    type Error = RelayError;
+
+    async fn next_chunk(&mut self) -> Result<Option<Bytes>, RelayError> {
         loop {
             let sent = self.progress.sent_chunks();
             match timeout(self.timeout, pin!(self.reader.next_chunk())).await {
@@ -63,28 +66,14 @@ impl OriginReader<'_> {
         }
     }
 
-    /// Buffers the start of the body, and returns whether that is all of it. The client gets nothing of it yet.
-    pub(super) async fn buffer_page(
-        &mut self,
-        mut page: PageBuffer,
-        client: &mut DownstreamWriter,
-    ) -> Result<(PageBuffer, bool), RelayError> {
+    fn has_ended(&self) -> bool {
+        self.reader.has_ended()
+    }
+
+    async fn buffer(&mut self, page: &mut PageBuffer) -> Result<bool, RelayError> {
         let limit = self.timeout;
-        let reading = async {
-            while page.wants_more() {
-                match self.next_chunk().await? {
-                    Some(chunk) => page.take(&chunk),
-                    None => return Ok(true),
-                }
-            }
-            Ok(self.reader.has_ended())
-        };
-        let has_ended = tokio::select! {
-            biased;
-            read = tokio::time::timeout(limit, reading) => read.unwrap_or_else(|_| Err(too_slow()))?,
-            () = client.wait_until_reset() => return Err(ClientGone::Left.into()),
-        };
-        Ok((page, has_ended))
+        let reading = buffer_start(self, page);
+        tokio::time::timeout(limit, reading).await.unwrap_or_else(|_| Err(too_slow()))
     }
 }
 
@@ -94,7 +83,6 @@ mod tests {
     use tokio::io::{AsyncWriteExt, duplex};
     use wayleave_http_wire::http1::BodyFraming;
     use wayleave_http_wire::http1::RequestHead;
-    use wayleave_transport::http::downstream::Downstream;
     use wayleave_transport::http::transport::{BoxedStream, Transport};
     use wayleave_upstream::start_http1;
 
@@ -105,18 +93,16 @@ mod tests {
     }
 
     /// Buffers a page of this many bytes that arrive one by one, each within the timeout.
-    async fn buffer_slow_page(bytes: usize) -> Result<(PageBuffer, bool), RelayError> {
+    async fn buffer_slow_page(bytes: usize) -> Result<bool, RelayError> {
         let timeout = Duration::from_secs(60);
-        let (near, _far) = duplex(1024);
         let framing = BodyFraming::Length(0);
-        let mut client = Downstream::http1(stream(near).into(), framing, true, timeout);
         let (near, mut origin) = duplex(1024);
         let started = start_http1(stream(near), b"", framing, timeout).await;
         let (_writer, mut reader) = started.unwrap();
         let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {bytes}\r\n\r\n");
         origin.write_all(head.as_bytes()).await.unwrap();
         let head = reader.next_head("GET").await.unwrap();
-        let page = PageBuffer::new(&head.fields(), 64 * 1024);
+        let mut page = PageBuffer::new(&head.fields(), 64 * 1024);
         let sending = tokio::spawn(async move {
             for _ in 0..bytes {
                 tokio::time::sleep(timeout / 8).await;
@@ -133,15 +119,14 @@ mod tests {
             byte_meter: None,
             progress: &RelayProgress::default(),
         };
-        let buffered = origin_reader.buffer_page(page, &mut client.writer).await;
+        let buffered = origin_reader.buffer(&mut page).await;
         sending.abort();
         buffered
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_slow_start_of_a_page_has_one_timeout_for_all_of_it() {
-        let (_, has_ended) = buffer_slow_page(7).await.unwrap();
-        assert!(has_ended);
+        assert!(buffer_slow_page(7).await.unwrap());
         assert!(matches!(
             buffer_slow_page(9).await,
             Err(RelayError::Upstream {

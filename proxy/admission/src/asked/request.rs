@@ -1,4 +1,4 @@
-//! The gate's answer about a request that somebody else will send: a gateway, or a program with the gate inside.
+//! The gate's answer about a request that somebody else will send.
 
 use std::sync::Arc;
 
@@ -7,29 +7,15 @@ use wayleave_decision::{HttpsHandling, Permit, Refusal, TargetScope};
 use wayleave_http_wire::http1::HeadError;
 use wayleave_http_wire::received::ReceivedHead;
 use wayleave_pacing::PacingSlot;
-use wayleave_record::DecisionId;
 use wayleave_robots_txt::{Origin, UrlScheme};
-use wayleave_transport::http::downstream::ResponseField;
 
-use crate::answer::{AnswerSource, RefusalAnswer};
+use crate::answer::AnswerSource;
 use crate::outcome::{ExchangeOutcome, NotSent, permitted_outcome};
 use crate::record::{ExchangeRecord, NO_URL, RecordedUrl, decision_field};
 use crate::request::ClientConnection;
-use crate::{Gate, GatedRequest, GivenSlot, refusal, target};
+use crate::{Gate, GatedRequest, refusal, target};
 
-/// The status by which a gateway lets its client's request leave.
-pub const ALLOWED: u16 = 200;
-
-/// The answer to a gateway, and the request that notices may follow about.
-pub struct AskedVerdict {
-    pub status: u16,
-    pub title: &'static str,
-    pub fields: Vec<ResponseField<'static>>,
-    /// Empty if the request is allowed.
-    pub body: Vec<u8>,
-    /// The decision about an allowed request, and its slot if it needed one.
-    pub allowed: Option<(DecisionId, Option<GivenSlot>)>,
-}
+use super::verdict::{ALLOWED, AskedVerdict, refused};
 
 /// Decides a request, or refuses one that the proxy would not have read. That is recorded even if whoever asked leaves meanwhile.
 /// Returns `None` after a panic, which nobody must take for leave.
@@ -105,11 +91,7 @@ async fn admit<'s>(
     request: &mut GatedRequest<'s, '_>,
     waiting: &mut CancellationToken,
 ) -> Result<(Permit, Option<PacingSlot<'s>>), NotSent> {
-    if request.received.method() == "CONNECT" {
-        // First, because its record needs the target and the crawler if it ends here.
-        request.record_undecided();
-        request.blind = Some(tunnel(request).map_err(NotSent::Refused)?);
-    }
+    find_tunnel(request)?;
     let mut slot = None;
     loop {
         let (permit, its_slot) = request.admit(slot, waiting).await?;
@@ -124,6 +106,20 @@ async fn admit<'s>(
         slot = its_slot;
         request.settings = request.gate.decider.settings();
     }
+}
+
+/// Finds the tunnel that a `CONNECT` asks for.
+///
+/// # Errors
+///
+/// Returns the refusal of one that is malformed.
+pub(super) fn find_tunnel(request: &mut GatedRequest<'_, '_>) -> Result<(), NotSent> {
+    if request.received.method() == "CONNECT" {
+        // First, because its record needs the target and the crawler if it ends here.
+        request.record_undecided();
+        request.blind = Some(tunnel(request).map_err(NotSent::Refused)?);
+    }
+    Ok(())
 }
 
 /// Returns the origin of a tunnel that is not inspected, and how much of it is decided.
@@ -142,22 +138,4 @@ fn tunnel(request: &GatedRequest<'_, '_>) -> Result<(Origin, TargetScope), Refus
         }
         HttpsHandling::Mode(_) => Ok((origin, TargetScope::EveryPath)),
     }
-}
-
-/// Returns the proxy's own answer to a request that is not sent.
-fn refused(
-    source: AnswerSource<'_>,
-    outcome: &ExchangeOutcome,
-    received: Option<&ReceivedHead>,
-) -> AskedVerdict {
-    let source = AnswerSource { in_head: true, ..source };
-    let unknown = Refusal::malformed("there is no request");
-    let refusal = outcome.refusal().unwrap_or(&unknown);
-    let RefusalAnswer { fields, body } = RefusalAnswer::new(source, refusal, received);
-    let owned = fields
-        .into_iter()
-        .map(|(name, value)| (name.into_owned().into(), value.into_owned().into()));
-    // A gateway takes 200 for leave, whatever the reason says.
-    let status = if refusal.status < 400 { 403 } else { refusal.status };
-    AskedVerdict { status, title: refusal.title, fields: owned.collect(), body, allowed: None }
 }

@@ -1,0 +1,174 @@
+//! A request that may be sent, and its response.
+
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use bytes::Bytes;
+use http::header::CONTENT_LENGTH;
+use http::{HeaderMap, HeaderName, Response, StatusCode};
+use http_body::Body;
+use wayleave_admission::asked::{ResponseVerdict, judge_response, record_cut};
+use wayleave_admission::request::ClientConnection;
+use wayleave_admission::{GivenSlot, SeenBody};
+use wayleave_http_wire::received::ReceivedHead;
+use wayleave_record::DecisionId;
+use wayleave_upstream::UpstreamHead;
+
+use crate::body::{ContentLimit, GateBody};
+use crate::gate::Gate;
+use crate::refused::{Refused, header_map};
+
+/// A request that may be sent now, once.
+///
+/// The pace begins to count when the request is admitted, or anew when it is [`sent`](Self::sent). Show the gate the response, by
+/// [`judge`](Self::judge) or at least by [`answered`](Self::answered): otherwise an origin that asks for a rest gets none.
+pub struct Admitted {
+    gate: Gate,
+    connection: Arc<ClientConnection>,
+    received: Arc<ReceivedHead>,
+    id: DecisionId,
+    /// Taken by the response; `None` if the request needed none.
+    slot: Mutex<Option<GivenSlot>>,
+    fields: HeaderMap,
+}
+
+impl Admitted {
+    pub(crate) fn new(
+        gate: Gate,
+        connection: Arc<ClientConnection>,
+        received: Arc<ReceivedHead>,
+        fields: HeaderMap,
+        (id, slot): (DecisionId, Option<GivenSlot>),
+    ) -> Self {
+        Self { gate, connection, received, id, slot: Mutex::new(slot), fields }
+    }
+
+    /// Returns the decision's id, by which the log has it.
+    pub fn id(&self) -> String {
+        self.id.to_string()
+    }
+
+    /// Returns the fields that the proxy would add to the response: `Wayleave-Decision`, and `RateLimit` with the pace.
+    pub fn fields(&self) -> &HeaderMap {
+        &self.fields
+    }
+
+    /// Notes that the request is sent only now: the delay until the next begins anew.
+    pub fn sent(&self) {
+        if let Some(slot) = &*self.slot.lock().unwrap_or_else(PoisonError::into_inner) {
+            slot.sent();
+        }
+    }
+
+    /// Applies the response's status and fields to the pace: rests after 429 and 503, `Retry-After`, and quotas. Once: a second call
+    /// has no effect.
+    pub fn answered(&self, status: StatusCode, fields: &HeaderMap) {
+        let slot = self.slot.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(slot) = slot {
+            let fields: Vec<_> = fields
+                .iter()
+                .map(|(name, value)| (name.as_str().as_bytes(), value.as_bytes()))
+                .collect();
+            slot.answered(&self.gate.0.gate, status.as_u16(), &fields);
+        }
+    }
+
+    /// Applies the response to the pace, and judges whether its client may get it: by what it states about use (fields, and the
+    /// start of a page), by `max_response_bytes`, and whether it is the subresource that was asked for. Adds the fields that the
+    /// proxy adds.
+    ///
+    /// # Errors
+    ///
+    /// Returns the refusal that the client gets instead.
+    pub async fn judge<B>(
+        self,
+        response: Response<B>,
+    ) -> Result<Response<GateBody<B>>, Box<Refused>>
+    where
+        B: Body<Data = Bytes> + Send,
+        B::Error: Send,
+    {
+        let (mut head, body) = response.into_parts();
+        self.answered(head.status, &head.headers);
+        let mut body = GateBody::unread(body);
+        match self.judge_head(head.status, &head.headers, &mut body).await {
+            Ok(Ok(passed)) => {
+                for name in foreign_fields(&head.headers) {
+                    head.headers.remove(name);
+                }
+                for (name, value) in &passed.fields {
+                    head.headers.insert(name, value.clone());
+                }
+                if passed.omits_content {
+                    head.headers.remove(CONTENT_LENGTH);
+                    body = GateBody::own(Bytes::new());
+                } else {
+                    let limit =
+                        passed.max_bytes.map(|max_bytes| self.limit(head.status, max_bytes));
+                    body.put_back(passed.start, limit);
+                }
+            }
+            Ok(Err(refused)) => return Err(refused),
+            Err(error) => body = body.broken(error),
+        }
+        Ok(Response::from_parts(head, body))
+    }
+
+    /// Limits the content of the response to this many bytes.
+    pub(crate) fn limit(self, status: StatusCode, max_bytes: u64) -> ContentLimit {
+        ContentLimit { admitted: self, status, max_bytes, passed: 0 }
+    }
+
+    /// Records that the content of the response was cut.
+    pub(crate) fn record_cut(&self, status: StatusCode, max_bytes: u64) {
+        let gate = &self.gate.0.gate;
+        record_cut(gate, &self.connection, &self.received, status.as_u16(), max_bytes);
+    }
+
+    /// Judges a response by its head, and by as much of its content as that takes.
+    pub(crate) async fn judge_head<B: SeenBody>(
+        &self,
+        status: StatusCode,
+        fields: &HeaderMap,
+        body: &mut B,
+    ) -> Result<Result<PassedHead, Box<Refused>>, B::Error> {
+        let seen = UpstreamHead::of_parts(status.as_u16(), fields.clone());
+        let gate = &self.gate.0.gate;
+        let verdict = judge_response(gate, &self.connection, &self.received, &seen, body).await?;
+        let passed = match verdict {
+            ResponseVerdict::Pass(passed) => passed,
+            ResponseVerdict::Withhold(verdict) => return Ok(Err(Box::new(Refused::new(verdict)))),
+        };
+        let mut fields = self.fields.clone();
+        fields.extend(header_map(passed.fields));
+        Ok(Ok(PassedHead {
+            fields,
+            omits_content: passed.omits_content,
+            start: passed.start.bytes,
+            max_bytes: passed.max_bytes,
+        }))
+    }
+}
+
+impl fmt::Debug for Admitted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Admitted").field("id", &self.id).finish_non_exhaustive()
+    }
+}
+
+/// A response that its client may get.
+pub(crate) struct PassedHead {
+    /// The fields to add, which replace any of the same name.
+    pub(crate) fields: HeaderMap,
+    /// Whether the client gets only the head.
+    pub(crate) omits_content: bool,
+    /// The start of the content, as far as it was read.
+    pub(crate) start: Bytes,
+    /// The most bytes of the whole content that the client may get; `None` if that is not limited.
+    pub(crate) max_bytes: Option<u64>,
+}
+
+/// Returns the names of fields that only the gate may set: an origin's own would be taken for ours.
+pub(crate) fn foreign_fields(fields: &HeaderMap) -> Vec<HeaderName> {
+    fields.keys().filter(|name| name.as_str().starts_with("wayleave-")).cloned().collect()
+}
