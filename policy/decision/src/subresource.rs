@@ -170,7 +170,7 @@ pub enum ContentStart {
     Document,
     /// As other content begins.
     Other,
-    /// Only white space and comments, behind which anything may follow.
+    /// Only white space and comments, after which anything may follow.
     Open,
 }
 
@@ -197,13 +197,13 @@ const FIRST_TAGS: &[&str] = &[
     "<base",
 ];
 
-/// Returns how content begins that was loaded as `kind`, whatever its type says.
+/// Judges the beginning of content that was loaded as `kind`, whatever its type says.
 #[must_use]
 pub fn content_start(kind: SubresourceKind, text: &str) -> ContentStart {
-    // In UTF-16 every other byte of these is zero, and the order mark is no UTF-8.
+    // In UTF-16, every other byte of ASCII text is zero, and the byte order mark is not UTF-8.
     let text = text.replace('\0', "");
     let mut rest = text.trim_start_matches(['\u{feff}', '\u{fffd}']).trim_start();
-    // XHTML may have both before its root, in any number.
+    // XHTML may have processing instructions and comments before its root.
     for (start, end) in std::iter::repeat_n([("<?", "?>"), ("<!--", "-->")], 8).flatten() {
         let Some(inner) = rest.strip_prefix(start) else {
             continue;

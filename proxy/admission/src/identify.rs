@@ -234,7 +234,10 @@ fn check_certificate(
     match &connection.certificate {
         Some(certificate) if !authenticator.is_still_trusted(certificate) => {
             let details = "the client's certificate has expired, or proxy.client_ca has changed, since this connection began";
-            Err(Refusal { closes: true, ..Refusal::new(Reason::WrongCertificate, details) })
+            Err(Refusal {
+                closes_connection: true,
+                ..Refusal::new(Reason::WrongCertificate, details)
+            })
         }
         _ => Ok(()),
     }
@@ -254,7 +257,7 @@ pub(crate) fn earlier_proof(
     match &connection.proof {
         Some(proof) if !authenticator.is_still_valid(proof) => {
             let details = "the password that opened this connection has been changed since";
-            Err(Refusal { closes: true, ..Refusal::new(Reason::WrongPassword, details) })
+            Err(Refusal { closes_connection: true, ..Refusal::new(Reason::WrongPassword, details) })
         }
         proof => Ok(proof.clone()),
     }
