@@ -128,7 +128,7 @@ impl AdaptivePace {
     pub(crate) fn record_sent_without_engine(&mut self, now: Duration, nodes: u32) {
         self.sent.record(now, f64::from(nodes));
         self.shared.requests_per_own = Some(f64::from(nodes));
-        // Of the paces that the nodes find apart, the slowest counts.
+        // Each node finds a pace of its own meanwhile; the slowest applies.
         self.shared.change = PaceChange::Slower;
     }
 }
