@@ -1,4 +1,4 @@
-//! What must hold for files, names and paths that nobody wrote.
+//! Properties of arbitrary files, names and paths.
 
 #[allow(unreachable_pub, reason = "shared with the fuzz targets, where it can be reached")]
 mod model;

@@ -1,4 +1,5 @@
-//! Decisions about a path as received, about all of its spellings, and about all paths of an origin.
+//! Decisions about a path as received, about all of its spellings, and about all paths of an origin. This drives the search;
+//! `groups` and `rules` find the group and the rule that decides.
 
 use std::{iter, mem};
 

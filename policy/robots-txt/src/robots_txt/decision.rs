@@ -62,7 +62,7 @@ pub enum AccessReason {
     Unavailable,
     /// Its redirects went on for too long.
     RedirectLost,
-    /// It could not be reached.
+    /// It could not be reached ([`AccessResult`](super::AccessResult)).
     Unreachable,
     /// The file and the path are such that finding the rule that decides takes too long.
     TooCostly,
