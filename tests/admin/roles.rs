@@ -1,4 +1,4 @@
-//! What tokens of each role and team may do, for every route of the API.
+//! The rights of tokens of each role and team, for every route of the API.
 
 use std::collections::BTreeSet;
 
