@@ -37,11 +37,11 @@ struct SourceTable<'t> {
 /// The mistakes found so far.
 #[derive(Debug, Default)]
 struct Mistakes {
-    /// Of each file the first ones that were found.
+    /// The first ones that were found in each file.
     listed: Vec<ConfigMistake>,
     /// The number found in each file, listed or not.
     counts: HashMap<String, usize>,
-    /// The keys of all of them.
+    /// The keys of all mistakes.
     keys: BTreeSet<String>,
 }
 

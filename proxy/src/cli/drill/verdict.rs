@@ -1,4 +1,4 @@
-//! Whether an answer is the right one.
+//! Judges whether an answer is the right one.
 
 use std::net::Ipv4Addr;
 use std::time::Duration;
