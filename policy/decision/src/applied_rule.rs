@@ -36,9 +36,9 @@ fn find_legal_refusal(
         TargetScope::Path | TargetScope::Server => rules.matches(found, query),
         // In a blind tunnel, refusing any request refuses all; an exception must apply to all.
         TargetScope::EveryPath => {
-            found.rule.action == RuleAction::RefuseLegally || found.rule.is_for_every_request()
+            found.rule.action == RuleAction::RefuseLegally || found.rule.applies_to_every_request()
         }
-        TargetScope::Bypass => found.rule.is_for_every_request(),
+        TargetScope::Bypass => found.rule.applies_to_every_request(),
     });
     found.filter(|found| found.rule.action == RuleAction::RefuseLegally)
 }

@@ -170,7 +170,7 @@ impl<'a> Decision<'a> {
         Ok(())
     }
 
-    /// Keeps a refusal that is only observed. Of several the first counts.
+    /// Keeps a refusal that is only observed, unless there is an earlier one.
     ///
     /// # Errors
     ///

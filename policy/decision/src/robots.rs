@@ -83,7 +83,7 @@ impl RobotsCopy {
         }
     }
 
-    /// Returns the moment for which the copy counts.
+    /// Returns the moment at which the copy is judged.
     #[must_use]
     pub fn at(&self) -> SystemTime {
         match self {
@@ -257,7 +257,7 @@ fn finding(copy: &RobotsCopy, decision: &AccessDecision<'_>) -> AccessFinding {
     }
 }
 
-/// Returns the names of the group that a crawler falls into, one a line; empty if no group is for it.
+/// Returns the names of the group that a crawler falls into, one a line; empty if no group applies.
 #[must_use]
 pub fn group_names(access: &AccessResult, identity: &Identity) -> String {
     // The group does not depend on the path.

@@ -264,7 +264,7 @@ fn check_licence(line: u32, value: &str, findings: &mut FindingList) {
     }
 }
 
-/// Reports a statement before all groups, where only `Content-Signal` counts, and not for every reader.
+/// Reports a statement before all groups, where only `Content-Signal` applies, and not for every reader.
 fn check_position(statement: &UsageStatement, group: &UsageGroup<'_>, findings: &mut FindingList) {
     if !group.agents.is_empty() {
         return;
@@ -325,7 +325,7 @@ fn check_contradiction(
     }
 }
 
-/// Reports a refusal that a statement with a longer path hides: only the longest path counts, even for purposes that it
+/// Reports a refusal that a statement with a longer path hides: only the longest path applies, even for purposes that it
 /// does not mention.
 fn check_shadowed(short: &UsageStatement, long: &UsageStatement, findings: &mut FindingList) {
     if long.path.len() <= short.path.len() || !long.path.starts_with(&*short.path) {

@@ -191,8 +191,8 @@ async fn prove(
     connection: &ClientConnection,
     request: &RequestView<'_>,
 ) -> Result<Option<PasswordProof>, Refusal> {
-    // Inside a tunnel only what its CONNECT proved counts, and behind SOCKS5 what its handshake did: clients do not send
-    // credentials for the proxy there.
+    // Inside a tunnel the proof is that of its CONNECT, and after SOCKS5 that of the handshake: clients do not send credentials
+    // for the proxy there.
     if !connection.is_to_proxy() {
         return earlier_proof(authenticator, connection);
     }

@@ -167,7 +167,7 @@ impl CachedDocuments {
             let document = CheckedSnapshot { snapshot: found.snapshot, checked_at };
             Some(UsableDocument { document, overdue: found.is_overdue.then(|| copy.clone()) })
         };
-        // Nearly always the shared copy counts, which one look shows.
+        // One look nearly always suffices: most requests use the shared copy.
         let found = find(&shared_copy(resource, identity))
             .or_else(|| find(&self.copy_for(resource, identity)))?;
         if resource.is_robots_txt() {

@@ -116,13 +116,13 @@ impl PolicyRules {
     /// Returns the rule for a blind tunnel to a host: the first that refuses any request to it, or allows all of them.
     pub(crate) fn find_for_every_request(&self, query: RuleQuery<'_>) -> Option<RuleMatch> {
         self.rules_for_host(query).find(|found| {
-            found.rule.action != RuleAction::Allow || found.rule.is_for_every_request()
+            found.rule.action != RuleAction::Allow || found.rule.applies_to_every_request()
         })
     }
 
     /// Returns the rule that covers the whole host: the first that applies to all its requests.
     pub(crate) fn find_for_host(&self, query: RuleQuery<'_>) -> Option<RuleMatch> {
-        self.rules_for_host(query).find(|found| found.rule.is_for_every_request())
+        self.rules_for_host(query).find(|found| found.rule.applies_to_every_request())
     }
 
     /// Returns the first legal refusal or exception for which `is_met` holds. Plain refusals are skipped, because mode
@@ -151,7 +151,7 @@ impl PolicyRules {
         indexes.sort_unstable();
         indexes.into_iter().filter_map(move |index| {
             let compiled = &self.rules[index];
-            let applies = compiled.rule.is_for_crawler(query.crawler, query.purposes)
+            let applies = compiled.rule.applies_to_crawler(query.crawler, query.purposes)
                 && !compiled.rule.has_expired(query.now);
             applies.then(|| compiled.as_match(index))
         })
@@ -202,7 +202,7 @@ impl CompiledRule {
     fn matches(&self, query: RuleQuery<'_>) -> bool {
         let rule = &self.rule;
         let methods = &rule.methods;
-        rule.is_for_crawler(query.crawler, query.purposes)
+        rule.applies_to_crawler(query.crawler, query.purposes)
             && (methods.is_empty() || methods.iter().any(|method| method == query.method))
             && !rule.has_expired(query.now)
             && self.paths.as_ref().is_none_or(|paths| {

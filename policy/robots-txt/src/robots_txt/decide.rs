@@ -15,7 +15,7 @@ use crate::{Dialect, ProductToken, UrlPath, percent_encoding};
 
 /// Judges a path in a dialect, by the outcome of fetching robots.txt.
 ///
-/// `tokens` are the crawler's names in order of preference: the first that has a group counts.
+/// `tokens` are the crawler's names in order of preference: the first that has a group applies.
 #[must_use]
 pub fn decide<'a>(
     access: &'a AccessResult,

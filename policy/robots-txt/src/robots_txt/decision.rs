@@ -54,7 +54,7 @@ pub enum AccessReason {
     Rule,
     /// The crawler has a group, but no rule in it matches.
     NoMatchingRule,
-    /// No group is for the crawler, not even `*`.
+    /// No group applies to the crawler, not even `*`.
     NoMatchingGroup,
     /// The path is `/robots.txt`, which is always allowed (RFC 9309 §2.2.2).
     RobotsTxtItself,

@@ -56,7 +56,7 @@ impl Mistakes {
         }
     }
 
-    /// Returns whether there is none in `key`: a mistake in `listen[1]` is one of `listen`, but one in `listen_all` is not.
+    /// Returns whether there is no mistake in `key`: a mistake in `listen[1]` is one of `listen`, but one in `listen_all` is not.
     fn has_none_in(&self, key: &str) -> bool {
         let has_within = |separator: char| {
             let within = format!("{key}{separator}");

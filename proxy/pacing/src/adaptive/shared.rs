@@ -1,7 +1,7 @@
 //! One node's part in a pace that a fleet finds together.
 //!
 //! Each node learns from the answers to its own requests, as it would alone. It proposes its finding to the engine, and takes
-//! over that of another node. If both found something, the slower pace counts.
+//! over that of another node. If both found something, the slower pace applies.
 
 use std::time::Duration;
 
