@@ -9,7 +9,8 @@ use wayleave_robots_txt::ProductToken;
 
 use super::robots_meta::{MetaRule, is_known};
 
-/// The longest value that is read, in bytes; the draft asks for at least 8 KiB. Of a longer value, only the members that fit are read.
+/// The longest value that is read, in bytes; the draft asks for at least 8 KiB. Only the members of a longer value that fit are
+/// read.
 pub(crate) const MAX_BYTES: usize = 8 * 1024;
 
 /// A member's rules, and the member as it is cited.
