@@ -191,7 +191,7 @@ fn check_usage(line: u32, value: &str, dictionary: &str, findings: &mut FindingL
 }
 
 fn check_label(line: u32, name: &str, findings: &mut FindingList) {
-    match LABELS.iter().chain(&SIGNALS).position(|label| is_meant(name, label)) {
+    match LABELS.iter().chain(&SIGNALS).position(|label| differs_only_in_separator(name, label)) {
         Some(at) => {
             let meant = LABELS[at % LABELS.len()];
             findings.error(line, format!("{name:?} is not a label; did you mean {meant:?}?"));
@@ -223,7 +223,7 @@ fn check_signal(line: u32, list: &str, findings: &mut FindingList) {
             let message = format!("{name:?} is not a signal; did you mean {:?}?", SIGNALS[at]);
             findings.error(line, message);
         } else if let Some(at) =
-            SIGNALS.iter().chain(&LABELS).position(|label| is_meant(name, label))
+            SIGNALS.iter().chain(&LABELS).position(|label| differs_only_in_separator(name, label))
         {
             let meant = SIGNALS[at % SIGNALS.len()];
             findings.error(line, format!("{name:?} is not a signal; did you mean {meant:?}?"));
@@ -234,7 +234,7 @@ fn check_signal(line: u32, list: &str, findings: &mut FindingList) {
 }
 
 /// Returns whether a name differs from a known one only in its separator.
-fn is_meant(name: &str, known: &str) -> bool {
+fn differs_only_in_separator(name: &str, known: &str) -> bool {
     let letters = |text: &str| text.to_ascii_lowercase().replace(['-', '_', ' ', '.'], "");
     letters(name) == letters(known)
 }
