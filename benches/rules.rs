@@ -1,13 +1,13 @@
 //! The time to find the organisation's rule for a request, by the number of rules.
 //!
 //! `cargo bench -p wayleave-benches --bench rules`. Single-threaded; compare how the figures grow from 10 rules to
-//! 10,000. On two cores that were busy with other work (load 14), of 10, 1,000 and 10,000:
+//! 10,000. On two cores that were busy with other work (load 14), with 10, 1,000 and 10,000 rules:
 //!
 //! ```text
 //! other hosts            0.34 us    0.29 us     0.27 us    the usual request: no rule is for its host
-//! a host of its own      0.62 us    0.68 us     0.75 us    the last rule is
+//! one rule per host      0.62 us    0.68 us     0.75 us    only the last rule is for its host
 //! one host, no path      0.61 us    0.67 us     0.76 us    all rules are for its host, none for its path
-//! one host, one path     2.2  us    11   us     25   us    the last one is
+//! one host, one path     2.2  us    11   us     25   us    all rules are for its host, the last one for its path
 //! every host, no path    0.52 us    1.7  us     15   us    all rules are for all hosts, and for paths with wildcards
 //! every host, one path   3.8  us    15   us     148  us
 //! ```
@@ -20,7 +20,7 @@ use wayleave_decision::{PolicyRule, PolicyRules, RuleQuery};
 use wayleave_robots_txt::Target;
 use wayleave_usage_preferences::PurposeSet;
 
-/// A case: the number of rules, and which of them matches the request, if any.
+/// The numbers of rules.
 const COUNTS: [usize; 3] = [10, 1_000, 10_000];
 
 fn main() {
@@ -32,14 +32,14 @@ fn main() {
     let by_host = |number: usize| rule(&format!("*.host-{number}.example"), &["/private/"]);
     let by_path = |number: usize| rule(".shop.example", &[&format!("/private/{number}/")]);
     let everywhere = |number: usize| rule("*", &[&format!("/*/{number}.pdf$")]);
-    for (name, rule_for, url, is_found) in [
+    for (name, rule_for, url, expect_match) in [
         (
             "other hosts",
             &by_host as &dyn Fn(usize) -> PolicyRule,
             "https://www.example.org/private/a",
             false,
         ),
-        ("a host of its own", &by_host, "https://www.host-7.example/private/a", true),
+        ("one rule per host", &by_host, "https://www.host-7.example/private/a", true),
         ("one host, no path", &by_path, "https://www.shop.example/public/page?id=7", false),
         ("one host, one path", &by_path, "https://www.shop.example/private/7/a", true),
         ("every host, no path", &everywhere, "https://www.shop.example/public/a.pdf", false),
@@ -47,21 +47,21 @@ fn main() {
     ] {
         let mut group = criterion.benchmark_group(name);
         for count in COUNTS {
-            // The one that matches is the last.
+            // Only the last rule can match.
             let rules =
                 (0..count).map(|index| rule_for(if index == count - 1 { 7 } else { index + 8 }));
             let rules = PolicyRules::new(rules.collect());
             let target = Target::parse(url).expect("a URL");
-            let asked = RuleQuery {
+            let query = RuleQuery {
                 target: &target,
                 method: "GET",
                 crawler: "news",
                 purposes: PurposeSet::NONE,
                 now: SystemTime::UNIX_EPOCH,
             };
-            assert_eq!(rules.find(asked).is_some(), is_found, "{name}");
+            assert_eq!(rules.find(query).is_some(), expect_match, "{name}");
             group.bench_function(BenchmarkId::from_parameter(count), |bencher| {
-                bencher.iter(|| rules.find(black_box(asked)));
+                bencher.iter(|| rules.find(black_box(query)));
             });
         }
         group.finish();

@@ -1,5 +1,5 @@
-//! Decisions as a proxy makes them: each question once, in random order, so that neither the file nor the path is in the
-//! processor's caches from the question before.
+//! Decisions as a proxy makes them: each question once per pass, in random order, so that neither the file nor the path is
+//! in the processor's caches from the question before.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -19,7 +19,7 @@ const PASSES: usize = 5;
 
 pub(crate) fn print(corpus: &Corpus) {
     println!(
-        "\none decision on a parsed file by path, in random order, best of {PASSES} passes: ns"
+        "\nns per decision on a parsed file, in random order, best of {PASSES} passes; right: ratio to wayleave"
     );
     println!("  {:32}  {:>7} {:>7} {:>7}   {:>7} {:>7}", "", "p50", "p99", "worst", "p50", "p99");
     let ours = wayleave(corpus, decide);
@@ -42,13 +42,13 @@ type Decide = for<'a> fn(
 type Parsed = HashMap<String, AccessResult>;
 type Tokens = HashMap<String, [ProductToken; 1]>;
 
-/// The files, and the crawlers' names.
-fn asked(corpus: &Corpus) -> (Parsed, Tokens) {
-    let parsed = each(corpus, file, |question| {
+/// Parses the files and the crawlers' names, untimed.
+fn parse_all(corpus: &Corpus) -> (Parsed, Tokens) {
+    let parsed = one_per_key(corpus, file, |question| {
         AccessResult::Successful(RobotsTxt::parse(&corpus.bodies[&question.file]))
     });
     let agent = |question: &Question| question.agent.clone();
-    let tokens = each(corpus, agent, |question| {
+    let tokens = one_per_key(corpus, agent, |question| {
         let token = ProductToken::verbatim(&question.agent);
         [token.unwrap_or_else(|_| ProductToken::anonymous())]
     });
@@ -56,7 +56,7 @@ fn asked(corpus: &Corpus) -> (Parsed, Tokens) {
 }
 
 fn wayleave(corpus: &Corpus, decide: Decide) -> [f64; 3] {
-    let (parsed, tokens) = asked(corpus);
+    let (parsed, tokens) = parse_all(corpus);
     quantiles(corpus, |question| {
         let (access, tokens) = (&parsed[&question.file], &tokens[&question.agent]);
         let path = UrlPath::parse(&question.path).expect("a path");
@@ -68,7 +68,7 @@ fn wayleave(corpus: &Corpus, decide: Decide) -> [f64; 3] {
 
 /// Decides as the proxy does for a crawler that trains models, by robots.txt alone.
 fn for_a_purpose(corpus: &Corpus) -> [f64; 3] {
-    let (parsed, tokens) = asked(corpus);
+    let (parsed, tokens) = parse_all(corpus);
     let reading = PreferenceSettings::default();
     let declaration = CrawlerDeclaration {
         purposes: [Purpose::TrainAi].into_iter().collect(),
@@ -82,7 +82,7 @@ fn for_a_purpose(corpus: &Corpus) -> [f64; 3] {
         move || {
             let dialect = Dialect::Rfc9309;
             black_box(decide_all_spellings(access, dialect, tokens, &path).verdict());
-            let asker = PreferenceQuery {
+            let query = PreferenceQuery {
                 declaration,
                 settings: reading,
                 tokens,
@@ -90,21 +90,21 @@ fn for_a_purpose(corpus: &Corpus) -> [f64; 3] {
                 all_spellings: true,
                 now,
             };
-            let mut heard = PreferenceState::new(asker, &url, path.as_str());
+            let mut state = PreferenceState::new(query, &url, path.as_str());
             if let AccessResult::Successful(robots) = access {
-                heard.add_robots_txt(asker, robots);
+                state.add_robots_txt(query, robots);
             }
-            black_box(heard.judge(asker).preference);
+            black_box(state.judge(query).preference);
         }
     })
 }
 
 fn robotxt_0_6(corpus: &Corpus) -> [f64; 3] {
-    let parsed = each(corpus, crawler, |question| {
+    let parsed = one_per_key(corpus, file_and_agent, |question| {
         robotxt_0_6::Robots::from_bytes(&corpus.bodies[&question.file], question.agent.as_str())
     });
     quantiles(corpus, |question| {
-        let robots = &parsed[&crawler(question)];
+        let robots = &parsed[&file_and_agent(question)];
         move || {
             black_box(robots.is_relative_allowed(&question.path));
         }
@@ -112,11 +112,11 @@ fn robotxt_0_6(corpus: &Corpus) -> [f64; 3] {
 }
 
 fn robotxt_0_7(corpus: &Corpus) -> [f64; 3] {
-    let parsed = each(corpus, crawler, |question| {
+    let parsed = one_per_key(corpus, file_and_agent, |question| {
         robotxt::Robots::parse(&corpus.bodies[&question.file], question.agent.as_str())
     });
     quantiles(corpus, |question| {
-        let robots = &parsed[&crawler(question)];
+        let robots = &parsed[&file_and_agent(question)];
         move || {
             black_box(robots.is_allowed(&question.path));
         }
@@ -124,12 +124,12 @@ fn robotxt_0_7(corpus: &Corpus) -> [f64; 3] {
 }
 
 fn texting_robots(corpus: &Corpus) -> [f64; 3] {
-    let parsed = each(corpus, crawler, |question| {
+    let parsed = one_per_key(corpus, file_and_agent, |question| {
         let body = &corpus.bodies[&question.file];
         texting_robots::Robot::new(&question.agent, body).expect("any file is read")
     });
     quantiles(corpus, |question| {
-        let robot = &parsed[&crawler(question)];
+        let robot = &parsed[&file_and_agent(question)];
         move || {
             black_box(robot.allowed(&question.path));
         }
@@ -137,7 +137,7 @@ fn texting_robots(corpus: &Corpus) -> [f64; 3] {
 }
 
 fn fast_robots(corpus: &Corpus) -> [f64; 3] {
-    let texts = each(corpus, file, |question| {
+    let texts = one_per_key(corpus, file, |question| {
         String::from_utf8_lossy(&corpus.bodies[&question.file]).into_owned()
     });
     let parsed: HashMap<_, _> =
@@ -156,12 +156,12 @@ fn file(question: &Question) -> String {
     question.file.clone()
 }
 
-fn crawler(question: &Question) -> (String, String) {
+fn file_and_agent(question: &Question) -> (String, String) {
     (question.file.clone(), question.agent.clone())
 }
 
-/// Returns a value for each key of the questions.
-fn each<K: Hash + Eq, V>(
+/// Returns one value for each distinct key of the questions.
+fn one_per_key<K: Hash + Eq, V>(
     corpus: &Corpus,
     key: impl Fn(&Question) -> K,
     value: impl Fn(&Question) -> V,
@@ -173,14 +173,15 @@ fn each<K: Hash + Eq, V>(
     all
 }
 
-/// Returns the median, the 99th percentile and the maximum of single calls, without the clock's own time. Of each question
-/// the best pass counts: other work adds little, and a question's file and path are cold in each pass. `prepare` finds the
-/// question, untimed.
+/// Returns the median, the 99th percentile and the maximum of single calls, without the clock's own time. We keep each
+/// question's best pass, to filter out interference; its file and path are cold in every pass. `prepare` looks up what the
+/// call needs, untimed.
 fn quantiles<'a, C: FnOnce()>(corpus: &'a Corpus, prepare: impl Fn(&'a Question) -> C) -> [f64; 3] {
     let nothing = (0..10_000).map(|_| time(|| {}));
-    let clock = nothing.fold(f64::INFINITY, f64::min);
+    let clock_overhead = nothing.fold(f64::INFINITY, f64::min);
     let mut order: Vec<usize> = (0..corpus.questions.len()).collect();
     let mut times = vec![f64::INFINITY; order.len()];
+    // LCG, Fisher-Yates; seeded for repeatability.
     let mut state = 1_u64;
     for _ in 0..PASSES {
         for last in (1..order.len()).rev() {
@@ -188,7 +189,7 @@ fn quantiles<'a, C: FnOnce()>(corpus: &'a Corpus, prepare: impl Fn(&'a Question)
             order.swap(last, (state >> 33) as usize % (last + 1));
         }
         for &index in &order {
-            let took = time(prepare(&corpus.questions[index])) - clock;
+            let took = time(prepare(&corpus.questions[index])) - clock_overhead;
             times[index] = times[index].min(took);
         }
     }

@@ -107,7 +107,7 @@ fn text_of(record: &LogRecord, key: &str) -> String {
     text(&record.attributes, key)
 }
 
-/// What another implementation of the messages reads of the records.
+/// Another implementation of the messages reads the records.
 #[test]
 fn a_collector_in_python_reads_every_record() {
     let (origin, collector) = (Origin::start(), Program::start(&python(), "otlp_collector.py"));
@@ -131,7 +131,7 @@ fn a_collector_in_python_reads_every_record() {
 
 /// Every decision is counted once, whatever the collector does.
 #[test]
-fn what_an_absent_or_refusing_collector_loses_is_counted() {
+fn decisions_lost_to_a_failing_collector_are_counted() {
     let refusing = collector(Reply::new(503));
     for endpoint in [format!("http://{}", free_address()), format!("http://{}", refusing.http)] {
         let origin = Origin::start();

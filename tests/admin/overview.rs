@@ -93,7 +93,7 @@ fn counts_of_a_range_are_the_same_from_memory_and_from_the_log() {
     eventually("all are logged", || {
         decisions(&std::fs::read_to_string(&log).unwrap_or_default()).count() == 9
     });
-    // Of the time before the start, the log may have decisions that memory has not.
+    // The log may have decisions from before the start, which memory does not.
     let from_log = overview(&proxy, "?since=24h");
     assert_eq!(from_log["from"], "log");
     expect_counts(&from_log);

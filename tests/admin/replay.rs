@@ -127,7 +127,7 @@ fn crawlers_and_the_dialect_are_tried_on_what_was_observed() {
 }
 
 #[test]
-fn what_cannot_be_replayed_is_said() {
+fn impossible_replays_get_an_error() {
     let origin = Origin::start();
     let proxy = start(&origin);
     for (query, body, status, said) in [

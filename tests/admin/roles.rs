@@ -1,4 +1,4 @@
-//! What tokens of each role and team may do, for every route of the API.
+//! The rights of tokens of each role and team, for every route of the API.
 
 use std::collections::BTreeSet;
 
@@ -89,7 +89,7 @@ const ROUTES: &[Route] = &[
         [401, 403, 403, 204, 403],
     ),
     ("get", "/v1/traffic", "/v1/traffic", SEEN),
-    // The body is a change of the configuration, and there is none.
+    // The body, which should be a change of the configuration, is missing.
     ("post", "/v1/replay", "/v1/replay", [401, 400, 400, 400, 400]),
     ("get", "/v1/status", "/v1/status", SEEN),
     ("get", "/v1/configuration", "/v1/configuration", SEEN_BY_ALL_TEAMS_ONLY),

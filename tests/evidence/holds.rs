@@ -42,7 +42,7 @@ fn files_about(dir: &Path, host: &str) -> Vec<PathBuf> {
 }
 
 #[test]
-fn what_is_held_outlives_the_retention_of_the_log() {
+fn held_decisions_outlive_the_logs_retention() {
     let origin = Origin::start();
     origin.site("held.test").disallows("/private");
     origin.site("shop.test").disallows("/private");

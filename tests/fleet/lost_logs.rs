@@ -96,7 +96,7 @@ fn expect_missing(nodes: &[&Wayleave], beginning: &str) {
 }
 
 #[test]
-fn what_a_node_took_with_it_is_named_by_the_others() {
+fn decisions_lost_with_a_node_are_named_by_the_others() {
     let mut fleet = NamedFleet::start();
     let nodes = ["a", "b", "c", "d"].map(|name| fleet.node(name));
     let counts = [3, 5, 7, 11];
@@ -315,7 +315,7 @@ fn heads_that_were_forged_deleted_or_restored_are_replaced() {
 }
 
 #[test]
-fn what_is_held_outlives_retention_and_what_is_deleted_by_hand_is_noticed() {
+fn held_decisions_outlive_retention_but_not_deletion_by_hand() {
     let fleet = NamedFleet::start();
     let small = |settings: Settings| {
         let settings = settings.set("log.decisions_max_size", "\"64KiB\"");

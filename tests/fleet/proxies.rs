@@ -190,7 +190,7 @@ fn whatever_lets_an_origin_rest_does_so_on_all_nodes() {
             let path = format!("/busy{client}");
             let node = &nodes[usize::from(client) - 1];
             assert_eq!(get(node, client, &path), refusal.status);
-            // Of a part, the next node hears before it is told the same.
+            // The next node must know of this refusal before it gets one itself.
             eventually("the node after it knows", || {
                 let next = &nodes[usize::from(client)];
                 get(next, client, &path) == 429
@@ -286,7 +286,7 @@ fn without_the_engine_only_origins_with_a_delay_are_refused() {
 }
 
 #[test]
-fn what_a_node_stored_alone_is_shared_when_it_joins() {
+fn copies_stored_alone_are_shared_when_the_node_joins() {
     let origin = Origin::start();
     origin.site("shop.test").robots(RULES);
     let alone = Wayleave::start(&origin);

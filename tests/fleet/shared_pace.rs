@@ -120,7 +120,7 @@ fn nodes_ask_the_engine_whether_a_tenant_without_a_delay_rests() {
 }
 
 #[test]
-fn what_one_node_finds_slows_down_all() {
+fn a_pace_that_one_node_finds_slows_down_all() {
     let server = Server::start(Product::Redis);
     let origin = Origin::start();
     // Nothing rests, so that only the pace can tell.

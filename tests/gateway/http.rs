@@ -102,7 +102,7 @@ fn a_token_proves_whose_requests_they_are() {
     let both = [("Authorization", TOKEN), ("Authorization", TOKEN)];
     assert_eq!(gated.check("GET", "http://shop.test/a", &both).status, 401);
     assert_eq!(gated.check("GET", "http://shop.test/a", &[]).status, 200);
-    // A token that is removed is none after the reload.
+    // A token that was removed is no longer accepted after the reload.
     let other =
         format!("[{{ sha256 = \"{}\", crawler = \"news\" }}]", TOKEN_SHA256.replace('4', "5"));
     gated.proxy.reload(&gated.proxy.settings.clone().set("gateway.tokens", &other));

@@ -1,4 +1,4 @@
-//! What a gateway tells of the requests that it sent.
+//! The notices of a gateway about the requests that it sent.
 
 use super::Gated;
 use crate::harness::{Origin, Response};

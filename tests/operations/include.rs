@@ -155,7 +155,7 @@ fn files_that_are_gone_or_emptied_need_an_operator() {
     assert_eq!(refused_by(&proxy, "a"), "", "an operator confirmed it");
 }
 
-/// What decided is archived as one file, whatever it was read from.
+/// The configuration that decided is archived as one file, whatever files it was read from.
 #[test]
 fn the_archive_has_what_was_included() {
     let origin = Origin::start();

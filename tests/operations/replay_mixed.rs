@@ -25,7 +25,7 @@ const UNREACHABLE: usize = 7;
 /// The name under which the log has the proxy's own requests.
 const WAYLEAVE: &str = "wayleave";
 
-/// What both configurations have: the names of crawlers, of which what the log does not say depends.
+/// Sets what both configurations share: the names of crawlers, on which facts depend that the log does not have.
 fn common(settings: Settings) -> Settings {
     settings
         .set("log.events", "false")

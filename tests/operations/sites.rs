@@ -177,7 +177,7 @@ fn a_statement_says_what_was_refused_by_which_line_and_how_to_stop_us() {
 }
 
 #[test]
-fn what_is_missing_from_the_log_is_in_every_statement() {
+fn gaps_in_the_log_are_in_every_statement() {
     let published = crawl(5);
     let log = published.log();
     let rotated = log.with_file_name("decisions.20260101T000000.000Z.jsonl");

@@ -182,7 +182,7 @@ fn progress_is_shown_on_terminals_and_nowhere_else() {
 }
 
 #[test]
-fn what_is_gone_leaves_no_progress_behind() {
+fn finished_progress_is_erased() {
     let dir = TempDir::new().expect("a directory");
     std::fs::write(dir.path().join("robots.txt"), "").expect("writable");
     let printed = on_a_terminal(dir.path(), "lint robots.txt", &[]);

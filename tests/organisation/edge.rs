@@ -103,7 +103,7 @@ fn sites_that_allow_and_refuse_are_counted() {
 }
 
 #[test]
-fn what_signing_changes_at_the_edge_shows() {
+fn the_effect_of_signing_at_the_edge_is_shown() {
     let signing = signing::start("on-request", |settings| settings);
     let blocked = || Reply::new(403).header("cf-mitigated", "challenge");
     let asks = "sig1=(\"@authority\");tag=\"web-bot-auth\"";

@@ -313,7 +313,7 @@ fn observed_requests_are_forwarded_counted_and_logged() {
 }
 
 #[test]
-fn what_is_impossible_is_refused_in_observe_mode_too() {
+fn impossible_requests_are_refused_in_observe_mode_too() {
     let origin = sites();
     let proxy = Wayleave::start_with(&origin, |settings| {
         settings

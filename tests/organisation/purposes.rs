@@ -12,7 +12,7 @@ use crate::harness::{Origin, Request, Wayleave, eventually};
 
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// Each crawler's name, the agent that it matches, and its purposes. Two of them match the same requests.
+/// The crawlers: name, the agent that it matches, and purposes. Two of them match the same requests.
 const CRAWLERS: [(&str, &str, &[&str]); 5] = [
     ("news-search", "NewsBot", &["search"]),
     ("news-trainer", "NewsBot", &["train-ai"]),

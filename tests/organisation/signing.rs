@@ -393,7 +393,7 @@ fn keys_are_made_listed_and_written() {
 }
 
 #[test]
-fn what_is_published_is_below_one_folder() {
+fn published_files_are_below_one_folder() {
     let dir = tempfile::tempdir().expect("a directory");
     keys(dir.path(), &["new", "news"]);
     let signing = "[signing]\nmode = \"always\"\nagent = \"https://bot.test\"\n";

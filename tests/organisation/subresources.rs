@@ -1,4 +1,4 @@
-//! What a page loads, for crawlers with `subresources = "page"`. tests/security has the attempts to misuse it.
+//! The files that a page loads, for crawlers with `subresources = "page"`. tests/security has the attempts to misuse it.
 
 use serde_json::Value;
 
@@ -52,7 +52,7 @@ fn load(proxy: &Wayleave, agent: &str, url: &str, dest: &str, referrer: &str) ->
 const PAGE: &str = "https://shop.test/page";
 
 #[test]
-fn what_an_allowed_page_loads_passes_robots_txt() {
+fn files_that_an_allowed_page_loads_pass_robots_txt() {
     let origin = shop();
     let proxy = Wayleave::start_with(&origin, with_crawlers);
     let first = load(&proxy, "PageBot/1", "https://shop.test/static/a.css", "style", PAGE);

@@ -153,7 +153,7 @@ fn clients_are_told_the_pace_of_a_slow_origin() {
 }
 
 #[test]
-fn what_the_origin_says_is_kept_and_added_to() {
+fn the_origins_rate_limits_are_kept_and_added_to() {
     let origin = Origin::start();
     let policies = [("RateLimit-Policy", "\"burst\";q=9;w=5")];
     let list = [("RateLimit", "\"burst\";r=8;t=5"), ("RateLimit", "\"daily\";r=99;t=3600")];

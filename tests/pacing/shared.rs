@@ -65,7 +65,7 @@ fn tenants_of_a_domain_are_a_delay_apart() {
 }
 
 #[test]
-fn what_shares_a_pace_is_as_configured() {
+fn origins_share_a_pace_as_configured() {
     let origin = Origin::start();
     let literal = format!("http://127.0.0.1:{}/", origin.http.port());
     for (share, statuses) in [

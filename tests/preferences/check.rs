@@ -150,7 +150,7 @@ fn an_answer_can_be_labelled_instead() {
 }
 
 #[test]
-fn what_the_site_is_not_asked_about_is_labelled_all_the_same() {
+fn responses_without_evaluated_statements_are_labelled() {
     let origin = Origin::start();
     origin.site("site.test").disallows("/private");
     let proxy = Wayleave::start_with(&origin, |settings| {

@@ -114,7 +114,7 @@ fn a_preview_refuses_a_long_target_too() {
 fn the_log_of_a_long_target_is_sound_evidence() {
     let origin = Origin::start();
     let proxy = Wayleave::start(&origin);
-    // What is kept of it is a URL by itself, which was never asked for.
+    // The part of it that is kept is a URL by itself, which was never requested.
     let long = url("http://shop.test/", LONGEST + 1);
     assert_eq!(proxy.get(&long).status, 414);
     assert_eq!(proxy.get("http://shop.test/b").status, 200);

@@ -130,7 +130,7 @@ fn requests_that_were_not_begun_are_sent_again() {
 #[test]
 fn requests_above_a_goaway_are_sent_again() {
     let origin = Origin::start();
-    // robots.txt is fetched by HTTP/1.1. The last stream that was served is none, and the code is NO_ERROR.
+    // robots.txt is fetched by HTTP/1.1. The frame says that no stream was served, with the code NO_ERROR.
     origin.site("away.test").frames(&[(GOAWAY, 0, vec![0; 8])]);
     let proxy = Wayleave::start(&origin);
     let client = proxy.http2("away.test:443");

@@ -486,7 +486,7 @@ fn no_attempt_gets_a_page_as_a_subresource() {
         expect_nothing(attempt.name, &answer, attempt.reason);
         assert_eq!(arrived(&origin), before, "{}", attempt.name);
     }
-    // A script behind a long licence passes, and so does what another site serves to the page.
+    // A script after a long licence passes, and so does what another site serves to the page.
     for (request_line, fields) in [
         ("GET /static/licence.js", &[(DEST, "script")][..]),
         ("GET http://cdn.test/a.png", &[("Sec-Fetch-Site", "cross-site")]),

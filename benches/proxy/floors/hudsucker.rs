@@ -1,5 +1,6 @@
-//! floor-hudsucker: a proxy around the hudsucker crate that passes everything through but the
-//! paths below `/private/`. It decides nothing, logs nothing and counts nothing.
+//! floor-hudsucker: a proxy around the hudsucker crate that passes everything through except the
+//! paths below `/private/`. It decides nothing else, and logs and counts nothing: a floor, that is, a
+//! lower bound for the comparison.
 
 use std::convert::Infallible;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -32,9 +33,9 @@ struct Options {
 }
 
 #[derive(Clone, Debug)]
-struct Refuse;
+struct RefusePrivate;
 
-impl HttpHandler for Refuse {
+impl HttpHandler for RefusePrivate {
     async fn handle_request(
         &mut self,
         _context: &HttpContext,
@@ -60,20 +61,20 @@ async fn main() -> anyhow::Result<()> {
         .with_addr(options.listen)
         .with_ca(authority)
         .with_http_connector(connector(&options)?)
-        .with_http_handler(Refuse)
+        .with_http_handler(RefusePrivate)
         .build()?;
     proxy.start().await?;
     Ok(())
 }
 
 type Addresses = std::iter::Once<SocketAddr>;
-type Loopback =
+type LoopbackResolver =
     tower::util::ServiceFn<fn(Name) -> std::future::Ready<Result<Addresses, Infallible>>>;
 
-/// Returns hudsucker's own connector, but every name is this machine, and the roots are the bench's.
+/// Returns hudsucker's own connector, except that every name resolves to localhost and the roots are the benchmark's.
 fn connector(
     options: &Options,
-) -> anyhow::Result<hyper_rustls::HttpsConnector<HttpConnector<Loopback>>> {
+) -> anyhow::Result<hyper_rustls::HttpsConnector<HttpConnector<LoopbackResolver>>> {
     let mut roots = RootCertStore::empty();
     for certificate in CertificateDer::pem_file_iter(&options.origin_roots)? {
         roots.add(certificate?)?;

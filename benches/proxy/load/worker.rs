@@ -73,13 +73,13 @@ pub(crate) struct Worker {
     options: Arc<Options>,
     gate: Arc<Gate>,
     client: Option<(Client, String)>,
-    asked: usize,
+    requests: usize,
     tally: Tally,
 }
 
 impl Worker {
     pub(crate) fn new(number: usize, options: Arc<Options>, gate: Arc<Gate>) -> Self {
-        Self { number, options, gate, client: None, asked: 0, tally: Tally::default() }
+        Self { number, options, gate, client: None, requests: 0, tally: Tally::default() }
     }
 
     pub(crate) async fn run(mut self) -> Tally {
@@ -111,7 +111,7 @@ impl Worker {
                     sleep_until(turn.into()).await;
                     begin = Instant::now();
                 } else {
-                    // The response before was late: the latency of this one counts from when it was due.
+                    // The previous response was late: this request's latency counts from the time when it was due.
                     begin = turn;
                 }
                 turn += interval;
@@ -156,8 +156,8 @@ impl Worker {
 
     /// Sends one request, on a new connection if one is due. Returns whether it succeeded.
     async fn ask(&mut self, begin: Instant) -> bool {
-        let asked = timeout(PATIENCE, self.try_ask()).await;
-        match asked.unwrap_or_else(|_| Err(anyhow!("no answer within {} s", PATIENCE.as_secs()))) {
+        let result = timeout(PATIENCE, self.try_ask()).await;
+        match result.unwrap_or_else(|_| Err(anyhow!("no answer within {} s", PATIENCE.as_secs()))) {
             Ok(length) => {
                 self.tally.answered(begin.elapsed(), length);
                 true
@@ -172,10 +172,10 @@ impl Worker {
 
     async fn try_ask(&mut self) -> anyhow::Result<usize> {
         let renew_after = self.options.renew_after;
-        if renew_after > 0 && self.asked.is_multiple_of(renew_after) {
+        if renew_after > 0 && self.requests.is_multiple_of(renew_after) {
             self.client = None;
         }
-        self.asked += 1;
+        self.requests += 1;
         let mut authority = String::new();
         if self.client.is_none() || (!self.options.https && self.options.hosts > 1) {
             let number = self.gate.hosts.fetch_add(1, Ordering::Relaxed);

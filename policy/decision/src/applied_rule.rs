@@ -25,25 +25,25 @@ pub(crate) fn find(
     legal.or(Some(found))
 }
 
-/// Returns the rule of the law after one that is only observed: observing a refusal must not lift the law.
+/// Returns the legal refusal after a plain one that is only observed: observing a refusal must not lift the law.
 fn find_legal_refusal(
     rules: &PolicyRules,
     query: RuleQuery<'_>,
     scope: TargetScope,
 ) -> Option<RuleMatch> {
-    let found = rules.find_beyond_refusals(query, |found| match scope {
+    let found = rules.find_skipping_plain_refusals(query, |found| match scope {
         TargetScope::RobotsTxt => false,
         TargetScope::Path | TargetScope::Server => rules.matches(found, query),
-        // Of requests that are not seen, a refusal of any refuses all; an exception has to be for all.
+        // In a blind tunnel, refusing any request refuses all; an exception must apply to all.
         TargetScope::EveryPath => {
-            found.rule.action == RuleAction::RefuseLegally || found.rule.is_for_every_request()
+            found.rule.action == RuleAction::RefuseLegally || found.rule.applies_to_every_request()
         }
-        TargetScope::Bypass => found.rule.is_for_every_request(),
+        TargetScope::Bypass => found.rule.applies_to_every_request(),
     });
     found.filter(|found| found.rule.action == RuleAction::RefuseLegally)
 }
 
-/// Returns the refusal that a rule demands; none if it is an exception.
+/// Returns the refusal that a rule demands; `None` if it is an exception.
 pub(crate) fn refusal(found: &RuleMatch) -> Option<Refusal> {
     let refusal = Refusal::by_policy(Reason::PolicyRule, found.to_string());
     match found.rule.action {

@@ -121,7 +121,8 @@ pub struct Crawler {
     pub mode: EnforcementMode,
     /// The time between requests to an origin that names none, instead of `[politeness]`'s.
     pub default_delay: Option<Duration>,
-    /// The shortest time between its requests to an origin, whatever that asks for. The longer of this and `[politeness]`'s counts.
+    /// The shortest time between its requests to an origin, whatever that asks for. The longer of this and `[politeness]`'s
+    /// applies.
     pub min_delay: Duration,
     /// The most that it may do on one day.
     pub budget: DailyBudget,

@@ -13,9 +13,7 @@ use crate::identity::Identified;
 use crate::preference_finding::{PreferenceFinding, document_pending};
 use crate::reason::Reason;
 use crate::refusal::Refusal;
-use crate::robots::{
-    AccessFinding, RobotsCopy, ask_robots_txt, crawl_delay, robots_txt_unreachable,
-};
+use crate::robots::{AccessFinding, RobotsCopy, ask_robots_txt, crawl_delay, no_usable_robots_txt};
 use crate::robots_answer::RobotsAnswer;
 use crate::rules::{PolicyRules, RuleAction, RuleQuery};
 use crate::subresource::{Subresource, SubresourcePolicy};
@@ -172,7 +170,7 @@ impl<'a> Decision<'a> {
         Ok(())
     }
 
-    /// Keeps a refusal that is only observed. Of several the first counts.
+    /// Keeps a refusal that is only observed, unless there is an earlier one.
     ///
     /// # Errors
     ///
@@ -320,7 +318,7 @@ impl<'a> Decision<'a> {
 
     /// Reports that the robots.txt that the decision needs has not arrived in time.
     pub fn robots_txt_pending(&mut self, details: &str, retry_after: Duration) {
-        let refusal = robots_txt_unreachable(&self.request.resolved.target, details, retry_after);
+        let refusal = no_usable_robots_txt(&self.request.resolved.target, details, retry_after);
         self.state = self.refused(refusal);
     }
 

@@ -69,7 +69,7 @@ impl InterceptionSettings {
             self.mode == HttpsMode::Refuse && origin.scheme() == UrlScheme::Https
         };
         is_refused.then(|| Refusal {
-            closes: is_by_tunnel,
+            closes_connection: is_by_tunnel,
             ..Refusal::by_policy(
                 Reason::HttpsRefused,
                 "https.mode is \"refuse\": this proxy refuses all HTTPS",
@@ -95,7 +95,7 @@ mod tests {
         let refused = |url, is_by_tunnel| {
             let target = Target::parse(url).unwrap();
             let resolved = ResolvedTarget { target, scope: TargetScope::Path };
-            settings.refusal(&resolved, is_by_tunnel).map(|refusal| refusal.closes)
+            settings.refusal(&resolved, is_by_tunnel).map(|refusal| refusal.closes_connection)
         };
         for (url, in_a_tunnel, without_one) in [
             ("https://shop.test/", Some(true), Some(false)),

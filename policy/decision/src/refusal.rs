@@ -48,14 +48,15 @@ pub struct Refusal {
     pub basis: Option<Box<RefusalBasis>>,
     /// The time after which the client should ask again.
     pub retry_after: Option<Duration>,
-    /// The URI of the entity that blocks by law (RFC 7725).
+    /// The URI of the entity that blocks because of a legal demand (RFC 7725).
     pub blocked_by: Option<Box<str>>,
-    /// Whether crawlers may not do it, rather than nobody can: in mode "observe" the request is forwarded.
+    /// Whether policy forbids the request (robots.txt, preferences, rules, budgets), as opposed to the law, or to its being
+    /// impossible; mode "observe" forwards it.
     pub is_policy: bool,
     /// Whether the request failed before anything could be decided against it.
     pub is_failure: bool,
-    /// Whether the connection must close, because its rest may not be a request.
-    pub closes: bool,
+    /// Whether the connection must close, because what follows on it may not be a request.
+    pub closes_connection: bool,
 }
 
 impl Refusal {
@@ -75,14 +76,14 @@ impl Refusal {
             blocked_by: None,
             is_policy: false,
             is_failure: false,
-            closes: false,
+            closes_connection: false,
         }
     }
 
     /// Returns the refusal of a request that is malformed, or that two readers could read differently.
     #[must_use]
     pub fn malformed(details: impl Into<Cow<'static, str>>) -> Self {
-        Self { closes: true, ..Self::new(Reason::MalformedRequest, details) }
+        Self { closes_connection: true, ..Self::new(Reason::MalformedRequest, details) }
     }
 
     /// Returns a refusal that mode "observe" would only note.

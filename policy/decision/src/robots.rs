@@ -83,7 +83,7 @@ impl RobotsCopy {
         }
     }
 
-    /// Returns the moment for which the copy counts.
+    /// Returns the moment at which the copy is judged.
     #[must_use]
     pub fn at(&self) -> SystemTime {
         match self {
@@ -257,7 +257,7 @@ fn finding(copy: &RobotsCopy, decision: &AccessDecision<'_>) -> AccessFinding {
     }
 }
 
-/// Returns the names of the group that a crawler falls into, one a line; empty if no group is for it.
+/// Returns the names of the group that a crawler falls into, one a line; empty if no group applies.
 #[must_use]
 pub fn group_names(access: &AccessResult, identity: &Identity) -> String {
     // The group does not depend on the path.
@@ -335,19 +335,20 @@ pub(crate) fn unreachable_refusal(
         }
         _ => snapshot.and_then(Snapshot::cause),
     };
-    // An origin's own words in it may be of any length.
+    // The cause may quote the origin, at any length.
     let details = excerpt(cause.unwrap_or("not fetched yet"));
     let retry_after = snapshot
         .and_then(|snapshot| snapshot.retry_after(copy.at()))
         .unwrap_or(Duration::from_secs(1));
-    let refusal = robots_txt_unreachable(target, &details, retry_after);
+    let refusal = no_usable_robots_txt(target, &details, retry_after);
     let reason = match kind {
         Some(FetchErrorKind::Dns | FetchErrorKind::DnsUnavailable) => Reason::DnsError,
         Some(FetchErrorKind::DnsTimeout) => Reason::DnsTimeout,
         Some(FetchErrorKind::Local) => Reason::ProxyInternalError,
         _ => return refusal,
     };
-    // Behind a redirect it is not the origin's own name that fails. In mode "observe" the request is sent, and resolves it again.
+    // After a redirect, the name that failed is not the origin's own. In mode "observe" the request is sent, and resolves the
+    // origin's name again.
     let failed_after_redirect = reason != Reason::ProxyInternalError
         && snapshot.is_some_and(Snapshot::failed_after_redirect);
     if failed_after_redirect || mode == EnforcementMode::Observe {
@@ -356,8 +357,8 @@ pub(crate) fn unreachable_refusal(
     Refusal { reason, is_policy: false, is_failure: true, ..refusal }
 }
 
-/// Returns the refusal of a request whose robots.txt is unreachable.
-pub(crate) fn robots_txt_unreachable(
+/// Returns the refusal of a request for which there is no usable robots.txt: it is unreachable, or has not arrived in time.
+pub(crate) fn no_usable_robots_txt(
     target: &Target,
     details: &str,
     retry_after: Duration,

@@ -96,7 +96,7 @@ impl SubresourceKind {
         }
     }
 
-    /// Returns the kind that a `Sec-Fetch-Dest` names (Fetch Metadata section 2.1). There is none for documents, frames and
+    /// Returns the kind that a `Sec-Fetch-Dest` names (Fetch Metadata section 2.1); `None` for documents, frames and
     /// plug-ins, for `empty`, which is what a script fetches, for data such as `json` and `manifest`, and for
     /// `serviceworker`, which outlives its page.
     #[must_use]
@@ -115,7 +115,7 @@ impl SubresourceKind {
     }
 
     /// Returns whether a response with this `Content-Type` is of the kind. Types that also hold pages, documents or data, such as
-    /// `application/octet-stream` and `text/plain`, are of none, and neither are several types in one field.
+    /// `application/octet-stream` and `text/plain`, match no kind, and neither do several types in one field.
     #[must_use]
     pub fn is_type(self, content_type: &[u8]) -> bool {
         let Some(essence) = essence(content_type) else {
@@ -170,7 +170,7 @@ pub enum ContentStart {
     Document,
     /// As other content begins.
     Other,
-    /// Only white space and comments, behind which anything may follow.
+    /// Only white space and comments, after which anything may follow.
     Open,
 }
 
@@ -197,13 +197,13 @@ const FIRST_TAGS: &[&str] = &[
     "<base",
 ];
 
-/// Returns how content begins that was loaded as `kind`, whatever its type says.
+/// Judges the beginning of content that was loaded as `kind`, whatever its type says.
 #[must_use]
 pub fn content_start(kind: SubresourceKind, text: &str) -> ContentStart {
-    // In UTF-16 every other byte of these is zero, and the order mark is no UTF-8.
+    // In UTF-16, every other byte of ASCII text is zero, and the byte order mark is not UTF-8.
     let text = text.replace('\0', "");
     let mut rest = text.trim_start_matches(['\u{feff}', '\u{fffd}']).trim_start();
-    // XHTML may have both before its root, in any number.
+    // XHTML may have processing instructions and comments before its root.
     for (start, end) in std::iter::repeat_n([("<?", "?>"), ("<!--", "-->")], 8).flatten() {
         let Some(inner) = rest.strip_prefix(start) else {
             continue;
@@ -271,7 +271,7 @@ fn script_start(text: &str) -> ContentStart {
     }
 }
 
-/// Returns the text behind comments, white space and semicolons; `None` if there may be more of them.
+/// Returns the text after comments, white space and semicolons; `None` if there may be more of them.
 fn skip_script_comments(text: &str) -> Option<&str> {
     let mut rest = text;
     loop {

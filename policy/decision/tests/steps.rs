@@ -226,7 +226,7 @@ fn an_exception_only_looks_for_a_cached_pace() {
 }
 
 #[test]
-fn what_is_certain_is_decided_without_inputs() {
+fn certain_decisions_need_no_inputs() {
     let unknown = World {
         crawlers: Crawlers::new(CrawlersConfig {
             require_crawler: true,
@@ -234,7 +234,7 @@ fn what_is_certain_is_decided_without_inputs() {
         }),
         ..World::default()
     };
-    // Of an objection and a rule the objection counts.
+    // An objection takes precedence over a rule.
     let foreign =
         World { user_agent: "GPTBot/1.0", rules: rule(RuleAction::Refuse), ..World::default() };
     let bypass = World { scope: TargetScope::Bypass, ..World::default() };
@@ -488,7 +488,7 @@ fn a_method_in_lower_case_is_malformed_only_if_nothing_else_refuses() {
     let world = World { method: "get", ..World::default() };
     let (verdict, _) = world.decide(Some(ALLOWS), |_| DocumentResult::Archived(None));
     assert_eq!(described(&verdict), "-malformed-request");
-    assert!(verdict.result.unwrap_err().closes, "what follows it may be malformed, too");
+    assert!(verdict.result.unwrap_err().closes_connection, "what follows it may be malformed, too");
     assert_eq!(world.outcome(Some(DISALLOWS)).0, "-rule");
 }
 

@@ -1,4 +1,4 @@
-//! Where the texts agree, the dialects agree: on files of one group with plain rules of one kind.
+//! The dialects agree on files whose meaning their texts agree about: one group with plain rules of one kind.
 
 #![no_main]
 

@@ -9,7 +9,7 @@ use preferences::{allows, holds};
 
 fuzz_target!(|head: &str| {
     let fields = head.lines().filter_map(|line| line.split_once(": "));
-    let is_allowed = allows(|heard, asker| heard.add_response_head(asker, 200, &fields.clone()));
+    let is_allowed = allows(|state, query| state.add_response_head(query, 200, &fields.clone()));
     let head = head.as_bytes();
     assert!(
         !is_allowed || holds(head, "=y") || holds(head, "yes") || holds(head, "tdm-reservation: ")

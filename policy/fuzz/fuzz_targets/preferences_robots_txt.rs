@@ -10,8 +10,8 @@ use wayleave_robots_txt::RobotsTxt;
 
 fuzz_target!(|file: &[u8]| {
     let robots = RobotsTxt::parse(file);
-    let is_allowed = allows(|heard, asker| {
-        heard.add_robots_txt(asker, &robots);
+    let is_allowed = allows(|state, query| {
+        state.add_robots_txt(query, &robots);
     });
     assert!(
         !is_allowed || holds(file, "=y") || holds(file, "yes") || holds(file, "allowaitraining")

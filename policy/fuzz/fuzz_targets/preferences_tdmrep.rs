@@ -9,6 +9,6 @@ use preferences::{allows, holds};
 use wayleave_usage_preferences::TdmrepFile;
 
 fuzz_target!(|file: &[u8]| {
-    let is_allowed = allows(|heard, asker| heard.add_tdmrep(asker, &TdmrepFile::parse(file)));
+    let is_allowed = allows(|state, query| state.add_tdmrep(query, &TdmrepFile::parse(file)));
     assert!(!is_allowed || holds(file, "0") && holds(file, "tdm-reservation"));
 });

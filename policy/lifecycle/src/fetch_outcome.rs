@@ -249,7 +249,7 @@ impl fmt::Display for FetchErrorKind {
     }
 }
 
-/// The classification of a fetch's ending.
+/// The classification of one fetch's ending. [`SnapshotState`](crate::SnapshotState) says what is cached after it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum FetchResult {
     /// The origin's rules are known.

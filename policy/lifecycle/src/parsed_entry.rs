@@ -44,7 +44,7 @@ impl ParsedEntry {
         self.entry
     }
 
-    /// Parses the answer of an entry, unless `known` is of the same answer.
+    /// Parses the answer of an entry, unless `known` was made of the same answer.
     #[must_use]
     pub fn parse(kind: DocumentKind, entry: CacheEntry, known: Option<&Snapshot>) -> Self {
         let parsed =

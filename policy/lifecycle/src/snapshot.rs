@@ -211,7 +211,7 @@ impl UnixMillis {
     }
 }
 
-/// The state of the cached answer.
+/// The state of the cached answer, which may be older than the last fetch ([`FetchResult`](crate::FetchResult)).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum SnapshotState {

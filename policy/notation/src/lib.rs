@@ -1,4 +1,4 @@
-//! How values are written wherever somebody reads them: in the log, its exports, the API, answers and at a terminal.
+//! The notation of values wherever somebody reads them: in the log, its exports, the API, answers and at a terminal.
 //!
 //! ```text
 //!  harmless       text from strangers, made safe to show

@@ -189,7 +189,7 @@ impl DecisionRecord {
     }
 
     /// Returns whether one of the organisation's rules decided.
-    pub fn is_by_policy(&self) -> bool {
+    pub fn is_by_policy_rule(&self) -> bool {
         matches!(self.reason.known(), Some(Reason::PolicyRule | Reason::PolicyException))
     }
 

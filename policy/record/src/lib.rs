@@ -10,13 +10,13 @@
 //!    ├─ use_preference    the site's statements about the crawler's purposes
 //!    ├─ logged_client     the client's address: whole, its network, or a keyed digest
 //!    └─ decision_id
-//!  member           lists members once: from the list come the structure, reader, writer and schema
+//!  member           the macro that makes structure, reader, writer and schema of one list of members
 //!  word             a word of a closed set, or one that another version wrote
 //!    └─ closed_sets   the sets
 //! ```
 //!
-//! This crate knows nothing of files, of the chain that links lines, or of the proxy: time and ids come in from outside. Begin
-//! reading at [`DecisionRecord`].
+//! This crate knows nothing of files, of the chain that links lines, or of the proxy: time and ids come in from outside. The
+//! values of the members are set in `proxy/admission/src/record.rs`. Begin reading at [`DecisionRecord`].
 
 #[macro_use]
 mod member;

@@ -1,4 +1,5 @@
-//! Lists the members of a record once. From the list come the structure, its reader, its schema, and the writer of lines.
+//! The macro `record!`, which makes of one list of members the structure, its reader, its schema, and the writer of lines. The
+//! list of a decision's members is in `decision_record`.
 //!
 //! Serde could write the lines as well, but takes twice as long (see [`JsonObject`]). A test compares the two.
 
@@ -96,8 +97,8 @@ macro_rules! written {
 
 written! {
     text: String, Cow<'static, str>;
-    plain: u16, u32, u64, usize, IpAddr, LoggedClient;
-    shown: DecisionId, Sha256Digest;
+    unescaped: u16, u32, u64, usize, IpAddr, LoggedClient;
+    display: DecisionId, Sha256Digest;
 }
 
 impl<T: ClosedSet> Member for Word<T> {
@@ -108,7 +109,7 @@ impl<T: ClosedSet> Member for Word<T> {
 
 impl Member for SystemTime {
     fn write(&self, name: &str, object: &mut JsonObject<'_>) {
-        object.shown(name, Some(humantime::format_rfc3339_micros(*self)));
+        object.display(name, Some(humantime::format_rfc3339_micros(*self)));
     }
 }
 
@@ -118,7 +119,7 @@ impl Member for bool {
     }
 
     fn write(&self, name: &str, object: &mut JsonObject<'_>) {
-        object.plain(name, Some(self));
+        object.unescaped(name, Some(self));
     }
 }
 

@@ -3,7 +3,7 @@
 use wayleave_decision::{EnforcementMode, Reason, RequestOutcome};
 use wayleave_record::{DecisionRecord, Word};
 
-/// Each member is in some lines and not in others, with words of this version and of others.
+/// Lines in which each member is present in some and absent in others, with words of this version and of others.
 const LINES: &str = include_str!("golden/decisions.jsonl");
 
 fn written(decision: &DecisionRecord) -> String {

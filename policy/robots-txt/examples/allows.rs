@@ -1,4 +1,4 @@
-//! Whether a crawler may fetch some URLs: `cargo run --example allows`.
+//! Prints whether a crawler may fetch some URLs: `cargo run --example allows`.
 
 #![allow(clippy::disallowed_macros, reason = "an example prints")]
 

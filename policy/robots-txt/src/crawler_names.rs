@@ -5,7 +5,7 @@ use crate::{InvalidProductToken, ProductToken};
 /// The names by which a crawler finds its group, in order of preference: one text, or several in an array, slice or
 /// vector.
 ///
-/// The first name that has a group in the file counts. Without names, only the group of `*` applies.
+/// The first name that has a group in the file applies. Without names, only the group of `*` applies.
 /// [`CrawlerRules::new`](crate::CrawlerRules::new) takes tokens that are already checked.
 ///
 /// # Examples

@@ -1,4 +1,4 @@
-//! Patterns for hosts, as configuration writes them.
+//! Patterns for hosts, as written in the configuration.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -26,7 +26,7 @@ impl HostPattern {
     /// (`[::ffff:192.0.2.1]`) is the same host as the IPv4 address.
     #[must_use]
     pub fn matches(&self, host: &str) -> bool {
-        let host = &*Self::comparable(host);
+        let host = &*Self::normalized(host);
         match self {
             Self::Any => true,
             Self::Exact(exact) => exact == host,
@@ -50,7 +50,7 @@ impl HostPattern {
             (Self::Suffix(_), Self::Suffix(_) | Self::Glob(_)) => {
                 other.required_suffix().is_some_and(|suffix| self.matches(suffix))
             }
-            // Every `*` of the other one meets a `*` here, which stands for the same characters and more.
+            // Every `*` of the other pattern is absorbed by a `*` here, so this one matches whatever the other does.
             (Self::Glob(glob), Self::Glob(other)) => glob_matches(glob, other),
             (Self::Glob(glob), Self::Suffix(suffix)) => {
                 glob_matches(glob, suffix) && glob_matches(glob, &format!("*.{suffix}"))
@@ -58,9 +58,9 @@ impl HostPattern {
         }
     }
 
-    /// Returns a host as patterns compare it: an IPv4-mapped IPv6 address becomes the IPv4 address.
+    /// Returns the form in which patterns are compared: an IPv4-mapped IPv6 address becomes the IPv4 address.
     #[must_use]
-    pub fn comparable(host: &str) -> Cow<'_, str> {
+    pub fn normalized(host: &str) -> Cow<'_, str> {
         // A rule for 192.0.2.1 must also cover `[::ffff:192.0.2.1]`, which reaches the same machine.
         let mapped = || {
             let address: Ipv6Addr = host.strip_prefix('[')?.strip_suffix(']')?.parse().ok()?;
@@ -84,7 +84,7 @@ impl HostPattern {
         }
     }
 
-    /// Returns the first label of every matching host, if they all share it.
+    /// Returns the first label of every matching host, if a glob fixes it.
     #[must_use]
     pub fn required_first_label(&self) -> Option<&str> {
         match self {
@@ -126,8 +126,8 @@ fn glob_matches(glob: &str, text: &str) -> bool {
     rest.ends_with(last)
 }
 
-/// Returns a glob in the canonical spelling of hosts, each `*` replaced by a placeholder meanwhile. A label that holds
-/// a `*` must be ASCII: its A-label would depend on all of its characters.
+/// Returns a glob in the canonical spelling of hosts, with each `*` temporarily replaced by a placeholder. A label that
+/// holds a `*` must be ASCII: its A-label would depend on all of its characters.
 fn canonical_glob(text: &str) -> Option<String> {
     let folded = text.to_ascii_lowercase();
     // A placeholder that is a valid label and occurs nowhere else in the text.
@@ -145,7 +145,7 @@ impl FromStr for HostPattern {
 
     fn from_str(text: &str) -> Result<Self, InvalidHostPattern> {
         let canonical =
-            |host: &str| host::canonical_host(host).map(|host| Self::comparable(&host).into());
+            |host: &str| host::canonical_host(host).map(|host| Self::normalized(&host).into());
         let pattern = if text == "*" {
             Some(Self::Any)
         } else if text.contains('*') {
@@ -273,7 +273,7 @@ mod tests {
         let pattern: HostPattern = pattern.parse().unwrap();
         assert_eq!(pattern.matches(host), expected, "{pattern} {host}");
         assert_eq!(pattern.to_string().parse(), Ok(pattern.clone()));
-        let host = HostPattern::comparable(host);
+        let host = HostPattern::normalized(host);
         let ending = pattern.required_suffix().unwrap_or_default();
         let ends = *host == *ending || ending.is_empty() || host.ends_with(&format!(".{ending}"));
         assert!(!expected || ends, "{ending} {host}");

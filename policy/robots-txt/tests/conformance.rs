@@ -62,7 +62,7 @@ fn every_exception_says_why() {
     }
 }
 
-/// Each verdict a case expects: in which dialect, and how it failed if it did.
+/// Judges each verdict that a case expects: the dialect, and the failure if there is one.
 fn verdicts(case: &Case) -> impl Iterator<Item = Judged> {
     let tokens = case.tokens();
     let access = case.access();
@@ -74,7 +74,7 @@ fn verdicts(case: &Case) -> impl Iterator<Item = Judged> {
     })
 }
 
-/// Each statement beside rules that a case expects, likewise.
+/// Judges each statement beside rules that a case expects, likewise.
 fn statements(case: &Case) -> impl Iterator<Item = Judged> {
     let robots = case.robots_txt();
     let dialect = Dialect::Rfc9309;

@@ -1,4 +1,4 @@
-//! What `Crawl-delay` and `Request-rate` ask for, however large the number.
+//! The delays of `Crawl-delay` and `Request-rate`, however large the number.
 
 use std::time::Duration;
 

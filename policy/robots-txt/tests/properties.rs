@@ -1,4 +1,4 @@
-//! What must hold for files, names and paths that nobody wrote.
+//! Properties of arbitrary files, names and paths.
 
 #[allow(unreachable_pub, reason = "shared with the fuzz targets, where it can be reached")]
 mod model;
@@ -322,7 +322,7 @@ proptest! {
             let last = cut.iter().rposition(is_end).map_or(0, |end| end + 1);
             cut = match cut {
                 _ if !model::disallows(&cut[last..]) => &cut[..last],
-                // An escape in pieces, or an end that is none.
+                // The cut splits an escape, or makes a `$` look like the end of a rule.
                 [whole @ .., b'%', _] | [whole @ .., b'%' | b'$'] => whole,
                 whole => whole,
             };

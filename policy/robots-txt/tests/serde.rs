@@ -1,4 +1,4 @@
-//! What the feature `serde` writes, and that it is read back as it was.
+//! The feature `serde`: the texts that it writes, and that they are read back unchanged.
 
 #![cfg(feature = "serde")]
 

@@ -212,7 +212,7 @@ fn an_anchored_rule_matches_without_a_final_slash() {
     }
 }
 
-/// How one rule takes each spelling of a path, by `rfc9309`, `google`, `koster1996`, `selfhtml` and `strictest`: `-` is refused.
+/// One rule judges each spelling of a path, by `rfc9309`, `google`, `koster1996`, `selfhtml` and `strictest`: `-` is refused.
 #[test]
 fn paths_served_alike_are_refused_alike() {
     for (rule, path, expected) in [
@@ -335,7 +335,7 @@ fn an_allow_rule_applies_in_each_spelling_that_it_names() {
     }
 }
 
-/// What a server makes of `//`, `%2F` or `;` is judged too, so that an exception that spells them opens nothing else.
+/// The paths that a server makes of `//`, `%2F` or `;` are judged too, so that an exception that spells them opens nothing else.
 #[test]
 fn an_allow_rule_for_a_rewritten_spelling_needs_the_others() {
     for allow in

@@ -29,8 +29,8 @@ const RETIRED: [(&str, PurposeSet, &str); 8] = [
     ("all", PurposeSet::ALL, "aipref-vocab-02, all"),
 ];
 
-/// Returns the meaning of a dictionary. A dictionary that does not parse states nothing (aipref-vocab-08 §6.5.1); of
-/// duplicate labels the last counts, and values other than the tokens `y` and `n` are ignored.
+/// Returns the meaning of a dictionary. A dictionary that does not parse states nothing (aipref-vocab-08 §6.5.1);
+/// the last of duplicate labels applies, and values other than the tokens `y` and `n` are ignored.
 pub(crate) fn read(dictionary: &[u8]) -> Vec<StatementMeaning> {
     let Ok(dictionary) = Parser::new(dictionary).parse::<Dictionary>() else {
         return Vec::new();

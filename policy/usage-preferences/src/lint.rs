@@ -191,7 +191,7 @@ fn check_usage(line: u32, value: &str, dictionary: &str, findings: &mut FindingL
 }
 
 fn check_label(line: u32, name: &str, findings: &mut FindingList) {
-    match LABELS.iter().chain(&SIGNALS).position(|label| is_meant(name, label)) {
+    match LABELS.iter().chain(&SIGNALS).position(|label| differs_only_in_separator(name, label)) {
         Some(at) => {
             let meant = LABELS[at % LABELS.len()];
             findings.error(line, format!("{name:?} is not a label; did you mean {meant:?}?"));
@@ -223,7 +223,7 @@ fn check_signal(line: u32, list: &str, findings: &mut FindingList) {
             let message = format!("{name:?} is not a signal; did you mean {:?}?", SIGNALS[at]);
             findings.error(line, message);
         } else if let Some(at) =
-            SIGNALS.iter().chain(&LABELS).position(|label| is_meant(name, label))
+            SIGNALS.iter().chain(&LABELS).position(|label| differs_only_in_separator(name, label))
         {
             let meant = SIGNALS[at % SIGNALS.len()];
             findings.error(line, format!("{name:?} is not a signal; did you mean {meant:?}?"));
@@ -234,7 +234,7 @@ fn check_signal(line: u32, list: &str, findings: &mut FindingList) {
 }
 
 /// Returns whether a name differs from a known one only in its separator.
-fn is_meant(name: &str, known: &str) -> bool {
+fn differs_only_in_separator(name: &str, known: &str) -> bool {
     let letters = |text: &str| text.to_ascii_lowercase().replace(['-', '_', ' ', '.'], "");
     letters(name) == letters(known)
 }
@@ -264,7 +264,7 @@ fn check_licence(line: u32, value: &str, findings: &mut FindingList) {
     }
 }
 
-/// Reports a statement before all groups, where only `Content-Signal` counts, and not for every reader.
+/// Reports a statement before all groups, where only `Content-Signal` applies, and not for every reader.
 fn check_position(statement: &UsageStatement, group: &UsageGroup<'_>, findings: &mut FindingList) {
     if !group.agents.is_empty() {
         return;
@@ -325,7 +325,7 @@ fn check_contradiction(
     }
 }
 
-/// Reports a refusal that a statement with a longer path hides: only the longest path counts, even for purposes that it
+/// Reports a refusal that a statement with a longer path hides: only the longest path applies, even for purposes that it
 /// does not mention.
 fn check_shadowed(short: &UsageStatement, long: &UsageStatement, findings: &mut FindingList) {
     if long.path.len() <= short.path.len() || !long.path.starts_with(&*short.path) {

@@ -39,8 +39,8 @@ impl Purpose {
     }
 }
 
-/// The class by which networks judge a crawler. One of several classes is treated as the strictest: since 15 September 2026 the
-/// largest network blocks a crawler for search and training wherever it blocks training.
+/// The class by which networks judge a crawler. A crawler of several classes is treated as one of the strictest: since 15
+/// September 2026 the largest network blocks a crawler for search and training wherever it blocks training.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum PurposeClass {
     /// Pages become results of a search.

@@ -54,22 +54,22 @@ const HARMLESS: [&str; 10] = [
 /// The most words that a date may have.
 const DATE_WORDS: usize = 8;
 
-/// The most words of a line, and the most dates among them, that are read one by one. No honest line has more: of the
-/// rest, every rule without a value that occurs anywhere counts.
+/// The most words of a line, and the most dates among them, that are read one by one. No honest line has more: in the
+/// rest, every rule without a value that occurs anywhere applies.
 const MAX_WORDS: usize = 256;
 const MAX_DATES: usize = 16;
 
 /// The most crawlers that may be named before one rule. A line that names more is read as unknown rules.
 const MAX_NAMES: usize = 4;
 
-/// Returns the rules of a field line that apply to a crawler. A name before a colon names the crawler that the
-/// following rules are for, until the next name; lines must not be joined, since rules of one would then follow a name
+/// Returns the rules of a field line that apply to a crawler. A name before a colon names the crawler to which
+/// the following rules apply, until the next name; lines must not be joined, since rules of one would then follow a name
 /// in another.
 pub(super) fn rules(line: &str, tokens: &[ProductToken]) -> Vec<MetaRule> {
     read(line, tokens, true)
 }
 
-/// Returns the rules of an element's content; the element's name says which crawler they are for.
+/// Returns the rules of an element's content; the element's name says to which crawler they apply.
 pub(super) fn rules_of_content(content: &str, tokens: &[ProductToken]) -> Vec<MetaRule> {
     read(content, tokens, false)
 }
@@ -79,7 +79,7 @@ pub(super) fn rules_of_content(content: &str, tokens: &[ProductToken]) -> Vec<Me
 fn read(line: &str, tokens: &[ProductToken], names_crawlers: bool) -> Vec<MetaRule> {
     let mut rules: Vec<MetaRule> = Vec::new();
     let mut rest = line;
-    let mut is_meant = true;
+    let mut applies = true;
     let mut may_name = names_crawlers;
     let mut dates = 0;
     for _ in 0..MAX_WORDS {
@@ -92,9 +92,9 @@ fn read(line: &str, tokens: &[ProductToken], names_crawlers: bool) -> Vec<MetaRu
         let is_own = names_crawler(word.text, tokens);
         if word.is_crawler(tokens, MAX_NAMES) {
             if may_name || is_own {
-                is_meant = is_own;
+                applies = is_own;
             } else {
-                // It is at a position where no name can be, so the text after it is its value.
+                // No name can be at this position, so the text after the word is its value.
                 rest = rest.find(SEPARATORS).map_or("", |end| &rest[end..]);
             }
             continue;
@@ -107,7 +107,7 @@ fn read(line: &str, tokens: &[ProductToken], names_crawlers: bool) -> Vec<MetaRu
             dates += usize::from(is_date);
             (value, rest) = rest.split_at(value_end(is_date, rest));
         }
-        if is_meant && is_known(&name) {
+        if applies && is_known(&name) {
             rules.push(MetaRule { name, value: value.trim().to_owned() });
         }
     }
@@ -157,7 +157,7 @@ impl<'a> LineWord<'a> {
 
     /// Returns whether it names a crawler: it is not a rule, and its colon is followed by a rule, possibly after more
     /// such names. So `revisit-after: 7 days` names none. The crawler's own name, and a name that ends like a bot's,
-    /// count whatever follows.
+    /// are names whatever follows.
     fn is_crawler(self, tokens: &[ProductToken], names: usize) -> bool {
         if !self.has_colon || self.is_known() {
             return false;

@@ -9,7 +9,8 @@ use wayleave_robots_txt::ProductToken;
 
 use super::robots_meta::{MetaRule, is_known};
 
-/// The longest value that is read, in bytes; the draft asks for at least 8 KiB. Of a longer one the whole members within count.
+/// The longest value that is read, in bytes; the draft asks for at least 8 KiB. Only the members of a longer value that fit are
+/// read.
 pub(crate) const MAX_BYTES: usize = 8 * 1024;
 
 /// A member's rules, and the member as it is cited.
@@ -34,7 +35,7 @@ pub(super) fn rules(value: &str, tokens: &[ProductToken]) -> Vec<TaggedRules> {
         .collect()
 }
 
-/// Reads as much of a value as counts; `None` if that is not a list.
+/// Parses the part of a value within the limit; `None` if it is not a list.
 pub(crate) fn read(value: &str) -> Option<List> {
     let value = lower_case(whole_members(value));
     Parser::new(&*value).parse::<List>().ok()
@@ -63,7 +64,7 @@ fn rule_value(value: &BareItem) -> Option<String> {
     })
 }
 
-/// Returns whether a member is for every crawler or for the one with these tokens. Some servers write the name as a String.
+/// Returns whether a member applies to every crawler, or to the one with these tokens. Some servers write the name as a String.
 fn names_crawler(name: &BareItem, tokens: &[ProductToken]) -> bool {
     let name = match name {
         BareItem::Token(token) => token.as_str(),

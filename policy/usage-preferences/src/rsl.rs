@@ -97,7 +97,7 @@ enum ContentCoverage {
     Unclear,
     /// It covers the page by a pattern of this length.
     Pattern(usize),
-    /// It is for the page itself.
+    /// It names the page itself.
     Page,
 }
 
@@ -270,7 +270,7 @@ impl RslLicence {
         matcher.context.budget.spend(contents.len());
         let mut readings = matcher.readings(patterns, PreferenceSelection::All)?;
         if matcher.path().is_none() {
-            // Without a path all elements count, including those that permit.
+            // Without a path all elements apply, including those that permit.
             readings.iter_mut().for_each(|reading| reading.only_restricts = false);
         }
         for matched in readings.iter_mut().flat_map(|reading| &mut reading.matched) {

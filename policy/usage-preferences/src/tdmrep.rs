@@ -76,8 +76,8 @@ impl TdmrepFile {
         self.entries.iter().map(entry).sum()
     }
 
-    /// Returns the statements of the file about a path: only its first matching entry counts. Without a path, all
-    /// entries count.
+    /// Returns the statements of the file about a path: only the first matching entry applies. Without a path, all
+    /// entries apply.
     pub(super) fn statements_about(
         &self,
         matcher: &mut PreferenceMatcher,
@@ -98,7 +98,7 @@ impl TdmrepFile {
         let mut statements = Vec::new();
         for (at, only_restricts) in selected {
             let entry = &self.entries[at];
-            // Each spelling of the path may match another entry, and without a path all entries count.
+            // Each spelling of the path may match another entry, and without a path all entries apply.
             if !matcher.context.budget.spend_on_reading(entry.location.len()) {
                 return vec![too_costly()];
             }
@@ -183,7 +183,7 @@ fn too_costly() -> PreferenceStatement {
 }
 
 /// Returns the statement of `tdm-reservation` in a field or an element: `1` and `true` reserve, `0` does not, and other
-/// values are ignored. Of values joined by a proxy, as RFC 9110 section 5.3 allows, one that reserves counts.
+/// values are ignored. If a proxy joined several values, as RFC 9110 section 5.3 allows, one that reserves decides.
 pub(super) fn statement(
     value: &str,
     text: String,

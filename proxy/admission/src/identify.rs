@@ -193,8 +193,8 @@ async fn prove(
     connection: &ClientConnection,
     request: &RequestView<'_>,
 ) -> Result<Option<PasswordProof>, Refusal> {
-    // Inside a tunnel only what its CONNECT proved counts, and behind SOCKS5 what its handshake did: clients do not send
-    // credentials for the proxy there.
+    // Inside a tunnel the proof is that of its CONNECT, and after SOCKS5 that of the handshake: clients do not send credentials
+    // for the proxy there.
     if !connection.is_to_proxy() {
         return earlier_proof(authenticator, connection);
     }
@@ -236,7 +236,10 @@ fn check_certificate(
     match &connection.certificate {
         Some(certificate) if !authenticator.is_still_trusted(certificate) => {
             let details = "the client's certificate has expired, or proxy.client_ca has changed, since this connection began";
-            Err(Refusal { closes: true, ..Refusal::new(Reason::WrongCertificate, details) })
+            Err(Refusal {
+                closes_connection: true,
+                ..Refusal::new(Reason::WrongCertificate, details)
+            })
         }
         _ => Ok(()),
     }
@@ -256,7 +259,7 @@ pub(crate) fn earlier_proof(
     match &connection.proof {
         Some(proof) if !authenticator.is_still_valid(proof) => {
             let details = "the password that opened this connection has been changed since";
-            Err(Refusal { closes: true, ..Refusal::new(Reason::WrongPassword, details) })
+            Err(Refusal { closes_connection: true, ..Refusal::new(Reason::WrongPassword, details) })
         }
         proof => Ok(proof.clone()),
     }

@@ -7,7 +7,7 @@
 //!   │    │    ├─ identify ── identity     certificates and passwords of clients
 //!   │    │    ├─ request, target          the request, its target
 //!   │    │    └─ decider                  supplies the inputs of a decision: documents, pace_group
-//!   │    ├─ robots_txt ── validators    is it for robots.txt, and answered from the copy
+//!   │    ├─ robots_txt_requests         requests for robots.txt itself, answered from the copy (validators)
 //!   │    ├─ pace ── pace_unit           when: it waits for its slot, and is decided again
 //!   │    └─ budget                      or not today
 //!   ├─ admission                      follows the response:
@@ -29,7 +29,8 @@
 //!
 //! A capability is a file here with at most four hooks: `admit`, `on_head`, `on_chunk`, `finish`. Only `response_policy` has its
 //! own: the relay gives it the head and the beginning of a page, and it may withhold them (`noindex`, say). This crate knows nothing of
-//! connections to origins, of bodies but their parts, or of the configuration file. Begin reading at [`GatedRequest`].
+//! connections to origins, of bodies but their parts, or of the configuration file. Its callers are `proxy/src/exchange`, for
+//! requests that are forwarded, and `proxy/gateway`, for those that another proxy asks about. Begin reading at [`GatedRequest`].
 
 mod admission;
 mod admit;
@@ -62,7 +63,7 @@ mod response_pace;
 pub mod response_policy;
 mod response_size;
 pub mod revoke;
-mod robots_txt;
+mod robots_txt_requests;
 pub mod settings;
 mod subresource;
 pub mod target;

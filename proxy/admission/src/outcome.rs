@@ -1,4 +1,4 @@
-//! The outcome of a request, and the answer that its client is still to get.
+//! The outcome of a request, and the answer still owed to its client.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -29,7 +29,7 @@ pub enum ExchangeOutcome {
     Cut { status: u16, failure: Refusal },
 }
 
-/// The cause for sending a request again.
+/// The cause for sending a request again, in another slot. `admit_and_forward` in `proxy/src/exchange` does so.
 #[derive(Debug)]
 pub enum RequestRepeat {
     /// The origin had closed the kept connection: a new one is needed.
@@ -191,7 +191,7 @@ pub enum NotSent {
 }
 
 impl NotSent {
-    /// Returns the outcome, and the answer that the client is still to get.
+    /// Returns the outcome, and the answer still owed to the client.
     pub fn into_outcome(self) -> (ExchangeOutcome, ReplyKind) {
         // No answer: a client that left reads none, and the shutdown does not wait for one to be read.
         let nothing = ReplyKind::Given(ConnectionReuse::CutOff);
@@ -215,7 +215,7 @@ pub fn permitted_outcome(permit: &Permit, status: u16) -> ExchangeOutcome {
     }
 }
 
-/// Returns the refusal that the record of such a request shows: it was not forwarded.
+/// Returns the refusal that is recorded of a request that ends at this proxy (`Max-Forwards: 0`).
 fn last_hop() -> Refusal {
     Refusal::new(Reason::MaxForwards, "Max-Forwards: 0 ends the request here")
 }

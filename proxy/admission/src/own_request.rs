@@ -139,9 +139,10 @@ impl OwnRequestRules {
             unit: unit.as_ref(),
             keeps_turn: false,
         };
-        let asked = robots_delay.or_else(|| crawler.and_then(|crawler| crawler.default_delay));
+        let crawl_delay =
+            robots_delay.or_else(|| crawler.and_then(|crawler| crawler.default_delay));
         let delay =
-            pacing.delay(asked, crawler.map_or(Duration::ZERO, |crawler| crawler.min_delay));
+            pacing.delay(crawl_delay, crawler.map_or(Duration::ZERO, |crawler| crawler.min_delay));
         match self.pacer.wait_for_slot(pacing, request, delay).await {
             Ok(slot) => (facts, Ok(Some(slot))),
             // Enforced in mode "observe", too, which is about crawlers: this request is wayleave's own.

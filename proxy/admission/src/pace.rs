@@ -94,9 +94,10 @@ impl<'s> GatedRequest<'s, '_> {
         let pacing = self.pacing(mode);
         let robots_delay = self.record.facts.delay;
         // The site's own delay comes first, however short: `default_delay` is for sites that say nothing.
-        let asked = robots_delay.or_else(|| crawler.and_then(|crawler| crawler.default_delay));
+        let crawl_delay =
+            robots_delay.or_else(|| crawler.and_then(|crawler| crawler.default_delay));
         let delay =
-            pacing.delay(asked, crawler.map_or(Duration::ZERO, |crawler| crawler.min_delay));
+            pacing.delay(crawl_delay, crawler.map_or(Duration::ZERO, |crawler| crawler.min_delay));
         self.delay = delay;
         let request = PacedRequest {
             target: &permit.resolved.target,

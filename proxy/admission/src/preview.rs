@@ -71,13 +71,13 @@ impl utoipa::PartialSchema for DialectSchema {
 
 impl ToSchema for DialectSchema {}
 
-/// A request that nobody made, as it would be decided about.
+/// A request that nobody made, in the form in which it is decided about.
 #[derive(Debug)]
 pub struct HypotheticalRequest {
     pub client: IpAddr,
     pub method: String,
     pub identified: Identified,
-    /// The target as if every request were seen.
+    /// The target as if every request to it were inspected.
     pub target: ResolvedTarget,
     /// The target that would be decided about: a tunnel may not be inspected.
     pub resolved: ResolvedTarget,
@@ -194,7 +194,7 @@ pub struct PreviewedDecision {
     pub identity: Identity,
     pub configuration: u64,
     pub verdict: Verdict,
-    /// The finding of robots.txt in each dialect; empty if it did not come in time.
+    /// The finding of robots.txt in each dialect; empty if robots.txt did not arrive in time.
     pub dialects: Vec<Reading>,
 }
 
@@ -249,7 +249,7 @@ impl Reading {
 
     /// Returns whether a decision had the same verdict by the same line.
     pub fn agrees_with(&self, finding: &FindingRecord) -> bool {
-        // Of a long rule earlier versions recorded all.
+        // Earlier versions recorded long rules in full.
         let rule = finding.rule.as_deref().map(excerpt);
         self.verdict == finding.verdict
             && self.basis == finding.basis
@@ -298,7 +298,7 @@ impl Decider {
         })
     }
 
-    /// Decides as for a request, by the same steps.
+    /// Decides about a question, by the same steps as about a request.
     ///
     /// # Errors
     ///
@@ -315,7 +315,7 @@ impl Decider {
                 .of(&request.identified.identity, question.user_agent.as_bytes()),
             identified: request.identified,
         };
-        let asked = DecisionRequest {
+        let decision_request = DecisionRequest {
             identified: &client.identified,
             method: &request.method,
             resolved: request.resolved,
@@ -323,7 +323,7 @@ impl Decider {
             subresource: None,
             now: self.robots.clock().now(),
         };
-        let verdict = self.decide(&settings, &client, asked).await.verdict;
+        let verdict = self.decide(&settings, &client, decision_request).await.verdict;
         let origin = request.target.target.origin();
         let dialects = match self.robots.find_for(origin, client.requester()).await {
             Ok(cached) => self.robots.with_recount(origin, &client.fetch_identity, &cached, || {
@@ -353,7 +353,7 @@ fn in_dialect(identity: Identity, dialect: Dialect) -> Identity {
     }
 }
 
-/// Returns how much of an origin would be decided about without being seen, if HTTPS to it would not be inspected.
+/// Returns the scope of a decision about an origin whose HTTPS is not inspected; `None` if it is inspected or refused.
 pub fn blind_scope(interception: &InterceptionSettings, target: &Target) -> Option<TargetScope> {
     let origin = target.origin();
     // Only HTTPS comes through tunnels: `ftp:` is requested in the open.

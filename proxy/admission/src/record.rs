@@ -8,10 +8,7 @@ use wayleave_decision::{
     ASSERTED, Crawler, DecisionFacts, Identity, PreferenceFinding, RuleMatch, Subresource,
     TargetScope, Verdict,
 };
-use wayleave_decision_log::{
-    DecisionId, DecisionRecord, LogWord, MAX_USER_AGENT_BYTES, PaymentRecord, RuleRecord,
-    SubresourceRecord, UsePreference, new_decision_id,
-};
+use wayleave_decision_log::new_decision_id;
 use wayleave_evidence::Sha256Digest;
 use wayleave_http_wire::edge_refusal::EdgeRefusal;
 use wayleave_http_wire::field_pairs::is_named;
@@ -19,7 +16,9 @@ use wayleave_http_wire::http1::oddities::Oddities;
 use wayleave_http_wire::received::ReceivedHead;
 use wayleave_otlp::traces::ParentTrace;
 use wayleave_record::{
-    AnswerSource, AskedVia, PaymentScheme, RecordedIdentity, RequestSignature, Word,
+    AnswerSource, AskedVia, DecisionId, DecisionRecord, LogWord, MAX_USER_AGENT_BYTES,
+    PaymentRecord, PaymentScheme, RecordedIdentity, RequestSignature, RuleRecord,
+    SubresourceRecord, UsePreference, Word,
 };
 use wayleave_robots_txt::{AccessVerdict, excerpt};
 use wayleave_transport::http::downstream::{ResponseField, response_field};

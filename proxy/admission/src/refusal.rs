@@ -58,7 +58,7 @@ pub fn tunnel_timeout() -> Refusal {
 /// Returns the refusal of a load balancer's connection that does not name its client.
 pub fn invalid_proxy_header(mistake: &str) -> Refusal {
     Refusal {
-        closes: true,
+        closes_connection: true,
         ..Refusal::new(
             Reason::ProxyProtocol,
             format!("proxy.proxy_protocol requires a PROXY header from this address: {mistake}"),
@@ -99,7 +99,7 @@ pub fn body_timeout() -> Refusal {
 
 fn closing(reason: Reason, details: &'static str) -> Refusal {
     // Nothing says where the next request would begin.
-    Refusal { closes: true, ..Refusal::new(reason, details) }
+    Refusal { closes_connection: true, ..Refusal::new(reason, details) }
 }
 
 /// Returns the refusal of a request that gets no slot. `robots_delay`: the delay in the origin's robots.txt, if that is the one

@@ -1,4 +1,4 @@
-//! The settings in effect: one value, replaced as a whole at each reload.
+//! The settings in effect: one value, replaced as a whole at each reload. `proxy/config` reads its parts from the file.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -23,7 +23,7 @@ use wayleave_usage_preferences::PreferenceSettings;
 use super::request::ClientConnection;
 use crate::identity::Authenticator;
 
-/// Part of `[proxy]`.
+/// The part of `[proxy]` that concerns connections of clients.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConnectionSettings {
     /// The pseudonym in `Via` and `Proxy-Status`.
@@ -47,7 +47,7 @@ impl ConnectionSettings {
     }
 }
 
-/// `[preferences]`.
+/// The section `[preferences]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PreferencesConfig {
     /// The settings by which statements are read.

@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn what_names_no_origin_is_malformed() {
+    fn targets_without_an_origin_are_malformed() {
         assert_eq!(resolved(&plain(), "/a", Some("shop.test")), Err(400));
         assert_eq!(resolved(&plain(), "*", Some("shop.test")), Err(400));
         assert_eq!(resolved(&plain(), "shop.test:80", None), Err(501));

@@ -78,7 +78,7 @@ impl StoreMaterials {
 impl PastMaterials for StoreMaterials {
     fn body(&self, digest: Sha256Digest) -> anyhow::Result<Option<Vec<u8>>> {
         let found = self.runtime.block_on(self.store.body(digest.0));
-        // Of a store that fails, everything would seem to be missing.
+        // If the store failed silently, every body would seem to be missing.
         if let (None, Some(fault)) = (&found, self.store.fault()) {
             bail!("the store cannot be read: {fault}");
         }

@@ -30,7 +30,7 @@ const ANY_HASH: &str = "$argon2id$v=19$m=19456,t=2,p=1$AAAAAAAAAAAAAAAAAAAAAA$AA
 /// Objections to the name that a crawler gives itself.
 const NAME_OBJECTIONS: [Reason; 3] =
     [Reason::Unidentified, Reason::ForeignToken, Reason::TokenMissing];
-/// Objections to its proofs, which nobody can prove again.
+/// Objections to a crawler's proofs, which cannot be checked again.
 pub(crate) const PROOF_OBJECTIONS: [Reason; 3] =
     [Reason::WrongPassword, Reason::WrongCertificate, Reason::PasswordChecks];
 
@@ -87,7 +87,7 @@ impl PastSettings {
     ///
     /// # Errors
     ///
-    /// Returns all that is wrong with it.
+    /// Returns all mistakes in it.
     pub(crate) fn read_deciding(text: &str) -> Result<Self, Vec<String>> {
         let mut deciding: Table = text.parse().map_err(|error| vec![format!("{error}")])?;
         deciding.retain(|name, _| DECIDING.contains(&name));
@@ -117,13 +117,13 @@ impl PastSettings {
         }
         let text = toml::to_string(&deciding).map_err(|error| vec![error.to_string()])?;
         let config = Config::from_toml_in(Path::new(NOWHERE), "", &text).map_err(|mistakes| {
-            // Their lines are those of the text that was made of it.
+            // Without lines, which would be those of the text generated above.
             let mistakes = mistakes.iter();
-            let shown = mistakes.map(|mistake| match mistake.key() {
+            let messages = mistakes.map(|mistake| match mistake.key() {
                 "" => mistake.message().to_owned(),
                 key => format!("{key}: {}", mistake.message()),
             });
-            shown.collect::<Vec<_>>()
+            messages.collect::<Vec<_>>()
         })?;
         Ok(Self {
             rules: PolicyRules::new(config.rules.clone()),
@@ -167,8 +167,8 @@ impl PastSettings {
     /// Returns the difference.
     pub(crate) fn derive_identity(&self, decision: &DecisionRecord) -> Result<bool, String> {
         // Clients' certificates are not logged.
-        let may_be = !self.by_certificate && !decision.is_own_request();
-        let Some(user_agent) = decision.user_agent.as_ref().filter(|_| may_be) else {
+        let is_derivable = !self.by_certificate && !decision.is_own_request();
+        let Some(user_agent) = decision.user_agent.as_ref().filter(|_| is_derivable) else {
             return Ok(false);
         };
         // The whole User-Agent decided. Earlier versions do not record that they cut it.
@@ -190,8 +190,8 @@ impl PastSettings {
         let identity = identified.identity;
         if identity.label() != decision.crawler {
             let derived = identity.label();
-            let said = &decision.crawler;
-            return Err(format!("the crawler is {derived:?}, not {said:?}"));
+            let recorded = &decision.crawler;
+            return Err(format!("the crawler is {derived:?}, not {recorded:?}"));
         }
         check_mode(&identity, decision)?;
         let derived = identified.objection.map(|refusal| refusal.reason.as_str());
@@ -233,7 +233,8 @@ impl PastSettings {
     }
 }
 
-/// Removes the keys that no longer exist, unless they had another value: it read statements in a way that is unknown now.
+/// Removes keys that no longer exist if their value means what is always done now. Another value read statements in a way that
+/// is gone: it stays, and is reported as an unknown key.
 fn remove_former_defaults(deciding: &mut Table) {
     let Some(Value::Table(preferences)) = deciding.get_mut("preferences") else {
         return;
@@ -258,7 +259,7 @@ pub(crate) fn recorded_objection(decision: &DecisionRecord) -> Option<Refusal> {
     is_objection.then(|| Refusal { is_policy, ..Refusal::new(reason, "") })
 }
 
-/// Returns whether it is an objection to the name, or to purposes that it does not stand for.
+/// Returns whether a reason objects to a crawler's name, or to purposes that it does not declare.
 fn is_name_objection(reason: Reason) -> bool {
     NAME_OBJECTIONS.contains(&reason) || reason == Reason::PurposeNotDeclared
 }

@@ -280,7 +280,7 @@ impl Config {
 
     /// Returns the JSON Schema of the file.
     pub fn schema() -> serde_json::Value {
-        // Of the tables that may occur several times, one each.
+        // Tables that may occur several times are only described if they occur.
         let text = "[[admin.tokens]]\n[[gateway.tokens]]\n[[crawler]]\n[[rule]]\n";
         let sources = ConfigSources::of_text("", text, Path::new(""));
         ConfigReader::describe(text, DEFAULT_FILE, |root| read_config(root, &sources, None))

@@ -412,7 +412,7 @@ fn the_listener_in_use_keeps_needing_a_token() {
 }
 
 #[test]
-fn what_needs_a_restart_is_named() {
+fn keys_that_need_a_restart_are_named() {
     let running = Config::default();
     let again = |text: &str| {
         let read = ConfigSources::of_text("t.toml", text, Path::new(""));
@@ -438,7 +438,7 @@ fn what_needs_a_restart_is_named() {
 }
 
 #[test]
-fn what_needs_a_restart_is_shown_as_it_is_in_use() {
+fn keys_that_need_a_restart_show_the_value_in_use() {
     let hash = "00".repeat(32);
     let started = format!("admin.token_sha256 = \"{hash}\"\nproxy.max_connections = 7");
     let started = Config::from_toml("t.toml", &started).unwrap();
@@ -617,7 +617,7 @@ fn included_tables_follow_those_of_the_main_file_by_name() {
 }
 
 #[test]
-fn what_cannot_be_included_is_a_mistake() {
+fn files_that_cannot_be_included_are_mistakes() {
     let (dir, main) = with_included("[]", &["teams/a.toml"]);
     let made =
         std::process::Command::new("mkfifo").arg(dir.path().join("teams/pipe.toml")).status();

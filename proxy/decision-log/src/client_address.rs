@@ -84,14 +84,14 @@ pub(super) fn holder_of(client: LoggedClient) -> Holder {
 }
 
 fn read_or_create_key(path: &Path) -> anyhow::Result<[u8; SECRET_BYTES]> {
-    let shown = path.display();
+    let file = path.display();
     match regular_file::read(path) {
         Ok(bytes) => <[u8; SECRET_BYTES]>::try_from(bytes.as_slice())
-            .map_err(|_| anyhow!("{shown} is not {SECRET_BYTES} bytes long")),
+            .map_err(|_| anyhow!("{file} is not {SECRET_BYTES} bytes long")),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-            create_key(path).with_context(|| format!("making {shown}"))
+            create_key(path).with_context(|| format!("making {file}"))
         }
-        Err(error) => Err(error).with_context(|| format!("reading {shown}")),
+        Err(error) => Err(error).with_context(|| format!("reading {file}")),
     }
 }
 

@@ -243,7 +243,7 @@ mod tests {
             let host = format!("{number}.test");
             tally.count(&of_client(2, turned_away("forbidden", &host, 2)));
         }
-        // Of the other's hosts, those that the client asks as well stay the other's.
+        // A host of the other client that this one asks as well stays the other's.
         tally.count(&of_client(2, turned_away("forbidden", "7.victim.test", 3)));
         for number in 0..MAX_HOSTS {
             let host = format!("{number}.more.test");

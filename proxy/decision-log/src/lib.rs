@@ -351,11 +351,11 @@ impl DecisionLog {
         };
         tokio::task::spawn_blocking(move || {
             let _turn = turn;
-            let each = |step: ScanStep<'_>| match step {
+            let take_step = |step: ScanStep<'_>| match step {
                 ScanStep::Decision(decision, line) => take(Ok(Some((&decision, line)))),
                 ScanStep::Progress { .. } => ControlFlow::Continue(()),
             };
-            let scanned = log_search::scan(journal.config.place(), range, &query, each);
+            let scanned = log_search::scan(journal.config.place(), range, &query, take_step);
             match &scanned {
                 Ok(gaps) => gaps.warn(),
                 Err(error) => tracing::warn!(%error, "the decision log cannot be read"),

@@ -113,7 +113,7 @@ impl ReportCache {
                     ControlFlow::Continue(())
                 }
             }));
-            // Of the lines that were read until then.
+            // A count that was given up covers only the lines read until then.
             if !given_up.is_cancelled() {
                 let ended_at = Instant::now();
                 let until = ended_at + lifetime(ended_at - started_at);

@@ -82,7 +82,7 @@ impl HeadFiles {
         SignedHead::newer(signed(&self.copy), signed(&self.beside)).map(|signed| signed.line)
     }
 
-    /// Returns whether the head next to the log is of another log with the same key.
+    /// Returns whether the head next to the log belongs to another log with the same key.
     pub fn is_of_another_log(&self) -> bool {
         let read = |path| SignedHead::read(path).ok().flatten();
         match (read(&self.copy), read(&self.beside)) {
@@ -123,7 +123,7 @@ impl SignedHead {
     }
 
     /// Returns the newer of two heads with the same key. If the copy could not be saved, the head next to the log is newer; but if
-    /// that is of another log, somebody else put it there.
+    /// that belongs to another log, somebody else put it there.
     fn newer(copy: Option<Self>, beside: Option<Self>) -> Option<Self> {
         let (Some(copy), Some(beside)) = (&copy, &beside) else {
             return copy.or(beside);

@@ -548,7 +548,7 @@ mod tests {
     }
 
     #[test]
-    fn what_root_adds_belongs_to_the_owner_of_the_state_directory() {
+    fn files_added_by_root_belong_to_the_state_directorys_owner() {
         let dir = tempfile::tempdir().unwrap();
         // Fails if we are not root; then the files are the owner's anyway.
         let _ = chown(dir.path(), Some(65534), Some(65534));

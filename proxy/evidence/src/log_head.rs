@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_is_counted_until_the_log_itself_says_so() {
+    fn missing_lines_are_counted_until_the_log_records_its_loss() {
         let published = head(9, 7, 0);
         assert_eq!(published.missing_from(&head(12, 9, 0)), 0);
         assert_eq!(published.missing_from(&published), 0);

@@ -92,12 +92,12 @@ async fn listen(fleet: Weak<FleetInner>) {
     while let Some(inner) = fleet.upgrade()
         && !inner.has_left.load(Ordering::Acquire)
     {
-        let heard = inner.engine.next_note().await;
-        if heard == Ok(true) {
+        let has_note = inner.engine.next_note().await;
+        if has_note == Ok(true) {
             inner.wake.notify_one();
         }
         drop(inner);
-        tokio::time::sleep(if heard.is_ok() { NOTE_INTERVAL } else { BEAT_INTERVAL }).await;
+        tokio::time::sleep(if has_note.is_ok() { NOTE_INTERVAL } else { BEAT_INTERVAL }).await;
     }
 }
 

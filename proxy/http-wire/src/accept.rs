@@ -29,7 +29,7 @@ pub fn prefers_html(values: &[&[u8]]) -> bool {
     }
 }
 
-/// Returns the weight among the parameters of a media range: 1 if there is none, 0 if it is none.
+/// Returns the weight among the parameters of a media range: 1 if none is given, 0 if it is not a number.
 fn weight<'a>(parameters: impl Iterator<Item = &'a str>) -> f32 {
     let mut parameters = parameters.filter_map(|parameter| parameter.split_once('='));
     let weight = parameters.find(|(name, _)| name.trim().eq_ignore_ascii_case("q"));

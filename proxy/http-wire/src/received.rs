@@ -187,7 +187,7 @@ impl ReceivedHead {
         if !matches!(self.method(), "OPTIONS" | "TRACE") {
             return None;
         }
-        // Of several fields the smallest counts, so that no reader forwards further than another.
+        // The smallest of several fields applies, so that no reader forwards further than another.
         self.fields()
             .into_iter()
             .filter(|(field, _)| field_pairs::is_named(field, "max-forwards"))

@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_url_can_name_does_not_exist() {
+    fn names_that_no_url_can_have_do_not_exist() {
         for name in [".", "192.0.2.1.", "1.2.0.192.in-addr.arpa.", "0x7f.1."] {
             assert_eq!(answered(name, RecordType::A).0, ResponseCode::NXDomain, "{name}");
         }

@@ -349,7 +349,7 @@ mod tests {
     }
 
     #[test]
-    fn what_may_be_wide_is_scrolled_by_itself() {
+    fn tables_and_code_scroll_by_themselves() {
         let page = html("# A & b\n\n| c |\n| --- |\n| d |\n\n```sh\ne <f\n```\n");
         assert!(
             page.contains("tabindex=\"0\" role=\"group\" aria-label=\"A &amp; b\"><table>"),

@@ -1,12 +1,13 @@
-//! Decisions and fetches of robots.txt for a collector that speaks OTLP over HTTP.
+//! Exports decisions and robots.txt fetches to an OTLP/HTTP collector.
 //!
 //! ```text
 //!  decision_export   decisions as log records
 //!  traces            spans of exchanges and of fetches
-//!    └─ attributes     the attributes of both, by OpenTelemetry's names
+//!    └─ attributes     attributes shared by both, by OpenTelemetry's names
 //! ```
 //!
-//! Everything is made of a decision after it was recorded, and waits in a bounded queue: no request waits for the collector.
+//! Exports are built afterwards, from a recorded decision or a finished fetch, and wait in bounded queues: no request waits for
+//! the collector.
 //! This crate knows nothing of the decision log, its files or the cache. Begin reading at [`DecisionExport`] and
 //! [`traces::Traces`].
 

@@ -1,5 +1,6 @@
-//! The turns of requests at servers whose pace adapts: one queue per server, for all crawlers. In a fleet, the one whose turn it
-//! is on this node takes the next turn of all nodes. An answer adapts the pace of the requests that it counts for (`signals`).
+//! The turns of requests at servers whose pace adapts: one queue per server, for all crawlers. In a fleet, the request whose
+//! turn it is on this node then takes the next turn among all nodes. An answer adapts the pace of the requests that it applies to
+//! (`signals`).
 
 use std::fmt;
 use std::net::IpAddr;
@@ -30,7 +31,7 @@ const SHORT_WAIT: Duration = Duration::from_secs(1);
 pub(super) struct AdaptivePaces {
     queues: Mutex<SharedValues<PaceUnit, AdaptiveQueue>>,
     parties: PartyPaces,
-    /// The start of the time that paces count in.
+    /// The instant from which paces measure time.
     started: Instant,
     metrics: Option<Arc<Metrics>>,
 }
@@ -73,7 +74,7 @@ impl AdaptiveQueue {
         Self { turnstile: Turnstile::new(1), pace: Mutex::default(), refusals: Mutex::default() }
     }
 
-    /// Records that a request is sent now. Returns the question to the fleet that has to be asked before, if it has to.
+    /// Records that a request is sent now; or returns the question that the fleet must be asked before.
     fn turn(
         &self,
         fleet: &Fleet,
@@ -124,7 +125,7 @@ impl AdaptivePaces {
         let of_client = PacedParty::Client(unit.clone(), request.holder);
         let of_origin = PacedParty::Origin(request.origin.clone());
         let own_paces = self.parties.find([&of_client, &of_origin]);
-        // Before the queue, in which others would wait for this party.
+        // A party's own pace comes before the queue, in which others would wait for this party.
         for pace in &own_paces {
             self.wait_for_party(pace, deadline).await.map_err(slowed)?;
         }
@@ -181,7 +182,7 @@ impl AdaptivePaces {
         let mut has_turn = false;
         loop {
             let now = self.now();
-            // An answer may have changed it meanwhile: a turn from before is not used then.
+            // An answer may have changed the pace meanwhile; a turn from before is not used then.
             let next_at = lock(&queue.pace).next_at();
             if next_at > now {
                 has_turn = false;
@@ -240,7 +241,7 @@ impl AdaptivePaces {
         Ok(())
     }
 
-    /// Records a rest of a server that another node was asked for.
+    /// Records a rest that a server asked of another node.
     pub(super) fn note_rest(&self, unit: &PaceUnit, rest: Duration) {
         let Some(queue) = lock(&self.queues).get(unit) else {
             return;
@@ -354,7 +355,7 @@ impl AdaptiveTurn {
         self.record_refusal(answered, Signal::Unavailable, SlowDownCause::Reset);
     }
 
-    /// Slows down the requests that a refusal counts for.
+    /// Slows down the requests that a refusal applies to.
     fn record_refusal(&self, answered: AnsweredRequest<'_>, signal: Signal, cause: SlowDownCause) {
         let keeper = &self.keeper;
         let now = self.paces.now();

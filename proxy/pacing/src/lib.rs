@@ -161,12 +161,12 @@ impl PacingConfig {
     /// Returns the delay between requests to an origin whose robots.txt has this `crawl_delay`, of a crawler with its own
     /// `min_delay`.
     pub fn delay(&self, crawl_delay: Option<Duration>, min_delay: Duration) -> Duration {
-        let asked = match self.crawl_delay {
+        let delay = match self.crawl_delay {
             CrawlDelayMode::Ignore => Duration::ZERO,
             _ => crawl_delay.unwrap_or(self.default_delay).min(self.max_delay),
         };
         // After `max_delay`, which only limits the delays that origins ask for.
-        asked.max(self.min_delay).max(min_delay)
+        delay.max(self.min_delay).max(min_delay)
     }
 
     /// Returns the `crawl_delay` of robots.txt if it is the reason for `delay`, and not this configuration.
@@ -176,7 +176,7 @@ impl PacingConfig {
         delay: Duration,
     ) -> Option<Duration> {
         let is_kept = self.crawl_delay != CrawlDelayMode::Ignore;
-        crawl_delay.filter(|asked| is_kept && *asked.min(&self.max_delay) >= delay)
+        crawl_delay.filter(|delay_of_site| is_kept && *delay_of_site.min(&self.max_delay) >= delay)
     }
 
     /// Returns whether a pace has to be found for requests, of no configured crawler, to an origin whose robots.txt has this
@@ -801,7 +801,7 @@ mod tests {
     }
 
     #[test]
-    fn the_longest_of_the_minimums_and_the_origins_delay_counts() {
+    fn the_longest_of_the_minimums_and_the_origins_delay_applies() {
         let seconds = Duration::from_secs;
         let all = PacingConfig { default_delay: seconds(2), ..options(CrawlDelayMode::Wait) };
         let floor = PacingConfig { min_delay: seconds(20), ..all };

@@ -1,4 +1,4 @@
-//! The adaptive pace of the party that an answer counts for, and of others.
+//! The adaptive pace of the party that an answer applies to, and of others.
 
 use wayleave_fleet::memory::MemoryEngine;
 

@@ -1,4 +1,4 @@
-//! The paces of single parties: where an answer counts for one client, or for one of the origins that share a pace
+//! The paces of single parties: where an answer applies to one client, or to one of the origins that share a pace
 //! (`signals`), it slows down that party's requests and nobody else's.
 //!
 //! A request keeps them in addition to the pace of its unit. They are this node's own: in a fleet, each node finds them

@@ -14,8 +14,8 @@ type PredictedKey = (PaceUnit, String);
 #[derive(Default)]
 pub(super) struct PredictedQueues(Mutex<HashMap<PredictedKey, u32>>);
 
-/// A request that is sent now, and would wait for its slot. Those that come while it is under way would queue behind it: its
-/// client does not send the next one meanwhile, as it would not while it waited.
+/// A request that is sent now, and would wait for its slot. Requests that come while it is under way would queue after it: its
+/// client sends no other one meanwhile, just as it would not while it waited.
 pub struct PredictedWait<'p> {
     queues: &'p PredictedQueues,
     key: PredictedKey,
@@ -23,23 +23,23 @@ pub struct PredictedWait<'p> {
 }
 
 impl PredictedQueues {
-    /// Returns the wait of a request whose slot is `first` away, and one `delay` more for each that is before it; `None` if that
-    /// is more than `longest`.
+    /// Returns the wait of a request: `until_next_slot`, and one `delay` more for each request ahead of it; `None` if that is more
+    /// than `longest`.
     pub(super) fn predict(
         &self,
         (unit, pace): (PaceUnit, &str),
-        first: Duration,
+        until_next_slot: Duration,
         delay: Duration,
         longest: Duration,
     ) -> Option<PredictedWait<'_>> {
         let key = (unit, pace.to_ascii_lowercase());
         let mut queues = lock(&self.0);
-        let before = queues.get(&key).copied().unwrap_or_default();
-        let wait = first.saturating_add(delay.saturating_mul(before));
+        let ahead = queues.get(&key).copied().unwrap_or_default();
+        let wait = until_next_slot.saturating_add(delay.saturating_mul(ahead));
         if wait > longest {
             return None;
         }
-        queues.insert(key.clone(), before + 1);
+        queues.insert(key.clone(), ahead + 1);
         Some(PredictedWait { queues: self, key, wait })
     }
 }

@@ -94,7 +94,7 @@ struct LastRequest {
 }
 
 impl LastRequest {
-    /// Returns the earliest instant for a request with this `delay`: the longer of both counts.
+    /// Returns the earliest instant for a request with this `delay`: the longer of both applies.
     fn next_at(&self, delay: Duration) -> Instant {
         self.ended_at + self.delay.max(delay)
     }
@@ -407,7 +407,7 @@ impl QueuePlace {
         }
     }
 
-    /// Lets the next request's delay start now. Only the first call counts.
+    /// Lets the next request's delay start now. Only the first call has an effect.
     pub(super) fn release(&self) {
         // Before the permit is passed on: its next holder reads the end.
         match std::mem::replace(&mut *lock(&self.turn), PlaceTurn::Over) {

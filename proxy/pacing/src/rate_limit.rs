@@ -79,7 +79,7 @@ fn read_standard(fields: &[FieldPair<'_>]) -> Option<ServiceLimit> {
     let policies = policies.and_then(|text| Parser::new(&text).parse::<List>().ok());
     let policies: Vec<_> = policies.iter().flat_map(items).take(MAX_POLICIES).collect();
     let is_counted = |item: &&Item| {
-        // This request itself was one of those in progress. A limit of a policy that is not read counts.
+        // A limit on concurrency says nothing: this request itself was in progress. A limit without a policy that was read applies.
         let policy = policies.iter().find(|policy| policy.bare_item == item.bare_item);
         let unit = policy.and_then(|policy| policy.params.get("qu")?.as_string());
         unit.is_none_or(|unit| unit.as_str() != "concurrent-requests")
@@ -89,7 +89,7 @@ fn read_standard(fields: &[FieldPair<'_>]) -> Option<ServiceLimit> {
         let reset = item.params.get("t").and_then(non_negative).map(Duration::from_secs);
         Some(ServiceLimit { remaining, reset, is_partitioned: item.params.contains_key("pk") })
     });
-    // Of several exhausted policies the one that lasts longest counts, for all if one of them does.
+    // If several policies are exhausted, the one that lasts longest applies: to all requests if one of them does.
     limits.reduce(|one, other| match one.remaining.cmp(&other.remaining) {
         Ordering::Less => one,
         Ordering::Greater => other,

@@ -519,7 +519,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_shorter_rest_counts_if_its_request_was_sent_after_the_longer_began() {
+    async fn a_shorter_rest_of_a_later_request_replaces_the_longer() {
         let shop = Target::parse("http://shop.test/a").unwrap();
         let client = IpAddr::from([192, 0, 2, 1]);
         let mut request =

@@ -51,7 +51,7 @@ async fn nodes<const N: usize>(memory: &MemoryEngine) -> [Pacer; N] {
 }
 
 /// Checks the longer of the delays between two tenants, each requested at one of `nodes`.
-async fn the_longer_delay_counts(nodes: [&Pacer; 2]) {
+async fn expect_the_longer_delay(nodes: [&Pacer; 2]) {
     let wait = options(CrawlDelayMode::Wait);
     let delays = [10, 0, 0, 20, 3, 3, 0].map(Duration::from_secs);
     let mut last: Option<(Instant, Duration)> = None;
@@ -74,12 +74,12 @@ async fn the_longer_delay_counts(nodes: [&Pacer; 2]) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_longer_delay_of_two_tenants_counts() {
+async fn the_longer_delay_of_two_tenants_applies() {
     let alone = Pacer::default();
-    the_longer_delay_counts([&alone; 2]).await;
+    expect_the_longer_delay([&alone; 2]).await;
     let memory = MemoryEngine::new("");
     let [one, other] = nodes(&memory).await;
-    the_longer_delay_counts([&one, &other]).await;
+    expect_the_longer_delay([&one, &other]).await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -187,7 +187,7 @@ async fn tenants_and_crawlers_get_equal_shares() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_delay_from_before_a_reload_counts() {
+async fn a_delay_from_before_a_reload_applies() {
     let pacer = Pacer::default();
     let reject = options(CrawlDelayMode::Reject);
     let tenant = target("a.shop.example");

@@ -1,11 +1,11 @@
-//! Whom an answer counts for: the one place that says which requests rest, or become slower, after a sign that a server
-//! wants fewer of them.
+//! The requests that an answer applies to: the one place that says which of them rest, or become slower, after a sign that a
+//! server wants fewer.
 //!
 //! An answer goes to one party: a client, with credentials or without, that requests a page of an origin at one of its
-//! addresses. It counts for that party until a second, independent one gets the same, unless it is plainly about all
+//! addresses. It applies to that party until a second, independent one gets the same, unless it is plainly about all
 //! requests:
 //!
-//! | sign | counts for | for all once |
+//! | sign | applies to | applies to all once |
 //! | --- | --- | --- |
 //! | 429 | all: it is about the rate of our requests | |
 //! | 503, or a connection that breaks | the page, and the client after a second page; the client's own adaptive pace | another client gets one for another page |
@@ -13,7 +13,7 @@
 //! | a quota, in answer to a request without credentials | all: everybody else has none either | |
 //! | a quota, with credentials or a partition key | the client | another client with other credentials gets one, too |
 //!
-//! By address, an answer counts for the network of the address that gave it, whatever other addresses its name has. A
+//! By address, an answer applies to the network of the address that gave it, whatever other addresses its name has. A
 //! refusal at the edge with another status, such as 403, is about the crawler or its request: nothing rests after it.
 
 use std::net::IpAddr;
@@ -42,12 +42,12 @@ pub(super) enum Signal {
     OwnQuota,
 }
 
-/// The requests that a signal counts for.
+/// The requests that a signal applies to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum SignalScope {
-    /// Those for the page, and those of the client once another page is refused to it.
+    /// Requests for the page, and all of the client once another page is refused to it.
     Page,
-    /// Those of the client.
+    /// Requests of the client.
     Client,
     /// All requests.
     All,
@@ -64,7 +64,7 @@ impl Signal {
         }
     }
 
-    /// Returns the requests that it counts for. `is_seconded`: an independent party has got the same answer.
+    /// Returns the requests that it applies to. `is_seconded`: an independent party has got the same answer.
     pub(super) fn scope(self, is_seconded: bool) -> SignalScope {
         match self {
             Self::TooManyRequests | Self::RobotsUnavailable | Self::CommonQuota => SignalScope::All,
@@ -89,8 +89,8 @@ pub(super) struct AnsweredRequest<'a> {
 }
 
 impl AnsweredRequest<'_> {
-    /// Returns the units that the answer counts for. A name may also have addresses in networks of others, so that an
-    /// answer from elsewhere counts for its own network, and for the origin alone.
+    /// Returns the units that the answer applies to. A name may also have addresses in networks of others, so an answer from
+    /// elsewhere applies to its own network, and to the origin alone.
     pub(super) fn units(&self) -> Vec<PaceUnit> {
         let of_origin = || PaceUnit::Origin(self.target.origin().clone());
         match self.unit {
@@ -128,18 +128,18 @@ impl PageAndClient {
     }
 }
 
-/// The refusals of late that no independent party has seconded.
+/// The recent refusals that no independent party has seconded.
 #[derive(Debug, Default)]
 pub(super) struct UnsecondedRefusals(Vec<(PageAndClient, Instant)>);
 
 impl UnsecondedRefusals {
-    /// The most that are remembered. Beyond it, the oldest is forgotten.
+    /// The most refusals that are remembered. Beyond it, the oldest is forgotten.
     const MOST: usize = 32;
-    /// The time for which one is remembered.
+    /// The time for which a refusal is remembered.
     const REMEMBERED_FOR: Duration = Duration::from_secs(60);
 
-    /// Records a refusal. Returns whether it seconds another one. Each of the two counts for all once: the next sign needs
-    /// two parties again, or one client's refusals would go on counting for all after a single one of another.
+    /// Records a refusal. Returns whether it seconds another one. Both are then used up: the next sign needs two parties again, or
+    /// one client's refusals would go on slowing down everybody after a single refusal of another.
     pub(super) fn record(&mut self, refused: PageAndClient) -> bool {
         let now = Instant::now();
         self.0.retain(|(other, at)| *other != refused && now < *at + Self::REMEMBERED_FOR);

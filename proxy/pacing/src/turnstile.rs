@@ -1,4 +1,6 @@
-//! A fair semaphore: holders take turns, one request each, and a holder's own requests keep their order. Where several
+//! A fair semaphore: it decides who is next, not when. Delays and deadlines are in `queue`.
+//!
+//! Holders take turns, one request each, and a holder's own requests keep their order. Where several
 //! origins share a pace, the origins take turns first, and then the clients of each. A holder with a request that has long been
 //! unanswered comes after all others.
 

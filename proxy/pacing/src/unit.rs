@@ -9,7 +9,7 @@ use wayleave_robots_txt::Origin;
 /// The setting of who shares one pace.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum PaceShare {
-    /// Each origin has its own, and each crawler there.
+    /// The origin: each has a pace of its own, and each crawler there.
     #[default]
     Origin,
     /// The origins of a registrable domain.

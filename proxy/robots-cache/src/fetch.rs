@@ -1,4 +1,5 @@
-//! Fetches robots.txt and the documents next to it, following redirects, within one deadline.
+//! Fetches robots.txt and the documents next to it, following redirects, within one deadline. `wayleave-lifecycle` classifies
+//! how a fetch ended ([`FetchResult`]).
 
 use std::future::Future;
 use std::sync::Arc;

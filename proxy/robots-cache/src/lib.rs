@@ -3,8 +3,9 @@
 //!
 //! A [`RobotsCache`] is a handle. Both kinds of document are a [`Resource`] with the same lifecycle. The current state
 //! of each is a [`Snapshot`] behind an atomic pointer in one concurrent map (`snapshots`), so that reads neither lock
-//! nor wait. Whatever is missing or too old is requested from one task (`refresh`), which owns the lifecycle of all
-//! entries, starts at most one fetch per document however many requests wait for it, and publishes the result. Entries
+//! nor wait. Whatever is missing or too old is requested from one task (`refresh`), which owns all entries, starts at
+//! most one fetch per document however many requests wait for it, and publishes the result. The crate `wayleave-lifecycle`
+//! decides what becomes of an entry: when it is fresh, stale or unreachable, and when it is fetched again. Entries
 //! are also saved in the store on disk, and read from there when a document that was evicted (`eviction`), or known
 //! before a restart, is requested again.
 //!
@@ -166,7 +167,7 @@ impl CachedDocuments {
             let document = CheckedSnapshot { snapshot: found.snapshot, checked_at };
             Some(UsableDocument { document, overdue: found.is_overdue.then(|| copy.clone()) })
         };
-        // Nearly always the shared copy counts, which one look shows.
+        // One look nearly always suffices: most requests use the shared copy.
         let found = find(&shared_copy(resource, identity))
             .or_else(|| find(&self.copy_for(resource, identity)))?;
         if resource.is_robots_txt() {

@@ -19,7 +19,7 @@ pub struct MemoryShares {
     pub entries: usize,
     /// The limit of files being fetched: [`FetchConfig::memory_bytes`](super::FetchConfig::memory_bytes).
     pub fetches: usize,
-    /// Each of the store's three shares: [`RobotsStoreConfig::memory_bytes`](super::RobotsStoreConfig::memory_bytes).
+    /// The size of each of the store's three shares: [`RobotsStoreConfig::memory_bytes`](super::RobotsStoreConfig::memory_bytes).
     pub store: usize,
 }
 

@@ -9,7 +9,7 @@ use wayleave_robots_txt::Target;
 use wayleave_usage_preferences::DocumentKind;
 
 /// A request of the proxy's own: a redirect of a robots.txt, a document next to it, or the robots.txt of another host that
-/// has such a document. The robots.txt of a host that a crawler chose is none: the crawler's request needs it.
+/// has such a document. The robots.txt of a host that a crawler chose is not: the crawler's request needs it.
 #[derive(Clone, Debug)]
 pub struct OwnRequest {
     pub target: Target,

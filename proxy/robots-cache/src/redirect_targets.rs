@@ -312,7 +312,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_may_be_answered_otherwise_is_fetched_apart() {
+    async fn identities_that_may_get_other_answers_fetch_apart() {
         let clock = Clock::start_at(SystemTime::UNIX_EPOCH);
         let targets = RedirectTargets::new(HOUR, clock);
         let fetches = AtomicUsize::new(0);

@@ -35,7 +35,7 @@ impl Requester<'_> {
     }
 
     /// Returns the demand for `resource`. A copy that may serve everybody is fetched in the name of a configured crawler, or
-    /// else in the proxy's: the name of a client that is none is only used where origins answer clients differently.
+    /// else in the proxy's: the name of any other client is only used where origins answer clients differently.
     pub(super) fn demand(&self, resource: &Resource) -> FetchDemand {
         let identity = if resource.is_shared() && self.identity.is_client() {
             FetchIdentity::proxy().with_chosen(self.identity.chosen)

@@ -10,7 +10,7 @@ use super::key::SigningKey;
 /// The well-known path of an origin's key directory.
 pub const DIRECTORY_PATH: &str = "/.well-known/http-message-signatures-directory";
 
-/// How a verifier gets from `Signature-Agent` to an agent's keys.
+/// The way in which a verifier gets from `Signature-Agent` to an agent's keys.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum KeyDiscovery {
     /// `Signature-Agent` is the agent's origin, and the keys are at its well-known path (revision 00, and deployed verifiers).

@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_read_goes() {
+    fn unreadable_signatures_are_removed() {
         let gone = Some(([None, None, None], 1));
         assert_eq!(left("a=\"https", "a=()", "a=:AAAA:"), gone);
         assert_eq!(left(r#"a="https://bot.example""#, "a=(", "a=:AAAA:"), gone);

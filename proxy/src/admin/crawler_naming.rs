@@ -66,7 +66,7 @@ impl UnnamedSender<'_> {
         let part = distinctive_part(self.user_agent, token);
         let name = new_name(token, &crawlers.names());
         let mut criteria = format!("user_agent = {}", quoted(part));
-        // A digest of an address is none.
+        // The logged address may be a digest, which matches no client.
         if let Some(address) = self.address.filter(|address| is_network(address)) {
             criteria += &format!(", addresses = [{}]", quoted(address));
         }
@@ -84,7 +84,7 @@ impl UnnamedSender<'_> {
 
 const GET_A_NAME: &str = "give the crawler one of its own, such as \"AcmeBot/1.0 (+https://example.com/bot)\", and name that.";
 
-/// Describes the requests that may be refused no longer with this table.
+/// Describes the requests that may no longer be refused with this table.
 fn effects(
     part: &str,
     token: &str,
@@ -113,13 +113,13 @@ fn effects(
 }
 
 /// Returns the part of a `User-Agent` that a crawler's requests have in common: all up to its name if that follows
-/// `compatible;`, since the version behind it changes, else the whole.
+/// `compatible;`, since the version after it changes, else the whole.
 fn distinctive_part<'a>(user_agent: &'a str, token: &str) -> &'a str {
     let after_name = || {
         let folded = user_agent.to_ascii_lowercase();
         let comment = folded.find(COMPATIBLE)? + COMPATIBLE.len();
         let name = comment + folded[comment..].find(&token.to_ascii_lowercase())?;
-        // With the character behind it, so that a longer name is another one.
+        // With the character after it, so that no longer name matches.
         let end = name + token.len();
         let next = user_agent[end..].chars().next()?;
         Some(&user_agent[..end + next.len_utf8()])
@@ -134,7 +134,7 @@ fn new_name(token: &str, known: &[String]) -> String {
         token.chars().map(|c| if is_plain(c) { c.to_ascii_lowercase() } else { '-' }).collect();
     let plain = plain.trim_matches(['-', '.']);
     let plain = if plain.is_empty() || plain == ASSERTED { "crawler" } else { plain };
-    // Room for a number behind it.
+    // Room for a number after it.
     let plain = &plain[..plain.len().min(MAX_NAME_BYTES - 8)];
     let numbered = (2..).map(|number| format!("{plain}-{number}"));
     let mut names = std::iter::once(plain.to_owned()).chain(numbered);

@@ -131,7 +131,7 @@ async fn grounds_of(admin: &AdminState, decision: &DecisionRecord) -> Option<Dec
 /// Returns the decision of robots.txt, had no `[[rule]]` decided: of the file that the origin served then, as far as is
 /// known. Returns `None` for other decisions without robots.txt.
 async fn overridden_basis(admin: &AdminState, decision: &DecisionRecord) -> Option<DecisionBasis> {
-    decision.policy.as_ref().filter(|_| decision.is_by_policy())?;
+    decision.policy.as_ref().filter(|_| decision.is_by_policy_rule())?;
     let origin = decision.target().ok()?.origin().clone();
     let (file, body) = file_at(admin.decider.robots.store(), &origin, decision.at).await?;
     let body = FetchedBody { bytes: body?, is_cut: file.is_cut(), digest: None };

@@ -354,7 +354,7 @@ mod tests {
     }
 
     #[test]
-    fn what_other_sites_send_is_refused() {
+    fn requests_from_other_sites_are_refused() {
         let open = AdminGuard { tokens: Vec::new(), key_set_paths: Vec::new() };
         let from = |site: &str| {
             [("host", "localhost:3129"), ("sec-fetch-site", site)].map(|(n, v)| (n, v.to_owned()))

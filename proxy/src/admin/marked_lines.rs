@@ -85,7 +85,7 @@ fn matched_line(decision: &DecisionRecord, matched: MatchedLine<'_>) -> MarkedLi
     let allows = *verdict == AccessVerdict::Allow;
     let outcome = decision.request_outcome();
     let note = match &decision.policy {
-        Some(policy) if decision.is_by_policy() => {
+        Some(policy) if decision.is_by_policy_rule() => {
             format!("would have decided: {verdict}; overridden by rule {}", policy.number)
         }
         _ if decision.reason == Reason::Rule || allows && decision.was_let_through() => {

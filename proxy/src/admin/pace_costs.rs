@@ -88,9 +88,9 @@ pub(super) fn pace_costs(admin: &AdminState, now: SystemTime) -> CountedCosts {
     let cost = |((name, origin), sum): ((&str, &str), PaceSum)| {
         let crawler = settings.crawlers.named(name);
         let of_origin = sum.asked_us.map(Duration::from_micros);
-        let asked = of_origin.or_else(|| crawler.as_ref()?.default_delay);
-        let least = crawler.as_ref().map_or(Duration::ZERO, |crawler| crawler.min_delay);
-        let delay = settings.pacing.delay(asked, least);
+        let crawl_delay = of_origin.or_else(|| crawler.as_ref()?.default_delay);
+        let min_delay = crawler.as_ref().map_or(Duration::ZERO, |crawler| crawler.min_delay);
+        let delay = settings.pacing.delay(crawl_delay, min_delay);
         (!delay.is_zero()).then(|| PaceCost {
             crawler: name.to_owned(),
             origin: origin.to_owned(),

@@ -45,7 +45,7 @@ async fn serve_connection(stream: TcpStream, routes: Router, admitted: &Admitted
     let routes = TowerToHyperService::new(routes);
     let service = service_fn(|mut request: Request<Incoming>| {
         admitted.touch();
-        // For the guard, which marks the connections of operators: they are evicted last.
+        // The guard marks the connections of operators in this state: they are evicted last.
         request.extensions_mut().insert(Arc::clone(&admitted.state));
         routes.call(request)
     });

@@ -1,5 +1,5 @@
-//! What is published about the crawlers: for each agent its key directory, and its crawlers' cards, pages and address ranges. A web
-//! server publishes them at the agents' URLs: it passes on `Host`, or has one agent.
+//! The files published about the crawlers: for each agent its key directory, and its crawlers' cards, pages and address ranges. A
+//! web server publishes them at the agents' URLs: it passes on `Host`, or has one agent.
 
 use std::sync::Arc;
 

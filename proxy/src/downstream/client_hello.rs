@@ -12,7 +12,7 @@ const MAX_HELLO_BYTES: usize = 32 * 1024;
 pub(super) enum HelloError {
     /// The client is gone.
     Closed,
-    /// The bytes are none that can be read.
+    /// The bytes are not a ClientHello that can be read.
     Unreadable,
 }
 
@@ -20,7 +20,7 @@ pub(super) enum HelloError {
 ///
 /// # Errors
 ///
-/// Returns why there is none that can be read.
+/// Returns the reason why no ClientHello can be read.
 pub(super) async fn read_server_name(
     incoming: &mut BufferedStream,
 ) -> Result<Option<String>, HelloError> {

@@ -54,7 +54,7 @@ impl LimitReached {
         };
         Refusal {
             retry_after: Some(Duration::from_secs(1)),
-            closes: true,
+            closes_connection: true,
             ..Refusal::new(Reason::ConnectionLimitReached, details)
         }
     }

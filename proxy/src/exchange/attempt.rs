@@ -26,7 +26,7 @@ use super::relay::{self, RelayContext, RelayError, RelayedResponse, ResponseWatc
 use super::sign::RequestSigner;
 use super::websocket;
 
-/// How often a request is sent again that its origin has not begun to serve.
+/// The most times that a request is sent again because its origin has not begun to serve it.
 const MAX_UNPROCESSED: usize = 3;
 
 /// An admitted request on its way, on whichever connection it is sent.

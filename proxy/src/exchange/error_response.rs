@@ -34,12 +34,12 @@ pub(super) async fn answer(
 ) -> ConnectionReuse {
     // A body that the client only sends after a 100 (RFC 9110 section 10.1.1) is not waited for: there will be none.
     let is_withheld = received.expects_continue() && !client.reader.is_done();
-    if refusal.closes || is_withheld || !drain(&mut client.reader).await {
+    if refusal.closes_connection || is_withheld || !drain(&mut client.reader).await {
         client.writer.close_after_response();
     }
     match refuse(client, source, refusal, Some(received)).await {
         // Where its next request would begin is uncertain.
-        Ok(()) if refusal.closes => ConnectionReuse::Closed,
+        Ok(()) if refusal.closes_connection => ConnectionReuse::Closed,
         Ok(()) => ConnectionReuse::Whole,
         Err(_) => ConnectionReuse::CutOff,
     }

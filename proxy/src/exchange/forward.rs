@@ -1,4 +1,4 @@
-//! The permitted request: sent upstream, its response relayed to the client, and the outcome.
+//! Sends a permitted request upstream, relays its response, and determines the outcome.
 
 use std::pin::pin;
 
@@ -22,15 +22,15 @@ use super::splice;
 
 /// The end of an attempt to forward a request.
 pub(super) enum ForwardEnd {
-    /// The exchange's outcome, and the answer that the client is still to get.
+    /// The exchange's outcome, and the answer still owed to the client.
     Ended(ExchangeOutcome, ReplyKind),
     /// The request was not sent, because other settings are in effect by now.
     SettingsChanged,
-    /// The request is to be sent again, in a slot of its own.
+    /// The request must be sent again, in another slot.
     Repeat(RequestRepeat),
 }
 
-/// Sends a permitted request and relays the response, unless it has to be decided again.
+/// Sends a permitted request and relays its response; or reports that the request must be decided again or resent.
 pub(super) async fn forward(
     request: &mut GatedRequest<'_, '_>,
     permit: &Permit,
@@ -52,6 +52,7 @@ pub(super) async fn forward(
         }
     };
     let is_signed = attempt.is_signed;
+    // A signer leaves some requests unsigned: in mode "on-request", or over plain HTTP.
     let agent = attempt.signer.as_ref().filter(|_| is_signed).map(RequestSigner::agent_url);
     let findings = attempt.admission.finish();
     let (outcome, reply) = match forwarded {
@@ -60,7 +61,7 @@ pub(super) async fn forward(
             request.record.signature = is_signed.then_some(RequestSignature::Signed);
             let ended = match upgraded {
                 None => Ok(ConnectionReuse::Whole),
-                // Boxed because it is rare, like everything in this module that is: a busy connection's future remains small.
+                // Boxed, like everything rare in this module, to keep the common future small.
                 Some(upgraded) => {
                     Box::pin(splice_until_revoked(request, permit, *upgraded, client)).await
                 }
@@ -79,11 +80,12 @@ pub(super) async fn forward(
     let has_body = findings.is_request_sent && outcome.status() != SWITCHING_PROTOCOLS;
     request.record.body_bytes = has_body.then_some(findings.relayed_bytes);
     request.record_findings(findings, is_signed);
+    // The record has a signature only if the response was complete or turned the request away. Without one, no agent.
     request.record.agent = agent.filter(|_| request.record.signature.is_some());
     ForwardEnd::Ended(outcome, reply)
 }
 
-/// Copies the bytes of an upgraded connection, until it ends or would no longer be allowed as it is.
+/// Copies the bytes of an upgraded connection until it ends or is revoked.
 async fn splice_until_revoked(
     request: &GatedRequest<'_, '_>,
     permit: &Permit,
@@ -101,18 +103,18 @@ async fn splice_until_revoked(
     }
 }
 
-/// Returns the signer if the crawler has a key and the protocol has fields to sign, unlike FTP. The agent is the key's: the
-/// configuration gives each key one (`config/src/signing.rs`).
+/// Returns the signer if the crawler has a key and the protocol has fields to sign, unlike FTP. The signature's agent comes
+/// from the key; each key is configured with one (`proxy/config/src/signing.rs`).
 fn signer<'b>(request: &'b GatedRequest<'_, '_>, permit: &'b Permit) -> Option<RequestSigner<'b>> {
     let thumbprint = request.crawler()?.signing_key.as_deref()?;
-    let signer = &request.settings.signer;
+    let message_signer = &request.settings.signer;
     let origin = permit.resolved.target.origin();
     if origin.scheme() == UrlScheme::Ftp {
         return None;
     }
     let identity = SigningIdentity {
-        signer,
-        key: signer.enabled_key(thumbprint)?,
+        signer: message_signer,
+        key: message_signer.enabled_key(thumbprint)?,
         metrics: &request.gate.metrics,
     };
     let requested = match &request.repeat {
@@ -144,6 +146,7 @@ fn outcome_of_error(error: RelayError, origin: &Origin) -> (ExchangeOutcome, Rep
         // As if answered: a client that is gone reads no answer, and the shutdown does not wait for one to be read.
         RelayError::ShutDown => (ExchangeOutcome::Fail(shut_down()), true),
         RelayError::ClientGone(gone) => (ExchangeOutcome::Fail(client_closed(gone)), true),
+        // Never reached: `UpstreamAttempt::run` handles the first, and `forward` the others.
         RelayError::SignatureRequested | RelayError::SettingsChanged | RelayError::Repeat(_) => {
             (ExchangeOutcome::Fail(client_closed(ClientGone::Left)), true)
         }

@@ -3,7 +3,8 @@
 //! ```text
 //!  gate                               may it be sent, and when (crate admission)
 //!     │
-//!  forward ── attempt ── relay        to the origin and back
+//!  forward ── attempt ── relay        to the origin, again if need be, and back; `relay/watch`
+//!     │          │                     refuses heads, `relay/download` bodies and `noindex`
 //!     │          └── sign, headers, websocket, splice
 //!  copy_response                      or answered here: robots.txt from its copy,
 //!  error_response, max_forwards       a refusal, the last hop
@@ -85,7 +86,8 @@ async fn run(mut request: Box<GatedRequest<'_, '_>>, client: &mut Downstream) ->
     }
 }
 
-/// Returns the outcome of a request, and the answer that the client is still to get.
+/// Decides about a request and forwards it, again if its settings changed or it must be repeated. Returns its outcome, and the
+/// answer still owed to the client.
 async fn admit_and_forward(
     request: &mut GatedRequest<'_, '_>,
     client: &mut Downstream,
@@ -121,7 +123,7 @@ mod tests {
         size_of::<F>()
     }
 
-    /// Each exchange has one of each in memory, and writes it when it begins. Intercepted requests go the same way.
+    /// An exchange holds one of each in memory, and writes it when it begins. Intercepted requests go the same way.
     #[test]
     fn futures_of_exchanges_keep_their_sizes() {
         let grown: Vec<_> = [

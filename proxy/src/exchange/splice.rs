@@ -38,7 +38,7 @@ pub(super) async fn splice(
                 Ok(None) | Err(_) => break,
             }
         }
-        // If that takes longer, the origin's silence is noticed below.
+        // If closing takes longer, the origin's silence is noticed below.
         let _ = timeout(UPGRADED_TIMEOUT, writer.close()).await;
         // A half-closed connection is watched in intervals: one timer for each chunk would cost more than the copying.
         let mut chunks_before = None;
@@ -58,7 +58,7 @@ pub(super) async fn splice(
             chunk_count.fetch_add(1, Ordering::Relaxed);
             if let Some(meter) = byte_meter {
                 meter.add(bytes);
-                // It may stay open for days.
+                // The connection may stay open for days.
                 if meter.ends_streams() {
                     return;
                 }
@@ -88,7 +88,7 @@ mod tests {
         Box::new(Transport::new(near))
     }
 
-    /// Returns how long an upgraded connection remains whose client ended its side, with an origin that sends at this interval.
+    /// Returns how long an upgraded connection stays open whose client ended its side, while the origin sends so many words.
     async fn copy_until_closed(words: u32) -> Duration {
         let timeout = UPGRADED_TIMEOUT;
         let (near, mut far) = duplex(1024);

@@ -92,7 +92,7 @@ struct TunnelGrounds<'a> {
 
 /// A tunnel to an origin, as `https.mode` and `https.bypass` treat it.
 enum RequestedTunnel {
-    /// Each request inside is decided by itself.
+    /// A tunnel in which each request is decided by itself.
     Inspected(Origin),
     /// The tunnel is decided as a whole.
     Blind(Origin, TargetScope),

@@ -148,7 +148,7 @@ impl CardSubject<'_> {
 pub(crate) fn obeys_robots_txt(crawler: &Crawler, rules: &[PolicyRule]) -> bool {
     let is_exception_for_all = |rule: &PolicyRule| {
         rule.action == RuleAction::Allow
-            && rule.is_for_crawler(&crawler.name, crawler.declaration.purposes)
+            && rule.applies_to_crawler(&crawler.name, crawler.declaration.purposes)
             && rule.hosts.contains(&HostPattern::Any)
     };
     crawler.mode == EnforcementMode::Enforce

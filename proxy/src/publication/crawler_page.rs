@@ -184,6 +184,6 @@ fn code(text: &str) -> String {
 
 /// Returns a link to a URI, which shows a mail address as such.
 fn link(uri: &str) -> String {
-    let shown = uri.strip_prefix("mailto:").unwrap_or(uri);
-    format!("<a href=\"{}\">{}</a>", escape_html(uri), escape_html(shown))
+    let text = uri.strip_prefix("mailto:").unwrap_or(uri);
+    format!("<a href=\"{}\">{}</a>", escape_html(uri), escape_html(text))
 }

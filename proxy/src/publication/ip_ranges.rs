@@ -91,10 +91,10 @@ pub(super) fn range(address: IpAddr) -> String {
 }
 
 fn prefixes<'c>(config: &'c Config, crawlers: impl Iterator<Item = &'c Crawler>) -> Vec<IpPrefix> {
-    let each = crawlers.flat_map(|crawler| {
+    let prefixes = crawlers.flat_map(|crawler| {
         addresses(config, crawler).iter().map(move |address| IpPrefix::new(*address, crawler))
     });
-    each.collect()
+    prefixes.collect()
 }
 
 /// Returns warnings about addresses that are not known, or that origins cannot see.

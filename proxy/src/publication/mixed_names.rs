@@ -220,7 +220,7 @@ mod tests {
 
     /// The lines are a configuration that mixes nothing.
     #[test]
-    fn what_is_printed_splits_the_name() {
+    fn the_printed_configuration_splits_the_name() {
         for discovery in ["origin", "uri"] {
             let signing =
                 format!("[signing]\ndiscovery = {discovery:?}\nagent = \"https://bot.test\"\n");

@@ -1,4 +1,4 @@
-//! What sites are told about the crawlers: keys, cards, pages and address ranges, by the host that publishes them. `wayleave
+//! The files that tell sites about the crawlers: keys, cards, pages and address ranges, by the host that publishes them. `wayleave
 //! publish` writes them to files, and the admin listener serves them.
 
 mod agent_card;

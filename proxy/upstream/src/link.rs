@@ -1,4 +1,5 @@
-//! The stream under a connection to an origin: TCP, or TCP or TLS to a parent proxy.
+//! The stream under a connection to an origin: TCP to the origin; TCP or TLS to a parent proxy. Writes are not gathered:
+//! the heads of requests are flushed at once.
 
 use std::io;
 use std::net::SocketAddr;
@@ -8,7 +9,7 @@ use tokio_rustls::client::TlsStream;
 use tokio_util::either::Either;
 use wayleave_transport::http::transport::Transport;
 
-/// A byte stream to an origin, or to a parent proxy that will lead to the origin.
+/// A byte stream to an origin, or to a parent proxy that relays to it.
 pub type UpstreamLink = Transport<Either<TcpStream, Box<TlsStream<TcpStream>>>>;
 
 pub(super) fn over_tcp(tcp: TcpStream) -> UpstreamLink {

@@ -42,7 +42,7 @@ fn summary_and_report_count_what_was_decided() {
 }
 
 #[test]
-fn what_is_observed_is_counted_as_such() {
+fn observed_refusals_are_counted_as_observed() {
     let stage = Stage::with(|settings| settings.set("proxy.mode", "\"observe\""));
     stage.shell("curl -q -s -o /dev/null http://shop.test/private");
     let report = stage.report();

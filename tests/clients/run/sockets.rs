@@ -225,7 +225,7 @@ fn a_user_reaches_no_socket_in_memory() {
 }
 
 #[test]
-fn what_is_left_is_documented() {
+fn open_ways_out_are_documented() {
     let text = std::fs::read_to_string(project().join("docs/closing.md")).expect("readable");
     for (name, _) in LEFT {
         assert!(

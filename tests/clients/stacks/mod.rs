@@ -61,7 +61,7 @@ const CLIENTS: &[(&str, Runner)] = &[
     ("Chromium", Script(|tools| tools.node("chromium"))),
 ];
 
-/// What is built once for all.
+/// The programs that are built once for all tests.
 struct Tools {
     go: PathBuf,
     dir: TempDir,

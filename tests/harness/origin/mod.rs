@@ -55,13 +55,13 @@ pub struct Body {
 }
 
 impl ReceivedRequest {
-    /// Whether the head announces content.
+    /// Returns whether the head announces content.
     pub fn has_content(&self) -> bool {
         self.header("transfer-encoding").is_some()
             || self.header("content-length").is_some_and(|length| length != "0")
     }
 
-    /// Whether it is the last on its connection.
+    /// Returns whether it is the last on its connection.
     pub fn closes(&self) -> bool {
         self.header("connection").is_some_and(|value| value.eq_ignore_ascii_case("close"))
     }
@@ -121,10 +121,10 @@ pub struct Site {
     pub protocols: &'static [&'static str],
     /// The frames of every HTTP/2 response; none for the usual responses.
     pub frames: Vec<frames::Frame>,
-    /// Whether TLS is completed with a client that offers none of them.
+    /// Whether TLS is completed with a client that offers none of `protocols`.
     pub ignores_alpn: bool,
     pub content_handling: ContentHandling,
-    /// The reset by which HTTP/2 requests are refused, and for how many of each target. robots.txt is served.
+    /// The reset by which HTTP/2 requests are refused, and for how many of each target. robots.txt is served all the same.
     pub refusals: Option<(h2::Reason, usize)>,
     /// The most concurrent streams of an HTTP/2 connection.
     pub max_streams: Option<u32>,

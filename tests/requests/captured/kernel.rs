@@ -139,7 +139,7 @@ impl Gateway {
         }
     }
 
-    /// What has no name is for the address that was dialled.
+    /// Checks that connections without a name are decided by the address that was dialled.
     fn check_addresses(&self) {
         for address in ["203.0.113.10", "203.0.113.20"] {
             for scheme in ["http", "https"] {

@@ -402,7 +402,7 @@ fn a_407_of_the_parent_is_not_forwarded() {
 }
 
 #[test]
-fn what_a_parent_answers_itself_is_not_booked_as_the_origins() {
+fn a_parents_own_answers_are_not_recorded_as_the_origins() {
     let origin = Origin::start();
     for (head, is_own) in [
         ("402 Payment Required\r\nX-BRD-ERR-CODE: client_10000", true),

@@ -9,7 +9,7 @@ const MAX_LEAF_RULES: usize = 4;
 #[derive(Debug)]
 pub(super) struct HostBucket<P> {
     entries: Vec<BucketEntry>,
-    /// The positions in `entries` of the rules that are for all paths.
+    /// The positions in `entries` of the rules that apply to all paths.
     for_all_paths: Vec<usize>,
     /// The positions of the others.
     by_path: PathTree<P>,

@@ -17,7 +17,7 @@ use wayleave_robots_txt::{
 use self::bucket::BucketEntry;
 pub use self::rule::{PolicyRule, RuleAction, RuleMatch, RuleQuery, blocked_by};
 
-/// The rules for some hosts. The paths of several rules are held as one robots.txt.
+/// The rules whose host patterns share one lookup key. The paths of several rules are held as one robots.txt.
 type RuleBucket = bucket::HostBucket<AccessResult>;
 
 /// All rules, indexed by host.
@@ -33,8 +33,8 @@ pub struct PolicyRules {
 #[derive(Debug)]
 struct CompiledRule {
     rule: Arc<PolicyRule>,
-    /// The paths as a robots.txt that disallows those a refusal matches, and allows only those an exception does: judging
-    /// it strictly, a refusal holds for any spelling of a path, and an exception only if it holds for all.
+    /// The paths as a robots.txt. A refusal's paths become `Disallow` lines; an exception's become `Allow` lines under
+    /// `Disallow: /`. So a refusal applies if any spelling of a path matches, an exception only if all do.
     paths: Option<AccessResult>,
 }
 
@@ -48,7 +48,8 @@ impl PolicyRules {
         let mut others = Vec::new();
         for (index, compiled) in rules.iter().enumerate() {
             for pattern in &compiled.rule.hosts {
-                // Whatever host a pattern matches has this text, so a look-up of the host's own texts finds the pattern.
+                // Every host that the pattern matches has this ending or beginning, so looking up the host's own finds the
+                // pattern.
                 let entries = match (pattern.required_suffix(), pattern.required_first_label()) {
                     (Some(ending), _) => by_ending.entry(ending.to_owned()).or_default(),
                     (None, Some(first)) => by_beginning.entry(first.to_owned()).or_default(),
@@ -58,30 +59,29 @@ impl PolicyRules {
             }
         }
         // Exceptions are written as `Disallow` as well: it only matters whether any of the paths can match.
-        let together = |indexes: &[usize]| {
+        let join_paths = |indexes: &[usize]| {
             let paths = indexes.iter().flat_map(|index| &rules[*index].rule.paths);
-            robots(paths, "", "Disallow")
+            robots_txt_of(paths, "", "Disallow")
         };
-        let bucket =
-            |entries| RuleBucket::new(entries, |index| rules[index].paths.is_none(), together);
-        let buckets = |entries: HashMap<String, Vec<BucketEntry>>| {
-            entries.into_iter().map(|(key, entries)| (key, bucket(entries))).collect()
+        let build_bucket =
+            |entries| RuleBucket::new(entries, |index| rules[index].paths.is_none(), join_paths);
+        let build_buckets = |entries: HashMap<String, Vec<BucketEntry>>| {
+            entries.into_iter().map(|(key, entries)| (key, build_bucket(entries))).collect()
         };
         Self {
-            by_ending: buckets(by_ending),
-            by_beginning: buckets(by_beginning),
-            others: (!others.is_empty()).then(|| bucket(others)),
+            by_ending: build_buckets(by_ending),
+            by_beginning: build_buckets(by_beginning),
+            others: (!others.is_empty()).then(|| build_bucket(others)),
             rules,
         }
     }
 
-    /// Returns the first rule that matches a request. Must not be called for reading `/robots.txt`, which is always
-    /// allowed.
+    /// Returns the first rule that matches a request. Reads of `/robots.txt` are always allowed: callers handle them first.
     pub fn find(&self, query: RuleQuery<'_>) -> Option<RuleMatch> {
         if self.rules.is_empty() {
             return None;
         }
-        let host = HostPattern::comparable(query.target.origin().host());
+        let host = HostPattern::normalized(query.target.origin().host());
         let first = self
             .buckets(&host)
             .fold(usize::MAX, |first, bucket| self.first_in(bucket, query, first));
@@ -90,10 +90,10 @@ impl PolicyRules {
         Some(found.as_match(first))
     }
 
-    /// Returns the buckets that hold the rules for a host, among others. The host is spelt as patterns compare it.
+    /// Returns the buckets that may hold rules for a host, which is normalized.
     fn buckets<'a>(&'a self, host: &'a str) -> impl Iterator<Item = &'a RuleBucket> {
         let beginning = host.split('.').next().unwrap_or_default();
-        // Of `a.b.test`: itself, `b.test` and `test`, each of which a pattern may end in.
+        // For `a.b.test`: `a.b.test`, `b.test`, `test`.
         let endings = std::iter::successors(Some(host), |name| {
             name.split_once('.').map(|(_, parent)| parent)
         });
@@ -103,31 +103,31 @@ impl PolicyRules {
             .chain(endings.filter_map(|ending| self.by_ending.get(ending)))
     }
 
-    /// Returns the index of a bucket's first rule that matches, if it is below `before`; else `before`.
-    fn first_in(&self, bucket: &RuleBucket, query: RuleQuery<'_>, before: usize) -> usize {
+    /// Returns the index of a bucket's first rule that matches, if it is below `best_so_far`; else `best_so_far`.
+    fn first_in(&self, bucket: &RuleBucket, query: RuleQuery<'_>, best_so_far: usize) -> usize {
         let host = query.target.origin().host();
         bucket.first(
-            before,
+            best_so_far,
             |paths| disallows(paths, query),
             |entry| entry.pattern.matches(host) && self.rules[entry.index].matches(query),
         )
     }
 
-    /// Returns the rule for a host whose requests are not seen: the first that refuses any of them, or allows all of them.
+    /// Returns the rule for a blind tunnel to a host: the first that refuses any request to it, or allows all of them.
     pub(crate) fn find_for_every_request(&self, query: RuleQuery<'_>) -> Option<RuleMatch> {
         self.rules_for_host(query).find(|found| {
-            found.rule.action != RuleAction::Allow || found.rule.is_for_every_request()
+            found.rule.action != RuleAction::Allow || found.rule.applies_to_every_request()
         })
     }
 
-    /// Returns the rule for a host as such: the first that is for all its requests.
+    /// Returns the rule that covers the whole host: the first that applies to all its requests.
     pub(crate) fn find_for_host(&self, query: RuleQuery<'_>) -> Option<RuleMatch> {
-        self.rules_for_host(query).find(|found| found.rule.is_for_every_request())
+        self.rules_for_host(query).find(|found| found.rule.applies_to_every_request())
     }
 
-    /// Returns the rule that holds where our own refusals are only observed: the first that is none of them, and that
-    /// `is_met`.
-    pub(crate) fn find_beyond_refusals(
+    /// Returns the first legal refusal or exception for which `is_met` holds. Plain refusals are skipped, because mode
+    /// "observe" does not enforce them.
+    pub(crate) fn find_skipping_plain_refusals(
         &self,
         query: RuleQuery<'_>,
         is_met: impl Fn(&RuleMatch) -> bool,
@@ -136,24 +136,24 @@ impl PolicyRules {
             .find(|found| found.rule.action != RuleAction::Refuse && is_met(found))
     }
 
-    /// Returns whether a rule matches a request.
+    /// Returns whether a rule that was found for the host matches a request.
     pub(crate) fn matches(&self, found: &RuleMatch, query: RuleQuery<'_>) -> bool {
         self.rules[found.number - 1].matches(query)
     }
 
     /// Returns the rules for a host and crawler in their order, whatever their paths and methods.
     fn rules_for_host(&self, query: RuleQuery<'_>) -> impl Iterator<Item = RuleMatch> {
-        let host = HostPattern::comparable(query.target.origin().host());
+        let host = HostPattern::normalized(query.target.origin().host());
         let entries = self.buckets(&host).flat_map(RuleBucket::entries);
         let mut indexes: Vec<_> =
             entries.filter(|entry| entry.pattern.matches(&host)).map(|entry| entry.index).collect();
-        // Each bucket is in order, but not the buckets among each other.
+        // Each bucket is in order, but the concatenation is not.
         indexes.sort_unstable();
         indexes.into_iter().filter_map(move |index| {
             let compiled = &self.rules[index];
-            let counts = compiled.rule.is_for_crawler(query.crawler, query.purposes)
+            let applies = compiled.rule.applies_to_crawler(query.crawler, query.purposes)
                 && !compiled.rule.has_expired(query.now);
-            counts.then(|| compiled.as_match(index))
+            applies.then(|| compiled.as_match(index))
         })
     }
 
@@ -162,7 +162,7 @@ impl PolicyRules {
         (1..).zip(self.rules.iter().map(|compiled| &*compiled.rule))
     }
 
-    /// Returns how many rules count at `now`, and those that have expired.
+    /// Returns how many rules are in force at `now`, and those that have expired.
     #[must_use]
     pub fn count(&self, now: SystemTime) -> (usize, Vec<RuleMatch>) {
         let all = self.rules.iter().enumerate();
@@ -173,7 +173,7 @@ impl PolicyRules {
         (self.rules.len() - expired.len(), expired)
     }
 
-    /// Returns the time at which the first exception that counts at `now` will expire.
+    /// Returns the time at which the first exception in force at `now` will expire.
     #[must_use]
     pub fn next_expiry(&self, now: SystemTime) -> Option<SystemTime> {
         let rules = self.rules.iter().map(|compiled| &compiled.rule);
@@ -186,13 +186,15 @@ impl PolicyRules {
 impl CompiledRule {
     fn new(rule: PolicyRule) -> Self {
         let paths = (!rule.paths.is_empty()).then(|| match rule.action {
-            RuleAction::Refuse | RuleAction::RefuseLegally => robots(&rule.paths, "", "Disallow"),
-            RuleAction::Allow => robots(&rule.paths, "Disallow: /\n", "Allow"),
+            RuleAction::Refuse | RuleAction::RefuseLegally => {
+                robots_txt_of(&rule.paths, "", "Disallow")
+            }
+            RuleAction::Allow => robots_txt_of(&rule.paths, "Disallow: /\n", "Allow"),
         });
         Self { rule: Arc::new(rule), paths }
     }
 
-    /// Returns this rule, which has that index, as a match.
+    /// Returns this rule, whose index is `index`, as a match.
     fn as_match(&self, index: usize) -> RuleMatch {
         RuleMatch { number: index + 1, rule: Arc::clone(&self.rule) }
     }
@@ -200,7 +202,7 @@ impl CompiledRule {
     fn matches(&self, query: RuleQuery<'_>) -> bool {
         let rule = &self.rule;
         let methods = &rule.methods;
-        rule.is_for_crawler(query.crawler, query.purposes)
+        rule.applies_to_crawler(query.crawler, query.purposes)
             && (methods.is_empty() || methods.iter().any(|method| method == query.method))
             && !rule.has_expired(query.now)
             && self.paths.as_ref().is_none_or(|paths| {
@@ -211,11 +213,15 @@ impl CompiledRule {
     }
 }
 
-/// Returns a robots.txt for everyone that begins with `head` and has a line `verb` for each path.
-fn robots<'a>(paths: impl IntoIterator<Item = &'a String>, head: &str, verb: &str) -> AccessResult {
+/// Returns a robots.txt for everyone that begins with `head` and has a line with this directive for each path.
+fn robots_txt_of<'a>(
+    paths: impl IntoIterator<Item = &'a String>,
+    head: &str,
+    directive: &str,
+) -> AccessResult {
     let mut text = format!("User-agent: *\n{head}");
     for path in paths {
-        text.push_str(verb);
+        text.push_str(directive);
         text.push_str(": ");
         text.push_str(path);
         text.push('\n');
@@ -261,7 +267,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn the_first_that_matches_is_used() {
+    fn the_first_matching_rule_applies() {
         let rules = PolicyRules::new(vec![
             rule(RuleAction::Refuse, &["a.shop.test"], &["/x"]),
             rule(RuleAction::Allow, &["*"], &["/open"]),
@@ -281,7 +287,7 @@ pub(crate) mod tests {
             ("http://other.test/", None),
             ("http://shop.test/robots.txt", Some(3)),
             ("http://shop.example/robots.txt", None),
-            // A literal `$` is not an escape, whose beginning the path names.
+            // `/*%` matches the start of an escape such as `%24`, but not a literal `$`.
             ("http://price.test/a$b", None),
             ("http://price.test/a%24b", Some(6)),
         ] {
@@ -290,7 +296,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_refusal_holds_for_any_spelling_and_an_exception_for_all() {
+    fn a_refusal_needs_one_matching_spelling_an_exception_all() {
         let refusal = PolicyRules::new(vec![rule(RuleAction::Refuse, &["*"], &["/private/"])]);
         let exception = PolicyRules::new(vec![rule(RuleAction::Allow, &["*"], &["/public/"])]);
         assert_eq!(found(&refusal, "http://a.test/x/../%70rivate/"), Some(1));
@@ -299,7 +305,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn what_is_not_seen_is_refused_where_any_of_it_is() {
+    fn a_blind_tunnel_is_refused_if_any_request_would_be() {
         let method = PolicyRule {
             methods: vec!["POST".to_owned()],
             ..rule(RuleAction::Refuse, &["posts.test"], &[])
@@ -332,7 +338,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn crawler_method_and_expiry_count() {
+    fn rules_apply_by_crawler_method_and_expiry() {
         let mut special = rule(RuleAction::Refuse, &["*"], &[]);
         special.crawlers = vec!["news".to_owned()];
         special.methods = vec!["POST".to_owned()];
@@ -353,12 +359,12 @@ pub(crate) mod tests {
         assert!(!found("POST", "images", 0));
         assert!(!found("GET", "news", 0));
         assert!(!found("POST", "news", 1));
-        let (counting, expired) = rules.count(SystemTime::UNIX_EPOCH + Duration::from_secs(1));
-        assert_eq!((counting, expired[0].number), (0, 1));
+        let (in_force, expired) = rules.count(SystemTime::UNIX_EPOCH + Duration::from_secs(1));
+        assert_eq!((in_force, expired[0].number), (0, 1));
     }
 
-    /// Returns the first that matches, trying each.
-    fn found_by_looking_at_all(rules: &PolicyRules, query: RuleQuery<'_>) -> Option<usize> {
+    /// Returns the number of the first rule that matches, trying each.
+    fn find_by_linear_scan(rules: &PolicyRules, query: RuleQuery<'_>) -> Option<usize> {
         let host = query.target.origin().host();
         let mut matching = rules.rules.iter().map(|compiled| {
             let mut hosts = compiled.rule.hosts.iter();
@@ -368,7 +374,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn the_first_of_many_is_found_as_by_looking_at_all() {
+    fn index_agrees_with_linear_scan() {
         let mut state = 1_u64;
         let mut pick = |most: usize| {
             state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
@@ -402,14 +408,14 @@ pub(crate) mod tests {
                 now: SystemTime::UNIX_EPOCH,
             };
             let number = rules.find(query).map(|found| found.number);
-            assert_eq!(number, found_by_looking_at_all(&rules, query), "{query:?}");
+            assert_eq!(number, find_by_linear_scan(&rules, query), "{query:?}");
             numbers.insert(number);
         }
         assert!(numbers.len() > 100 && numbers.contains(&None), "{numbers:?}");
     }
 
     #[test]
-    fn an_expired_rule_is_not_for_what_is_not_seen() {
+    fn expired_rules_do_not_apply_to_blind_tunnels() {
         let second = |count| SystemTime::UNIX_EPOCH + Duration::from_secs(count);
         let mut expires = rule(RuleAction::Refuse, &["shop.test"], &[]);
         expires.expires_at = Some(second(2));
@@ -429,7 +435,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn the_next_expiry_is_that_of_the_first_exception_that_counts() {
+    fn the_next_expiry_is_that_of_the_first_exception_in_force() {
         let second = |count| SystemTime::UNIX_EPOCH + Duration::from_secs(count);
         let expiring = [
             (RuleAction::Allow, 1),

@@ -45,18 +45,18 @@ pub struct PolicyRule {
     pub purposes: PurposeSet,
     /// The methods it is for. Empty: all.
     pub methods: Vec<String>,
-    /// The person who answers for it. Never empty where it allows.
+    /// The person who answers for it. Never empty if it allows.
     pub owner: Option<String>,
-    /// The reason for the rule. Never empty where it allows.
+    /// The reason for the rule. Never empty if it allows.
     pub reason: Option<String>,
-    /// The time from which it no longer counts. Always given where it allows.
+    /// The time from which it is no longer in force. Always given if it allows.
     pub expires_at: Option<SystemTime>,
 }
 
 impl PolicyRule {
-    /// Returns whether the rule is for a crawler of this name that declares these purposes.
+    /// Returns whether the rule applies to a crawler of this name that declares these purposes.
     #[must_use]
-    pub fn is_for_crawler(&self, crawler: &str, declared: PurposeSet) -> bool {
+    pub fn applies_to_crawler(&self, crawler: &str, declared: PurposeSet) -> bool {
         let is_for_name =
             self.crawlers.is_empty() || self.crawlers.iter().any(|name| name == crawler);
         is_for_name && (self.purposes.is_empty() || self.is_for_purposes(declared))
@@ -74,34 +74,34 @@ impl PolicyRule {
         }
     }
 
-    /// Returns whether the rule is for every request to its hosts.
+    /// Returns whether the rule applies to every request to its hosts.
     #[must_use]
-    pub fn is_for_every_request(&self) -> bool {
-        self.methods.is_empty() && self.is_for_every_path()
+    pub fn applies_to_every_request(&self) -> bool {
+        self.methods.is_empty() && self.applies_to_every_path()
     }
 
-    fn is_for_every_path(&self) -> bool {
+    fn applies_to_every_path(&self) -> bool {
         self.paths.is_empty()
             || self.paths.iter().any(|path| matches!(path.as_str(), "/" | "/*" | "*"))
     }
 
     /// Returns whether every request that `other` matches is known to match this rule, too, so that `other` never applies
-    /// after it while this one counts.
+    /// after it while this one is in force.
     #[must_use]
     pub fn covers(&self, other: &Self) -> bool {
         let has_all = |own: &[String], others: &[String]| {
             own.is_empty() || !others.is_empty() && others.iter().all(|name| own.contains(name))
         };
-        // An exception has to cover all purposes of a crawler, and nobody knows here which those are. Of paths, equal ones are
-        // not enough: a refusal is for any spelling, an exception only for a path that it matches in all of them.
+        // An exception has to cover all purposes of a crawler, and nobody knows here which those are. Equal
+        // paths are not enough: a refusal applies to any spelling, an exception only to a path that it matches in all of them.
         self.purposes.is_empty()
-            && self.is_for_every_path()
+            && self.applies_to_every_path()
             && has_all(&self.crawlers, &other.crawlers)
             && has_all(&self.methods, &other.methods)
             && other.hosts.iter().all(|host| self.hosts.iter().any(|own| own.covers(host)))
     }
 
-    /// Returns whether the rule no longer counts.
+    /// Returns whether the rule is no longer in force.
     #[must_use]
     pub fn has_expired(&self, now: SystemTime) -> bool {
         self.expires_at.is_some_and(|expires_at| expires_at <= now)
@@ -170,7 +170,7 @@ mod tests {
         let is_for = |action, declared: &[Purpose]| {
             let purposes = PurposeSet::of(&[Search, TrainAi]);
             let rule = PolicyRule { action, purposes, ..PolicyRule::default() };
-            rule.is_for_crawler("news", PurposeSet::of(declared))
+            rule.applies_to_crawler("news", PurposeSet::of(declared))
         };
         for (declared, refuses, excepts) in [
             (&[][..], false, false),

@@ -9,7 +9,7 @@ use wayleave_usage_preferences::{
 };
 
 /// Returns whether the statements added allow any of the purposes. Reading fewer sources never refuses more.
-pub fn allows(hear: impl Fn(&mut PreferenceState, PreferenceQuery<'_>)) -> bool {
+pub fn allows(add_statements: impl Fn(&mut PreferenceState, PreferenceQuery<'_>)) -> bool {
     let tokens = [ProductToken::new("ExampleBot").unwrap()];
     let judge = |purpose, reading: &PreferenceSettings| {
         let declaration = CrawlerDeclaration {
@@ -17,7 +17,7 @@ pub fn allows(hear: impl Fn(&mut PreferenceState, PreferenceQuery<'_>)) -> bool 
             purpose_tokens: vec![(purpose, ProductToken::new("ExampleBot-Extended").unwrap())],
             ..CrawlerDeclaration::default()
         };
-        let asker = PreferenceQuery {
+        let query = PreferenceQuery {
             declaration: &declaration,
             settings: reading,
             tokens: &tokens,
@@ -25,10 +25,10 @@ pub fn allows(hear: impl Fn(&mut PreferenceState, PreferenceQuery<'_>)) -> bool 
             all_spellings: true,
             now: SystemTime::UNIX_EPOCH,
         };
-        let mut heard = PreferenceState::new(asker, "https://site.test/a/b?c", "/a/b?c");
-        hear(&mut heard, asker);
-        let _duties = heard.duties(asker);
-        heard.judge(asker).preference
+        let mut state = PreferenceState::new(query, "https://site.test/a/b?c", "/a/b?c");
+        add_statements(&mut state, query);
+        let _duties = state.duties(query);
+        state.judge(query).preference
     };
     let all = PreferenceSettings {
         sources: PreferenceSource::OPTIONAL.into_iter().collect(),

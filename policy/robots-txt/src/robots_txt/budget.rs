@@ -151,7 +151,7 @@ fn is_at(position: usize, text: &[u8], part: &[u8], budget: &mut MatchBudget) ->
 mod tests {
     use super::*;
 
-    /// How many steps it takes to look for a part in a text.
+    /// Returns the number of steps that it takes to look for a part in a text.
     fn steps(text: &str, part: &str) -> usize {
         let mut budget = MatchBudget::default();
         find_part(text.as_bytes(), part.as_bytes(), &mut budget);

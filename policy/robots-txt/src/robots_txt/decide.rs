@@ -1,4 +1,5 @@
-//! Decisions about a path as received, about all of its spellings, and about all paths of an origin.
+//! Decisions about a path as received, about all of its spellings, and about all paths of an origin. This drives the search;
+//! `groups` and `rules` find the group and the rule that decides.
 
 use std::{iter, mem};
 
@@ -14,7 +15,7 @@ use crate::{Dialect, ProductToken, UrlPath, percent_encoding};
 
 /// Judges a path in a dialect, by the outcome of fetching robots.txt.
 ///
-/// `tokens` are the crawler's names in order of preference: the first that has a group counts.
+/// `tokens` are the crawler's names in order of preference: the first that has a group applies.
 #[must_use]
 pub fn decide<'a>(
     access: &'a AccessResult,

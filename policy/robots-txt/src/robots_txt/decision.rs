@@ -54,7 +54,7 @@ pub enum AccessReason {
     Rule,
     /// The crawler has a group, but no rule in it matches.
     NoMatchingRule,
-    /// No group is for the crawler, not even `*`.
+    /// No group applies to the crawler, not even `*`.
     NoMatchingGroup,
     /// The path is `/robots.txt`, which is always allowed (RFC 9309 §2.2.2).
     RobotsTxtItself,
@@ -62,7 +62,7 @@ pub enum AccessReason {
     Unavailable,
     /// Its redirects went on for too long.
     RedirectLost,
-    /// It could not be reached.
+    /// It could not be reached ([`AccessResult`](super::AccessResult)).
     Unreachable,
     /// The file and the path are such that finding the rule that decides takes too long.
     TooCostly,

@@ -2,7 +2,7 @@
 
 use std::num::NonZeroU64;
 
-/// The outcome of matching a path against a file. Of two outcomes for one path, the greater counts.
+/// The outcome of matching a path against a file. If there are two outcomes for one path, the greater decides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum MatchOutcome {
     NoGroup,

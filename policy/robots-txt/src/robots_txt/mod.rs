@@ -1,13 +1,13 @@
 //! robots.txt: parsed once, then searched for a crawler's group and the rule that decides.
 //!
 //! - [`parse`]: from bytes to statements; [`statements`]: how they are stored.
-//! - [`groups`]: whose rules count; [`rules`]: which of them decides; [`pattern`]: the paths that one matches.
+//! - [`groups`]: whose rules apply; [`rules`]: which of them decides; [`pattern`]: the paths that one matches, by `*` and `$`.
 //! - [`escaped_wildcards`]: the same for the few paths with an escaped `*` or `$`.
 //! - [`index`]: the same for large groups; [`budget`]: how much work one decision may do.
 //! - [`matched_rule`]: a rule that matches, reduced to a number by which matches compare.
 //! - [`match_context`]: shared by all decisions about one request, those about preferences included.
 //! - [`preference_matcher`]: the patterns in statements about use, for the crate that reads those statements.
-//! - [`decide`](mod@decide): all of it, in one dialect or in all, for one path, every spelling of it, or all paths.
+//! - [`decide`](mod@decide): runs that search, in one dialect or in all, for one path, every spelling of it, or all paths.
 //! - [`crawler_rules`]: the same for callers with a name and a URL.
 
 mod access_result;

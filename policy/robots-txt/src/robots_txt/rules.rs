@@ -69,7 +69,7 @@ impl ParsedFile {
             statement.kind() == StatementKind::SpecialRule && has_lone_percent(self.text(at))
         });
         if !has_cut_escapes {
-            // The least of all outcomes, so the other one counts.
+            // The least of all outcomes, so the other one decides.
             return MatchOutcome::NoGroup;
         }
         let as_received = path.with_cut_escapes(semantics.form);

@@ -110,8 +110,8 @@ impl Case {
         names.into_iter().map(token).collect()
     }
 
-    /// What is expected in which dialect: by the source, and by the plain models beside it, which
-    /// judge a single name only.
+    /// Returns the verdicts expected in each dialect: by the source, and by the plain models beside it,
+    /// which judge a single name only.
     pub(crate) fn expectations(&self) -> BTreeMap<Dialect, bool> {
         let mut expected = BTreeMap::new();
         if let (Some(allow), Some(holds_in), None) = (self.allow, &self.holds_in, &self.agents) {
@@ -132,7 +132,7 @@ impl Case {
         expected
     }
 
-    /// Where relative sitemaps start from, if the case says.
+    /// Returns the base of relative sitemaps, if the case names one.
     pub(crate) fn base(&self) -> Option<Origin> {
         Origin::parse(self.note.strip_prefix("base URL ")?).ok()
     }

@@ -8,7 +8,7 @@ mod spellings;
 
 use wayleave_robots_txt::Dialect;
 
-/// What the model says: whether the path is allowed, and the line that decides, if any.
+/// The verdict of the model: whether the path is allowed, and the line that decides, if any.
 pub type Verdict = (bool, Option<u32>);
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -339,7 +339,7 @@ fn form_length(value: &[u8], dialect: Dialect) -> usize {
     forms.sum::<usize>() + parts.len() - 1 + usize::from(anchored)
 }
 
-/// Whether a value matches a path; `as_is`: with its cut escapes as they are, as are those of the path.
+/// Returns whether a value matches a path. `as_is`: cut escapes of both are left as they are.
 fn matches(value: &[u8], dialect: Dialect, form: ModelForm, path: &[u8], as_is: bool) -> bool {
     if dialect == Dialect::Koster1996 {
         return path.starts_with(&decoded(value));

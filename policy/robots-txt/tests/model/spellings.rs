@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-/// All spellings, the path itself among them; `normal` is that in RFC 9309's normal form.
+/// Returns all spellings of a path, itself among them; `normal` is the one in RFC 9309's normal form.
 pub fn of(path: &str, normal: &str) -> BTreeSet<String> {
     let spelling = |whole: &str, choice: u32| {
         let does = |step: u32| choice & (1 << step) != 0;

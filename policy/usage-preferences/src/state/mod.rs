@@ -158,7 +158,7 @@ impl PreferenceState {
                 .unwrap_or_default();
             let allows = statements.iter().fold(PurposeSet::NONE, |set, it| set.union(it.allows));
             allowed = allowed.intersection(allows);
-            // Mostly the dialects agree.
+            // The dialects mostly agree.
             if statements != previous {
                 stated.extend_from_slice(&statements);
                 previous = statements;
@@ -217,8 +217,8 @@ impl PreferenceState {
         }
     }
 
-    /// Returns the URLs of the licences that were named so far and are still to be fetched, each once. There are few,
-    /// however many are named.
+    /// Returns the URLs of the licences that were named so far and are still to be fetched, each once. Few are
+    /// returned, however many are named.
     #[must_use]
     pub fn missing_licences(&self) -> Vec<String> {
         self.licences.missing()
@@ -283,7 +283,7 @@ impl PreferenceState {
     #[must_use]
     pub fn is_already_refused(&self, query: PreferenceQuery<'_>) -> bool {
         let mut known = self.clone();
-        // A missing licence refuses by itself, which must not count here.
+        // A missing licence refuses by itself, which must be left out here.
         known.licences.drop_missing();
         let judgement = known.judge(query);
         // A refusal for lack of a statement may still be lifted by a licence.

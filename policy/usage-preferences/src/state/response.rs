@@ -55,7 +55,7 @@ impl PreferenceState {
             let price = values("crawler-price").next();
             self.statements.push(payment(status, price));
         }
-        // All its lines are one dictionary (RFC 9651 §4.2), in which the last of a label counts.
+        // All its lines are one dictionary (RFC 9651 §4.2), in which the last of duplicate labels applies.
         let usage: Vec<&str> = values("content-usage").collect();
         self.add_usage_field(query, &usage.join(", "));
         for list in values("content-signal") {

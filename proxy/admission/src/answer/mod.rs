@@ -83,7 +83,7 @@ fn refusal_fields<'a>(source: AnswerSource<'a>, refusal: &Refusal) -> Vec<Respon
         &refusal.details,
     );
     let mut fields = vec![
-        // It is for one crawler, and a reload may change it.
+        // The answer applies to one crawler, and a reload may change it.
         response_field("Cache-Control", "no-store"),
         response_field("Proxy-Status", status),
     ];

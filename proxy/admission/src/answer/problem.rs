@@ -71,11 +71,11 @@ impl<'a> ProblemDetails<'a> {
     pub(crate) fn to_json(&self) -> Vec<u8> {
         let mut body = Vec::with_capacity(USUAL_PROBLEM_BYTES);
         let mut object = JsonObject::begin(&mut body);
-        object.shown("type", Some(format_args!("urn:wayleave:problem:{}", self.reason)));
+        object.display("type", Some(format_args!("urn:wayleave:problem:{}", self.reason)));
         object.text("title", Some(self.title));
-        object.plain("status", Some(self.status));
+        object.unescaped("status", Some(self.status));
         object.text("detail", Some(self.detail));
-        object.shown("decision_id", Some(self.decision_id));
+        object.display("decision_id", Some(self.decision_id));
         object.text("reason", Some(self.reason));
         object.text("url", self.url);
         object.text("crawler", self.crawler);
@@ -84,12 +84,12 @@ impl<'a> ProblemDetails<'a> {
         object.text("contact", self.contact);
         object.text("robots_url", self.robots_url);
         object.text("group", self.group);
-        object.plain("line", self.line);
+        object.unescaped("line", self.line);
         object.text("rule", self.rule);
         if let Some(preference) = &self.preference {
             preference.write_members(&mut object);
         }
-        object.plain("retry_after", self.retry_after);
+        object.unescaped("retry_after", self.retry_after);
         object.end();
         body.push(b'\n');
         body

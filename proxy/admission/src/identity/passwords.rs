@@ -17,8 +17,8 @@ use ring::rand::SystemRandom;
 use tokio::sync::Semaphore;
 use wayleave_fairness::{Holder, HolderCounts};
 
-/// The number of verified credentials that are remembered, and of rejected ones. Each have a cache of their own, so that guesses
-/// evict no verified ones.
+/// The number of verified credentials that are remembered, and of rejected ones. Each kind has its own cache, so that guesses
+/// evict no verified credentials.
 const CREDENTIAL_CAPACITY: usize = 4096;
 /// The most verifications that wait at one time: of all clients, of one client, and for one user name, where all names without an
 /// account count as one. Each takes some 30 ms, so none waits much longer than a second; guesses at one name, wherever they come
@@ -100,7 +100,7 @@ impl PasswordChecker {
         }
     }
 
-    /// Returns whether these are the accounts.
+    /// Returns whether the accounts are exactly these.
     pub(super) fn has_accounts(&self, hashes: &HashMap<String, String>) -> bool {
         self.accounts.len() == hashes.len()
             && hashes.iter().all(|(name, hash)| {
@@ -226,7 +226,7 @@ fn basic(field: &[u8]) -> Option<String> {
 ///
 /// Describes the fault.
 pub fn check_hash(hash: &str) -> Result<(), String> {
-    // An example, in the words by which messages without secrets know one.
+    // Messages omit quoted secrets, but not an example that "such as" introduces.
     let unusable = "is not an argon2id hash in PHC form, such as \"$argon2id$v=19$...\"";
     if !hash.starts_with("$argon2id$") {
         return Err(unusable.to_owned());

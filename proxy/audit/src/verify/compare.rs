@@ -64,7 +64,7 @@ fn compare_findings(
     same(
         "rule",
         derived.rule.as_deref().unwrap_or_default(),
-        // Of a long rule earlier versions recorded all.
+        // Earlier versions recorded long rules in full.
         &excerpt(said.rule.as_deref().unwrap_or_default()),
     )
 }

@@ -1,4 +1,5 @@
-//! The JSON Schema of the configuration, for editors: the keys that are read, with the comments of the shipped file.
+//! Writes the JSON Schema of the configuration, for editors: the keys that are read, with the comments of the shipped file. It
+//! declares no key: each file in `proxy/config/src/` declares those of its section.
 
 use std::collections::HashMap;
 

@@ -37,11 +37,11 @@ struct SourceTable<'t> {
 /// The mistakes found so far.
 #[derive(Debug, Default)]
 struct Mistakes {
-    /// Of each file the first ones that were found.
+    /// The first ones that were found in each file.
     listed: Vec<ConfigMistake>,
     /// The number found in each file, listed or not.
     counts: HashMap<String, usize>,
-    /// The keys of all of them.
+    /// The keys of all mistakes.
     keys: BTreeSet<String>,
 }
 
@@ -56,7 +56,7 @@ impl Mistakes {
         }
     }
 
-    /// Returns whether there is none in `key`: a mistake in `listen[1]` is one of `listen`, but one in `listen_all` is not.
+    /// Returns whether there is no mistake in `key`: a mistake in `listen[1]` is one of `listen`, but one in `listen_all` is not.
     fn has_none_in(&self, key: &str) -> bool {
         let has_within = |separator: char| {
             let within = format!("{key}{separator}");

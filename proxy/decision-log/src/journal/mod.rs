@@ -498,7 +498,7 @@ impl Journal {
             }
             self.check_holds();
             self.announce_deletions();
-            // The saved head is of another file, or there is none.
+            // No head of this file is saved.
             self.signed_at = None;
         }
         open.is_started = true;

@@ -187,7 +187,7 @@ impl ResumableLog<'_> {
             return self.resume_file(file, known);
         }
         if fs::metadata(path).is_ok_and(|found| found.len() > 0) {
-            // The file is of a version without a chain, or not a log at all.
+            // The file was written by a version without a chain, or is not a log at all.
             fs::rename(path, unused_name(path))?;
         }
         self.begin_next_file(known)

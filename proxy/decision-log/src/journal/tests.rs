@@ -121,7 +121,7 @@ fn hold_on(host: &str) -> Hold {
     }
 }
 
-/// What the files were read for at first must not answer for a hold that is made later.
+/// A read of the files for one hold must not answer for a hold that is made later.
 #[test]
 fn second_hold_is_looked_for_in_files_already_read() {
     let dir = tempfile::tempdir().unwrap();

@@ -65,7 +65,7 @@ impl ReportCounts {
         is_at && at.is_some_and(|at| at.ends_with(b"Z") && at < self.since.as_bytes())
     }
 
-    /// Counts a decision of the range. Returns whether it is of the requests that count.
+    /// Counts a decision of the range. Returns whether it is one of the requests that are counted.
     pub(super) fn count(&mut self, entry: &ReportEntry<'_>, at: SystemTime) -> bool {
         if !entry.matches(&self.requests) {
             return false;

@@ -1,4 +1,4 @@
-//! What reports count.
+//! The counts of reports.
 
 use std::fs;
 use std::time::Duration;

@@ -144,11 +144,11 @@ impl RedisEngine {
         for _ in 0..self.settings.partitions {
             command.arg("$");
         }
-        let heard = self.listening.send(&command).await;
-        if heard.is_err() {
+        let answer = self.listening.send(&command).await;
+        if answer.is_err() {
             self.listening.close();
         }
-        Ok(heard? != Value::Nil)
+        Ok(answer? != Value::Nil)
     }
 
     /// Keeps the numbers of the last notes, to compare them with those that can be read.

@@ -2,7 +2,7 @@
 //! where content ends.
 //!
 //! A request whose length is not stated once and unambiguously is refused: a reader that sees another end takes the
-//! rest for the next message. A response may say more than it should where RFC 9112 says which part counts; nothing is read
+//! rest for the next message. A response may say more than it should where RFC 9112 says which part decides; nothing is read
 //! after it on its connection.
 
 use super::oddities::{Oddities, Oddity};

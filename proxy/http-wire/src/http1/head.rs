@@ -22,7 +22,7 @@ const REQUEST_HEAD_TOO_LONG: &str = "the head is longer than 64 KiB";
 /// The longest head of a response that is accepted, in bytes: as much as browsers read. Sites with long policies send
 /// more than the 64 KiB that are enough for requests.
 pub const MAX_RESPONSE_HEAD_BYTES: usize = 256 * 1024;
-/// The largest number of fields that a head may have. Their bytes are the bound; this one keeps work on each field small.
+/// The largest number of fields that a head may have. The byte limit is the real bound; this one caps per-field work.
 pub const MAX_FIELDS: usize = 1000;
 /// The largest number of options in `Connection`.
 const MAX_CONNECTION_OPTIONS: usize = 100;
@@ -30,9 +30,10 @@ const MAX_CONNECTION_OPTIONS: usize = 100;
 pub const MAX_HTTP2_TRAILERS: usize = 100;
 /// The status after which a connection carries another protocol (RFC 9110 section 15.2.2).
 pub const SWITCHING_PROTOCOLS: u16 = 101;
-/// The number of bytes read at a time. Whatever part of a body arrives in the same read as its head can leave with
-/// the head in one write, as long as both are small enough to be gathered.
+/// The number of bytes read at a time. Body bytes that arrive with the head can be written out with it, if both are
+/// small enough to gather.
 const READ_BYTES: usize = 8 * 1024;
+
 /// A reason why a head could not be read.
 #[derive(Debug)]
 pub enum HeadError {
@@ -88,12 +89,12 @@ impl RequestHead {
         Self::parse(&head.into())
     }
 
-    /// Returns the head of a request to a proxy that has these parts, as if it had been read.
+    /// Builds a proxy-style request head from these parts, as if it had been read.
     pub(crate) fn of_parts<'a>(
         (method, target, host): (&[u8], &[u8], &[u8]),
         fields: impl Iterator<Item = (&'a [u8], &'a [u8])>,
     ) -> Result<Self, HeadError> {
-        // Each would end its part, and begin another that nobody sent.
+        // White space would end the part early and smuggle in another.
         let ends_a_part = |part: &[u8]| part.iter().any(|byte| b" \t\r\n".contains(byte));
         if ends_a_part(method) || ends_a_part(target) || ends_a_part(host) {
             return Err("the method, the target or Host contains white space".into());
@@ -124,7 +125,7 @@ impl RequestHead {
         let fields = HeaderFields::new(bytes.clone(), request.headers);
         check_host(&fields, is_http_1_0)?;
         check_connection_options(&fields)?;
-        // Servers behind CGI would see a second Host or Content-Length that we did not check.
+        // CGI-style servers behind us would see a second Host or Content-Length that we did not check.
         if fields.iter().any(|(name, _)| is_underscore_alias(name)) {
             return Err("a field name has \"_\" where servers may read \"-\"".into());
         }
@@ -161,8 +162,8 @@ impl RequestHead {
         &self.fields
     }
 
-    /// Returns whether the client wants to reuse the connection (RFC 9112 section 9.3). That is never so for
-    /// HTTP/1.0, whose keep-alive does not work through proxies.
+    /// Returns whether the client wants to reuse the connection (RFC 9112 section 9.3). Never for HTTP/1.0, whose keep-alive
+    /// does not work through proxies.
     pub fn keeps_alive(&self) -> bool {
         !self.is_http_1_0 && !has_close_option(&self.fields)
     }
@@ -211,10 +212,10 @@ impl ResponseHead {
         let fields = HeaderFields::new(bytes.clone(), response.headers);
         let lengths = fields.values("content-length");
         let codings = fields.values("transfer-encoding");
-        let (framing, of_framing) =
+        let (framing, framing_oddities) =
             BodyFraming::from_http1_response(lengths, codings, is_http_1_0)?;
-        oddities = oddities.union(of_framing);
-        // There is none (RFC 9110 section 15.2), but the origin may take the next bytes for it.
+        oddities = oddities.union(framing_oddities);
+        // Interim responses have no content (RFC 9110 section 15.2), but the origin may have sent some anyway.
         if (100..=199).contains(&status) && !matches!(framing, None | Some(BodyFraming::Length(0)))
         {
             oddities.insert(Oddity::FramedInterim);
@@ -238,7 +239,7 @@ impl ResponseHead {
         &self.fields
     }
 
-    /// Returns the value of Content-Length.
+    /// Returns the length of a body delimited by Content-Length.
     pub fn content_length(&self) -> Option<u64> {
         match self.framing {
             Some(BodyFraming::Length(length)) => Some(length),
@@ -246,7 +247,7 @@ impl ResponseHead {
         }
     }
 
-    /// Returns the repairs to the head.
+    /// Returns the oddities found in the head.
     pub fn oddities(&self) -> Oddities {
         self.oddities
     }
@@ -264,9 +265,9 @@ impl ResponseHead {
     pub fn keeps_alive(&self, method: &str) -> bool {
         // Some origins send the content that the head announces even where the response has none (HEAD, 304). It would be read
         // as the next response (RFC 9112 section 11.1).
-        let is_bare = matches!(self.framing, None | Some(BodyFraming::Length(0)));
-        let is_complete = is_bare || has_content(self.status, method);
-        !self.is_http_1_0 && is_complete && !has_close_option(&self.fields)
+        let announces_no_content = matches!(self.framing, None | Some(BodyFraming::Length(0)));
+        let has_expected_framing = announces_no_content || has_content(self.status, method);
+        !self.is_http_1_0 && has_expected_framing && !has_close_option(&self.fields)
     }
 }
 
@@ -298,7 +299,7 @@ async fn read_head<S: AsyncRead + Unpin>(
     buffered: &mut BytesMut,
     kind: MessageKind,
 ) -> Result<Bytes, HeadError> {
-    let (lines, limit, too_long) = match kind {
+    let (line_endings, limit, too_long) = match kind {
         MessageKind::Request => {
             (LineEndings::CrlfOnly, MAX_REQUEST_HEAD_BYTES, REQUEST_HEAD_TOO_LONG)
         }
@@ -313,14 +314,14 @@ async fn read_head<S: AsyncRead + Unpin>(
             buffered.advance(2);
             scanned = 0;
         }
-        let end = section_end(buffered, scanned, lines)?;
+        let end = section_end(buffered, scanned, line_endings)?;
         if end.unwrap_or(buffered.len()) > limit {
             return Err(HeadError::TooLarge(too_long));
         }
         if let Some(end) = end {
             return Ok(buffered.split_to(end).freeze());
         }
-        // These bytes contain neither an error nor the end, so slow heads are not searched again and again.
+        // Already scanned without finding the end; do not rescan them when a head arrives slowly.
         scanned = buffered.len();
         buffered.reserve(READ_BYTES);
         match stream.read_buf(buffered).await {
@@ -344,9 +345,8 @@ fn require_complete(parsed: httparse::Result<usize>, bytes: &[u8]) -> Result<(),
     }
 }
 
-/// Returns the head with bytes beyond ASCII in the path and query of its target percent-encoded. curl and others send them
-/// as they are, and browsers escape them. The escaped form is judged and sent, so nobody reads another path than was
-/// judged.
+/// Percent-encodes the non-ASCII bytes in the target's path and query. curl and others send them as they are, and browsers
+/// escape them. The escaped form is judged and sent, so no one sees a path other than the one we judged.
 fn escape_target(head: &Bytes) -> Bytes {
     let line = &head[..memchr(b'\r', head).unwrap_or(head.len())];
     if line.is_ascii() {
@@ -364,7 +364,7 @@ fn escape_target(head: &Bytes) -> Bytes {
         let path = target[begin..].iter().position(|byte| matches!(byte, b'/' | b'?'));
         path.map(|at| method_end + 1 + begin + at)
     });
-    // Before the path such bytes remain, and are refused.
+    // Such bytes before the path are left alone; `check_request_line` refuses them.
     let Some(path_at) = path_at else {
         return head.clone();
     };
@@ -444,7 +444,7 @@ mod tests {
 
     use super::*;
 
-    fn shown(error: &HeadError) -> &'static str {
+    fn error_kind(error: &HeadError) -> &'static str {
         match error {
             HeadError::Closed => "closed",
             HeadError::Broken(_) => "broken",
@@ -457,7 +457,7 @@ mod tests {
     /// Reads `bytes` at once and byte by byte, and asserts that both give the same result.
     async fn request(bytes: &[u8]) -> Result<RequestHead, &'static str> {
         let read = RequestHead::read(&mut &bytes[..], &mut BytesMut::new()).await;
-        let read = read.map_err(|error| shown(&error));
+        let read = read.map_err(|error| error_kind(&error));
         let (mut near, mut far) = tokio::io::duplex(1);
         let sending = async move {
             // The reader may have stopped early.
@@ -465,14 +465,14 @@ mod tests {
         };
         let reading = async move { RequestHead::read(&mut near, &mut BytesMut::new()).await };
         let (in_pieces, ()) = tokio::join!(reading, sending);
-        let in_pieces = in_pieces.map_err(|error| shown(&error));
+        let in_pieces = in_pieces.map_err(|error| error_kind(&error));
         assert_eq!(format!("{in_pieces:?}"), format!("{read:?}"));
         read
     }
 
     async fn response(bytes: &[u8]) -> Result<ResponseHead, &'static str> {
         let read = ResponseHead::read(&mut &bytes[..], &mut BytesMut::new()).await;
-        read.map_err(|error| shown(&error))
+        read.map_err(|error| error_kind(&error))
     }
 
     #[tokio::test]
@@ -551,8 +551,8 @@ mod tests {
             (b"", "closed"),
         ];
         for (bytes, expected) in cases {
-            let shown = String::from_utf8_lossy(bytes).into_owned();
-            assert_eq!(request(bytes).await.err(), Some(*expected), "{shown:?}");
+            let printable = String::from_utf8_lossy(bytes).into_owned();
+            assert_eq!(request(bytes).await.err(), Some(*expected), "{printable:?}");
         }
     }
 

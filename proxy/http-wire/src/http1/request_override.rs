@@ -78,7 +78,7 @@ pub fn hosts(kind: RequestOverride, value: &[u8]) -> Vec<&[u8]> {
     }
 }
 
-/// Returns the hosts in `Forwarded`. Servers differ in how they read quotes, so a parameter within quotes counts, too.
+/// Returns the hosts in `Forwarded`. Servers differ in how they read quotes, so a parameter within quotes is read, too.
 fn forwarded_hosts(value: &[u8]) -> impl Iterator<Item = &[u8]> {
     value.split(|byte| b",;".contains(byte)).filter_map(|parameter| {
         let at = parameter.iter().position(|&byte| byte == b'=')?;

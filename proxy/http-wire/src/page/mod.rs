@@ -130,7 +130,7 @@ mod tests {
 
     /// A decoder that has been given up must not go on trying.
     #[tokio::test]
-    async fn what_decodes_to_more_than_the_limit_ends_the_decoding() {
+    async fn decoding_ends_at_the_limit() {
         for (coding, bytes) in coded(&[b' '; 4 * LIMIT]).await {
             let fields: [FieldPair<'_>; 1] = [(b"Content-Encoding", coding.as_bytes())];
             let (text, buffered) = read(&fields, &[&bytes]);

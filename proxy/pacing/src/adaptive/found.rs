@@ -32,7 +32,7 @@ impl Default for FoundPace {
 }
 
 impl FoundPace {
-    /// Parses the text of another node. Returns `None` if it is none, such as that of a later version.
+    /// Parses the text of another node. Returns `None` if it cannot be read, such as that of a later version.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         let mut words = text.split(' ');

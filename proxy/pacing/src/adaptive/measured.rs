@@ -48,7 +48,7 @@ impl MeasuredRate {
     pub(super) fn rate(&self, now: Duration) -> f64 {
         let is_measured = now.saturating_sub(self.since) >= MIN_ROUND;
         let present = self.present(now);
-        // While few were sent, the last full measurement counts.
+        // While few requests were sent, the last full measurement applies.
         if is_measured && self.count >= MEASURED_REQUESTS {
             present
         } else {

@@ -1,7 +1,7 @@
 //! One node's part in a pace that a fleet finds together.
 //!
 //! Each node learns from the answers to its own requests, as it would alone. It proposes its finding to the engine, and takes
-//! over that of another node. If both found something, the slower pace counts.
+//! over that of another node. If both found something, the slower pace applies.
 
 use std::time::Duration;
 
@@ -128,7 +128,7 @@ impl AdaptivePace {
     pub(crate) fn record_sent_without_engine(&mut self, now: Duration, nodes: u32) {
         self.sent.record(now, f64::from(nodes));
         self.shared.requests_per_own = Some(f64::from(nodes));
-        // Of the paces that the nodes find apart, the slowest counts.
+        // Each node finds a pace of its own meanwhile; the slowest applies.
         self.shared.change = PaceChange::Slower;
     }
 }

@@ -143,7 +143,7 @@ fn slower_pages_become_usual() {
 }
 
 #[test]
-fn what_is_announced_is_spread_over_its_time() {
+fn an_announced_quota_is_spread_over_its_time() {
     let mut pace = AdaptivePace::default();
     let mut now = Duration::ZERO;
     crawl(&mut pace, &mut now, seconds(20.0), after(0.01));
@@ -199,7 +199,7 @@ fn a_rest_is_no_slower_pace() {
 }
 
 #[test]
-fn what_is_found_round_trips_through_its_text() {
+fn a_found_pace_round_trips_through_its_text() {
     let slow = FoundPace {
         rate: Some(0.1),
         ceiling: Some(1.0 / 3.0),

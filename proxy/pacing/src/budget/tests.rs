@@ -318,7 +318,7 @@ async fn a_thousand_requests_at_once_do_not_overshoot() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_was_counted_without_the_engine_is_reported_once() {
+async fn requests_counted_without_the_engine_are_reported_once() {
     let engine = MemoryEngine::new("setup");
     let clock = Clock::start_at(evening());
     let [a, b] = [node(&engine, "a", clock).await, node(&engine, "b", clock).await];

@@ -16,7 +16,7 @@ pub(super) struct CrawlerUsage {
     pub(super) bytes: u64,
     /// The digests of the origins that this node has counted.
     pub(super) origins: HashSet<u64>,
-    /// The digests of those that the engine does not know.
+    /// The digests of the origins that the engine does not know.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     unreported_origins: Vec<u64>,
     /// The state when the engine last answered; all 0 without a fleet.
@@ -139,7 +139,7 @@ impl CrawlerUsage {
         {
             self.origins.insert(request.origin);
         }
-        // Answers may overtake each other, and all of these only grow.
+        // Answers may overtake each other; the totals only grow.
         let last = &mut self.last_answer;
         if answer.requests >= last.requests && answer.bytes >= last.bytes {
             *last = LastAnswer {

@@ -1,5 +1,5 @@
 //! The one task that owns the cache. It receives demands for documents, reads them from the store or starts fetches,
-//! and publishes the results.
+//! and publishes the results. What a result means, and when to fetch again, is decided by [`RefreshScheduler`].
 
 mod event;
 mod fetches;

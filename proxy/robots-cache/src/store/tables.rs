@@ -47,7 +47,7 @@ pub(super) struct RetentionLimits {
     pub(super) entries_not_before: u64,
     /// The maximum number of versions of one document.
     pub(super) max_versions: usize,
-    /// The maximum cost on disk of all rows, and of one registered domain's.
+    /// The most bytes on disk of all rows, and of those of one registered domain.
     pub(super) max_bytes: u64,
     pub(super) max_domain_bytes: u64,
     pub(super) held: HeldDocuments,
@@ -56,9 +56,9 @@ pub(super) struct RetentionLimits {
 /// The documents that no limit drops.
 #[derive(Debug)]
 pub(super) enum HeldDocuments {
-    /// Those of hosts that these holds are about.
+    /// The documents of hosts that these holds are about.
     Of(Vec<Hold>),
-    /// All: a hold cannot be read.
+    /// All documents: a hold cannot be read.
     All,
 }
 
@@ -93,7 +93,7 @@ impl HeldDocuments {
 pub(super) enum LoadedEntry {
     Missing,
     Entry(Box<CacheEntry>),
-    /// The entry was changed on disk, or its body was, which has this digest.
+    /// The entry was changed on disk, or its body was, whose digest this is.
     Damaged(Option<BodyDigest>),
 }
 

@@ -1,4 +1,4 @@
-//! As whom documents are fetched, and for whom an answer counts.
+//! The identities in whose names documents are fetched, and those for which an answer counts.
 
 use std::time::SystemTime;
 

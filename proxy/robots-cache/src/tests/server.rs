@@ -8,7 +8,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
 use tokio_rustls::TlsAcceptor;
 
-/// What the server does with a request.
+/// The server's treatment of a request.
 pub(super) enum Answer {
     /// Sends the bytes and closes.
     Whole(Vec<u8>),

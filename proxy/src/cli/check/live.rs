@@ -35,7 +35,7 @@ impl FetchedFiles {
         Self { fetcher, identity, files: Mutex::default(), progress: ProgressLine::new(origins) }
     }
 
-    /// Returns a file, fetched unless it was before, and warns of a failure.
+    /// Returns a file, fetching it unless it was fetched before. Warns of a failure.
     pub(super) fn get(&self, resource: &Resource) -> CheckedSnapshot {
         self.fetched(resource, Self::warn)
     }
@@ -51,7 +51,7 @@ impl FetchedFiles {
         drop(files);
         let fetch = || {
             let uri = resource.uri();
-            // Only these are known in number beforehand.
+            // Only the number of robots.txt is known beforehand.
             if resource.is_robots_txt() {
                 self.progress.start_part(&uri);
             }
@@ -76,7 +76,7 @@ impl FetchedFiles {
                 self.warn(&document.url(), &cause);
                 DocumentResult::Archived(None)
             });
-            // A document that the proxy would wait for says nothing here.
+            // A document that the proxy would wait for states nothing here.
             let _ = document.add_to(&mut state, query, &result);
         }
         state
@@ -98,7 +98,7 @@ impl FetchedFiles {
     }
 
     fn warn(&self, url: &str, cause: &str) {
-        // Both are on standard error.
+        // The progress line is on standard error, too.
         self.progress.suspend(|| print_errors(&format!("wayleave: {url}: {cause}\n")));
     }
 }

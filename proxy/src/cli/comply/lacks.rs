@@ -1,4 +1,4 @@
-//! What each crawler lacks for a duty: the key, and a value to set.
+//! The keys that each crawler lacks for a duty, each with a value to set.
 
 use serde::Serialize;
 use wayleave_config::Config;
@@ -20,19 +20,19 @@ pub(super) struct Lack {
 /// Returns the keys that a crawler lacks, with values.
 pub(super) type Of = fn(&Config, &Crawler) -> Vec<(&'static str, String)>;
 
-/// Returns what all crawlers lack.
+/// Returns the keys that crawlers lack, for each crawler.
 pub(super) fn of_all(config: &Config, lacks: Of) -> Vec<Lack> {
     let crawlers = config.crawlers.crawlers.iter();
-    let each = crawlers.flat_map(|crawler| {
+    let all = crawlers.flat_map(|crawler| {
         let lacks = lacks(config, crawler).into_iter();
         lacks.map(|(key, set)| Lack { crawler: crawler.name.clone(), key, set })
     });
-    each.collect()
+    all.collect()
 }
 
 const CONTACT: &str = "\"https://example.com/bot\"";
 
-/// Lacks nothing: the duty is not for crawlers one by one.
+/// Returns no key: the duty does not concern single crawlers.
 pub(super) fn nothing(_: &Config, _: &Crawler) -> Vec<(&'static str, String)> {
     Vec::new()
 }

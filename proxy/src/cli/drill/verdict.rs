@@ -1,4 +1,4 @@
-//! Whether an answer is the right one.
+//! Judges whether an answer is the right one.
 
 use std::net::Ipv4Addr;
 use std::time::Duration;
@@ -87,7 +87,7 @@ pub(super) fn judge(
     }
 }
 
-/// Judges requests that came too fast; an answer is none if the request was held. `arrivals` are those at the origin.
+/// Judges requests that came too fast; an answer is `None` if the request was held. `arrivals` are the times at the origin.
 pub(super) fn judge_pace(
     delay: Duration,
     answers: &[Option<anyhow::Result<DrillAnswer>>],

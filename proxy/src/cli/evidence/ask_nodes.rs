@@ -45,8 +45,8 @@ pub(super) fn run(arguments: &AskArgs) -> ExitCode {
     let mut is_complete = true;
     let mut logs = NodeLogs::default();
     for node in &arguments.nodes {
-        let asked = ask(node, &url, at, arguments.crawler.as_deref());
-        match asked.and_then(|found| logs.ask(node).map(|_| found)) {
+        let found = ask(node, &url, at, arguments.crawler.as_deref());
+        match found.and_then(|found| logs.ask(node).map(|_| found)) {
             Ok([last, next]) => {
                 keep_better(&mut before, last, |kept, found| found > kept);
                 keep_better(&mut after, next, |kept, found| found < kept);

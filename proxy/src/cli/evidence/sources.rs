@@ -60,7 +60,7 @@ impl<'a> MaterialSources<'a> {
             },
             Some(None) => {
                 let admin = config.admin.listen;
-                // Of a proxy that refuses to answer, everything would seem to be missing.
+                // If the proxy refused to answer, every body would seem to be missing.
                 request_bytes(admin, &body_path(Sha256Digest([0; 32])))?;
                 BodySource::Proxy(admin)
             }

@@ -315,7 +315,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_known_is_warned_of() {
+    fn missing_facts_cause_warnings() {
         let (published, ..) = publish(|text| text);
         published.expect_warning("127.0.0.7 of \"news\" is internal (loopback)");
         let agent = "mode = \"always\", agent = \"https://bot.test\"";

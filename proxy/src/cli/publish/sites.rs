@@ -174,7 +174,7 @@ impl SiteSources {
             match download(node, from, to) {
                 Ok(decisions) => decisions.iter().for_each(|it| self.requests.count(it)),
                 Err(error) => {
-                    // Of the days after it, too: a node that is gone is not asked again for each.
+                    // The days after this one are unread, too: a node that is gone is not asked again for each.
                     let rest = StatementSpan { from, to: now };
                     return self.report_unread(node, name.to_owned(), rest, &error);
                 }

@@ -31,7 +31,7 @@ pub(super) fn find(file: Option<&Path>) -> Result<Option<ParentProxy>, ExitCode>
     if !proof.is_some_and(|proof| is_proof(&certificate, &proof, &nonce, system_time())) {
         return Ok(None);
     }
-    // The certificate of a listener with TLS may be for any name: its user has to give that.
+    // The certificate of a listener with TLS may name any host, so its user has to give the URL.
     let proxy = address_to_dial(&config).map(ListenAddress::url);
     Ok(proxy.filter(|url| url.starts_with("http://")).and_then(|url| url.parse().ok()))
 }

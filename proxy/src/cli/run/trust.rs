@@ -19,7 +19,7 @@ const JAVA_STORES: [&str; 2] = ["/etc/ssl/certs/java/cacerts", "/etc/pki/java/ca
 /// The name of the file with the system's certificates and the CA's.
 const BUNDLE: &str = "certificates.pem";
 
-/// Sets the variables that make programs trust the bundle in `dir`, and removes those that name a proxy: there is none that
+/// Sets the variables that make programs trust the bundle in `dir`, and removes those that name a proxy: none
 /// could be reached.
 pub(super) fn set_variables(command: &mut Command, dir: &Path) {
     let bundle = dir.join(BUNDLE);
@@ -128,7 +128,7 @@ fn trust_in_nss(dir: &Path, certificate: &Path, plan: &mut MountPlan) -> anyhow:
         .with_context(|| format!("copying {}", own.display()))?;
     let mut database = OsString::from("sql:");
     database.push(&copy);
-    // A nickname is of one subject only: a fixed one may be taken by the CA of another wayleave.
+    // A nickname belongs to one subject only: a fixed one may be taken by the CA of another wayleave.
     let nickname = subject(&fs::read(certificate)?)?;
     let mut add = Command::new(certutil);
     add.args(["-A", "-n", &nickname, "-t", "C,,", "-d"]).arg(database).arg("-i").arg(certificate);

@@ -14,7 +14,7 @@ use wayleave_lifecycle::{
 use wayleave_robots_cache::{DocumentFetcher, FetchedDocument};
 use wayleave_robots_txt::Origin;
 
-/// What comes of fetching a file.
+/// The result of fetching a file.
 #[derive(Clone, Debug)]
 pub(super) enum FileAnswer {
     Text(String),

@@ -72,7 +72,7 @@ pub(super) struct CrawlRequest {
     pub(super) client: IpAddr,
     /// Whether HTTPS is requested inside a tunnel, if tunnels are inspected.
     pub(super) is_in_tunnel: bool,
-    /// What the client failed to prove.
+    /// The objection to the client: something that it failed to prove.
     pub(super) objection: Option<Reason>,
 }
 

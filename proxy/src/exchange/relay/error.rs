@@ -1,4 +1,4 @@
-//! The errors that end an exchange.
+//! The errors that end an attempt to forward a request. `attempt` sends it again after some of them.
 
 use wayleave_admission::StartError;
 use wayleave_admission::outcome::RequestRepeat;
@@ -8,7 +8,7 @@ use wayleave_transport::http::downstream::ClientGone;
 use wayleave_upstream::egress::ParentProxy;
 use wayleave_upstream::error::UpstreamError;
 
-/// The error that ended an exchange.
+/// The error that ended an attempt.
 #[derive(Debug)]
 pub(crate) enum RelayError {
     /// The origin or the path to it failed. `answered`: the client may already have a response's head.
@@ -29,7 +29,7 @@ pub(crate) enum RelayError {
     ClientGone(ClientGone),
     /// The response is not for the client: it asks for a signature.
     SignatureRequested,
-    /// The request is to be sent again, in a turn of its own.
+    /// The request must be sent again, in another slot: `admit_and_forward` (`exchange/mod.rs`) decides again and repeats it.
     Repeat(RequestRepeat),
 }
 

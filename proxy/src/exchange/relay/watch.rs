@@ -1,4 +1,5 @@
-//! Looks at a response before its client gets it.
+//! Looks at a response's head before its client gets it. Preferences on use (`noindex`, say) are judged later, by the labeller
+//! that `download` asks.
 
 use wayleave_admission::{Admission, AdmittedHead};
 use wayleave_http_wire::field_pairs::FieldPair;

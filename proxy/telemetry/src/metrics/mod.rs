@@ -1,4 +1,4 @@
-//! All metrics. Those of one subject have their names, labels and help texts in its submodule, the others at the end of this
+//! All metrics. The metrics of one subject have their names, labels and help texts in its submodule, the others at the end of this
 //! file; nearly all methods that count are here.
 //!
 //! A host, a URL or a User-Agent is never a label: labels come from closed sets (configured

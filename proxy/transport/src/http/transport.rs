@@ -39,7 +39,7 @@ impl From<BoxedStream> for BufferedStream {
 /// The most bytes that are held back to be sent in one write: as many as a TLS record holds.
 const MAX_GATHERED_BYTES: usize = 16 * 1024;
 
-/// The room for a body behind a head, which then need not be copied to more room.
+/// The room for a body after a head, so that a short body does not make the buffer grow.
 const SHORT_BODY_BYTES: usize = 2048;
 
 /// The time after which a connection breaks if its peer acknowledges nothing. The timeouts of an exchange do not cover

@@ -1,4 +1,4 @@
-//! Whether an address belongs to this machine.
+//! Determines whether an address belongs to this machine.
 //!
 //! The system is queried each time, with sockets that send nothing: addresses come and go. A list of the addresses of
 //! all interfaces would lack those that a route makes local, and needs a kind of socket that the systemd unit

@@ -11,7 +11,7 @@ pub(crate) struct UserAgentLine {
     pub(crate) statement: u32,
 }
 
-/// Returns whether the line is for every crawler that is not named elsewhere.
+/// Returns whether the line names every crawler that is not named elsewhere.
 pub(crate) fn is_wildcard(value: &[u8], dialect: Dialect) -> bool {
     match value {
         b"*" => true,

@@ -24,7 +24,7 @@ pub(crate) struct DialectSemantics {
     pub(crate) first_match_wins: bool,
 }
 
-/// Each dialect in its own form, then in the other forms that are used to judge all spellings: a server treats a path
+/// The dialects, first each in its own form, then in the other forms that are used to judge all spellings: a server treats a path
 /// as the same whether the rule that disallows it spells a byte like the path or not. The dialects of 1996 compare
 /// decoded text anyway.
 static ALL: [DialectSemantics; DialectSemantics::COUNT] = [

@@ -40,7 +40,7 @@ pub(crate) fn build_index(
 struct IndexBuilder<'a> {
     semantics: &'a DialectSemantics,
     patterns: PatternBuffer,
-    /// Each with the head of its prefix, which decides most comparisons.
+    /// The rules, each with the head of its prefix, which decides most comparisons.
     rules: Vec<(u64, IndexedRule)>,
 }
 

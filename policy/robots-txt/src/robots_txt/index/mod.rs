@@ -79,7 +79,7 @@ impl RuleIndex {
         budget: &mut MatchBudget,
         best: Option<MatchedRule>,
     ) -> Option<MatchedRule> {
-        // For a few rules the byte pairs of the path cost more than they save.
+        // For a few rules, computing the byte pairs of the path costs more than it saves.
         const FEW: usize = 3;
         let rules = &self.rules[prefix.rules.0 as usize..prefix.rules.1 as usize];
         let pairs = match rules.len() {
@@ -115,7 +115,7 @@ impl RuleIndex {
 mod tests {
     use crate::{AccessResult, Dialect, ProductToken, RobotsTxt, UrlPath, decide};
 
-    /// How many bytes decisions for some names add to a file, one after the other.
+    /// Returns the bytes that decisions for these names add to a file, one after the other.
     fn added(body: &str, names: &[&str]) -> Vec<usize> {
         let robots = RobotsTxt::parse(body.as_bytes());
         let access = AccessResult::Successful(robots.clone());

@@ -106,7 +106,7 @@ async fn held_documents_outlive_every_limit() {
     assert!(store.history(&registered(0)).await.len() < 5);
 }
 
-/// What is held by the log's key is held until that key releases it.
+/// A hold that the log's key signed lasts until that key releases it.
 #[tokio::test]
 async fn a_release_that_nobody_signed_drops_no_document() {
     let dir = tempfile::tempdir().unwrap();
