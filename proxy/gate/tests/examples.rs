@@ -79,7 +79,6 @@ fn configure(dir: &Path, crawler: &str) -> std::io::Result<PathBuf> {
     let text = format!(
         "[upstream]\nallow_private = [\"127.0.0.0/8\"]\n\
          [politeness]\ncrawl_delay = \"wait\"\n\
-         [log]\ndecisions = \"decisions.jsonl\"\n\
          [[crawler]]\nname = \"news\"\ntokens = [\"NewsBot\"]\npurposes = [\"search\"]\nmatch.user_agent = \"NewsBot\"\n{crawler}"
     );
     fs::write(&file, text)?;
@@ -121,7 +120,7 @@ fn a_crawler_with_the_layer_fetches_only_what_it_may() -> TestResult {
     }
     let fetched = ["/", "/long", "/meta", "/noindex", "/robots.txt", "/unframed"];
     assert_eq!(origin.paths(), fetched);
-    let log = fs::read_to_string(dir.path().join("decisions.jsonl"))?;
+    let log = fs::read_to_string(dir.path().join("wayleave-state/decisions.jsonl"))?;
     assert_eq!(
         log.matches("\"via\":\"gateway\"").count(),
         log.matches("\"url\":").count(),
