@@ -7,15 +7,14 @@ use bytes::Bytes;
 use http::header::CONTENT_LENGTH;
 use http::{HeaderMap, HeaderName, Response, StatusCode};
 use http_body::Body;
-use wayleave_admission::asked::{ResponseVerdict, judge_response, record_cut};
+use wayleave_admission::asked::{ResponseVerdict, judge_response};
 use wayleave_admission::request::ClientConnection;
-use wayleave_admission::{GivenSlot, SeenBody};
+use wayleave_admission::{Gate, GivenSlot, SeenBody};
 use wayleave_http_wire::received::ReceivedHead;
 use wayleave_record::DecisionId;
 use wayleave_upstream::UpstreamHead;
 
 use crate::body::{ContentLimit, GateBody};
-use crate::gate::Gate;
 use crate::refused::{Refused, header_map};
 
 /// A request that may be sent now, once.
@@ -23,7 +22,7 @@ use crate::refused::{Refused, header_map};
 /// The pace begins to count when the request is admitted, or anew when it is [`sent`](Self::sent). Show the gate the response, by
 /// [`judge`](Self::judge) or at least by [`answered`](Self::answered): otherwise an origin that asks for a rest gets none.
 pub struct Admitted {
-    gate: Gate,
+    gate: Arc<Gate>,
     connection: Arc<ClientConnection>,
     received: Arc<ReceivedHead>,
     id: DecisionId,
@@ -34,7 +33,7 @@ pub struct Admitted {
 
 impl Admitted {
     pub(crate) fn new(
-        gate: Gate,
+        gate: Arc<Gate>,
         connection: Arc<ClientConnection>,
         received: Arc<ReceivedHead>,
         fields: HeaderMap,
@@ -69,7 +68,7 @@ impl Admitted {
                 .iter()
                 .map(|(name, value)| (name.as_str().as_bytes(), value.as_bytes()))
                 .collect();
-            slot.answered(&self.gate.0.gate, status.as_u16(), &fields);
+            slot.answered(&self.gate, status.as_u16(), &fields);
         }
     }
 
@@ -116,13 +115,14 @@ impl Admitted {
 
     /// Limits the content of the response to this many bytes.
     pub(crate) fn limit(self, status: StatusCode, max_bytes: u64) -> ContentLimit {
-        ContentLimit { admitted: self, status, max_bytes, passed: 0 }
-    }
-
-    /// Records that the content of the response was cut.
-    pub(crate) fn record_cut(&self, status: StatusCode, max_bytes: u64) {
-        let gate = &self.gate.0.gate;
-        record_cut(gate, &self.connection, &self.received, status.as_u16(), max_bytes);
+        ContentLimit {
+            gate: self.gate,
+            connection: self.connection,
+            received: self.received,
+            status: status.as_u16(),
+            max_bytes,
+            passed: 0,
+        }
     }
 
     /// Judges a response by its head, and by as much of its content as that takes.
@@ -133,8 +133,8 @@ impl Admitted {
         body: &mut B,
     ) -> Result<Result<PassedHead, Box<Refused>>, B::Error> {
         let seen = UpstreamHead::of_parts(status.as_u16(), fields.clone());
-        let gate = &self.gate.0.gate;
-        let verdict = judge_response(gate, &self.connection, &self.received, &seen, body).await?;
+        let judging = judge_response(&self.gate, &self.connection, &self.received, &seen, body);
+        let verdict = judging.await?;
         let passed = match verdict {
             ResponseVerdict::Pass(passed) => passed,
             ResponseVerdict::Withhold(verdict) => return Ok(Err(Box::new(Refused::new(verdict)))),

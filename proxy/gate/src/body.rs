@@ -4,14 +4,16 @@ use std::error::Error;
 use std::fmt;
 use std::future::poll_fn;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
-use http::{HeaderMap, StatusCode};
+use http::HeaderMap;
 use http_body::{Body, Frame, SizeHint};
-use wayleave_admission::SeenBody;
-
-use crate::admitted::Admitted;
+use wayleave_admission::asked::record_cut;
+use wayleave_admission::request::ClientConnection;
+use wayleave_admission::{Gate, SeenBody};
+use wayleave_http_wire::received::ReceivedHead;
 
 pub(crate) const TOO_LONG: &str = "the response is longer than the crawler's max_response_bytes";
 
@@ -29,10 +31,12 @@ pub struct GateBody<B: Body> {
 }
 
 /// The most bytes of the content of one response: `max_response_bytes`, if its head did not state a length.
-#[derive(Debug)]
 pub(crate) struct ContentLimit {
-    pub(crate) admitted: Admitted,
-    pub(crate) status: StatusCode,
+    pub(crate) gate: Arc<Gate>,
+    pub(crate) connection: Arc<ClientConnection>,
+    pub(crate) received: Arc<ReceivedHead>,
+    /// The status of the response.
+    pub(crate) status: u16,
     pub(crate) max_bytes: u64,
     /// The bytes that have passed so far.
     pub(crate) passed: u64,
@@ -45,7 +49,7 @@ impl ContentLimit {
         self.passed = before.saturating_add(length);
         let is_first = before <= self.max_bytes && self.passed > self.max_bytes;
         if is_first {
-            self.admitted.record_cut(self.status, self.max_bytes);
+            record_cut(&self.gate, &self.connection, &self.received, self.status, self.max_bytes);
         }
         self.passed <= self.max_bytes
     }
@@ -190,5 +194,57 @@ impl<E: Error + 'static> Error for GateBodyError<E> {
             Self::Body(error) => error.source(),
             Self::TooLong => None,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
+
+    use futures_util::stream::iter;
+    use http::HeaderValue;
+    use http_body_util::{BodyExt, Full, StreamBody};
+
+    use super::*;
+
+    fn trailers() -> HeaderMap {
+        HeaderMap::from_iter([(http::header::EXPIRES, HeaderValue::from_static("0"))])
+    }
+
+    #[tokio::test]
+    async fn the_start_passes_before_the_rest() {
+        for read in 0..4 {
+            let frames = ["ab", "", "cd"].map(|text| Frame::data(Bytes::from(text)));
+            let frames = frames.into_iter().chain([Frame::trailers(trailers())]);
+            let mut body = GateBody::unread(StreamBody::new(iter(frames.map(Ok::<_, Infallible>))));
+            let mut start = Vec::new();
+            for _ in 0..read {
+                start.extend(body.next_chunk().await.unwrap().unwrap_or_default());
+            }
+            body.put_back(start.into(), None);
+            let passed = body.collect().await.unwrap();
+            assert_eq!(passed.trailers(), Some(&trailers()), "{read}");
+            assert_eq!(passed.to_bytes(), "abcd", "{read}");
+        }
+    }
+
+    #[tokio::test]
+    async fn content_that_broke_passes_only_its_error() {
+        let frames = [Ok(Frame::data(Bytes::from("ab"))), Err("broken")];
+        let mut body = GateBody::unread(StreamBody::new(iter(frames)));
+        assert_eq!(body.next_chunk().await, Ok(Some(Bytes::from("ab"))));
+        let error = body.next_chunk().await.unwrap_err();
+        let error = body.broken(error).collect().await.unwrap_err();
+        assert!(matches!(error, GateBodyError::Body("broken")));
+    }
+
+    #[test]
+    fn its_length_is_known_when_that_of_the_rest_is() {
+        let mut body = GateBody::unread(Full::new(Bytes::from("cd")));
+        assert!(!body.is_end_stream());
+        body.put_back(Bytes::from("ab"), None);
+        assert_eq!(body.size_hint().exact(), Some(4));
+        let own = GateBody::<Full<Bytes>>::own(Bytes::new());
+        assert!(own.is_end_stream() && own.size_hint().exact() == Some(0));
     }
 }

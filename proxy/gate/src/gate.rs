@@ -131,7 +131,8 @@ impl Gate {
             Some((allowed, received)) => {
                 let fields = header_map(verdict.fields);
                 let connection = Arc::clone(connection);
-                Ok(Admitted::new(self.clone(), connection, received, fields, allowed))
+                let gate = Arc::clone(&self.0.gate);
+                Ok(Admitted::new(gate, connection, received, fields, allowed))
             }
             None => Err(Box::new(Refused::new(verdict))),
         }

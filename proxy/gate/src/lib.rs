@@ -55,6 +55,7 @@
 //! # What it must not know
 //!
 //! This crate knows nothing of listeners, or of connections to origins other than the fetches of robots.txt.
+//! Begin reading at [`Gate::admit`].
 
 mod admitted;
 mod body;

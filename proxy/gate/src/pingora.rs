@@ -19,7 +19,7 @@ use crate::refused::Refused;
 ///
 /// pingora shows the head of a response before any of its content. So the preferences that a page states in itself are not seen
 /// here, and `subresources = "page"` lets nothing pass whose content has to be looked at.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub struct GateContext {
     admitted: Option<Admitted>,
     limit: Option<ContentLimit>,
