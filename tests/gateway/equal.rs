@@ -6,7 +6,7 @@ use super::{Gated, check};
 use crate::harness::{Origin, Request, Response};
 
 pub(super) const METHODS: [&str; 5] = ["GET", "HEAD", "POST", "OPTIONS", "get"];
-const AUTHORITIES: [&str; 9] = [
+pub(super) const AUTHORITIES: [&str; 9] = [
     "http://shop.test",
     "http://SHOP.test:80",
     "http://shop.test.",
@@ -50,7 +50,7 @@ pub(super) const FIELDS: [&[(&str, &str)]; 9] = [
 ];
 
 /// Returns what an answer decides: the status unless the request may leave, the reason, and Proxy-Status.
-fn verdict(answer: &Response) -> (u16, Value, Option<String>) {
+pub(super) fn verdict(answer: &Response) -> (u16, Value, Option<String>) {
     let Some(proxy_status) = answer.header("proxy-status") else {
         return (200, Value::Null, None);
     };

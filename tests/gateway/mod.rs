@@ -5,6 +5,7 @@ mod equal;
 mod examples;
 mod grpc;
 mod http;
+mod icap;
 mod nginx;
 mod notices;
 mod record;

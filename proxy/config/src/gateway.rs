@@ -20,6 +20,8 @@ pub enum GatewayProtocol {
     Http,
     /// gRPC over HTTP/2: `envoy.service.auth.v3.Authorization`.
     Grpc,
+    /// ICAP (RFC 3507), by which gateways also show responses.
+    Icap,
 }
 
 impl GatewayProtocol {
@@ -27,6 +29,7 @@ impl GatewayProtocol {
         match self {
             Self::Http => "http",
             Self::Grpc => "grpc",
+            Self::Icap => "icap",
         }
     }
 }
@@ -104,11 +107,7 @@ impl FromStr for GatewayListen {
         let parsed = match text.split_once("://") {
             Some(("http", address)) => Some((GatewayProtocol::Http, address)),
             Some(("grpc", address)) => Some((GatewayProtocol::Grpc, address)),
-            Some(("icap", _)) => {
-                return Err(
-                    "icap:// is not available in this version: use http:// or grpc://".to_owned()
-                );
-            }
+            Some(("icap", address)) => Some((GatewayProtocol::Icap, address)),
             _ => None,
         };
         let listen = parsed.and_then(|(protocol, address)| {

@@ -137,7 +137,7 @@ impl Admitted {
         let verdict = judging.await?;
         let passed = match verdict {
             ResponseVerdict::Pass(passed) => passed,
-            ResponseVerdict::Withhold(verdict) => return Ok(Err(Box::new(Refused::new(verdict)))),
+            ResponseVerdict::Withhold(verdict) => return Ok(Err(Box::new(Refused::new(*verdict)))),
         };
         let mut fields = self.fields.clone();
         fields.extend(header_map(passed.fields));

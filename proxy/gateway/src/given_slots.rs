@@ -31,7 +31,7 @@ struct KeptSlot {
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct SentNotice {
-    id: DecisionId,
+    pub(crate) id: DecisionId,
 }
 
 /// The body of `POST /answered`.
@@ -73,13 +73,8 @@ impl GivenSlots {
     /// # Errors
     ///
     /// Returns the mistake if it is no request of the gateway's, or if it was sent before.
-    pub(crate) fn sent(
-        &mut self,
-        gateway: GatewayIdentity,
-        notice: &SentNotice,
-    ) -> Result<(), Mistake> {
-        let kept =
-            self.find(gateway, notice.id).filter(|kept| !kept.is_sent).ok_or_else(unknown)?;
+    pub(crate) fn sent(&mut self, gateway: GatewayIdentity, id: DecisionId) -> Result<(), Mistake> {
+        let kept = self.find(gateway, id).filter(|kept| !kept.is_sent).ok_or_else(unknown)?;
         kept.is_sent = true;
         if let Some(slot) = &kept.slot {
             slot.sent();
@@ -101,16 +96,30 @@ impl GivenSlots {
         if !(200..=599).contains(&notice.status) {
             return Err(Mistake::new("status is not that of a final response"));
         }
-        self.find(gateway, notice.id).ok_or_else(unknown)?;
-        let Some(slot) = self.0.remove(&notice.id).and_then(|kept| kept.slot) else {
-            return Ok(());
-        };
         let retry_after = notice.retry_after.map(|seconds| seconds.to_string());
         let told = retry_after.iter().map(|value| ("Retry-After", value.as_str()));
         let others = notice.fields.iter().map(|(name, value)| (name.as_str(), value.as_str()));
         let fields: Vec<FieldPair<'_>> =
             told.chain(others).map(|(name, value)| (name.as_bytes(), value.as_bytes())).collect();
-        slot.answered(gate, notice.status, &fields);
+        self.apply(gate, gateway, notice.id, (notice.status, &fields))
+    }
+
+    /// Applies the status and the fields of the response to a request. No further notice about it is taken.
+    ///
+    /// # Errors
+    ///
+    /// Returns the mistake if it is no request of the gateway's, or if it was answered before.
+    pub(crate) fn apply(
+        &mut self,
+        gate: &Gate,
+        gateway: GatewayIdentity,
+        id: DecisionId,
+        (status, fields): (u16, &[FieldPair<'_>]),
+    ) -> Result<(), Mistake> {
+        self.find(gateway, id).ok_or_else(unknown)?;
+        if let Some(slot) = self.0.remove(&id).and_then(|kept| kept.slot) {
+            slot.answered(gate, status, fields);
+        }
         Ok(())
     }
 

@@ -20,6 +20,7 @@ use tokio_util::sync::CancellationToken;
 use wayleave_http_wire::http1::MAX_FIELDS;
 
 use crate::credentials::GatewayIdentity;
+use crate::given_slots::SentNotice;
 use crate::mistake::Mistake;
 use crate::question::{self, QuestionError};
 use crate::{GatewayServer, serve_until};
@@ -110,8 +111,8 @@ impl GatewayServer {
             body.map_err(|_| Mistake::new("the body is cut short, or longer than 16 KiB"))?;
         let body = body.to_bytes();
         if is_sent {
-            let notice = parse(&body)?;
-            return self.given(|given| given.sent(gateway, &notice));
+            let SentNotice { id } = parse(&body)?;
+            return self.given(|given| given.sent(gateway, id));
         }
         let notice = parse(&body)?;
         self.given(|given| given.answered(&self.gate, gateway, &notice))

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //!  http, grpc              one request to us asks about one request, or is a notice about it
+//!  icap                    or shows us a request, and then its response
 //!   ├─ envoy               the messages of Envoy's service
 //!   ├─ credentials         whose gateway it is
 //!   ├─ question            the request that it asks about, as the proxy would have received it
@@ -17,6 +18,7 @@ mod envoy;
 mod given_slots;
 mod grpc;
 mod http;
+mod icap;
 mod mistake;
 mod question;
 

@@ -5,7 +5,7 @@ mod request;
 mod response;
 mod verdict;
 
-pub use self::request::ask_in_task;
+pub use self::request::{ask_in_task, refuse_unread};
 pub use self::response::{
     PassedResponse, ResponseVerdict, judge_response, record_cut, refuse_broken,
 };

@@ -73,7 +73,7 @@ async fn ask(
 }
 
 /// Records and refuses a request that the proxy would not have read.
-fn refuse_unread(gate: &Gate, connection: &ClientConnection, error: HeadError) -> AskedVerdict {
+pub fn refuse_unread(gate: &Gate, connection: &ClientConnection, error: HeadError) -> AskedVerdict {
     let settings = gate.decider.settings();
     let now = gate.decider.robots.clock().now();
     let mut record = ExchangeRecord::begin(connection, None, now, settings.configuration);

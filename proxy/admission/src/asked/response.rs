@@ -27,7 +27,7 @@ use super::verdict::{AskedVerdict, refused};
 pub enum ResponseVerdict {
     Pass(PassedResponse),
     /// The client gets this instead.
-    Withhold(AskedVerdict),
+    Withhold(Box<AskedVerdict>),
 }
 
 /// A response that its client may get.
@@ -69,7 +69,7 @@ pub async fn judge_response<B: SeenBody>(
                 ExchangeOutcome::Refuse(refusal) => ExchangeOutcome::Withhold(refusal),
                 outcome => outcome,
             };
-            return Ok(ResponseVerdict::Withhold(withhold(request, &outcome)));
+            return Ok(ResponseVerdict::Withhold(withhold(request, &outcome).into()));
         }
     };
     let mut admission = Admission::new(&request, &permit, None);
@@ -87,7 +87,7 @@ pub async fn judge_response<B: SeenBody>(
     request.record_findings(findings, false);
     let mut passed = match judged {
         Ok(passed) => passed,
-        Err(outcome) => return Ok(ResponseVerdict::Withhold(withhold(request, &outcome))),
+        Err(outcome) => return Ok(ResponseVerdict::Withhold(withhold(request, &outcome).into())),
     };
     if is_news {
         gate.record(request.record, &outcome);
