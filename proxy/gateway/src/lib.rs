@@ -5,6 +5,7 @@
 //!   ├─ envoy               the messages of Envoy's service
 //!   ├─ credentials         whose gateway it is
 //!   ├─ question            the request that it asks about, as the proxy would have received it
+//!   ├─ question_shares     the questions that it, and each client behind it, may have in progress
 //!   └─ given_slots         the slots of allowed requests, for notices that may follow
 //! ```
 //!
@@ -19,6 +20,7 @@ mod grpc;
 mod http;
 mod mistake;
 mod question;
+mod question_shares;
 
 use std::pin::pin;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -26,38 +28,53 @@ use std::sync::{Arc, Mutex, PoisonError};
 use hyper_util::server::graceful::GracefulConnection;
 use tokio_util::sync::CancellationToken;
 use wayleave_admission::Gate;
-use wayleave_admission::asked::{self, AskedVerdict};
+use wayleave_admission::asked::{self, ALLOWED, AskedVerdict};
 use wayleave_admission::request::ClientConnection;
 use wayleave_http_wire::http1::HeadError;
 use wayleave_http_wire::received::ReceivedHead;
 
 use self::credentials::GatewayIdentity;
 use self::given_slots::GivenSlots;
+pub use self::question_shares::QuestionLimits;
+use self::question_shares::{QuestionShares, excess};
+
+/// The label in metrics of the answer to a question for which there is no room.
+const EXCESS: &str = "excess";
 
 /// Answers the gateways of all listeners.
 pub struct GatewayServer {
     gate: Arc<Gate>,
     given: Mutex<GivenSlots>,
+    shares: Arc<QuestionShares>,
 }
 
 impl GatewayServer {
     /// Creates the server that asks this gate.
-    pub fn new(gate: Arc<Gate>) -> Self {
-        Self { gate, given: Mutex::default() }
+    pub fn new(gate: Arc<Gate>, limits: QuestionLimits) -> Self {
+        Self { gate, given: Mutex::default(), shares: QuestionShares::new(limits) }
     }
 
     /// Decides about a request, or refuses one that the proxy would not have read. That is recorded even if the gateway leaves
     /// meanwhile. Returns `None` after a panic, which its gateway must not take for leave.
     pub(crate) async fn decide(
         self: Arc<Self>,
+        protocol: &'static str,
         gateway: GatewayIdentity,
         connection: ClientConnection,
         received: Result<ReceivedHead, HeadError>,
     ) -> Option<AskedVerdict> {
+        let metrics = Arc::clone(&self.gate.metrics);
+        let Some(in_progress) = self.shares.begin(&gateway, connection.client) else {
+            metrics.gateway_answer(protocol, EXCESS);
+            return Some(excess());
+        };
         let waiting = CancellationToken::new();
         // Dropped with this future, as soon as the gateway closes the connection.
         let _guard = waiting.clone().drop_guard();
+        let counted = metrics.gateway_question();
         let deciding = tokio::spawn(async move {
+            // Given back only when the work has ended, which may be later than the gateway's patience.
+            let _held = (in_progress, counted);
             let received = match received {
                 Ok(received) => received,
                 Err(error) => return asked::refuse_unread(&self.gate, &connection, error),
@@ -69,7 +86,10 @@ impl GatewayServer {
             }
             verdict
         });
-        deciding.await.ok()
+        let verdict = deciding.await.ok()?;
+        let answer = if verdict.status == ALLOWED { "allowed" } else { "refused" };
+        metrics.gateway_answer(protocol, answer);
+        Some(verdict)
     }
 
     fn given<T>(&self, change: impl FnOnce(&mut GivenSlots) -> T) -> T {
