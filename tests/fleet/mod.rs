@@ -7,6 +7,7 @@ mod distrust;
 mod documents;
 pub mod engines;
 mod faults;
+mod gateways;
 mod identity;
 mod lost_logs;
 mod pace_conformance;

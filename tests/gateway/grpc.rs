@@ -7,11 +7,9 @@ use serde_json::{Value, json};
 
 use super::equal::{FIELDS, METHODS, PATHS};
 use super::{Gated, ROBOTS, forwarded};
+use crate::harness::Origin;
 use crate::harness::client::AGENT;
-use crate::harness::ports::free_address;
 use crate::harness::tools::{clean, output_of, project, python};
-use crate::harness::wayleave::Settings;
-use crate::harness::{Origin, Wayleave};
 
 const SITES: [(&str, &str); 8] = [
     ("http", "shop.test"),
@@ -23,16 +21,6 @@ const SITES: [(&str, &str); 8] = [
     ("http", "192.168.1.1"),
     ("http", "[::1]"),
 ];
-
-/// Starts a proxy that is asked by HTTP, and at the address that is returned by gRPC.
-fn start(origin: &Origin, change: impl FnOnce(Settings) -> Settings) -> (Gated, SocketAddr) {
-    let gateway = free_address();
-    let grpc = free_address();
-    let listen = format!("[\"http://{gateway}\", \"grpc://{grpc}\"]");
-    let proxy =
-        Wayleave::start_with(origin, |settings| change(settings.set("gateway.listen", &listen)));
-    (Gated { proxy, gateway }, grpc)
-}
 
 fn ask_all(address: SocketAddr, questions: &[Value]) -> Vec<Value> {
     let lines: String = questions.iter().map(|question| format!("{question}\n")).collect();
@@ -57,7 +45,7 @@ fn every_verdict_by_grpc_is_that_by_http() {
         origin.site(host).robots(ROBOTS);
     }
     origin.site("closed.test").disallows("/");
-    let (gated, grpc) = start(&origin, |settings| settings.crawler("news", "NewsBot"));
+    let (gated, grpc) = Gated::start_both(&origin, |settings| settings.crawler("news", "NewsBot"));
     let mut asked = Vec::new();
     for (number, path) in PATHS.iter().enumerate() {
         for (other, (scheme, host)) in SITES.iter().enumerate() {
@@ -117,7 +105,7 @@ fn calls_that_are_not_clear_get_no_leave() {
     origin.site("shop.test").robots(ROBOTS);
     let token = "a-token";
     let sha256 = wayleave_evidence::Sha256Digest::of(token.as_bytes());
-    let (gated, grpc) = start(&origin, |settings| {
+    let (gated, grpc) = Gated::start_both(&origin, |settings| {
         let tokens = format!("[{{ sha256 = \"{sha256}\", crawler = \"news\" }}]");
         settings.crawler("news", "NewsBot").set("gateway.tokens", &tokens)
     });

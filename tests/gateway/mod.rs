@@ -4,11 +4,15 @@ mod attempts;
 mod equal;
 mod examples;
 mod grpc;
+pub mod grpc_client;
 mod http;
 mod icap;
+mod library;
+mod limits;
 mod nginx;
 mod notices;
 mod record;
+mod slow;
 mod squid;
 
 use std::net::SocketAddr;
@@ -40,6 +44,21 @@ impl Gated {
             change(settings.set("gateway.listen", &listen))
         });
         Self { proxy, gateway }
+    }
+
+    /// Starts a proxy that is asked by HTTP, and at the address that is returned by gRPC.
+    #[track_caller]
+    pub fn start_both(
+        origin: &Origin,
+        change: impl FnOnce(Settings) -> Settings,
+    ) -> (Self, SocketAddr) {
+        let gateway = free_address();
+        let grpc = free_address();
+        let listen = format!("[\"http://{gateway}\", \"grpc://{grpc}\"]");
+        let proxy = Wayleave::start_with(origin, |settings| {
+            change(settings.set("gateway.listen", &listen))
+        });
+        (Self { proxy, gateway }, grpc)
     }
 
     /// Sends a GET to the gateway's listener.

@@ -1,7 +1,7 @@
 //! The notices of a gateway about the requests that it sent.
 
 use super::Gated;
-use crate::harness::{Origin, Response};
+use crate::harness::{Origin, Response, eventually};
 
 fn id_of(allowed: &Response) -> String {
     assert_eq!(allowed.status, 200, "{allowed:?} {}", allowed.text());
@@ -33,6 +33,23 @@ fn a_response_that_a_gateway_tells_of_sets_the_pace() {
         assert_eq!(told.status, 204);
         assert_eq!(ask().status, 429, "an answer from before the rest");
     }
+}
+
+#[test]
+fn the_delay_begins_anew_when_a_gateway_sends_the_request() {
+    let origin = Origin::start();
+    origin.site("shop.test").robots("User-agent: *\nCrawl-delay: 100\n");
+    let gated = Gated::start(&origin);
+    let ask = || gated.check("GET", "http://shop.test/a", &[]);
+    let id = id_of(&ask());
+    let seconds = || {
+        let refused = ask();
+        assert_eq!(refused.status, 429, "{refused:?}");
+        refused.header("retry-after").expect("a time").parse::<u32>().expect("seconds")
+    };
+    eventually("some of the delay is over", || seconds() <= 98);
+    assert_eq!(gated.tell("/sent", &format!(r#"{{"id": "{id}"}}"#), &[]).status, 204);
+    assert!(seconds() > 98);
 }
 
 #[test]

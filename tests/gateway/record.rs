@@ -31,6 +31,13 @@ fn decisions_about_gateways_requests_are_told_apart() {
     assert_eq!(gated.proxy.admin_get("/v1/decisions?via=proxy").status, 400);
     assert_eq!(gated.proxy.metric("wayleave_requests_total", &[]), 3.0);
     eventually("the event names the gateway", || gated.proxy.log().contains("via=gateway"));
+    let file = gated.proxy.config_with_ports();
+    let mut listed = command();
+    listed.args(["decisions", "--via", "gateway", "--config"]).arg(file);
+    let listed = listed.output().expect("it runs").stdout;
+    let listed = String::from_utf8(listed).expect("text");
+    assert_eq!(listed.lines().filter(|line| line.ends_with("(asked by a gateway)")).count(), 2);
+    assert_eq!(listed.lines().count(), 2, "{listed}");
     let (dir, _) = gated.proxy.stop();
     let log = std::fs::read_to_string(dir.path().join("state/decisions.jsonl")).expect("a log");
     let lines: Vec<_> =
@@ -40,7 +47,12 @@ fn decisions_about_gateways_requests_are_told_apart() {
         let mut command: Command = command();
         let output = command.args(arguments).current_dir(dir.path()).output().expect("it runs");
         assert_eq!(output.status.code(), Some(0), "{arguments:?}: {output:?}");
+        output.stdout
     };
+    let report = ["report", "--via", "gateway", "--json", "--config", "config.toml"];
+    let report: Value = serde_json::from_slice(&run(&report)).expect("JSON");
+    let outcomes = serde_json::json!({ "forwarded": 1, "refused": 1 });
+    assert_eq!(report["outcomes"], outcomes, "{report}");
     run(&["replay", "--config", "config.toml"]);
     run(&["evidence", "export", "--config", "config.toml", "--out", "export", "--since", "1h"]);
     run(&["evidence", "verify", "export"]);

@@ -182,6 +182,11 @@ fn a_file_without_mistakes_is_reported_in_one_line() {
     assert_eq!(output.status.code(), Some(0), "{output:?}");
     let printed = String::from_utf8_lossy(&output.stdout);
     assert_eq!(printed, "my.toml: no mistakes, 1 crawler, 0 rules\n");
+    let gateways = "gateway.listen = [\"http://127.0.0.1:3141\", \"grpc://[::1]:3140\"]";
+    let output = check(gateways, &["config", "check"]);
+    let printed = String::from_utf8_lossy(&output.stdout);
+    let asked = "asked at http://127.0.0.1:3141, asked at grpc://[::1]:3140";
+    assert_eq!(printed, format!("my.toml: no mistakes, 0 crawlers, 0 rules, {asked}\n"));
 }
 
 #[test]

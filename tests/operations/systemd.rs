@@ -8,6 +8,8 @@ use std::time::Duration;
 
 use tempfile::TempDir;
 
+use crate::gateway::check;
+use crate::gateway::grpc_client::{Caller, Question};
 use crate::harness::ports::free_address;
 use crate::harness::tools::{clean, program, project, run};
 use crate::harness::wayleave::{BINARY, command};
@@ -132,17 +134,35 @@ fn readiness_and_stopping_are_notified() {
 fn a_socket_of_the_service_manager_is_taken_over() {
     let dir = tempfile::tempdir().expect("a directory");
     let address = free_address();
+    let [http, grpc] = [free_address(), free_address()];
     write_config(&dir, &address.to_string());
+    let file = dir.path().join("config.toml");
+    let text = std::fs::read_to_string(&file).expect("it was written");
+    let gateways = format!("gateway.listen = [\"http://{http}\", \"grpc://{grpc}\"]\n");
+    std::fs::write(file, gateways + &text).expect("writable");
     let mut start = clean(program("systemd-socket-activate"));
-    start
-        .args(["-l", &address.to_string(), BINARY, "serve", "--config", "config.toml"])
-        .current_dir(dir.path());
+    for address in [address, http, grpc] {
+        start.args(["-l", &address.to_string()]);
+    }
+    start.args([BINARY, "serve", "--config", "config.toml"]).current_dir(dir.path());
     let mut child =
         Running(start.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().expect("it starts"));
     eventually("the socket listens", || std::net::TcpStream::connect(address).is_ok());
     let mut wire = Wire::connect(address);
     wire.send_get("gopher://shop.test/");
     assert_eq!(wire.response().status, 501);
+    let mut gateway = Wire::connect(http);
+    gateway.send(format!("GET {} HTTP/1.1\r\nHost: a\r\n\r\n", check("GET", "gopher://a/")));
+    assert_eq!(gateway.response().status, 501);
+    let question = Question {
+        method: "GET",
+        scheme: "http",
+        host: "192.168.1.1",
+        path: "/",
+        fields: &[],
+        client: "192.0.2.1",
+    };
+    assert_eq!(Caller::connect_from(1, grpc).ask(&question).status, 502);
     child.0.kill().expect("it runs");
     let mut stderr = String::new();
     child.0.stderr.take().expect("piped").read_to_string(&mut stderr).expect("readable");

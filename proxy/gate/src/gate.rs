@@ -125,7 +125,7 @@ impl Gate {
     ) -> Result<Admitted, Box<Refused>> {
         let received = received.map(Arc::new);
         let asked = received.as_ref().ok().map(Arc::clone);
-        let asking = ask_in_task(Arc::clone(&self.0.gate), Arc::clone(connection), received);
+        let asking = ask_in_task(Arc::clone(&self.0.gate), Arc::clone(connection), received, ());
         let mut verdict = asking.await.ok_or_else(|| Box::new(Refused::after_panic()))?;
         match verdict.allowed.take().zip(asked) {
             Some((allowed, received)) => {

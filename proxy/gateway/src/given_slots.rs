@@ -137,5 +137,29 @@ impl GivenSlots {
 }
 
 fn unknown() -> Mistake {
-    Mistake::not_found("no such decision is kept for this gateway, or it was told of before")
+    Mistake::not_found(
+        "no such decision is kept here for this gateway, or it was told of before; of a fleet, tell the node that answered",
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const GATEWAY: GatewayIdentity = GatewayIdentity {
+        token: None,
+        address: std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST),
+    };
+
+    #[tokio::test(start_paused = true)]
+    async fn a_request_is_kept_for_as_long_as_it_says() {
+        let mut given = GivenSlots::default();
+        let id: DecisionId = "01939f6e27a17a3e8d0c6f0f6a1d2b3c".parse().unwrap();
+        let keep_for = Duration::from_secs(30);
+        for (after, is_taken) in [(keep_for, false), (keep_for - Duration::from_millis(1), true)] {
+            given.keep(GATEWAY, (id, None), keep_for);
+            tokio::time::advance(after).await;
+            assert_eq!(given.sent(GATEWAY, &SentNotice { id }).is_ok(), is_taken, "{after:?}");
+        }
+    }
 }

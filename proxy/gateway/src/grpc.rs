@@ -6,12 +6,15 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
 use http::{HeaderName, HeaderValue, Request, Response};
+use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::Incoming;
 use hyper::server::conn::http2;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use tokio::net::TcpStream;
+use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use tonic::body::Body;
 use tonic::server::{Grpc, UnaryService};
@@ -26,15 +29,20 @@ use crate::envoy::{
 };
 use crate::mistake::Mistake;
 use crate::question::{OF_OUR_MESSAGE, QuestionError, SCHEME, absolute_form, is_ambiguous_host};
-use crate::{GatewayServer, serve_until};
+use crate::question_shares::excess;
+use crate::{EXCESS, GatewayServer, serve_until};
 use wayleave_admission::asked::{ALLOWED, AskedVerdict};
 
 /// The longest question, with as many bytes for fields as by HTTP.
 const MAX_QUESTION_BYTES: usize = 256 * 1024;
+/// The bytes before a message: that it is not compressed, and its length.
+const EMPTY_MESSAGE: [u8; 5] = [0; 5];
 /// The interval of PINGs, by which a connection is noticed that broke without a word.
 const PING_INTERVAL: Duration = Duration::from_secs(30);
 /// The most questions of a connection at a time.
 const MAX_STREAMS: u32 = 1024;
+/// The label of the answers in metrics.
+const PROTOCOL: &str = "grpc";
 
 impl GatewayServer {
     /// Serves a connection of the gateway at `peer` until it ends, or until `stopping` and the end of its present requests.
@@ -70,19 +78,52 @@ impl GatewayServer {
         let settings = self.gate.decider.settings();
         let gateway = match GatewayIdentity::new(&settings, peer, request.headers()) {
             Ok(gateway) => gateway,
-            Err(mistake) => return mistake.grpc_status().into_http(),
+            Err(mistake) => return self.refuse_mistake(&mistake).into_http(),
         };
+        // Counted while it is read, so that questions that never end are a share of the memory only.
+        let reading = self.shares.begin(&gateway, peer);
+        let has_room = reading.is_some();
+        let (head, body) = request.into_parts();
+        let question = timeout(settings.options.header_timeout, read_question(body, has_room));
+        let message =
+            question.await.unwrap_or_else(|_| Err(Mistake::new("the question is too slow")));
+        drop(reading);
+        let message = match message {
+            Ok(message) => message,
+            Err(mistake) => return self.refuse_mistake(&mistake).into_http(),
+        };
+        let request = Request::from_parts(head, Full::new(message));
         let codec = ProstCodec::<CheckResponse, CheckRequest>::default();
         let mut grpc =
             Grpc::new(codec).apply_max_message_size_config(Some(MAX_QUESTION_BYTES), None);
-        grpc.unary(CheckCall { server: self, gateway }, request).await
+        grpc.unary(CheckCall { server: self, gateway, has_room }, request).await
     }
+
+    fn refuse_mistake(&self, mistake: &Mistake) -> Status {
+        self.gate.metrics.gateway_answer(PROTOCOL, "mistake");
+        mistake.grpc_status()
+    }
+}
+
+/// Reads a question with the bytes that begin its message. If there is no room for it, it is discarded, and an empty one returned:
+/// whoever has sent all of it also reads the answer.
+async fn read_question(mut body: Incoming, has_room: bool) -> Result<Bytes, Mistake> {
+    if has_room {
+        let limited = Limited::new(body, MAX_QUESTION_BYTES + EMPTY_MESSAGE.len());
+        let read = limited.collect().await;
+        let cut = |_| Mistake::new("the question is cut short, or longer than 256 KiB");
+        return Ok(read.map_err(cut)?.to_bytes());
+    }
+    while let Some(Ok(_)) = body.frame().await {}
+    Ok(Bytes::from_static(&EMPTY_MESSAGE))
 }
 
 /// One call of `Check`.
 struct CheckCall {
     server: Arc<GatewayServer>,
     gateway: GatewayIdentity,
+    /// Whether the question was read.
+    has_room: bool,
 }
 
 impl UnaryService<CheckRequest> for CheckCall {
@@ -93,15 +134,20 @@ impl UnaryService<CheckRequest> for CheckCall {
     fn call(&mut self, request: tonic::Request<CheckRequest>) -> Self::Future {
         let server = Arc::clone(&self.server);
         let gateway = self.gateway;
+        let has_room = self.has_room;
         Box::pin(async move {
+            if !has_room {
+                server.gate.metrics.gateway_answer(PROTOCOL, EXCESS);
+                return Ok(tonic::Response::new(answer(excess())));
+            }
             let asked = request.into_inner();
             let connection = gateway.connection_of(client_of(&asked));
             let received = match question(&asked) {
                 Ok(received) => Ok(received),
-                Err(QuestionError::Mistake(mistake)) => return Err(mistake.grpc_status()),
+                Err(QuestionError::Mistake(mistake)) => return Err(server.refuse_mistake(&mistake)),
                 Err(QuestionError::Head(error)) => Err(error),
             };
-            let verdict = server.decide(gateway, connection, received).await;
+            let verdict = server.decide(PROTOCOL, gateway, connection, received).await;
             let verdict = verdict.ok_or_else(|| Status::internal("the decision panicked"))?;
             Ok(tonic::Response::new(answer(verdict)))
         })
@@ -186,4 +232,33 @@ fn answer(verdict: AskedVerdict) -> CheckResponse {
         )
     };
     CheckResponse { status: Some(RpcStatus { code: code as i32 }), http_response: Some(response) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn field(key: &str, value: &str, raw_value: &[u8]) -> envoy::HeaderValue {
+        envoy::HeaderValue {
+            key: key.to_owned(),
+            value: value.to_owned(),
+            raw_value: raw_value.to_owned(),
+        }
+    }
+
+    #[test]
+    fn a_field_has_its_bytes_or_else_its_text() {
+        let headers = vec![
+            field("X-A", "", b"\xe9"),
+            field("X-B", "text", b""),
+            field(":path", "", b"/b"),
+            field("Content-Length", "", b"7"),
+            field("X-Forwarded-Proto", "", b"https"),
+        ];
+        let header_map = Some(envoy::HeaderMap { headers });
+        let read = fields(&HttpRequest { header_map, ..HttpRequest::default() }).unwrap();
+        let read: Vec<_> =
+            read.iter().map(|(name, value)| (name.as_str(), value.as_bytes())).collect();
+        assert_eq!(read, [("x-a", &b"\xe9"[..]), ("x-b", b"text")]);
+    }
 }

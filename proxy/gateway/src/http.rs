@@ -16,6 +16,7 @@ use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use serde::de::DeserializeOwned;
 use tokio::net::TcpStream;
+use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use wayleave_http_wire::http1::MAX_FIELDS;
 
@@ -32,6 +33,9 @@ const HEAD_TIMEOUT: Duration = Duration::from_mins(5);
 const MAX_HEAD_BYTES: usize = 160 * 1024;
 /// The longest notice.
 const MAX_NOTICE_BYTES: usize = 16 * 1024;
+
+/// The label of the answers in metrics.
+const PROTOCOL: &str = "http";
 
 type HttpAnswer = Response<Full<Bytes>>;
 
@@ -59,22 +63,29 @@ impl GatewayServer {
 
     /// Answers one request to us.
     async fn answer(self: Arc<Self>, peer: IpAddr, request: Request<Incoming>) -> HttpAnswer {
+        let metrics = Arc::clone(&self.gate.metrics);
+        self.try_to_answer(peer, request).await.unwrap_or_else(|mistake| {
+            metrics.gateway_answer(PROTOCOL, "mistake");
+            mistake.response()
+        })
+    }
+
+    async fn try_to_answer(
+        self: Arc<Self>,
+        peer: IpAddr,
+        request: Request<Incoming>,
+    ) -> Result<HttpAnswer, Mistake> {
         let (asking, body) = request.into_parts();
         let settings = self.gate.decider.settings();
-        let gateway = match GatewayIdentity::new(&settings, peer, &asking.headers) {
-            Ok(gateway) => gateway,
-            Err(mistake) => return mistake.response(),
-        };
-        let noted = match asking.uri.path() {
+        let gateway = GatewayIdentity::new(&settings, peer, &asking.headers)?;
+        match asking.uri.path() {
             path @ ("/sent" | "/answered") => {
                 let is_sent = path == "/sent";
-                self.take_notice(gateway, is_sent, &asking.method, body).await
+                self.take_notice(gateway, is_sent, &asking.method, body).await?;
+                self.gate.metrics.gateway_answer(PROTOCOL, "noted");
+                Ok(with_status(Bytes::new(), StatusCode::NO_CONTENT))
             }
-            _ => return self.answer_question(gateway, asking).await,
-        };
-        match noted {
-            Ok(()) => with_status(Bytes::new(), StatusCode::NO_CONTENT),
-            Err(mistake) => mistake.response(),
+            _ => self.answer_question(gateway, asking).await,
         }
     }
 
@@ -82,17 +93,16 @@ impl GatewayServer {
         self: Arc<Self>,
         gateway: GatewayIdentity,
         asking: Parts,
-    ) -> HttpAnswer {
+    ) -> Result<HttpAnswer, Mistake> {
         let connection = gateway.connection(&asking.headers);
         let received = match question::read(&asking, gateway.token.is_some()) {
             Ok(received) => Ok(received),
-            Err(QuestionError::Mistake(mistake)) => return mistake.response(),
+            Err(QuestionError::Mistake(mistake)) => return Err(mistake),
             Err(QuestionError::Head(error)) => Err(error),
         };
-        match self.decide(gateway, connection, received).await {
-            Some(verdict) => response(verdict),
-            None => with_status(Bytes::new(), StatusCode::INTERNAL_SERVER_ERROR),
-        }
+        let verdict = self.decide(PROTOCOL, gateway, connection, received).await;
+        let panicked = || with_status(Bytes::new(), StatusCode::INTERNAL_SERVER_ERROR);
+        Ok(verdict.map_or_else(panicked, response))
     }
 
     /// Takes a notice about an allowed request.
@@ -106,9 +116,11 @@ impl GatewayServer {
         if method != Method::POST {
             return Err(Mistake::new("send POST with JSON"));
         }
-        let body = Limited::new(body, MAX_NOTICE_BYTES).collect().await;
-        let body =
-            body.map_err(|_| Mistake::new("the body is cut short, or longer than 16 KiB"))?;
+        let body = Limited::new(body, MAX_NOTICE_BYTES).collect();
+        let limit = self.gate.decider.settings().options.header_timeout;
+        let Ok(Ok(body)) = timeout(limit, body).await else {
+            return Err(Mistake::new("the body is cut short, longer than 16 KiB, or too slow"));
+        };
         let body = body.to_bytes();
         if is_sent {
             let SentNotice { id } = parse(&body)?;

@@ -6,6 +6,7 @@
 //!   ├─ envoy               the messages of Envoy's service
 //!   ├─ credentials         whose gateway it is
 //!   ├─ question            the request that it asks about, as the proxy would have received it
+//!   ├─ question_shares     the questions that it, and each client behind it, may have in progress
 //!   └─ given_slots         the slots of allowed requests, for notices that may follow
 //! ```
 //!
@@ -21,6 +22,7 @@ mod http;
 mod icap;
 mod mistake;
 mod question;
+mod question_shares;
 
 use std::pin::pin;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -28,41 +30,56 @@ use std::sync::{Arc, Mutex, PoisonError};
 use hyper_util::server::graceful::GracefulConnection;
 use tokio_util::sync::CancellationToken;
 use wayleave_admission::Gate;
-use wayleave_admission::asked::{self, AskedVerdict};
+use wayleave_admission::asked::{self, ALLOWED, AskedVerdict};
 use wayleave_admission::request::ClientConnection;
 use wayleave_http_wire::http1::HeadError;
 use wayleave_http_wire::received::ReceivedHead;
 
 use self::credentials::GatewayIdentity;
 use self::given_slots::GivenSlots;
+pub use self::question_shares::QuestionLimits;
+use self::question_shares::{QuestionShares, excess};
+
+/// The label in metrics of the answer to a question for which there is no room.
+const EXCESS: &str = "excess";
 
 /// Answers the gateways of all listeners.
 pub struct GatewayServer {
     gate: Arc<Gate>,
     given: Mutex<GivenSlots>,
+    shares: Arc<QuestionShares>,
 }
 
 impl GatewayServer {
     /// Creates the server that asks this gate.
-    pub fn new(gate: Arc<Gate>) -> Self {
-        Self { gate, given: Mutex::default() }
+    pub fn new(gate: Arc<Gate>, limits: QuestionLimits) -> Self {
+        Self { gate, given: Mutex::default(), shares: QuestionShares::new(limits) }
     }
 
     /// Decides about a request, and keeps its slot for notices. Returns `None` after a panic, which its gateway must not take for
     /// leave.
     pub(crate) async fn decide(
         &self,
+        protocol: &'static str,
         gateway: GatewayIdentity,
         connection: ClientConnection,
         received: Result<ReceivedHead, HeadError>,
     ) -> Option<AskedVerdict> {
+        let metrics = &self.gate.metrics;
+        let Some(in_progress) = self.shares.begin(&gateway, connection.client) else {
+            metrics.gateway_answer(protocol, EXCESS);
+            return Some(excess());
+        };
+        let held = (in_progress, metrics.gateway_question());
         let received = received.map(Arc::new);
-        let asking = asked::ask_in_task(Arc::clone(&self.gate), Arc::new(connection), received);
-        let mut verdict = asking.await?;
+        let gate = Arc::clone(&self.gate);
+        let mut verdict = asked::ask_in_task(gate, Arc::new(connection), received, held).await?;
         if let Some(allowed) = verdict.allowed.take() {
             let keep_for = self.gate.decider.settings().pacing.max_wait;
             self.given(|given| given.keep(gateway, allowed, keep_for));
         }
+        let answer = if verdict.status == ALLOWED { "allowed" } else { "refused" };
+        metrics.gateway_answer(protocol, answer);
         Some(verdict)
     }
 

@@ -42,13 +42,8 @@ impl Mistake {
 
     /// Returns the answer.
     pub(crate) fn response(&self) -> Response<Full<Bytes>> {
-        let body = serde_json::json!({
-            "type": "urn:wayleave:problem:gateway",
-            "title": self.status.canonical_reason(),
-            "status": self.status.as_u16(),
-            "detail": self.detail,
-        });
-        let mut response = Response::new(Full::new(Bytes::from(format!("{body}\n"))));
+        let body = problem(self.status, &self.detail);
+        let mut response = Response::new(Full::new(Bytes::from(body)));
         *response.status_mut() = self.status;
         let fields = response.headers_mut();
         fields.insert(CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
@@ -59,4 +54,15 @@ impl Mistake {
         }
         response
     }
+}
+
+/// Returns problem details that are about the gateway, and not about its client's request.
+pub(crate) fn problem(status: StatusCode, detail: &str) -> String {
+    let problem = serde_json::json!({
+        "type": "urn:wayleave:problem:gateway",
+        "title": status.canonical_reason(),
+        "status": status.as_u16(),
+        "detail": detail,
+    });
+    format!("{problem}\n")
 }

@@ -267,6 +267,28 @@ mod tests {
     }
 
     #[test]
+    fn a_websocket_is_a_request_of_its_scheme() {
+        for (named, scheme) in [("ws", "http"), ("wss", "https")] {
+            let fields = [("host", "shop.test"), ("x-forwarded-proto", named)];
+            let expected = is("GET", &format!("{scheme}://shop.test/a"), "shop.test");
+            assert_eq!(asked("/request/a", &fields), expected);
+        }
+    }
+
+    #[test]
+    fn only_a_gateways_own_token_is_left_out() {
+        let request = Request::builder().uri("/request/a").header("host", "shop.test");
+        let request =
+            request.header("x-forwarded-proto", "http").header("authorization", "Basic x");
+        let (parts, ()) = request.body(()).unwrap().into_parts();
+        for has_token in [false, true] {
+            let head = read(&parts, has_token).unwrap();
+            assert_eq!(head.field("authorization").is_some(), !has_token);
+            assert!(head.field("x-forwarded-proto").is_none());
+        }
+    }
+
+    #[test]
     fn a_tunnel_is_asked_about_by_its_authority() {
         let expected = is("CONNECT", "shop.test:443", "shop.test:443");
         assert_eq!(asked("/check?method=CONNECT&url=shop.test:443", &[]), expected);

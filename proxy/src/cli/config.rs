@@ -57,7 +57,11 @@ fn check(file: Option<&Path>) -> CommandResult {
         0 => String::new(),
         count => format!(", {}", counted(count, "included file")),
     };
-    Ok(print(&escape_lines(&format!("{source}: no mistakes, {crawlers}, {rules}{included}\n"))))
+    let gateways: String =
+        config.gateway.listen.iter().map(|listen| format!(", asked at {listen}")).collect();
+    Ok(print(&escape_lines(&format!(
+        "{source}: no mistakes, {crawlers}, {rules}{included}{gateways}\n"
+    ))))
 }
 
 fn show(file: Option<&Path>) -> CommandResult {

@@ -46,6 +46,9 @@ pub(super) struct DecisionsArguments {
     /// Only decisions about URLs of this host
     #[arg(long)]
     host: Option<String>,
+    /// Only decisions about which another proxy asked: gateway
+    #[arg(long, value_name = "WORD", value_parser = ["gateway"], hide_possible_values = true)]
+    via: Option<String>,
     /// Also decisions that are in the log only, since then: 7d, yesterday, 2026-11-22 or 2026-11-22T08:00:00Z
     #[arg(long, value_name = "TIME")]
     since: Option<TimeArgument>,
@@ -157,6 +160,7 @@ impl DecisionsArguments {
             ("crawler", self.crawler.as_deref()),
             ("reason", self.reason.as_deref()),
             ("host", self.host.as_deref()),
+            ("via", self.via.as_deref()),
         ];
         let others = others.into_iter().filter_map(|(name, value)| Some((name, value?)));
         let parameters: Vec<_> = outcomes
@@ -197,6 +201,10 @@ fn describe(decision: &Value) -> String {
     if !reason.is_empty() {
         line += &format!("  {reason}");
     }
+    let via = text("via");
+    if !via.is_empty() {
+        line += &format!("  (asked by a {via})");
+    }
     line + "\n"
 }
 
@@ -226,5 +234,9 @@ mod tests {
         });
         let line = describe(&forwarded);
         assert!(line.ends_with("GET https://shop.example/\n"), "{line}");
+        let mut asked = forwarded;
+        asked["via"] = json!("gateway");
+        let line = describe(&asked);
+        assert!(line.ends_with("GET https://shop.example/  (asked by a gateway)\n"), "{line}");
     }
 }

@@ -20,8 +20,7 @@ pub(crate) struct ConnectionLimits {
     total: Arc<Semaphore>,
     rejections: Arc<Semaphore>,
     reserved_rejections: Arc<Semaphore>,
-    /// 0 means no limit.
-    max_per_client: usize,
+    pub(crate) options: ConnectionLimitsConfig,
     /// Empty if there is no limit per client.
     per_client: Arc<HolderCounts>,
 }
@@ -66,7 +65,7 @@ impl ConnectionLimits {
             total: Arc::new(Semaphore::new(options.connections)),
             rejections: Arc::new(Semaphore::new(MAX_CONCURRENT_REJECTIONS)),
             reserved_rejections: Arc::new(Semaphore::new(MAX_RESERVED_REJECTIONS)),
-            max_per_client: options.per_client,
+            options,
             per_client: Arc::default(),
         }
     }
@@ -109,7 +108,7 @@ impl ConnectionLimits {
     }
 
     fn count_for_client(&self, client: IpAddr) -> Result<Option<HolderCountGuard>, LimitReached> {
-        match self.max_per_client {
+        match self.options.per_client {
             0 => Ok(None),
             most => {
                 let counted = self.per_client.count(Holder::of_client(client), most);

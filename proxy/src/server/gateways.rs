@@ -7,13 +7,14 @@ use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
 use wayleave_config::GatewayProtocol;
+use wayleave_fairness::{Holder, HolderCounts};
 use wayleave_gateway::GatewayServer;
 use wayleave_transport::http::transport::{self, UNACKNOWLEDGED_TIMEOUT};
 
 use crate::downstream::DownstreamServer;
 use crate::downstream::listeners::{self, BoundGateway};
 
-/// The most connections of a listener; further ones wait. A gateway keeps one for each request that waits for its verdict.
+/// The most connections of a listener. A gateway keeps one for each request that waits for its verdict by HTTP.
 pub(super) const MAX_CONNECTIONS: usize = 4096;
 
 /// Starts to accept connections on the current runtime.
@@ -39,11 +40,19 @@ async fn accept(
 ) {
     let stopping = downstream.stopping.clone();
     let connections = Arc::new(Semaphore::new(MAX_CONNECTIONS));
+    let of_gateways = Arc::<HolderCounts>::default();
     let next = async || {
         let permit = Arc::clone(&connections).acquire_owned().await.ok()?;
         Some((permit, listeners::accept(&listener).await))
     };
     while let Some(Some((permit, (tcp, peer)))) = stopping.run_until_cancelled(next()).await {
+        // A share as large as the room that is left: a gateway that keeps them all open would leave none for others.
+        let room = connections.available_permits();
+        let Some(counted) = of_gateways.count(Holder::of_client(peer.ip().to_canonical()), room)
+        else {
+            tracing::debug!(%peer, "a gateway has too many connections: this one is closed");
+            continue;
+        };
         // An error means that the gateway is gone already; the first read will notice.
         let _ = transport::set_tcp_options(&tcp, UNACKNOWLEDGED_TIMEOUT);
         let server = Arc::clone(&server);
@@ -54,7 +63,7 @@ async fn accept(
                 GatewayProtocol::Icap => server.serve_icap(tcp, peer.ip(), stopping).await,
                 GatewayProtocol::Grpc => server.serve_grpc(tcp, peer.ip(), stopping).await,
             }
-            drop(permit);
+            drop((permit, counted));
         });
     }
 }

@@ -14,8 +14,9 @@ use pingora_core::services::{ServiceReadyNotifier, ServiceWithDependents};
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::task::JoinHandle;
 use wayleave_clock::Clock;
+use wayleave_config::ConnectionLimitsConfig;
 use wayleave_decision_log::log_heads::HeadExchange;
-use wayleave_gateway::GatewayServer;
+use wayleave_gateway::{GatewayServer, QuestionLimits};
 
 use crate::admin::{self, AdminGuard, AdminState};
 
@@ -114,7 +115,9 @@ impl ProcessService for CrawlerService {
             accepting.push(acceptor.start(listener)?);
         }
         let gate = Arc::clone(&self.downstream.exchanges.gate);
-        let server = Arc::new(GatewayServer::new(gate));
+        let ConnectionLimitsConfig { connections, per_client } = self.downstream.limits.options;
+        let limits = QuestionLimits { total: connections, per_client };
+        let server = Arc::new(GatewayServer::new(gate, limits));
         for gateway in self.listeners.gateways {
             accepting.push(gateways::start(&self.downstream, &server, gateway)?);
         }

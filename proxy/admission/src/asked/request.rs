@@ -18,16 +18,19 @@ use crate::{Gate, GatedRequest, refusal, target};
 use super::verdict::{ALLOWED, AskedVerdict, refused};
 
 /// Decides a request, or refuses one that the proxy would not have read. That is recorded even if whoever asked leaves meanwhile.
-/// Returns `None` after a panic, which nobody must take for leave.
+/// Returns `None` after a panic, which nobody must take for leave. `held` is given back when the work has ended, which may be
+/// later than anybody's patience.
 pub async fn ask_in_task(
     gate: Arc<Gate>,
     connection: Arc<ClientConnection>,
     received: Result<Arc<ReceivedHead>, HeadError>,
+    held: impl Send + 'static,
 ) -> Option<AskedVerdict> {
     let waiting = CancellationToken::new();
     // Dropped with this future, as soon as nobody waits for the verdict.
     let _guard = waiting.clone().drop_guard();
     let deciding = tokio::spawn(async move {
+        let _held = held;
         match received {
             Ok(received) => ask(&gate, &connection, &received, waiting).await,
             Err(error) => refuse_unread(&gate, &connection, error),

@@ -6,7 +6,7 @@ use std::fmt;
 use serde::de::{IgnoredAny, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use wayleave_decision::{Reason, RequestOutcome};
-use wayleave_record::{PaymentScheme, RequestSignature, WAYLEAVE, Word, host};
+use wayleave_record::{AskedVia, PaymentScheme, RequestSignature, WAYLEAVE, Word, host};
 use wayleave_robots_txt::AccessVerdict;
 use wayleave_usage_preferences::{Preference, PreferenceSource, PreferenceStage, Purpose};
 
@@ -58,6 +58,8 @@ pub(super) struct ReportEntry<'a> {
     pub(super) from: Option<IgnoredAny>,
     #[serde(default)]
     pub(super) edge: Option<IgnoredAny>,
+    #[serde(default)]
+    via: Option<Word<AskedVia>>,
     #[serde(default)]
     signature: Option<Word<RequestSignature>>,
     #[serde(default)]
@@ -144,6 +146,7 @@ impl ReportEntry<'_> {
             && is(query.reason.as_deref(), &self.reason)
             && is(query.host.as_deref(), self.host().unwrap_or_default())
             && (query.rules.is_empty() || query.rules.iter().any(|name| *name == self.rule_name()))
+            && query.via.is_none_or(|via| self.via.as_ref().is_some_and(|word| *word == via))
     }
 
     /// Returns whether the response asked for payment.

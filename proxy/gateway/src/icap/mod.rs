@@ -38,6 +38,8 @@ use self::peer::IcapPeer;
 use crate::GatewayServer;
 use crate::credentials::GatewayIdentity;
 
+/// The label of this protocol in metrics.
+const PROTOCOL: &str = "icap";
 /// The longest heads inside a message, together. Longer ones than the proxy reads are refused as it refuses them.
 const MAX_INSIDE_BYTES: usize = 512 * 1024;
 
@@ -70,6 +72,7 @@ impl GatewayServer {
                 Ok(_) => return peer.close().await,
                 Err(IcapError::Gone) => return,
                 Err(IcapError::Refused { status, detail }) => {
+                    self.gate.metrics.gateway_answer(PROTOCOL, "mistake");
                     tracing::debug!(%address, %detail, "a gateway sent a message that is not ICAP");
                     // A peer that does not read its answer is gone.
                     let _ = peer.send(&answer::fault(status, &detail, &self.istag())).await;

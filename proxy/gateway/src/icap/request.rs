@@ -5,6 +5,7 @@ use wayleave_admission::SeenBody;
 use wayleave_admission::asked::{ALLOWED, AskedVerdict};
 use wayleave_http_wire::field_pairs::is_named;
 
+use super::PROTOCOL;
 use super::answer::{self, LAST_CHUNK, chunk};
 use super::body::IcapBody;
 use super::error::{IcapError, IcapStatus};
@@ -24,7 +25,7 @@ impl GatewayServer {
         let mut body = IcapBody::new(peer, &message.head);
         body.skip_preview().await?;
         body.check_pause()?;
-        let deciding = self.decide(message.gateway, message.connection.clone(), received);
+        let deciding = self.decide(PROTOCOL, message.gateway, message.connection.clone(), received);
         let verdict = tokio::select! {
             biased;
             verdict = deciding => verdict,

@@ -11,11 +11,13 @@ use wayleave_http_wire::received::ReceivedHead;
 use wayleave_upstream::UpstreamHead;
 
 use super::IcapMessage;
+use super::PROTOCOL;
 use super::answer::{self, LAST_CHUNK, chunk};
 use super::body::IcapBody;
 use super::error::IcapError;
 use super::peer::IcapPeer;
-use crate::GatewayServer;
+use crate::question_shares::excess;
+use crate::{EXCESS, GatewayServer};
 
 impl GatewayServer {
     /// Answers a RESPMOD. Returns whether another message may follow.
@@ -50,12 +52,19 @@ impl GatewayServer {
             let _ = self
                 .given(|given| given.apply(gate, message.gateway, id, (head.status(), &fields)));
         }
+        let Some(_in_progress) = self.shares.begin(&message.gateway, connection.client) else {
+            gate.metrics.gateway_answer(PROTOCOL, EXCESS);
+            return withhold(message, &excess(), Some(&received), body).await;
+        };
+        let _counted = gate.metrics.gateway_question();
         let verdict = asked::judge_response(gate, connection, &received, &head, &mut body).await?;
         match verdict {
             ResponseVerdict::Pass(passed) => {
+                gate.metrics.gateway_answer(PROTOCOL, "allowed");
                 self.pass(message, &received, &head, passed, body).await
             }
             ResponseVerdict::Withhold(verdict) => {
+                gate.metrics.gateway_answer(PROTOCOL, "refused");
                 withhold(message, &verdict, Some(&received), body).await
             }
         }

@@ -32,11 +32,11 @@ let left = "#/decisions";
 export const leftList = () => left;
 
 export function decisions(live, parameters) {
-  const wanted = Object.fromEntries(["q", "crawler", "reason", "host", "since", "until"].map((name) => [name, parameters.get(name) ?? ""]));
+  const wanted = Object.fromEntries(["q", "crawler", "reason", "host", "via", "since", "until"].map((name) => [name, parameters.get(name) ?? ""]));
   // The names of rules that links from counts bring; there is no field for them.
   wanted.rule = parameters.getAll("rule");
   /** Whether anything is filtered but outcomes and times. */
-  const isFiltered = () => Boolean(wanted.q || wanted.crawler || wanted.reason || wanted.host || wanted.rule.length);
+  const isFiltered = () => Boolean(wanted.q || wanted.crawler || wanted.reason || wanted.host || wanted.via || wanted.rule.length);
   wanted.outcome = parameters.getAll("outcome").filter((outcome) => OUTCOMES.includes(outcome));
   if (!parameters.has("outcome") && !isFiltered()) wanted.outcome = TURNED_DOWN;
   const isTurnedDown = () => String(wanted.outcome) === String(TURNED_DOWN);
@@ -243,7 +243,7 @@ export function decisions(live, parameters) {
     h("p", { class: "lead" }, "Live: the last 8,192 decisions, newest first. Choose a time range to search the decision log instead; CSV and JSON then download every match, not only those shown."),
     // On a phone they would be all of the first screen.
     h("details", { class: "fold", open: innerWidth > 640 || isFiltered() || isPast() || !isTurnedDown() }, h("summary", {}, "Filters"), h("form", { class: "bar filters", role: "search", submit: (event) => event.preventDefault() },
-      field("q", "Search"), h("label", {}, "Outcome", outcomes), select("reason", "Reason", REASONS), crawlers, field("host", "Host"),
+      field("q", "Search"), h("label", {}, "Outcome", outcomes), select("reason", "Reason", REASONS), crawlers, field("host", "Host"), select("via", "Asked by", ["gateway"], (via) => `a ${via}`),
       ranges, h("span", { class: "span" }, from, until), h("span", { class: "span" }, pause, save("csv"), save("json")))),
     only, by, means, note, fresh, list);
   showRules();
@@ -273,7 +273,7 @@ function row(decision) {
   return h("tr", { id: `d-${decision.id}` },
     h("td", {}, time(decision.at)),
     h("td", {}, badge(decision.outcome), " ", h("span", { class: "status" }, decision.status), decision.outcome === "observed" && h("small", { class: "line" }, "would be refused")),
-    h("td", {}, h("a", { class: "quiet", href: `#/decisions${query({ crawler: decision.crawler })}` }, crawlerName(decision.crawler)), h("small", { class: "line", title: decision.tokens?.join(", ") }, decision.tokens?.join(", ") ?? "")),
+    h("td", {}, h("a", { class: "quiet", href: `#/decisions${query({ crawler: decision.crawler })}` }, crawlerName(decision.crawler)), h("small", { class: "line", title: decision.tokens?.join(", ") }, decision.tokens?.join(", ") ?? ""), decision.via && h("small", { class: "line" }, h("a", { class: "quiet", href: `#/decisions${query({ via: decision.via })}` }, `asked by a ${decision.via}`))),
     h("td", { class: "url" }, h("span", { class: "clamp", title: decision.url }, h("span", { class: "method" }, decision.method), " ", h("a", { href: `#/decisions/${decision.id}` }, middle(decision.url)))),
     h("td", { class: "why" }, why(decision) !== decision.reason && h("span", { class: "clamp" }, why(decision)), reasonLink(decision.reason, `#/decisions${query({ reason: decision.reason })}`, decision.outcome, false)));
 }

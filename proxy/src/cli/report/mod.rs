@@ -15,6 +15,7 @@ use wayleave_clock::{Clock, TimeArgument};
 use wayleave_decision_log::{
     ChosenCrawler, DecisionQuery, LogPlace, LogReport, ReportContents, ReportDimension, ReportQuery,
 };
+use wayleave_record::{AskedVia, ClosedSet};
 
 use self::cells::RowLimits;
 use self::document::DocumentForm;
@@ -45,6 +46,9 @@ pub(super) struct ReportArguments {
     /// Count the requests of this crawler only, by its configured name; `unnamed`: those that match no [[crawler]]
     #[arg(long, value_name = "NAME")]
     crawler: Option<ChosenCrawler>,
+    /// Count only the requests about which another proxy asked: gateway
+    #[arg(long, value_name = "WORD", value_parser = ["gateway"], hide_possible_values = true)]
+    via: Option<String>,
     /// Form of the report
     #[arg(long, value_enum, default_value_t = ReportFormat::Text)]
     format: ReportFormat,
@@ -101,7 +105,11 @@ pub(super) fn run(arguments: &ReportArguments, file: Option<&Path>) -> CommandRe
     let query = ReportQuery {
         since: arguments.since.start(now),
         until: arguments.until.map_or(now, |until| until.end(now)),
-        requests: DecisionQuery { crawler: arguments.crawler.clone(), ..DecisionQuery::default() },
+        requests: DecisionQuery {
+            crawler: arguments.crawler.clone(),
+            via: arguments.via.as_deref().and_then(AskedVia::named),
+            ..DecisionQuery::default()
+        },
         contents: ReportContents::Summary(arguments.by.unwrap_or(ReportDimension::Crawler)),
     };
     if arguments.until.is_some() && query.until < query.since {

@@ -10,6 +10,8 @@ const CAPTURED_CONNECTIONS: &str =
 const CLIENT_CONNECTIONS: &str = "Open client connections.";
 const CLIENT_CONNECTIONS_LIMIT: &str =
     "The most client connections that may be open: proxy.max_connections.";
+const GATEWAY_QUESTIONS: &str = "Questions of other proxies that are not answered yet.";
+const GATEWAY_ANSWERS: &str = "Answers to other proxies, by what the answer is.";
 const CLIENT_HANDSHAKES: &str = "TLS handshakes of clients with the proxy itself.";
 const LEAF_CERTIFICATES: &str =
     "Leaf certificates requested for intercepted connections, by result.";
@@ -37,6 +39,8 @@ pub(super) struct ConnectionMetrics {
     pub(super) upstream_new: IntGauge,
     pub(super) upstream_reused: IntGauge,
     pub(super) upstream_proxy: IntGauge,
+    pub(super) gateway_questions: IntGauge,
+    pub(super) gateway_answers: IntCounterVec,
     pub(super) origin_oddities: IntCounterVec,
     pub(super) dropped_interim: IntCounter,
 }
@@ -67,6 +71,13 @@ impl ConnectionMetrics {
             upstream_new: upstream.with_label_values(&["false"]),
             upstream_reused: upstream.with_label_values(&["true"]),
             upstream_proxy: gauge(registry, "upstream_proxy", UPSTREAM_PROXY)?,
+            gateway_questions: gauge(registry, "gateway_questions", GATEWAY_QUESTIONS)?,
+            gateway_answers: counters(
+                registry,
+                "gateway_answers_total",
+                GATEWAY_ANSWERS,
+                &["protocol", "answer"],
+            )?,
             origin_oddities: counters(
                 registry,
                 "origin_oddities_total",
@@ -95,6 +106,11 @@ impl ConnectionMetrics {
         for result in ["completed", "certificate", "failed", "untrusted", "timeout", "plain"] {
             self.client_handshakes.with_label_values(&[result]);
         }
+        for answer in ["allowed", "refused", "excess", "mistake"] {
+            self.gateway_answers.with_label_values(&["http", answer]);
+            self.gateway_answers.with_label_values(&["grpc", answer]);
+        }
+        self.gateway_answers.with_label_values(&["http", "noted"]);
         for oddity in Oddity::ALL {
             self.origin_oddities.with_label_values(&[oddity.as_str()]);
         }

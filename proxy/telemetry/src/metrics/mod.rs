@@ -265,6 +265,17 @@ impl Metrics {
         OpenConnection::of(&self.connections.clients)
     }
 
+    /// Counts a gateway's question as in progress until the guard is dropped.
+    pub fn gateway_question(&self) -> OpenConnection {
+        OpenConnection::of(&self.connections.gateway_questions)
+    }
+
+    /// Counts an answer to a gateway by its protocol, `http`, `grpc` or `icap`: `allowed` or `refused`; `excess` if it has too many questions
+    /// in progress; `mistake` if it asks in no way that there is; and `noted` for a notice.
+    pub fn gateway_answer(&self, protocol: &str, answer: &str) {
+        self.connections.gateway_answers.with_label_values(&[protocol, answer]).inc();
+    }
+
     /// Sets the maximum number of client connections.
     pub fn client_connections_limit(&self, limit: usize) {
         self.connections.clients_limit.set(limit.try_into().unwrap_or(i64::MAX));
@@ -461,7 +472,7 @@ fn unix_seconds(at: SystemTime) -> i64 {
     since.map_or(0, |since| i64::try_from(since.as_secs()).unwrap_or(i64::MAX))
 }
 
-/// Counts a connection as open until it is dropped.
+/// Counts a connection as open, or a question as in progress, until it is dropped.
 #[derive(Debug)]
 pub struct OpenConnection(IntGauge);
 
