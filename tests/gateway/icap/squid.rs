@@ -57,6 +57,8 @@ fn squid_sends_and_shows_what_is_allowed_and_fails_closed() {
     let url = |path: &str| format!("{site}{path}");
     let allowed = get(&squid, &url("/a?b=%2f"));
     assert_eq!(allowed.status, 200, "{allowed:?} {}", squid.read("cache.log"));
+    let decision = gated.gated.proxy.newest_decision(&url("/a?b=%2f"));
+    assert_eq!((&decision["client"], &decision["via"]), (&"127.0.0.1".into(), &"gateway".into()));
     for path in ["/private/a", "/%70rivate"] {
         let refused = get(&squid, &url(path));
         assert_eq!((refused.status, &refused.json()["reason"]), (403, &"rule".into()));
@@ -79,8 +81,6 @@ fn squid_sends_and_shows_what_is_allowed_and_fails_closed() {
     assert_eq!((rests.status, &rests.json()["reason"]), (429, &"origin-rests".into()));
     let seen = origin.seen();
     assert!(!seen.iter().any(|line| line.contains("rivate")), "{seen:?}");
-    let decision = gated.gated.proxy.newest_decision(&url("/a?b=%2f"));
-    assert_eq!((&decision["client"], &decision["via"]), (&"127.0.0.1".into(), &"gateway".into()));
     drop(gated.gated.proxy.kill());
     let failed = get(&squid, &url("/a"));
     assert!(failed.status >= 500, "{failed:?}");
