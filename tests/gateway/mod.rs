@@ -9,6 +9,7 @@ mod http;
 mod limits;
 mod nginx;
 mod notices;
+mod real;
 mod record;
 mod slow;
 mod squid;
