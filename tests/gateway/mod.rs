@@ -3,6 +3,7 @@
 mod attempts;
 mod equal;
 mod examples;
+mod floods;
 mod grpc;
 pub mod grpc_client;
 mod http;
