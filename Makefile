@@ -5,6 +5,7 @@ CARGO_DENY = target/tools/bin/cargo-deny
 VENV = target/venv
 WARCPROX = target/warcprox
 MITMPROXY = target/mitmproxy
+GATEWAYS = target/gateways
 NPM = target/npm
 
 .PHONY: all test clients lint doc crate deny fuzz bench bench-proxy bench-proxy-tools bench-fairness run package package-test engines wheels wheels-test wheels-test-bare tarball tarball-test
@@ -16,7 +17,7 @@ test: clients
 	RUST_TEST_THREADS=$${RUST_TEST_THREADS:-$$((2 * $$(nproc)))} cargo test --workspace --locked
 
 # Debian packages (with sudo unless root), and a Python environment and npm packages below target/.
-clients: $(VENV)/.installed $(WARCPROX)/.installed $(MITMPROXY)/.installed $(NPM)/.installed
+clients: $(VENV)/.installed $(WARCPROX)/.installed $(MITMPROXY)/.installed $(GATEWAYS)/.installed $(NPM)/.installed
 	.ci/install-debian
 
 $(VENV)/.installed: tests/clients/requirements.txt
@@ -28,7 +29,9 @@ $(VENV)/.installed: tests/clients/requirements.txt
 # These want other versions of packages than the other clients.
 $(WARCPROX)/.installed: examples/compose/warcprox/requirements.txt
 $(MITMPROXY)/.installed: examples/gateways/mitmproxy/requirements.txt
-$(WARCPROX)/.installed $(MITMPROXY)/.installed:
+# Programs in wheels, which nothing else needs.
+$(GATEWAYS)/.installed: tests/gateway/requirements.txt
+$(WARCPROX)/.installed $(MITMPROXY)/.installed $(GATEWAYS)/.installed:
 	.ci/install-debian
 	python3 -m venv --clear $(@D)
 	$(@D)/bin/python -m pip install --quiet --disable-pip-version-check --requirement $<

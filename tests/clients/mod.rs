@@ -1,6 +1,6 @@
 //! Real clients and crawlers that use the proxy as the documents say. Their programs are in this folder, too.
 
-mod code_blocks;
+pub mod code_blocks;
 pub mod crawl;
 pub mod env;
 mod handling;

@@ -3,6 +3,7 @@
 mod attempts;
 mod equal;
 mod examples;
+mod floods;
 mod grpc;
 pub mod grpc_client;
 mod http;
@@ -11,6 +12,7 @@ mod library;
 mod limits;
 mod nginx;
 mod notices;
+mod real;
 mod record;
 mod slow;
 mod squid;

@@ -51,6 +51,12 @@ pub fn mitmdump() -> PathBuf {
     installed_program("WAYLEAVE_TEST_MITMPROXY", "target/mitmproxy", "mitmdump")
 }
 
+/// Returns a program of tests/gateway/requirements.txt: another proxy that asks wayleave.
+#[track_caller]
+pub fn gateway_program(name: &str) -> PathBuf {
+    installed_program("WAYLEAVE_TEST_GATEWAYS", "target/gateways", name)
+}
+
 #[track_caller]
 fn installed_program(variable: &str, folder: &str, name: &str) -> PathBuf {
     let program = installed(variable, folder).join("bin").join(name);
