@@ -57,6 +57,18 @@ pub struct ProcessParts<'a> {
     pub keeps_tally: bool,
 }
 
+impl<'a> ProcessParts<'a> {
+    /// Returns the parts of a process that listens nowhere.
+    pub fn new(log: &'a LogHandle, metrics: &'a Arc<Metrics>, clock: Clock) -> Self {
+        Self { log, metrics, clock, own_listeners: &[], keeps_tally: false }
+    }
+
+    /// Returns the parts of a process that listens at these addresses.
+    pub fn listening_at(self, own_listeners: &'a [SocketAddr]) -> Self {
+        Self { own_listeners, ..self }
+    }
+}
+
 /// Opens the store of a process without listeners, which waits for no other process to leave it.
 ///
 /// # Errors
@@ -79,6 +91,20 @@ pub async fn open_store(
         Duration::ZERO,
     )
     .await
+}
+
+/// Joins the fleet, and does the same as [`build`].
+///
+/// # Errors
+///
+/// As [`build`], and if the fleet rejects this node.
+pub async fn build_in_fleet(
+    config: &Config,
+    process: ProcessParts<'_>,
+    store: RobotsStore,
+) -> anyhow::Result<BuiltParts> {
+    let fleet = wiring::join_fleet(config, process.metrics).await?;
+    build(config, process, store, fleet)
 }
 
 /// Opens the decision log, and builds the gate and its services.

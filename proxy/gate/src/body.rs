@@ -156,13 +156,12 @@ where
         self.start.is_empty()
             && self.broken.is_none()
             && self.trailers.is_none()
-            && self.rest.as_ref().is_none_or(|rest| rest.is_end_stream())
+            && self.rest.as_ref().is_none_or(Body::is_end_stream)
     }
 
     fn size_hint(&self) -> SizeHint {
         let start = self.start.len() as u64;
-        let rest =
-            self.rest.as_ref().map_or_else(|| SizeHint::with_exact(0), |rest| rest.size_hint());
+        let rest = self.rest.as_ref().map_or_else(|| SizeHint::with_exact(0), Body::size_hint);
         let mut hint = SizeHint::new();
         hint.set_lower(start.saturating_add(rest.lower()));
         if let Some(upper) = rest.upper().and_then(|upper| upper.checked_add(start)) {

@@ -9,7 +9,7 @@ use http::request::Parts;
 use tokio::task::JoinHandle;
 use wayleave_admission::asked::ask_in_task;
 use wayleave_admission::request::{AskingGateway, ClientConnection, GatewayCrawler};
-use wayleave_assembly::{ProcessParts, wiring};
+use wayleave_assembly::ProcessParts;
 use wayleave_clock::Clock;
 use wayleave_config::Config;
 use wayleave_http_wire::http1::HeadError;
@@ -74,15 +74,8 @@ impl Gate {
         let metrics = Arc::new(Metrics::new()?);
         let clock = Clock::start();
         let store = wayleave_assembly::open_store(config, clock, &metrics).await?;
-        let fleet = wiring::join_fleet(config, &metrics).await?;
-        let process = ProcessParts {
-            log: &log,
-            metrics: &metrics,
-            clock,
-            own_listeners: &[],
-            keeps_tally: false,
-        };
-        let parts = wayleave_assembly::build(config, process, store, fleet)?;
+        let process = ProcessParts::new(&log, &metrics, clock);
+        let parts = wayleave_assembly::build_in_fleet(config, process, store).await?;
         Ok(Self(Arc::new(GateServices {
             gate: Arc::new(parts.gate),
             refreshing: tokio::spawn(parts.refresh),

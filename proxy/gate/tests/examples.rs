@@ -1,5 +1,7 @@
 //! The examples, run as programs against an origin that keeps a record of its requests.
 
+#![expect(clippy::disallowed_methods, reason = "the clients of these tests")]
+
 use std::error::Error;
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};

@@ -30,7 +30,7 @@ use crate::envoy::{
 use crate::mistake::Mistake;
 use crate::question::{OF_OUR_MESSAGE, QuestionError, SCHEME, absolute_form, is_ambiguous_host};
 use crate::question_shares::excess;
-use crate::{EXCESS, GatewayServer, serve_until};
+use crate::server::{EXCESS, GatewayServer, serve_until};
 use wayleave_admission::asked::{ALLOWED, AskedVerdict};
 
 /// The longest question, with as many bytes for fields as by HTTP.

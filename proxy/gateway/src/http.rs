@@ -24,7 +24,7 @@ use crate::credentials::GatewayIdentity;
 use crate::given_slots::SentNotice;
 use crate::mistake::Mistake;
 use crate::question::{self, QuestionError};
-use crate::{GatewayServer, serve_until};
+use crate::server::{GatewayServer, serve_until};
 use wayleave_admission::asked::AskedVerdict;
 
 /// The time that a request's head may take, and that a connection may be idle: longer than gateways keep theirs.

@@ -14,7 +14,7 @@ use tokio::net::{TcpListener, UdpSocket};
 use tokio::sync::mpsc::unbounded_channel;
 use tokio_util::sync::CancellationToken;
 use wayleave_admission::request::DialledDestination;
-use wayleave_assembly::{ProcessParts, wiring};
+use wayleave_assembly::ProcessParts;
 use wayleave_clock::Clock;
 use wayleave_config::Config;
 use wayleave_config::{ListenAddress, ListenProtocol};
@@ -75,10 +75,8 @@ async fn build(
     let store = wayleave_assembly::open_store(config, clock, &metrics).await;
     let store = store.map_err(|error| explain_lock(error, config))?;
     let authority = start::load_authority(config, &metrics)?;
-    let fleet = wiring::join_fleet(config, &metrics).await?;
-    let process =
-        ProcessParts { log: &log, metrics: &metrics, clock, own_listeners: &[], keeps_tally: true };
-    let parts = wayleave_assembly::build(config, process, store, fleet)?;
+    let process = ProcessParts { keeps_tally: true, ..ProcessParts::new(&log, &metrics, clock) };
+    let parts = wayleave_assembly::build_in_fleet(config, process, store).await?;
     let exchanges = Arc::new(ExchangeServices::new(parts.gate));
     let downstream = start::build_downstream(config, &exchanges, &authority)?;
     Ok((Arc::new(downstream), parts.refresh))

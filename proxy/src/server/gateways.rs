@@ -60,7 +60,9 @@ async fn accept(
         downstream.spawn(async move {
             match protocol {
                 GatewayProtocol::Http => server.serve_http(tcp, peer.ip(), stopping).await,
-                GatewayProtocol::Icap => server.serve_icap(tcp, peer.ip(), stopping).await,
+                GatewayProtocol::Icap => {
+                    wayleave_gateway::serve_icap(&server, tcp, peer.ip(), stopping).await
+                }
                 GatewayProtocol::Grpc => server.serve_grpc(tcp, peer.ip(), stopping).await,
             }
             drop((permit, counted));

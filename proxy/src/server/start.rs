@@ -12,7 +12,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
-use wayleave_assembly::{ProcessParts, wiring};
+use wayleave_assembly::ProcessParts;
 use wayleave_clock::Clock;
 use wayleave_config::{Config, ListenAddress};
 use wayleave_robots_cache::{self as robots_cache, RobotsStore};
@@ -71,15 +71,8 @@ pub(super) async fn start(
     let authority = load_authority(config, &metrics)?;
     let admin_address = admin_listener.local_addr()?;
     let own_listeners = own_addresses(&listeners, admin_address);
-    let fleet = wiring::join_fleet(config, &metrics).await?;
-    let process = ProcessParts {
-        log: &log,
-        metrics: &metrics,
-        clock,
-        own_listeners: &own_listeners,
-        keeps_tally: false,
-    };
-    let parts = wayleave_assembly::build(config, process, store, fleet)?;
+    let process = ProcessParts::new(&log, &metrics, clock).listening_at(&own_listeners);
+    let parts = wayleave_assembly::build_in_fleet(config, process, store).await?;
     let decisions = Arc::clone(&parts.gate.decisions);
 
     let exchanges = Arc::new(ExchangeServices::new(parts.gate));

@@ -48,13 +48,7 @@ impl ReloadableProxy {
         let store =
             RobotsStore::open(&config.state.dir, config.robots_store, clock, Arc::clone(&metrics))
                 .expect("it is new");
-        let process = ProcessParts {
-            log: &log,
-            metrics: &metrics,
-            clock,
-            own_listeners: &[],
-            keeps_tally: false,
-        };
+        let process = ProcessParts::new(&log, &metrics, clock);
         let built = wayleave_assembly::build(&config, process, store, Fleet::default())
             .expect("nothing is missing");
         let parts = ReloadedParts {
