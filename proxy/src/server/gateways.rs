@@ -61,7 +61,7 @@ async fn accept(
             match protocol {
                 GatewayProtocol::Http => server.serve_http(tcp, peer.ip(), stopping).await,
                 GatewayProtocol::Icap => {
-                    wayleave_gateway::serve_icap(&server, tcp, peer.ip(), stopping).await
+                    wayleave_gateway::serve_icap(&server, tcp, peer.ip(), stopping).await;
                 }
                 GatewayProtocol::Grpc => server.serve_grpc(tcp, peer.ip(), stopping).await,
             }

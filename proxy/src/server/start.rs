@@ -73,8 +73,6 @@ pub(super) async fn start(
     let own_listeners = own_addresses(&listeners, admin_address);
     let process = ProcessParts::new(&log, &metrics, clock).listening_at(&own_listeners);
     let parts = wayleave_assembly::build_in_fleet(config, process, store).await?;
-    let decisions = Arc::clone(&parts.gate.decisions);
-
     let exchanges = Arc::new(ExchangeServices::new(parts.gate));
     let downstream = Arc::new(build_downstream(config, &exchanges, &authority)?);
     announce(config, file, &listeners, admin_address, &authority)?;
@@ -98,7 +96,7 @@ pub(super) async fn start(
         decider: Arc::clone(&exchanges.gate.decider),
         budgets: Arc::clone(&exchanges.gate.budgets),
         pacer: Arc::clone(&exchanges.gate.pacer),
-        decisions,
+        decisions: Arc::clone(&exchanges.gate.decisions),
         log_heads: Arc::default(),
         refreshes: Arc::default(),
         started_at: clock.now(),

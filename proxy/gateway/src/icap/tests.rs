@@ -1,10 +1,16 @@
+use bytes::Bytes;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, duplex};
+use tokio_util::sync::CancellationToken;
 use wayleave_admission::SeenBody;
+use wayleave_admission::request::ClientConnection;
+use wayleave_http_wire::http1::HeadError;
 
 use super::body::IcapBody;
 use super::error::{IcapError, IcapStatus};
 use super::head::{Encapsulated, IcapHead, IcapMethod, IcapService, head_end};
-use super::*;
+use super::message::IcapMessage;
+use super::peer::IcapPeer;
+use crate::credentials::GatewayIdentity;
 
 const REQMOD: &str = "REQMOD icap://127.0.0.1:1344/request ICAP/1.0\r\nHost: 127.0.0.1\r\n";
 const RESPMOD: &str = "RESPMOD icap://127.0.0.1:1344/response ICAP/1.0\r\nHost: 127.0.0.1\r\n";
