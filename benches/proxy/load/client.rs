@@ -7,9 +7,10 @@ use anyhow::{Context, bail};
 use bytes::Bytes;
 use http::header::{HOST, USER_AGENT};
 use http::{Request, Uri};
-use http_body_util::{BodyExt, Empty};
+use http_body_util::{BodyExt, Empty, Full};
 use hyper::client::conn::{http1, http2};
 use hyper_util::rt::{TokioExecutor, TokioIo};
+use prost::Message;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::CryptoProvider;
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
@@ -18,6 +19,9 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
+use crate::ext_authz::{
+    Attributes, CHECK, CheckRequest, CheckResponse, HttpRequest, RequestAttributes,
+};
 use crate::options::Options;
 
 /// A connection for requests.
@@ -31,6 +35,7 @@ pub(crate) struct Client {
 enum Sender {
     Http1(Arc<tokio::sync::Mutex<http1::SendRequest<Empty<Bytes>>>>),
     Http2(http2::SendRequest<Empty<Bytes>>),
+    Grpc(http2::SendRequest<Full<Bytes>>),
 }
 
 impl Client {
@@ -41,6 +46,13 @@ impl Client {
         tcp.set_nodelay(true)?;
         if options.socks5 {
             open_socks5(&mut tcp, authority).await?;
+        }
+        if options.grpc {
+            let io = TokioIo::new(tcp);
+            let (sender, connection) = http2::handshake(TokioExecutor::new(), io).await?;
+            // An error shows in the requests.
+            tokio::spawn(async move { drop(connection.await) });
+            return Ok(Self { sender: Sender::Grpc(sender), tunnel: None });
         }
         if !options.https {
             return Ok(Self { sender: http1_sender(tcp).await?, tunnel: None });
@@ -75,8 +87,12 @@ impl Client {
         options: &Options,
         authority: &str,
     ) -> anyhow::Result<(u16, usize)> {
+        if let Sender::Grpc(sender) = &mut self.sender {
+            return ask_for_leave(sender, options, authority).await;
+        }
         let request = self.request(options, authority)?;
         let response = match &mut self.sender {
+            Sender::Grpc(_) => bail!("asked above"),
             Sender::Http1(sender) => {
                 let mut sender = sender.lock().await;
                 sender.ready().await?;
@@ -116,6 +132,35 @@ impl Client {
         }
         Ok(request.body(Empty::new())?)
     }
+}
+
+/// Asks about a request. Returns 200 and the length of the answer if it may leave.
+async fn ask_for_leave(
+    sender: &mut http2::SendRequest<Full<Bytes>>,
+    options: &Options,
+    authority: &str,
+) -> anyhow::Result<(u16, usize)> {
+    let fields = [("user-agent", &*options.user_agent), ("accept", "*/*")];
+    let fields = fields.map(|(name, value)| (name.to_owned(), value.to_owned()));
+    let http = HttpRequest {
+        method: "GET".to_owned(),
+        headers: fields.into(),
+        path: options.path.clone(),
+        host: authority.to_owned(),
+        scheme: "http".to_owned(),
+    };
+    let request = Some(RequestAttributes { http: Some(http) });
+    let message = CheckRequest { attributes: Some(Attributes { request }) }.encode_to_vec();
+    let length = u32::try_from(message.len())?;
+    let message = [&[0][..], &length.to_be_bytes(), &message].concat();
+    let request = Request::post(format!("http://gateway.test{CHECK}"))
+        .header("content-type", "application/grpc")
+        .header("te", "trailers")
+        .body(Full::new(Bytes::from(message)))?;
+    sender.ready().await?;
+    let answer = sender.send_request(request).await?.into_body().collect().await?.to_bytes();
+    let leave = CheckResponse::decode(answer.get(5..).context("no message")?)?;
+    Ok((if leave.ok.is_some() { 200 } else { 403 }, answer.len()))
 }
 
 async fn http1_sender<S>(stream: S) -> anyhow::Result<Sender>

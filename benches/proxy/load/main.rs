@@ -5,6 +5,8 @@
 //! one line of JSON. All its traffic goes to loopback.
 
 mod client;
+#[path = "../ext_authz.rs"]
+mod ext_authz;
 mod options;
 mod report;
 mod worker;

@@ -20,6 +20,9 @@ pub(crate) struct Options {
     /// Use HTTP/2 inside TLS.
     #[arg(long)]
     pub(crate) http2: bool,
+    /// Ask the server at `via` about the requests, by Envoy's ext_authz over gRPC.
+    #[arg(long)]
+    pub(crate) grpc: bool,
     /// The origins' name; `{}` becomes a number.
     #[arg(long, default_value = "localhost")]
     pub(crate) host: String,
