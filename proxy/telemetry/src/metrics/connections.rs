@@ -107,8 +107,9 @@ impl ConnectionMetrics {
             self.client_handshakes.with_label_values(&[result]);
         }
         for answer in ["allowed", "refused", "excess", "mistake"] {
-            self.gateway_answers.with_label_values(&["http", answer]);
-            self.gateway_answers.with_label_values(&["grpc", answer]);
+            for protocol in ["http", "grpc", "icap"] {
+                self.gateway_answers.with_label_values(&[protocol, answer]);
+            }
         }
         self.gateway_answers.with_label_values(&["http", "noted"]);
         for oddity in Oddity::ALL {
