@@ -97,11 +97,11 @@ fn sites() -> Origin {
     origin
 }
 
-/// Returns what the pages, and the browser, say of all sites.
-fn render(policy: &str) -> Vec<Value> {
+/// Returns what the pages, and the browser, say of all sites, and the requests that these saw.
+fn render(key: &str, value: &str) -> (Vec<Value>, Vec<String>) {
     let origin = sites();
     let proxy = Wayleave::start_with(&origin, |settings| {
-        settings.with(crawler("pages", "PageBot").set("subresources", policy))
+        settings.with(crawler("pages", "PageBot").set(key, value))
     });
     trust_in_nss(&proxy);
     let mut node = command_for(&proxy, program("node"));
@@ -117,7 +117,7 @@ fn render(policy: &str) -> Vec<Value> {
     let sites: Vec<Value> =
         printed.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
     assert_eq!(sites.len(), SITES);
-    sites
+    (sites, origin.seen())
 }
 
 /// The paths that a page loads to be shown, at home and at the other host.
@@ -149,7 +149,7 @@ fn statuses(number: usize, site: &Value) -> (Vec<(String, u64)>, u64) {
 
 #[test]
 fn chromium_renders_whole_pages_with_their_subresources() {
-    for (number, site) in render("page").iter().enumerate() {
+    for (number, site) in render("subresources", "page").0.iter().enumerate() {
         let whole = json!({
             "styled": true, "themed": true, "imported": true, "classic": true, "module": true, "images": true, "data": 403,
         });
@@ -164,7 +164,7 @@ fn chromium_renders_whole_pages_with_their_subresources() {
 
 #[test]
 fn chromium_renders_bare_pages_if_each_request_is_judged() {
-    for (number, site) in render("judge").iter().enumerate() {
+    for (number, site) in render("subresources", "judge").0.iter().enumerate() {
         let bare = json!({
             "styled": false, "themed": false, "imported": false, "classic": false, "module": false, "images": false, "data": 403,
         });
@@ -175,4 +175,26 @@ fn chromium_renders_bare_pages_if_each_request_is_judged() {
         assert!(refused >= 4 && loaded.iter().all(|(_, status)| *status != 200), "{site}");
         assert_eq!(frame, 403, "{site}");
     }
+}
+
+#[test]
+fn chromium_renders_pages_with_empty_files_in_place_of_refused_ones() {
+    let (sites, seen) = render("refused_subresources", "empty");
+    for (number, site) in sites.iter().enumerate() {
+        // Every file is there, and says nothing: no script fails, and no image is shown as broken.
+        let empty = json!({
+            "styled": false, "themed": false, "imported": false, "classic": false, "module": false, "images": true, "data": 403,
+        });
+        assert_eq!(site["rendered"], empty, "{site}");
+        let (loaded, frame) = statuses(number, site);
+        let empty = loaded.iter().filter(|(_, status)| *status == 200).count();
+        assert!(empty >= 4 && loaded.iter().all(|(_, status)| *status != 403), "{site}");
+        assert_eq!(frame, 403, "{site}");
+    }
+    let refused: Vec<_> = seen
+        .iter()
+        .filter(|line| line.contains("/static") || line.contains("cdn-"))
+        .filter(|line| !line.ends_with("/robots.txt"))
+        .collect();
+    assert!(refused.is_empty(), "{refused:?}");
 }

@@ -160,3 +160,50 @@ fn evidence_derives_what_passed_and_what_was_withheld() {
     let report: Value = serde_json::from_str(printed.trim()).expect("JSON");
     assert_eq!(report["derived"]["robots"], 12, "{report}");
 }
+
+#[test]
+fn a_refused_file_of_a_page_is_empty_if_its_crawler_wants_that() {
+    let origin = shop();
+    origin.site("down.test").robots_reply(Reply::new(503));
+    let proxy = Wayleave::start_with(&origin, |settings| {
+        let crawler = |name, token| crawler(name, token).set("refused_subresources", "empty");
+        settings.with(crawler("page", "PageBot")).with(crawler("other", "OtherBot")).crawler("judge", "JudgeBot")
+    });
+    let url = "https://shop.test/static/a";
+    for (dest, content_type, content) in [
+        ("script", "text/javascript", ""),
+        ("worker", "text/javascript", ""),
+        ("style", "text/css", ""),
+        ("image", "image/gif", "GIF89a"),
+        ("font", "font/woff2", ""),
+        ("video", "video/mp4", ""),
+        ("track", "text/vtt", "WEBVTT"),
+    ] {
+        let request = Request::get(url).agent("PageBot/1").header("Sec-Fetch-Dest", dest);
+        let response = proxy.exchange(&request.header("Origin", "https://shop.test"));
+        assert_eq!((response.status, response.header("content-type")), (200, Some(content_type)));
+        assert!(response.body.starts_with(content.as_bytes()), "{dest}: {response:?}");
+        assert_eq!(response.body.is_empty(), content.is_empty(), "{dest}");
+        let why = response.header("proxy-status").expect("it says why");
+        assert!(why.contains("Disallow: /static (line 2"), "{why}");
+        assert_eq!(response.header("access-control-allow-origin"), Some("https://shop.test"));
+        let decision = proxy.newest_decision(url);
+        assert_eq!((&decision["status"], &decision["outcome"]), (&403.into(), &"refused".into()));
+    }
+    let get = Request::get(url).agent("PageBot/1");
+    let style = |request: Request| request.header("Sec-Fetch-Dest", "style");
+    for request in [
+        get.clone(),
+        get.clone().header("Sec-Fetch-Dest", "document"),
+        get.clone().header("Sec-Fetch-Dest", "iframe"),
+        get.clone().header("Sec-Fetch-Dest", "empty"),
+        style(get.clone()).header("Sec-Fetch-Dest", "document"),
+        style(Request::new("POST", url).agent("PageBot/1")),
+        style(Request::get(url).agent("JudgeBot/1")),
+    ] {
+        assert_eq!(proxy.exchange(&request).status, 403, "{request:?}");
+    }
+    let down = proxy.exchange(&style(Request::get("https://down.test/a.css").agent("PageBot/1")));
+    assert_eq!(down.status, 503, "a file that cannot be had is an error");
+    assert!(!origin.seen().iter().any(|line| line.contains("/static/a")));
+}

@@ -10,7 +10,7 @@ use wayleave_robots_txt::{Dialect, ProductToken};
 use wayleave_usage_preferences::{CrawlerDeclaration, PurposeSet};
 
 use crate::certificate_name::CertificateName;
-use crate::subresource::SubresourcePolicy;
+use crate::subresource::{RefusedSubresources, SubresourcePolicy};
 
 /// The treatment of a request that is refused.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -130,6 +130,8 @@ pub struct Crawler {
     pub max_response_bytes: u64,
     /// The treatment of what a page loads.
     pub subresources: SubresourcePolicy,
+    /// The answer to what a page loads, if it is refused.
+    pub refused_subresources: RefusedSubresources,
     /// The `User-Agent` of fetches of robots.txt that its requests cause. `None`: one that names its first token, the proxy
     /// and the contact.
     pub robots_user_agent: Option<Arc<str>>,
@@ -198,6 +200,7 @@ impl Crawler {
             budget: DailyBudget::default(),
             max_response_bytes: 0,
             subresources: SubresourcePolicy::default(),
+            refused_subresources: RefusedSubresources::default(),
             robots_user_agent: None,
             contact: None,
             user_agent_must_contain_token: false,

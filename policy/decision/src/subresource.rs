@@ -27,6 +27,27 @@ impl SubresourcePolicy {
     }
 }
 
+/// The answer to a file of a page that is refused: `refused_subresources`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum RefusedSubresources {
+    /// The refusal itself.
+    #[default]
+    Problem,
+    /// An empty file of the kind, so that the page still renders.
+    Empty,
+}
+
+impl RefusedSubresources {
+    /// Returns the spelling used in configuration.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Problem => "problem",
+            Self::Empty => "empty",
+        }
+    }
+}
+
 /// The kind of a subresource.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SubresourceKind {

@@ -9,7 +9,7 @@ use bytesize::ByteSize;
 use wayleave_admission::identity::check_hash;
 use wayleave_decision::{
     CrawlTrigger, Crawler, CrawlersConfig, DailyBudget, EnforcementMode, ProxyAccount,
-    SubresourcePolicy, contacts,
+    RefusedSubresources, SubresourcePolicy, contacts,
 };
 use wayleave_decision_log::ChosenCrawler;
 use wayleave_robots_txt::{Dialect, ProductToken};
@@ -145,6 +145,8 @@ fn read_crawler(
     let triggers = [CrawlTrigger::Crawler, CrawlTrigger::Fetcher].map(|it| (it.as_str(), it));
     let subresources =
         [SubresourcePolicy::Judge, SubresourcePolicy::Page].map(|it| (it.as_str(), it));
+    let refused = [RefusedSubresources::Problem, RefusedSubresources::Empty];
+    let refused = refused.map(|answer| (answer.as_str(), answer));
     let crawler = Crawler {
         name: section.required("name", checked(text, check_label)).unwrap_or_default(),
         owner: section.key("owner", None, none_if_empty(text)).map(Arc::from),
@@ -161,6 +163,11 @@ fn read_crawler(
         budget: read_budget(section),
         max_response_bytes: section.key("max_response_bytes", ByteSize(0), size_or_zero).as_u64(),
         subresources: section.word("subresources", SubresourcePolicy::Judge, &subresources),
+        refused_subresources: section.word(
+            "refused_subresources",
+            RefusedSubresources::Problem,
+            &refused,
+        ),
         robots_user_agent: section.optional("user_agent", user_agent).map(Arc::from),
         contact: section
             .key("contact", None, none_if_empty(checked(text, check_contact)))

@@ -6,7 +6,7 @@ use tempfile::TempDir;
 use wayleave_admission::settings::LogFailureMode;
 use wayleave_decision::{
     CrawlTrigger, Crawler, DailyBudget, EnforcementMode, HttpsMode, InterceptionSettings,
-    ProxyAccount, RuleAction, SubresourcePolicy,
+    ProxyAccount, RefusedSubresources, RuleAction, SubresourcePolicy,
 };
 use wayleave_decision_log::{ClientForm, JournalConfig};
 use wayleave_pacing::{self as pacing, CrawlDelayMode};
@@ -156,6 +156,7 @@ trigger = "fetcher"
 default_delay = "3s"
 min_delay = "2s"
 subresources = "page"
+refused_subresources = "empty"
 requests_per_day = 1000
 bytes_per_day = "1GiB"
 new_origins_per_day = 10
@@ -287,6 +288,7 @@ fn crawlers_are_read() {
         budget: DailyBudget { requests: 1000, bytes: 1 << 30, new_origins: 10 },
         max_response_bytes: 20 << 20,
         subresources: SubresourcePolicy::Page,
+        refused_subresources: RefusedSubresources::Empty,
         robots_user_agent: Some("NewsBot/1.0".into()),
         contact: Some("https://bot.example/about".into()),
         user_agent_must_contain_token: true,

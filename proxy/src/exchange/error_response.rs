@@ -52,9 +52,10 @@ pub(super) async fn refuse(
     refusal: &Refusal,
     received: Option<&ReceivedHead>,
 ) -> Result<(), ClientGone> {
-    let RefusalAnswer { fields, body } = RefusalAnswer::new(source, refusal, received);
+    let RefusalAnswer { status, title, fields, body } =
+        RefusalAnswer::for_client(source, refusal, received);
     let is_head = received.is_some_and(|received| received.method() == "HEAD");
-    let head = (refusal.status, refusal.title.as_bytes());
+    let head = (status, title.as_bytes());
     send(client, head, fields, Bytes::from(body), is_head).await
 }
 

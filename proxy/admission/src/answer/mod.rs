@@ -1,5 +1,6 @@
 //! The answer to a request that is refused: its status, Proxy-Status, problem details and Retry-After, whoever sends it.
 
+mod empty_file;
 mod problem;
 mod refusal_page;
 
@@ -11,6 +12,7 @@ use wayleave_http_wire::received::ReceivedHead;
 use wayleave_pacing::ClientLimit;
 use wayleave_transport::http::downstream::{ResponseField, response_field};
 
+use self::empty_file::EmptyFile;
 use self::problem::{ProblemDetails, whole_seconds};
 use crate::record::{NamedDecision, decision_field};
 use crate::settings::ConnectionSettings;
@@ -47,12 +49,31 @@ impl<'a> AnswerSource<'a> {
 /// The answer to a refused or failed request.
 #[derive(Debug)]
 pub struct RefusalAnswer<'a> {
+    /// That of the refusal, or 200 in place of a file that a page loads.
+    pub status: u16,
+    pub title: &'static str,
     pub fields: Vec<ResponseField<'a>>,
-    /// Problem details, or a page for a client that prefers one.
+    /// Problem details, a page for a client that prefers one, or an empty file.
     pub body: Vec<u8>,
 }
 
 impl<'a> RefusalAnswer<'a> {
+    /// Returns the answer for the client that sent the request: an empty file, if its crawler wants that of what a page loads.
+    pub fn for_client(
+        source: AnswerSource<'a>,
+        refusal: &Refusal,
+        received: Option<&ReceivedHead>,
+    ) -> Self {
+        let file = received.and_then(|received| EmptyFile::of(source.decision, refusal, received));
+        let Some(file) = file else {
+            return Self::new(source, refusal, received);
+        };
+        let mut fields = origin_fields(source.name);
+        fields.extend(file.fields);
+        fields.extend(refusal_fields(source, refusal));
+        Self { status: 200, title: "OK", fields, body: file.body.to_vec() }
+    }
+
     /// Returns the answer to `received`, if as much of the request could be read.
     pub fn new(
         source: AnswerSource<'a>,
@@ -63,14 +84,19 @@ impl<'a> RefusalAnswer<'a> {
         let is_page = received.is_some_and(|received| prefers_html(&received.values("accept")));
         let body =
             if is_page { refusal_page::html(source.name, &problem) } else { problem.to_json() };
-        let mut fields = vec![
-            response_field("Date", httpdate::fmt_http_date(system_time())),
-            response_field("Server", source.name),
-        ];
+        let mut fields = origin_fields(source.name);
         fields.extend(content_fields(is_page, body.len()));
         fields.extend(refusal_fields(source, refusal));
-        Self { fields, body }
+        Self { status: refusal.status, title: refusal.title, fields, body }
     }
+}
+
+/// Returns the fields of whoever makes a response.
+fn origin_fields(name: &str) -> Vec<ResponseField<'_>> {
+    vec![
+        response_field("Date", httpdate::fmt_http_date(system_time())),
+        response_field("Server", name),
+    ]
 }
 
 /// Returns the fields that say why.

@@ -32,7 +32,7 @@ pub(super) fn refused(
     let source = AnswerSource { in_head: true, ..source };
     let unknown = Refusal::malformed("there is no request");
     let refusal = outcome.refusal().unwrap_or(&unknown);
-    let RefusalAnswer { fields, body } = RefusalAnswer::new(source, refusal, received);
+    let RefusalAnswer { fields, body, .. } = RefusalAnswer::new(source, refusal, received);
     let owned = fields
         .into_iter()
         .map(|(name, value)| (name.into_owned().into(), value.into_owned().into()));

@@ -169,6 +169,7 @@ pub(super) const ROWS: &[KeyRow] = &[
     row("crawler.default_delay", &["\"2s\""]),
     row("crawler.min_delay", &["\"2s\""]),
     row("crawler.subresources", &["\"page\""]),
+    row("crawler.refused_subresources", &["\"empty\""]),
     row("crawler.requests_per_day", &["1000"]),
     row("crawler.bytes_per_day", &["\"1GiB\""]),
     row("crawler.max_response_bytes", &["\"20MiB\""]),
