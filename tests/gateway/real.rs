@@ -189,7 +189,7 @@ fn envoy_sends_what_is_allowed_by_grpc_and_fails_closed() {
     let origin = Origin::start();
     origin.site("shop.test").robots(ROBOTS);
     let (gated, grpc) = Gated::start_both(&origin, |settings| settings);
-    let recipe = block(DOCUMENT, "yaml", "grpc_service");
+    let recipe = block(DOCUMENT, "yaml", "explicit_http_config");
     let (filters, clusters) = recipe.split_once("clusters:\n").expect("it has both");
     let port = format!("port_value: {}", grpc.port());
     let envoy = envoy(filters, &clusters.replace("port_value: 3140", &port), &origin);

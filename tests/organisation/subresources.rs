@@ -167,7 +167,10 @@ fn a_refused_file_of_a_page_is_empty_if_its_crawler_wants_that() {
     origin.site("down.test").robots_reply(Reply::new(503));
     let proxy = Wayleave::start_with(&origin, |settings| {
         let crawler = |name, token| crawler(name, token).set("refused_subresources", "empty");
-        settings.with(crawler("page", "PageBot")).with(crawler("other", "OtherBot")).crawler("judge", "JudgeBot")
+        settings
+            .with(crawler("page", "PageBot"))
+            .with(crawler("other", "OtherBot"))
+            .crawler("judge", "JudgeBot")
     });
     let url = "https://shop.test/static/a";
     for (dest, content_type, content) in [

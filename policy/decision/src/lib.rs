@@ -66,7 +66,8 @@ pub use rules::{PolicyRule, PolicyRules, RuleAction, RuleMatch, RuleQuery, block
 pub use stated_preference::{DocumentSeen, StatedPreference};
 pub use stated_purposes::{PURPOSE_FIELD, stated_words};
 pub use subresource::{
-    ContentStart, RefusedSubresources, Subresource, SubresourceKind, SubresourcePolicy, content_start, is_page_type,
+    ContentStart, RefusedSubresources, Subresource, SubresourceKind, SubresourcePolicy,
+    content_start, is_page_type,
 };
 pub use target::{ResolvedTarget, TargetScope};
 pub use verdict::{DecisionFacts, Permit, Verdict};
