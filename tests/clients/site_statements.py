@@ -24,7 +24,8 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 SYNONYMS = {"ai-train": "train-ai", "ai-use": "ai-input"}
 PURPOSES = ("search", "ai-input", "train-ai", "archive", "tdm", "other")
 with open(os.path.join(os.path.dirname(__file__), "../../policy/decision/src/well_known.txt"), encoding="utf-8") as names:
-    FOREIGN = {line.split("\t")[0].lower() for line in names if not line.startswith("#")}
+    ROWS = [line.rstrip("\n").split("\t") for line in names if not line.startswith("#")]
+    FOREIGN = {row[0].lower() for row in ROWS if row[1] != "-"}
 OUTCOMES_OF_REFUSALS = ("refused", "observed")
 
 

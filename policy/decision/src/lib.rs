@@ -71,4 +71,4 @@ pub use subresource::{
 };
 pub use target::{ResolvedTarget, TargetScope};
 pub use verdict::{DecisionFacts, Permit, Verdict};
-pub use well_known::well_known_owner;
+pub use well_known::{WellKnownCrawler, well_known_owner};

@@ -135,6 +135,23 @@ impl SubresourceKind {
         }
     }
 
+    /// Returns the kind that the extension of a path suggests, for logs, which rarely have types. Audio and video are left out:
+    /// pages are shown without them.
+    #[must_use]
+    pub fn of_path(path: &str) -> Option<Self> {
+        let path = path.split(['?', '#']).next().unwrap_or_default();
+        let (_, extension) = path.rsplit('/').next()?.rsplit_once('.')?;
+        match &*extension.to_ascii_lowercase() {
+            "js" | "mjs" => Some(Self::Script),
+            "css" => Some(Self::Style),
+            "avif" | "bmp" | "gif" | "ico" | "jpeg" | "jpg" | "png" | "svg" | "webp" => {
+                Some(Self::Image)
+            }
+            "eot" | "otf" | "ttf" | "woff" | "woff2" => Some(Self::Font),
+            _ => None,
+        }
+    }
+
     /// Returns whether a response with this `Content-Type` is of the kind. Types that also hold pages, documents or data, such as
     /// `application/octet-stream` and `text/plain`, match no kind, and neither do several types in one field.
     #[must_use]
@@ -337,6 +354,22 @@ pub struct Subresource {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn extensions_suggest_kinds() {
+        for (path, kind) in [
+            ("/a.css", Some(SubresourceKind::Style)),
+            ("/x.y/a.min.JS?v=1.png", Some(SubresourceKind::Script)),
+            ("/a.webp#x", Some(SubresourceKind::Image)),
+            ("/fonts/a.woff2", Some(SubresourceKind::Font)),
+            ("/a.css/", None),
+            ("/page.html", None),
+            ("/css", None),
+            ("/film.mp4", None),
+        ] {
+            assert_eq!(SubresourceKind::of_path(path), kind, "{path}");
+        }
+    }
 
     #[test]
     fn destinations_that_hold_documents_or_data_have_no_kind() {

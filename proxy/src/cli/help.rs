@@ -7,14 +7,14 @@ use clap::Command;
 /// The commands by purpose, in the order in which a newcomer meets them.
 const GROUPS: [(&str, &[&str]); 5] = [
     ("Run", &["serve", "run", "mcp", "gateway", "health", "env"]),
-    ("Ask", &["check", "decision", "decisions", "report", "replay", "lint"]),
+    ("Ask", &["check", "decision", "decisions", "report", "replay", "lint", "rehearse"]),
     ("Set up", &["config", "ca", "keys", "completions", "man"]),
     ("Operate", &["robots", "fleet", "drill"]),
     ("Account for it", &["evidence", "publish", "comply"]),
 ];
 
 /// The examples of each command, by its name without "wayleave".
-const EXAMPLES: [(&str, &[&str]); 34] = [
+const EXAMPLES: [(&str, &[&str]); 35] = [
     (
         "",
         &[
@@ -78,6 +78,14 @@ const EXAMPLES: [(&str, &[&str]); 34] = [
         ],
     ),
     ("lint", &["wayleave lint robots.txt", "wayleave lint https://example.com/robots.txt"]),
+    (
+        "rehearse",
+        &[
+            "wayleave rehearse --robots robots.txt --log access.log",
+            "wayleave rehearse --robots new.txt --before robots.txt --log access.log --log access.log.1 --log access.log.2.gz",
+            "wayleave rehearse --robots new.txt --before robots.txt --markdown < access.log > rehearsal.md",
+        ],
+    ),
     ("config", &["wayleave config default > config.toml", "wayleave config check"]),
     ("config check", &["wayleave config check --config new.toml"]),
     ("config show", &["wayleave config show --config /etc/wayleave/config.toml"]),

@@ -29,6 +29,7 @@ mod mcp;
 mod paint;
 mod progress;
 mod publish;
+mod rehearse;
 mod replay;
 mod report;
 mod robots;
@@ -101,6 +102,8 @@ enum CliCommand {
     Report(report::ReportArguments),
     /// Decide about the requests of the decision log again, under another configuration
     Replay(replay::ReplayArguments),
+    /// Show what a new robots.txt would shut out, by the site's access log: for owners of sites, who need no proxy
+    Rehearse(rehearse::RehearseArguments),
     /// Export decisions with everything they are based on, verify such an export, or query it
     #[command(subcommand)]
     Evidence(evidence::EvidenceCommand),
@@ -150,6 +153,7 @@ pub fn run() -> ExitCode {
         CliCommand::Decisions(arguments) => decisions::run(&arguments, file),
         CliCommand::Report(arguments) => report::run(&arguments, file),
         CliCommand::Replay(arguments) => replay::run(&arguments, file),
+        CliCommand::Rehearse(arguments) => rehearse::run(&arguments),
         CliCommand::Evidence(command) => Ok(evidence::run(&command, file)),
         CliCommand::Robots(command) => robots::run(&command, file),
         CliCommand::Fleet(command) => fleet::run(&command, file),

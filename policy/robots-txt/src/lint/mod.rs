@@ -10,6 +10,8 @@ mod unusual;
 pub use finding::{Finding, Severity};
 #[doc(hidden)]
 pub use finding::{FindingList, quoted};
+#[doc(hidden)]
+pub use statement::is_near;
 
 use crate::Dialect;
 #[doc(hidden)]

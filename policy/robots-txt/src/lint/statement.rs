@@ -225,7 +225,8 @@ fn known_name(name: &[u8]) -> Option<&'static str> {
 }
 
 /// Returns whether a name differs from a known one in at most two bytes changed, added or omitted.
-fn is_near(name: &[u8], known: &[u8]) -> bool {
+#[must_use]
+pub fn is_near(name: &[u8], known: &[u8]) -> bool {
     // Two mistakes in a name are common; three make another word.
     const FAR: usize = 3;
     // A short name is near to too many others to guess from.

@@ -31,13 +31,18 @@ const OWN_CLIENT: &str = "0.0.0.0";
 
 /// A table with its heads. Numbers are to the right.
 #[derive(Debug)]
-pub(super) struct Cells {
-    pub(super) heads: Vec<&'static str>,
-    pub(super) is_number: Vec<bool>,
-    pub(super) rows: Vec<Vec<String>>,
+pub(in crate::cli) struct Cells {
+    pub(in crate::cli) heads: Vec<&'static str>,
+    pub(in crate::cli) is_number: Vec<bool>,
+    pub(in crate::cli) rows: Vec<Vec<String>>,
     /// The number of rows that were left out.
-    pub(super) more: usize,
+    pub(in crate::cli) more: usize,
+    /// The option that leaves none out.
+    pub(in crate::cli) all_by: &'static str,
 }
+
+/// The option that leaves out no row of a report.
+const NO_LIMIT: &str = "--limit 0";
 
 impl Cells {
     /// Returns the first rows of a summary.
@@ -74,7 +79,8 @@ impl Cells {
         let optional =
             OptionalColumns { has_owners, has_waits, has_waited, has_failures, has_costs };
         let cells = shown.iter().map(|row| summary_cells(row, by, optional)).collect();
-        Self { heads, is_number, rows: cells, more: rows.len() - shown.len() }
+        let more = rows.len() - shown.len();
+        Self { heads, is_number, rows: cells, more, all_by: NO_LIMIT }
     }
 
     /// Returns the first of the refusals or failures; `why` is the head of the column of their causes.
@@ -85,6 +91,7 @@ impl Cells {
             is_number: vec![true, false, false, false],
             rows: shown.iter().map(|row| detail_cells(row)).collect(),
             more: rows.len() - shown.len(),
+            all_by: NO_LIMIT,
         }
     }
 
@@ -100,6 +107,7 @@ impl Cells {
             heads: vec!["let in before", "after", "host"],
             is_number: vec![true, true, false],
             more: (compared.opened + compared.closed) as usize - shown.len(),
+            all_by: NO_LIMIT,
             rows: shown,
         }
     }
@@ -112,6 +120,7 @@ impl Cells {
             is_number: vec![true, false, false, false],
             rows: shown.iter().map(payment_cells).collect(),
             more: rows.len() - shown.len(),
+            all_by: NO_LIMIT,
         }
     }
 }

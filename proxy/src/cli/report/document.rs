@@ -12,7 +12,7 @@ const STYLE: &str = ":root{color-scheme:light dark}body{font:1rem/1.5 sans-serif
     .number{text-align:right;font-variant-numeric:tabular-nums}";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum DocumentForm {
+pub(in crate::cli) enum DocumentForm {
     Markdown,
     Html,
 }
@@ -75,11 +75,12 @@ fn expired_cells(expired: &[ExpiredRule]) -> Cells {
         is_number: vec![true, false, false, false],
         rows: expired.iter().map(cells).collect(),
         more: 0,
+        all_by: "",
     }
 }
 
 impl DocumentForm {
-    fn begin(self, title: &str) -> String {
+    pub(in crate::cli) fn begin(self, title: &str) -> String {
         let title = self.text(title);
         match self {
             Self::Markdown => format!("# {title}\n"),
@@ -98,7 +99,7 @@ impl DocumentForm {
         }
     }
 
-    fn paragraph(self, text: &str) -> String {
+    pub(in crate::cli) fn paragraph(self, text: &str) -> String {
         let text = self.text(text);
         match self {
             Self::Markdown => format!("\n{text}\n"),
@@ -107,7 +108,7 @@ impl DocumentForm {
     }
 
     /// Returns a table with its title; nothing if it has no rows.
-    fn table(self, title: &str, cells: &Cells) -> String {
+    pub(in crate::cli) fn table(self, title: &str, cells: &Cells) -> String {
         if cells.rows.is_empty() {
             return String::new();
         }
@@ -138,7 +139,7 @@ impl DocumentForm {
             }
         };
         if cells.more > 0 {
-            text += &self.paragraph(&format!("{} more rows (--limit 0)", cells.more));
+            text += &self.paragraph(&format!("{} more rows ({})", cells.more, cells.all_by));
         }
         text
     }

@@ -1,9 +1,9 @@
 //! `wayleave report`: summarises from the decision log the requests that were refused, and those that enforcement would refuse.
 
-mod cells;
+pub(super) mod cells;
 mod csv;
-mod document;
-mod table;
+pub(super) mod document;
+pub(super) mod table;
 
 use std::ops::ControlFlow;
 use std::path::Path;

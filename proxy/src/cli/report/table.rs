@@ -128,7 +128,8 @@ pub(super) fn read_summary(report: &LogReport) -> String {
     text
 }
 
-fn section(title: &str, cells: &Cells) -> String {
+/// Formats a table with its title.
+pub(in crate::cli) fn section(title: &str, cells: &Cells) -> String {
     let mut text = format!("\n{}\n", Tone::Heading.paint(title));
     if cells.rows.is_empty() {
         return text;
@@ -150,13 +151,13 @@ fn section(title: &str, cells: &Cells) -> String {
         push_line(&mut text, &format!("  {}", padded.collect::<Vec<_>>().join("  ")));
     }
     if cells.more > 0 {
-        let more = cells.more;
-        push_line(&mut text, &format!("  ... rows left out: {more}; --limit 0 shows them"));
+        let Cells { more, all_by, .. } = cells;
+        push_line(&mut text, &format!("  ... rows left out: {more}; {all_by} shows them"));
     }
     text
 }
 
 /// Appends a line, with untrusted text made harmless.
-fn push_line(text: &mut String, line: &str) {
+pub(in crate::cli) fn push_line(text: &mut String, line: &str) {
     writeln!(text, "{}", escape_controls(line)).expect("writing to a String cannot fail");
 }
