@@ -18,15 +18,16 @@ pub(super) struct EmptyFile {
 }
 
 impl EmptyFile {
-    /// Returns the file in place of a refusal, if the crawler of the request wants that, and a page loads it. Only refusals by
-    /// policy: a file that cannot be fetched is an error to the page as well.
+    /// Returns the file in place of a refusal, if the crawler of the request wants that, and a page loads it. Only refusals that
+    /// last: a file that is only late is an error to the page as well, so that somebody tries again.
     pub(super) fn of(
         decision: &NamedDecision,
         refusal: &Refusal,
         received: &ReceivedHead,
     ) -> Option<Self> {
         let crawler = decision.identity.as_ref()?.crawler()?;
-        if crawler.refused_subresources != RefusedSubresources::Empty || !refusal.is_policy {
+        let lasts = refusal.is_policy && matches!(refusal.status, 403 | 451);
+        if crawler.refused_subresources != RefusedSubresources::Empty || !lasts {
             return None;
         }
         // What else a page does, such as to send a form, expects an answer.
