@@ -79,7 +79,7 @@ fn squid_sends_and_shows_what_is_allowed_and_fails_closed() {
     assert_eq!((rests.status, &rests.json()["reason"]), (429, &"origin-rests".into()));
     let seen = origin.seen();
     assert!(!seen.iter().any(|line| line.contains("rivate")), "{seen:?}");
-    let decision = gated.gated.proxy.newest_decision(&url("/form"));
+    let decision = gated.gated.proxy.newest_decision(&url("/busy"));
     assert_eq!((&decision["client"], &decision["via"]), (&"127.0.0.1".into(), &"gateway".into()));
     drop(gated.gated.proxy.kill());
     let failed = get(&squid, &url("/a"));
