@@ -65,13 +65,13 @@ impl IcapHead {
     /// Returns the answer to one that is malformed, or asks for something that there is not.
     pub(super) fn parse(bytes: &[u8]) -> Result<Self, IcapError> {
         let text = bytes.strip_suffix(b"\r\n\r\n").ok_or_else(unended)?;
-        let mut lines = Lines(Some(text));
-        let first = lines.next().unwrap_or_default();
+        let mut lines = text.split(|byte| *byte == b'\n');
+        let first = lines.next().map(without_cr).unwrap_or_default();
         // Before the method: it may be another version's.
         let (method, target) = request_line(first)?;
         let mut fields = HeaderMap::new();
         for line in lines {
-            let (name, value) = field(line)?;
+            let (name, value) = field(without_cr(line))?;
             if fields.len() == MAX_FIELDS {
                 return Err(IcapError::new(IcapStatus::TooLarge, "more than 100 fields"));
             }
@@ -129,18 +129,9 @@ impl IcapHead {
     }
 }
 
-/// The lines of a head, each without its CRLF.
-struct Lines<'a>(Option<&'a [u8]>);
-
-impl<'a> Iterator for Lines<'a> {
-    type Item = &'a [u8];
-
-    fn next(&mut self) -> Option<&'a [u8]> {
-        let rest = self.0?;
-        let end = memchr::memmem::find(rest, b"\r\n");
-        self.0 = end.map(|end| &rest[end + 2..]);
-        Some(&rest[..end.unwrap_or(rest.len())])
-    }
+/// Returns a line without the CR at its end. Any other is part of a field, which it spoils.
+fn without_cr(line: &[u8]) -> &[u8] {
+    line.strip_suffix(b"\r").unwrap_or(line)
 }
 
 /// Returns the end of the head with which these bytes begin, once it is there.

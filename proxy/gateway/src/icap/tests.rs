@@ -1,5 +1,6 @@
 use bytes::Bytes;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, duplex};
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use wayleave_admission::SeenBody;
 use wayleave_admission::request::ClientConnection;
@@ -347,9 +348,11 @@ async fn a_slow_peer_is_told_so() {
         let mut peer = IcapPeer::new(near);
         far.write_all(wire.as_bytes()).await.unwrap();
         let stopping = CancellationToken::new();
+        let began_at = Instant::now();
         let Err(IcapError::Refused { status, .. }) = peer.next_head(&stopping).await else {
             panic!("{wire}");
         };
+        assert_eq!(began_at.elapsed().as_secs(), 30);
         assert_eq!(status.as_str(), expected);
     }
     // An idle connection ends without a word.
@@ -369,7 +372,10 @@ async fn a_body_that_stops_is_not_waited_for() {
     let head = parsed(REQMOD, "Encapsulated: req-hdr=0, req-body=44\r\n").unwrap();
     let mut body = IcapBody::new(&mut peer, &head);
     assert_eq!(body.next_chunk().await, Ok(Some(Bytes::from_static(b"hel"))));
+    let began_at = Instant::now();
     let timed_out = body.next_chunk().await;
+    // By a clock that only moves when nothing else can.
+    assert_eq!(began_at.elapsed().as_secs(), 60);
     assert!(matches!(timed_out, Err(IcapError::Refused { status: IcapStatus::Timeout, .. })));
 }
 
