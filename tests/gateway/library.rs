@@ -18,6 +18,7 @@ use wayleave_gate::{Client, Gate, GateLayer};
 use super::equal::{Asked, Verdict, compare, with_rule};
 use super::{Gated, ROBOTS};
 use crate::harness::Origin;
+use crate::harness::crawler::crawler;
 use crate::harness::wayleave::Settings;
 
 /// A gate in this process, with its own state.
@@ -166,6 +167,62 @@ fn the_layer_keeps_the_pace_that_responses_ask_for() {
     assert!(log.contains("\"crawler\":\"news\"") && log.contains("\"via\":\"gateway\""), "{log}");
     let metrics = own.gate.metrics();
     assert!(metrics.contains("wayleave_"), "{metrics}");
+}
+
+/// Returns what a client behind the layer gets for a file, of which the origin says this.
+fn load(
+    own: &OwnGate,
+    layer: &GateLayer,
+    (path, dest): (&str, &str),
+    origins: &http::response::Builder,
+    content: &'static str,
+) -> http::Response<Bytes> {
+    let (head, ()) = http::Response::new(()).into_parts();
+    let status = origins.status_ref().copied().unwrap_or(head.status);
+    let headers = origins.headers_ref().cloned().unwrap_or_default();
+    let inner = service_fn(move |_: http::Request<Empty<Bytes>>| {
+        let mut response = http::Response::new(Full::new(Bytes::from(content)));
+        *response.status_mut() = status;
+        *response.headers_mut() = headers.clone();
+        async { Ok::<_, Infallible>(response) }
+    });
+    let request = http::Request::get(format!("http://shop.test{path}"))
+        .header("User-Agent", "PageBot/1.0")
+        .header("Sec-Fetch-Dest", dest)
+        .header("Referer", "http://shop.test/page");
+    let request = request.body(Empty::new()).expect("a request");
+    own.runtime.block_on(async {
+        let response = layer.layer(inner).oneshot(request).await.expect("it does not fail");
+        let (head, body) = response.into_parts();
+        http::Response::from_parts(head, body.collect().await.expect("whole").to_bytes())
+    })
+}
+
+#[test]
+fn the_layer_sees_what_a_page_loads() {
+    let origin = Origin::start();
+    origin.site("shop.test").disallows("/static");
+    let own = OwnGate::start(&origin, |settings| {
+        settings.with(crawler("pages", "PageBot").set("subresources", "page"))
+    });
+    let layer = GateLayer::new(own.gate.clone(), &client());
+    let of_type =
+        |content_type: &str| http::Response::builder().header("Content-Type", content_type);
+    let script = ("/static/a.js", "script");
+    let early = load(&own, &layer, script, &of_type("text/javascript"), "a()");
+    assert_eq!(early.status(), 403, "no page was allowed yet");
+    let page = of_type("text/html").header("Wayleave-Decision", "forged").header("Wayleave-X", "y");
+    let page = load(&own, &layer, ("/page", "document"), &page, "<p>page");
+    assert_eq!((page.status().as_u16(), &page.body()[..]), (200, &b"<p>page"[..]));
+    assert!(page.headers()["wayleave-decision"] != "forged", "{page:?}");
+    assert!(!page.headers().contains_key("wayleave-x"), "{page:?}");
+    let passed = load(&own, &layer, script, &of_type("text/javascript"), "a()");
+    assert_eq!((passed.status().as_u16(), &passed.body()[..]), (200, &b"a()"[..]));
+    let html = load(&own, &layer, script, &of_type("text/javascript"), "<!doctype html><p>secret");
+    assert!(html.status() == 403 && !html.body().windows(6).any(|part| part == b"secret"));
+    let moved = http::Response::builder().status(302).header("Location", "/static/b.js");
+    let moved = load(&own, &layer, script, &moved, "secret");
+    assert_eq!((moved.status().as_u16(), moved.body().len()), (302, 0));
 }
 
 #[test]

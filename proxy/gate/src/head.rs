@@ -46,3 +46,33 @@ fn received(
     let fields = fields.map(|(name, value)| (name.as_str().as_bytes(), value.as_bytes()));
     ReceivedHead::of_parts((method.as_str().as_bytes(), target, host), fields)
 }
+
+#[cfg(test)]
+mod tests {
+    use http::Request;
+
+    use super::*;
+
+    fn received(uri: &str, hosts: &[&str]) -> Result<(String, String), String> {
+        let mut request = Request::get(uri);
+        for host in hosts {
+            request = request.header(HOST, *host);
+        }
+        let (parts, ()) = request.body(()).unwrap().into_parts();
+        let head = received_head(&parts).map_err(|error| format!("{error:?}"))?;
+        let host = head.authority().unwrap_or_default().to_owned();
+        Ok((head.target().into_owned(), host))
+    }
+
+    #[test]
+    fn the_stated_host_is_the_one_that_is_judged() {
+        let is = |target: &str, host: &str| Ok((target.to_owned(), host.to_owned()));
+        assert_eq!(received("http://shop.test/a?b", &[]), is("http://shop.test/a?b", "shop.test"));
+        let of_user = "http://user:secret@shop.test:81/";
+        assert_eq!(received(of_user, &[]), is(of_user, "shop.test:81"));
+        let other = received("http://shop.test/", &["other.test"]);
+        assert_eq!(other, is("http://shop.test/", "other.test"));
+        let two = received("http://shop.test/", &["shop.test", "shop.test"]);
+        assert!(two.is_err_and(|error| error.contains("more than one Host")));
+    }
+}

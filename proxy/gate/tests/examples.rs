@@ -129,6 +129,8 @@ fn a_crawler_with_the_layer_fetches_only_what_it_may() -> TestResult {
         "{log}"
     );
     assert_eq!(log.matches("\"reason\":\"rule\"").count(), 2, "{log}");
+    // One was refused by its length, and one was cut.
+    assert_eq!(log.matches("\"reason\":\"response-too-large\"").count(), 2, "{log}");
     Ok(())
 }
 
@@ -160,7 +162,7 @@ fn get(proxy: SocketAddr, url: &str, fields: &str) -> std::io::Result<String> {
 #[test]
 fn a_proxy_with_the_hooks_sends_only_what_may_be_sent() -> TestResult {
     let dir = tempfile::tempdir()?;
-    let config = configure(dir.path(), "")?;
+    let config = configure(dir.path(), "max_response_bytes = \"90KB\"\n")?;
     let origin = Origin::start()?;
     // Free until the example takes it.
     let proxy = TcpListener::bind("127.0.0.1:0")?.local_addr()?;
@@ -183,12 +185,17 @@ fn a_proxy_with_the_hooks_sends_only_what_may_be_sent() -> TestResult {
     }
     let answer = get(proxy, &origin.url("/noindex"), crawler)?;
     assert!(!answer.starts_with("HTTP/1.1 200") && !answer.contains("kept out"), "{answer}");
+    assert!(answer.contains("\"reason\":\"preference\""), "{answer}");
+    let answer = get(proxy, &origin.url("/unframed"), crawler)?;
+    assert!(answer.matches('x').count() < 100_000, "{}", answer.len());
+    let log = fs::read_to_string(dir.path().join("wayleave-state/decisions.jsonl"))?;
+    assert!(log.contains("\"reason\":\"response-too-large\""), "{log}");
     let foreign = format!(
         "GET {} HTTP/1.1\r\nHost: other.test\r\n{crawler}Connection: close\r\n\r\n",
         origin.url("/other")
     );
     let answer = send(proxy, &foreign)?;
     assert!(answer.starts_with("HTTP/1.1 400"), "{answer}");
-    assert_eq!(origin.paths(), ["/", "/noindex", "/robots.txt"]);
+    assert_eq!(origin.paths(), ["/", "/noindex", "/robots.txt", "/unframed"]);
     Ok(())
 }
