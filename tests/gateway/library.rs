@@ -174,16 +174,12 @@ fn load(
     own: &OwnGate,
     layer: &GateLayer,
     (path, dest): (&str, &str),
-    origins: &http::response::Builder,
+    origins: http::response::Builder,
     content: &'static str,
 ) -> http::Response<Bytes> {
-    let (head, ()) = http::Response::new(()).into_parts();
-    let status = origins.status_ref().copied().unwrap_or(head.status);
-    let headers = origins.headers_ref().cloned().unwrap_or_default();
+    let response = origins.body(Full::new(Bytes::from(content))).expect("a response");
     let inner = service_fn(move |_: http::Request<Empty<Bytes>>| {
-        let mut response = http::Response::new(Full::new(Bytes::from(content)));
-        *response.status_mut() = status;
-        *response.headers_mut() = headers.clone();
+        let response = response.clone();
         async { Ok::<_, Infallible>(response) }
     });
     let request = http::Request::get(format!("http://shop.test{path}"))
@@ -209,19 +205,19 @@ fn the_layer_sees_what_a_page_loads() {
     let of_type =
         |content_type: &str| http::Response::builder().header("Content-Type", content_type);
     let script = ("/static/a.js", "script");
-    let early = load(&own, &layer, script, &of_type("text/javascript"), "a()");
+    let early = load(&own, &layer, script, of_type("text/javascript"), "a()");
     assert_eq!(early.status(), 403, "no page was allowed yet");
     let page = of_type("text/html").header("Wayleave-Decision", "forged").header("Wayleave-X", "y");
-    let page = load(&own, &layer, ("/page", "document"), &page, "<p>page");
+    let page = load(&own, &layer, ("/page", "document"), page, "<p>page");
     assert_eq!((page.status().as_u16(), &page.body()[..]), (200, &b"<p>page"[..]));
     assert!(page.headers()["wayleave-decision"] != "forged", "{page:?}");
     assert!(!page.headers().contains_key("wayleave-x"), "{page:?}");
-    let passed = load(&own, &layer, script, &of_type("text/javascript"), "a()");
+    let passed = load(&own, &layer, script, of_type("text/javascript"), "a()");
     assert_eq!((passed.status().as_u16(), &passed.body()[..]), (200, &b"a()"[..]));
-    let html = load(&own, &layer, script, &of_type("text/javascript"), "<!doctype html><p>secret");
+    let html = load(&own, &layer, script, of_type("text/javascript"), "<!doctype html><p>secret");
     assert!(html.status() == 403 && !html.body().windows(6).any(|part| part == b"secret"));
     let moved = http::Response::builder().status(302).header("Location", "/static/b.js");
-    let moved = load(&own, &layer, script, &moved, "secret");
+    let moved = load(&own, &layer, script, moved, "secret");
     assert_eq!((moved.status().as_u16(), moved.body().len()), (302, 0));
 }
 
