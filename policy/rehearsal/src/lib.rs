@@ -11,7 +11,8 @@
 //!  report                      the result
 //! ```
 //!
-//! A [`Rehearsal`] counts the lines that it is given; several, on as many threads, are merged. This crate knows nothing of
+//! A [`Rehearsal`] counts the lines that it is given; several, on as many threads, are merged, and a [`RehearsalReport`]
+//! sums them up. This crate knows nothing of
 //! files and terminals. Begin reading at [`Rehearsal`].
 
 mod claims;

@@ -9,7 +9,6 @@ use wayleave_robots_txt::{ProductToken, UrlPath};
 use crate::judge::{JudgedPath, RobotsPair};
 use crate::log_line::{LogFormat, LoggedRequest};
 use crate::lost_files::WantedFiles;
-use crate::report::RehearsalReport;
 use crate::roster::NamedCrawler;
 use crate::tally::{CrawlerTally, Traffic};
 
@@ -255,12 +254,6 @@ impl<'a> Rehearsal<'a> {
     #[must_use]
     pub fn first_bad_line(&self) -> Option<&BadLine> {
         self.first_bad.as_ref()
-    }
-
-    /// Returns the result. `logs` are the names of the logs, as they are shown.
-    #[must_use]
-    pub fn report(&self, logs: &[String]) -> RehearsalReport {
-        RehearsalReport::new(self, logs)
     }
 }
 

@@ -166,7 +166,9 @@ pub struct RuleRow {
 }
 
 impl RehearsalReport {
-    pub(crate) fn new(rehearsal: &Rehearsal<'_>, logs: &[String]) -> Self {
+    /// Sums up a rehearsal. `logs` are the names of the logs, as they are shown.
+    #[must_use]
+    pub fn new(rehearsal: &Rehearsal<'_>, logs: &[String]) -> Self {
         let robots = rehearsal.robots;
         let crawlers = &rehearsal.crawlers;
         let texts = line_texts(&robots.body);
@@ -217,10 +219,8 @@ impl RehearsalReport {
     }
 }
 
-/// The text of each line.
-type LineTexts = HashMap<u32, String>;
-
-fn line_texts(body: &[u8]) -> LineTexts {
+/// Returns the text of each line.
+fn line_texts(body: &[u8]) -> HashMap<u32, String> {
     let body = body.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(body);
     let text = |line: &[u8]| {
         let statement = line.split(|byte| *byte == b'#').next().unwrap_or_default();
@@ -230,7 +230,7 @@ fn line_texts(body: &[u8]) -> LineTexts {
 }
 
 /// Returns the number and the text of a line that decided.
-fn decided_by(line: u32, texts: &LineTexts) -> (Option<u32>, String) {
+fn decided_by(line: u32, texts: &HashMap<u32, String>) -> (Option<u32>, String) {
     match line {
         0 => (None, "finding the rule takes too long".to_owned()),
         OTHER_LINES => (None, "other lines".to_owned()),
@@ -288,7 +288,7 @@ impl Rehearsal<'_> {
     fn line_rows(
         &self,
         lines: fn(&CrawlerTally) -> &HashMap<u32, SimilarRequests>,
-        texts: &LineTexts,
+        texts: &HashMap<u32, String>,
         is_before: bool,
     ) -> Vec<LineRow> {
         let mut rows = Vec::new();
@@ -311,7 +311,7 @@ impl Rehearsal<'_> {
     }
 
     /// Returns the files that crawlers of the log would lose although a page that loads them stays allowed.
-    fn lost_files(&self, texts: &LineTexts) -> Vec<LostFileRow> {
+    fn lost_files(&self, texts: &HashMap<u32, String>) -> Vec<LostFileRow> {
         let own_host = self.wanted.own_host().unwrap_or_default();
         let mut rows: BTreeMap<(&str, u32), LostFileRow> = BTreeMap::new();
         // In whatever order threads met the crawlers, the first by name is the example.
@@ -355,7 +355,7 @@ impl Rehearsal<'_> {
         rows
     }
 
-    fn idle_rules(&self, texts: &LineTexts) -> Vec<RuleRow> {
+    fn idle_rules(&self, texts: &HashMap<u32, String>) -> Vec<RuleRow> {
         let has_decided = |line: u32| self.decided.get(line as usize).is_some_and(|it| *it);
         let rules = statements(&self.robots.body).into_iter().filter(|(line, statement)| {
             matches!(statement.field, LineField::Allow | LineField::Disallow)

@@ -19,7 +19,9 @@ use std::path::{Path, PathBuf};
 use serde::Deserialize;
 use serde_json::Value;
 use wayleave_decision::WellKnownCrawler;
-use wayleave_rehearsal::{CrawlerRow, LinePlace, LogFormat, Rehearsal, RobotsPair};
+use wayleave_rehearsal::{
+    CrawlerRow, LinePlace, LogFormat, Rehearsal, RehearsalReport, RobotsPair,
+};
 use wayleave_robots_txt::{Dialect, ProductToken};
 
 /// The most requests in one log: each has a bit of its own.
@@ -41,7 +43,7 @@ fn rehearse(body: &[u8], agent: &str, paths: &[&str]) -> Option<CrawlerRow> {
         rehearsal.add_line(line.as_bytes(), LinePlace { file: 0, line: 1 });
     }
     assert_eq!(rehearsal.request_count(), paths.len() as u64, "{paths:?}");
-    rehearsal.report(&[]).crawlers.pop()
+    RehearsalReport::new(&rehearsal, &[]).crawlers.pop()
 }
 
 /// Returns the requests that a dialect shuts out, as bits.

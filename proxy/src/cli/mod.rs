@@ -5,6 +5,7 @@
 
 mod admin_client;
 mod ca;
+mod cells;
 mod check;
 mod comply;
 mod config;
@@ -13,6 +14,7 @@ pub mod conformance;
 mod crawler_names;
 mod decision;
 mod decisions;
+mod document_form;
 mod drill;
 mod env;
 mod evidence;

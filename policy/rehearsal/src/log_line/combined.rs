@@ -7,7 +7,7 @@ use std::borrow::Cow;
 
 use memchr::memmem;
 
-use super::{LoggedRequest, split_once, target_of};
+use super::request::{LoggedRequest, split_once, target_of};
 
 pub(super) fn parse(line: &[u8]) -> Result<LoggedRequest<'_>, &'static str> {
     let line = line.trim_ascii_end();

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 
 use serde_json::{Map, Value};
 
-use super::{LoggedRequest, target_of};
+use super::request::{LoggedRequest, target_of};
 
 /// What a member can be. Names are in lower case, with only their letters and digits, after those of the objects around them;
 /// the first that a line has counts.

@@ -9,10 +9,9 @@ use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use clap::{Args, ValueEnum};
-use wayleave_rehearsal::{LogFormat, Rehearsal, RobotsPair};
+use clap::Args;
+use wayleave_rehearsal::{LogFormat, Rehearsal, RehearsalReport, RobotsPair};
 
-use super::report::document::DocumentForm;
 use super::terminal::{CommandResult, pretty_json, print, print_painted, unusable};
 
 /// The exit status if something would change or, without an old file, be shut out.
@@ -38,23 +37,16 @@ pub(super) struct RehearseArguments {
     /// An access log, also packed by gzip; several for rotated ones, in any order ("-": standard input) [default: -]
     #[arg(long = "log", value_name = "ACCESS.log")]
     logs: Vec<PathBuf>,
-    /// The format of the logs [default: JSON for lines that begin with a brace, else combined]
-    #[arg(long, value_enum)]
-    format: Option<AccessLogFormat>,
+    /// The format of the logs: "combined", of Apache httpd and nginx, or a JSON object a line [default: JSON for lines that begin
+    /// with a brace, else combined]
+    #[arg(long, value_parser = ["combined", "json"])]
+    format: Option<String>,
     /// Print everything as one JSON object
     #[arg(long, conflicts_with = "markdown")]
     json: bool,
     /// Print tables in Markdown, for a comment on a change
     #[arg(long)]
     markdown: bool,
-}
-
-#[derive(Clone, Copy, Debug, ValueEnum)]
-enum AccessLogFormat {
-    /// The "combined" format of Apache httpd and nginx
-    Combined,
-    /// A JSON object a line
-    Json,
 }
 
 pub(super) fn run(arguments: &RehearseArguments) -> CommandResult {
@@ -70,18 +62,18 @@ impl RehearseArguments {
     /// Says which log cannot be read, or has no request.
     fn print(&self, robots: &RobotsPair) -> Result<ExitCode, String> {
         let logs = self.logs();
-        let format = self.format.map(|format| match format {
-            AccessLogFormat::Combined => LogFormat::Combined,
-            AccessLogFormat::Json => LogFormat::Json,
+        let format = self.format.as_deref().map(|format| match format {
+            "json" => LogFormat::Json,
+            _ => LogFormat::Combined,
         });
         let rehearsal = logs::read(&logs, robots, format)?;
         let names: Vec<_> = logs.iter().map(|log| log.display().to_string()).collect();
         check_read(&rehearsal, &names)?;
-        let report = rehearsal.report(&names);
+        let report = RehearsalReport::new(&rehearsal, &names);
         let printed = if self.json {
             print(&pretty_json(&report))
         } else if self.markdown {
-            print(&tables::markdown(&report, DocumentForm::Markdown))
+            print(&tables::markdown(&report))
         } else {
             print_painted(&tables::text(&report))
         };

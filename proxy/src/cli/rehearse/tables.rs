@@ -3,10 +3,9 @@
 use bytesize::ByteSize;
 use wayleave_rehearsal::{CrawlerRow, LineRow, RehearsalReport, Traffic};
 
+use crate::cli::cells::{Cells, push_line, section};
+use crate::cli::document_form::DocumentForm;
 use crate::cli::paint::Tone;
-use crate::cli::report::cells::Cells;
-use crate::cli::report::document::DocumentForm;
-use crate::cli::report::table::{push_line, section};
 use crate::cli::terminal::counted;
 
 /// The most rows of a table.
@@ -30,8 +29,9 @@ pub(super) fn text(report: &RehearsalReport) -> String {
     text
 }
 
-/// Formats the result as a document.
-pub(super) fn markdown(report: &RehearsalReport, form: DocumentForm) -> String {
+/// Formats the result in Markdown.
+pub(super) fn markdown(report: &RehearsalReport) -> String {
+    let form = DocumentForm::Markdown;
     let mut text = form.begin("robots.txt, rehearsed");
     for sentence in sentences(report) {
         text += &form.paragraph(&sentence);

@@ -8,6 +8,8 @@ use wayleave_decision_log::{
 };
 use wayleave_record::PaymentScheme;
 
+use crate::cli::cells::Cells;
+
 /// The most rows of the tables of a report.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct RowLimits {
@@ -28,18 +30,6 @@ impl RowLimits {
 
 /// The client of requests that wayleave makes by itself, as the log has it.
 const OWN_CLIENT: &str = "0.0.0.0";
-
-/// A table with its heads. Numbers are to the right.
-#[derive(Debug)]
-pub(in crate::cli) struct Cells {
-    pub(in crate::cli) heads: Vec<&'static str>,
-    pub(in crate::cli) is_number: Vec<bool>,
-    pub(in crate::cli) rows: Vec<Vec<String>>,
-    /// The number of rows that were left out.
-    pub(in crate::cli) more: usize,
-    /// The option that leaves none out.
-    pub(in crate::cli) all_by: &'static str,
-}
 
 /// The option that leaves out no row of a report.
 const NO_LIMIT: &str = "--limit 0";

@@ -1,9 +1,9 @@
 //! `wayleave report`: summarises from the decision log the requests that were refused, and those that enforcement would refuse.
 
-pub(super) mod cells;
+mod cells;
 mod csv;
-pub(super) mod document;
-pub(super) mod table;
+mod document;
+mod table;
 
 use std::ops::ControlFlow;
 use std::path::Path;
@@ -18,9 +18,9 @@ use wayleave_decision_log::{
 use wayleave_record::{AskedVia, ClosedSet};
 
 use self::cells::RowLimits;
-use self::document::DocumentForm;
 use super::config_file::{EVIDENCE_KEYS, load_keys};
 use super::crawler_names;
+use super::document_form::DocumentForm;
 use super::expired_rules::{self, ExpiredRule};
 use super::progress::ProgressLine;
 use super::terminal::{

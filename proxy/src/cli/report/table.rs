@@ -2,11 +2,9 @@
 
 use wayleave_decision::RequestOutcome;
 use wayleave_decision_log::{LogReport, ReportDimension, ReportRow};
-use wayleave_notation::harmless::escape_controls;
 
-use std::fmt::Write as _;
-
-use super::cells::{Cells, RowLimits, edge_changes, left_out, outcomes};
+use super::cells::{RowLimits, edge_changes, left_out, outcomes};
+use crate::cli::cells::{Cells, push_line, section};
 use crate::cli::expired_rules::ExpiredRule;
 use crate::cli::paint::Tone;
 
@@ -126,38 +124,4 @@ pub(super) fn read_summary(report: &LogReport) -> String {
         push_line(&mut text, &format!("rare      {left_out}"));
     }
     text
-}
-
-/// Formats a table with its title.
-pub(in crate::cli) fn section(title: &str, cells: &Cells) -> String {
-    let mut text = format!("\n{}\n", Tone::Heading.paint(title));
-    if cells.rows.is_empty() {
-        return text;
-    }
-    let heads: Vec<_> = cells.heads.iter().map(|head| (*head).to_owned()).collect();
-    // In characters, as `format!` counts when it pads.
-    let width = |column: usize| {
-        let widths = cells.rows.iter().chain([&heads]).map(|row| row[column].chars().count());
-        widths.max().unwrap_or_default()
-    };
-    let last = heads.len() - 1;
-    for row in [&heads].into_iter().chain(&cells.rows) {
-        let padded = row.iter().enumerate().map(|(column, cell)| match column {
-            // Rules may be long, and are followed by nothing.
-            column if column == last => cell.clone(),
-            column if cells.is_number[column] => format!("{cell:>0$}", width(column)),
-            column => format!("{cell:<0$}", width(column)),
-        });
-        push_line(&mut text, &format!("  {}", padded.collect::<Vec<_>>().join("  ")));
-    }
-    if cells.more > 0 {
-        let Cells { more, all_by, .. } = cells;
-        push_line(&mut text, &format!("  ... rows left out: {more}; {all_by} shows them"));
-    }
-    text
-}
-
-/// Appends a line, with untrusted text made harmless.
-pub(in crate::cli) fn push_line(text: &mut String, line: &str) {
-    writeln!(text, "{}", escape_controls(line)).expect("writing to a String cannot fail");
 }
