@@ -7,8 +7,10 @@
 #![allow(clippy::disallowed_methods, reason = "a test reads files and its options")]
 #![allow(clippy::disallowed_types, reason = "a test reads files")]
 
+#[allow(dead_code, unreachable_pub, reason = "shared with other tests")]
 #[path = "../../robots-txt/tests/google_path/mod.rs"]
 mod google_path;
+#[allow(dead_code, unreachable_pub, reason = "shared with other tests")]
 #[path = "../../robots-txt/tests/model/mod.rs"]
 mod model;
 
