@@ -117,6 +117,15 @@ impl RobotsPair {
         decide(access, crawler.dialect, &crawler.tokens, &UrlPath::ROOT).group_name()
     }
 
+    /// Returns the dialect and the lines that decide about a crawler by the new file: crawlers for which they are the same get
+    /// the same verdicts. Without lines, everything is allowed.
+    pub(crate) fn rules_of(&self, crawler: &NamedCrawler) -> (Dialect, Vec<u32>) {
+        let root = decide(&self.new, crawler.dialect, &crawler.tokens, &UrlPath::ROOT);
+        let counts = crawler.listed.is_none_or(WellKnownCrawler::reads_star)
+            || !root.group_name().is_some_and(|name| name.starts_with('*'));
+        (crawler.dialect, if counts { root.group_lines() } else { Vec::new() })
+    }
+
     fn distinct_groups(&self, names: &[ProductToken]) -> Vec<NamedCrawler> {
         let anonymous = NamedCrawler {
             name: String::new(),
@@ -131,10 +140,7 @@ impl RobotsPair {
             .into_iter()
             .chain(named)
             .chain(listed)
-            .filter(|crawler| {
-                let root = decide(&self.new, crawler.dialect, &crawler.tokens, &UrlPath::ROOT);
-                known.insert((crawler.dialect, root.group_lines()))
-            })
+            .filter(|crawler| known.insert(self.rules_of(crawler)))
             .take(MAX_GROUPS)
             .collect()
     }

@@ -17,9 +17,9 @@ const MAX_CRAWLERS: usize = 1_000;
 /// The name of all others.
 const OTHERS: &str = "others";
 /// The bytes that remembered verdicts, and remembered User-Agents, may take.
-const MAX_REMEMBERED_BYTES: usize = 8 * 1024 * 1024;
+const MAX_REMEMBERED_BYTES: usize = 4 * 1024 * 1024;
 /// The bytes that an entry takes besides its text.
-const ENTRY_BYTES: usize = 96;
+const ENTRY_BYTES: usize = 160;
 /// The longest text that is remembered: longer ones hardly ever come again.
 const MAX_REMEMBERED_TEXT: usize = 1_024;
 

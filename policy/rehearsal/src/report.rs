@@ -11,13 +11,18 @@ use wayleave_robots_txt::{UrlPath, excerpt, numbered_lines};
 use crate::claims;
 use crate::judge::dialects;
 use crate::rehearsal::Rehearsal;
+use crate::roster::NamedCrawler;
 use crate::tally::{CrawlerTally, OTHER_LINES, SimilarRequests, Traffic};
+
+/// The most crawlers that are named for one file.
+const MAX_NAMES: usize = 20;
 
 /// What a robots.txt would do to the requests of a log.
 #[derive(Clone, Debug, Serialize)]
 pub struct RehearsalReport {
     /// All requests.
-    pub requests: Traffic,
+    #[serde(flatten)]
+    pub traffic: Traffic,
     /// The requests of people, and of programs without a crawler's name, about which nothing is decided.
     pub people: Traffic,
     /// The number of lines that are no request.
@@ -77,7 +82,8 @@ pub struct CrawlerRow {
     /// What its owner documents about robots.txt, if that is not the usual.
     pub remark: Option<String>,
     /// Its requests.
-    pub requests: Traffic,
+    #[serde(flatten)]
+    pub traffic: Traffic,
     /// What it would be shut out of.
     pub shut_out: Traffic,
     /// What it is shut out of by the old file.
@@ -147,8 +153,10 @@ pub struct LostFileRow {
     pub line: Option<u32>,
     /// The line's text.
     pub rule: String,
-    /// The crawlers that lose it.
+    /// The first of the crawlers that lose it, by name.
     pub crawlers: Vec<String>,
+    /// The number of all crawlers that lose it.
+    pub crawler_count: usize,
     /// Whether the old file, if one is compared, let the first of them have it.
     pub is_new: bool,
     /// All requests for it, also those of people.
@@ -182,9 +190,9 @@ impl RehearsalReport {
         let seen: HashSet<String> =
             crawlers.iter().map(|tally| tally.crawler.name.to_ascii_lowercase()).collect();
         let mut rows: Vec<_> = crawlers.iter().map(|tally| rehearsal.crawler_row(tally)).collect();
-        rows.sort_by_cached_key(|row| (Reverse((row.shut_out, row.requests)), row.crawler.clone()));
+        rows.sort_by_cached_key(|row| (Reverse((row.shut_out, row.traffic)), row.crawler.clone()));
         Self {
-            requests: rehearsal.requests,
+            traffic: rehearsal.requests,
             people: rehearsal.people,
             bad_lines: rehearsal.bad_lines,
             first_bad_line: rehearsal.first_bad.as_ref().map(|bad| BadLineRow {
@@ -276,7 +284,7 @@ impl Rehearsal<'_> {
             dialect: crawler.dialect.as_str(),
             group: self.robots.group(crawler, false),
             remark: crawler.listed.and_then(remark),
-            requests: tally.requests,
+            traffic: tally.requests,
             shut_out: tally.shut_out,
             shut_out_before: tally.shut_out_before,
             newly_shut_out: tally.newly_shut_out,
@@ -314,14 +322,18 @@ impl Rehearsal<'_> {
     fn lost_files(&self, texts: &HashMap<u32, String>) -> Vec<LostFileRow> {
         let own_host = self.wanted.own_host().unwrap_or_default();
         let mut rows: BTreeMap<(&str, u32), LostFileRow> = BTreeMap::new();
-        // In whatever order threads met the crawlers, the first by name is the example.
-        let mut crawlers: Vec<_> = self.crawlers.iter().map(|tally| &tally.crawler).collect();
-        crawlers.sort_by_key(|crawler| &crawler.name);
+        // Crawlers with the same rules lose the same files, and anybody can invent names.
+        let mut by_rules: BTreeMap<_, Vec<&NamedCrawler>> = BTreeMap::new();
+        for tally in &self.crawlers {
+            by_rules.entry(self.robots.rules_of(&tally.crawler)).or_default().push(&tally.crawler);
+        }
+        by_rules.values_mut().for_each(|crawlers| crawlers.sort_by_key(|crawler| &crawler.name));
         for (path, file) in &self.wanted.files {
             let url_path = UrlPath::from_checked(path);
             let own = file.pages.iter().filter(|page| page.0 == own_host);
             let pages: BTreeSet<&str> = own.map(|page| &*page.1).collect();
-            for crawler in &crawlers {
+            for crawlers in by_rules.values() {
+                let crawler = crawlers[0];
                 let judged = self.robots.judge(crawler, &url_path);
                 if !judged.is_shut_out {
                     continue;
@@ -343,14 +355,21 @@ impl Rehearsal<'_> {
                         line,
                         rule,
                         crawlers: Vec::new(),
+                        crawler_count: 0,
                         is_new: self.robots.has_before() && !judged.was_shut_out,
                         traffic: file.requests,
                     }
                 });
-                row.crawlers.push(crawler.name.clone());
+                row.crawler_count += crawlers.len();
+                let names = crawlers.iter().map(|crawler| crawler.name.clone());
+                row.crawlers.extend(names.take(MAX_NAMES));
             }
         }
         let mut rows: Vec<_> = rows.into_values().collect();
+        for row in &mut rows {
+            row.crawlers.sort();
+            row.crawlers.truncate(MAX_NAMES);
+        }
         rows.sort_by_key(|row| Reverse(row.traffic));
         rows
     }

@@ -43,11 +43,11 @@ pub(super) fn markdown(report: &RehearsalReport) -> String {
 }
 
 fn sentences(report: &RehearsalReport) -> Vec<String> {
-    let RehearsalReport { requests, people, .. } = report;
-    let of_crawlers = requests.requests - people.requests;
+    let RehearsalReport { traffic, people, .. } = report;
+    let of_crawlers = traffic.requests - people.requests;
     let mut sentences = vec![format!(
         "{}: {of_crawlers} by {}, {} by people and programs without a crawler's name",
-        shown(*requests),
+        shown(*traffic),
         counted(report.crawlers.len(), "crawler"),
         people.requests
     )];
@@ -115,7 +115,7 @@ fn crawlers(report: &RehearsalReport) -> Cells {
     let row = |row: &CrawlerRow| {
         let named = [row.crawler.clone(), or_dash(row.owner), row.dialect.to_owned()];
         let changes = [row.newly_shut_out, row.newly_let_in].map(|it| it.requests.to_string());
-        [&named[..], &numbers(row.requests), &numbers(row.shut_out)]
+        [&named[..], &numbers(row.traffic), &numbers(row.shut_out)]
             .concat()
             .into_iter()
             .chain(changes.into_iter().filter(|_| report.has_before))
@@ -146,10 +146,10 @@ fn lines(rows: &[LineRow]) -> Cells {
 fn lost_files(report: &RehearsalReport) -> Cells {
     let heads = ["#requests", "kind", "#line", "rule", "crawlers", "file", "of the page"];
     let rows = report.lost_files.iter().map(|row| {
-        let names = row.crawlers.len();
-        let mut crawlers = row.crawlers[..names.min(MAX_NAMES)].join(", ");
-        if names > MAX_NAMES {
-            crawlers += &format!(" and {} more", names - MAX_NAMES);
+        let named = row.crawlers.len().min(MAX_NAMES);
+        let mut crawlers = row.crawlers[..named].join(", ");
+        if row.crawler_count > named {
+            crawlers += &format!(" and {} more", row.crawler_count - named);
         }
         vec![
             row.traffic.requests.to_string(),
