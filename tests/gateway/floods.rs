@@ -94,6 +94,23 @@ fn a_flood_by_grpc_keeps_nobody_waiting_and_leaves_nothing() {
 }
 
 #[test]
+fn questions_that_never_end_are_a_share_of_those_in_progress() {
+    let origin = Origin::start();
+    origin.site("shop.test").robots(ROBOTS);
+    let (_gated, grpc) =
+        Gated::start_both(&origin, |settings| settings.set("proxy.max_connections", "16"));
+    let mut wire = begin(Wire::connect_from([127, 0, 0, 1], grpc));
+    for stream in [1, 3, 5, 7] {
+        wire.send(frame(HEADERS, END_HEADERS, stream, &block(&call_fields())));
+    }
+    let caller = Caller::connect_from(1, grpc);
+    eventually("the gateway has no room", || caller.ask(&ABOUT).status == 429);
+    assert_eq!(Caller::connect_from(2, grpc).ask(&ABOUT).status, 200);
+    drop(wire);
+    eventually("it has room again", || caller.ask(&ABOUT).status == 200);
+}
+
+#[test]
 fn heads_that_are_too_large_are_refused() {
     let origin = Origin::start();
     origin.site("shop.test").robots(ROBOTS);

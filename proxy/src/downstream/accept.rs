@@ -33,7 +33,7 @@ use super::{http1, listeners, proxied_http2, proxy_protocol, socks5, tls_termina
 #[derive(Debug)]
 pub(crate) struct ConnectionAcceptor {
     pub(crate) server: Arc<DownstreamServer>,
-    threads: WorkerThreads,
+    pub(crate) threads: WorkerThreads,
 }
 
 /// An accepted connection, the bytes read from it so far, and its client.

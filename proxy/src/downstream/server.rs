@@ -41,7 +41,7 @@ impl DownstreamServer {
     }
 
     /// Does the same as [`spawn`](Self::spawn) on the thread of `runtime`.
-    pub(super) fn spawn_on(
+    pub(crate) fn spawn_on(
         &self,
         runtime: &Handle,
         task: impl Future<Output = ()> + Send + 'static,

@@ -7,12 +7,12 @@ use tokio::runtime::{Handle, Id};
 
 /// The threads of a service.
 #[derive(Debug)]
-pub(super) struct WorkerThreads(Vec<WorkerThread>);
+pub(crate) struct WorkerThreads(Vec<WorkerThread>);
 
 /// A thread. Each connection that it serves holds a clone, by which it is counted.
 #[derive(Clone, Debug)]
-pub(super) struct WorkerThread {
-    pub(super) runtime: Handle,
+pub(crate) struct WorkerThread {
+    pub(crate) runtime: Handle,
     clones: Arc<()>,
 }
 
@@ -28,7 +28,7 @@ impl WorkerThreads {
     }
 
     /// Returns the thread that serves the fewest connections.
-    pub(super) fn least_busy(&self) -> WorkerThread {
+    pub(crate) fn least_busy(&self) -> WorkerThread {
         let connections = |thread: &&WorkerThread| Arc::strong_count(&thread.clones);
         self.0.iter().min_by_key(connections).expect("a service has threads").clone()
     }

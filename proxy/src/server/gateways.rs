@@ -3,7 +3,7 @@
 use std::io;
 use std::sync::Arc;
 
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
 use wayleave_config::GatewayProtocol;
@@ -11,34 +11,34 @@ use wayleave_fairness::{Holder, HolderCounts};
 use wayleave_gateway::GatewayServer;
 use wayleave_transport::http::transport::{self, UNACKNOWLEDGED_TIMEOUT};
 
-use crate::downstream::DownstreamServer;
+use crate::downstream::ConnectionAcceptor;
 use crate::downstream::listeners::{self, BoundGateway};
 
 /// The most connections of a listener. A gateway keeps one for each request that waits for its verdict by HTTP.
 pub(super) const MAX_CONNECTIONS: usize = 4096;
 
-/// Starts to accept connections on the current runtime.
+/// Starts to accept connections on the current runtime. The threads of `acceptor` serve them.
 ///
 /// # Errors
 ///
 /// Returns an error if the runtime cannot watch the socket.
 pub(super) fn start(
-    downstream: &Arc<DownstreamServer>,
+    acceptor: &Arc<ConnectionAcceptor>,
     server: &Arc<GatewayServer>,
     gateway: BoundGateway,
 ) -> io::Result<JoinHandle<()>> {
     let listener = TcpListener::from_std(gateway.bound.listener)?;
-    let accepting = accept(Arc::clone(downstream), Arc::clone(server), listener, gateway.protocol);
-    Ok(downstream.accept_loops.spawn(accepting))
+    let accepting = accept(Arc::clone(acceptor), Arc::clone(server), listener, gateway.protocol);
+    Ok(acceptor.server.accept_loops.spawn(accepting))
 }
 
 async fn accept(
-    downstream: Arc<DownstreamServer>,
+    acceptor: Arc<ConnectionAcceptor>,
     server: Arc<GatewayServer>,
     listener: TcpListener,
     protocol: GatewayProtocol,
 ) {
-    let stopping = downstream.stopping.clone();
+    let stopping = acceptor.server.stopping.clone();
     let connections = Arc::new(Semaphore::new(MAX_CONNECTIONS));
     let of_gateways = Arc::<HolderCounts>::default();
     let next = async || {
@@ -57,7 +57,11 @@ async fn accept(
         let _ = transport::set_tcp_options(&tcp, UNACKNOWLEDGED_TIMEOUT);
         let server = Arc::clone(&server);
         let stopping = stopping.clone();
-        downstream.spawn(async move {
+        // The runtime of the thread that serves the connection is the one that has to watch its socket.
+        let tcp = tcp.into_std();
+        let thread = acceptor.threads.least_busy();
+        acceptor.server.spawn_on(&thread.runtime.clone(), async move {
+            let Ok(tcp) = tcp.and_then(TcpStream::from_std) else { return };
             match protocol {
                 GatewayProtocol::Http => server.serve_http(tcp, peer.ip(), stopping).await,
                 GatewayProtocol::Icap => {
@@ -65,7 +69,7 @@ async fn accept(
                 }
                 GatewayProtocol::Grpc => server.serve_grpc(tcp, peer.ip(), stopping).await,
             }
-            drop((permit, counted));
+            drop((permit, counted, thread));
         });
     }
 }

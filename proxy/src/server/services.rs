@@ -119,7 +119,7 @@ impl ProcessService for CrawlerService {
         let limits = QuestionLimits { total: connections, per_client };
         let server = Arc::new(GatewayServer::new(gate, limits));
         for gateway in self.listeners.gateways {
-            accepting.push(gateways::start(&self.downstream, &server, gateway)?);
+            accepting.push(gateways::start(&acceptor, &server, gateway)?);
         }
         ready.notify_ready();
         until_stopped(refreshing, accepting).await
