@@ -152,3 +152,54 @@ fn a_rule_is_idle_unless_it_decided_for_anybody() {
     let idle: Vec<_> = report.idle_rules.iter().map(|row| (row.line, &*row.rule)).collect();
     assert_eq!(idle, [(4, "Disallow: /z")]);
 }
+
+#[test]
+fn each_crawler_is_judged_in_its_dialect_beside_the_others() {
+    // Google's parser takes a misspelt name of a rule for the rule; a reader of 1996 stops at the first that matches.
+    let robots = "User-agent: *\nDisalow: /a\nDisallow: /b\nAllow: /b/c\n";
+    let robots = RobotsPair::new(robots.into(), None);
+    let visits = |name: &str| ["/a", "/b/c"].map(|path| line(path, "-", name));
+    let lines = [visits("Googlebot/2.1"), visits("GPTBot/1")].concat();
+    let report = RehearsalReport::new(&count(&robots, &lines), &[]);
+    for (name, shut_out, otherwise) in [
+        (
+            "Googlebot",
+            1,
+            vec![
+                ("rfc9309", "allow", 1),
+                ("koster1996", "allow", 1),
+                ("koster1996", "disallow", 1),
+                ("selfhtml", "allow", 1),
+                ("selfhtml", "disallow", 1),
+            ],
+        ),
+        (
+            "GPTBot",
+            0,
+            vec![
+                ("google", "disallow", 1),
+                ("koster1996", "disallow", 1),
+                ("selfhtml", "disallow", 1),
+            ],
+        ),
+    ] {
+        let row = row(&report, name);
+        let found = row.otherwise.iter();
+        let found: Vec<_> =
+            found.map(|row| (row.dialect, row.verdict, row.traffic.requests)).collect();
+        assert_eq!((row.shut_out.requests, found), (shut_out, otherwise), "{name}");
+    }
+}
+
+#[test]
+fn only_what_is_decided_otherwise_has_changed() {
+    let old = "User-agent: *\nDisallow: /x\nDisallow: /y\n";
+    let lines = ["/x", "/y", "/y/y", "/z"].map(|path| line(path, "-", "FooBot/1"));
+    let report = RehearsalReport::new(&count(&robots(Some(old)), &lines), &[]);
+    let changes =
+        [report.shut_out, report.shut_out_before, report.newly_shut_out, report.newly_let_in];
+    assert_eq!(changes.map(|traffic| traffic.requests), [1, 3, 0, 2]);
+    let let_in: Vec<_> = report.let_in.iter().map(|row| (row.line, &*row.rule)).collect();
+    assert_eq!(let_in, [(Some(3), "Disallow: /y")]);
+    assert!(report.has_effect() && report.new_lines.is_empty());
+}
