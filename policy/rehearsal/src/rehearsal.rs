@@ -275,3 +275,33 @@ fn escape_foreign(target: &[u8]) -> Cow<'_, str> {
 fn path_of(target: &str) -> Option<UrlPath<'_>> {
     UrlPath::parse(target).ok().or_else(|| UrlPath::of_url(target).ok())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_remembered_is_bounded() {
+        let robots = RobotsPair::new(b"User-agent: *\nDisallow: /a\n".to_vec(), None);
+        let mut rehearsal = Rehearsal::new(&robots, None);
+        let long = "x".repeat(900);
+        let place = LinePlace { file: 0, line: 1 };
+        for number in 0..20_000 {
+            let name = ["GPTBot", "CCBot", "bingbot"][number % 3];
+            let line = format!(
+                r#"1 - - [x] "GET /a{number}.css?{long} HTTP/1.1" 200 1 "-" "{name}/{number} {long}""#
+            );
+            rehearsal.add_line(line.as_bytes(), place);
+        }
+        let texts =
+            |values: &HashMap<Box<[u8]>, JudgedPath>| values.keys().map(|it| it.len()).sum();
+        let verdicts: usize =
+            rehearsal.verdicts.iter().map(|it| -> usize { texts(&it.values) }).sum();
+        let agents: usize = rehearsal.agents.values.keys().map(|it| it.len()).sum();
+        let files: usize = rehearsal.files.values.keys().map(|it| it.len()).sum();
+        for bytes in [verdicts, agents, files] {
+            assert!((1..=MAX_REMEMBERED_BYTES).contains(&bytes), "{bytes}");
+        }
+        assert_eq!(rehearsal.crawlers.iter().map(|it| it.shut_out.requests).sum::<u64>(), 20_000);
+    }
+}
