@@ -58,7 +58,8 @@ fn groups(body: &[u8]) -> Vec<ClaimGroup<'_>> {
                         group.agents.push((line, name));
                     }
                     _ => {
-                        groups.push(ClaimGroup { agents: vec![(line, name)], ..Default::default() })
+                        let agents = vec![(line, name)];
+                        groups.push(ClaimGroup { agents, ..ClaimGroup::default() });
                     }
                 }
             }
