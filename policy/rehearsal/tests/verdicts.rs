@@ -4,13 +4,12 @@
 //! `WAYLEAVE_LINES=200000` asks the model about so many lines; `WAYLEAVE_VERDICTS=FOLDER` reads further verdicts of Google's
 //! parser from `FOLDER/queries.jsonl` about files in `FOLDER`.
 
+#![allow(unreachable_pub, reason = "the model is shared by several test binaries")]
 #![allow(clippy::disallowed_methods, reason = "a test reads files and its options")]
 #![allow(clippy::disallowed_types, reason = "a test reads files")]
 
-#[allow(dead_code, unreachable_pub, reason = "shared with other tests")]
 #[path = "../../robots-txt/tests/google_path/mod.rs"]
 mod google_path;
-#[allow(dead_code, unreachable_pub, reason = "shared with other tests")]
 #[path = "../../robots-txt/tests/model/mod.rs"]
 mod model;
 
