@@ -39,7 +39,7 @@
 //!
 //! # A proxy on pingora
 //!
-//! With the feature `pingora`, a [`GateContext`](pingora::GateContext) in a proxy's `CTX` has a method for each hook of
+//! With the feature `pingora`, a `pingora::GateContext` in a proxy's `CTX` has a method for each hook of
 //! `pingora_proxy::ProxyHttp` that matters. `examples/forward_proxy.rs` is a forward proxy of a page.
 //!
 //! # Your duties
