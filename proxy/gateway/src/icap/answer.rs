@@ -106,13 +106,13 @@ fn response(head: &[u8], has_body: bool, istag: &str) -> BytesMut {
 }
 
 /// Returns the answer with the proxy's own response.
-pub(super) fn refusal(verdict: &AskedVerdict, method: Option<&str>, istag: &str) -> BytesMut {
+pub(super) fn refusal(verdict: &AskedVerdict, is_to_head: bool, istag: &str) -> BytesMut {
     let mut head = BytesMut::new();
     let line = format!("HTTP/1.1 {} {}\r\n", verdict.status, verdict.title);
     head.extend_from_slice(line.as_bytes());
     write_fields(&mut head, pairs(&verdict.fields));
     head.extend_from_slice(b"\r\n");
-    let has_body = method != Some("HEAD") && !verdict.body.is_empty();
+    let has_body = !is_to_head && !verdict.body.is_empty();
     let mut answer = response(&head, has_body, istag);
     if has_body {
         answer.extend_from_slice(&chunk(&verdict.body));

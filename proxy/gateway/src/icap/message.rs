@@ -27,6 +27,11 @@ pub(super) struct IcapMessage {
 }
 
 impl IcapMessage {
+    /// Returns whether the request inside is a HEAD, to which no answer has content, even if the proxy would not have read it.
+    pub(super) fn is_head(&self) -> bool {
+        self.request.starts_with(b"HEAD ")
+    }
+
     /// Reads the request inside, as the proxy would have received it.
     ///
     /// # Errors

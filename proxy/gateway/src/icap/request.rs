@@ -19,7 +19,6 @@ pub(super) async fn answer<S: AsyncRead + AsyncWrite + Unpin + Send>(
     peer: &mut IcapPeer<S>,
 ) -> Result<bool, IcapError> {
     let received = message.received().await?;
-    let method = received.as_ref().ok().map(|received| received.method().to_owned());
     let mut body = IcapBody::new(peer, &message.head);
     body.skip_preview().await?;
     body.check_pause()?;
@@ -33,7 +32,7 @@ pub(super) async fn answer<S: AsyncRead + AsyncWrite + Unpin + Send>(
         verdict.ok_or_else(|| IcapError::new(IcapStatus::ServerError, "the decision panicked"))?;
     body.check_pause()?;
     if verdict.status != ALLOWED {
-        let refusal = answer::refusal(&verdict, method.as_deref(), &message.istag);
+        let refusal = answer::refusal(&verdict, message.is_head(), &message.istag);
         body.peer().send(&refusal).await?;
         return body.drain().await;
     }

@@ -34,14 +34,14 @@ pub(super) async fn answer<S: AsyncRead + AsyncWrite + Unpin + Send>(
         Ok(received) => received,
         Err(error) => {
             let verdict = asked::refuse_unread(gate, connection, error);
-            return withhold(message, &verdict, None, body).await;
+            return withhold(message, &verdict, body).await;
         }
     };
     let head = match answered {
         Ok(head) => UpstreamHead::Http1(head),
         Err(error) => {
             let verdict = asked::refuse_broken(gate, connection, &received, details(&error));
-            return withhold(message, &verdict, Some(&received), body).await;
+            return withhold(message, &verdict, body).await;
         }
     };
     if let Some(id) = decision.filter(|_| head.status() >= 200) {
@@ -52,7 +52,7 @@ pub(super) async fn answer<S: AsyncRead + AsyncWrite + Unpin + Send>(
     }
     let Some(_in_progress) = server.shares.begin(&message.gateway, connection.client) else {
         gate.metrics.gateway_answer(PROTOCOL, EXCESS);
-        return withhold(message, &excess(), Some(&received), body).await;
+        return withhold(message, &excess(), body).await;
     };
     let _counted = gate.metrics.gateway_question();
     let verdict = asked::judge_response(gate, connection, &received, &head, &mut body).await?;
@@ -63,7 +63,7 @@ pub(super) async fn answer<S: AsyncRead + AsyncWrite + Unpin + Send>(
         }
         ResponseVerdict::Withhold(verdict) => {
             gate.metrics.gateway_answer(PROTOCOL, "refused");
-            withhold(message, &verdict, Some(&received), body).await
+            withhold(message, &verdict, body).await
         }
     }
 }
@@ -130,13 +130,11 @@ async fn pass<S: AsyncRead + AsyncWrite + Unpin + Send>(
 async fn withhold<S: AsyncRead + AsyncWrite + Unpin + Send>(
     message: &IcapMessage,
     verdict: &AskedVerdict,
-    received: Option<&ReceivedHead>,
     mut body: IcapBody<'_, S>,
 ) -> Result<bool, IcapError> {
     body.skip_preview().await?;
     body.check_pause()?;
-    let method = received.map(ReceivedHead::method);
-    let refusal = answer::refusal(verdict, method, &message.istag);
+    let refusal = answer::refusal(verdict, message.is_head(), &message.istag);
     body.peer().send(&refusal).await?;
     body.drain().await
 }
