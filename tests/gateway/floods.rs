@@ -12,14 +12,6 @@ use crate::harness::h2_frames::{
 use crate::harness::origin::reply::Step;
 use crate::harness::{Gate, Origin, Reply, eventually};
 
-const ABOUT: Question<'static> = Question {
-    method: "GET",
-    scheme: "http",
-    host: "shop.test",
-    path: "/a",
-    fields: &[],
-    client: "192.0.2.1",
-};
 /// The frames of a flood.
 const MANY: u32 = 20_000;
 /// The memory that a flood may leave.
@@ -59,10 +51,10 @@ fn a_flood_by_grpc_keeps_nobody_waiting_and_leaves_nothing() {
     origin.site("slow.test").robots_reply(slow);
     let (gated, grpc) = Gated::start_both(&origin, |settings| settings);
     let other = Caller::connect_from(2, grpc);
-    assert_eq!(other.ask(&ABOUT).status, 200);
+    assert_eq!(other.ask(&Question::PLAIN).status, 200);
     let before = gated.proxy.memory_kib("VmRSS");
     let head = block(&call_fields());
-    let question = message(&Question { host: "slow.test", ..ABOUT });
+    let question = message(&Question { host: "slow.test", ..Question::PLAIN });
     let stream = |number: u32| 2 * number + 1;
     let head_of = |number| frame(HEADERS, END_HEADERS, stream(number), &head);
     let reset = |number| frame(RST_STREAM, 0, stream(number), &CANCEL);
@@ -83,8 +75,8 @@ fn a_flood_by_grpc_keeps_nobody_waiting_and_leaves_nothing() {
         _ => frame(CONTINUATION, 0, 1, &block(&[("x-a", "b")])),
     });
     flood(grpc, |number| frame(HEADERS, END_HEADERS, stream(number), &swollen(&head, 10_000)));
-    assert_eq!(other.ask(&ABOUT).status, 200);
-    assert_eq!(Caller::connect_from(3, grpc).ask(&ABOUT).status, 200);
+    assert_eq!(other.ask(&Question::PLAIN).status, 200);
+    assert_eq!(Caller::connect_from(3, grpc).ask(&Question::PLAIN).status, 200);
     eventually("no question is in progress", || {
         gated.proxy.metric("wayleave_gateway_questions", &[]) == 0.0
     });
@@ -104,10 +96,10 @@ fn questions_that_never_end_are_a_share_of_those_in_progress() {
         wire.send(frame(HEADERS, END_HEADERS, stream, &block(&call_fields())));
     }
     let caller = Caller::connect_from(1, grpc);
-    eventually("the gateway has no room", || caller.ask(&ABOUT).status == 429);
-    assert_eq!(Caller::connect_from(2, grpc).ask(&ABOUT).status, 200);
+    eventually("the gateway has no room", || caller.ask(&Question::PLAIN).status == 429);
+    assert_eq!(Caller::connect_from(2, grpc).ask(&Question::PLAIN).status, 200);
     drop(wire);
-    eventually("it has room again", || caller.ask(&ABOUT).status == 200);
+    eventually("it has room again", || caller.ask(&Question::PLAIN).status == 200);
 }
 
 #[test]
@@ -127,8 +119,8 @@ fn heads_that_are_too_large_are_refused() {
     // Within the limit of one field by HTTP, and beyond that of a question.
     for (length, code) in [(30_000, 0), (300_000, 3)] {
         let value = "v".repeat(length);
-        let answer = caller.ask(&Question { fields: &[("X-A", &value)], ..ABOUT });
+        let answer = caller.ask(&Question { fields: &[("X-A", &value)], ..Question::PLAIN });
         assert_eq!(answer.code, code, "{length}: {answer:?}");
     }
-    assert_eq!(caller.ask(&ABOUT).status, 200);
+    assert_eq!(caller.ask(&Question::PLAIN).status, 200);
 }

@@ -25,6 +25,18 @@ pub struct Question<'a> {
     pub client: &'a str,
 }
 
+impl Question<'static> {
+    /// A request that is allowed unless a test says otherwise.
+    pub const PLAIN: Self = Self {
+        method: "GET",
+        scheme: "http",
+        host: "shop.test",
+        path: "/a",
+        fields: &[],
+        client: "192.0.2.1",
+    };
+}
+
 /// The answer to a call.
 #[derive(Debug, Default)]
 pub struct CallAnswer {

@@ -216,9 +216,10 @@ fn the_layer_sees_what_a_page_loads() {
     assert_eq!((passed.status().as_u16(), &passed.body()[..]), (200, &b"a()"[..]));
     let html = load(&own, &layer, script, of_type("text/javascript"), "<!doctype html><p>secret");
     assert!(html.status() == 403 && !html.body().windows(6).any(|part| part == b"secret"));
-    let moved = http::Response::builder().status(302).header("Location", "/static/b.js");
+    let moved = of_type("text/html").status(302).header("Location", "/static/b.js");
     let moved = load(&own, &layer, script, moved, "secret");
     assert_eq!((moved.status().as_u16(), moved.body().len()), (302, 0));
+    assert!(!moved.headers().contains_key("content-type"), "{moved:?}");
 }
 
 #[test]

@@ -9,15 +9,6 @@ use crate::harness::origin::reply::Step;
 use crate::harness::wayleave::Settings;
 use crate::harness::{Gate, Origin, Reply, eventually, runtime};
 
-const ALLOWED: Question<'static> = Question {
-    method: "GET",
-    scheme: "http",
-    host: "shop.test",
-    path: "/a",
-    fields: &[],
-    client: "192.0.2.1",
-};
-
 fn impatient(settings: Settings) -> Settings {
     settings.set("proxy.header_timeout", "\"200ms\"")
 }
@@ -32,12 +23,12 @@ fn what_never_ends_is_not_waited_for() {
     let answer = wire.response();
     assert_eq!(answer.status, 400, "{}", answer.text());
     let caller = Caller::connect_from(1, grpc);
-    let whole = message(&ALLOWED);
+    let whole = message(&Question::PLAIN);
     for part in [Bytes::new(), whole.slice(..3), whole.slice(..20), whole.clone()] {
         let answer = caller.begin_without_end(part).expect("an answer");
         assert_eq!(answer.code, 3, "{answer:?}");
     }
-    assert_eq!(caller.ask(&ALLOWED).status, 200);
+    assert_eq!(caller.ask(&Question::PLAIN).status, 200);
 }
 
 #[test]
@@ -71,7 +62,7 @@ fn questions_in_progress_are_answered_before_the_process_ends() {
     let target = check("GET", "http://shop.test/a");
     wire.send(format!("GET {target} HTTP/1.1\r\nHost: {}\r\n\r\n", gated.gateway));
     let mut idle = Wire::connect(gated.gateway);
-    let call = Caller::connect_from(1, grpc).begin(&ALLOWED);
+    let call = Caller::connect_from(1, grpc).begin(&Question::PLAIN);
     eventually("both are in progress", || {
         gated.proxy.metric("wayleave_gateway_questions", &[]) == 2.0
     });

@@ -281,7 +281,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_remembered_is_bounded() {
+    fn remembered_texts_are_bounded() {
         let robots = RobotsPair::new(b"User-agent: *\nDisallow: /a\n".to_vec(), None);
         let mut rehearsal = Rehearsal::new(&robots, None);
         let long = "x".repeat(900);
@@ -294,14 +294,17 @@ mod tests {
             rehearsal.add_line(line.as_bytes(), place);
         }
         let texts =
-            |values: &HashMap<Box<[u8]>, JudgedPath>| values.keys().map(|it| it.len()).sum();
+            |values: &HashMap<Box<[u8]>, JudgedPath>| values.keys().map(|text| text.len()).sum();
         let verdicts: usize =
-            rehearsal.verdicts.iter().map(|it| -> usize { texts(&it.values) }).sum();
-        let agents: usize = rehearsal.agents.values.keys().map(|it| it.len()).sum();
-        let files: usize = rehearsal.files.values.keys().map(|it| it.len()).sum();
+            rehearsal.verdicts.iter().map(|known| -> usize { texts(&known.values) }).sum();
+        let agents: usize = rehearsal.agents.values.keys().map(|text| text.len()).sum();
+        let files: usize = rehearsal.files.values.keys().map(|text| text.len()).sum();
         for bytes in [verdicts, agents, files] {
             assert!((1..=MAX_REMEMBERED_BYTES).contains(&bytes), "{bytes}");
         }
-        assert_eq!(rehearsal.crawlers.iter().map(|it| it.shut_out.requests).sum::<u64>(), 20_000);
+        assert_eq!(
+            rehearsal.crawlers.iter().map(|tally| tally.shut_out.requests).sum::<u64>(),
+            20_000
+        );
     }
 }

@@ -375,7 +375,8 @@ impl Rehearsal<'_> {
     }
 
     fn idle_rules(&self, texts: &HashMap<u32, String>) -> Vec<RuleRow> {
-        let has_decided = |line: u32| self.decided.get(line as usize).is_some_and(|it| *it);
+        let has_decided =
+            |line: u32| self.decided.get(line as usize).is_some_and(|has_decided| *has_decided);
         let rules = statements(&self.robots.body).into_iter().filter(|(line, statement)| {
             matches!(statement.field, LineField::Allow | LineField::Disallow)
                 && !statement.value.is_empty()

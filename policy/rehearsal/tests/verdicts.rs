@@ -160,7 +160,7 @@ fn counts_agree_with_the_model_in_every_dialect() {
 /// Compares the counts about a file's paths with the model's verdicts, and returns how many were compared.
 fn compare_with_model(body: &[u8], agent: &str, paths: &[String]) -> usize {
     let paths: Vec<_> =
-        paths.iter().map(String::as_str).filter(|it| *it != "/robots.txt").collect();
+        paths.iter().map(String::as_str).filter(|path| *path != "/robots.txt").collect();
     let (Some(names), Some(row)) = (names(agent), rehearse(body, agent, &paths)) else {
         return 0;
     };

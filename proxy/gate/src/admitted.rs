@@ -4,12 +4,13 @@ use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
-use http::header::CONTENT_LENGTH;
 use http::{HeaderMap, HeaderName, Response, StatusCode};
 use http_body::Body;
-use wayleave_admission::asked::{ResponseVerdict, judge_response};
+use wayleave_admission::asked::{PassedResponse, ResponseVerdict, judge_response};
+use wayleave_admission::record::is_own_field;
 use wayleave_admission::request::ClientConnection;
 use wayleave_admission::{Gate, GivenSlot, SeenBody};
+use wayleave_http_wire::field_pairs::describes_content;
 use wayleave_http_wire::received::ReceivedHead;
 use wayleave_record::DecisionId;
 use wayleave_upstream::UpstreamHead;
@@ -92,19 +93,21 @@ impl Admitted {
         let mut body = GateBody::unread(body);
         match self.judge_head(head.status, &head.headers, &mut body).await {
             Ok(Ok(passed)) => {
-                for name in foreign_fields(&head.headers) {
+                let is_left_out = |name: &[u8]| {
+                    is_own_field(name) || passed.omits_content && describes_content(name)
+                };
+                for name in names(&head.headers, is_left_out) {
                     head.headers.remove(name);
                 }
-                for (name, value) in &passed.fields {
+                for (name, value) in &self.own_fields(&passed) {
                     head.headers.insert(name, value.clone());
                 }
                 if passed.omits_content {
-                    head.headers.remove(CONTENT_LENGTH);
                     body = GateBody::own(Bytes::new());
                 } else {
                     let limit =
                         passed.max_bytes.map(|max_bytes| self.limit(head.status, max_bytes));
-                    body.put_back(passed.start, limit);
+                    body.put_back(passed.start.bytes, limit);
                 }
             }
             Ok(Err(refused)) => return Err(refused),
@@ -131,22 +134,21 @@ impl Admitted {
         status: StatusCode,
         fields: &HeaderMap,
         body: &mut B,
-    ) -> Result<Result<PassedHead, Box<Refused>>, B::Error> {
+    ) -> Result<Result<PassedResponse, Box<Refused>>, B::Error> {
         let seen = UpstreamHead::of_parts(status.as_u16(), fields.clone());
         let judging = judge_response(&self.gate, &self.connection, &self.received, &seen, body);
         let verdict = judging.await?;
-        let passed = match verdict {
-            ResponseVerdict::Pass(passed) => passed,
-            ResponseVerdict::Withhold(verdict) => return Ok(Err(Box::new(Refused::new(*verdict)))),
-        };
+        Ok(match verdict {
+            ResponseVerdict::Pass(passed) => Ok(passed),
+            ResponseVerdict::Withhold(verdict) => Err(Box::new(Refused::new(*verdict))),
+        })
+    }
+
+    /// Returns the fields to add to a response that passes, in place of any of the same name.
+    pub(crate) fn own_fields(&self, passed: &PassedResponse) -> HeaderMap {
         let mut fields = self.fields.clone();
-        fields.extend(header_map(passed.fields));
-        Ok(Ok(PassedHead {
-            fields,
-            omits_content: passed.omits_content,
-            start: passed.start.bytes,
-            max_bytes: passed.max_bytes,
-        }))
+        fields.extend(header_map(passed.fields.iter().map(|(name, value)| (name, value))));
+        fields
     }
 }
 
@@ -156,19 +158,7 @@ impl fmt::Debug for Admitted {
     }
 }
 
-/// A response that its client may get.
-pub(crate) struct PassedHead {
-    /// The fields to add, which replace any of the same name.
-    pub(crate) fields: HeaderMap,
-    /// Whether the client gets only the head.
-    pub(crate) omits_content: bool,
-    /// The start of the content, as far as it was read.
-    pub(crate) start: Bytes,
-    /// The most bytes of the whole content that the client may get; `None` if that is not limited.
-    pub(crate) max_bytes: Option<u64>,
-}
-
-/// Returns the names of fields that only the gate may set: an origin's own would be taken for ours.
-pub(crate) fn foreign_fields(fields: &HeaderMap) -> Vec<HeaderName> {
-    fields.keys().filter(|name| name.as_str().starts_with("wayleave-")).cloned().collect()
+/// Returns the names of fields that `is_one` chooses.
+pub(crate) fn names(fields: &HeaderMap, is_one: impl Fn(&[u8]) -> bool) -> Vec<HeaderName> {
+    fields.keys().filter(|name| is_one(name.as_str().as_bytes())).cloned().collect()
 }

@@ -8,8 +8,9 @@ use pingora_core::protocols::http::server::Session;
 use pingora_error::{Error, ErrorType, Result};
 use pingora_http::ResponseHeader;
 use wayleave_admission::SeenBody;
+use wayleave_admission::record::is_own_field;
 
-use crate::admitted::{Admitted, foreign_fields};
+use crate::admitted::{Admitted, names};
 use crate::body::{ContentLimit, TOO_LONG};
 use crate::gate::{Client, Gate};
 use crate::head;
@@ -92,10 +93,11 @@ impl GateContext {
             }
             Err(unseen) => match unseen {},
         };
-        for name in foreign_fields(&response.headers) {
+        let own_fields = admitted.own_fields(&passed);
+        for name in names(&response.headers, is_own_field) {
             response.remove_header(&name);
         }
-        for (name, value) in &passed.fields {
+        for (name, value) in &own_fields {
             response.insert_header(name, value)?;
         }
         if let Some((max_bytes, admitted)) = passed.max_bytes.zip(self.admitted.take()) {

@@ -49,9 +49,9 @@ impl GatewayServer {
         let received = received.map(Arc::new);
         let gate = Arc::clone(&self.gate);
         let mut verdict = asked::ask_in_task(gate, Arc::new(connection), received, held).await?;
-        if let Some(allowed) = verdict.allowed.take() {
+        if let Some((id, slot)) = &mut verdict.allowed {
             let keep_for = self.gate.decider.settings().pacing.max_wait;
-            self.given(|given| given.keep(gateway, allowed, keep_for));
+            self.given(|given| given.keep(gateway, (*id, slot.take()), keep_for));
         }
         let answer = if verdict.status == ALLOWED { "allowed" } else { "refused" };
         metrics.gateway_answer(protocol, answer);

@@ -22,7 +22,9 @@ pub(super) fn parse(line: &[u8]) -> Result<LoggedRequest<'_>, &'static str> {
     let (bytes, rest) = split_once(rest, b' ').unwrap_or((rest, b""));
     let bytes = match bytes {
         b"-" => 0,
-        digits => str::from_utf8(digits).ok().and_then(|it| it.parse().ok()).ok_or("no size")?,
+        digits => {
+            str::from_utf8(digits).ok().and_then(|text| text.parse().ok()).ok_or("no size")?
+        }
     };
     let no_agent = "no \"referer\" \"user-agent\": crawlers cannot be told in a log without them";
     let (referer, rest) = quoted(rest.trim_ascii_start()).ok_or(no_agent)?;

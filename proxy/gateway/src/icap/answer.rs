@@ -6,6 +6,7 @@ use wayleave_admission::record::is_own_field;
 use wayleave_clock::system_time;
 use wayleave_http_wire::field_pairs::describes_content;
 use wayleave_http_wire::http1::write_fields;
+use wayleave_record::DecisionId;
 use wayleave_transport::http::downstream::ResponseField;
 use wayleave_upstream::UpstreamHead;
 
@@ -76,10 +77,10 @@ pub(super) fn fault(status: IcapStatus, detail: &str, istag: &str) -> BytesMut {
 }
 
 /// Returns the answer by which the peer's message remains as it is. `decision` is the id of a request that is allowed.
-pub(super) fn unchanged(istag: &str, decision: Option<&str>) -> BytesMut {
+pub(super) fn unchanged(istag: &str, decision: Option<DecisionId>) -> BytesMut {
     let mut answer = IcapAnswer::new("204 No Content", istag);
     if let Some(decision) = decision {
-        answer = answer.field("Wayleave-Decision", decision);
+        answer = answer.field("Wayleave-Decision", &decision.to_string());
     }
     answer.end("null-body=0", b"")
 }
@@ -89,11 +90,11 @@ pub(super) fn request(
     head: &[u8],
     has_body: bool,
     istag: &str,
-    decision: Option<&str>,
+    decision: Option<DecisionId>,
 ) -> BytesMut {
     let mut answer = IcapAnswer::new("200 OK", istag);
     if let Some(decision) = decision {
-        answer = answer.field("Wayleave-Decision", decision);
+        answer = answer.field("Wayleave-Decision", &decision.to_string());
     }
     let body = if has_body { "req-body" } else { "null-body" };
     answer.end(&format!("req-hdr=0, {body}={}", head.len()), head)

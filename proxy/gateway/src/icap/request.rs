@@ -3,7 +3,6 @@
 use tokio::io::{AsyncRead, AsyncWrite};
 use wayleave_admission::SeenBody;
 use wayleave_admission::asked::{ALLOWED, AskedVerdict};
-use wayleave_http_wire::field_pairs::is_named;
 
 use super::answer::{self, LAST_CHUNK, chunk};
 use super::body::IcapBody;
@@ -46,10 +45,9 @@ async fn let_leave<S: AsyncRead + AsyncWrite + Unpin + Send>(
     verdict: &AskedVerdict,
     mut body: IcapBody<'_, S>,
 ) -> Result<bool, IcapError> {
-    let id = verdict.fields.iter().find(|(name, _)| is_named(name, "wayleave-decision"));
-    let id = id.and_then(|(_, value)| str::from_utf8(value).ok());
-    if let Some(id) = id.and_then(|id| id.parse().ok()) {
-        // The gateway sends it as soon as it has this answer. A request that took no slot is not kept.
+    let id = verdict.allowed.as_ref().map(|(id, _)| *id);
+    if let Some(id) = id {
+        // The gateway sends it as soon as it has this answer. It fails only if the request is kept no longer.
         let _ = server.given(|given| given.sent(message.gateway, id));
     }
     let istag = &message.istag;

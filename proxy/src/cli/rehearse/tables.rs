@@ -114,7 +114,8 @@ fn crawlers(report: &RehearsalReport) -> Cells {
     let heads = ["crawler", "owner", "dialect", "#requests", "#bytes", "#shut out", "#bytes"];
     let row = |row: &CrawlerRow| {
         let named = [row.crawler.clone(), or_dash(row.owner), row.dialect.to_owned()];
-        let changes = [row.newly_shut_out, row.newly_let_in].map(|it| it.requests.to_string());
+        let changes =
+            [row.newly_shut_out, row.newly_let_in].map(|traffic| traffic.requests.to_string());
         [&named[..], &numbers(row.traffic), &numbers(row.shut_out)]
             .concat()
             .into_iter()
