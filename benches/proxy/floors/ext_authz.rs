@@ -1,7 +1,8 @@
 //! floor-ext-authz: answers every question of a gateway with leave, by gRPC (tonic) and by HTTP (hyper): the least that a verdict costs.
 
-#[path = "../ext_authz.rs"]
-mod ext_authz;
+#[allow(dead_code, reason = "the messages of the proxy, of which this needs some")]
+#[path = "../../../proxy/gateway/src/envoy.rs"]
+mod envoy;
 
 use std::convert::Infallible;
 use std::future::{Ready, ready};
@@ -22,7 +23,7 @@ use tonic::server::{Grpc, NamedService, UnaryService};
 use tonic::{Status, codegen::BoxFuture};
 use tonic_prost::ProstCodec;
 
-use crate::ext_authz::{CHECK, CheckRequest, CheckResponse, OkResponse, RpcStatus};
+use crate::envoy::{CHECK, CheckRequest, CheckResponse, HttpResponse, OkResponse, RpcStatus};
 
 /// The command line.
 #[derive(Debug, Parser)]
@@ -94,7 +95,8 @@ impl UnaryService<CheckRequest> for Leave {
 
     fn call(&mut self, _: tonic::Request<CheckRequest>) -> Self::Future {
         let status = Some(RpcStatus { code: 0 });
-        let leave = CheckResponse { status, ok: Some(OkResponse {}) };
+        let http_response = Some(HttpResponse::Ok(OkResponse::default()));
+        let leave = CheckResponse { status, http_response };
         ready(Ok(tonic::Response::new(leave)))
     }
 }

@@ -19,8 +19,8 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
-use crate::ext_authz::{
-    Attributes, CHECK, CheckRequest, CheckResponse, HttpRequest, RequestAttributes,
+use crate::envoy::{
+    Attributes, CHECK, CheckRequest, CheckResponse, HttpRequest, HttpResponse, RequestAttributes,
 };
 use crate::options::Options;
 
@@ -148,9 +148,11 @@ async fn ask_for_leave(
         path: options.path.clone(),
         host: authority.to_owned(),
         scheme: "http".to_owned(),
+        ..HttpRequest::default()
     };
     let request = Some(RequestAttributes { http: Some(http) });
-    let message = CheckRequest { attributes: Some(Attributes { request }) }.encode_to_vec();
+    let attributes = Some(Attributes { request, ..Attributes::default() });
+    let message = CheckRequest { attributes }.encode_to_vec();
     let length = u32::try_from(message.len())?;
     let message = [&[0][..], &length.to_be_bytes(), &message].concat();
     let request = Request::post(format!("http://gateway.test{CHECK}"))
@@ -160,7 +162,8 @@ async fn ask_for_leave(
     sender.ready().await?;
     let answer = sender.send_request(request).await?.into_body().collect().await?.to_bytes();
     let leave = CheckResponse::decode(answer.get(5..).context("no message")?)?;
-    Ok((if leave.ok.is_some() { 200 } else { 403 }, answer.len()))
+    let is_leave = matches!(leave.http_response, Some(HttpResponse::Ok(_)));
+    Ok((if is_leave { 200 } else { 403 }, answer.len()))
 }
 
 async fn http1_sender<S>(stream: S) -> anyhow::Result<Sender>

@@ -5,8 +5,9 @@
 //! one line of JSON. All its traffic goes to loopback.
 
 mod client;
-#[path = "../ext_authz.rs"]
-mod ext_authz;
+#[allow(dead_code, reason = "the messages of the proxy, of which this needs some")]
+#[path = "../../../proxy/gateway/src/envoy.rs"]
+mod envoy;
 mod options;
 mod report;
 mod worker;
