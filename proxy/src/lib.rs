@@ -1,23 +1,19 @@
 //! A forward proxy that makes crawlers obey robots.txt.
 //!
 //! The crates below `policy/` decide whether a URL may be fetched, without I/O. Those below `proxy/` act: each has one
-//! task, and its head names the things that it must not know. This crate puts them together: it listens, carries requests
-//! and shows.
+//! task, and its head names the things that it must not know. This crate puts them together: it starts, reloads and shows.
 //!
 //! # The path of a request
 //!
-//! `downstream` reads requests from connections. `exchange` takes each from its head to its record, one file a step;
-//! `exchange/mod.rs` has their order. The crate `admission` *identifies* the crawler, *resolves* the target, applies the organisation's
-//! *rules* and *consults* robots.txt.
+//! In the crate `forwarding`, `downstream` reads requests from connections, and `exchange` takes each from its head to its record,
+//! one file a step; `exchange/mod.rs` has their order. The crate `admission` *identifies* the crawler, *resolves* the target, applies
+//! the organisation's *rules* and *consults* robots.txt.
 //!
 //! # The map
 //!
 //! ```text
 //!  main ─ cli ─ server                 starts, reloads and stops the process
-//!          ┌─────┴──────┐
-//!        admin          │              operators: API, metrics, page
-//!          ├─────── downstream         connections of clients
-//!          └──────── exchange          one request, step by step
+//!        admin                         operators: API, metrics, page
 //!     robots_changes                   the URLs that a changed robots.txt opens and closes
 //!     publication                      the files that tell sites about the crawlers; statements for one site: cli/publish/sites
 //!     environment                      the settings of clients that use the proxy
@@ -25,6 +21,7 @@
 //!     drafts                           the revisions of Internet-Drafts that are followed
 //!                       │
 //!     crates            │
+//!                   forwarding         connections of clients, and each request, step by step
 //!                      gate            the same decisions inside another program
 //!                    assembly          builds the parts from the configuration
 //!                     audit            decides again about the log's requests
@@ -50,10 +47,8 @@
 
 mod admin;
 pub mod cli;
-mod downstream;
 pub mod drafts;
 mod environment;
-mod exchange;
 mod mcp;
 mod publication;
 mod robots_changes;

@@ -29,7 +29,7 @@
 //!
 //! A capability is a file here with at most four hooks: `admit`, `on_head`, `on_chunk`, `finish`. Only `response_policy` has its
 //! own: the relay gives it the head and the beginning of a page, and it may withhold them (`noindex`, say). This crate knows nothing of
-//! connections to origins, of bodies but their parts, or of the configuration file. Its callers are `proxy/src/exchange`, for
+//! connections to origins, of bodies but their parts, or of the configuration file. Its callers are `proxy/forwarding/src/exchange`, for
 //! requests that are forwarded, and `proxy/gateway`, for those that another proxy asks about. Begin reading at [`GatedRequest`].
 
 mod admission;

@@ -29,7 +29,7 @@ pub enum ExchangeOutcome {
     Cut { status: u16, failure: Refusal },
 }
 
-/// The cause for sending a request again, in another slot. `admit_and_forward` in `proxy/src/exchange` does so.
+/// The cause for sending a request again, in another slot. `admit_and_forward` in `proxy/forwarding/src/exchange` does so.
 #[derive(Debug)]
 pub enum RequestRepeat {
     /// The origin had closed the kept connection: a new one is needed.

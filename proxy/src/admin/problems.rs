@@ -16,8 +16,8 @@ use super::health::fleet_fault;
 use super::response::SafeJson;
 use super::robots_view::format_instant;
 use super::state::AdminState;
-use crate::downstream::{MAX_TIMES, UntrustingClient};
 use crate::publication::mixed_names;
+use wayleave_forwarding::downstream::{MAX_TIMES, UntrustingClient};
 
 /// The most files that are named.
 const MAX_DETAILS: usize = 100;

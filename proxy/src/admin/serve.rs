@@ -16,7 +16,7 @@ use tokio::net::{TcpListener, TcpStream};
 use wayleave_transport::http::transport::{self, UNACKNOWLEDGED_TIMEOUT};
 
 use super::connection_limit::{AdmittedConnection, ConnectionLimit};
-use crate::downstream::listeners;
+use wayleave_forwarding::downstream::listeners;
 
 /// The time that a request's head may take, and that a connection may be idle.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(30);

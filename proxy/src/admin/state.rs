@@ -18,7 +18,7 @@ use wayleave_transport::tls::intercept::CertificateAuthority;
 
 use super::refresh_limit::RefreshLimit;
 use super::reload_handle::ReloadHandle;
-use crate::downstream::UntrustingClients;
+use wayleave_forwarding::downstream::UntrustingClients;
 
 /// The parts of the proxy that the admin listener shows.
 #[derive(Clone, Debug)]

@@ -10,8 +10,8 @@ use wayleave_config::ListenAddress;
 use wayleave_decision::{CrawlersConfig, EnforcementMode};
 use wayleave_transport::tls::intercept::CertificateAuthority;
 
-use crate::downstream::listeners::{BoundListener, BoundListeners};
 use crate::environment::shell_quoted;
+use wayleave_forwarding::downstream::listeners::{BoundListener, BoundListeners};
 
 /// A page that is disallowed for all crawlers, as it has been for many years.
 const REFUSED_PAGE: &str = "https://en.wikipedia.org/wiki/Special:Random";

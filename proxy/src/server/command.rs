@@ -24,13 +24,13 @@ use wayleave_robots_cache::StoreError;
 use wayleave_telemetry::logging::{self, LogHandle};
 use wayleave_telemetry::metrics::Metrics;
 
-use crate::downstream::listeners;
-use crate::downstream::{ConnectionAcceptor, DownstreamServer, Entry};
-use crate::exchange::ExchangeServices;
 use crate::server::process::{server_conf, state_runtime};
 use crate::server::services::{ProcessService, Supervised, until_stopped, worker_threads};
 use crate::server::shutdown::{GracefulShutdown, StopSignals};
 use crate::server::start;
+use wayleave_forwarding::downstream::listeners;
+use wayleave_forwarding::downstream::{ConnectionAcceptor, DownstreamServer, Entry};
+use wayleave_forwarding::exchange::ExchangeServices;
 
 /// The client of all connections: the address that they come from inside means nothing.
 const CLIENT: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);

@@ -11,8 +11,8 @@ use wayleave_fairness::{Holder, HolderCounts};
 use wayleave_gateway::GatewayServer;
 use wayleave_transport::http::transport::{self, UNACKNOWLEDGED_TIMEOUT};
 
-use crate::downstream::ConnectionAcceptor;
-use crate::downstream::listeners::{self, BoundGateway};
+use wayleave_forwarding::downstream::ConnectionAcceptor;
+use wayleave_forwarding::downstream::listeners::{self, BoundGateway};
 
 /// The most connections of a listener. A gateway keeps one for each request that waits for its verdict by HTTP.
 pub(super) const MAX_CONNECTIONS: usize = 4096;

@@ -20,12 +20,12 @@ use wayleave_gateway::{GatewayServer, QuestionLimits};
 
 use crate::admin::{self, AdminGuard, AdminState};
 
-use crate::downstream::listeners::BoundListeners;
-use crate::downstream::{ConnectionAcceptor, DownstreamServer};
 use crate::robots_changes;
 use crate::server::announce::notify;
 use crate::server::gateways;
 use crate::server::reload::ReloadService;
+use wayleave_forwarding::downstream::listeners::BoundListeners;
+use wayleave_forwarding::downstream::{ConnectionAcceptor, DownstreamServer};
 
 /// A part of the proxy that runs until the process stops.
 pub(super) trait ProcessService: Send + 'static {

@@ -10,8 +10,8 @@ use tokio::sync::Mutex;
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio_util::sync::CancellationToken;
 
-use crate::downstream::DownstreamServer;
 use crate::server::announce::notify;
+use wayleave_forwarding::downstream::DownstreamServer;
 
 /// The reasons to end the process.
 pub(super) enum StopSignals {

@@ -24,16 +24,16 @@ use wayleave_transport::http::downstream::ResponseShares;
 use wayleave_transport::tls::intercept::{CertificateAuthority, TlsInterceptor};
 
 use crate::admin::{self, AdminGuard, AdminState};
-use crate::downstream::listeners::{
-    BoundGateway, BoundListener, BoundListeners, InheritedSockets, bind_when_free,
-};
-use crate::downstream::{ConnectionLimits, DownstreamServer, UntrustingClients};
-use crate::exchange::ExchangeServices;
 use crate::server::announce::{announce, local_client_address};
 use crate::server::gateways;
 use crate::server::reload::{self, ReloadService, ReloadedParts};
 use crate::server::services::{CrawlerService, OperatorService};
 use crate::server::shutdown::StopSignals;
+use wayleave_forwarding::downstream::listeners::{
+    BoundGateway, BoundListener, BoundListeners, InheritedSockets, bind_when_free,
+};
+use wayleave_forwarding::downstream::{ConnectionLimits, DownstreamServer};
+use wayleave_forwarding::exchange::ExchangeServices;
 
 /// The time that a process which is being replaced may take to end, beyond its `shutdown_grace`.
 const TAKEOVER_MARGIN: Duration = Duration::from_secs(10);
@@ -251,7 +251,7 @@ pub(super) fn build_downstream(
         interceptor: TlsInterceptor::new(Arc::clone(authority))?,
         limits: ConnectionLimits::new(config.proxy.limits),
         response_shares: ResponseShares::default(),
-        untrusting: Arc::new(UntrustingClients::new()),
+        untrusting: Arc::default(),
         accept_loops: TaskTracker::new(),
         tasks: TaskTracker::new(),
         stopping: CancellationToken::new(),

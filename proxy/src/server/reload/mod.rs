@@ -54,8 +54,8 @@ use self::watch::{FileWatch, IncludeWatch, WritingFiles};
 use crate::admin::{
     AdminGuard, ConfigStatus, ReloadAttempt, ReloadHandle, ReloadReply, ReloadResult, Reloaded,
 };
-use crate::exchange::ExchangeServices;
 use wayleave_assembly::wiring::{self, OutboundClients, OutboundConfig};
+use wayleave_forwarding::exchange::ExchangeServices;
 
 /// The operators' requests, and the changes of files, that may wait.
 const MAX_QUEUED: usize = 64;

@@ -23,7 +23,7 @@ use wayleave_telemetry::metrics::Metrics;
 
 use self::rows::{KeyRow, ROWS};
 use super::*;
-use crate::exchange::ExchangeServices;
+use wayleave_forwarding::exchange::ExchangeServices;
 
 /// Values by key.
 type KeyValues = BTreeMap<&'static str, &'static str>;

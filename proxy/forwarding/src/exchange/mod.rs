@@ -15,7 +15,7 @@
 
 mod attempt;
 mod copy_response;
-pub(crate) mod error_response;
+pub mod error_response;
 mod forward;
 mod headers;
 mod max_forwards;
@@ -24,7 +24,7 @@ mod reject_connection;
 mod relay;
 mod sign;
 mod splice;
-pub(crate) mod tunnel;
+pub mod tunnel;
 mod websocket;
 
 use std::sync::Arc;
@@ -41,18 +41,18 @@ use self::own_tunnels::OwnTunnels;
 
 /// The services that exchanges share.
 #[derive(Debug)]
-pub(crate) struct ExchangeServices {
-    pub(crate) gate: Arc<Gate>,
-    pub(crate) own_tunnels: Arc<OwnTunnels>,
+pub struct ExchangeServices {
+    pub gate: Arc<Gate>,
+    pub own_tunnels: Arc<OwnTunnels>,
 }
 
 impl ExchangeServices {
-    pub(crate) fn new(gate: Gate) -> Self {
+    pub fn new(gate: Gate) -> Self {
         Self { gate: Arc::new(gate), own_tunnels: Arc::default() }
     }
 
     /// Handles one request whose head has been read.
-    pub(crate) async fn exchange(
+    pub async fn exchange(
         &self,
         connection: &ClientConnection,
         received: &ReceivedHead,

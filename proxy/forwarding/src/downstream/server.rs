@@ -18,34 +18,30 @@ use crate::exchange::ExchangeServices;
 
 /// Everything that serving a connection needs, and the tasks in which connections are served.
 #[derive(Debug)]
-pub(crate) struct DownstreamServer {
-    pub(crate) exchanges: Arc<ExchangeServices>,
-    pub(crate) interceptor: TlsInterceptor,
-    pub(crate) limits: ConnectionLimits,
-    pub(crate) response_shares: ResponseShares,
-    pub(crate) untrusting: Arc<UntrustingClients>,
+pub struct DownstreamServer {
+    pub exchanges: Arc<ExchangeServices>,
+    pub interceptor: TlsInterceptor,
+    pub limits: ConnectionLimits,
+    pub response_shares: ResponseShares,
+    pub untrusting: Arc<UntrustingClients>,
     /// The loops that accept connections, which end when the process begins to stop.
-    pub(crate) accept_loops: TaskTracker,
+    pub accept_loops: TaskTracker,
     /// The tasks of connections and of their streams.
-    pub(crate) tasks: TaskTracker,
+    pub tasks: TaskTracker,
     /// Cancelled when the process begins to stop: no new connections, and none is kept alive.
-    pub(crate) stopping: CancellationToken,
+    pub stopping: CancellationToken,
     /// Cancelled when every task must end at once.
-    pub(crate) terminated: CancellationToken,
+    pub terminated: CancellationToken,
 }
 
 impl DownstreamServer {
     /// Spawns `task` on the current thread. It runs until it is done or the server is terminated.
-    pub(crate) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
+    pub fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
         self.spawn_on(&Handle::current(), task);
     }
 
     /// Does the same as [`spawn`](Self::spawn) on the thread of `runtime`.
-    pub(crate) fn spawn_on(
-        &self,
-        runtime: &Handle,
-        task: impl Future<Output = ()> + Send + 'static,
-    ) {
+    pub fn spawn_on(&self, runtime: &Handle, task: impl Future<Output = ()> + Send + 'static) {
         // `run_until_cancelled_owned` is an async function, whose future would hold the task three times.
         let task = task.with_cancellation_token_owned(self.terminated.clone());
         self.tasks.spawn_on(task, runtime);

@@ -25,8 +25,8 @@ mod first_bytes;
 mod frame_limit;
 mod http1;
 mod http2;
-pub(crate) mod limits;
-pub(crate) mod listeners;
+pub mod limits;
+pub mod listeners;
 mod original_destination;
 mod proxied_http2;
 mod proxy_protocol;
@@ -38,10 +38,10 @@ mod tunnel;
 mod untrusting_clients;
 mod worker_threads;
 
-pub(crate) use self::accept::{ConnectionAcceptor, Entry};
-pub(crate) use self::limits::ConnectionLimits;
-pub(crate) use self::server::DownstreamServer;
-pub(crate) use self::untrusting_clients::{MAX_TIMES, UntrustingClient, UntrustingClients};
+pub use self::accept::{ConnectionAcceptor, Entry};
+pub use self::limits::ConnectionLimits;
+pub use self::server::DownstreamServer;
+pub use self::untrusting_clients::{MAX_TIMES, UntrustingClient, UntrustingClients};
 
 #[cfg(test)]
 mod tests {

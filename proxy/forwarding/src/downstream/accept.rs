@@ -31,9 +31,9 @@ use super::{http1, listeners, proxied_http2, proxy_protocol, socks5, tls_termina
 
 /// The accept loop; each connection is served in its own task, on one of the threads.
 #[derive(Debug)]
-pub(crate) struct ConnectionAcceptor {
-    pub(crate) server: Arc<DownstreamServer>,
-    pub(crate) threads: WorkerThreads,
+pub struct ConnectionAcceptor {
+    pub server: Arc<DownstreamServer>,
+    pub threads: WorkerThreads,
 }
 
 /// An accepted connection, the bytes read from it so far, and its client.
@@ -47,7 +47,7 @@ struct AcceptedConnection {
 
 /// The way in which a connection came, and so the first bytes of its client.
 #[derive(Debug)]
-pub(crate) enum Entry {
+pub enum Entry {
     /// HTTP to the proxy.
     Http,
     /// TLS to the proxy, and HTTP inside.
@@ -78,7 +78,7 @@ impl Entry {
 
 impl ConnectionAcceptor {
     /// Creates the accept loop of the service that this runs in, which has `thread_count` threads.
-    pub(crate) fn in_service(server: Arc<DownstreamServer>, thread_count: usize) -> Arc<Self> {
+    pub fn in_service(server: Arc<DownstreamServer>, thread_count: usize) -> Arc<Self> {
         Arc::new(Self { server, threads: WorkerThreads::of_service(thread_count) })
     }
 
@@ -88,7 +88,7 @@ impl ConnectionAcceptor {
     /// # Errors
     ///
     /// Returns an error if the runtime cannot watch the socket.
-    pub(crate) fn start(self: &Arc<Self>, bound: BoundListener) -> io::Result<JoinHandle<()>> {
+    pub fn start(self: &Arc<Self>, bound: BoundListener) -> io::Result<JoinHandle<()>> {
         let listener = TcpListener::from_std(bound.listener)?;
         let acceptor = Arc::clone(self);
         let accepting = async move { acceptor.run(&listener, bound.listen_address).await };
@@ -110,7 +110,7 @@ impl ConnectionAcceptor {
     }
 
     /// Serves a connection of `peer` in a task of its own, or refuses it.
-    pub(crate) fn admit(self: &Arc<Self>, tcp: TcpStream, peer: SocketAddr, entry: Entry) {
+    pub fn admit(self: &Arc<Self>, tcp: TcpStream, peer: SocketAddr, entry: Entry) {
         let acceptor = Arc::clone(self);
         let server = &self.server;
         let open = server.exchanges.gate.metrics.client_connection();

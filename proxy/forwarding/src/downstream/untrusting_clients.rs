@@ -11,42 +11,44 @@ use wayleave_fairness::{Holder, SharedMap};
 /// The most clients that are known.
 const MAX_CLIENTS: usize = 256;
 /// The most recent times that are known of a client.
-pub(crate) const MAX_TIMES: usize = 100;
+pub const MAX_TIMES: usize = 100;
 
 /// The clients that did not trust the CA lately, for operators who connect a crawler and see no request.
 #[derive(Debug)]
-pub(crate) struct UntrustingClients(Mutex<SharedMap<IpAddr, UntrustingClient>>);
+pub struct UntrustingClients(Mutex<SharedMap<IpAddr, UntrustingClient>>);
 
 /// A client that does not trust the CA.
 #[derive(Clone, Debug)]
-pub(crate) struct UntrustingClient {
+pub struct UntrustingClient {
     /// The last times, the newest last.
     times: Vec<SystemTime>,
     /// The client's address as the decision log writes it.
-    pub(crate) client: LoggedClient,
+    pub client: LoggedClient,
     /// The origin that it wanted last.
-    pub(crate) origin: String,
+    pub origin: String,
     /// Whether it sent an alert then.
-    pub(crate) has_alerted: bool,
+    pub has_alerted: bool,
 }
 
 impl UntrustingClient {
     /// Returns the last time.
-    pub(crate) fn at(&self) -> SystemTime {
+    pub fn at(&self) -> SystemTime {
         self.times.last().copied().unwrap_or(SystemTime::UNIX_EPOCH)
     }
 
     /// Returns how often it was since `since`; a hundred times at most.
-    pub(crate) fn times_since(&self, since: SystemTime) -> usize {
+    pub fn times_since(&self, since: SystemTime) -> usize {
         self.times.iter().filter(|at| **at >= since).count()
     }
 }
 
-impl UntrustingClients {
-    pub(crate) fn new() -> Self {
+impl Default for UntrustingClients {
+    fn default() -> Self {
         Self(Mutex::new(SharedMap::new(MAX_CLIENTS)))
     }
+}
 
+impl UntrustingClients {
     pub(super) fn add(
         &self,
         address: IpAddr,
@@ -69,12 +71,12 @@ impl UntrustingClients {
     }
 
     /// Returns the last one since the start.
-    pub(crate) fn last(&self) -> Option<UntrustingClient> {
+    pub fn last(&self) -> Option<UntrustingClient> {
         self.within(Duration::MAX, SystemTime::UNIX_EPOCH).into_iter().next()
     }
 
     /// Returns those of the last `span`, the latest first.
-    pub(crate) fn within(&self, span: Duration, now: SystemTime) -> Vec<UntrustingClient> {
+    pub fn within(&self, span: Duration, now: SystemTime) -> Vec<UntrustingClient> {
         let since = now.checked_sub(span).unwrap_or(SystemTime::UNIX_EPOCH);
         let clients = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let all = clients.iter().map(|(_, client)| client);
@@ -90,7 +92,7 @@ mod tests {
 
     #[test]
     fn times_are_counted_for_each_client() {
-        let clients = UntrustingClients::new();
+        let clients = UntrustingClients::default();
         let address = |last| IpAddr::from([192, 0, 2, last]);
         let at = |seconds| SystemTime::UNIX_EPOCH + Duration::from_secs(seconds);
         let add = |last: u8, seconds| {

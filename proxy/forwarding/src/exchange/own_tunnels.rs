@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// The addresses of this machine's ends.
 #[derive(Debug, Default)]
-pub(crate) struct OwnTunnels(Mutex<HashSet<SocketAddr>>);
+pub struct OwnTunnels(Mutex<HashSet<SocketAddr>>);
 
 /// An address that is listed until this is dropped.
 #[derive(Debug)]
@@ -26,7 +26,7 @@ impl OwnTunnels {
     }
 
     /// Returns whether the connection of `peer` is one of these.
-    pub(crate) fn contains(&self, peer: SocketAddr) -> bool {
+    pub fn contains(&self, peer: SocketAddr) -> bool {
         self.lock().contains(&peer)
     }
 

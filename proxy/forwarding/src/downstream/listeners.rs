@@ -23,10 +23,10 @@ const BIND_RETRY_INTERVAL: Duration = Duration::from_millis(50);
 /// A listening socket for clients, bound to its address. It belongs to no runtime yet: it is bound before the runtime that
 /// accepts its connections exists.
 #[derive(Debug)]
-pub(crate) struct BoundListener {
-    pub(crate) listener: TcpListener,
+pub struct BoundListener {
+    pub listener: TcpListener,
     /// The address, with the port that the system chose.
-    pub(crate) listen_address: ListenAddress,
+    pub listen_address: ListenAddress,
 }
 
 impl BoundListener {
@@ -35,7 +35,7 @@ impl BoundListener {
     /// # Errors
     ///
     /// Returns an error if the socket has no address, or cannot take the connections of its protocol.
-    pub(crate) fn new(listener: TcpListener, protocol: ListenProtocol) -> io::Result<Self> {
+    pub fn new(listener: TcpListener, protocol: ListenProtocol) -> io::Result<Self> {
         let address = listener.local_addr()?;
         if protocol == ListenProtocol::Tproxy {
             accept_foreign_destinations(&listener, address)?;
@@ -43,34 +43,34 @@ impl BoundListener {
         Ok(Self { listener, listen_address: ListenAddress { address, protocol } })
     }
 
-    pub(crate) fn url(&self) -> String {
+    pub fn url(&self) -> String {
         self.listen_address.url()
     }
 }
 
 /// The listening sockets of a process, but for the operators' one.
 #[derive(Debug)]
-pub(crate) struct BoundListeners {
-    pub(crate) clients: Vec<BoundListener>,
-    pub(crate) gateways: Vec<BoundGateway>,
+pub struct BoundListeners {
+    pub clients: Vec<BoundListener>,
+    pub gateways: Vec<BoundGateway>,
 }
 
 /// A listening socket where gateways ask.
 #[derive(Debug)]
-pub(crate) struct BoundGateway {
-    pub(crate) protocol: GatewayProtocol,
-    pub(crate) bound: BoundListener,
+pub struct BoundGateway {
+    pub protocol: GatewayProtocol,
+    pub bound: BoundListener,
 }
 
 impl BoundGateway {
-    pub(crate) fn listen(&self) -> GatewayListen {
+    pub fn listen(&self) -> GatewayListen {
         GatewayListen { protocol: self.protocol, address: self.bound.listen_address.address }
     }
 }
 
 /// The listening sockets that this process was started with.
 #[derive(Debug)]
-pub(crate) struct InheritedSockets {
+pub struct InheritedSockets {
     sockets: Vec<(SocketAddr, TcpListener)>,
 }
 
@@ -80,7 +80,7 @@ impl InheritedSockets {
     /// # Errors
     ///
     /// Returns an error if one of them is not a listening TCP socket.
-    pub(crate) fn from_environment() -> anyhow::Result<Self> {
+    pub fn from_environment() -> anyhow::Result<Self> {
         let mut given = ListenFd::from_env();
         let mut sockets = Vec::with_capacity(given.len());
         for index in 0..given.len() {
@@ -97,7 +97,7 @@ impl InheritedSockets {
     }
 
     /// Returns whether none were inherited, or all are in use.
-    pub(crate) fn is_empty(&self) -> bool {
+    pub fn is_empty(&self) -> bool {
         self.sockets.is_empty()
     }
 
@@ -106,7 +106,7 @@ impl InheritedSockets {
     /// # Errors
     ///
     /// Returns an error if the address cannot be bound.
-    pub(crate) fn take_or_bind(
+    pub fn take_or_bind(
         &mut self,
         key: &str,
         listen_address: ListenAddress,
@@ -121,7 +121,7 @@ impl InheritedSockets {
     }
 
     /// Takes the inherited listener for `address`, if there is one.
-    pub(crate) fn take(&mut self, address: SocketAddr) -> Option<TcpListener> {
+    pub fn take(&mut self, address: SocketAddr) -> Option<TcpListener> {
         let index = self.sockets.iter().position(|(own, _)| *own == address)?;
         Some(self.sockets.swap_remove(index).1)
     }
@@ -131,7 +131,7 @@ impl InheritedSockets {
     /// # Errors
     ///
     /// Names the sockets whose address is not in the configuration: their clients would wait forever.
-    pub(crate) fn ensure_all_used(&self) -> anyhow::Result<()> {
+    pub fn ensure_all_used(&self) -> anyhow::Result<()> {
         let unused: Vec<String> =
             self.sockets.iter().map(|(address, _)| address.to_string()).collect();
         ensure!(
@@ -175,7 +175,7 @@ fn accept_foreign_destinations(listener: &TcpListener, address: SocketAddr) -> i
 /// # Errors
 ///
 /// Returns an error, which names the `key` of the address, if it cannot be bound in that time.
-pub(crate) async fn bind_when_free(
+pub async fn bind_when_free(
     key: &str,
     address: SocketAddr,
     timeout: Duration,
@@ -209,7 +209,7 @@ fn explain(key: &str, address: SocketAddr, error: io::Error) -> anyhow::Error {
 }
 
 /// Accepts the next connection, and logs an error as long as that fails. Cancelling it loses no connection.
-pub(crate) async fn accept(listener: &tokio::net::TcpListener) -> (TcpStream, SocketAddr) {
+pub async fn accept(listener: &tokio::net::TcpListener) -> (TcpStream, SocketAddr) {
     loop {
         match listener.accept().await {
             Ok(accepted) => return accepted,

@@ -7,12 +7,12 @@ use tokio::runtime::{Handle, Id};
 
 /// The threads of a service.
 #[derive(Debug)]
-pub(crate) struct WorkerThreads(Vec<WorkerThread>);
+pub struct WorkerThreads(Vec<WorkerThread>);
 
 /// A thread. Each connection that it serves holds a clone, by which it is counted.
 #[derive(Clone, Debug)]
-pub(crate) struct WorkerThread {
-    pub(crate) runtime: Handle,
+pub struct WorkerThread {
+    pub runtime: Handle,
     clones: Arc<()>,
 }
 
@@ -28,7 +28,7 @@ impl WorkerThreads {
     }
 
     /// Returns the thread that serves the fewest connections.
-    pub(crate) fn least_busy(&self) -> WorkerThread {
+    pub fn least_busy(&self) -> WorkerThread {
         let connections = |thread: &&WorkerThread| Arc::strong_count(&thread.clones);
         self.0.iter().min_by_key(connections).expect("a service has threads").clone()
     }

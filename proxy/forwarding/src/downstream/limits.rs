@@ -16,25 +16,25 @@ const MAX_RESERVED_REJECTIONS: usize = 8;
 
 /// Counts connections, and grants each a permit while the limits allow it.
 #[derive(Debug)]
-pub(crate) struct ConnectionLimits {
+pub struct ConnectionLimits {
     total: Arc<Semaphore>,
     rejections: Arc<Semaphore>,
     reserved_rejections: Arc<Semaphore>,
-    pub(crate) options: ConnectionLimitsConfig,
+    pub options: ConnectionLimitsConfig,
     /// Empty if there is no limit per client.
     per_client: Arc<HolderCounts>,
 }
 
 /// A connection's share of the limits, which is returned when dropped.
 #[derive(Debug)]
-pub(crate) struct ConnectionPermit {
+pub struct ConnectionPermit {
     _permit: OwnedSemaphorePermit,
     _counted: Option<HolderCountGuard>,
 }
 
 /// The limit that is reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum LimitReached {
+pub enum LimitReached {
     Total,
     PerClient,
     /// All descriptors are in use but for those that are reserved.
@@ -60,7 +60,7 @@ impl LimitReached {
 }
 
 impl ConnectionLimits {
-    pub(crate) fn new(options: ConnectionLimitsConfig) -> Self {
+    pub fn new(options: ConnectionLimitsConfig) -> Self {
         Self {
             total: Arc::new(Semaphore::new(options.connections)),
             rejections: Arc::new(Semaphore::new(MAX_CONCURRENT_REJECTIONS)),
@@ -75,7 +75,7 @@ impl ConnectionLimits {
     /// # Errors
     ///
     /// Returns the limit that is reached.
-    pub(crate) fn acquire(&self, client: IpAddr) -> Result<ConnectionPermit, LimitReached> {
+    pub fn acquire(&self, client: IpAddr) -> Result<ConnectionPermit, LimitReached> {
         // First, so that a client over its limit does not take a place from the others, not even for a moment.
         let counted = self.count_for_client(client)?;
         Ok(ConnectionPermit { _permit: self.acquire_total()?, _counted: counted })
@@ -86,7 +86,7 @@ impl ConnectionLimits {
     /// # Errors
     ///
     /// Returns an error if the total is reached.
-    pub(crate) fn acquire_for_unknown_client(&self) -> Result<ConnectionPermit, LimitReached> {
+    pub fn acquire_for_unknown_client(&self) -> Result<ConnectionPermit, LimitReached> {
         Ok(ConnectionPermit { _permit: self.acquire_total()?, _counted: None })
     }
 
@@ -95,7 +95,7 @@ impl ConnectionLimits {
     /// # Errors
     ///
     /// Returns an error if that client's limit is reached; the permit is returned then.
-    pub(crate) fn assign_client(
+    pub fn assign_client(
         &self,
         permit: ConnectionPermit,
         client: IpAddr,
@@ -118,7 +118,7 @@ impl ConnectionLimits {
     }
 
     /// Grants a permit to answer a connection that exceeds the limits, unless too many are being answered.
-    pub(crate) fn acquire_rejection(&self, limit: LimitReached) -> Option<OwnedSemaphorePermit> {
+    pub fn acquire_rejection(&self, limit: LimitReached) -> Option<OwnedSemaphorePermit> {
         let rejections = match limit {
             LimitReached::Total | LimitReached::PerClient => &self.rejections,
             LimitReached::Descriptors => &self.reserved_rejections,
