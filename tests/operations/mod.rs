@@ -15,6 +15,7 @@ mod reload;
 mod replay;
 mod replay_incomplete;
 mod replay_mixed;
+mod replay_now;
 mod report;
 mod restart;
 mod shutdown;

@@ -73,6 +73,7 @@ const EXAMPLES: [(&str, &[&str]); 35] = [
         &[
             "wayleave replay --enforce news,images --since 7d",
             "wayleave replay --rule rules.toml",
+            "wayleave replay --robots now --purpose train-ai --json > opted-out.jsonl",
             "wayleave replay --config new.toml --since 7d",
             "wayleave replay --config new.toml --from config.toml --markdown > replay.md",
         ],

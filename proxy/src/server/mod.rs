@@ -8,12 +8,14 @@
 //!     └────── shutdown      the signals, and the drain that follows them
 //!
 //!  command                  the same for the connections of one command, until it ends
+//!  in_process               the same for requests of this process itself
 //!  reload                   replaces the configuration of a running proxy
 //! ```
 
 mod announce;
 mod command;
 mod gateways;
+pub(crate) mod in_process;
 mod process;
 pub(crate) mod reload;
 mod services;

@@ -8,6 +8,7 @@ use wayleave_transport::http::downstream::ResponseField;
 use crate::GivenSlot;
 use crate::answer::{AnswerSource, RefusalAnswer};
 use crate::outcome::ExchangeOutcome;
+use crate::record::is_decision_field;
 
 /// The status by which a gateway lets its client's request leave.
 pub const ALLOWED: u16 = 200;
@@ -21,6 +22,14 @@ pub struct AskedVerdict {
     pub body: Vec<u8>,
     /// The decision about an allowed request, and its slot if it needed one.
     pub allowed: Option<(DecisionId, Option<GivenSlot>)>,
+}
+
+impl AskedVerdict {
+    /// Returns the decision's id, unless there was no room for one.
+    pub fn decision_id(&self) -> Option<DecisionId> {
+        let (_, id) = self.fields.iter().find(|(name, _)| is_decision_field(name))?;
+        str::from_utf8(id).ok()?.parse().ok()
+    }
 }
 
 /// Returns the proxy's own answer to a request that is not sent, or whose response is withheld.

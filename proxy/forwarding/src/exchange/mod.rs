@@ -34,6 +34,7 @@ use wayleave_admission::outcome::{ConnectionReuse, ExchangeOutcome, ReplyKind};
 use wayleave_admission::request::ClientConnection;
 use wayleave_admission::{Gate, GatedRequest};
 use wayleave_http_wire::received::ReceivedHead;
+use wayleave_record::DecisionId;
 use wayleave_transport::http::downstream::Downstream;
 
 use self::forward::ForwardEnd;
@@ -63,6 +64,20 @@ impl ExchangeServices {
         // request has a box of its own: the future of a method that takes `self` by value has it twice.
         let request = Box::new(GatedRequest::begin(&self.gate, connection, received));
         Box::pin(run(request, client)).await
+    }
+
+    /// Handles one request of this process itself, whose response goes to `client`. Returns the id of its decision.
+    pub async fn exchange_own(
+        &self,
+        connection: &ClientConnection,
+        received: &ReceivedHead,
+        client: &mut Downstream,
+    ) -> DecisionId {
+        let _in_progress = self.gate.shutdown.track();
+        let request = Box::new(GatedRequest::begin(&self.gate, connection, received));
+        let id = request.record.id;
+        Box::pin(run(request, client)).await;
+        id
     }
 }
 

@@ -1,6 +1,7 @@
 //! `wayleave replay`: decides about the requests of the decision log again, under another configuration. The deciding is in
 //! `wayleave-audit`; `tables` shows its summary as text or Markdown.
 
+mod robots_now;
 mod tables;
 
 use std::io::{self, Read as _};
@@ -22,6 +23,8 @@ use wayleave_evidence::regular_file;
 use super::config_file::load_config;
 use super::evidence::sources::MaterialSources;
 use super::progress::ProgressLine;
+use wayleave_usage_preferences::Purpose;
+
 use super::terminal::{CommandResult, incomplete, pretty_json, print, unusable};
 
 /// The exit status if a request would be decided differently.
@@ -48,13 +51,20 @@ pub(super) struct ReplayArguments {
     /// What if the [[rule]] tables of this file came before those of the configuration?
     #[arg(long, value_name = "FILE")]
     rule: Option<PathBuf>,
+    /// Decide about what was forwarded by what its origins say now: their robots.txt, their documents about use and, for crawlers
+    /// with purposes, the pages, which are fetched again
+    #[arg(long, value_parser = ["now"], conflicts_with_all = ["enforce", "dialect", "rule", "markdown"])]
+    robots: Option<String>,
+    /// With --robots: the purpose of all crawlers, instead of those that they declare
+    #[arg(long, requires = "robots")]
+    purpose: Option<Purpose>,
     /// Only decisions since then: a span before now, or a time such as 2026-11-22T08:00:00Z or 2026-11-22 [default: the whole log]
     #[arg(long, value_name = "SPAN")]
     since: Option<TimeArgument>,
     /// The configuration whose decision log and state directory are read [default: that of --config]
     #[arg(long, value_name = "FILE")]
     from: Option<PathBuf>,
-    /// Print everything as one JSON object
+    /// Print everything as one JSON object; with --robots, an object for each request that would be refused
     #[arg(long, conflicts_with = "markdown")]
     json: bool,
     /// Print tables in Markdown, for a comment on a change
@@ -67,6 +77,9 @@ pub(super) fn run(arguments: &ReplayArguments, file: Option<&Path>) -> CommandRe
     let from = arguments.from.as_deref().map(|from| load_config(Some(from))).transpose()?;
     let from = from.as_ref().map_or(&new, |(config, _)| config);
     let since = arguments.since.map(|since| since.start(Clock::start().now()));
+    if arguments.robots.is_some() {
+        return robots_now::run((&new, from), arguments.purpose, since, arguments.json);
+    }
     let what_if = arguments.what_if().map_err(|error| unusable(&format!("{error:#}")))?;
     let summary =
         replay((&new, &what_if), from, since).map_err(|error| unusable(&format!("{error:#}")))?;

@@ -1,0 +1,276 @@
+//! Asks about pages: those of one origin one after another, many origins at a time.
+
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::ops::ControlFlow;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context as _, anyhow};
+use futures_util::StreamExt as _;
+use futures_util::stream::FuturesUnordered;
+use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
+use wayleave_admission::preview::Question;
+use wayleave_admission::request::{AskingGateway, ClientConnection, GatewayCrawler};
+use wayleave_decision::{Reason, RequestOutcome, TargetScope};
+use wayleave_decision_log::{
+    DecisionQuery, DecisionRecord, LogGaps, LogPlace, ScanStep, TimeRange, rule_of_decision,
+    scan_log,
+};
+use wayleave_http_wire::received::ReceivedHead;
+use wayleave_record::UsePreference;
+use wayleave_robots_txt::Origin;
+use wayleave_usage_preferences::Preference;
+
+use super::answers::{Answers, RefusedNow};
+use super::pages::{LoggedPage, PageKey};
+use crate::cli::progress::ProgressLine;
+use crate::server::in_process::InProcessProxy;
+
+/// The most pages that are read from the log before they are needed.
+const MAX_READ_AHEAD: usize = 1_000;
+/// The most pages in memory, read from the log and not answered yet.
+const MAX_WAITING_PAGES: usize = 10_000;
+/// The most origins that are asked at a time.
+const MAX_ORIGINS: usize = 128;
+/// How often a page is asked about whose answer may soon be another one, and how long it waits in between. Where that would take
+/// longer, as after a robots.txt that could not be fetched, nobody waits.
+const ATTEMPTS: u32 = 4;
+const MIN_WAIT: Duration = Duration::from_millis(100);
+const USUAL_WAIT: Duration = Duration::from_secs(2);
+const MAX_WAIT: Duration = Duration::from_secs(10);
+
+/// The lack of an answer.
+struct Undecided {
+    reason: String,
+    /// The time after which there may be one, if ever.
+    again: Option<Duration>,
+}
+
+impl Undecided {
+    /// Creates one that no time changes.
+    fn for_good(reason: impl ToString) -> Self {
+        Self { reason: reason.to_string(), again: None }
+    }
+
+    /// Creates one that may be over soon.
+    fn for_now(reason: String, after: Option<Duration>) -> Self {
+        Self { reason, again: after.or(Some(USUAL_WAIT)) }
+    }
+}
+
+/// The pages that wait, by origin. An origin that is being asked has its queue here, empty or not.
+#[derive(Default)]
+struct WaitingPages {
+    by_origin: HashMap<String, VecDeque<LoggedPage>>,
+    /// The origins with pages that nobody is asking.
+    idle: VecDeque<String>,
+    count: usize,
+}
+
+impl WaitingPages {
+    fn add(&mut self, page: LoggedPage) {
+        self.count += 1;
+        match self.by_origin.get_mut(&page.origin) {
+            Some(queue) => queue.push_back(page),
+            None => {
+                self.idle.push_back(page.origin.clone());
+                self.by_origin.insert(page.origin.clone(), VecDeque::from([page]));
+            }
+        }
+    }
+
+    /// Takes the next page of an origin that nobody is asking.
+    fn take(&mut self) -> Option<LoggedPage> {
+        let origin = self.idle.pop_front()?;
+        let page = self.by_origin.get_mut(&origin)?.pop_front()?;
+        self.count -= 1;
+        Some(page)
+    }
+
+    /// Notes that an origin was asked.
+    fn asked(&mut self, origin: String) {
+        match self.by_origin.get(&origin) {
+            Some(queue) if !queue.is_empty() => self.idle.push_back(origin),
+            _ => drop(self.by_origin.remove(&origin)),
+        }
+    }
+}
+
+/// Asks about every page of a log that has no answer yet, once, and keeps the answers. Returns the gaps in the log.
+///
+/// # Errors
+///
+/// Returns an error if the log cannot be read, or an answer cannot be written.
+pub(super) async fn ask_all(
+    proxy: &InProcessProxy,
+    (log, range): (LogPlace<'_>, TimeRange),
+    unnamed: &[Vec<String>],
+    answers: &mut Answers,
+    progress: &ProgressLine,
+) -> anyhow::Result<LogGaps> {
+    let (sender, mut pages) = mpsc::channel(MAX_READ_AHEAD);
+    let scanning = scan(log, range, unnamed.to_vec(), sender);
+    let mut seen = HashSet::new();
+    let mut waiting = WaitingPages::default();
+    let mut asked = FuturesUnordered::new();
+    let mut is_read = false;
+    while !is_read || !asked.is_empty() || waiting.count > 0 {
+        while asked.len() < MAX_ORIGINS
+            && let Some(page) = waiting.take()
+        {
+            asked.push(ask(proxy, page));
+        }
+        tokio::select! {
+            page = pages.recv(), if !is_read && waiting.count < MAX_WAITING_PAGES => match page {
+                None => is_read = true,
+                Some(page) if seen.insert(page.key) && !answers.is_known(page.key) => waiting.add(page),
+                Some(_) => {}
+            },
+            Some((key, origin, answer)) = asked.next(), if !asked.is_empty() => {
+                answers.add(key, answer)?;
+                waiting.asked(origin);
+                progress.set_position(answers.count());
+            }
+        }
+    }
+    scanning.await.context("reading the decision log panicked")?
+}
+
+/// Reads the pages of a log on a thread of its own.
+fn scan(
+    log: LogPlace<'_>,
+    range: TimeRange,
+    unnamed: Vec<Vec<String>>,
+    pages: mpsc::Sender<LoggedPage>,
+) -> JoinHandle<anyhow::Result<LogGaps>> {
+    let (path, state_dir) = (log.path.to_owned(), log.state_dir.to_owned());
+    tokio::task::spawn_blocking(move || {
+        let log = LogPlace { path: &path, state_dir: &state_dir };
+        scan_log(log, range, &DecisionQuery::default(), |step| {
+            if let ScanStep::Decision(decision, _) = step
+                && let Some(page) = LoggedPage::of(&decision, &unnamed)
+                && pages.blocking_send(page).is_err()
+            {
+                return ControlFlow::Break(());
+            }
+            ControlFlow::Continue(())
+        })
+        .with_context(|| format!("the decision log {} cannot be read", path.display()))
+    })
+}
+
+/// Asks about a page until there is an answer, or it has been asked often enough. Returns its refusal, if it would be refused, or
+/// the reason why nobody knows.
+async fn ask(
+    proxy: &InProcessProxy,
+    page: LoggedPage,
+) -> (PageKey, String, Result<Option<RefusedNow>, String>) {
+    let mut attempt = 1;
+    let answer = loop {
+        match ask_once(proxy, &page).await {
+            Err(Undecided { again: Some(after), .. })
+                if attempt < ATTEMPTS && after <= MAX_WAIT =>
+            {
+                tokio::time::sleep(after.max(MIN_WAIT)).await;
+                attempt += 1;
+            }
+            answer => break answer.map_err(|undecided| undecided.reason),
+        }
+    };
+    (page.key, page.origin, answer)
+}
+
+async fn ask_once(
+    proxy: &InProcessProxy,
+    page: &LoggedPage,
+) -> Result<Option<RefusedNow>, Undecided> {
+    if let Some(reason) = page.unknowable {
+        return Err(Undecided::for_good(reason));
+    }
+    let previewed = proxy.gate().decider.preview(&question(page)).await;
+    let verdict = previewed.map_err(Undecided::for_good)?.verdict;
+    let is_blind =
+        matches!(verdict.facts.scope, Some(TargetScope::EveryPath | TargetScope::Bypass));
+    if page.is_tunnel && !is_blind {
+        return Err(Undecided::for_good("the requests inside a tunnel are not known"));
+    }
+    let connection = Arc::new(connection(page));
+    let head = head(page).map_err(Undecided::for_good)?;
+    let decided = match verdict.result {
+        Ok(permit) if page.is_read() && !permit.purposes.is_empty() => {
+            proxy.send(&connection, &head).await
+        }
+        Ok(_) => return Ok(None),
+        // For the evidence: it is refused again, and recorded.
+        Err(refusal) if is_final(refusal.status) => proxy.ask(&connection, head).await,
+        Err(refusal) => {
+            let reason = format!("{}: {}", refusal.reason.as_str(), refusal.details);
+            return Err(Undecided::for_now(reason, refusal.retry_after));
+        }
+    };
+    judge(&*decided.map_err(Undecided::for_good)?)
+}
+
+/// Returns whether a refusal with this status is one by rules or statements, which stands until they change.
+fn is_final(status: u16) -> bool {
+    matches!(status, 402 | 403)
+}
+
+/// Judges by the decision about today's request.
+fn judge(decision: &DecisionRecord) -> Result<Option<RefusedNow>, Undecided> {
+    let status = decision.status;
+    if decision.was_let_through() {
+        // What such a response says about use is not what the page says.
+        let is_page = status != 429 && status < 500;
+        let busy = || Undecided::for_now(format!("the origin answered {status}"), None);
+        return if is_page { Ok(None) } else { Err(busy()) };
+    }
+    if decision.outcome == RequestOutcome::Refused && is_final(status) {
+        let by_use = decision.reason == Reason::Preference;
+        let refusing = |stated: &&UsePreference| stated.preference == Preference::Refuse;
+        let stated = decision.preferences.iter().filter(|_| by_use).find(refusing);
+        return Ok(Some(RefusedNow {
+            rule: rule_of_decision(decision).into_owned(),
+            reason: decision.reason.to_string(),
+            carrier: stated.and_then(|stated| stated.carrier.clone()),
+            statement: stated.and_then(|stated| stated.statement.clone()),
+        }));
+    }
+    let details = decision.details.as_deref().unwrap_or_default();
+    Err(Undecided::for_now(format!("{}: {details}", decision.reason), None))
+}
+
+fn question(page: &LoggedPage) -> Question {
+    Question {
+        url: page.url.clone(),
+        user_agent: page.user_agent.clone(),
+        crawler: page.crawler.clone(),
+        client: Some(page.client.to_string()),
+        method: (!page.is_tunnel).then(|| page.method.clone()),
+        ..Question::default()
+    }
+}
+
+fn connection(page: &LoggedPage) -> ClientConnection {
+    let crawler = page.crawler.as_deref().map(|name| GatewayCrawler::Named(name.into()));
+    let gateway = AskingGateway { crawler, shows_responses: false };
+    let connection = ClientConnection::new(page.client);
+    ClientConnection { gateway: Some(Box::new(gateway)), ..connection }
+}
+
+/// Returns the head of today's request: a GET, which shows what a HEAD does not.
+fn head(page: &LoggedPage) -> anyhow::Result<ReceivedHead> {
+    let origin = Origin::parse(&page.origin)?;
+    let authority = format!("{}:{}", origin.host(), origin.port());
+    let (method, target) = match &*page.method {
+        _ if page.is_tunnel => ("CONNECT", &authority),
+        "HEAD" => ("GET", &page.url),
+        method => (method, &page.url),
+    };
+    let host = page.origin.split_once("://").map_or(&*authority, |(_, host)| host);
+    let parts = (method.as_bytes(), target.as_bytes(), host.as_bytes());
+    let user_agent = ("user-agent".as_bytes(), page.user_agent.as_bytes());
+    let fields = [user_agent].into_iter().filter(|(_, value)| !value.is_empty());
+    ReceivedHead::of_parts(parts, fields).map_err(|error| anyhow!("the request: {error:?}"))
+}

@@ -1,0 +1,90 @@
+//! The configuration of a run: the one in use, with a state of its own, and made to enforce and to wait.
+
+use std::fs::File;
+use std::io::Write as _;
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, anyhow};
+use toml::{Table, Value};
+use wayleave_config::Config;
+
+/// The tables that concern listeners, other machines, or the log of the proxy in use.
+const LEFT_OUT: [&str; 6] = ["include", "store", "gateway", "traces", "evidence", "log"];
+/// The keys of a crawler that concern neither what it may fetch nor how it is known.
+const LEFT_OUT_OF_CRAWLERS: [&str; 2] = ["mode", "max_response_bytes"];
+/// In place of passwords, which nobody proves here.
+const NO_PASSWORD: &str = "$argon2id$v=19$m=19456,t=2,p=1$AAAAAAAAAAAAAAAAAAAAAA$AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA";
+
+/// Returns the file that has a run's configuration.
+pub(super) fn file(dir: &Path) -> PathBuf {
+    dir.join("config.toml")
+}
+
+/// Writes a run's configuration, by which `wayleave evidence` finds its log.
+pub(super) fn save(dir: &Path, text: &str) -> anyhow::Result<()> {
+    let path = file(dir);
+    let created = File::options().create_new(true).write(true).mode(0o600).open(&path);
+    created
+        .and_then(|mut file| file.write_all(text.as_bytes()))
+        .with_context(|| format!("writing {}", path.display()))
+}
+
+/// Returns the configuration of a run in `dir`, and its text. With a purpose, it is that of every crawler; for each of the lists
+/// of names of clients that match none, there is one then.
+pub(super) fn derive(
+    config: &Config,
+    dir: &Path,
+    purpose: Option<&str>,
+    unnamed: &[Vec<String>],
+) -> anyhow::Result<(Config, String)> {
+    let mut table: Table = config.to_string().parse().context("the configuration in use")?;
+    table.retain(|name, _| !LEFT_OUT.contains(&name));
+    set(&mut table, "state", "dir", dir.display().to_string());
+    set(&mut table, "log", "events", false);
+    // The evidence of a list outlives the log that it is about.
+    set(&mut table, "log", "decisions_keep", "365d");
+    // What is only observed was refused by the site all the same.
+    set(&mut table, "proxy", "mode", "enforce");
+    set(&mut table, "preferences", "on_answer", "withhold");
+    set(&mut table, "politeness", "crawl_delay", "wait");
+    set(&mut table, "politeness", "max_wait", "1h");
+    let crawlers = table.entry("crawler").or_insert_with(|| Value::Array(Vec::new()));
+    let crawlers = crawlers.as_array_mut().context("crawler is no list")?;
+    for crawler in crawlers.iter_mut().filter_map(Value::as_table_mut) {
+        crawler.retain(|name, _| !LEFT_OUT_OF_CRAWLERS.contains(&name));
+        let is_by_name = crawler.get("match").and_then(|matched| matched.get("username")).is_some();
+        if is_by_name {
+            crawler.insert("password_hash".to_owned(), NO_PASSWORD.into());
+        }
+    }
+    crawlers.extend(unnamed.iter().enumerate().map(|(index, tokens)| {
+        let name = unnamed_crawler(index);
+        let fields = [("name", Value::from(name)), ("tokens", Value::from(tokens.clone()))];
+        Value::Table(fields.map(|(key, value)| (key.to_owned(), value)).into_iter().collect())
+    }));
+    if let Some(purpose) = purpose {
+        for crawler in crawlers.iter_mut().filter_map(Value::as_table_mut) {
+            crawler.insert("purposes".to_owned(), vec![purpose].into());
+        }
+    }
+    let text = table.to_string();
+    let derived = Config::from_toml("the configuration of the run", &text).map_err(|mistakes| {
+        let mistakes: Vec<_> = mistakes.iter().map(ToString::to_string).collect();
+        anyhow!(mistakes.join("\n"))
+    })?;
+    Ok((derived, text))
+}
+
+/// Returns the name of the crawler that stands for the requests of the list of names with this index.
+pub(super) fn unnamed_crawler(index: usize) -> String {
+    format!("unnamed-{index}")
+}
+
+/// Sets `section.key` of a configuration.
+fn set(table: &mut Table, section: &str, key: &str, value: impl Into<Value>) {
+    let section = table.entry(section).or_insert_with(|| Value::Table(Table::new()));
+    if let Some(section) = section.as_table_mut() {
+        section.insert(key.to_owned(), value.into());
+    }
+}
