@@ -36,7 +36,8 @@ const STORE_MAGIC: [u8; 9] = *b"redb\x1a\x0a\xa9\x0d\x0a";
 #[command(
     after_help = "Reads the decision log, and the robots.txt files and configurations that its decisions are based on, from where \
                   --config says they are, or --from. Gets the robots.txt files from the proxy if it is running. Sends no request \
-                  to any origin.\n\
+                  to any origin, except with --robots: then it fetches robots.txt, documents and pages as the crawlers did, at the \
+                  pace of each site, and keeps its answers and their evidence below state.dir.\n\
                   Exit status: 0 no request would be decided differently, 1 some would be, 2 the configuration has a mistake, or \
                   the log or the store cannot be read, 3 some cannot be decided, because a robots.txt, a file of the log or another \
                   document is missing, a file does not belong to the log, or there is none in the span. If several apply: 2, else 3, else 1."
