@@ -73,6 +73,14 @@ def wayleave_by_socks5(place):
     return command, environment
 
 
+def wayleave_with_digests(place):
+    """The same, which hashes every body."""
+    command, environment = wayleave(place)
+    with open(place.dir / "config.toml", "a") as config:
+        config.write('[log]\nbody_digest = "sha-256"\n')
+    return command, environment
+
+
 def wayleave_for(crawler, more=""):
     """The same for a configured crawler, with these keys and more tables."""
 
@@ -278,6 +286,7 @@ def known():
     found = [
         Peer("wayleave", OURS, wayleave, WAYLEAVE),
         Peer("wayleave+socks5", OURS, wayleave_by_socks5, WAYLEAVE, load={"socks5": True}),
+        Peer("wayleave+digest", OURS, wayleave_with_digests, WAYLEAVE),
         # Every page is read.
         Peer("wayleave+purposes", OURS, wayleave_for('purposes = ["search", "train-ai"]'), WAYLEAVE),
         Peer("wayleave+signing", OURS, wayleave_for('signing_key = "bench.pem"', SIGNING), WAYLEAVE),

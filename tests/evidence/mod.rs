@@ -1,6 +1,7 @@
 //! Evidence: the decision log is a chain in which changes are detected, and any decision can be proved years later.
 
 mod audit;
+mod bodies;
 mod chain;
 pub mod export;
 mod forged;

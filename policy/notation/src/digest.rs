@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::fmt;
 
 use data_encoding::{HEXLOWER, HEXLOWER_PERMISSIVE};
-use ring::digest::{SHA256, digest};
+use ring::digest::{Context, SHA256, digest};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// A SHA-256, written as 64 hexadecimal digits in lower case.
@@ -28,6 +28,40 @@ impl Sha256Digest {
     /// Parses 64 hexadecimal digits in either case.
     pub fn from_hex(text: &str) -> Option<Self> {
         HEXLOWER_PERMISSIVE.decode(text.as_bytes()).ok()?.try_into().ok().map(Self)
+    }
+}
+
+/// A SHA-256 that is computed in steps.
+#[derive(Clone)]
+pub struct Sha256Hasher(Context);
+
+impl Sha256Hasher {
+    /// Begins with no bytes.
+    pub fn new() -> Self {
+        Self(Context::new(&SHA256))
+    }
+
+    /// Adds bytes.
+    pub fn update(&mut self, bytes: &[u8]) {
+        self.0.update(bytes);
+    }
+
+    /// Returns the digest of all bytes.
+    pub fn finish(self) -> Sha256Digest {
+        let digest = self.0.finish();
+        Sha256Digest(digest.as_ref().try_into().expect("a SHA-256 has 32 bytes"))
+    }
+}
+
+impl Default for Sha256Hasher {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl fmt::Debug for Sha256Hasher {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Sha256Hasher").finish_non_exhaustive()
     }
 }
 

@@ -21,6 +21,6 @@ pub mod json_object;
 mod oddity_word;
 pub mod rfc3339;
 
-pub use self::digest::Sha256Digest;
+pub use self::digest::{Sha256Digest, Sha256Hasher};
 pub use self::edge_word::EdgeRefusal;
 pub use self::oddity_word::Oddity;

@@ -162,6 +162,10 @@ record! {
         /// `gateway` if another proxy asked about the request. It sends the request itself: `status` is that of the verdict.
         #[schema(value_type = Option<String>)]
         via?: Option<Word<AskedVia>>,
+        /// The SHA-256 of the `body_bytes` bytes of the response body that the client was sent, as encoded by the origin. Left
+        /// out unless `log.body_digest` asks for it, and if there were none.
+        #[schema(value_type = Option<String>)]
+        body_sha256?: Option<Sha256Digest>,
     }
 }
 

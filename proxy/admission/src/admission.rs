@@ -8,6 +8,7 @@ use wayleave_decision::{
     Permit, PreferenceFinding, Reason, Refusal, ResolvedTarget, SubresourceKind,
 };
 use wayleave_http_wire::field_pairs::FieldPair;
+use wayleave_notation::{Sha256Digest, Sha256Hasher};
 use wayleave_pacing::PacingSlot;
 use wayleave_record::RequestSignature;
 use wayleave_transport::http::downstream::ResponseField;
@@ -34,6 +35,8 @@ pub struct Admission<'a> {
     findings: ResponseFindings,
     notes: ResponseNotes,
     size: ResponseSize,
+    /// The digest of the body so far, once there is any, if it is recorded. Boxed because few configurations ask for it.
+    digest: Option<Box<Sha256Hasher>>,
 }
 
 /// The findings about a response, however its exchange ended.
@@ -45,6 +48,8 @@ pub struct ResponseFindings {
     pub relayed_status: Option<u16>,
     /// The bytes of the body that the client got.
     pub relayed_bytes: u64,
+    /// The SHA-256 of these bytes, if it is recorded and there are any.
+    pub relayed_sha256: Option<Box<Sha256Digest>>,
     /// The refusal of the response, if it is only observed.
     pub observed: Option<Box<Refusal>>,
     pub turned_away: Option<TurnedAway>,
@@ -88,6 +93,7 @@ impl<'a> Admission<'a> {
             size: ResponseSize::new(
                 request.crawler().map_or(0, |crawler| crawler.max_response_bytes),
             ),
+            digest: None,
         }
     }
 
@@ -201,9 +207,12 @@ impl<'a> Admission<'a> {
         self.size.limit().filter(|_| !self.request.is_observe_mode())
     }
 
-    /// Counts bytes of the body that the client got.
-    pub fn delivered(&mut self, bytes: usize) {
-        self.findings.relayed_bytes += bytes as u64;
+    /// Counts a part of the body that the client got.
+    pub fn delivered(&mut self, chunk: &[u8]) {
+        self.findings.relayed_bytes += chunk.len() as u64;
+        if self.request.settings.digests_bodies && !chunk.is_empty() {
+            self.digest.get_or_insert_default().update(chunk);
+        }
     }
 
     /// Notes that the origin broke the connection instead of answering.
@@ -218,6 +227,7 @@ impl<'a> Admission<'a> {
         ResponseFindings {
             turned_away: self.notes.into_turned_away(),
             preferences: self.labeller.and_then(ResponseLabeller::into_preferences),
+            relayed_sha256: self.digest.map(|digest| Box::new(digest.finish())),
             ..self.findings
         }
     }

@@ -121,6 +121,8 @@ pub struct ExchangeRecord {
     pub agent: Option<String>,
     /// The size of the origin's body as far as the client got it; `None` if no request was sent.
     pub body_bytes: Option<u64>,
+    /// The SHA-256 of these bytes, if it is recorded and there are any. Boxed because few configurations ask for it.
+    pub body_sha256: Option<Box<Sha256Digest>>,
     /// `copy` if the answer is from the copy of robots.txt.
     pub from: Option<AnswerSource>,
     /// The way in which the origin's response turns the request away, if it does.
@@ -185,6 +187,7 @@ impl ExchangeRecord {
             signature: None,
             agent: None,
             body_bytes: None,
+            body_sha256: None,
             from: None,
             edge_refusal: None,
             payment: None,
@@ -298,6 +301,7 @@ impl ExchangeRecord {
             waited_us: micros(self.waited),
             took_us: micros(took),
             via: self.via.map(Word::Known),
+            body_sha256: self.body_sha256.map(|digest| *digest),
         }
     }
 }

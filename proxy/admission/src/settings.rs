@@ -109,6 +109,8 @@ pub struct Settings {
     pub signer: Arc<MessageSigner>,
     pub identities: Arc<FetchIdentities>,
     pub on_failure: LogFailureMode,
+    /// Whether the digests of responses' bodies are recorded.
+    pub digests_bodies: bool,
     pub gateway_tokens: Vec<GatewayToken>,
     /// For `https://` listeners.
     pub entrance: Option<Arc<ServerTls>>,

@@ -347,6 +347,7 @@ pub fn build_settings(
         identities: Arc::new(fetch_identities(config, Arc::clone(&signer))),
         signer,
         on_failure: config.log.on_failure,
+        digests_bodies: config.log.digests_bodies,
         gateway_tokens: config.gateway.tokens.clone(),
     }
 }

@@ -28,6 +28,8 @@ pub struct LogConfig {
     pub client_address: ClientForm,
     /// The treatment of requests while decisions cannot be recorded.
     pub on_failure: LogFailureMode,
+    /// Whether the digests of responses' bodies are recorded.
+    pub digests_bodies: bool,
     /// The collector that decisions are sent to, to which `/v1/logs` is added.
     pub otlp_endpoint: Option<Url>,
 }
@@ -41,6 +43,8 @@ pub(super) fn read(section: &mut Section<'_>, state_dir: &Path, key: PathBuf) ->
     let events = section.key("events", true, boolean);
     let failure_modes = [("forward", LogFailureMode::Forward), ("refuse", LogFailureMode::Refuse)];
     let on_failure = section.word("on_failure", LogFailureMode::Forward, &failure_modes);
+    let digests = [("none", false), ("sha-256", true)];
+    let digests_bodies = section.word("body_digest", false, &digests);
     let forms = [
         ("full", ClientForm::Full),
         ("network", ClientForm::Network),
@@ -74,6 +78,7 @@ pub(super) fn read(section: &mut Section<'_>, state_dir: &Path, key: PathBuf) ->
         events,
         client_address,
         on_failure,
+        digests_bodies,
         otlp_endpoint,
         decisions: path.map(|path| JournalConfig {
             path,

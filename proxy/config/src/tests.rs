@@ -140,6 +140,7 @@ log.decisions_keep = "7d"
 log.decisions_max_total = "64MiB"
 log.decisions_compress = true
 log.client_address = "keyed"
+log.body_digest = "sha-256"
 log.on_failure = "refuse"
 evidence.key = "audit/e.key"
 traces.otlp_endpoint = "https://collector.example:4318/otlp"
@@ -265,6 +266,7 @@ fn robots_and_log_are_read() {
         state_dir: "/var/lib/wayleave".into(),
     };
     assert_eq!(config.log.client_address, ClientForm::Keyed);
+    assert!(config.log.digests_bodies);
     assert_eq!(config.log.on_failure, LogFailureMode::Refuse);
     assert_eq!(config.log.decisions, Some(decisions));
 }

@@ -62,6 +62,7 @@ pub(super) fn decision() -> DecisionRecord {
         agent: None,
         stated_purposes: Vec::new(),
         via: None,
+        body_sha256: None,
     }
 }
 
@@ -284,6 +285,7 @@ pub(super) fn any_decision(mut draws: Draws) -> DecisionRecord {
         agent: it.some(Draws::text),
         stated_purposes: it.list(Draws::text),
         via: it.some(|it| it.word(&["gateway"])),
+        body_sha256: it.some(|it| Sha256Digest::of(&it.number().to_be_bytes())),
     }
 }
 

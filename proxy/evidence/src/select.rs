@@ -5,7 +5,7 @@ use std::ops::{Range, RangeInclusive};
 use std::time::SystemTime;
 
 use serde::{Deserialize, Serialize, Serializer};
-use wayleave_notation::rfc3339;
+use wayleave_notation::{Sha256Digest, rfc3339};
 use wayleave_robots_txt::Target;
 
 use crate::chain::event::{EVENT_PREFIX, EventKind, LogEvent};
@@ -23,6 +23,12 @@ pub enum Selection {
         url: Target,
         #[serde(serialize_with = "rfc3339::serialize")]
         at: SystemTime,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        crawler: Option<String>,
+    },
+    /// The decisions whose responses had a body with this SHA-256.
+    Body {
+        sha256: Sha256Digest,
         #[serde(skip_serializing_if = "Option::is_none")]
         crawler: Option<String>,
     },
@@ -56,6 +62,8 @@ struct SelectionEntry<'a> {
     /// Present if `url` is only the beginning of a URL.
     #[serde(default)]
     url_bytes: Option<usize>,
+    #[serde(default)]
+    body_sha256: Option<Sha256Digest>,
 }
 
 /// The selected lines of a file, and its events about files and lines.
@@ -145,6 +153,11 @@ pub fn select(
             match selection {
                 Selection::Id(id) if *id == entry.id => selected[index].lines.push(number),
                 Selection::Since { since, crawler } if at >= *since && is_of(crawler) => {
+                    selected[index].lines.push(number);
+                }
+                Selection::Body { sha256, crawler }
+                    if entry.body_sha256 == Some(*sha256) && is_of(crawler) =>
+                {
                     selected[index].lines.push(number);
                 }
                 Selection::Url { url, at: instant, crawler }

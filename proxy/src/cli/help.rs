@@ -124,7 +124,13 @@ const EXAMPLES: [(&str, &[&str]); 35] = [
             "wayleave evidence verify evidence",
         ],
     ),
-    ("evidence ask", &["wayleave evidence ask https://example.com/page --at 2026-11-21"]),
+    (
+        "evidence ask",
+        &[
+            "wayleave evidence ask https://example.com/page --at 2026-11-21",
+            "wayleave evidence ask --body-sha256 9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08",
+        ],
+    ),
     ("evidence export", &["wayleave evidence export --since 7d --out evidence.warc.gz"]),
     ("evidence hold", &["wayleave evidence hold add --host .example.com --reason letter-17"]),
     ("publish", &["wayleave publish --out public"]),

@@ -19,6 +19,7 @@ fn start(origin: &Origin) -> IcapGated {
             .with(crawler("index", "IndexBot").purposes(["search"]))
             .with(crawler("page", "PageBot").set("subresources", "page"))
             .with(crawler("small", "SmallBot").set("max_response_bytes", "1 KiB"))
+            .set("log.body_digest", "\"sha-256\"")
     })
 }
 
@@ -81,6 +82,8 @@ fn a_page_that_passes_is_labelled_and_kept() {
     assert_eq!(answer.body, body.as_bytes());
     let decision = gated.gated.proxy.newest_decision(PAGE);
     assert_eq!(decision["outcome"], "forwarded");
+    // The gateway sends the body, not the proxy.
+    assert_eq!(decision["body_sha256"], Value::Null);
 }
 
 #[test]

@@ -54,7 +54,7 @@ pub(super) async fn forward(
     let is_signed = attempt.is_signed;
     // A signer leaves some requests unsigned: in mode "on-request", or over plain HTTP.
     let agent = attempt.signer.as_ref().filter(|_| is_signed).map(RequestSigner::agent_url);
-    let findings = attempt.admission.finish();
+    let mut findings = attempt.admission.finish();
     let (outcome, reply) = match forwarded {
         Ok(ForwardedResponse { response, upgraded }) => {
             request.record.oddities = response.oddities;
@@ -79,6 +79,7 @@ pub(super) async fn forward(
     // After an upgrade there is no body: the bytes were the other protocol's.
     let has_body = findings.is_request_sent && outcome.status() != SWITCHING_PROTOCOLS;
     request.record.body_bytes = has_body.then_some(findings.relayed_bytes);
+    request.record.body_sha256 = findings.relayed_sha256.take();
     request.record_findings(findings, is_signed);
     // The record has a signature only if the response was complete or turned the request away. Without one, no agent.
     request.record.agent = agent.filter(|_| request.record.signature.is_some());

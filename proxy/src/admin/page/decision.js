@@ -53,6 +53,7 @@ function groups(found) {
       ["Asked by", found.via && `a ${found.via}, which sends the request itself`],
       ["Turned away", found.edge && [badge(found.edge), " by the origin, or by the bot manager in front of it"]],
       ["Body", found.body_bytes === undefined ? null : `${count(found.body_bytes)} bytes forwarded`],
+      ["Body, SHA-256", found.body_sha256 && digest(found.body_sha256)],
       ["ID", h("span", {}, h("code", {}, found.id), " ", copyButton(() => found.id))],
       ["Trace", found.trace_id],
     ]),

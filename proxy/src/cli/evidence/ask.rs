@@ -1,4 +1,5 @@
-//! `wayleave evidence ask`: whether a URL was allowed at a time, by which rule, and whether it was fetched.
+//! `wayleave evidence ask`: whether a URL was allowed at a time, by which rule, and whether it was fetched; or which requests a
+//! body of this digest came from.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -14,6 +15,7 @@ use wayleave_decision::RequestOutcome;
 use wayleave_decision_log::{ChosenCrawler, DecisionRecord, FindingRecord, crawler_in_words};
 use wayleave_evidence::SignedLog;
 use wayleave_evidence::select::{SelectedLines, Selection, UnsignedLines, select};
+use wayleave_notation::Sha256Digest;
 use wayleave_notation::harmless::escape_lines;
 use wayleave_record::RecordedIdentity;
 use wayleave_robots_txt::Target;
@@ -24,22 +26,29 @@ use crate::cli::terminal::{UNUSABLE, counted, json_line, print, print_errors, un
 
 /// The exit status if the request was not allowed, or its decision is not signed by its writer.
 pub(super) const REFUSED: u8 = 1;
+/// The most decisions about one body that are shown: that of an error page may come with every other response.
+const MOST_SHOWN: usize = 1000;
 
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Shows the last decision about the URL up to that time, and the first one after it. Reads the decision \
-                  log; needs no running proxy. With --nodes it asks the proxies that you name, with the token in \
+    group = clap::ArgGroup::new("question").required(true),
+    after_help = "Shows the last decision about the URL up to that time, and the first one after it; with --body-sha256, the \
+                  decisions about all responses with that body, at most the first 1000 in the log. Reads the decision log; needs no running proxy. With --nodes it asks the proxies that you name, with the token in \
                   WAYLEAVE_ADMIN_TOKEN, and shows the last decision of all of them; signatures are not checked then. It names the \
                   nodes of their fleet whose logs are gone, or shorter than they were.\n\
-                  Exit status: 0 allowed, 1 not allowed, or not signed by its writer, 2 no decision up to that time, the log \
+                  Exit status: 0 allowed (all that are shown), 1 not allowed, or not signed by its writer, 2 no such decision, the log \
                   cannot be read, a node did not answer, decisions of a node are missing, or somebody else wrote the decision into it."
 )]
 pub(crate) struct AskArgs {
-    /// An absolute URL
-    pub(super) url: String,
+    /// An absolute URL, with --at
+    #[arg(group = "question", requires = "at")]
+    pub(super) url: Option<String>,
     /// 2026-11-21T08:00:00Z, 2026-11-21 (the whole day), yesterday, now or 3d (3 days ago)
-    #[arg(long, value_name = "TIME")]
-    pub(super) at: TimeArgument,
+    #[arg(long, value_name = "TIME", requires = "url")]
+    pub(super) at: Option<TimeArgument>,
+    /// Show the requests that a body of this SHA-256 came from, if log.body_digest was set then
+    #[arg(long, value_name = "HEX", group = "question", value_parser = parse_digest, conflicts_with = "nodes")]
+    pub(super) body_sha256: Option<Sha256Digest>,
     /// Only requests of this crawler, by its configured name; `unnamed`: of clients that match no [[crawler]]
     #[arg(long, value_name = "C")]
     pub(super) crawler: Option<ChosenCrawler>,
@@ -55,6 +64,27 @@ pub(crate) struct AskArgs {
     /// Accept decisions that a killed process had not signed yet
     #[arg(long)]
     accept_unsigned: bool,
+}
+
+fn parse_digest(text: &str) -> Result<Sha256Digest, String> {
+    Sha256Digest::from_hex(text).ok_or_else(|| {
+        let digits = text.chars().count();
+        let found = match text.chars().find(|digit| !digit.is_ascii_hexdigit()) {
+            Some(other) => format!("{other:?} is not one"),
+            None => format!("these are {digits}"),
+        };
+        format!("a SHA-256 has 64 hexadecimal digits, and {found}")
+    })
+}
+
+impl AskArgs {
+    /// Returns the URL and the last moment that are asked about.
+    pub(super) fn url_and_time(&self) -> anyhow::Result<(Target, SystemTime)> {
+        let text = self.url.as_deref().context("the URL is missing")?;
+        let url = Target::parse(text).with_context(|| format!("{text:?}"))?;
+        let at = self.at.context("--at is missing")?;
+        Ok((url, at.end(Clock::start().now())))
+    }
 }
 
 pub(super) fn run(arguments: &AskArgs, file: Option<&Path>) -> ExitCode {
@@ -75,15 +105,19 @@ struct FoundDecision {
     unsigned: Option<UnsignedLines>,
 }
 
-/// Finds the last decision about the URL up to the time and, if there is one, the first after it. Returns the answer in
-/// sentences, too.
+/// Finds the last decision about the URL up to the time and, if there is one, the first after it; or those about the body.
+/// Returns the answer in sentences, too.
 fn ask(arguments: &AskArgs, config: &Config) -> anyhow::Result<(Vec<FoundDecision>, String)> {
     let options = (config.log.decisions.as_ref())
         .context("log.decisions is empty: there is no decision log")?;
-    let url = Target::parse(&arguments.url).with_context(|| format!("{:?}", arguments.url))?;
-    let at = arguments.at.end(Clock::start().now());
     let crawler = arguments.crawler.clone().map(String::from);
-    let wanted = Selection::Url { url: url.clone(), at, crawler };
+    let wanted = match arguments.body_sha256 {
+        Some(sha256) => Selection::Body { sha256, crawler },
+        None => {
+            let (url, at) = arguments.url_and_time()?;
+            Selection::Url { url, at, crawler }
+        }
+    };
     let log = SignedLog::open(&options.path, &options.state_dir)?;
     if log.unsigned_lines > 0 {
         print_errors(&format!(
@@ -101,7 +135,7 @@ fn ask(arguments: &AskArgs, config: &Config) -> anyhow::Result<(Vec<FoundDecisio
         log.files.iter().zip(&selected).filter(|(_, chosen)| !chosen.lines.is_empty())
     {
         file.read(|number, line| {
-            if chosen.lines.contains(&number) {
+            if found.len() < MOST_SHOWN && chosen.lines.binary_search(&number).is_ok() {
                 found.push(FoundDecision {
                     decision: serde_json::from_slice::<DecisionRecord>(line)?,
                     unsigned: chosen.unsigned_at(number).cloned(),
@@ -111,22 +145,52 @@ fn ask(arguments: &AskArgs, config: &Config) -> anyhow::Result<(Vec<FoundDecisio
         })?;
     }
     let hint = deleted.as_ref().map_or(String::new(), |deleted| format!(" ({deleted})"));
-    let first = (found.first().map(|first| &first.decision))
-        .with_context(|| format!("the log has no request for {url}{hint}"))?;
-    anyhow::ensure!(
-        first.at <= at,
-        "the log has no request for {url} up to that time; the first was at {} (decision {}){hint}",
-        humantime::format_rfc3339_micros(first.at),
-        first.id
-    );
     let files = counted(log.files.len(), "file");
     let deleted = deleted.map_or(String::new(), |deleted| format!("; {deleted}"));
     let looked_at = format!("the decision log {} ({files}{deleted})", options.path.display());
-    let mut sentences = answer(arguments, at, &looked_at, first, found.len() > 1);
+    let first = found.first().map(|first| &first.decision);
+    let mut sentences = match &wanted {
+        Selection::Url { url, at, .. } => {
+            let first = first.with_context(|| format!("the log has no request for {url}{hint}"))?;
+            anyhow::ensure!(
+                first.at <= *at,
+                "the log has no request for {url} up to that time; the first was at {} (decision {}){hint}",
+                humantime::format_rfc3339_micros(first.at),
+                first.id
+            );
+            answer(arguments, *at, &looked_at, first, found.len() > 1)
+        }
+        _ => {
+            first.with_context(|| missing_body(config, &hint))?;
+            let count = selected.iter().map(|chosen| chosen.lines.len()).sum();
+            answer_about_body(arguments, &looked_at, count)
+        }
+    };
     if let Some(lines) = found.first().and_then(|first| first.unsigned.as_ref()) {
         sentences += &format!("Signed: {}.\n", describe_unsigned(lines));
     }
     Ok((found, sentences + "\n"))
+}
+
+/// Says that no response had the body.
+fn missing_body(config: &Config, hint: &str) -> String {
+    let is_recorded = config.log.digests_bodies;
+    let reason = if is_recorded { "" } else { "; log.body_digest is \"none\"" };
+    format!("the log has no response with this body{reason}{hint}")
+}
+
+/// States the question, the sources, and how many responses had the body.
+fn answer_about_body(arguments: &AskArgs, looked_at: &str, count: usize) -> String {
+    let sha256 = arguments.body_sha256.map_or(String::new(), |sha256| sha256.to_string());
+    let crawler = arguments.crawler.as_ref().map(|name| format!(" to {}", crawler_in_words(name)));
+    let shown =
+        if count > MOST_SHOWN { format!(" The first {MOST_SHOWN} follow.") } else { String::new() };
+    format!(
+        "Asked: which responses{} had a body with the SHA-256 {sha256}?\n\
+         Looked at: {looked_at}.\n\
+         Answer: {count} did.{shown}\n",
+        crawler.unwrap_or_default(),
+    )
 }
 
 /// Says which files retention deleted, as far as the log still records that; `None` if it deleted none.
@@ -160,7 +224,7 @@ pub(super) fn answer(
     last: &DecisionRecord,
     has_later: bool,
 ) -> String {
-    let url = &arguments.url;
+    let url = arguments.url.as_deref().unwrap_or_default();
     let time = |at| humantime::format_rfc3339_seconds(at);
     let crawler = arguments.crawler.as_ref().map(|name| format!(" by {}", crawler_in_words(name)));
     let verdict = match last.request_outcome() {
@@ -197,21 +261,19 @@ fn print_decisions(found: &[FoundDecision], sentences: &str, arguments: &AskArgs
             print_errors(&format!("wayleave: signed? {}\n", describe_unsigned(lines)));
         }
     }
-    if printed == ExitCode::SUCCESS {
-        exit_status(found, arguments.accept_unsigned)
-    } else {
-        printed
-    }
+    if printed == ExitCode::SUCCESS { exit_status(found, arguments) } else { printed }
 }
 
 /// Returns the exit status for decisions that were printed.
-fn exit_status(found: &[FoundDecision], accepts_unsigned: bool) -> ExitCode {
+fn exit_status(found: &[FoundDecision], arguments: &AskArgs) -> ExitCode {
     let mut unsigned_ranges = found.iter().filter_map(|found| found.unsigned.as_ref());
     if unsigned_ranges.clone().any(|lines| lines.is_foreign) {
         return ExitCode::from(UNUSABLE);
     }
-    let is_signed = unsigned_ranges.next().is_none() || accepts_unsigned;
-    let is_good = found.first().is_some_and(|found| is_allowed(&found.decision)) && is_signed;
+    let is_signed = unsigned_ranges.next().is_none() || arguments.accept_unsigned;
+    // Of the decisions about a URL, only the last one up to the time answers the question.
+    let answering = if arguments.body_sha256.is_some() { found } else { &found[..1] };
+    let is_good = answering.iter().all(|found| is_allowed(&found.decision)) && is_signed;
     if is_good { ExitCode::SUCCESS } else { ExitCode::from(REFUSED) }
 }
 
@@ -269,6 +331,7 @@ pub(super) fn describe_decision(
         ("robots.txt", robots),
         ("rule", rule),
         ("fetched", Some(describe_fetch(decision))),
+        ("body", decision.body_sha256.map(|digest| format!("SHA-256 {digest}"))),
         ("decision", Some(decision.id.to_string())),
     ];
     let mut text = String::new();

@@ -5,7 +5,6 @@ use std::time::SystemTime;
 
 use serde::Deserialize;
 use url::form_urlencoded::Serializer;
-use wayleave_clock::Clock;
 use wayleave_decision_log::DecisionRecord;
 use wayleave_notation::harmless::escape_lines;
 use wayleave_robots_txt::Target;
@@ -35,11 +34,10 @@ struct NodeDecision {
 }
 
 pub(super) fn run(arguments: &AskArgs) -> ExitCode {
-    let url = match Target::parse(&arguments.url) {
-        Ok(url) => url,
-        Err(error) => return unusable(&format!("{:?}: {error}", arguments.url)),
+    let (url, at) = match arguments.url_and_time() {
+        Ok(asked) => asked,
+        Err(error) => return unusable(&format!("{error:#}")),
     };
-    let at = arguments.at.end(Clock::start().now());
     let mut before = None;
     let mut after = None;
     let mut is_complete = true;

@@ -266,17 +266,18 @@ impl<'a, 'w, 'x> ResponseRelay<'a, 'w, 'x> {
         chunk: Bytes,
         is_last: bool,
     ) -> Result<(), RelayError> {
-        let bytes = chunk.len();
         if let Err(refusal) = self.watch.admission.on_chunk(&chunk) {
             // The client gets the bytes so far, cut off as they are.
             client.flush().await?;
             return Err(RelayError::Refused { refusal, answered: true });
         }
+        // Shared, not copied: a chunk counts, and is hashed, only after the client's connection has taken it.
+        let sent = chunk.clone();
         self.deliver(pin!(client.send_chunk(chunk, is_last))).await?;
         if let Some(rate) = &mut self.rate {
-            rate.add(bytes);
+            rate.add(sent.len());
         }
-        self.watch.admission.delivered(bytes);
+        self.watch.admission.delivered(&sent);
         Ok(())
     }
 

@@ -162,6 +162,7 @@ fn shown(settings: &Settings) -> String {
         signer,
         identities,
         on_failure,
+        digests_bodies,
         entrance,
         gateway_tokens,
     } = settings;
@@ -173,7 +174,7 @@ fn shown(settings: &Settings) -> String {
     let files = entrance.as_ref().map(|entrance| entrance.files());
     format!(
         "{options:#?}\n{https:#?}\n{named:#?}\n{hashes:#?}\n{others:?}\n{rules:#?}\n{preferences:#?}\n\
-         {robots_txt_source:?}\n{pacing:#?}\n{upstream:#?}\n{signer:#?}\n{identities:#?}\n{on_failure:?}\n{entrance:#?}\n{files:?}\n{gateway_tokens:?}"
+         {robots_txt_source:?}\n{pacing:#?}\n{upstream:#?}\n{signer:#?}\n{identities:#?}\n{on_failure:?}\n{digests_bodies:?}\n{entrance:#?}\n{files:?}\n{gateway_tokens:?}"
     )
 }
 

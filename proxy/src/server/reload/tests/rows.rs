@@ -144,6 +144,7 @@ pub(super) const ROWS: &[KeyRow] = &[
     row("log.format", &["\"json\""]),
     row("log.events", &["false"]),
     row("log.decisions", &["\"\"", "\"other.jsonl\""]),
+    row("log.body_digest", &["\"sha-256\""]),
     row("log.decisions_max_size", &["\"1MiB\""]),
     row("log.decisions_max_age", &["\"1h\""]),
     row("log.decisions_keep", &["\"7d\""]),
