@@ -69,6 +69,7 @@ fn change_mind(origin: &Origin, number: usize) {
 fn configure(settings: Settings) -> Settings {
     settings
         .set("log.events", "false")
+        .set("log.body_digest", "\"sha-256\"")
         .with(crawler("news", "NewsBot").purposes(["search"]))
         .with(crawler("images", "ImageBot"))
 }
@@ -152,6 +153,13 @@ fn what_opted_out_is_listed_as_an_independent_script_lists_it() {
     assert!(before >= sites * PAGES || said.contains("going on with the run of"), "{said}");
     assert_eq!(continued.status.code(), Some(1), "{said}");
     assert_eq!(urls(&rows(&continued)), expected, "{said}");
+    for row in rows(&continued) {
+        // What the origin sent for each page before it changed its mind.
+        let (_, path) = row["url"].as_str().expect("a URL").split_once(".test").expect("a path");
+        let fetched = format!("<!doctype html><title>page</title><p>{path}");
+        let digest = wayleave_evidence::Sha256Digest::of(fetched.as_bytes());
+        assert_eq!(row["body_sha256"], digest.to_string(), "{row}");
+    }
 
     // A finished run is not continued: this one asks all again, in one go.
     let whole = tools::run(&mut replay(dir.path(), &train), b"", LIMIT);

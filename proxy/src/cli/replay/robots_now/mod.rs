@@ -28,6 +28,7 @@ use wayleave_decision_log::{
     DecisionQuery, DecisionRecord, LogGaps, LogPlace, ScanStep, crawler_in_words, scan_log,
 };
 use wayleave_evidence::files::rotated_files;
+use wayleave_notation::Sha256Digest;
 use wayleave_notation::harmless::escape_controls;
 use wayleave_notation::rfc3339;
 use wayleave_record::Word;
@@ -60,6 +61,9 @@ struct ListedFetch<'a> {
     crawler: &'a str,
     #[serde(flatten)]
     refused: &'a RefusedNow,
+    /// The digest of the body that was fetched, if the log has it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    body_sha256: Option<Sha256Digest>,
     /// The id of the decision that let it through.
     id: String,
 }
@@ -248,6 +252,7 @@ fn row(decision: &DecisionRecord, refused: &RefusedNow, json: bool) -> String {
             at: decision.at,
             crawler,
             refused,
+            body_sha256: decision.body_sha256,
             id,
         }) + "\n";
     }
