@@ -8,6 +8,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 use crate::harness::crawler::crawler;
+use crate::harness::tls::Authority;
 use crate::harness::tools;
 use crate::harness::wayleave::{Settings, command};
 use crate::harness::{Origin, Reply, Request, Wayleave, decisions, eventually};
@@ -25,7 +26,8 @@ fn path(page: usize) -> String {
 }
 
 fn url(number: usize, page: usize) -> String {
-    format!("http://{}{}", host(number), path(page))
+    let scheme = if number % 4 == 3 { "https" } else { "http" };
+    format!("{scheme}://{}{}", host(number), path(page))
 }
 
 /// Lets a site change its mind, in one of ten ways.
@@ -261,6 +263,46 @@ fn each_page_is_asked_about_as_its_crawler_would_be_and_nothing_else_is_sent() {
     pages.retain(|target| !target.ends_with("robots.txt") && !target.contains("tdmrep"));
     pages.sort_unstable();
     assert_eq!(pages, ["/noai", "/open"]);
+}
+
+#[test]
+fn tunnels_are_judged_as_a_whole_and_left_open_where_they_are_inspected_now() {
+    let origin = Origin::start();
+    for name in ["shut.test", "part.test", "open.test"] {
+        origin.site(name).allows_all();
+    }
+    let blind = |settings: Settings| configure(settings).set("https.mode", "\"tunnel\"");
+    let proxy = Wayleave::start_with(&origin, blind);
+    for name in ["shut.test", "part.test", "open.test"] {
+        let mut wire = proxy.connect();
+        wire.send_connect(&format!("{name}:443"), "User-Agent: NewsBot/1\r\n");
+        assert_eq!(wire.response_to_head().status, 200);
+        let origins = Authority::trusted().pem.as_bytes();
+        assert!(wire.start_tls(name, origins, &[]).is_ok(), "{name}");
+    }
+    let log = proxy.dir.path().join("state/decisions.jsonl");
+    eventually("all are logged", || {
+        let text = std::fs::read_to_string(&log).unwrap_or_default();
+        text.matches("\"outcome\":\"tunnelled\"").count() == 3
+    });
+    let (dir, _) = proxy.stop();
+    origin.site("shut.test").disallows("/");
+    origin.site("part.test").disallows("/private");
+    let output = tools::run(&mut replay(dir.path(), &["--json"]), b"", LIMIT);
+    let said = String::from_utf8_lossy(&output.stderr);
+    // One disallowed path is enough: nobody knows what was asked for inside.
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    let expected = ["part.test", "shut.test"].map(|name| format!("{name}:443"));
+    assert_eq!(urls(&rows(&output)), expected.into(), "{said}");
+
+    // Where tunnels are inspected now, each of their requests would be judged.
+    let file = dir.path().join("config.toml");
+    let text = std::fs::read_to_string(&file).expect("readable");
+    std::fs::write(&file, text.replace("\"tunnel\"", "\"intercept\"")).expect("writable");
+    let output = tools::run(&mut replay(dir.path(), &["--json"]), b"", LIMIT);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(3), "{said}");
+    assert!(said.contains("3 pages: the requests inside a tunnel are not known"), "{said}");
 }
 
 #[test]

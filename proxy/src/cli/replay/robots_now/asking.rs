@@ -243,7 +243,8 @@ fn judge(decision: &DecisionRecord) -> Result<Option<RefusedNow>, Undecided> {
 
 fn question(page: &LoggedPage) -> Question {
     Question {
-        url: page.url.clone(),
+        // A tunnel's is no URL, but an authority.
+        url: if page.is_tunnel { page.origin.clone() } else { page.url.clone() },
         user_agent: page.user_agent.clone(),
         crawler: page.crawler.clone(),
         client: Some(page.client.to_string()),
