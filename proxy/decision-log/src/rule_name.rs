@@ -40,7 +40,7 @@ pub(super) fn rank_of_preference(
 }
 
 /// Returns the name of the rule that decided; the reason if no rule did.
-pub(super) fn of_decision(decision: &DecisionRecord) -> Cow<'_, str> {
+pub fn of_decision(decision: &DecisionRecord) -> Cow<'_, str> {
     let line =
         decision.finding.as_ref().and_then(|found| Some((found.line?, found.rule.as_ref()?)));
     let ranked = decision.preferences.iter().filter_map(|preference| {
