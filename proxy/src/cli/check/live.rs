@@ -131,7 +131,7 @@ impl FetchedFiles {
         Ok(DocumentResult::Archived(self.get(resource).document().cloned()))
     }
 
-    fn warn(&self, url: &str, cause: &str) {
+    pub(crate) fn warn(&self, url: &str, cause: &str) {
         // The progress line is on standard error, too.
         self.progress.suspend(|| print_errors(&format!("wayleave: {url}: {cause}\n")));
     }

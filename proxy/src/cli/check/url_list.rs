@@ -19,7 +19,7 @@ use crate::cli::terminal::print_errors;
 pub(crate) struct UrlList {
     pub(crate) urls: Vec<String>,
     /// The lines that name them first, counted from 1.
-    pub(super) lines: Vec<usize>,
+    pub(crate) lines: Vec<usize>,
     /// The lines without a URL that can be requested, apart from empty ones and remarks.
     pub(crate) mistakes: Vec<LineMistake>,
 }

@@ -11,15 +11,17 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use clap::Args;
+use serde_json::json;
 use wayleave_admission::preview::Question;
 use wayleave_clock::Clock;
 use wayleave_config::Config;
 use wayleave_plan::{CrawlPlan, CrawlTime, OriginPlan};
 use wayleave_robots_cache::KeptFetches;
-use wayleave_robots_txt::{Origin, Target};
+use wayleave_robots_txt::{Origin, Target, excerpt};
 use wayleave_upstream::Destination;
 
 use self::judge::CrawlJudge;
@@ -95,8 +97,10 @@ impl PlanArguments {
         let (kept, beside) = self.open_state()?;
         let rows = UrlRows::new(list.urls.len()).map_err(|error| cannot_write(&error))?;
         let rows = Mutex::new(rows);
+        let is_complete = AtomicBool::new(list.mistakes.is_empty());
         let files = fetched_files(config, &judge, &origins)?.keeping(kept);
-        let plans = self.judge_all(config, &judge, (&list, &origins), (&files, &rows));
+        let plans =
+            self.judge_all(config, &judge, (&list, &origins), (&files, &rows), &is_complete);
         // The progress line has to be gone before anything is printed.
         drop(files);
         let plans = plans?;
@@ -114,7 +118,7 @@ impl PlanArguments {
             // Nothing is lost if it stays: it counts for a day.
             let _ = fs::remove_file(complete);
         }
-        Ok(printed.map(|()| exit_status(&plan, &list)))
+        Ok(printed.map(|()| exit_status(&plan, is_complete.into_inner())))
     }
 
     /// Returns the question about any URL.
@@ -160,13 +164,15 @@ impl PlanArguments {
         unnamed.map(|kept| (kept, None)).map_err(|error| cannot_write(&error))
     }
 
-    /// Asks about every URL, several origins at a time.
+    /// Asks about every URL, several origins at a time. Those that cannot be asked about are reported like other mistakes in the
+    /// list, and make it one that `is_complete` no more.
     fn judge_all(
         &self,
         config: &Config,
         judge: &CrawlJudge,
         (list, origins): (&UrlList, &[&Origin]),
         (files, rows): (&FetchedFiles, &Mutex<UrlRows>),
+        is_complete: &AtomicBool,
     ) -> Result<Vec<OriginPlan>, String> {
         let source = judge.crawler().and_then(|crawler| crawler.source_address);
         let plans = for_each_origin(origins, |indexes| {
@@ -174,15 +180,20 @@ impl PlanArguments {
             let mut plan = OriginPlan::new(origin.clone());
             for &index in indexes {
                 let url = &list.urls[index];
-                let verdict = judge.count(url, &mut &*files, &mut plan)?;
+                let row = match judge.count(url, &mut &*files, &mut plan) {
+                    Ok(verdict) if self.json => json_line(&verdict),
+                    Ok(verdict) => verdict::line(url, &verdict) + "\n",
+                    Err(error) => {
+                        let line = list.lines[index];
+                        files.warn(&format!("{}:{line}", self.from.display()), &error);
+                        is_complete.store(false, Ordering::Relaxed);
+                        let row = json!({ "url": excerpt(url), "line": line, "error": error });
+                        if self.json { json_line(&row) } else { String::new() }
+                    }
+                };
                 if self.summary || self.markdown {
                     continue;
                 }
-                let row = if self.json {
-                    json_line(&verdict)
-                } else {
-                    verdict::line(url, &verdict) + "\n"
-                };
                 let mut rows = rows.lock().unwrap_or_else(PoisonError::into_inner);
                 rows.write(index, &row).map_err(|error| cannot_write(&error))?;
             }
@@ -250,8 +261,8 @@ fn cannot_write(error: &io::Error) -> String {
 }
 
 /// Returns the exit status as `wayleave check` has it.
-fn exit_status(plan: &CrawlPlan, list: &UrlList) -> ExitCode {
-    if !list.mistakes.is_empty() {
+fn exit_status(plan: &CrawlPlan, is_complete: bool) -> ExitCode {
+    if !is_complete {
         ExitCode::from(UNUSABLE)
     } else if plan.sum(|origin| origin.undecided) > 0 {
         ExitCode::from(INCOMPLETE)
