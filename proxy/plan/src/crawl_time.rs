@@ -221,17 +221,14 @@ impl BudgetDays {
                 continue;
             }
             let end = load * per_request;
-            if sent + rate * (end - now) >= requests {
-                break;
+            if sent + rate * (end - now) > requests {
+                return now + (requests - sent).max(0.0) / rate;
             }
             sent += rate * (end - now);
             now = end;
             rate -= 1.0 / per_request;
         }
-        let is_open = sent < requests && requests.is_finite() && rate > NO_REQUEST * NO_REQUEST;
-        let left = requests - sent;
-        let all: f64 = loads.iter().sum();
-        if is_open && all > requests { now + left / rate } else { now }
+        now
     }
 
     /// Returns the requests that each unit sends within a time, at most `requests` together.

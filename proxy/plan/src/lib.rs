@@ -13,6 +13,8 @@
 
 mod crawl_plan;
 mod crawl_time;
+#[cfg(test)]
+mod crawl_time_tests;
 mod history;
 mod origin_plan;
 
