@@ -79,8 +79,8 @@ fn host<'a>(plan: &'a Value, name: &str) -> &'a Value {
     array(&plan["hosts"]).iter().find(|row| row["host"] == name).expect("the host has a row")
 }
 
-#[test]
-fn a_plan_says_what_is_refused_and_how_long_the_rest_takes() {
+/// Returns a crawl of a host with many pages, of a slow one, and of one without a delay.
+fn crawl_of_three_hosts() -> Crawl {
     let list = format!(
         "{}http://shop.test/private/a\nhttp://shop.test/private/b\n{}http://fast.test/\n",
         pages("shop.test", 1800),
@@ -89,6 +89,12 @@ fn a_plan_says_what_is_refused_and_how_long_the_rest_takes() {
     let crawl = Crawl::new(&list);
     crawl.origin.site("shop.test").robots("User-agent: *\nDisallow: /private\nCrawl-delay: 10\n");
     crawl.origin.site("slow.test").robots("User-agent: *\nDisallow:\nCrawl-delay: 100\n");
+    crawl
+}
+
+#[test]
+fn a_plan_says_what_is_refused_and_how_long_the_rest_takes() {
+    let crawl = crawl_of_three_hosts();
     let plan = crawl.json(&[], 1);
     let rows = array(&plan["urls"]);
     assert_eq!(rows.len(), 1813);
@@ -127,7 +133,11 @@ fn a_plan_says_what_is_refused_and_how_long_the_rest_takes() {
     assert_eq!(refused, &[expected]);
     assert_eq!(crawl.origin.seen().len(), 3, "one robots.txt each, and no page");
     assert!(!crawl.path("urls.txt.plan").exists(), "it is complete");
+}
 
+#[test]
+fn a_plan_is_for_people_too() {
+    let crawl = crawl_of_three_hosts();
     let text = crawl.said(&[], 1);
     for expected in [
         "forward http://shop.test/page/0: no-matching-rule (200)\n",

@@ -2,7 +2,6 @@
 //! `judge` asks about each URL, `rows` keeps the answers, and `tables` shows the result as text or Markdown.
 
 pub(super) mod judge;
-mod known_before;
 mod rows;
 mod tables;
 
@@ -19,13 +18,13 @@ use serde_json::json;
 use wayleave_admission::preview::Question;
 use wayleave_clock::Clock;
 use wayleave_config::Config;
+use wayleave_plan::known_before::{budget_left, read_history, remarks};
 use wayleave_plan::{CrawlPlan, CrawlTime, OriginPlan};
 use wayleave_robots_cache::KeptFetches;
 use wayleave_robots_txt::{Origin, Target, excerpt};
 use wayleave_upstream::Destination;
 
 use self::judge::CrawlJudge;
-use self::known_before::{budget_left, read_history, remarks};
 use self::rows::UrlRows;
 use super::check::by_origin::for_each_origin;
 use super::check::live::FetchedFiles;
@@ -33,6 +32,7 @@ use super::check::url_list::{UrlList, with_escaped_spaces};
 use super::check::verdict;
 use super::config_file::load_config;
 use super::crawler_names;
+use super::progress::ProgressLine;
 use super::robots_fetcher::RobotsFetcher;
 use super::terminal::{
     CommandResult, INCOMPLETE, UNUSABLE, json_line, print_errors, print_part, unusable,
@@ -105,7 +105,11 @@ impl PlanArguments {
         drop(files);
         let plans = plans?;
         let mut notes = Vec::new();
-        let history = read_history(config, &plans, clock.now());
+        let progress = ProgressLine::of_bytes("the decision log");
+        let history = read_history(config, &plans, clock.now(), |bytes, total_bytes| {
+            progress.set_bytes(bytes, total_bytes, "the decision log");
+        });
+        drop(progress);
         notes.extend(history.missing.clone());
         let crawler = judge.crawler();
         let budget = crawler.map(|crawler| budget_left(config, crawler, clock, &mut notes));

@@ -3,7 +3,6 @@
 
 use std::time::{Duration, SystemTime};
 
-use bytesize::ByteSize;
 use wayleave_clock::Clock;
 use wayleave_config::Config;
 use wayleave_decision::{Crawler, EnforcementMode};
@@ -11,26 +10,29 @@ use wayleave_fleet::Fleet;
 use wayleave_fleet::engine::BudgetKind;
 use wayleave_pacing::CrawlDelayMode;
 use wayleave_pacing::budget::{DailyBudgets, until_midnight};
-use wayleave_plan::{BudgetLeft, CrawlHistory, OriginPlan};
 
-use crate::cli::progress::ProgressLine;
+use crate::crawl_time::BudgetLeft;
+use crate::history::CrawlHistory;
+use crate::origin_plan::OriginPlan;
 
 /// The time for which the decision log is read.
 const HISTORY: Duration = Duration::from_hours(24 * 30);
 
-/// Reads the decision log about the hosts of a plan, if there is one.
-pub(super) fn read_history(config: &Config, plans: &[OriginPlan], now: SystemTime) -> CrawlHistory {
+/// Reads the decision log about the hosts of a plan, if there is one, and passes on how many bytes of all were read.
+pub fn read_history(
+    config: &Config,
+    plans: &[OriginPlan],
+    now: SystemTime,
+    progress: impl FnMut(u64, u64),
+) -> CrawlHistory {
     let Some(log) = &config.log.decisions else {
         return CrawlHistory::missing(
             "refusals at the edge: unknown, because log.decisions is empty".to_owned(),
         );
     };
-    let progress = ProgressLine::of_bytes("the decision log");
     let hosts = plans.iter().map(|plan| plan.origin.host());
     let since = now.checked_sub(HISTORY).unwrap_or(SystemTime::UNIX_EPOCH);
-    let read = CrawlHistory::read(log.place(), since, hosts, |bytes, total_bytes| {
-        progress.set_bytes(bytes, total_bytes, "the decision log");
-    });
+    let read = CrawlHistory::read(log.place(), since, hosts, progress);
     let name = log.path.display();
     match read {
         Ok(history) if history.hosts.is_empty() && !log.path.exists() => CrawlHistory::missing(
@@ -44,7 +46,7 @@ pub(super) fn read_history(config: &Config, plans: &[OriginPlan], now: SystemTim
 }
 
 /// Returns the crawler's budget, and what this node knows that it used today. Adds a note if that is unknown.
-pub(super) fn budget_left(
+pub fn budget_left(
     config: &Config,
     crawler: &Crawler,
     clock: Clock,
@@ -70,7 +72,7 @@ pub(super) fn budget_left(
 }
 
 /// Returns sentences about settings by which the crawl takes longer or shorter than planned.
-pub(super) fn remarks(config: &Config, crawler: Option<&Crawler>) -> Vec<String> {
+pub fn remarks(config: &Config, crawler: Option<&Crawler>) -> Vec<String> {
     let mode = crawler.map_or(config.crawlers.mode, |crawler| crawler.mode);
     let bytes = crawler.map_or(0, |crawler| crawler.budget.bytes);
     let mut remarks = Vec::new();
@@ -89,8 +91,7 @@ pub(super) fn remarks(config: &Config, crawler: Option<&Crawler>) -> Vec<String>
         );
     }
     if bytes > 0 {
-        let bytes = ByteSize(bytes);
-        remarks.push(format!("bytes_per_day, {bytes}, is left out: sizes are not known before"));
+        remarks.push("bytes_per_day is left out: sizes are not known before".to_owned());
     }
     remarks
 }
