@@ -332,6 +332,44 @@ fn a_pace_is_that_of_the_configuration() {
 }
 
 #[test]
+fn requests_that_keep_no_pace_take_no_time() {
+    let list =
+        format!("{}http://shop.test/robots.txt\nhttps://blind.test/a\n", pages("shop.test", 9));
+    let crawl = Crawl::with(&list, |settings| {
+        let settings = settings.set("politeness.min_delay", "\"60s\"");
+        settings.set("https.bypass", "[\"blind.test\"]").crawler("news", "NewsBot")
+    });
+    let plan = crawl.json(&["--summary"], 0);
+    // robots.txt is answered from the copy, and nobody sees the requests in a tunnel that is not inspected.
+    assert_eq!(host(&plan, "shop.test")["requests"], 10);
+    assert_eq!(host(&plan, "shop.test")["hours"], 9.0 / 60.0);
+    assert_eq!(host(&plan, "blind.test")["delay_seconds"], 0.0);
+    assert_eq!(plan["total"]["hours"], 9.0 / 60.0);
+}
+
+#[test]
+fn settings_that_change_the_time_are_said() {
+    let crawl = Crawl::with("http://shop.test/private\n", |settings| {
+        let watched = crawler("news", "NewsBot").set("bytes_per_day", "1MiB").observed();
+        let settings = settings.set("politeness.adaptive", "true").with(watched);
+        settings.set("log.decisions", "\"\"").set("politeness.crawl_delay", "\"ignore\"")
+    });
+    crawl.origin.site("shop.test").disallows("/private");
+    let plan = crawl.json(&[], 0);
+    assert_eq!(plan["urls"][0]["outcome"], "observed");
+    assert_eq!((&plan["total"]["observed"], &plan["total"]["requests"]), (&json!(1), &json!(1)));
+    let notes: Vec<_> =
+        array(&plan["total"]["notes"]).iter().map(|note| note.as_str().expect("text")).collect();
+    for expected in
+        ["log.decisions is empty", "\"observe\"", "\"ignore\"", "adaptive", "bytes_per_day"]
+    {
+        assert!(notes.iter().any(|note| note.contains(expected)), "{expected}: {notes:?}");
+    }
+    let text = crawl.said(&["--summary"], 0);
+    assert!(notes.iter().all(|note| text.contains(note)), "{text}");
+}
+
+#[test]
 fn budgets_make_days_of_hours() {
     let crawl = Crawl::with(&pages("shop.test", 250), |settings| {
         settings.with(crawler("news", "NewsBot").set("requests_per_day", 100))
@@ -390,9 +428,8 @@ fn an_interrupted_plan_goes_on_where_it_was() {
     let state = crawl.path("urls.txt.plan");
     let kept = || std::fs::read_to_string(&state).unwrap_or_default().lines().count();
     eventually("20 files are kept", || kept() == 21);
-    let pid = interrupted.id().to_string();
-    let killed = tools::clean("kill").args(["-INT", &pid]).status().expect("it runs");
-    assert!(killed.success());
+    // Not even by a signal that it could handle.
+    interrupted.kill().expect("it runs");
     interrupted.wait().expect("it ends");
     // As if the last line had been being written.
     let mut file = std::fs::OpenOptions::new().append(true).open(&state).expect("it is there");

@@ -12,7 +12,7 @@ use wayleave_decision::{
 use wayleave_lifecycle::{FetchIdentity, FetchResult, FinishedFetch, Resource};
 use wayleave_robots_cache::KeptFetches;
 use wayleave_robots_txt::{AccessResult, MatchContext, Origin};
-use wayleave_usage_preferences::{DocumentKind, PreferenceQuery, PreferenceState};
+use wayleave_usage_preferences::{DocumentKind, PreferenceQuery, PreferenceState, TDMREP_PATH};
 
 use crate::cli::progress::ProgressLine;
 use crate::cli::robots_fetcher::{RobotsFetcher, failure_text};
@@ -50,9 +50,11 @@ impl FetchedFiles {
         &self.fetcher
     }
 
-    /// Frees the memory of a file. If it is wanted again, it is read from where it is kept.
-    pub(crate) fn forget(&self, resource: &Resource) {
-        self.files.lock().unwrap_or_else(PoisonError::into_inner).remove(resource);
+    /// Frees the memory of an origin's files. If one is wanted again, it is read from where it is kept.
+    pub(crate) fn forget(&self, origin: &Origin) {
+        let mut files = self.files.lock().unwrap_or_else(PoisonError::into_inner);
+        files.remove(&origin.into());
+        files.remove(&Resource::at(origin, TDMREP_PATH));
     }
 
     /// Returns a file, fetching it unless it was fetched before. Warns of a failure.

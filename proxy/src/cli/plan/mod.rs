@@ -206,7 +206,7 @@ impl PlanArguments {
                 let unit = files.fetcher().pace_unit(config.politeness.share, destination);
                 plan.set_pace(&config.politeness, judge.crawler(), unit);
             }
-            files.forget(&origin.into());
+            files.forget(origin);
             Ok(plan)
         });
         plans.into_iter().collect()
