@@ -25,6 +25,7 @@
 //!                      gate            the same decisions inside another program
 //!                    assembly          builds the parts from the configuration
 //!                     audit            decides again about the log's requests
+//!                      plan            the hours and the verdicts of a crawl that has not begun
 //!                     config           the file, checked as a whole
 //!                    gateway           other proxies that ask about requests and send them themselves
 //!                   admission          who asks, and whether it is allowed

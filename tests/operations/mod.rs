@@ -10,6 +10,7 @@ mod drill;
 mod include;
 pub mod over_time;
 mod overload;
+mod plan;
 mod rehearse;
 mod reload;
 mod replay;

@@ -26,6 +26,7 @@ use crate::settings::{CurrentSettings, Settings};
 use futures_util::future::BoxFuture;
 
 use super::outcome::ExchangeOutcome;
+use super::pace::delay_of;
 use super::pace_unit;
 use super::record::{ExchangeRecord, RecordedUrl};
 
@@ -128,7 +129,7 @@ impl OwnRequestRules {
         let robots_delay = robots_txt.and_then(|cached| crawl_delay(cached.access(), &identity));
         let facts = DecisionFacts { delay: robots_delay, ..facts };
         let destination = Destination { origin, source: None, client: None, network: None };
-        let unit = pace_unit::find(settings, destination).await;
+        let unit = pace_unit::find(settings.pacing.share, &settings.upstream, destination).await;
         let request = PacedRequest {
             target,
             client: NO_CLIENT,
@@ -139,10 +140,7 @@ impl OwnRequestRules {
             unit: unit.as_ref(),
             keeps_turn: false,
         };
-        let crawl_delay =
-            robots_delay.or_else(|| crawler.and_then(|crawler| crawler.default_delay));
-        let delay =
-            pacing.delay(crawl_delay, crawler.map_or(Duration::ZERO, |crawler| crawler.min_delay));
+        let delay = delay_of(pacing, crawler, robots_delay);
         match self.pacer.wait_for_slot(pacing, request, delay).await {
             Ok(slot) => (facts, Ok(Some(slot))),
             // Enforced in mode "observe", too, which is about crawlers: this request is wayleave's own.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
-use wayleave_decision::{EnforcementMode, Identity, Permit, Reason, Refusal, TargetScope};
+use wayleave_decision::{Crawler, EnforcementMode, Identity, Permit, Reason, Refusal, TargetScope};
 use wayleave_pacing::{PaceShare, PaceUnit, PacedRequest, PacingConfig, PacingSlot, TooSoon};
 use wayleave_robots_txt::ProductToken;
 use wayleave_upstream::Destination;
@@ -19,6 +19,18 @@ use super::gated_request::GatedRequest;
 use super::outcome::NotSent;
 use super::pace_unit;
 use super::waiting_client::{WaitingClient, run_unless_gone, wait_unless_gone};
+
+/// Returns the delay between requests of a crawler to an origin whose robots.txt asks for `robots_delay`.
+#[must_use]
+pub fn delay_of(
+    pacing: &PacingConfig,
+    crawler: Option<&Crawler>,
+    robots_delay: Option<Duration>,
+) -> Duration {
+    // The site's own delay comes first, however short: `default_delay` is for sites that say nothing.
+    let crawl_delay = robots_delay.or_else(|| crawler.and_then(|crawler| crawler.default_delay));
+    pacing.delay(crawl_delay, crawler.map_or(Duration::ZERO, |crawler| crawler.min_delay))
+}
 
 /// The end of a request's wait for its slot.
 enum SlotWait<'s> {
@@ -93,11 +105,7 @@ impl<'s> GatedRequest<'s, '_> {
         let mode = identity.map(Identity::mode).unwrap_or_default();
         let pacing = self.pacing(mode);
         let robots_delay = self.record.facts.delay;
-        // The site's own delay comes first, however short: `default_delay` is for sites that say nothing.
-        let crawl_delay =
-            robots_delay.or_else(|| crawler.and_then(|crawler| crawler.default_delay));
-        let delay =
-            pacing.delay(crawl_delay, crawler.map_or(Duration::ZERO, |crawler| crawler.min_delay));
+        let delay = delay_of(&pacing, crawler, robots_delay);
         self.delay = delay;
         let request = PacedRequest {
             target: &permit.resolved.target,
@@ -170,7 +178,8 @@ impl<'s> GatedRequest<'s, '_> {
             client: Some(self.connection.client),
             network: None,
         };
-        let finding = pace_unit::find(&self.settings, destination);
+        let finding =
+            pace_unit::find(self.settings.pacing.share, &self.settings.upstream, destination);
         run_unless_gone(client, pin!(finding)).await.ok_or(NotSent::ClientLeft)
     }
 

@@ -110,7 +110,7 @@ pub use self::report::{
 };
 use self::report_cache::ReportCache;
 pub use self::report_cache::{CountedReport, ReportRequest, ReportSource};
-pub use self::rule_name::of_decision as rule_of_decision;
+pub use self::rule_name::of_decision as rule_name_of;
 pub use self::sites::{
     DayOfRequests, HostRequests, OutcomeCounts, RefusalCount, SiteRefusal, SiteRequests,
 };

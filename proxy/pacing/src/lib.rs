@@ -60,6 +60,7 @@ use self::adaptive_turns::{AdaptivePaces, AdaptiveTurn};
 pub use self::client_limit::ClientLimit;
 use self::prediction::PredictedQueues;
 pub use self::prediction::PredictedWait;
+pub use self::queue::time_between;
 use self::queue::{
     ConcurrencySlot, ConcurrencySlots, LONGEST_TURN, PaceQueues, QueuePlace, QueueRequest,
 };

@@ -84,6 +84,12 @@ struct PaceQueue {
     last: Mutex<Option<LastRequest>>,
 }
 
+/// Returns the time between two requests in a row of one pace unit: the longer of their delays.
+#[must_use]
+pub fn time_between(delay: Duration, next_delay: Duration) -> Duration {
+    delay.max(next_delay)
+}
+
 /// The last request of a queue.
 #[derive(Clone, Copy)]
 struct LastRequest {
@@ -96,7 +102,7 @@ struct LastRequest {
 impl LastRequest {
     /// Returns the earliest instant for a request with this `delay`: the longer of both applies.
     fn next_at(&self, delay: Duration) -> Instant {
-        self.ended_at + self.delay.max(delay)
+        self.ended_at + time_between(self.delay, delay)
     }
 
     fn is_over(&self, now: Instant) -> bool {

@@ -188,6 +188,11 @@ impl HttpFetcher {
         }
     }
 
+    /// Returns the client that connects to origins.
+    pub fn upstream(&self) -> &Upstream {
+        &self.upstream
+    }
+
     /// Returns whether it uses this upstream.
     #[cfg(any(test, feature = "test-util"))]
     pub fn uses(&self, upstream: &Arc<Upstream>) -> bool {

@@ -10,8 +10,9 @@ use utoipa::ToSchema;
 use wayleave_admission::preview::{PreviewedDecision, Question, Reading};
 use wayleave_admission::record;
 use wayleave_decision::{EnforcementMode, Reason, RequestOutcome};
-use wayleave_decision_log::{FindingRecord, LogWord, RuleRecord, UsePreference};
+use wayleave_decision_log::{DecisionRecord, FindingRecord, LogWord, RuleRecord, UsePreference};
 use wayleave_record::{RecordedIdentity, Word};
+use wayleave_robots_txt::Dialect;
 
 use super::access::TeamScope;
 use super::marked_lines::{MarkedLine, MatchedLine, marked_lines};
@@ -121,6 +122,15 @@ impl Preview {
         // By the code that writes the log: the preview and the line of a real request must say the same.
         let read_as = previewed.identity.dialect();
         let (decision, dialects) = record::preview(previewed, at);
+        Self::of_record(decision, dialects, read_as)
+    }
+
+    /// Returns the verdict that the log would record as `decision`, for a crawler that reads robots.txt as `read_as`.
+    pub(crate) fn of_record(
+        decision: DecisionRecord,
+        dialects: Vec<Reading>,
+        read_as: Dialect,
+    ) -> Self {
         // Without a finding, the line that the rules of the organisation overrule.
         let reading = dialects.iter().find(|reading| *reading.dialect() == read_as);
         let matched = match &decision.finding {

@@ -7,14 +7,14 @@ use clap::Command;
 /// The commands by purpose, in the order in which a newcomer meets them.
 const GROUPS: [(&str, &[&str]); 5] = [
     ("Run", &["serve", "run", "mcp", "gateway", "health", "env"]),
-    ("Ask", &["check", "decision", "decisions", "report", "replay", "lint", "rehearse"]),
+    ("Ask", &["check", "plan", "decision", "decisions", "report", "replay", "lint", "rehearse"]),
     ("Set up", &["config", "ca", "keys", "completions", "man"]),
     ("Operate", &["robots", "fleet", "drill"]),
     ("Account for it", &["evidence", "publish", "comply"]),
 ];
 
 /// The examples of each command, by its name without "wayleave".
-const EXAMPLES: [(&str, &[&str]); 35] = [
+const EXAMPLES: [(&str, &[&str]); 36] = [
     (
         "",
         &[
@@ -49,6 +49,14 @@ const EXAMPLES: [(&str, &[&str]); 35] = [
             "wayleave check --crawler news --json - < urls.txt",
             "wayleave check --user-agent ExampleBot/1.0 --from crawl.log",
             "wayleave check --robots-only --robots robots.txt --token ExampleBot /private",
+        ],
+    ),
+    (
+        "plan",
+        &[
+            "wayleave plan --from urls.txt --crawler news",
+            "wayleave plan --from urls.txt --crawler news --json > plan.json",
+            "wayleave plan --from urls.txt --crawler news --markdown > ticket.md",
         ],
     ),
     ("decision", &["wayleave decision 01939f6e27a17a3e8d0c6f0f6a1d2b3c"]),

@@ -29,6 +29,7 @@ mod lint;
 mod manual;
 mod mcp;
 mod paint;
+mod plan;
 mod progress;
 mod publish;
 mod rehearse;
@@ -81,6 +82,8 @@ enum CliCommand {
     RunExec(run::InsideArguments),
     /// Show whether the proxy would forward or refuse a URL; the proxy need not be running
     Check(check::CheckArguments),
+    /// Plan a crawl: what it would be refused, how long it takes at each host's pace, and at which price
+    Plan(plan::PlanArguments),
     /// Report mistakes in a robots.txt, and where dialects read it differently
     Lint(lint::LintArguments),
     /// Check a configuration file, or print the default one
@@ -145,6 +148,7 @@ pub fn run() -> ExitCode {
         CliCommand::RunInit(arguments) => run::init(&arguments),
         CliCommand::RunExec(arguments) => run::execute(&arguments),
         CliCommand::Check(arguments) => check::run(arguments, file),
+        CliCommand::Plan(arguments) => plan::run(&arguments, file),
         CliCommand::Lint(arguments) => lint::run(&arguments, file),
         CliCommand::Config(command) => config::run(command, file),
         CliCommand::Ca(command) => ca::run(command, file),

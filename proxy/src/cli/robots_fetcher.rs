@@ -3,15 +3,18 @@
 use std::sync::Arc;
 
 use tokio::runtime::{Builder, Runtime};
+use wayleave_admission::pace_unit;
 use wayleave_clock::Clock;
 use wayleave_config::Config;
 use wayleave_lifecycle::{FetchIdentity, FetchRequest, FinishedFetch, Resource};
+use wayleave_pacing::{PaceShare, PaceUnit};
 use wayleave_robots_cache::{DocumentFetcher, FetchIdentities, HttpFetcher};
 
 use wayleave_assembly::wiring;
+use wayleave_upstream::Destination;
 
 /// A client that fetches one file at a time, and blocks until it is there.
-pub(super) struct RobotsFetcher {
+pub(crate) struct RobotsFetcher {
     runtime: Runtime,
     fetcher: HttpFetcher,
     clock: Clock,
@@ -34,6 +37,13 @@ impl RobotsFetcher {
     /// Returns the identities of the configured crawlers.
     pub(super) fn identities(&self) -> Arc<FetchIdentities> {
         self.fetcher.identities()
+    }
+
+    /// Returns the unit that shares the pace of an origin, as the proxy finds it.
+    pub(crate) fn pace_unit(&self, share: PaceShare, destination: Destination<'_>) -> PaceUnit {
+        let finding = pace_unit::find(share, self.fetcher.upstream(), destination);
+        let found = self.runtime.block_on(finding);
+        found.map_or_else(|| PaceUnit::Origin(destination.origin.clone()), Arc::unwrap_or_clone)
     }
 
     /// Fetches a document for requests of `identity`. As by the proxy, the name of a client that is no configured crawler is

@@ -280,7 +280,7 @@ fn day(now: SystemTime) -> u64 {
 }
 
 /// Returns the time until the day ends.
-pub(crate) fn until_midnight(now: SystemTime) -> Duration {
+pub fn until_midnight(now: SystemTime) -> Duration {
     let begun = since_epoch(now);
     DAY * u32::try_from(day(now) + 1).unwrap_or(u32::MAX) - begun
 }

@@ -16,25 +16,39 @@ pub(super) fn answer_by_origin<T: Send>(
     origins: &[&Origin],
     answer: impl Fn(usize) -> T + Sync,
 ) -> Vec<T> {
-    let groups = group(origins);
-    let next_group = AtomicUsize::new(0);
-    let answer_groups = || {
-        let mut answers = Vec::new();
-        while let Some(indexes) = groups.get(next_group.fetch_add(1, Ordering::Relaxed)) {
-            answers.extend(indexes.iter().map(|&index| (index, answer(index))));
-        }
-        answers
-    };
-    let mut answers = Vec::with_capacity(origins.len());
-    thread::scope(|scope| {
-        let workers: Vec<_> =
-            (0..groups.len().min(MAX_ORIGINS)).map(|_| scope.spawn(answer_groups)).collect();
-        for worker in workers {
-            answers.extend(worker.join().unwrap_or_else(|cause| panic::resume_unwind(cause)));
-        }
-    });
+    let of_origin =
+        |indexes: &[usize]| indexes.iter().map(|&index| (index, answer(index))).collect::<Vec<_>>();
+    let mut answers: Vec<_> = for_each_origin(origins, of_origin).into_iter().flatten().collect();
     answers.sort_unstable_by_key(|(index, _)| *index);
     answers.into_iter().map(|(_, answer)| answer).collect()
+}
+
+/// Returns the results of `work` for each origin, in the order of their first URLs. It gets the indexes of the origin's URLs, and
+/// may block: several origins are worked on at the same time.
+pub(crate) fn for_each_origin<T: Send>(
+    origins: &[&Origin],
+    work: impl Fn(&[usize]) -> T + Sync,
+) -> Vec<T> {
+    let groups = group(origins);
+    let next_group = AtomicUsize::new(0);
+    let work_on_groups = || {
+        let mut results = Vec::new();
+        loop {
+            let number = next_group.fetch_add(1, Ordering::Relaxed);
+            let Some(indexes) = groups.get(number) else { return results };
+            results.push((number, work(indexes)));
+        }
+    };
+    let mut results = Vec::with_capacity(groups.len());
+    thread::scope(|scope| {
+        let workers: Vec<_> =
+            (0..groups.len().min(MAX_ORIGINS)).map(|_| scope.spawn(work_on_groups)).collect();
+        for worker in workers {
+            results.extend(worker.join().unwrap_or_else(|cause| panic::resume_unwind(cause)));
+        }
+    });
+    results.sort_unstable_by_key(|(number, _)| *number);
+    results.into_iter().map(|(_, result)| result).collect()
 }
 
 /// Returns the indexes of each origin's URLs, in the order of the origins' first URLs.

@@ -4,35 +4,57 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use wayleave_admission::offline::InputSource;
+use wayleave_clock::system_time;
 use wayleave_decision::{
     CheckedSnapshot, DocumentBatch, DocumentResult, DocumentToFetch, RobotsCopy,
     documents_to_fetch, may_fetch,
 };
 use wayleave_lifecycle::{FetchIdentity, FetchResult, FinishedFetch, Resource};
+use wayleave_robots_cache::KeptFetches;
 use wayleave_robots_txt::{AccessResult, MatchContext, Origin};
-use wayleave_usage_preferences::{DocumentKind, PreferenceQuery, PreferenceState};
+use wayleave_usage_preferences::{DocumentKind, PreferenceQuery, PreferenceState, TDMREP_PATH};
 
 use crate::cli::progress::ProgressLine;
 use crate::cli::robots_fetcher::{RobotsFetcher, failure_text};
 use crate::cli::terminal::print_errors;
 
 /// Everything that was fetched, each file once. Threads that need the same file wait for one fetch.
-pub(super) struct FetchedFiles {
+pub(crate) struct FetchedFiles {
     fetcher: RobotsFetcher,
     /// The identity of the requests in question.
     identity: Arc<FetchIdentity>,
     files: Mutex<HashMap<Resource, Arc<OnceLock<CheckedSnapshot>>>>,
+    /// The files of an earlier run, if they are kept, and those of this one.
+    kept: Option<KeptFetches>,
     progress: ProgressLine,
 }
 
 impl FetchedFiles {
     /// Creates an empty collection, with a progress line for this number of origins.
-    pub(super) fn new(
+    pub(crate) fn new(
         origins: usize,
         fetcher: RobotsFetcher,
         identity: Arc<FetchIdentity>,
     ) -> Self {
-        Self { fetcher, identity, files: Mutex::default(), progress: ProgressLine::new(origins) }
+        let progress = ProgressLine::new(origins);
+        Self { fetcher, identity, files: Mutex::default(), kept: None, progress }
+    }
+
+    /// Returns the same collection, which fetches nothing that was kept, and keeps the rest.
+    pub(crate) fn keeping(self, kept: KeptFetches) -> Self {
+        Self { kept: Some(kept), ..self }
+    }
+
+    /// Returns the client that fetches.
+    pub(crate) fn fetcher(&self) -> &RobotsFetcher {
+        &self.fetcher
+    }
+
+    /// Frees the memory of an origin's files. If one is wanted again, it is read from where it is kept.
+    pub(crate) fn forget(&self, origin: &Origin) {
+        let mut files = self.files.lock().unwrap_or_else(PoisonError::into_inner);
+        files.remove(&origin.into());
+        files.remove(&Resource::at(origin, TDMREP_PATH));
     }
 
     /// Returns a file, fetching it unless it was fetched before. Warns of a failure.
@@ -55,13 +77,27 @@ impl FetchedFiles {
             if resource.is_robots_txt() {
                 self.progress.start_part(&uri);
             }
-            let answer = self.fetcher.fetch_for(resource, &self.identity);
+            let answer = self.kept_or_fetched(resource);
             if is_failure(resource.kind(), &answer) {
                 warn(self, &uri, &failure_text(&answer));
             }
             CheckedSnapshot::from_fetch(resource, answer)
         };
         file.get_or_init(fetch).clone()
+    }
+
+    fn kept_or_fetched(&self, resource: &Resource) -> FinishedFetch {
+        let Some(kept) = &self.kept else {
+            return self.fetcher.fetch_for(resource, &self.identity);
+        };
+        if let Some(known) = kept.get(resource, &self.identity, system_time()) {
+            return known;
+        }
+        let answer = self.fetcher.fetch_for(resource, &self.identity);
+        if let Err(error) = kept.keep(resource, &answer) {
+            self.warn(&resource.uri(), &format!("it is not kept for another run: {error}"));
+        }
+        answer
     }
 
     /// Adds the documents that the proxy would ask for.
@@ -97,7 +133,7 @@ impl FetchedFiles {
         Ok(DocumentResult::Archived(self.get(resource).document().cloned()))
     }
 
-    fn warn(&self, url: &str, cause: &str) {
+    pub(crate) fn warn(&self, url: &str, cause: &str) {
         // The progress line is on standard error, too.
         self.progress.suspend(|| print_errors(&format!("wayleave: {url}: {cause}\n")));
     }

@@ -3,8 +3,8 @@
 mod annotations;
 mod answer;
 mod arguments;
-mod by_origin;
-mod live;
+pub(super) mod by_origin;
+pub(super) mod live;
 pub(super) mod preference;
 pub(super) mod url_list;
 pub(super) mod verdict;
@@ -65,35 +65,24 @@ pub(super) fn run(mut arguments: CheckArguments, config: Option<&Path>) -> Comma
 const PATHS_ONLY: &str = "wayleave: note: a path is judged by robots.txt alone, as with --robots-only: crawlers and rules of the \
      configuration and other spellings do not count; give an absolute URL to know what the proxy would do\n";
 
-/// Takes the URLs from a file, and reports the lines that have none.
+/// Takes the URLs from a file.
 ///
 /// # Errors
 ///
-/// Returns a message if the file cannot be read or names no URL, so that a wrong file is not a success.
+/// As [`UrlList::read_and_report`].
 fn read_list(arguments: &mut CheckArguments, file: PathBuf) -> Result<(), String> {
     let is_asked_twice =
         file == Path::new("-") && arguments.robots.as_deref() == Some(Path::new("-"));
     if is_asked_twice {
         return Err(ASKED_TWICE.to_owned());
     }
-    let name = file.display();
-    let list = UrlList::read(&file).map_err(|error| format!("{name}: {error}"))?;
-    report_mistakes(&list, &file);
-    if list.urls.is_empty() {
-        return Err(format!("{name}: no line has an http(s) URL"));
-    }
+    let list = UrlList::read_and_report(&file)?;
     (arguments.urls, arguments.lines, arguments.mistakes) = (list.urls, list.lines, list.mistakes);
     arguments.from = Some(file);
     Ok(())
 }
 
 const ASKED_TWICE: &str = "standard input can contain either robots.txt or URLs, not both";
-
-fn report_mistakes(list: &UrlList, file: &Path) {
-    for mistake in &list.mistakes {
-        print_errors(&format!("wayleave: {}:{}: {mistake}\n", file.display(), mistake.line));
-    }
-}
 
 /// Replaces a "-" among the URLs by the lines of standard input, and reports the lines that are wrong.
 fn read_urls(arguments: &mut CheckArguments) -> Result<(), String> {
@@ -113,7 +102,7 @@ fn read_urls(arguments: &mut CheckArguments) -> Result<(), String> {
     let input = io::read_to_string(io::stdin().lock())
         .map_err(|error| format!("standard input: {error}"))?;
     let mut list = UrlList::parse_lines(&input, accepts_paths);
-    report_mistakes(&list, Path::new("-"));
+    list.report_mistakes(Path::new("-"));
     for mistake in &mut list.mistakes {
         mistake.urls_before += at;
     }

@@ -12,27 +12,29 @@ use serde_json::Value;
 use wayleave_evidence::chain::event::EVENT_PREFIX;
 use wayleave_robots_txt::{InvalidUrl, Target, UrlPath};
 
+use crate::cli::terminal::print_errors;
+
 /// The URLs that a file names, each once.
 #[derive(Debug, Default)]
-pub(super) struct UrlList {
-    pub(super) urls: Vec<String>,
+pub(crate) struct UrlList {
+    pub(crate) urls: Vec<String>,
     /// The lines that name them first, counted from 1.
-    pub(super) lines: Vec<usize>,
+    pub(crate) lines: Vec<usize>,
     /// The lines without a URL that can be requested, apart from empty ones and remarks.
-    pub(super) mistakes: Vec<LineMistake>,
+    pub(crate) mistakes: Vec<LineMistake>,
 }
 
 /// A line without a URL that can be requested.
 #[derive(Debug, Serialize)]
-pub(super) struct LineMistake {
+pub(crate) struct LineMistake {
     /// The URL, if the line has a malformed one.
     url: Option<String>,
     /// The line, counted from 1.
-    pub(super) line: usize,
+    pub(crate) line: usize,
     error: String,
     /// The number of URLs that come before it.
     #[serde(skip)]
-    pub(super) urls_before: usize,
+    pub(crate) urls_before: usize,
 }
 
 impl fmt::Display for LineMistake {
@@ -45,12 +47,33 @@ impl fmt::Display for LineMistake {
 }
 
 impl UrlList {
+    /// Reads a file, and reports the lines that have no URL.
+    ///
+    /// # Errors
+    ///
+    /// Returns a message if the file cannot be read or names no URL, so that a wrong file is not a success.
+    pub(crate) fn read_and_report(file: &Path) -> Result<Self, String> {
+        let name = file.display();
+        let list = Self::read(file).map_err(|error| format!("{name}: {error}"))?;
+        list.report_mistakes(file);
+        if list.urls.is_empty() {
+            return Err(format!("{name}: no line has an http(s) URL"));
+        }
+        Ok(list)
+    }
+
+    pub(super) fn report_mistakes(&self, file: &Path) {
+        for mistake in &self.mistakes {
+            print_errors(&format!("wayleave: {}:{}: {mistake}\n", file.display(), mistake.line));
+        }
+    }
+
     /// Reads a file; "-" is standard input.
     ///
     /// # Errors
     ///
     /// Returns the error of reading it.
-    pub(super) fn read(file: &Path) -> io::Result<Self> {
+    fn read(file: &Path) -> io::Result<Self> {
         let bytes = if file == Path::new("-") {
             let mut bytes = Vec::new();
             io::copy(&mut io::stdin().lock(), &mut bytes)?;

@@ -62,6 +62,22 @@ impl ProxySettings {
         tokens: &[ProductToken],
         source: &mut impl InputSource,
     ) -> Result<Preview, String> {
+        let now = system_time();
+        Ok(Preview::new(self.preview(question, tokens, source, now)?, now))
+    }
+
+    /// Returns the decision itself.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::decide`].
+    pub(crate) fn preview(
+        &self,
+        question: &Question,
+        tokens: &[ProductToken],
+        source: &mut impl InputSource,
+        now: SystemTime,
+    ) -> Result<PreviewedDecision, String> {
         let mut request = question.request(&self.crawlers, &self.interception)?;
         // All names in their order: from a `User-Agent` that contains them, only some might be read.
         if let Identity::Asserted { claim, .. } = &mut request.identified.identity
@@ -79,7 +95,6 @@ impl ProxySettings {
             interception: &self.interception,
             preferences: &self.preferences,
         };
-        let now = system_time();
         let decision = Decision::new(
             settings,
             DecisionRequest {
@@ -101,7 +116,7 @@ impl ProxySettings {
             // It was not needed, so it is not fetched to be shown.
             None => Vec::new(),
         };
-        let previewed = PreviewedDecision {
+        Ok(PreviewedDecision {
             client: request.client,
             method: request.method,
             url: request.target.target.to_string(),
@@ -110,8 +125,12 @@ impl ProxySettings {
             configuration: 1,
             verdict,
             dialects,
-        };
-        Ok(Preview::new(previewed, now))
+        })
+    }
+
+    /// Returns the configured crawlers.
+    pub(crate) fn crawlers(&self) -> &Crawlers {
+        &self.crawlers
     }
 }
 
@@ -241,7 +260,7 @@ pub(crate) fn word(verdict: &Preview) -> &'static str {
 
 /// Formats a verdict as `refuse https://shop.test/private: rule (403): Disallow: /private (line 2 of
 /// https://shop.test/robots.txt)`.
-fn line(url: &str, verdict: &Preview) -> String {
+pub(crate) fn line(url: &str, verdict: &Preview) -> String {
     let word = word(verdict);
     let tone = match word {
         "forward" => Tone::Good,
@@ -314,7 +333,7 @@ fn exit_status(verdicts: &[Preview]) -> u8 {
 }
 
 /// Returns whether the verdict may be another one when the origin, or DNS, answers again.
-fn is_undecided(verdict: &Preview) -> bool {
+pub(crate) fn is_undecided(verdict: &Preview) -> bool {
     match word(verdict) {
         "fail" => true,
         // As for an unreachable robots.txt, which the next attempt may reach.

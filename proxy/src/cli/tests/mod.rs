@@ -7,6 +7,7 @@
 //!       ├─ naming     the tables that the page offers for unnamed requests
 //!       ├─ world      a configuration, and the callers that decide by it
 //!       ├─ costly     decisions that take long, beside others
+//!       ├─ planned    crawls that are planned, and then run
 //!       ├─ sites      the files of origins
 //!       └─ log        what the proxy recorded, exported and verified
 //! ```
@@ -15,6 +16,7 @@ mod costly;
 mod generator;
 mod log;
 mod naming;
+mod planned;
 mod rows;
 mod sites;
 mod world;

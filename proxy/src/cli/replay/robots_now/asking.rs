@@ -14,8 +14,7 @@ use wayleave_admission::preview::Question;
 use wayleave_admission::request::{AskingGateway, ClientConnection, GatewayCrawler};
 use wayleave_decision::{Reason, RequestOutcome, TargetScope};
 use wayleave_decision_log::{
-    DecisionQuery, DecisionRecord, LogGaps, LogPlace, ScanStep, TimeRange, rule_of_decision,
-    scan_log,
+    DecisionQuery, DecisionRecord, LogGaps, LogPlace, ScanStep, TimeRange, rule_name_of, scan_log,
 };
 use wayleave_http_wire::received::ReceivedHead;
 use wayleave_record::UsePreference;
@@ -231,7 +230,7 @@ fn judge(decision: &DecisionRecord) -> Result<Option<RefusedNow>, Undecided> {
         let refusing = |stated: &&UsePreference| stated.preference == Preference::Refuse;
         let stated = decision.preferences.iter().filter(|_| by_use).find(refusing);
         return Ok(Some(RefusedNow {
-            rule: rule_of_decision(decision).into_owned(),
+            rule: rule_name_of(decision).into_owned(),
             reason: decision.reason.to_string(),
             carrier: stated.and_then(|stated| stated.carrier.clone()),
             statement: stated.and_then(|stated| stated.statement.clone()),

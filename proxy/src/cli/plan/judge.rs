@@ -1,0 +1,89 @@
+//! The verdict on each URL of a plan, and its place in the sums.
+
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use wayleave_admission::offline::InputSource;
+use wayleave_admission::preview::Question;
+use wayleave_admission::record;
+use wayleave_config::Config;
+use wayleave_decision::{Crawler, Identity};
+use wayleave_lifecycle::FetchIdentity;
+use wayleave_plan::{OriginPlan, PlannedVerdict};
+use wayleave_robots_cache::FetchIdentities;
+
+use crate::admin::preview::Preview;
+use crate::cli::check::url_list::with_escaped_spaces;
+use crate::cli::check::verdict::{ProxySettings, is_undecided, word};
+
+/// The crawler of a plan, and the settings that decide about its requests.
+pub(in crate::cli) struct CrawlJudge {
+    settings: ProxySettings,
+    /// The question about a URL, without the URL.
+    question: Question,
+    identity: Identity,
+    now: SystemTime,
+}
+
+impl CrawlJudge {
+    /// Prepares for questions like this one.
+    ///
+    /// # Errors
+    ///
+    /// Returns the mistake in the question.
+    pub(in crate::cli) fn new(
+        config: &Config,
+        question: Question,
+        now: SystemTime,
+    ) -> Result<Self, String> {
+        let settings = ProxySettings::new(config);
+        let identity = question.identified(settings.crawlers())?.identity;
+        Ok(Self { settings, question, identity, now })
+    }
+
+    /// Returns the crawler, if it is configured.
+    pub(in crate::cli) fn crawler(&self) -> Option<&Crawler> {
+        self.identity.crawler()
+    }
+
+    /// Returns the crawler's name, or what stands for it.
+    pub(super) fn label(&self) -> &str {
+        match self.crawler() {
+            Some(crawler) => &crawler.name,
+            None if self.question.user_agent.is_empty() => "a crawler without a name",
+            None => &self.question.user_agent,
+        }
+    }
+
+    /// Returns the identity that robots.txt is fetched as.
+    pub(super) fn fetch_identity(&self, identities: &FetchIdentities) -> Arc<FetchIdentity> {
+        identities.of(&self.identity, self.question.user_agent.as_bytes())
+    }
+
+    /// Decides about a URL, and counts it.
+    ///
+    /// # Errors
+    ///
+    /// Returns the mistake in the URL.
+    pub(in crate::cli) fn count(
+        &self,
+        url: &str,
+        source: &mut impl InputSource,
+        plan: &mut OriginPlan,
+    ) -> Result<Preview, String> {
+        let question = Question { url: with_escaped_spaces(url), ..self.question.clone() };
+        let previewed = self.settings.preview(&question, &[], source, self.now)?;
+        plan.note_pace(&previewed.verdict.facts);
+        let read_as = previewed.identity.dialect();
+        let (decision, dialects) = record::preview(previewed, self.now);
+        let verdict = Preview::of_record(decision.clone(), dialects, read_as);
+        let planned = match word(&verdict) {
+            "forward" => PlannedVerdict::Forward,
+            "observe" => PlannedVerdict::Observe,
+            _ if is_undecided(&verdict) => PlannedVerdict::Undecided,
+            _ => PlannedVerdict::Refuse,
+        };
+        plan.count(&decision, planned);
+        Ok(verdict)
+    }
+}

@@ -1,0 +1,276 @@
+//! `wayleave plan`: what a crawl would be refused, and how long it takes, before it begins. The sums are in `wayleave-plan`;
+//! `judge` asks about each URL, `rows` keeps the answers, and `tables` shows the result as text or Markdown.
+
+pub(super) mod judge;
+mod rows;
+mod tables;
+
+use std::collections::HashSet;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+use clap::Args;
+use serde_json::json;
+use wayleave_admission::preview::Question;
+use wayleave_clock::Clock;
+use wayleave_config::Config;
+use wayleave_plan::known_before::{budget_left, read_history, remarks};
+use wayleave_plan::{CrawlPlan, CrawlTime, OriginPlan};
+use wayleave_robots_cache::KeptFetches;
+use wayleave_robots_txt::{Origin, Target, excerpt};
+use wayleave_upstream::Destination;
+
+use self::judge::CrawlJudge;
+use self::rows::UrlRows;
+use super::check::by_origin::for_each_origin;
+use super::check::live::FetchedFiles;
+use super::check::url_list::{UrlList, with_escaped_spaces};
+use super::check::verdict;
+use super::config_file::load_config;
+use super::crawler_names;
+use super::progress::ProgressLine;
+use super::robots_fetcher::RobotsFetcher;
+use super::terminal::{
+    CommandResult, INCOMPLETE, UNUSABLE, json_line, print_errors, print_part, unusable,
+};
+
+/// The ending of the name of the file with what was fetched, beside the list.
+const STATE_ENDING: &str = ".plan";
+
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Prints the verdict on each URL as `wayleave check` does; for each host the requests, the delay and the hours at that pace; \
+                  and for all of them the hours, what is refused by which rule, the prices that are known, and the share of hosts that \
+                  turned requests away at the edge before. Hosts run side by side, and the requests of one pace unit in sequence. Only \
+                  robots.txt and the documents next to it are fetched, each once.\n\
+                  If it is interrupted, run it again: it goes on from FILE.plan, which is deleted when the plan is complete.\n\
+                  Exit status: 0 all forwarded or observed, 1 at least one refused, 2 usage or a line that is no URL, 3 undecided because a \
+                  robots.txt is unreachable or a name cannot be resolved. If several apply: 2, else 3, else 1."
+)]
+#[allow(clippy::struct_excessive_bools, reason = "each is a switch of the command line")]
+pub(super) struct PlanArguments {
+    /// The URLs ("-": standard input): one per line, or the log of a crawl, as for `wayleave check --from`. Each URL counts once
+    #[arg(long, value_name = "FILE")]
+    from: PathBuf,
+    /// The crawler of the configuration that would request them [default: the only one]
+    #[arg(long, value_name = "N")]
+    crawler: Option<String>,
+    /// The User-Agent of a crawler that is not configured
+    #[arg(long, value_name = "UA", conflicts_with = "crawler")]
+    user_agent: Option<String>,
+    /// Print everything as one JSON object
+    #[arg(long, conflicts_with = "markdown")]
+    json: bool,
+    /// Print the summary in Markdown, for a ticket
+    #[arg(long)]
+    markdown: bool,
+    /// Leave the verdicts on single URLs out
+    #[arg(long)]
+    summary: bool,
+    /// Keep what is fetched in this file, and use what is there for a day [default: FILE.plan, until the plan is complete]
+    #[arg(long, value_name = "STATE")]
+    state: Option<PathBuf>,
+}
+
+pub(super) fn run(arguments: &PlanArguments, config: Option<&Path>) -> CommandResult {
+    let (config, _) = load_config(config)?;
+    arguments.plan(&config).map_err(|message| unusable(&message))?
+}
+
+impl PlanArguments {
+    /// Makes the plan, prints it, and returns the exit status.
+    ///
+    /// # Errors
+    ///
+    /// Says what cannot be used.
+    fn plan(&self, config: &Config) -> Result<CommandResult, String> {
+        let clock = Clock::start();
+        let judge = CrawlJudge::new(config, self.question(config)?, clock.now())?;
+        let list = UrlList::read_and_report(&self.from)?;
+        let targets = list.urls.iter().map(|url| Target::parse(&with_escaped_spaces(url)));
+        let targets: Vec<_> = targets.collect::<Result<_, _>>().map_err(|it| it.to_string())?;
+        let origins: Vec<_> = targets.iter().map(Target::origin).collect();
+        let (kept, beside) = self.open_state()?;
+        let rows = UrlRows::new(list.urls.len()).map_err(|error| cannot_write(&error))?;
+        let rows = Mutex::new(rows);
+        let is_complete = AtomicBool::new(list.mistakes.is_empty());
+        let files = fetched_files(config, &judge, &origins)?.keeping(kept);
+        let plans =
+            self.judge_all(config, &judge, (&list, &origins), (&files, &rows), &is_complete);
+        // The progress line has to be gone before anything is printed.
+        drop(files);
+        let plans = plans?;
+        let mut notes = Vec::new();
+        let progress = ProgressLine::of_bytes("the decision log");
+        let history = read_history(config, &plans, clock.now(), |bytes, total_bytes| {
+            progress.set_bytes(bytes, total_bytes, "the decision log");
+        });
+        drop(progress);
+        notes.extend(history.missing.clone());
+        let crawler = judge.crawler();
+        let budget = crawler.map(|crawler| budget_left(config, crawler, clock, &mut notes));
+        notes.extend(remarks(config, crawler));
+        let time = CrawlTime::new(&plans, &budget.unwrap_or_default());
+        let plan = CrawlPlan { origins: plans, time, history };
+        let rows = rows.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let printed = self.print(&plan, &list, rows, (judge.label(), &notes));
+        if let Some(complete) = beside {
+            // Nothing is lost if it stays: it counts for a day.
+            let _ = fs::remove_file(complete);
+        }
+        Ok(printed.map(|()| exit_status(&plan, is_complete.into_inner())))
+    }
+
+    /// Returns the question about any URL.
+    fn question(&self, config: &Config) -> Result<Question, String> {
+        let crawler = match (&self.crawler, &config.crawlers.crawlers[..]) {
+            (Some(name), _) => {
+                crawler_names::check_known(name, config)?;
+                Some(name.clone())
+            }
+            (None, [only]) if self.user_agent.is_none() => Some(only.name.clone()),
+            (None, [_, _, ..]) if self.user_agent.is_none() => {
+                let crawlers = config.crawlers.crawlers.iter();
+                let names: Vec<_> = crawlers.map(|crawler| &*crawler.name).collect();
+                let names = names.join(", ");
+                return Err(format!("whose crawl? give --crawler ({names}) or --user-agent"));
+            }
+            (None, _) => None,
+        };
+        let user_agent = self.user_agent.clone().unwrap_or_default();
+        Ok(Question { crawler, user_agent, ..Question::default() })
+    }
+
+    /// Opens the file with what was fetched: the one that was named, else the one beside the list, which is returned to be deleted.
+    fn open_state(&self) -> Result<(KeptFetches, Option<PathBuf>), String> {
+        if let Some(path) = &self.state {
+            let kept = KeptFetches::open(path);
+            let named = |error: io::Error| format!("--state {}: {error}", path.display());
+            return Ok((kept.map_err(named)?, None));
+        }
+        if self.from.is_file() {
+            let mut path = self.from.clone().into_os_string();
+            path.push(STATE_ENDING);
+            let path = PathBuf::from(path);
+            match KeptFetches::open(&path) {
+                Ok(kept) => return Ok((kept, Some(path))),
+                Err(error) => print_errors(&format!(
+                    "wayleave: note: {}: {error}; if this plan is interrupted, it begins anew\n",
+                    path.display()
+                )),
+            }
+        }
+        let unnamed = KeptFetches::unnamed();
+        unnamed.map(|kept| (kept, None)).map_err(|error| cannot_write(&error))
+    }
+
+    /// Asks about every URL, several origins at a time. Those that cannot be asked about are reported like other mistakes in the
+    /// list, and make it one that `is_complete` no more.
+    fn judge_all(
+        &self,
+        config: &Config,
+        judge: &CrawlJudge,
+        (list, origins): (&UrlList, &[&Origin]),
+        (files, rows): (&FetchedFiles, &Mutex<UrlRows>),
+        is_complete: &AtomicBool,
+    ) -> Result<Vec<OriginPlan>, String> {
+        let source = judge.crawler().and_then(|crawler| crawler.source_address);
+        let plans = for_each_origin(origins, |indexes| {
+            let origin = origins[indexes[0]];
+            let mut plan = OriginPlan::new(origin.clone());
+            for &index in indexes {
+                let url = &list.urls[index];
+                let row = match judge.count(url, &mut &*files, &mut plan) {
+                    Ok(verdict) if self.json => json_line(&verdict),
+                    Ok(verdict) => verdict::line(url, &verdict) + "\n",
+                    Err(error) => {
+                        let line = list.lines[index];
+                        files.warn(&format!("{}:{line}", self.from.display()), &error);
+                        is_complete.store(false, Ordering::Relaxed);
+                        let row = json!({ "url": excerpt(url), "line": line, "error": error });
+                        if self.json { json_line(&row) } else { String::new() }
+                    }
+                };
+                if self.summary || self.markdown {
+                    continue;
+                }
+                let mut rows = rows.lock().unwrap_or_else(PoisonError::into_inner);
+                rows.write(index, &row).map_err(|error| cannot_write(&error))?;
+            }
+            if plan.sent() > 0 {
+                let destination = Destination { origin, source, client: None, network: None };
+                let unit = files.fetcher().pace_unit(config.politeness.share, destination);
+                plan.set_pace(&config.politeness, judge.crawler(), unit);
+            }
+            files.forget(origin);
+            Ok(plan)
+        });
+        plans.into_iter().collect()
+    }
+
+    fn print(
+        &self,
+        plan: &CrawlPlan,
+        list: &UrlList,
+        rows: UrlRows,
+        (crawler, notes): (&str, &[String]),
+    ) -> Result<(), ExitCode> {
+        if self.markdown {
+            return print_part(&tables::markdown(plan, crawler, notes));
+        }
+        if !self.json {
+            if !self.summary {
+                rows.print(&[], "")?;
+                print_part("\n")?;
+            }
+            return print_part(&tables::text(plan, crawler, notes));
+        }
+        print_part("{\"urls\":[\n")?;
+        if !self.summary {
+            rows.print(&list.mistakes, ",\n")?;
+        }
+        print_part("\n],\"hosts\":[\n")?;
+        for (number, origin) in plan.origins.iter().enumerate() {
+            let separator = if number > 0 { ",\n" } else { "" };
+            print_part(&format!("{separator}{}", json_line(&plan.origin_to_json(origin))))?;
+        }
+        print_part("\n],\"units\":[\n")?;
+        for (number, unit) in plan.units_to_json().enumerate() {
+            let separator = if number > 0 { ",\n" } else { "" };
+            print_part(&format!("{separator}{}", json_line(&unit)))?;
+        }
+        let total = json_line(&plan.total_to_json(crawler, notes));
+        print_part(&format!("\n],\"total\":{total}}}\n"))
+    }
+}
+
+/// Returns the files of the origins, none of which is fetched yet.
+fn fetched_files(
+    config: &Config,
+    judge: &CrawlJudge,
+    origins: &[&Origin],
+) -> Result<FetchedFiles, String> {
+    let fetcher = RobotsFetcher::new(config).map_err(|error| format!("{error:#}"))?;
+    let identity = judge.fetch_identity(&fetcher.identities());
+    let count = origins.iter().collect::<HashSet<_>>().len();
+    Ok(FetchedFiles::new(count, fetcher, identity))
+}
+
+fn cannot_write(error: &io::Error) -> String {
+    format!("the temporary file of this plan: {error}")
+}
+
+/// Returns the exit status as `wayleave check` has it.
+fn exit_status(plan: &CrawlPlan, is_complete: bool) -> ExitCode {
+    if !is_complete {
+        ExitCode::from(UNUSABLE)
+    } else if plan.sum(|origin| origin.undecided) > 0 {
+        ExitCode::from(INCOMPLETE)
+    } else {
+        ExitCode::from(u8::from(plan.sum(|origin| origin.refused) > 0))
+    }
+}
