@@ -241,6 +241,7 @@ impl ExchangeRecord {
     }
 
     /// Returns the decision as the log has it. `took` is the time from the request's head to the end of its response.
+    #[expect(clippy::too_many_lines, reason = "a line for each member of the record")]
     pub fn finish(self, outcome: &ExchangeOutcome, took: Duration) -> DecisionRecord {
         let edge = self.edge_refusal_despite_robots_txt();
         let facts = self.facts;

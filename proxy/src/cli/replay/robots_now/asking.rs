@@ -48,8 +48,8 @@ struct Undecided {
 
 impl Undecided {
     /// Creates one that no time changes.
-    fn for_good(reason: impl ToString) -> Self {
-        Self { reason: reason.to_string(), again: None }
+    fn for_good(reason: impl Into<String>) -> Self {
+        Self { reason: reason.into(), again: None }
     }
 
     /// Creates one that may be over soon.
@@ -195,7 +195,7 @@ async fn ask_once(
         return Err(Undecided::for_good("the requests inside a tunnel are not known"));
     }
     let connection = Arc::new(connection(page));
-    let head = head(page).map_err(Undecided::for_good)?;
+    let head = head(page).map_err(|error| Undecided::for_good(error.to_string()))?;
     let decided = match verdict.result {
         Ok(permit) if page.is_read() && !permit.purposes.is_empty() => {
             proxy.send(&connection, &head).await
@@ -208,7 +208,7 @@ async fn ask_once(
             return Err(Undecided::for_now(reason, refusal.retry_after));
         }
     };
-    judge(&*decided.map_err(Undecided::for_good)?)
+    judge(&*decided.map_err(|error| Undecided::for_good(format!("{error:#}")))?)
 }
 
 /// Returns whether a refusal with this status is one by rules or statements, which stands until they change.
