@@ -9,6 +9,7 @@ use wayleave_admission::record;
 use wayleave_config::Config;
 use wayleave_decision::{Crawler, Identity};
 use wayleave_lifecycle::FetchIdentity;
+use wayleave_pacing::PacingConfig;
 use wayleave_plan::{OriginPlan, PlannedVerdict};
 use wayleave_robots_cache::FetchIdentities;
 
@@ -22,6 +23,8 @@ pub(in crate::cli) struct CrawlJudge {
     /// The question about a URL, without the URL.
     question: Question,
     identity: Identity,
+    /// The settings of the pace.
+    pub(super) pacing: PacingConfig,
     now: SystemTime,
 }
 
@@ -38,7 +41,7 @@ impl CrawlJudge {
     ) -> Result<Self, String> {
         let settings = ProxySettings::new(config);
         let identity = question.identified(settings.crawlers())?.identity;
-        Ok(Self { settings, question, identity, now })
+        Ok(Self { settings, question, identity, pacing: config.politeness, now })
     }
 
     /// Returns the crawler, if it is configured.

@@ -10,7 +10,6 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use clap::Args;
@@ -95,12 +94,10 @@ impl PlanArguments {
         let targets: Vec<_> = targets.collect::<Result<_, _>>().map_err(|it| it.to_string())?;
         let origins: Vec<_> = targets.iter().map(Target::origin).collect();
         let (kept, beside) = self.open_state()?;
-        let rows = UrlRows::new(list.urls.len()).map_err(|error| cannot_write(&error))?;
+        let rows = UrlRows::new(&list).map_err(|error| cannot_write(&error))?;
         let rows = Mutex::new(rows);
-        let is_complete = AtomicBool::new(list.mistakes.is_empty());
         let files = fetched_files(config, &judge, &origins)?.keeping(kept);
-        let plans =
-            self.judge_all(config, &judge, (&list, &origins), (&files, &rows), &is_complete);
+        let plans = self.judge_all(&judge, &list, &origins, &files, &rows);
         // The progress line has to be gone before anything is printed.
         drop(files);
         let plans = plans?;
@@ -117,12 +114,13 @@ impl PlanArguments {
         let time = CrawlTime::new(&plans, &budget.unwrap_or_default());
         let plan = CrawlPlan { origins: plans, time, history };
         let rows = rows.into_inner().unwrap_or_else(PoisonError::into_inner);
-        let printed = self.print(&plan, &list, rows, (judge.label(), &notes));
+        let status = exit_status(&plan, rows.has_mistakes);
+        let printed = self.print(&plan, &list, rows, judge.label(), &notes);
         if let Some(complete) = beside {
             // Nothing is lost if it stays: it counts for a day.
             let _ = fs::remove_file(complete);
         }
-        Ok(printed.map(|()| exit_status(&plan, is_complete.into_inner())))
+        Ok(printed.map(|()| status))
     }
 
     /// Returns the question about any URL.
@@ -152,7 +150,8 @@ impl PlanArguments {
             let named = |error: io::Error| format!("--state {}: {error}", path.display());
             return Ok((kept.map_err(named)?, None));
         }
-        if self.from.is_file() {
+        // Not beside /dev/stdin, which is a link to whatever it is.
+        if fs::symlink_metadata(&self.from).is_ok_and(|found| found.is_file()) {
             let mut path = self.from.clone().into_os_string();
             path.push(STATE_ENDING);
             let path = PathBuf::from(path);
@@ -169,14 +168,14 @@ impl PlanArguments {
     }
 
     /// Asks about every URL, several origins at a time. Those that cannot be asked about are reported like other mistakes in the
-    /// list, and make it one that `is_complete` no more.
+    /// list.
     fn judge_all(
         &self,
-        config: &Config,
         judge: &CrawlJudge,
-        (list, origins): (&UrlList, &[&Origin]),
-        (files, rows): (&FetchedFiles, &Mutex<UrlRows>),
-        is_complete: &AtomicBool,
+        list: &UrlList,
+        origins: &[&Origin],
+        files: &FetchedFiles,
+        rows: &Mutex<UrlRows>,
     ) -> Result<Vec<OriginPlan>, String> {
         let source = judge.crawler().and_then(|crawler| crawler.source_address);
         let plans = for_each_origin(origins, |indexes| {
@@ -184,27 +183,28 @@ impl PlanArguments {
             let mut plan = OriginPlan::new(origin.clone());
             for &index in indexes {
                 let url = &list.urls[index];
+                let mut is_mistake = false;
                 let row = match judge.count(url, &mut &*files, &mut plan) {
                     Ok(verdict) if self.json => json_line(&verdict),
                     Ok(verdict) => verdict::line(url, &verdict) + "\n",
                     Err(error) => {
                         let line = list.lines[index];
                         files.warn(&format!("{}:{line}", self.from.display()), &error);
-                        is_complete.store(false, Ordering::Relaxed);
+                        is_mistake = true;
                         let row = json!({ "url": excerpt(url), "line": line, "error": error });
                         if self.json { json_line(&row) } else { String::new() }
                     }
                 };
-                if self.summary || self.markdown {
-                    continue;
-                }
                 let mut rows = rows.lock().unwrap_or_else(PoisonError::into_inner);
-                rows.write(index, &row).map_err(|error| cannot_write(&error))?;
+                rows.has_mistakes |= is_mistake;
+                if !self.summary && !self.markdown {
+                    rows.write(index, &row).map_err(|error| cannot_write(&error))?;
+                }
             }
             if plan.sent() > 0 {
                 let destination = Destination { origin, source, client: None, network: None };
-                let unit = files.fetcher().pace_unit(config.politeness.share, destination);
-                plan.set_pace(&config.politeness, judge.crawler(), unit);
+                let unit = files.fetcher().pace_unit(judge.pacing.share, destination);
+                plan.set_pace(&judge.pacing, judge.crawler(), unit);
             }
             files.forget(origin);
             Ok(plan)
@@ -217,7 +217,8 @@ impl PlanArguments {
         plan: &CrawlPlan,
         list: &UrlList,
         rows: UrlRows,
-        (crawler, notes): (&str, &[String]),
+        crawler: &str,
+        notes: &[String],
     ) -> Result<(), ExitCode> {
         if self.markdown {
             return print_part(&tables::markdown(plan, crawler, notes));
@@ -265,8 +266,8 @@ fn cannot_write(error: &io::Error) -> String {
 }
 
 /// Returns the exit status as `wayleave check` has it.
-fn exit_status(plan: &CrawlPlan, is_complete: bool) -> ExitCode {
-    if !is_complete {
+fn exit_status(plan: &CrawlPlan, has_mistakes: bool) -> ExitCode {
+    if has_mistakes {
         ExitCode::from(UNUSABLE)
     } else if plan.sum(|origin| origin.undecided) > 0 {
         ExitCode::from(INCOMPLETE)

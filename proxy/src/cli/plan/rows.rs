@@ -7,7 +7,7 @@ use std::ops::Range;
 use std::os::unix::fs::FileExt as _;
 use std::process::ExitCode;
 
-use crate::cli::check::url_list::LineMistake;
+use crate::cli::check::url_list::{LineMistake, UrlList};
 use crate::cli::terminal::{json_line, print_part, unusable};
 
 /// The number of bytes that are printed at a time.
@@ -19,17 +19,20 @@ pub(super) struct UrlRows {
     end: u64,
     /// The places of the rows in the file, by the index of the URL.
     places: Vec<Range<u64>>,
+    /// Whether a line of the list has no URL that can be asked about.
+    pub(super) has_mistakes: bool,
 }
 
 impl UrlRows {
-    /// Creates the file for this number of URLs.
+    /// Creates the file for the URLs of a list.
     ///
     /// # Errors
     ///
     /// Returns an error if there is no room for temporary files.
-    pub(super) fn new(urls: usize) -> io::Result<Self> {
+    pub(super) fn new(list: &UrlList) -> io::Result<Self> {
         let file = BufWriter::new(tempfile::tempfile()?);
-        Ok(Self { file, end: 0, places: vec![0..0; urls] })
+        let places = vec![0..0; list.urls.len()];
+        Ok(Self { file, end: 0, places, has_mistakes: !list.mistakes.is_empty() })
     }
 
     /// Writes the row about a URL.

@@ -42,7 +42,7 @@ struct Scenario {
     hosts: Vec<(String, &'static str, usize)>,
     /// The number of paces that these hosts keep.
     units: usize,
-    nodes: usize,
+    nodes: u8,
     /// The time until an answer.
     answers_in: Duration,
     /// Each of so many requests to a host is answered with 429 and this `Retry-After`, if any is.
@@ -291,19 +291,18 @@ impl Proxy {
             hosts.push(CrawledHost { pages, delay, unit, answered: AtomicUsize::new(0) });
         }
         let begun_at = Instant::now();
-        let crawls = hosts.iter().flat_map(|host| {
-            let nodes = nodes.iter().enumerate();
-            nodes.map(move |(number, node)| self.crawl(scenario, host, (number, node)))
-        });
+        let crawls = hosts
+            .iter()
+            .flat_map(|host| nodes.iter().map(move |node| self.crawl(scenario, host, node)));
         join_all(crawls).await;
         (refused, begun_at.elapsed())
     }
 
     /// Requests one node's part of the pages of a host, one after the other.
-    async fn crawl(&self, scenario: &Scenario, host: &CrawledHost, (number, node): (usize, &Node)) {
-        let pages = host.pages.iter().skip(number).step_by(scenario.nodes);
+    async fn crawl(&self, scenario: &Scenario, host: &CrawledHost, node: &Node) {
+        let pages = host.pages.iter().skip(node.number.into()).step_by(scenario.nodes.into());
         for target in pages {
-            while !self.request(scenario, host, (number, node), target).await {}
+            while !self.request(scenario, host, node, target).await {}
         }
     }
 
@@ -312,12 +311,12 @@ impl Proxy {
         &self,
         scenario: &Scenario,
         host: &CrawledHost,
-        (number, node): (usize, &Node),
+        node: &Node,
         target: &Target,
     ) -> bool {
         let request = PacedRequest {
             target,
-            client: [203, 0, 113, u8::try_from(number).expect("few nodes")].into(),
+            client: [203, 0, 113, node.number].into(),
             pace: "NewsBot",
             unit: host.unit.as_ref(),
             keeps_turn: true,
@@ -355,11 +354,12 @@ struct CrawledHost {
 
 /// A node of the fleet.
 struct Node {
+    number: u8,
     pacer: Pacer,
     budgets: DailyBudgets,
 }
 
-async fn nodes(count: usize, dir: &TempDir, clock: Clock) -> Vec<Node> {
+async fn nodes(count: u8, dir: &TempDir, clock: Clock) -> Vec<Node> {
     let memory = MemoryEngine::new("");
     let mut nodes = Vec::new();
     for number in 0..count {
@@ -371,6 +371,7 @@ async fn nodes(count: usize, dir: &TempDir, clock: Clock) -> Vec<Node> {
         std::fs::create_dir(&state).expect("a directory");
         let metrics = Arc::new(Metrics::new().expect("metrics"));
         nodes.push(Node {
+            number,
             pacer: Pacer::in_fleet(&fleet, metrics),
             budgets: DailyBudgets::open(&state, clock, fleet).expect("budgets"),
         });
