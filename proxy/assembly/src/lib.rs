@@ -28,7 +28,9 @@ use wayleave_otlp::DecisionExport;
 use wayleave_otlp::traces::Traces;
 use wayleave_pacing::Pacer;
 use wayleave_pacing::budget::DailyBudgets;
-use wayleave_robots_cache::{CachedDocuments, HttpFetcher, RobotsCache, RobotsStore, StoreError};
+use wayleave_robots_cache::{
+    CachedDocuments, HttpFetcher, PinnedText, RobotsCache, RobotsStore, StoreError,
+};
 use wayleave_telemetry::collector::CollectorTls;
 use wayleave_telemetry::logging::LogHandle;
 use wayleave_telemetry::metrics::Metrics;
@@ -167,10 +169,12 @@ fn build_gate(
     for crawler in &config.crawlers.crawlers {
         metrics.start_crawler_series(&crawler.name);
     }
+    let pinned = wiring::pinned_files(config, clock.now())?;
     let settings = Arc::new(CurrentSettings::new(wiring::build_settings(
         config,
         None,
         outbound.upstream,
+        Arc::clone(&pinned),
         clock.now(),
     )));
     outbound.fetcher.set_identities(Arc::clone(&settings.load().identities));
@@ -194,6 +198,14 @@ fn build_gate(
     let cache_config = wiring::robots_cache_config(config);
     let (robots, refresh) =
         RobotsCache::start_in_fleet(Arc::clone(&fetcher), store, &cache_config, cached, fleet);
+    robots.set_pinned(pinned);
+    for PinnedText { origin, file, .. } in &config.robots.pinned {
+        tracing::warn!(
+            %origin,
+            file = %file.display(),
+            "robots.pinned: this file counts as the robots.txt of the origin, which is not asked for its own"
+        );
+    }
     let gate = Gate {
         decider: Arc::new(Decider::new(settings, robots)),
         pacer,

@@ -20,7 +20,9 @@ use wayleave_decision_log::{ClientMask, ConfigRevision, Journal, config_archive}
 use wayleave_evidence::chain::event::program_version;
 use wayleave_fleet::redis::{self, RedisAddress, RedisEngine};
 use wayleave_fleet::{self as fleet, Fleet, OnLoss};
-use wayleave_robots_cache::{self as robots_cache, FetchConfig, FetchIdentities, HttpFetcher};
+use wayleave_robots_cache::{
+    self as robots_cache, FetchConfig, FetchIdentities, HttpFetcher, PinnedFiles,
+};
 use wayleave_signing::MessageSigner;
 use wayleave_telemetry::collector::CollectorTls;
 use wayleave_telemetry::metrics::Metrics;
@@ -292,6 +294,18 @@ pub fn open_journal(
     Ok((file.map(|file| Journal::open(file, clock)).transpose()?, clients))
 }
 
+/// Archives the pinned robots.txt files, and parses them. They were read at `now`.
+///
+/// # Errors
+///
+/// Returns an error if they cannot be written.
+pub fn pinned_files(config: &Config, now: SystemTime) -> anyhow::Result<Arc<PinnedFiles>> {
+    let pinned = &config.robots.pinned;
+    robots_cache::archive_pinned(&config.state.dir, pinned)
+        .context("archiving the files of [[robots.pinned]]")?;
+    Ok(Arc::new(PinnedFiles::new(pinned, now)))
+}
+
 /// Archives the configuration with this number, which is in effect from now on, as TOML without secrets. Returns the digest
 /// by which the decision log refers to it.
 ///
@@ -315,6 +329,7 @@ pub fn build_settings(
     config: &Config,
     before: Option<&Settings>,
     upstream: Arc<Upstream>,
+    pinned: Arc<PinnedFiles>,
     now: SystemTime,
 ) -> Settings {
     let rules = PolicyRules::new(config.rules.clone());
@@ -341,6 +356,7 @@ pub fn build_settings(
         rules,
         preferences: config.preferences.clone(),
         robots_txt_source: config.robots.answer,
+        pinned,
         pacing: config.politeness,
         upstream,
         entrance: server_tls,

@@ -5,8 +5,9 @@ use std::sync::Arc;
 use tokio::runtime::{Builder, Runtime};
 use wayleave_clock::Clock;
 use wayleave_config::Config;
+use wayleave_decision::CheckedSnapshot;
 use wayleave_lifecycle::{FetchIdentity, FetchRequest, FinishedFetch, Resource};
-use wayleave_robots_cache::{DocumentFetcher, FetchIdentities, HttpFetcher};
+use wayleave_robots_cache::{DocumentFetcher, FetchIdentities, HttpFetcher, PinnedFiles};
 
 use wayleave_assembly::wiring;
 
@@ -14,6 +15,7 @@ use wayleave_assembly::wiring;
 pub(super) struct RobotsFetcher {
     runtime: Runtime,
     fetcher: HttpFetcher,
+    pinned: PinnedFiles,
     clock: Clock,
 }
 
@@ -28,12 +30,18 @@ impl RobotsFetcher {
         let clock = Clock::start();
         // The client can only be built within a runtime.
         let fetcher = runtime.block_on(async { wiring::fetcher_for_check(config, clock) })?;
-        Ok(Self { runtime, fetcher, clock })
+        let pinned = PinnedFiles::new(&config.robots.pinned, clock.now());
+        Ok(Self { runtime, fetcher, pinned, clock })
     }
 
     /// Returns the identities of the configured crawlers.
     pub(super) fn identities(&self) -> Arc<FetchIdentities> {
         self.fetcher.identities()
+    }
+
+    /// Returns the text that the configuration states, if this is the robots.txt of such an origin. It is not to be fetched.
+    pub(super) fn pinned(&self, resource: &Resource) -> Option<&CheckedSnapshot> {
+        self.pinned.find(resource)
     }
 
     /// Fetches a document for requests of `identity`. As by the proxy, the name of a client that is no configured crawler is

@@ -35,7 +35,7 @@ impl FetchedFiles {
         Self { fetcher, identity, files: Mutex::default(), progress: ProgressLine::new(origins) }
     }
 
-    /// Returns a file, fetching it unless it was fetched before. Warns of a failure.
+    /// Returns a file, fetching it unless it is pinned or was fetched before. Warns of a failure.
     pub(super) fn get(&self, resource: &Resource) -> CheckedSnapshot {
         self.fetched(resource, Self::warn)
     }
@@ -54,6 +54,10 @@ impl FetchedFiles {
             // Only the number of robots.txt is known beforehand.
             if resource.is_robots_txt() {
                 self.progress.start_part(&uri);
+            }
+            if let Some(known) = self.fetcher.pinned(resource) {
+                self.warn(&uri, "pinned by the configuration: the origin's own was not fetched");
+                return known.clone();
             }
             let answer = self.fetcher.fetch_for(resource, &self.identity);
             if is_failure(resource.kind(), &answer) {
