@@ -273,7 +273,7 @@ fn a_reload_mixes_no_pinned_text_with_another_configuration() {
             continue;
         }
         // The configurations 2, 4, ... have the first text.
-        let rule = if configuration % 2 == 0 { "Disallow: /a" } else { "Disallow: /b" };
+        let rule = if configuration.is_multiple_of(2) { "Disallow: /a" } else { "Disallow: /b" };
         assert_eq!(decision["rule"], rule, "{decision}");
         refused[usize::from(configuration % 2 == 1)] += 1;
     }

@@ -28,9 +28,7 @@ use wayleave_otlp::DecisionExport;
 use wayleave_otlp::traces::Traces;
 use wayleave_pacing::Pacer;
 use wayleave_pacing::budget::DailyBudgets;
-use wayleave_robots_cache::{
-    CachedDocuments, HttpFetcher, PinnedText, RobotsCache, RobotsStore, StoreError,
-};
+use wayleave_robots_cache::{CachedDocuments, HttpFetcher, RobotsCache, RobotsStore, StoreError};
 use wayleave_telemetry::collector::CollectorTls;
 use wayleave_telemetry::logging::LogHandle;
 use wayleave_telemetry::metrics::Metrics;
@@ -199,13 +197,6 @@ fn build_gate(
     let (robots, refresh) =
         RobotsCache::start_in_fleet(Arc::clone(&fetcher), store, &cache_config, cached, fleet);
     robots.set_pinned(pinned);
-    for PinnedText { origin, file, .. } in &config.robots.pinned {
-        tracing::warn!(
-            %origin,
-            file = %file.display(),
-            "robots.pinned: this file counts as the robots.txt of the origin, which is not asked for its own"
-        );
-    }
     let gate = Gate {
         decider: Arc::new(Decider::new(settings, robots)),
         pacer,

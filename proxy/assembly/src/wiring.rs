@@ -21,7 +21,7 @@ use wayleave_evidence::chain::event::program_version;
 use wayleave_fleet::redis::{self, RedisAddress, RedisEngine};
 use wayleave_fleet::{self as fleet, Fleet, OnLoss};
 use wayleave_robots_cache::{
-    self as robots_cache, FetchConfig, FetchIdentities, HttpFetcher, PinnedFiles,
+    self as robots_cache, FetchConfig, FetchIdentities, HttpFetcher, PinnedFiles, PinnedText,
 };
 use wayleave_signing::MessageSigner;
 use wayleave_telemetry::collector::CollectorTls;
@@ -324,7 +324,8 @@ pub fn archive_config(
     })
 }
 
-/// Builds the settings for all further requests, to replace those in effect `before`. Logs the rules that have expired.
+/// Builds the settings for all further requests, to replace those in effect `before`. Logs the rules that have expired, and the
+/// origins that are `pinned`.
 pub fn build_settings(
     config: &Config,
     before: Option<&Settings>,
@@ -336,6 +337,14 @@ pub fn build_settings(
     // A rule that no longer applies is easily overlooked in the file.
     for expired in rules.count(now).1 {
         tracing::warn!(rule = %expired, "this rule has expired and has no effect");
+    }
+    for PinnedText { origin, file, .. } in &config.robots.pinned {
+        let file = file.display();
+        tracing::warn!(
+            %origin,
+            %file,
+            "robots.pinned: this file counts as the robots.txt of the origin, which is not asked for its own"
+        );
     }
     let signer = message_signer(config);
     // An unchanged TLS endpoint keeps its sessions: clients can resume them.

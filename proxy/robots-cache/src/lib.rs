@@ -467,7 +467,8 @@ impl RobotsCache {
     pub async fn inspect(&self, resource: impl Into<Resource>) -> Option<CacheInspection> {
         let resource = resource.into();
         let pinned = self.pinned();
-        if let Some((known, answer)) = pinned.find(&resource).zip(pinned.answer(&resource)) {
+        if let Some((known, answer)) = pinned.find(&resource).zip(pinned.answer(resource.origin()))
+        {
             return Some(CacheInspection {
                 snapshot: Some(Arc::clone(&known.snapshot)),
                 entry: CacheEntry::default().after_fetch(FinishedFetch::clone(answer)),

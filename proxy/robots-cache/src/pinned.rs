@@ -35,50 +35,57 @@ pub struct PinnedText {
 
 /// The pinned robots.txt files, by origin.
 #[derive(Debug, Default)]
-pub struct PinnedFiles(HashMap<Origin, PinnedFile>);
-
-#[derive(Debug)]
-struct PinnedFile {
-    known: CheckedSnapshot,
-    answer: Arc<FinishedFetch>,
-    head: Arc<CopyHead>,
+pub struct PinnedFiles {
+    known: HashMap<Origin, CheckedSnapshot>,
+    /// The answers that they stand for.
+    answers: HashMap<Origin, Arc<FinishedFetch>>,
 }
 
 impl PinnedFiles {
     /// Parses the texts, which were read at this time.
     pub fn new(texts: &[PinnedText], read_at: SystemTime) -> Self {
-        let parsed =
-            texts.iter().map(|pinned| (pinned.origin.clone(), PinnedFile::new(pinned, read_at)));
-        Self(parsed.collect())
+        let mut files = Self::default();
+        for pinned in texts {
+            let origin = pinned.origin.clone();
+            let answer = answer(pinned, read_at);
+            let known = CheckedSnapshot::from_fetch(&(&origin).into(), answer.clone());
+            files.known.insert(origin.clone(), CheckedSnapshot { is_pinned: true, ..known });
+            files.answers.insert(origin, Arc::new(answer));
+        }
+        files
     }
 
     /// Returns whether an origin's robots.txt is pinned.
     pub fn contains(&self, origin: &Origin) -> bool {
-        self.0.contains_key(origin)
+        self.known.contains_key(origin)
     }
 
     /// Returns the pinned origins, in no particular order.
     pub fn origins(&self) -> impl Iterator<Item = &Origin> {
-        self.0.keys()
+        self.known.keys()
     }
 
     /// Returns them with the snapshots of their texts.
     pub(super) fn all(&self) -> impl Iterator<Item = (&Origin, &Arc<Snapshot>)> {
-        self.0.iter().map(|(origin, file)| (origin, &file.known.snapshot))
+        self.known.iter().map(|(origin, known)| (origin, &known.snapshot))
     }
 
     pub(super) fn len(&self) -> usize {
-        self.0.len()
+        self.known.len()
     }
 
     /// Returns the text, if this is the robots.txt of an origin that has one. It counts for every identity, and never ages.
     pub fn find(&self, resource: &Resource) -> Option<&CheckedSnapshot> {
-        Some(&self.file(resource)?.known)
+        // Nearly always there is none, and every request asks.
+        if self.known.is_empty() || !resource.is_robots_txt() {
+            return None;
+        }
+        self.known.get(resource.origin())
     }
 
-    /// Returns the text as the answer that it stands for.
-    pub(super) fn answer(&self, resource: &Resource) -> Option<&Arc<FinishedFetch>> {
-        Some(&self.file(resource)?.answer)
+    /// Returns the answer that an origin's text stands for.
+    pub(super) fn answer(&self, origin: &Origin) -> Option<&Arc<FinishedFetch>> {
+        self.answers.get(origin)
     }
 
     /// Returns the text with this SHA-256 as clients get it.
@@ -87,43 +94,27 @@ impl PinnedFiles {
         origin: &Origin,
         sha256: &[u8; 32],
     ) -> Option<(Arc<CopyHead>, Arc<FinishedFetch>)> {
-        let file = self.0.get(origin)?;
-        (file.known.snapshot.digest() == Some(sha256))
-            .then(|| (Arc::clone(&file.head), Arc::clone(&file.answer)))
-    }
-
-    fn file(&self, resource: &Resource) -> Option<&PinnedFile> {
-        // Nearly always there is none, and every request asks.
-        if self.0.is_empty() || !resource.is_robots_txt() {
-            return None;
-        }
-        self.0.get(resource.origin())
+        let copy = self.answers.get(origin)?;
+        let body = copy.outcome.body()?;
+        let head = CopyHead { is_pinned: true, ..CopyHead::of(copy) };
+        (body.digest.as_deref() == Some(sha256)).then(|| (Arc::new(head), Arc::clone(copy)))
     }
 }
 
-impl PinnedFile {
-    fn new(pinned: &PinnedText, read_at: SystemTime) -> Self {
-        let body = FetchedBody {
-            bytes: Arc::clone(&pinned.text),
-            is_cut: false,
-            digest: Some(Sha256Digest::of(&pinned.text).0.into()),
-        };
-        let response = FetchedResponse { status: 200, fields: ResponseFields::default(), body };
-        let outcome = FetchOutcome {
-            redirects: Vec::new(),
-            uri: pinned.origin.robots_txt_uri(),
-            ending: FetchEnding::Response(response),
-        };
-        let answer = FinishedFetch::of_proxy(outcome, read_at);
-        Self {
-            known: CheckedSnapshot {
-                is_pinned: true,
-                ..CheckedSnapshot::from_fetch(&(&pinned.origin).into(), answer.clone())
-            },
-            head: Arc::new(CopyHead { is_pinned: true, ..CopyHead::of(&answer) }),
-            answer: Arc::new(answer),
-        }
-    }
+/// Returns the answer of an origin that serves the text.
+fn answer(pinned: &PinnedText, read_at: SystemTime) -> FinishedFetch {
+    let body = FetchedBody {
+        bytes: Arc::clone(&pinned.text),
+        is_cut: false,
+        digest: Some(Sha256Digest::of(&pinned.text).0.into()),
+    };
+    let response = FetchedResponse { status: 200, fields: ResponseFields::default(), body };
+    let outcome = FetchOutcome {
+        redirects: Vec::new(),
+        uri: pinned.origin.robots_txt_uri(),
+        ending: FetchEnding::Response(response),
+    };
+    FinishedFetch::of_proxy(outcome, read_at)
 }
 
 /// Returns the path of the archived text with this digest.

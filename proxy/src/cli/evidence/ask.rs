@@ -85,6 +85,17 @@ impl AskArgs {
         let at = self.at.context("--at is missing")?;
         Ok((url, at.end(Clock::start().now())))
     }
+
+    fn selection(&self) -> anyhow::Result<Selection> {
+        let crawler = self.crawler.clone().map(String::from);
+        Ok(match self.body_sha256 {
+            Some(sha256) => Selection::Body { sha256, crawler },
+            None => {
+                let (url, at) = self.url_and_time()?;
+                Selection::Url { url, at, crawler }
+            }
+        })
+    }
 }
 
 pub(super) fn run(arguments: &AskArgs, file: Option<&Path>) -> ExitCode {
@@ -110,14 +121,7 @@ struct FoundDecision {
 fn ask(arguments: &AskArgs, config: &Config) -> anyhow::Result<(Vec<FoundDecision>, String)> {
     let options = (config.log.decisions.as_ref())
         .context("log.decisions is empty: there is no decision log")?;
-    let crawler = arguments.crawler.clone().map(String::from);
-    let wanted = match arguments.body_sha256 {
-        Some(sha256) => Selection::Body { sha256, crawler },
-        None => {
-            let (url, at) = arguments.url_and_time()?;
-            Selection::Url { url, at, crawler }
-        }
-    };
+    let wanted = arguments.selection()?;
     let log = SignedLog::open(&options.path, &options.state_dir)?;
     if log.unsigned_lines > 0 {
         print_errors(&format!(

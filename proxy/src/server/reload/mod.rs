@@ -568,18 +568,13 @@ impl ConfigReloader {
             exchanges.gate.metrics.start_crawler_series(&crawler.name);
         }
         let now = decider.robots.clock().now();
-        let settings = wiring::build_settings(
-            &config,
-            Some(&before),
-            upstream,
-            Arc::clone(&prepared.pinned),
-            now,
-        );
+        let settings =
+            wiring::build_settings(&config, Some(&before), upstream, prepared.pinned, now);
         let configuration = settings.configuration;
         self.parts.fetcher.load().set_identities(Arc::clone(&settings.identities));
         // With nothing in between, since a request that meets the texts of one configuration and the settings of the other is
         // decided again (`admission/src/decide.rs`).
-        decider.robots.set_pinned(prepared.pinned);
+        decider.robots.set_pinned(Arc::clone(&settings.pinned));
         decider.replace_settings(settings);
         exchanges.gate.metrics.config_reloaded(Some(system_time()));
         let changes = describe_changes(&self.status.load().toml, &prepared.toml);
