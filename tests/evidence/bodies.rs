@@ -312,6 +312,7 @@ fn ask_finds_the_requests_that_a_body_came_from() {
     origin.site("shop.test").disallows("/part");
     proxy.get("http://shop.test/sized");
     proxy.get_as("NewsBot/1", "http://copy.test/same");
+    proxy.get("http://old.test/part");
     proxy.get_as("SeenBot/1", "http://shop.test/part");
     for url in ["http://shop.test/sized", "http://copy.test/same", "http://shop.test/part"] {
         wait_until_written(&proxy, url);
@@ -339,7 +340,7 @@ fn ask_finds_the_requests_that_a_body_came_from() {
         (&decision["url"], &decision["crawler"]),
         (&"http://copy.test/same".into(), &"news".into())
     );
-    // It was not allowed, although it was sent.
+    // The second was not allowed, although it was sent.
     expect(&ask(&["--body-sha256", &sha256_hex(b"cde")]), 1);
     let printed = expect(&ask(&["--body-sha256", &sha256_hex(b"another")]), 2);
     assert!(printed.contains("the log has no response with this body"), "{printed}");

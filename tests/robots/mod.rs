@@ -3,6 +3,7 @@
 mod copy;
 pub mod fetch;
 pub mod identity;
+mod pinned;
 mod postponed;
 mod queue;
 mod redirects;

@@ -28,6 +28,8 @@ pub struct CheckedSnapshot {
     pub snapshot: Arc<Snapshot>,
     /// The moment.
     pub checked_at: SystemTime,
+    /// Whether it is a robots.txt that the configuration states, which no origin served.
+    pub is_pinned: bool,
 }
 
 impl CheckedSnapshot {
@@ -40,7 +42,11 @@ impl CheckedSnapshot {
         let parsed =
             ParsedEntry::after_fetch(resource.kind(), before, finished, scheduler.lifetimes());
         // A scheduler of its own, since nothing refreshes this copy.
-        Self { snapshot: scheduler.restore(resource, &parsed).into(), checked_at: now }
+        Self {
+            snapshot: scheduler.restore(resource, &parsed).into(),
+            checked_at: now,
+            is_pinned: false,
+        }
     }
 
     /// Returns the rules of a robots.txt at that moment, or why there are none.
@@ -99,6 +105,10 @@ impl RobotsCopy {
         }
     }
 
+    fn is_pinned(&self) -> bool {
+        matches!(self, Self::Cached(CheckedSnapshot { is_pinned: true, .. }))
+    }
+
     fn error_kind(&self) -> Option<FetchErrorKind> {
         match self {
             Self::Cached(cached) => cached.snapshot.error_kind(),
@@ -128,7 +138,9 @@ pub struct AccessFinding {
     pub is_cut: bool,
     /// The SHA-256 of the copy that decided, if it had rules.
     pub sha256: Option<[u8; 32]>,
-    /// The time at which the copy that decided was fetched or last confirmed.
+    /// Whether the copy that decided is the configuration's, for trying.
+    pub is_pinned: bool,
+    /// The time at which the copy that decided was fetched or last confirmed; if it is pinned, at which it was read.
     pub fetched_at: Option<SystemTime>,
     /// The identity that the file was fetched as, if it was fetched.
     pub fetched_as: Option<Arc<FetchIdentity>>,
@@ -253,7 +265,8 @@ fn finding(copy: &RobotsCopy, decision: &AccessDecision<'_>) -> AccessFinding {
         is_cut: deciding.is_some_and(Snapshot::is_cut),
         sha256: deciding.and_then(Snapshot::digest).copied(),
         fetched_at: deciding.and_then(Snapshot::fetched_at),
-        fetched_as: snapshot.and_then(Snapshot::fetched_as).cloned(),
+        is_pinned: copy.is_pinned(),
+        fetched_as: snapshot.filter(|_| !copy.is_pinned()).and_then(Snapshot::fetched_as).cloned(),
     }
 }
 
@@ -294,12 +307,16 @@ fn refusal(
         return unreachable_refusal(target, copy, mode);
     }
     let robots_url = target.origin().robots_txt_uri();
+    // Nobody should look for the line in the file that the origin serves.
+    let pinned = if finding.is_pinned { "the pinned " } else { "" };
     let mut details = match &rule {
-        Some(DecidingRule { line, text, .. }) => format!("{text} (line {line} of {robots_url})"),
-        None if finding.basis == AccessReason::TooCostly => {
-            format!("finding the rule for this URL in {robots_url} takes too long")
+        Some(DecidingRule { line, text, .. }) => {
+            format!("{text} (line {line} of {pinned}{robots_url})")
         }
-        None => format!("{robots_url}: {}", finding.basis),
+        None if finding.basis == AccessReason::TooCostly => {
+            format!("finding the rule for this URL in {pinned}{robots_url} takes too long")
+        }
+        None => format!("{pinned}{robots_url}: {}", finding.basis),
     };
     if resolved.is_blind() {
         details
@@ -456,6 +473,7 @@ mod tests {
             let copy = RobotsCopy::Cached(CheckedSnapshot {
                 snapshot: RefreshScheduler::default().restore(&resource, &parsed).into(),
                 checked_at: at,
+                is_pinned: false,
             });
             let identity = example_bot(Dialect::default());
             let finding =

@@ -102,6 +102,8 @@ closed_set! {
     AnswerSource {
         /// The copy of robots.txt that decides.
         Copy = "copy",
+        /// The robots.txt that the configuration states for the origin.
+        Pinned = "pinned",
     }
 }
 
@@ -152,6 +154,8 @@ closed_set! {
         Lapsed = "lapsed",
         /// It could not be fetched for even longer.
         LongLapsed = "long-lapsed",
+        /// It was not fetched: the configuration states the rules.
+        Pinned = "pinned",
     }
 }
 

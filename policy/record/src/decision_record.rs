@@ -107,7 +107,8 @@ record! {
         /// Whether a refused request had reached the origin. Its response was withheld then.
         #[schema(value_type = Option<bool>)]
         reached_origin?: bool,
-        /// `copy` if the answer is from the copy of robots.txt that decides, and the origin was not asked.
+        /// `copy` if the answer is from the copy of robots.txt that decides, `pinned` if it is the text that the configuration
+        /// states. The origin was not asked.
         #[schema(value_type = Option<String>)]
         from?: Option<Word<AnswerSource>>,
         /// The way in which the origin, or the bot manager in front of it, turned away this request that robots.txt allows: `challenge`, `forbidden`,

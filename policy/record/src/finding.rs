@@ -76,7 +76,7 @@ record! {
         /// The deciding rule.
         rule?: Option<String>,
         /// The result of fetching robots.txt: `successful`, `unavailable`, `redirect-lost`, `unreachable`, `long-unreachable`,
-        /// `lapsed` or `long-lapsed`.
+        /// `lapsed` or `long-lapsed`; `pinned` if it was not fetched, because `[[robots.pinned]]` states its text.
         #[schema(value_type = Option<String>)]
         robots_access?: Option<Word<RobotsAccess>>,
         /// The status code of the response to that fetch, where it decided.
@@ -87,7 +87,7 @@ record! {
         /// The SHA-256 of the copy that decided, if it had rules.
         #[schema(value_type = Option<String>)]
         robots_sha256?: Option<Sha256Digest>,
-        /// The time at which the copy that decided was fetched or last revalidated.
+        /// The time at which the copy that decided was fetched or last revalidated; of a pinned one, at which it was read.
         #[serde(serialize_with = "rfc3339::serialize_some", deserialize_with = "rfc3339::deserialize_some")]
         #[schema(value_type = Option<String>, format = DateTime)]
         robots_fetched_at?: Option<SystemTime>,
@@ -102,7 +102,11 @@ impl From<AccessFinding> for FindingRecord {
             dialect: finding.dialect.into(),
             line: finding.line,
             rule: finding.rule,
-            robots_access: Some(finding.access.into()),
+            robots_access: Some(if finding.is_pinned {
+                RobotsAccess::Pinned.into()
+            } else {
+                finding.access.into()
+            }),
             robots_status: finding.status,
             robots_cut: finding.is_cut,
             robots_sha256: finding.sha256.map(Sha256Digest),

@@ -18,8 +18,22 @@ use super::record::RecordedUrl;
 use super::waiting_client::{WaitingClient, run_unless_gone, run_while_connected};
 
 impl GatedRequest<'_, '_> {
-    /// Identifies the client and decides its request, by the settings that the exchange holds.
+    /// Identifies the client and decides its request, by the settings that the exchange holds; by those in effect if the pinned
+    /// texts in the cache are no longer of the former.
     pub async fn decide(&mut self, client: &mut impl WaitingClient) -> Result<Permit, NotSent> {
+        loop {
+            let decided = self.decide_once(client).await;
+            let decider = &self.gate.decider;
+            if Arc::ptr_eq(&self.settings.pinned, &decider.robots.pinned()) {
+                return decided;
+            }
+            // A reload has replaced the texts, and replaces the settings within microseconds.
+            tokio::task::yield_now().await;
+            self.settings = decider.settings();
+        }
+    }
+
+    async fn decide_once(&mut self, client: &mut impl WaitingClient) -> Result<Permit, NotSent> {
         let gate = self.gate;
         let request = self.request();
         let identifying = identify::identify(&self.settings, self.connection, &request);

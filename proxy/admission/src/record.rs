@@ -243,15 +243,15 @@ impl ExchangeRecord {
     /// Returns the decision as the log has it. `took` is the time from the request's head to the end of its response.
     #[expect(clippy::too_many_lines, reason = "a line for each member of the record")]
     pub fn finish(self, outcome: &ExchangeOutcome, took: Duration) -> DecisionRecord {
-        let edge = self.edge_refusal_despite_robots_txt();
-        let facts = self.facts;
         let identity = self.identity.as_ref();
         let crawler = identity.and_then(Identity::crawler);
-        let preferences = facts.preferences.as_ref();
+        let preferences = self.facts.preferences.as_ref();
         let documents = preferences.into_iter().flat_map(PreferenceFinding::documents_seen);
         let stated = preferences.into_iter().flat_map(PreferenceFinding::stated_preferences);
-        let fetched_as = facts.finding.as_ref().and_then(|finding| finding.fetched_as.as_ref());
+        let fetched_as =
+            self.facts.finding.as_ref().and_then(|finding| finding.fetched_as.as_ref());
         DecisionRecord {
+            edge: self.edge_refusal_despite_robots_txt().map(Word::Known),
             robots_fetched_as: fetched_as.map(|identity| identity.name().to_owned()),
             id: self.id,
             at: self.started_at,
@@ -275,19 +275,18 @@ impl ExchangeRecord {
             purposes: crawler.map(purposes).unwrap_or_default(),
             agent: self.agent,
             stated_purposes: self.stated_purposes,
-            origin: facts.origin.map(|origin| origin.uri("")),
-            scope: facts.scope.filter(|scope| *scope != TargetScope::Path).map(Word::Known),
+            origin: self.facts.origin.map(|origin| origin.uri("")),
+            scope: self.facts.scope.filter(|scope| *scope != TargetScope::Path).map(Word::Known),
             username: self.username.map(|name| name.as_ref().to_owned()),
-            robots_delay_us: facts.delay.map(micros),
+            robots_delay_us: self.facts.delay.map(micros),
             trace_id: self.parent.trace_id(),
-            policy: facts.rule.as_ref().map(policy),
-            finding: facts.finding.map(Into::into),
+            policy: self.facts.rule.as_ref().map(policy),
+            finding: self.facts.finding.map(Into::into),
             preferences: stated.map(|stated| UsePreference::from(&stated)).collect(),
             documents: documents.map(Into::into).collect(),
-            subresource: subresource_record(facts.subresource.as_ref(), self.page_decision),
+            subresource: subresource_record(self.facts.subresource.as_ref(), self.page_decision),
             reached_origin: matches!(outcome, ExchangeOutcome::Withhold(_)),
             from: self.from.map(Word::Known),
-            edge: edge.map(Word::Known),
             payment: (self.payment.and_then(payment_record))
                 .or_else(|| preferences.and_then(licence_payment)),
             would_be: outcome.would_be(),

@@ -23,6 +23,11 @@ impl GatedRequest<'_, '_> {
         if self.connection.gateway.is_some() {
             return self.unusable_origin(answer);
         }
+        if let Some(reply) = self.pinned_reply(permit) {
+            self.record.from = Some(AnswerSource::Pinned);
+            let outcome = permitted_outcome(permit, reply.status());
+            return Some(NotSent::FromCopy(Box::new((outcome, reply))));
+        }
         if self.settings.robots_txt_source == RobotsTxtSource::Origin {
             return None;
         }
@@ -56,6 +61,17 @@ impl GatedRequest<'_, '_> {
             }
             _ => None,
         }
+    }
+
+    /// Returns the file that decided, if the configuration states it: the client must meet no other, whatever `robots.answer`.
+    fn pinned_reply(&self, permit: &Permit) -> Option<CopyReply> {
+        let finding = self.record.facts.finding.as_ref().filter(|finding| finding.is_pinned)?;
+        let robots = &self.gate.decider.robots;
+        let origin = permit.resolved.target.origin();
+        let (head, copy) = robots.pinned_copy(origin, &finding.sha256?)?;
+        let age = copy.age(robots.clock().now());
+        let content = (self.received.method() != "HEAD").then_some(copy);
+        Some(CopyReply::File { head, content, age, is_not_modified: false })
     }
 
     /// Returns the file that decided, or that the client has it already.

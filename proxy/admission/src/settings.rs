@@ -13,7 +13,7 @@ use wayleave_decision::{
 };
 use wayleave_evidence::Sha256Digest;
 use wayleave_pacing::PacingConfig;
-use wayleave_robots_cache::FetchIdentities;
+use wayleave_robots_cache::{FetchIdentities, PinnedFiles};
 use wayleave_robots_txt::UrlScheme;
 use wayleave_signing::MessageSigner;
 use wayleave_transport::tls::server::ServerTls;
@@ -104,6 +104,8 @@ pub struct Settings {
     pub rules: PolicyRules,
     pub preferences: PreferencesConfig,
     pub robots_txt_source: RobotsTxtSource,
+    /// The texts that the cache serves instead of the origins' own, while this is in effect.
+    pub pinned: Arc<PinnedFiles>,
     pub pacing: PacingConfig,
     pub upstream: Arc<Upstream>,
     pub signer: Arc<MessageSigner>,

@@ -167,10 +167,12 @@ fn build_gate(
     for crawler in &config.crawlers.crawlers {
         metrics.start_crawler_series(&crawler.name);
     }
+    let pinned = wiring::pinned_files(config, clock.now())?;
     let settings = Arc::new(CurrentSettings::new(wiring::build_settings(
         config,
         None,
         outbound.upstream,
+        Arc::clone(&pinned),
         clock.now(),
     )));
     outbound.fetcher.set_identities(Arc::clone(&settings.load().identities));
@@ -194,6 +196,7 @@ fn build_gate(
     let cache_config = wiring::robots_cache_config(config);
     let (robots, refresh) =
         RobotsCache::start_in_fleet(Arc::clone(&fetcher), store, &cache_config, cached, fleet);
+    robots.set_pinned(pinned);
     let gate = Gate {
         decider: Arc::new(Decider::new(settings, robots)),
         pacer,

@@ -20,7 +20,9 @@ use wayleave_decision_log::{ClientMask, ConfigRevision, Journal, config_archive}
 use wayleave_evidence::chain::event::program_version;
 use wayleave_fleet::redis::{self, RedisAddress, RedisEngine};
 use wayleave_fleet::{self as fleet, Fleet, OnLoss};
-use wayleave_robots_cache::{self as robots_cache, FetchConfig, FetchIdentities, HttpFetcher};
+use wayleave_robots_cache::{
+    self as robots_cache, FetchConfig, FetchIdentities, HttpFetcher, PinnedFiles, PinnedText,
+};
 use wayleave_signing::MessageSigner;
 use wayleave_telemetry::collector::CollectorTls;
 use wayleave_telemetry::metrics::Metrics;
@@ -292,6 +294,18 @@ pub fn open_journal(
     Ok((file.map(|file| Journal::open(file, clock)).transpose()?, clients))
 }
 
+/// Archives the pinned robots.txt files, and parses them. They were read at `now`.
+///
+/// # Errors
+///
+/// Returns an error if they cannot be written.
+pub fn pinned_files(config: &Config, now: SystemTime) -> anyhow::Result<Arc<PinnedFiles>> {
+    let pinned = &config.robots.pinned;
+    robots_cache::archive_pinned(&config.state.dir, pinned)
+        .context("archiving the files of [[robots.pinned]]")?;
+    Ok(Arc::new(PinnedFiles::new(pinned, now)))
+}
+
 /// Archives the configuration with this number, which is in effect from now on, as TOML without secrets. Returns the digest
 /// by which the decision log refers to it.
 ///
@@ -310,17 +324,27 @@ pub fn archive_config(
     })
 }
 
-/// Builds the settings for all further requests, to replace those in effect `before`. Logs the rules that have expired.
+/// Builds the settings for all further requests, to replace those in effect `before`. Logs the rules that have expired, and the
+/// origins that are `pinned`.
 pub fn build_settings(
     config: &Config,
     before: Option<&Settings>,
     upstream: Arc<Upstream>,
+    pinned: Arc<PinnedFiles>,
     now: SystemTime,
 ) -> Settings {
     let rules = PolicyRules::new(config.rules.clone());
     // A rule that no longer applies is easily overlooked in the file.
     for expired in rules.count(now).1 {
         tracing::warn!(rule = %expired, "this rule has expired and has no effect");
+    }
+    for PinnedText { origin, file, .. } in &config.robots.pinned {
+        let file = file.display();
+        tracing::warn!(
+            %origin,
+            %file,
+            "robots.pinned: this file counts as the robots.txt of the origin, which is not asked for its own"
+        );
     }
     let signer = message_signer(config);
     // An unchanged TLS endpoint keeps its sessions: clients can resume them.
@@ -341,6 +365,7 @@ pub fn build_settings(
         rules,
         preferences: config.preferences.clone(),
         robots_txt_source: config.robots.answer,
+        pinned,
         pacing: config.politeness,
         upstream,
         entrance: server_tls,

@@ -71,7 +71,7 @@ impl ParsedRobots {
             Ok(Arc::new(wrap(robots.clone())))
         };
         match result {
-            RobotsAccess::Successful => copy(),
+            RobotsAccess::Successful | RobotsAccess::Pinned => copy(),
             RobotsAccess::Unavailable => match finding.robots_status {
                 Some(status) => Ok(Arc::new(AccessResult::Unavailable { status })),
                 None => Err(format!("this version does not know robots_access {word:?}")),

@@ -96,6 +96,10 @@ impl PastSettings {
                 table.retain(|key, _| keys.contains(&key));
             }
         }
+        // The lines that pinned texts decided name them.
+        if let Some(Value::Table(robots)) = deciding.get_mut("robots") {
+            robots.remove("pinned");
+        }
         remove_former_defaults(&mut deciding);
         let mut by_certificate = false;
         let crawlers = deciding.get_mut("crawler").and_then(Value::as_array_mut);

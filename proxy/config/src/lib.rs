@@ -130,7 +130,7 @@ fn read_config(
     let state_dir = started_with.map_or(&state, |config| &config.state).dir.clone();
     let https = root.section("https", |section| https::read(section, &state_dir));
     let upstream = upstream::read(root, dir, &proxy.listen);
-    let robots = root.section("robots", robots::read);
+    let robots = root.section("robots", |section| robots::read(section, dir));
     let agents = AgentDefaults::ahead(root);
     let (crawlers, signers) =
         crawlers::read(root, proxy.crawler_defaults, robots.dialect, dir, &agents);
@@ -281,14 +281,17 @@ impl Config {
     /// Returns the JSON Schema of the file.
     pub fn schema() -> serde_json::Value {
         // Tables that may occur several times are only described if they occur.
-        let text = "[[admin.tokens]]\n[[gateway.tokens]]\n[[crawler]]\n[[rule]]\n";
+        let text =
+            "[[admin.tokens]]\n[[gateway.tokens]]\n[[robots.pinned]]\n[[crawler]]\n[[rule]]\n";
         let sources = ConfigSources::of_text("", text, Path::new(""));
         ConfigReader::describe(text, DEFAULT_FILE, |root| read_config(root, &sources, None))
     }
 
     /// Returns the other files to watch for changes: programs that renew certificates do not know to trigger a reload.
     pub fn watched_files(&self) -> Vec<PathBuf> {
-        self.proxy.tls.as_ref().map_or_else(Vec::new, |tls| tls.files())
+        let mut files = self.proxy.tls.as_ref().map_or_else(Vec::new, |tls| tls.files());
+        files.extend(self.robots.pinned.iter().map(|pinned| pinned.file.clone()));
+        files
     }
 
     /// Returns the numbers of rules and of crawlers in the main file itself. Those of included files follow them, in the order of

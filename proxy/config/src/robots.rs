@@ -1,15 +1,21 @@
 //! `[robots]`: fetching and caching robots.txt.
 
+use std::collections::HashSet;
+use std::io::{self, Read as _};
+use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytesize::ByteSize;
 use wayleave_admission::settings::RobotsTxtSource;
+use wayleave_evidence::regular_file;
 use wayleave_lifecycle::LifetimeSettings;
-use wayleave_robots_cache::{self as robots_cache, FetchConfig, MemoryShares};
-use wayleave_robots_txt::Dialect;
+use wayleave_robots_cache::{self as robots_cache, FetchConfig, MemoryShares, PinnedText};
+use wayleave_robots_txt::{Dialect, Origin};
 
 use super::reader::{
-    Section, at_least, checked, count, duration, positive_duration, size, to_usize, user_agent,
+    Section, at_least, checked, count, duration, parse_with, path_in, positive_duration, size,
+    to_usize, user_agent,
 };
 
 /// The fetching and caching of robots.txt.
@@ -21,13 +27,16 @@ pub struct RobotsConfig {
     pub answer: RobotsTxtSource,
     /// The limits and the identity of fetches.
     pub fetch: FetchConfig,
+    /// The texts that count instead of the origins' own files, in the order of the file.
+    pub pinned: Vec<PinnedText>,
     /// The lifetimes and the memory of cached copies.
     pub cache: robots_cache::RobotsCacheConfig,
     /// The share of `memory` that the store on disk may use, in bytes.
     pub(super) store_memory_bytes: usize,
 }
 
-pub(super) fn read(section: &mut Section<'_>) -> RobotsConfig {
+/// Reads `[robots]`. Files are relative to `dir`.
+pub(super) fn read(section: &mut Section<'_>, dir: &Path) -> RobotsConfig {
     let second = Duration::from_secs(1);
     let day = Duration::from_hours(24);
     let max_age_bound = checked(positive_duration, check_max_age);
@@ -57,9 +66,11 @@ pub(super) fn read(section: &mut Section<'_>) -> RobotsConfig {
         memory_bytes: shares.fetches,
     };
     check_lifetimes(section, &lifetimes);
+    let pinned = read_pinned(section, dir, fetch.max_size_bytes);
     RobotsConfig {
         dialect,
         answer,
+        pinned,
         cache: robots_cache::RobotsCacheConfig {
             lifetimes,
             fetch_timeout: fetch.timeout,
@@ -69,6 +80,51 @@ pub(super) fn read(section: &mut Section<'_>) -> RobotsConfig {
         fetch,
         store_memory_bytes: shares.store,
     }
+}
+
+/// Reads all `[[robots.pinned]]` tables, and the files that they name.
+fn read_pinned(section: &mut Section<'_>, dir: &Path, max_bytes: usize) -> Vec<PinnedText> {
+    let mut origins = HashSet::new();
+    let pinned = section.tables("pinned", |table| {
+        let origin = table.required("origin", |node| parse_with(node, parse_origin));
+        let file = table.required("file", path_in(dir));
+        if let Some(origin) =
+            origin.as_ref().filter(|origin| !origins.insert(Origin::clone(origin)))
+        {
+            table.report("origin", format!("{origin} has another [[robots.pinned]] already"));
+        }
+        let text = file.as_deref().map(|file| read_text(file, max_bytes));
+        if let Some(Err(fault)) = &text {
+            table.report("file", fault);
+        }
+        Some(PinnedText { origin: origin?, file: file?, text: text?.ok()? })
+    });
+    pinned.into_iter().flatten().collect()
+}
+
+fn parse_origin(text: &str) -> Result<Origin, String> {
+    Origin::parse(text).map_err(|error| {
+        format!(
+            "{text:?} is not an origin such as \"https://shop.example\", without a path: {error}"
+        )
+    })
+}
+
+/// Reads a robots.txt, whatever its text.
+fn read_text(file: &Path, max_bytes: usize) -> Result<Arc<[u8]>, String> {
+    let fault = |error: io::Error| format!("{}: {error}", file.display());
+    let mut text = Vec::new();
+    let opened = regular_file::open(file).map_err(fault)?;
+    // No more of a longer one: it may be as large as the disk.
+    opened.take(max_bytes as u64 + 1).read_to_end(&mut text).map_err(fault)?;
+    if text.len() > max_bytes {
+        let limit = ByteSize::b(max_bytes as u64);
+        return Err(format!(
+            "{}: is longer than robots.max_size ({limit}), so crawlers would not read all of it",
+            file.display()
+        ));
+    }
+    Ok(text.into())
 }
 
 /// Returns the words of `dialect`.

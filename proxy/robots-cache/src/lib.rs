@@ -29,6 +29,7 @@ mod listing;
 mod memory_shares;
 mod own_request;
 mod parsing;
+mod pinned;
 mod queue;
 mod record;
 mod redirect_targets;
@@ -74,6 +75,7 @@ pub use memory_shares::MemoryShares;
 pub use own_request::{
     Admission, AdmittedOwnRequest, OwnRequest, OwnRequestAnswer, OwnRequestPolicy,
 };
+pub use pinned::{PinnedFiles, PinnedText, archive as archive_pinned};
 pub use queue::FetchLimits;
 use refresh::{CacheEvent, RefreshServices, RefreshSettings, RefreshTask};
 pub use requester::Requester;
@@ -161,12 +163,18 @@ impl CachedDocuments {
         Some(found.document)
     }
 
-    /// Returns a document if it may be used now: the shared copy if it counts for `identity`, or else its own.
+    /// Returns a document if it may be used now: the pinned text if there is one, else the shared copy if it counts for
+    /// `identity`, or else its own.
     fn find_usable(&self, resource: &Resource, identity: &FetchIdentity) -> Option<UsableDocument> {
+        if let Some(document) = self.published.pinned().find(resource).cloned() {
+            self.metrics.robots_lookup(RobotsLookup::Hit);
+            return Some(UsableDocument { document, overdue: None });
+        }
         let checked_at = self.clock.now();
         let find = |copy: &Resource| {
             let found = self.published.find_usable(copy, identity, checked_at)?;
-            let document = CheckedSnapshot { snapshot: found.snapshot, checked_at };
+            let document =
+                CheckedSnapshot { snapshot: found.snapshot, checked_at, is_pinned: false };
             Some(UsableDocument { document, overdue: found.is_overdue.then(|| copy.clone()) })
         };
         // One look nearly always suffices: most requests use the shared copy.
@@ -245,6 +253,8 @@ pub struct CacheInspection {
     pub history: Vec<DocumentVersion>,
     /// Whether a fetch is in progress.
     pub is_fetching: bool,
+    /// Whether snapshot and entry are of a pinned text; the history is always the origin's.
+    pub is_pinned: bool,
 }
 
 impl RobotsCache {
@@ -357,7 +367,7 @@ impl RobotsCache {
         let demand = |reply| CacheEvent::Demand(resource.clone(), demand, reply);
         let snapshot = self.call_with_timeout(demand).await?;
         // The time after the wait: at that of the request, the answer would lie in the future and not count as fresh.
-        Ok(CheckedSnapshot { snapshot, checked_at: self.clock().now() })
+        Ok(CheckedSnapshot { snapshot, checked_at: self.clock().now(), is_pinned: false })
     }
 
     /// Returns the cached copy of a document if it may be used now. Never waits.
@@ -404,7 +414,26 @@ impl RobotsCache {
         decided
     }
 
-    /// Fetches a document now, and returns the result.
+    /// Returns the robots.txt files that count instead of those that origins serve.
+    pub fn pinned(&self) -> Arc<PinnedFiles> {
+        Arc::clone(&self.documents.published.pinned())
+    }
+
+    /// Replaces these files. Requests that are decided from now on read the new ones.
+    pub fn set_pinned(&self, files: Arc<PinnedFiles>) {
+        self.documents.published.set_pinned(files);
+    }
+
+    /// Returns the pinned robots.txt of an origin as clients get it, if it has this SHA-256.
+    pub fn pinned_copy(
+        &self,
+        origin: &Origin,
+        sha256: &[u8; 32],
+    ) -> Option<(Arc<CopyHead>, Arc<FinishedFetch>)> {
+        self.documents.published.pinned().copy(origin, sha256)
+    }
+
+    /// Fetches a document now, and returns the result. A pinned robots.txt is not fetched.
     ///
     /// # Errors
     ///
@@ -414,6 +443,9 @@ impl RobotsCache {
         resource: impl Into<Resource>,
     ) -> Result<Arc<Snapshot>, FetchPending> {
         let resource = resource.into();
+        if let Some(known) = self.documents.published.pinned().find(&resource) {
+            return Ok(Arc::clone(&known.snapshot));
+        }
         self.call_with_timeout(|reply| CacheEvent::Refresh(resource, reply)).await
     }
 
@@ -436,6 +468,17 @@ impl RobotsCache {
     /// Returns everything known of a document, in memory and in the store. Does not count as a use.
     pub async fn inspect(&self, resource: impl Into<Resource>) -> Option<CacheInspection> {
         let resource = resource.into();
+        let pinned = self.pinned();
+        if let Some((known, answer)) = pinned.find(&resource).zip(pinned.answer(resource.origin()))
+        {
+            return Some(CacheInspection {
+                snapshot: Some(Arc::clone(&known.snapshot)),
+                entry: CacheEntry::default().after_fetch(FinishedFetch::clone(answer)),
+                history: self.store.history(&resource).await,
+                is_fetching: false,
+                is_pinned: true,
+            });
+        }
         let snapshot = self.documents.published.snapshot(&resource);
         let entry = self.store.load(&resource).await;
         if snapshot.is_none() && entry.is_none() {
@@ -450,11 +493,12 @@ impl RobotsCache {
                 .call(|reply| CacheEvent::IsFetching(resource, reply))
                 .await
                 .unwrap_or(false),
+            is_pinned: false,
         })
     }
 
     /// Returns the known origins that match `query`, in the order of their text, with their snapshots; without the
-    /// rules of those that are only on disk. May read all entries. Blocks.
+    /// rules of those that are only on disk. May read all entries. Pinned ones are in no state. Blocks.
     pub fn list(&self, query: &EntryQuery) -> Vec<(Origin, Arc<Snapshot>)> {
         self.lister.list(query, self.clock().now())
     }
@@ -470,6 +514,8 @@ impl RobotsCache {
         for (state, count) in self.count_by_state() {
             self.documents.metrics.robots_entries(state.as_str(), count);
         }
+        let pinned = self.documents.published.pinned().len();
+        self.documents.metrics.robots_entries("pinned", pinned);
         self.documents.metrics.robots_cache_bytes(self.memory_bytes());
     }
 

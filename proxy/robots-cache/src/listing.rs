@@ -82,6 +82,12 @@ impl EntryLister {
             }
             missing > 0
         });
+        let pinned = self.published.pinned();
+        found.retain(|(origin, _)| !pinned.contains(origin));
+        if query.state.is_none() {
+            let all = pinned.all().filter(|(origin, _)| matches(&origin.to_string()));
+            found.extend(all.map(|(origin, snapshot)| (origin.clone(), Arc::clone(snapshot))));
+        }
         found.sort_by_cached_key(|(origin, _)| origin.to_string());
         found.truncate(query.limit);
         found

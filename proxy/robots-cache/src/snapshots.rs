@@ -7,8 +7,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::time::SystemTime;
 
-use arc_swap::ArcSwapOption;
+use arc_swap::{ArcSwap, ArcSwapOption, Guard};
 use wayleave_lifecycle::{FetchIdentity, Resource, Snapshot, SnapshotState, Usability};
+
+use super::pinned::PinnedFiles;
 
 /// The cost of an entry besides a long host name and its rules: its place in the map, its snapshot, its timer and its
 /// place in the eviction order. The bench `robots` measured 240 bytes; since then each of the four gained a pointer.
@@ -22,6 +24,8 @@ pub(super) struct SnapshotMap {
     bytes: AtomicUsize,
     /// The part of `bytes` that belongs to entries in the small queue of `eviction`.
     small_bytes: AtomicUsize,
+    /// The files that count instead of any entry.
+    pinned: ArcSwap<PinnedFiles>,
 }
 
 /// The entry of one document.
@@ -82,7 +86,18 @@ impl SnapshotMap {
             entries: papaya::HashMap::with_hasher(foldhash::fast::RandomState::default()),
             bytes: AtomicUsize::new(0),
             small_bytes: AtomicUsize::new(0),
+            pinned: ArcSwap::default(),
         }
+    }
+
+    /// Returns the pinned files in effect.
+    pub(super) fn pinned(&self) -> Guard<Arc<PinnedFiles>> {
+        self.pinned.load()
+    }
+
+    /// Replaces the pinned files.
+    pub(super) fn set_pinned(&self, files: Arc<PinnedFiles>) {
+        self.pinned.store(files);
     }
 
     /// Returns the snapshot of `resource` if it may be used at `now` for requests of `identity`. Never blocks.

@@ -51,6 +51,8 @@ pub struct CopyHead {
     /// The copy without the bytes of its body.
     pub fetch: FinishedFetch,
     pub body_bytes: usize,
+    /// Whether it is a text that the configuration states, which no origin served.
+    pub is_pinned: bool,
 }
 
 impl CopyHead {
@@ -59,7 +61,7 @@ impl CopyHead {
         if let FetchEnding::Response(response) = &mut fetch.outcome.ending {
             response.body.bytes = Arc::default();
         }
-        Self { fetch, body_bytes: body_bytes(copy) }
+        Self { fetch, body_bytes: body_bytes(copy), is_pinned: false }
     }
 
     fn is_short(&self) -> bool {

@@ -13,7 +13,7 @@ use utoipa::{IntoParams, PartialSchema, ToSchema};
 use wayleave_clock::system_time;
 use wayleave_decision_log::DecisionRecord;
 use wayleave_evidence::Sha256Digest;
-use wayleave_lifecycle::{Resource, SnapshotState};
+use wayleave_lifecycle::{Resource, Snapshot, SnapshotState};
 use wayleave_record::word_schema;
 use wayleave_robots_cache::{EntryQuery, RobotsCache, RobotsStore};
 use wayleave_robots_txt::Origin;
@@ -92,12 +92,17 @@ pub(super) async fn list(
         tokio::task::spawn_blocking(move || robots.list(&listing)).await.unwrap_or_default();
     // A full page may be the last one, too; then the next is empty.
     let last = found.last().filter(|_| found.len() == limit);
+    let pinned = admin.decider.robots.pinned();
+    let summary = |origin: &Origin, snapshot: &Snapshot| {
+        if pinned.contains(origin) {
+            RobotsSummary::pinned(origin, snapshot)
+        } else {
+            RobotsSummary::new(origin, snapshot, now)
+        }
+    };
     SafeJson(ListedRobots {
         next_cursor: last.map(|(origin, _)| origin.to_string()),
-        robots: found
-            .iter()
-            .map(|(origin, snapshot)| RobotsSummary::new(origin, snapshot, now))
-            .collect(),
+        robots: found.iter().map(|(origin, snapshot)| summary(origin, snapshot)).collect(),
     })
     .into_response()
 }
@@ -250,7 +255,7 @@ pub(super) async fn kept_file(
     (DecidingFile::new(digest, version.as_ref(), body.as_deref()), body)
 }
 
-/// Fetches an origin's robots.txt again now, and the other documents known of this origin.
+/// Fetches an origin's robots.txt again now, unless it is pinned, and the other documents known of this origin.
 #[utoipa::path(
     post,
     path = "/v1/robots/{origin}/refresh",
@@ -279,6 +284,9 @@ pub(super) async fn refresh(
     // documents are shown by the view of the origin.
     let (refreshed, _) = tokio::join!(robots.refresh(&origin), others);
     match refreshed {
+        Ok(snapshot) if robots.pinned().contains(&origin) => {
+            SafeJson(RobotsSummary::pinned(&origin, &snapshot)).into_response()
+        }
         Ok(snapshot) => {
             SafeJson(RobotsSummary::new(&origin, &snapshot, robots.clock().now())).into_response()
         }

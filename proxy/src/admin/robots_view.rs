@@ -25,9 +25,10 @@ pub(super) fn format_instant(time: SystemTime) -> String {
 #[schema(as = Summary)]
 pub(super) struct RobotsSummary {
     origin: String,
-    /// `fresh`, `stale`, `unavailable`, `unreachable`, or `on-disk` if it is not in memory.
+    /// `fresh`, `stale`, `unavailable`, `unreachable`, or `on-disk` if it is not in memory; `pinned` if `[[robots.pinned]]` states
+    /// its text, and the origin is not asked.
     state: &'static str,
-    /// The time at which the copy was fetched or last confirmed.
+    /// The time at which the copy was fetched or last confirmed; if it is pinned, at which it was read.
     #[schema(format = DateTime)]
     fetched_at: Option<String>,
     /// The time until which it is used without being fetched again.
@@ -66,6 +67,12 @@ impl RobotsSummary {
             error_status: snapshot.error_status(),
             ..Self::on_disk(origin)
         }
+    }
+
+    /// Returns the summary of a text that the configuration states.
+    pub(super) fn pinned(origin: &Origin, snapshot: &Snapshot) -> Self {
+        let fetched_at = snapshot.fetched_at().map(format_instant);
+        Self { state: "pinned", fetched_at, ..Self::on_disk(origin) }
     }
 
     fn on_disk(origin: &Origin) -> Self {
@@ -116,12 +123,17 @@ impl FileView {
         let failures = inspection.entry.failures.as_ref();
         Self {
             summary: match &inspection.snapshot {
+                Some(snapshot) if inspection.is_pinned => RobotsSummary::pinned(origin, snapshot),
                 Some(snapshot) => RobotsSummary::new(origin, snapshot, now),
                 // Not needed since the start, or evicted since.
                 None => RobotsSummary::on_disk(origin),
             },
             is_fetching: inspection.is_fetching,
-            answer: inspection.entry.answer.as_deref().map(FactsView::new),
+            answer: inspection.entry.answer.as_deref().map(|answer| {
+                let facts = FactsView::new(answer);
+                // Nobody fetched it.
+                if inspection.is_pinned { FactsView { fetched_as: None, ..facts } } else { facts }
+            }),
             last_failure: failures.map(|failures| FactsView::new(&failures.last)),
             history: inspection.history.iter().map(VersionView::new).collect(),
         }
@@ -171,7 +183,7 @@ pub(super) struct FactsView {
     #[schema(format = DateTime)]
     at: String,
     /// The crawler in whose name it was made; `-` for the proxy itself, and `asserted` if with the User-Agent of a client that
-    /// is no configured crawler. Left out for a team, since it may be another team's.
+    /// is no configured crawler. Left out for a team, since it may be another team's, and for a pinned text.
     fetched_as: Option<String>,
     /// Whether the result counts for everybody, not only for the one that fetched.
     is_for_everybody: bool,

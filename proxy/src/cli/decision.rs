@@ -216,8 +216,10 @@ fn text_of(value: &Value) -> Option<String> {
 fn copy(decision: &Value) -> Option<String> {
     let text = |member: &str| text(decision, member);
     text("verdict").zip(text("origin")).map(|(_, origin)| {
+        let is_pinned = text("robots_access").as_deref() == Some("pinned");
+        let verb = if is_pinned { "pinned by the configuration, read" } else { "fetched" };
         let fetched_at =
-            text("robots_fetched_at").map(|at| format!(", fetched at {at}")).unwrap_or_default();
+            text("robots_fetched_at").map(|at| format!(", {verb} at {at}")).unwrap_or_default();
         let fetched_as = text("robots_fetched_as").map(|name| format!(" as {name}"));
         let digest = text("robots_sha256").map(|digest| format!(", SHA-256 {digest}"));
         let fetched_as = fetched_as.unwrap_or_default();

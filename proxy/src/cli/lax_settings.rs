@@ -31,6 +31,14 @@ pub(super) fn find(config: &Config, places: &ConfigPlaces<'_>, now: SystemTime) 
         format!("{place}: {}:\n{}", name.text, name.split.trim_end())
     }));
     warnings.extend(rule_warnings(&config.rules, places, now));
+    warnings.extend(config.robots.pinned.first().map(|pinned| {
+        format!(
+            "{}: for trying only: {} is judged by {}, whatever it serves itself",
+            places.key("robots.pinned"),
+            pinned.origin,
+            pinned.file.display()
+        )
+    }));
     if config.log.decisions.is_none() {
         warnings.push(format!(
             "{}: no decision is logged, so nobody can tell later what was forwarded: reports, replay and evidence have nothing to read",

@@ -6,9 +6,10 @@ use tokio::runtime::{Builder, Runtime};
 use wayleave_admission::pace_unit;
 use wayleave_clock::Clock;
 use wayleave_config::Config;
+use wayleave_decision::CheckedSnapshot;
 use wayleave_lifecycle::{FetchIdentity, FetchRequest, FinishedFetch, Resource};
 use wayleave_pacing::{PaceShare, PaceUnit};
-use wayleave_robots_cache::{DocumentFetcher, FetchIdentities, HttpFetcher};
+use wayleave_robots_cache::{DocumentFetcher, FetchIdentities, HttpFetcher, PinnedFiles};
 
 use wayleave_assembly::wiring;
 use wayleave_upstream::Destination;
@@ -17,6 +18,7 @@ use wayleave_upstream::Destination;
 pub(crate) struct RobotsFetcher {
     runtime: Runtime,
     fetcher: HttpFetcher,
+    pinned: PinnedFiles,
     clock: Clock,
 }
 
@@ -31,7 +33,8 @@ impl RobotsFetcher {
         let clock = Clock::start();
         // The client can only be built within a runtime.
         let fetcher = runtime.block_on(async { wiring::fetcher_for_check(config, clock) })?;
-        Ok(Self { runtime, fetcher, clock })
+        let pinned = PinnedFiles::new(&config.robots.pinned, clock.now());
+        Ok(Self { runtime, fetcher, pinned, clock })
     }
 
     /// Returns the identities of the configured crawlers.
@@ -44,6 +47,11 @@ impl RobotsFetcher {
         let finding = pace_unit::find(share, self.fetcher.upstream(), destination);
         let found = self.runtime.block_on(finding);
         found.map_or_else(|| PaceUnit::Origin(destination.origin.clone()), Arc::unwrap_or_clone)
+    }
+
+    /// Returns the text that the configuration states, if this is the robots.txt of such an origin. It is not to be fetched.
+    pub(super) fn pinned(&self, resource: &Resource) -> Option<&CheckedSnapshot> {
+        self.pinned.find(resource)
     }
 
     /// Fetches a document for requests of `identity`. As by the proxy, the name of a client that is no configured crawler is

@@ -41,6 +41,10 @@ fn usage_errors_end_with_2_before_the_command_runs() {
         &["--ports", "53"],
         &["--crawler", "nobody"],
         &["--report", "/no/such/directory/report.json"],
+        &["--robots", "http://shop.test"],
+        &["--robots", "http://shop.test=/no/such/file"],
+        &["--robots", "shop.test=config.toml"],
+        &["--robots", "http://shop.test=config.toml", "--proxy", "http://127.0.0.1:1"],
         &["--no-such-option"],
     ] {
         let mut run = stage.command_with(options, &["touch", "was-run"]);

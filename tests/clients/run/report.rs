@@ -42,6 +42,27 @@ fn summary_and_report_count_what_was_decided() {
 }
 
 #[test]
+fn a_command_meets_the_robots_txt_that_is_only_planned() {
+    let stage = Stage::new();
+    let planned = "User-agent: *\nDisallow: /open\n";
+    std::fs::write(stage.dir.path().join("planned.txt"), planned).expect("writable");
+    let options =
+        ["--robots", "http://shop.test=planned.txt", "--robots", "https://other.test=planned.txt"];
+    let fetch = "for url in http://shop.test https://other.test http://other.test; do \
+                 curl -q -s -D - -o - $url/robots.txt; \
+                 for page in open private; do curl -q -s -o /dev/null -w '%{http_code} ' $url/$page; done; done";
+    let mut run = stage.command_with(&options, &["sh", "-c", fetch]);
+    let output = tools::run(&mut run, b"", super::LIMIT);
+    let printed = both_streams(&output);
+    let fields = printed.to_lowercase();
+    assert_eq!(fields.matches("wayleave-robots-txt: pinned").count(), 2, "{printed}");
+    assert_eq!(printed.matches(planned).count(), 2, "{printed}");
+    assert_eq!(printed.matches("403 200 ").count(), 2, "{printed}");
+    assert_eq!(printed.matches("200 403 ").count(), 1, "{printed}");
+    assert_eq!(stage.origin.robots_fetches("shop.test"), 0);
+}
+
+#[test]
 fn observed_refusals_are_counted_as_observed() {
     let stage = Stage::with(|settings| settings.set("proxy.mode", "\"observe\""));
     stage.shell("curl -q -s -o /dev/null http://shop.test/private");

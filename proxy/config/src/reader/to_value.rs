@@ -12,7 +12,7 @@ use toml::value::Datetime;
 use url::Url;
 use wayleave_decision::CertificateName;
 use wayleave_evidence::Sha256Digest;
-use wayleave_robots_txt::{HostPattern, ProductToken};
+use wayleave_robots_txt::{HostPattern, Origin, ProductToken};
 use wayleave_usage_preferences::{PreferenceSource, Purpose};
 
 use crate::ListenAddress;
@@ -47,6 +47,7 @@ write_as_text!(
     Url,
     Datetime,
     HostPattern,
+    Origin,
     ProductToken,
     Purpose,
     PreferenceSource,

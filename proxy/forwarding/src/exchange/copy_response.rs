@@ -15,6 +15,9 @@ use wayleave_transport::http::downstream::{Downstream, ResponseField, response_f
 
 use super::error_response;
 
+/// The field that says of a robots.txt that the origin does not serve it.
+const PINNED: &str = "Wayleave-Robots-Txt";
+
 /// The longest time until an `Expires`.
 const MAX_EXPIRY: Duration = Duration::from_hours(24 * 365);
 
@@ -38,6 +41,9 @@ pub(super) async fn answer(
         CopyReply::File { head, content, age, is_not_modified } => {
             let mut fields = common_fields(source, age);
             fields.extend(stated_fields(&head.fetch));
+            if head.is_pinned {
+                fields.push(response_field(PINNED, "pinned"));
+            }
             if is_not_modified {
                 (fields, Bytes::new())
             } else {

@@ -451,9 +451,13 @@ impl<F: DocumentFetcher> RefreshTask<F> {
 
     fn refetch_due(&mut self) {
         let published = &self.services.published;
-        let due = self
-            .scheduler
-            .take_due(self.services.clock.now(), |resource| published.snapshot_and_use(resource));
+        let pinned = published.pinned();
+        let due = self.scheduler.take_due(self.services.clock.now(), |resource| {
+            // While another text counts, no request uses what the origin serves.
+            let is_pinned = pinned.find(resource).is_some();
+            let found = published.snapshot_and_use(resource);
+            found.map(|(snapshot, is_used)| (snapshot, is_used && !is_pinned))
+        });
         // The store keeps them for longer, with their history.
         for resource in due.forgotten {
             published.remove(&resource);

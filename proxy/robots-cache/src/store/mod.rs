@@ -31,12 +31,14 @@ use std::time::{Duration, SystemTime};
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
 use wayleave_clock::Clock;
+use wayleave_evidence::Sha256Digest;
 use wayleave_lifecycle::{
     CacheEntry, LifetimeSettings, Resource, from_unix_millis, to_unix_millis,
 };
 use wayleave_robots_txt::Origin;
 use wayleave_telemetry::metrics::Metrics;
 
+use crate::pinned;
 use crate::record::VersionRecord;
 pub use error::StoreError;
 pub use failure::is_panic_caught;
@@ -328,8 +330,19 @@ impl RobotsStore {
         changes.map(change).collect()
     }
 
-    /// Returns the body with this digest, if it is stored.
+    /// Returns the body with this digest, if it is stored, or the archived text of a pinned robots.txt.
     pub async fn body(&self, digest: [u8; 32]) -> Option<Arc<[u8]>> {
+        match self.stored_body(digest).await {
+            Some(body) => Some(body),
+            None => {
+                let state_dir = self.writer.path.as_deref()?.parent()?.to_owned();
+                let archived = move || pinned::archived(&state_dir, Sha256Digest(digest));
+                tokio::task::spawn_blocking(archived).await.ok()?.map(Into::into)
+            }
+        }
+    }
+
+    async fn stored_body(&self, digest: [u8; 32]) -> Option<Arc<[u8]>> {
         let body =
             self.read(move |database| tables::load_body(database, &digest)).await.flatten()?.ok();
         if body.is_none() {

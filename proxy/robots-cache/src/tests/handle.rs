@@ -851,3 +851,42 @@ async fn a_document_is_fetched_for_the_first_key_that_is_next() {
     assert!(started.elapsed() < Duration::from_millis(10));
     drop(naming);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_pinned_origin_is_never_fetched_even_while_a_copy_is_in_use() {
+    let fetch = ScriptedFetch::default();
+    let robots = started(&fetch);
+    let shop = origin("shop");
+    let other = origin("other");
+    for used in [&shop, &other] {
+        robots.find(used).await.unwrap();
+        assert!(robots.cached(used).is_some());
+    }
+    assert_eq!(fetch.fetches(), 2);
+    let text = PinnedText {
+        origin: shop.clone(),
+        file: "shop.txt".into(),
+        text: b"User-agent: *\nDisallow: /planned\n"[..].into(),
+    };
+    let pinned = Arc::new(PinnedFiles::new(&[text], robots.clock().now()));
+    robots.set_pinned(Arc::clone(&pinned));
+    // The other one, which is as old and as much in use, is fetched again meanwhile.
+    tokio::time::advance(DAY - HOUR).await;
+    settle().await;
+    assert_eq!(fetch.fetches(), 3);
+    tokio::time::advance(60 * DAY).await;
+    settle().await;
+    let before = fetch.fetches();
+    let known = robots.find(&shop).await.unwrap();
+    assert!(known.is_pinned);
+    assert!(matches!(known.access(), AccessResult::Successful(_)), "it never ages");
+    robots.refresh(&shop).await.unwrap();
+    assert!(robots.inspect(&shop).await.is_some_and(|found| found.is_pinned));
+    assert_eq!(fetch.fetches(), before);
+    // The origin's other documents have no pin.
+    robots.find(Resource::at(&shop, "/.well-known/tdmrep.json")).await.unwrap();
+    assert_eq!(fetch.fetches(), before + 1);
+    robots.set_pinned(Arc::default());
+    assert!(!robots.find(&shop).await.unwrap().is_pinned);
+    assert_eq!(fetch.fetches(), before + 2);
+}

@@ -49,7 +49,7 @@ function groups(found) {
     facts([
       ["Request", h("span", { class: "url" }, `${found.method} ${found.url}`)],
       ["Loaded by", found.subresource && h("a", { class: "url", href: `#/decisions/${found.subresource.decision}` }, found.subresource.page)],
-      ["Answered", found.from && "from the copy of robots.txt; the origin was not asked"],
+      ["Answered", found.from && `from the ${found.from === "pinned" ? "pinned robots.txt" : "copy of robots.txt"}; the origin was not asked`],
       ["Asked by", found.via && `a ${found.via}, which sends the request itself`],
       ["Turned away", found.edge && [badge(found.edge), " by the origin, or by the bot manager in front of it"]],
       ["Body", found.body_bytes === undefined ? null : `${count(found.body_bytes)} bytes forwarded`],
@@ -114,8 +114,8 @@ async function robotsPanel(found) {
   const copy = facts([
     ["Verdict", found.verdict && `${found.verdict} (${found.basis}), read as ${found.dialect}`],
     ["Group used", grounds.group.join(", ")],
-    ["From", grounds.robots_url],
-    ["Fetched or confirmed", found.robots_fetched_at && time(found.robots_fetched_at, true)],
+    ["From", found.robots_access === "pinned" ? `the configuration: pinned for trying, in place of ${grounds.robots_url}` : grounds.robots_url],
+    [found.robots_access === "pinned" ? "Read" : "Fetched or confirmed", found.robots_fetched_at && time(found.robots_fetched_at, true)],
     ["Fetched as", found.robots_fetched_as],
     ["First seen", said && time(said.first_seen_at, true)],
     ["Status", said?.status],

@@ -57,7 +57,7 @@ impl FetchedFiles {
         files.remove(&Resource::at(origin, TDMREP_PATH));
     }
 
-    /// Returns a file, fetching it unless it was fetched before. Warns of a failure.
+    /// Returns a file, fetching it unless it is pinned or was fetched before. Warns of a failure.
     pub(super) fn get(&self, resource: &Resource) -> CheckedSnapshot {
         self.fetched(resource, Self::warn)
     }
@@ -76,6 +76,10 @@ impl FetchedFiles {
             // Only the number of robots.txt is known beforehand.
             if resource.is_robots_txt() {
                 self.progress.start_part(&uri);
+            }
+            if let Some(known) = self.fetcher.pinned(resource) {
+                self.warn(&uri, "pinned by the configuration: the origin's own was not fetched");
+                return known.clone();
             }
             let answer = self.kept_or_fetched(resource);
             if is_failure(resource.kind(), &answer) {

@@ -17,7 +17,7 @@ use wayleave_evidence::SignedLog;
 use wayleave_evidence::select::{SelectedLines, Selection, UnsignedLines, select};
 use wayleave_notation::Sha256Digest;
 use wayleave_notation::harmless::escape_lines;
-use wayleave_record::RecordedIdentity;
+use wayleave_record::{AnswerSource, RecordedIdentity, RobotsAccess};
 use wayleave_robots_txt::Target;
 
 use super::node_url::NodeUrl;
@@ -85,6 +85,17 @@ impl AskArgs {
         let at = self.at.context("--at is missing")?;
         Ok((url, at.end(Clock::start().now())))
     }
+
+    fn selection(&self) -> anyhow::Result<Selection> {
+        let crawler = self.crawler.clone().map(String::from);
+        Ok(match self.body_sha256 {
+            Some(sha256) => Selection::Body { sha256, crawler },
+            None => {
+                let (url, at) = self.url_and_time()?;
+                Selection::Url { url, at, crawler }
+            }
+        })
+    }
 }
 
 pub(super) fn run(arguments: &AskArgs, file: Option<&Path>) -> ExitCode {
@@ -110,14 +121,7 @@ struct FoundDecision {
 fn ask(arguments: &AskArgs, config: &Config) -> anyhow::Result<(Vec<FoundDecision>, String)> {
     let options = (config.log.decisions.as_ref())
         .context("log.decisions is empty: there is no decision log")?;
-    let crawler = arguments.crawler.clone().map(String::from);
-    let wanted = match arguments.body_sha256 {
-        Some(sha256) => Selection::Body { sha256, crawler },
-        None => {
-            let (url, at) = arguments.url_and_time()?;
-            Selection::Url { url, at, crawler }
-        }
-    };
+    let wanted = arguments.selection()?;
     let log = SignedLog::open(&options.path, &options.state_dir)?;
     if log.unsigned_lines > 0 {
         print_errors(&format!(
@@ -347,8 +351,11 @@ pub(super) fn describe_decision(
 /// Returns whether the request was sent, and how it ended.
 fn describe_fetch(decision: &DecisionRecord) -> String {
     match decision.request_outcome() {
-        _ if decision.from.is_some() => {
-            format!("no, answered with {} from the copy of robots.txt", decision.status)
+        _ if let Some(source) = &decision.from => {
+            let status = decision.status;
+            let is_pinned = *source == AnswerSource::Pinned;
+            let source = if is_pinned { "pinned robots.txt" } else { "copy of robots.txt" };
+            format!("no, answered with {status} from the {source}")
         }
         Some(RequestOutcome::Forwarded | RequestOutcome::Tunnelled | RequestOutcome::Observed) => {
             let bytes =
@@ -377,8 +384,11 @@ fn describe_finding(finding: &FindingRecord) -> String {
         _ => finding.basis.to_string(),
     };
     let digest = finding.robots_sha256.map(|digest| format!(", SHA-256 {digest}"));
+    let access = finding.robots_access.as_ref();
+    let is_pinned = access.is_some_and(|word| *word == RobotsAccess::Pinned);
+    let verb = if is_pinned { "pinned by the configuration, read" } else { "fetched" };
     let at = finding.robots_fetched_at.map_or(String::new(), |at| {
-        format!(", fetched at {}", humantime::format_rfc3339_micros(at))
+        format!(", {verb} at {}", humantime::format_rfc3339_micros(at))
     });
     format!("{rule}{at}{}", digest.unwrap_or_default())
 }

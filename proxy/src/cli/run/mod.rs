@@ -41,6 +41,9 @@ pub(super) struct RunArguments {
     /// The certificate of the running wayleave's CA [default: ca.crt of the configuration]
     #[arg(long, value_name = "FILE", requires = "proxy")]
     ca: Option<PathBuf>,
+    /// Let this file count as the robots.txt of an origin, such as https://example.com=new.txt, for trying; repeat it for others
+    #[arg(long, value_name = "ORIGIN=FILE", conflicts_with = "proxy", value_parser = parse_pinned)]
+    robots: Vec<(String, PathBuf)>,
     /// Write the summary to this file, too, as JSON
     #[arg(long, value_name = "FILE")]
     report: Option<PathBuf>,
@@ -84,6 +87,17 @@ fn parse_port(text: &str) -> Result<u16, String> {
     }
 }
 
+/// Splits `ORIGIN=FILE`. No origin has the character in it.
+fn parse_pinned(text: &str) -> Result<(String, PathBuf), String> {
+    match text.split_once('=') {
+        Some((origin, file)) if !origin.is_empty() && !file.is_empty() => {
+            let file = std::path::absolute(file).map_err(|error| format!("{file}: {error}"))?;
+            Ok((origin.to_owned(), file))
+        }
+        _ => Err("expected ORIGIN=FILE, such as https://example.com=new.txt".to_owned()),
+    }
+}
+
 pub(super) fn run(arguments: &RunArguments, file: Option<&Path>) -> CommandResult {
     check_descriptors().map_err(|error| failed(&error))?;
     let settings = match &arguments.proxy {
@@ -115,7 +129,12 @@ fn check_descriptors() -> anyhow::Result<()> {
 fn load_settings(arguments: &RunArguments, file: Option<&Path>) -> Result<RunSettings, ExitCode> {
     let crawler = arguments.crawler.as_deref();
     match (running::find(file)?, crawler) {
-        (None, _) => settings::load(file, crawler),
+        (None, _) => settings::load(file, crawler, &arguments.robots),
+        (Some(proxy), _) if !arguments.robots.is_empty() => Err(unusable(&format!(
+            "{url} runs with this configuration, and --robots cannot be given to it: stop it, or set [[robots.pinned]] in its \
+             configuration",
+            url = proxy.url(),
+        ))),
         (Some(proxy), None) => {
             let url = proxy.url();
             print_errors(&format!("wayleave: using {url}, which runs with this configuration\n"));

@@ -39,12 +39,17 @@ pub(super) struct RunSettings {
     _state: Option<OwnState>,
 }
 
-/// Returns the settings of a proxy of its own, of which all requests are those of `crawler` if one is named.
+/// Returns the settings of a proxy of its own, of which all requests are those of `crawler` if one is named. `pinned` are origins,
+/// each with the file that counts as its robots.txt.
 ///
 /// # Errors
 ///
 /// Prints the mistake, and returns the exit status.
-pub(super) fn load(file: Option<&Path>, crawler: Option<&str>) -> Result<RunSettings, ExitCode> {
+pub(super) fn load(
+    file: Option<&Path>,
+    crawler: Option<&str>,
+    pinned: &[(String, PathBuf)],
+) -> Result<RunSettings, ExitCode> {
     let file = found_file(file);
     let own = match file {
         Some(_) => None,
@@ -58,6 +63,7 @@ pub(super) fn load(file: Option<&Path>, crawler: Option<&str>) -> Result<RunSett
         if let Some(name) = crawler {
             is_known = make_only(table, name);
         }
+        pin(table, pinned);
     });
     if !is_known {
         let name = crawler.unwrap_or_default();
@@ -113,6 +119,23 @@ fn set(table: &mut Table, section: &str, key: &str, value: impl Into<Value>) {
     let section = table.entry(section).or_insert_with(|| Value::Table(Table::new()));
     if let Some(section) = section.as_table_mut() {
         section.insert(key.to_owned(), value.into());
+    }
+}
+
+/// Adds `[[robots.pinned]]` tables to a configuration.
+fn pin(table: &mut Table, pinned: &[(String, PathBuf)]) {
+    let robots = table.entry("robots").or_insert_with(|| Value::Table(Table::new()));
+    let Some(robots) = robots.as_table_mut().filter(|_| !pinned.is_empty()) else {
+        return;
+    };
+    let tables = robots.entry("pinned").or_insert_with(|| Value::Array(Vec::new()));
+    if let Some(tables) = tables.as_array_mut() {
+        tables.extend(pinned.iter().map(|(origin, file)| {
+            let keys = [("origin", origin.clone()), ("file", file.display().to_string())];
+            Value::Table(
+                keys.map(|(key, text)| (key.to_owned(), text.into())).into_iter().collect(),
+            )
+        }));
     }
 }
 

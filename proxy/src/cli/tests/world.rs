@@ -126,7 +126,7 @@ impl World {
         let store = RobotsStore::in_memory(clock, Arc::clone(&metrics));
         let cache_config = RobotsCacheConfig::default();
         let (robots, _) = RobotsCache::start(sites.clone(), store, &cache_config, clock, metrics);
-        let settings = wiring::build_settings(&config, None, upstream, clock.now());
+        let settings = wiring::build_settings(&config, None, upstream, Arc::default(), clock.now());
         let current = Arc::new(CurrentSettings::new(settings));
         let text = config.public_toml(&config);
         Self {

@@ -30,6 +30,7 @@ mod system_files;
 mod tests;
 mod watch;
 
+use std::io::Read as _;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -42,8 +43,9 @@ use tokio::time::Instant;
 use wayleave_clock::system_time;
 use wayleave_config::{Config, ConfigMistake, ConfigSources};
 use wayleave_decision_log::{ClientMask, ConfigRevision, Journal};
-use wayleave_evidence::Sha256Digest;
-use wayleave_robots_cache::HttpFetcher;
+use wayleave_evidence::{Sha256Digest, regular_file};
+use wayleave_notation::Sha256Hasher;
+use wayleave_robots_cache::{HttpFetcher, PinnedFiles};
 use wayleave_telemetry::collector::CollectorTls;
 use wayleave_telemetry::logging::LogHandle;
 
@@ -143,6 +145,7 @@ struct PreparedReload {
     outbound: Option<OutboundClients>,
     journal: (Option<Journal>, ClientMask),
     configuration: ConfigRevision,
+    pinned: Arc<PinnedFiles>,
 }
 
 /// Creates the service that reloads `file`, of which `config` was read at the start, on SIGHUP (`hangup`) among other reasons.
@@ -262,8 +265,20 @@ impl ReferencedFiles {
 }
 
 fn digests_of(files: &[PathBuf]) -> Vec<Option<Sha256Digest>> {
-    let contents = files.iter().map(|file| std::fs::read(file).ok());
-    contents.map(|content| content.map(|bytes| Sha256Digest::of(&bytes))).collect()
+    files.iter().map(|file| digest_of(file).ok()).collect()
+}
+
+/// Hashes a file. A pipe in its place would have no end, and another file may be larger than memory.
+fn digest_of(file: &Path) -> std::io::Result<Sha256Digest> {
+    let mut file = regular_file::open(file)?;
+    let mut hasher = Sha256Hasher::new();
+    let mut part = vec![0; 64 * 1024];
+    loop {
+        match file.read(&mut part)? {
+            0 => return Ok(hasher.finish()),
+            read => hasher.update(&part[..read]),
+        }
+    }
 }
 
 fn included_names(config: &Config) -> Vec<String> {
@@ -514,6 +529,7 @@ impl ConfigReloader {
                 journal: wiring::open_journal(&config, clock).map_err(fault)?,
                 configuration: wiring::archive_config(&toml, &started_with.state.dir, number)
                     .map_err(fault)?,
+                pinned: wiring::pinned_files(&config, clock.now()).map_err(fault)?,
                 changed_toml: changed_toml(&toml),
                 toml,
                 needs_restart: config.needs_restart(&started_with),
@@ -552,9 +568,13 @@ impl ConfigReloader {
             exchanges.gate.metrics.start_crawler_series(&crawler.name);
         }
         let now = decider.robots.clock().now();
-        let settings = wiring::build_settings(&config, Some(&before), upstream, now);
+        let settings =
+            wiring::build_settings(&config, Some(&before), upstream, prepared.pinned, now);
         let configuration = settings.configuration;
         self.parts.fetcher.load().set_identities(Arc::clone(&settings.identities));
+        // With nothing in between, since a request that meets the texts of one configuration and the settings of the other is
+        // decided again (`admission/src/decide.rs`).
+        decider.robots.set_pinned(Arc::clone(&settings.pinned));
         decider.replace_settings(settings);
         exchanges.gate.metrics.config_reloaded(Some(system_time()));
         let changes = describe_changes(&self.status.load().toml, &prepared.toml);

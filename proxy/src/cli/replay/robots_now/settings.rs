@@ -40,6 +40,10 @@ pub(super) fn derive(
 ) -> anyhow::Result<(Config, String)> {
     let mut table: Table = config.private_toml().parse().context("the configuration in use")?;
     table.retain(|name, _| !LEFT_OUT.contains(&name));
+    if let Some(robots) = table.get_mut("robots").and_then(Value::as_table_mut) {
+        // What a pinned text allows says nothing about the site.
+        robots.remove("pinned");
+    }
     set(&mut table, "state", "dir", dir.display().to_string());
     set(&mut table, "log", "events", false);
     // The evidence of a list outlives the log that it is about.

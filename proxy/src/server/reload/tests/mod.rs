@@ -16,6 +16,7 @@ use wayleave_clock::Clock;
 use wayleave_config::DEFAULT_FILE;
 use wayleave_fleet::Fleet;
 use wayleave_robots_cache::RobotsStore;
+use wayleave_robots_txt::Origin;
 use wayleave_signing::SigningKey;
 use wayleave_telemetry::line_writer::LineWriterGuard;
 use wayleave_telemetry::logging;
@@ -92,6 +93,7 @@ impl ReloadableProxy {
         let client = std::mem::discriminant(&client);
         let log = (parts.log.form(), parts.log.has_decisions());
         let robots = decider.robots.settings_in_effect().await;
+        assert!(Arc::ptr_eq(&settings.pinned, &decider.robots.pinned()), "they are of one time");
         let guard = parts.guard.load();
         let all = format!(
             "{}\n{:#?}\n{guard:?}\n{fetcher:#?}\n{robots:#?}\n{journal:#?}\n{client:?} {log:?}",
@@ -157,6 +159,7 @@ fn shown(settings: &Settings) -> String {
         rules,
         preferences,
         robots_txt_source,
+        pinned,
         pacing,
         upstream,
         signer,
@@ -171,10 +174,12 @@ fn shown(settings: &Settings) -> String {
     let hashes: Vec<_> = accounts.map(|account| &account.password_hash).collect();
     let others = (crawlers.require_crawler, crawlers.dialect, crawlers.mode);
     let rules: Vec<_> = rules.all().collect();
+    let mut pinned: Vec<_> = pinned.origins().map(Origin::to_string).collect();
+    pinned.sort_unstable();
     let files = entrance.as_ref().map(|entrance| entrance.files());
     format!(
         "{options:#?}\n{https:#?}\n{named:#?}\n{hashes:#?}\n{others:?}\n{rules:#?}\n{preferences:#?}\n\
-         {robots_txt_source:?}\n{pacing:#?}\n{upstream:#?}\n{signer:#?}\n{identities:#?}\n{on_failure:?}\n{digests_bodies:?}\n{entrance:#?}\n{files:?}\n{gateway_tokens:?}"
+         {robots_txt_source:?}\n{pinned:?}\n{pacing:#?}\n{upstream:#?}\n{signer:#?}\n{identities:#?}\n{on_failure:?}\n{digests_bodies:?}\n{entrance:#?}\n{files:?}\n{gateway_tokens:?}"
     )
 }
 
@@ -191,6 +196,7 @@ fn files() -> TempDir {
         let certificate = certificate.expect("the parameters are plain");
         write(&format!("{name}.pem"), &certificate.pem());
     }
+    write("a.txt", "User-agent: *\nDisallow: /\n");
     write("a.key", &key.serialize_pem());
     write("copy.key", &key.serialize_pem());
     for name in ["news.pem", "next.pem"] {

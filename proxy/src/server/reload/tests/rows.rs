@@ -97,6 +97,13 @@ pub(super) const ROWS: &[KeyRow] = &[
     row("robots.max_age", &["\"1h\""]),
     row("robots.max_stale", &["\"40d\""]),
     row("robots.error_ttl", &["\"5s\""]),
+    row(
+        "robots.pinned",
+        &[
+            "[{ origin = \"https://a.test\", file = \"FILES/a.txt\" }]",
+            "[{ origin = \"https://b.test\", file = \"FILES/a.txt\" }]",
+        ],
+    ),
     row("robots.memory", &["\"1MiB\"", "\"1GiB\""]),
     row("state.dir", &["\"other-state\""]),
     row("state.max_size", &["\"16MiB\""]),
