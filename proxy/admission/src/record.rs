@@ -241,7 +241,6 @@ impl ExchangeRecord {
     }
 
     /// Returns the decision as the log has it. `took` is the time from the request's head to the end of its response.
-    #[expect(clippy::too_many_lines, reason = "a line for each member of the record")]
     pub fn finish(self, outcome: &ExchangeOutcome, took: Duration) -> DecisionRecord {
         let identity = self.identity.as_ref();
         let crawler = identity.and_then(Identity::crawler);
