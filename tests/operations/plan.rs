@@ -1,6 +1,8 @@
 //! `wayleave plan`: what a crawl would be refused, and how long it takes, before it begins.
 
+use std::fs::Permissions;
 use std::io::Write as _;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::PathBuf;
 use std::process::{Output, Stdio};
 use std::time::Duration;
@@ -208,6 +210,62 @@ fn a_plan_decides_as_check_does() {
         rules,
         ["Disallow: /private (http://shop.test/robots.txt:2)", "[[rule]] 1: contract"]
     );
+}
+
+#[test]
+fn what_was_fetched_is_kept_until_the_plan_is_printed() {
+    let crawl = Crawl::new("http://shop.test/private\n");
+    crawl.origin.site("shop.test").disallows("/private");
+    let state = crawl.path("urls.txt.plan");
+    for arguments in [&["--json"][..], &["--markdown"], &[]] {
+        let arguments = [&["--from", "urls.txt"], arguments].concat();
+        let full = std::fs::File::options().write(true).open("/dev/full").expect("a device");
+        let failed = crawl.command(&arguments).stdout(full).stderr(Stdio::null()).status();
+        assert_eq!(failed.expect("it runs").code(), Some(2), "{arguments:?}");
+        assert!(state.exists(), "{arguments:?}");
+        // As `| head` does when it has seen enough. The refusal remains one.
+        let (reader, writer) = std::io::pipe().expect("a pipe");
+        drop(reader);
+        let closed = crawl.command(&arguments).stdout(writer).stderr(Stdio::null()).status();
+        assert_eq!(closed.expect("it runs").code(), Some(1), "{arguments:?}");
+        assert!(state.exists(), "{arguments:?}");
+    }
+    crawl.said(&[], 1);
+    assert!(!state.exists(), "it was printed");
+    assert_eq!(crawl.origin.robots_fetches("shop.test"), 1);
+}
+
+#[test]
+fn a_state_that_somebody_else_may_have_planted_is_not_believed() {
+    let crawl = Crawl::new("http://shop.test/a\n");
+    // A state that allows, and is still fresh when the site does not.
+    crawl.said(&["--state", "planted"], 0);
+    crawl.origin.site("shop.test").disallows("/a");
+    let state = crawl.path("urls.txt.plan");
+    let planted = || std::fs::copy(crawl.path("planted"), &state).expect("copied");
+    let link = || std::os::unix::fs::symlink(crawl.path("planted"), &state).expect("a link");
+    let shared = || {
+        planted();
+        std::fs::set_permissions(&state, Permissions::from_mode(0o666)).expect("changed");
+    };
+    let empty = || std::fs::write(&state, "").expect("written");
+    for (plant, said) in [
+        (&link as &dyn Fn(), "is a symbolic link"),
+        (&shared, "may be written by others"),
+        (&empty, "is empty"),
+    ] {
+        plant();
+        let output = crawl.plan(&["--from", "urls.txt"]);
+        assert_eq!(output.status.code(), Some(1), "{said}: {output:?}");
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert!(errors.contains(said) && errors.contains("begins anew"), "{errors}");
+        assert!(state.symlink_metadata().is_ok(), "{said}: it is not ours to delete");
+        std::fs::remove_file(&state).expect("deleted");
+    }
+    // Our own is.
+    planted();
+    std::fs::set_permissions(&state, Permissions::from_mode(0o600)).expect("changed");
+    crawl.said(&[], 0);
 }
 
 #[test]

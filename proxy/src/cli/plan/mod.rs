@@ -93,13 +93,13 @@ impl PlanArguments {
         let targets = list.urls.iter().map(|url| Target::parse(&with_escaped_spaces(url)));
         let targets: Vec<_> = targets.collect::<Result<_, _>>().map_err(|it| it.to_string())?;
         let origins: Vec<_> = targets.iter().map(Target::origin).collect();
-        let (kept, beside) = self.open_state()?;
+        let (kept, temporary_state) = self.open_state()?;
         let rows = UrlRows::new(&list).map_err(|error| cannot_write(&error))?;
         let rows = Mutex::new(rows);
         let files = fetched_files(config, &judge, &origins)?.keeping(kept);
         let plans = self.judge_all(&judge, &list, &origins, &files, &rows);
         // The progress line has to be gone before anything is printed.
-        drop(files);
+        let kept = files.into_kept();
         let plans = plans?;
         let mut notes = Vec::new();
         let progress = ProgressLine::of_bytes("the decision log");
@@ -114,13 +114,21 @@ impl PlanArguments {
         let time = CrawlTime::new(&plans, &budget.unwrap_or_default());
         let plan = CrawlPlan { origins: plans, time, history };
         let rows = rows.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let is_decided = plan.sum(|origin| origin.undecided) == 0;
         let status = exit_status(&plan, rows.has_mistakes);
-        let printed = self.print(&plan, &list, rows, judge.label(), &notes);
-        if let Some(complete) = beside {
-            // Nothing is lost if it stays: it counts for a day.
-            let _ = fs::remove_file(complete);
+        match self.print(&plan, &list, rows, judge.label(), &notes) {
+            Ok(()) => {}
+            // Nobody reads on, which changes no verdict.
+            Err(ExitCode::SUCCESS) => return Ok(Ok(status)),
+            Err(error) => return Ok(Err(error)),
         }
-        Ok(printed.map(|()| status))
+        if let Some(state) = temporary_state.filter(|_| is_decided) {
+            // Nothing is lost if it stays: it counts for a day.
+            let _ = fs::remove_file(state);
+        }
+        // Its lock is held until now: another command's file would be deleted.
+        drop(kept);
+        Ok(Ok(status))
     }
 
     /// Returns the question about any URL.
