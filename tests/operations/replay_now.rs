@@ -8,6 +8,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 use crate::harness::crawler::crawler;
+use crate::harness::origin::reply::Gate;
 use crate::harness::tls::Authority;
 use crate::harness::tools;
 use crate::harness::wayleave::{Settings, command};
@@ -263,6 +264,63 @@ fn each_page_is_asked_about_as_its_crawler_would_be_and_nothing_else_is_sent() {
     pages.retain(|target| !target.ends_with("robots.txt") && !target.contains("tdmrep"));
     pages.sort_unstable();
     assert_eq!(pages, ["/noai", "/open"]);
+}
+
+#[test]
+fn observed_fetches_unnamed_clients_and_pages_that_answer_otherwise_are_told_apart() {
+    let origin = Origin::start();
+    origin.site("shut.test").disallows("/");
+    origin.site("page.test").allows_all();
+    let digest = wayleave_evidence::Sha256Digest::of(b"token");
+    let with_secret =
+        |settings: Settings| mixed(settings).set("admin.token_sha256", &format!("\"{digest}\""));
+    let proxy = Wayleave::start_with(&origin, with_secret);
+    let asked = [
+        Request::get("http://shut.test/").agent("WatchBot/1"),
+        Request::get("http://page.test/noai").agent("FirstBot/1"),
+        Request::get("http://page.test/noai").agent("SecondBot/1"),
+        Request::get("http://page.test/noai").agent("(nobody)"),
+        Request::get("http://page.test/endless").agent("FirstBot/1"),
+        Request::get("http://page.test/challenge").agent("FirstBot/1"),
+        Request::get("http://page.test/gone").agent("FirstBot/1"),
+    ];
+    for request in &asked {
+        assert_eq!(proxy.exchange(request).status, 200);
+    }
+    let log = proxy.dir.path().join("state/decisions.jsonl");
+    eventually("all are logged", || {
+        let text = std::fs::read_to_string(&log).unwrap_or_default();
+        decisions(&text).filter(|line| line.contains("\"status\":200")).count() >= asked.len()
+    });
+    let (dir, _) = proxy.stop();
+    let noai = Reply::html("<p>").header("X-Robots-Tag", "noai");
+    let gate = Gate::closed();
+    origin
+        .site("page.test")
+        .robots("User-agent: SecondBot\nDisallow: /noai\n\nUser-agent: *\nAllow: /\n")
+        .page("/noai", noai)
+        .page(
+            "/endless",
+            Reply::in_halves(&gate).without("Content-Type").header("Content-Type", "text/plain"),
+        )
+        .page("/challenge", Reply::new(403))
+        .page("/gone", Reply::new(404));
+    let train = ["--purpose", "train-ai", "--json"];
+    let output = tools::run(&mut replay(dir.path(), &train), b"", LIMIT);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(3), "{said}");
+    for left_open in ["1 page: the client gave itself no name", "1 page: the origin answered 403"] {
+        assert!(said.contains(left_open), "{said}");
+    }
+    let found = rows(&output);
+    let members = |row: &Value| ["url", "rule"].map(|name| row[name].as_str().map(str::to_owned));
+    let expected = [
+        ("http://shut.test/", "Disallow: / (http://shut.test/robots.txt:2)"),
+        ("http://page.test/noai", "train-ai by robots-meta"),
+        ("http://page.test/noai", "Disallow: /noai (http://page.test/robots.txt:2)"),
+    ];
+    let expected = expected.map(|(url, rule)| [Some(url.to_owned()), Some(rule.to_owned())]);
+    assert_eq!(found.iter().map(members).collect::<Vec<_>>(), expected, "{said}");
 }
 
 #[test]

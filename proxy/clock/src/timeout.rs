@@ -1,15 +1,19 @@
 //! Timeouts of work that seldom has to wait.
 
-use std::future::{pending, poll_fn};
+use std::future::poll_fn;
 use std::pin::Pin;
 use std::task::Poll;
 use std::time::Duration;
 
-use pingora_timeout::Elapsed;
+use tokio::time::Sleep;
+
+/// Says that work was not done in time.
+#[derive(Debug)]
+pub struct TimedOut;
 
 /// Awaits `work` for at most `limit`. The caller pins it: passed by value it would take its size twice in the caller's future.
 ///
-/// pingora's timers are shared between waiters; each of tokio's takes a lock.
+/// pingora's timers are shared between waiters, but a thread turns them, a hundred times a second, whether anybody waits or not.
 ///
 /// # Errors
 ///
@@ -17,22 +21,22 @@ use pingora_timeout::Elapsed;
 pub async fn timeout<T>(
     limit: Duration,
     mut work: Pin<&mut impl Future<Output = T>>,
-) -> Result<T, Elapsed> {
-    let mut timer = None;
+) -> Result<T, TimedOut> {
+    let mut timer: Option<Pin<Box<Sleep>>> = None;
     poll_fn(|context| {
         if let Poll::Ready(done) = work.as_mut().poll(context) {
             return Poll::Ready(Ok(done));
         }
-        // Only now: to make one of pingora's timeouts reads the clock, and nearly all writes are done at once.
-        let timer = timer.get_or_insert_with(|| pingora_timeout::timeout(limit, pending()));
-        Pin::new(timer).poll(context)
+        // Only now: it takes a lock, and nearly all writes are done at once.
+        let timer = timer.get_or_insert_with(|| Box::pin(tokio::time::sleep(limit)));
+        timer.as_mut().poll(context).map(|()| Err(TimedOut))
     })
     .await
 }
 
 #[cfg(test)]
 mod tests {
-    use std::future::ready;
+    use std::future::{pending, ready};
     use std::pin::pin;
 
     use super::*;

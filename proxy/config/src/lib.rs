@@ -305,6 +305,11 @@ impl Config {
         self.keys.with_fixed_of(&started_with.keys).to_string()
     }
 
+    /// Returns the configuration as TOML, with its secrets: for a file that only its owner may read.
+    pub fn private_toml(&self) -> String {
+        format!("{:#}", self.keys)
+    }
+
     /// Returns the keys, or sections such as `[admin]`, that need a restart because the process `started_with` other values.
     pub fn needs_restart(&self, started_with: &Self) -> Vec<String> {
         self.keys.needs_restart(&started_with.keys)

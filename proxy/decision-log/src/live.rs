@@ -3,12 +3,13 @@
 //! Watchers cost an exchange nothing. While there are any, one task looks for new decisions four times a second and sends the
 //! same batch to all. Text that one watcher renders is reused by the others.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use bytes::Bytes;
-use tokio::sync::broadcast;
 use tokio::sync::broadcast::error::RecvError;
+use tokio::sync::{Notify, broadcast};
 use tokio::time::MissedTickBehavior;
 use wayleave_notation::harmless::escape_json;
 use wayleave_record::DecisionRecord;
@@ -22,6 +23,9 @@ const MAX_LAG_BATCHES: usize = 16;
 /// The channel to all watchers.
 pub(super) struct LiveFeed {
     watchers: broadcast::Sender<Arc<LiveBatch>>,
+    has_watcher: Notify,
+    /// The number of the first decision that a new watcher wants; the largest number if none is new.
+    first_wanted: AtomicUsize,
 }
 
 /// The decisions made between two polls.
@@ -67,11 +71,20 @@ pub struct WatchedBatch {
 
 impl LiveFeed {
     pub(super) fn new() -> Self {
-        Self { watchers: broadcast::Sender::new(MAX_LAG_BATCHES) }
+        Self {
+            watchers: broadcast::Sender::new(MAX_LAG_BATCHES),
+            has_watcher: Notify::new(),
+            first_wanted: AtomicUsize::new(usize::MAX),
+        }
     }
 
     pub(super) fn watch(&self, recent: &RecentDecisions) -> DecisionWatch {
-        DecisionWatch { batches: self.watchers.subscribe(), next: recent.next_number() }
+        let next = recent.next_number();
+        // Before it counts as a watcher: whoever sees it knows where it begins.
+        self.first_wanted.fetch_min(next, Ordering::SeqCst);
+        let batches = self.watchers.subscribe();
+        self.has_watcher.notify_one();
+        DecisionWatch { batches, next }
     }
 
     /// Polls for new decisions; never returns.
@@ -79,16 +92,17 @@ impl LiveFeed {
         let mut polls = tokio::time::interval(POLL_INTERVAL);
         // After a delay, one poll finds everything; a burst of them would find nothing more.
         polls.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        // Starting at zero is right for those who subscribed before the first poll: each watcher skips decisions that are
-        // older than itself.
-        let mut next = 0;
+        let mut next = usize::MAX;
         loop {
             polls.tick().await;
-            // Decisions that nobody watches are skipped, not kept for the next watcher.
             if self.watchers.receiver_count() == 0 {
-                next = recent.next_number();
+                // Nothing wakes while nobody watches. Decisions until then are skipped, not kept for the next watcher.
+                self.has_watcher.notified().await;
+                next = usize::MAX;
                 continue;
             }
+            // Each watcher skips decisions that are older than itself.
+            next = next.min(self.first_wanted.swap(usize::MAX, Ordering::SeqCst));
             let run = recent.since(next);
             next = run.end();
             if run.decisions.is_empty() {

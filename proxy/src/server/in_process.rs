@@ -1,10 +1,13 @@
 //! A proxy for requests of this process itself: it listens nowhere, and has no operators.
 
+use std::pin::pin;
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::Context as _;
 use tokio::io::{AsyncReadExt as _, DuplexStream};
 use tokio::task::JoinHandle;
+use tokio::time::{Instant, sleep};
 use wayleave_admission::Gate;
 use wayleave_admission::asked::ask_in_task;
 use wayleave_admission::request::ClientConnection;
@@ -22,8 +25,9 @@ use wayleave_transport::http::transport::{BoxedStream, BufferedStream};
 
 /// The bytes of a response that may wait to be read.
 const BUFFERED_BYTES: usize = 64 * 1024;
-/// The most bytes of a body that are read: a longer one breaks the connection, which is cheaper than the rest of it.
+/// The most of a body that is read, and the longest time for it. Closing the connection costs less than reading the rest.
 const MAX_BODY_BYTES: usize = 256 * 1024;
+const MAX_BODY_TIME: Duration = Duration::from_secs(5);
 
 /// A proxy without listeners.
 pub(crate) struct InProcessProxy {
@@ -70,7 +74,7 @@ impl InProcessProxy {
         self.decision(id.context("deciding failed")?).await
     }
 
-    /// Sends a request if it is allowed, in its slot, and reads the response, which is judged as any client's. Returns the
+    /// Sends a request if it is allowed, in its slot, and reads the response, which is judged as for any client. Returns the
     /// decision.
     ///
     /// # Errors
@@ -105,14 +109,22 @@ impl InProcessProxy {
     }
 }
 
-/// Reads the start of a response, and closes the connection.
+/// Reads the start of a response, and closes the connection: nothing is forwarded before it has been judged.
 async fn discard(mut near: DuplexStream) {
     let mut bytes = vec![0; 16 * 1024];
     let mut read = 0;
-    while let Ok(count @ 1..) = near.read(&mut bytes).await {
-        read += count;
-        if read > MAX_BODY_BYTES {
+    let mut is_late = pin!(sleep(Duration::MAX));
+    loop {
+        let count = tokio::select! {
+            count = near.read(&mut bytes) => count.unwrap_or(0),
+            () = &mut is_late => 0,
+        };
+        if count == 0 || read > MAX_BODY_BYTES {
             return;
         }
+        if read == 0 {
+            is_late.as_mut().reset(Instant::now() + MAX_BODY_TIME);
+        }
+        read += count;
     }
 }

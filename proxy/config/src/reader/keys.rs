@@ -136,6 +136,7 @@ impl EffectiveKeys {
 }
 
 impl fmt::Display for EffectiveKeys {
+    /// Writes them without secrets, in the alternate form (`{:#}`) with them.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut is_first = true;
         for table in self.0.iter().filter(|table| !table.lines.is_empty()) {
@@ -144,7 +145,7 @@ impl fmt::Display for EffectiveKeys {
             }
             writeln!(f, "{}", table.header)?;
             for line in &table.lines {
-                match line.value.as_str().filter(|_| line.is_secret) {
+                match line.value.as_str().filter(|_| line.is_secret && !f.alternate()) {
                     Some(secret) => writeln!(f, "{} = {}", line.key, redacted(secret))?,
                     None => writeln!(f, "{} = {}", line.key, line.value)?,
                 }

@@ -116,9 +116,8 @@ async fn read_head(
     let settings = server.settings();
     let options = &settings.options;
     if buffered.is_empty() {
-        // Nearly every request waits here. pingora's timers are shared between waiters; each of tokio's takes a lock.
-        let reading = poll_fn(|context| poll_first_read(stream, buffered, context));
-        match pingora_timeout::timeout(options.idle_timeout, reading).await {
+        let reading = pin!(poll_fn(|context| poll_first_read(stream, buffered, context)));
+        match wayleave_clock::timeout(options.idle_timeout, reading).await {
             Ok(Ok(())) if !buffered.is_empty() => {}
             _ => return Err(None),
         }

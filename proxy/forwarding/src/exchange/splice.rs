@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use pingora_timeout::timeout;
+use tokio::time::timeout;
 use wayleave_http_wire::http1::BodyError;
 use wayleave_pacing::budget::ByteMeter;
 use wayleave_transport::http::downstream::Downstream;
@@ -75,6 +75,7 @@ pub(super) async fn splice(
 mod tests {
     use tokio::io::{AsyncWriteExt, DuplexStream, duplex};
     use tokio::time::Instant;
+    use tokio::time::timeout;
     use wayleave_http_wire::http1::BodyFraming;
     use wayleave_transport::http::downstream::DownstreamResponse;
     use wayleave_transport::http::transport::{BoxedStream, Transport};

@@ -16,7 +16,7 @@ use wayleave_audit::WhatIf;
 use wayleave_audit::replay::{ReplaySummary, Replayer, replay_log};
 use wayleave_clock::{Clock, TimeArgument};
 use wayleave_config::Config;
-use wayleave_decision_log::{ChosenCrawler, DecisionQuery, TimeRange};
+use wayleave_decision_log::{ChosenCrawler, DecisionQuery, LogPlace, TimeRange};
 use wayleave_evidence::files::rotated_files;
 use wayleave_evidence::regular_file;
 
@@ -79,7 +79,7 @@ pub(super) fn run(arguments: &ReplayArguments, file: Option<&Path>) -> CommandRe
     let from = from.as_ref().map_or(&new, |(config, _)| config);
     let since = arguments.since.map(|since| since.start(Clock::start().now()));
     if arguments.robots.is_some() {
-        return robots_now::run((&new, from), arguments.purpose, since, arguments.json);
+        return robots_now::run((&new, from), arguments.purpose, arguments.since, arguments.json);
     }
     let what_if = arguments.what_if().map_err(|error| unusable(&format!("{error:#}")))?;
     let summary =
@@ -92,12 +92,7 @@ pub(super) fn run(arguments: &ReplayArguments, file: Option<&Path>) -> CommandRe
         print(&tables::text(&summary))
     };
     // After printing: the readable part is worth seeing all the same.
-    if summary.damaged_lines > 0 {
-        let lines = summary.damaged_lines;
-        return Err(unusable(&format!(
-            "the result is not complete: lines that cannot be read: {lines}"
-        )));
-    }
+    check_damage(summary.damaged_lines).map_err(|error| unusable(&error.to_string()))?;
     if printed != ExitCode::SUCCESS {
         return Err(printed);
     }
@@ -136,14 +131,8 @@ fn replay(
     from: &Config,
     since: Option<SystemTime>,
 ) -> anyhow::Result<ReplaySummary> {
-    let log =
-        from.log.decisions.as_ref().context("log.decisions is empty: there is no decision log")?;
-    let path = log.path.display();
-    let rotated = rotated_files(&log.path).with_context(|| format!("the files of {path}"))?;
-    anyhow::ensure!(
-        log.path.exists() || !rotated.is_empty(),
-        "there is no decision log {path}; --from names the configuration of another"
-    );
+    let path = log_path(from)?;
+    let log = LogPlace { path: &path, state_dir: &from.state.dir };
     let has_store = check_store(&from.state.dir.join("robots.redb"))?;
     let sources = MaterialSources::open(from)?;
     // As it would be archived: settings that are not archived decide nothing that can be derived.
@@ -154,7 +143,7 @@ fn replay(
     let progress = ProgressLine::of_bytes("0 decisions");
     let span = TimeRange { since, until: None };
     let all = DecisionQuery::default();
-    let mut summary = replay_log(log.place(), span, &all, replayer, |summary, bytes| {
+    let mut summary = replay_log(log, span, &all, replayer, |summary, bytes| {
         progress.set_bytes(bytes.read, bytes.total, &format!("{} decisions", summary.decisions));
         ControlFlow::Continue(())
     })?;
@@ -163,6 +152,33 @@ fn replay(
         summary.missing.push(format!("there is no store of robots.txt files in {dir}"));
     }
     Ok(summary)
+}
+
+/// Returns the path of the decision log.
+///
+/// # Errors
+///
+/// Returns an error if there is none.
+fn log_path(from: &Config) -> anyhow::Result<PathBuf> {
+    let log =
+        from.log.decisions.as_ref().context("log.decisions is empty: there is no decision log")?;
+    let path = log.path.display();
+    let rotated = rotated_files(&log.path).with_context(|| format!("the files of {path}"))?;
+    anyhow::ensure!(
+        log.path.exists() || !rotated.is_empty(),
+        "there is no decision log {path}; --from names the configuration of another"
+    );
+    Ok(log.path.clone())
+}
+
+/// Checks that all lines could be read.
+///
+/// # Errors
+///
+/// Returns how many could not.
+fn check_damage(lines: u64) -> anyhow::Result<()> {
+    anyhow::ensure!(lines == 0, "the result is not complete: lines that cannot be read: {lines}");
+    Ok(())
 }
 
 /// Returns whether there is a store at `path`.

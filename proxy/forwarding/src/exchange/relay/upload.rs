@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use bytes::Bytes;
-use pingora_timeout::timeout;
+use tokio::time::timeout;
 use wayleave_http_wire::http1::BodyError;
 use wayleave_pacing::PacingSlot;
 use wayleave_transport::http::downstream::{ClientGone, DownstreamReader, SentBody};

@@ -1,30 +1,34 @@
 //! The answers of a run on disk, one a line, so that an interrupted run goes on where it ended.
 
+use std::cmp::Reverse;
 use std::collections::{HashMap, HashSet};
 use std::fs::{self, File};
-use std::io::{BufRead as _, BufReader, Write as _};
+use std::io::{BufRead as _, BufReader, Read as _, Seek as _, SeekFrom, Write as _};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use anyhow::Context as _;
 use serde::{Deserialize, Serialize};
-use wayleave_decision_log::TimeRange;
+use wayleave_decision_log::{LogPlace, TimeRange};
 use wayleave_notation::rfc3339;
 use wayleave_record::Word;
 use wayleave_usage_preferences::Purpose;
 
-use super::pages::PageKey;
+use super::pages::{LogSpan, PageKey};
 
 /// The time after which an interrupted run is not continued: its first answers are not those of today any more.
 const MAX_AGE: Duration = Duration::from_hours(24);
 const ANSWERS_FILE: &str = "answers.jsonl";
 /// The last line of a run that has asked about every page.
-const FINISHED: &str = "{\"finished\":true}";
+const FINISHED: &str = "{\"finished\":true}\n";
 
-/// What a run is about: its first line.
-#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+/// The subject of a run: its first line.
+#[derive(Clone, Debug, Deserialize, Serialize)]
 pub(super) struct RunQuestion {
     pub(super) log: PathBuf,
+    /// The argument of `--since`; a run is only continued with the same.
+    pub(super) since_argument: Option<String>,
     #[serde(
         default,
         skip_serializing_if = "Option::is_none",
@@ -32,15 +36,16 @@ pub(super) struct RunQuestion {
         deserialize_with = "rfc3339::deserialize_some"
     )]
     pub(super) since: Option<SystemTime>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) purpose: Option<Word<Purpose>>,
+    /// The product tokens of clients that have a crawler in the run, if it is about one purpose.
+    pub(super) unnamed: Option<Vec<Vec<String>>>,
     /// Requests from then on do not count, so that the list is that of one moment.
     #[serde(serialize_with = "rfc3339::serialize", deserialize_with = "rfc3339::deserialize")]
     pub(super) started_at: SystemTime,
 }
 
 /// The refusal of a page today.
-#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+#[derive(Debug, Deserialize, Eq, Hash, PartialEq, Serialize)]
 pub(super) struct RefusedNow {
     /// The rule that decides, as reports name it: `Disallow: /old (https://shop.example/robots.txt:3)`, `train-ai by rsl`.
     pub(super) rule: String,
@@ -55,16 +60,18 @@ pub(super) struct RefusedNow {
 #[derive(Deserialize, Serialize)]
 struct AnswerLine {
     page: PageKey,
-    refused: Option<RefusedNow>,
+    refused: Option<Arc<RefusedNow>>,
 }
 
 /// The answers of a run.
 pub(super) struct Answers {
     file: File,
-    permitted: HashSet<PageKey>,
-    refused: HashMap<PageKey, RefusedNow>,
-    /// Pages without an answer, which a resumed run asks about again, by the reason.
-    undecided: HashMap<PageKey, String>,
+    /// The refusal of each page, or none if it would be forwarded.
+    known: HashMap<PageKey, Option<Arc<RefusedNow>>>,
+    /// The different refusals: those of one site are mostly the same.
+    refusals: HashSet<Arc<RefusedNow>>,
+    /// The number of pages without an answer, by the reason.
+    undecided: HashMap<String, u64>,
 }
 
 impl RunQuestion {
@@ -73,17 +80,18 @@ impl RunQuestion {
         TimeRange { since: self.since, until: Some(self.started_at) }
     }
 
+    /// Returns the part of its log that the run is about.
+    pub(super) fn span<'a>(&'a self, log: LogPlace<'a>) -> LogSpan<'a> {
+        LogSpan { log, range: self.range(), unnamed: self.unnamed.as_deref() }
+    }
+
     /// Returns whether `later` continues this run.
     fn is_continued_by(&self, later: &Self) -> bool {
-        let age = later.started_at.duration_since(self.started_at).unwrap_or_default();
-        // A span before now begins later each time.
-        let has_same_span = match (self.since, later.since) {
-            (Some(since), Some(again)) => {
-                again.duration_since(since).is_ok_and(|shift| shift <= age + Duration::from_secs(1))
-            }
-            (since, again) => since == again,
-        };
-        age < MAX_AGE && has_same_span && self.log == later.log && self.purpose == later.purpose
+        let age = later.started_at.duration_since(self.started_at);
+        age.is_ok_and(|age| age < MAX_AGE)
+            && self.log == later.log
+            && self.since_argument == later.since_argument
+            && self.purpose == later.purpose
     }
 }
 
@@ -97,17 +105,27 @@ pub(super) fn unfinished(runs: &Path, question: &RunQuestion) -> Vec<PathBuf> {
     let entries = fs::read_dir(runs).into_iter().flatten().flatten();
     let mut dirs: Vec<_> = entries.map(|entry| entry.path()).collect();
     dirs.sort_unstable_by(|one, other| other.cmp(one));
-    dirs.retain(|dir| {
-        let Ok(text) = fs::read_to_string(dir.join(ANSWERS_FILE)) else { return false };
-        let first = text.lines().next().unwrap_or_default();
-        let begun = serde_json::from_str::<RunQuestion>(first);
-        begun.is_ok_and(|begun| begun.is_continued_by(question))
-            && text.lines().next_back() != Some(FINISHED)
-    });
+    dirs.retain(|dir| is_unfinished(dir, question).unwrap_or(false));
     dirs
 }
 
+fn is_unfinished(dir: &Path, question: &RunQuestion) -> anyhow::Result<bool> {
+    let mut file = File::open(dir.join(ANSWERS_FILE))?;
+    let mut first = Vec::new();
+    BufReader::new(&file).read_until(b'\n', &mut first)?;
+    let begun: RunQuestion = serde_json::from_slice(&first)?;
+    let length = file.metadata()?.len();
+    let mut end = Vec::new();
+    file.seek(SeekFrom::Start(length.saturating_sub(FINISHED.len() as u64)))?;
+    file.read_to_end(&mut end)?;
+    Ok(end != FINISHED.as_bytes() && begun.is_continued_by(question))
+}
+
 impl Answers {
+    fn new(file: File) -> Self {
+        Self { file, known: HashMap::new(), refusals: HashSet::new(), undecided: HashMap::new() }
+    }
+
     /// Begins a run in its directory.
     pub(super) fn create(dir: &Path, question: &RunQuestion) -> anyhow::Result<Self> {
         let path = dir.join(ANSWERS_FILE);
@@ -115,90 +133,88 @@ impl Answers {
         let mut file = file.with_context(|| format!("creating {}", path.display()))?;
         let line = serde_json::to_string(question)? + "\n";
         file.write_all(line.as_bytes()).with_context(|| format!("writing {}", path.display()))?;
-        Ok(Self {
-            file,
-            permitted: HashSet::new(),
-            refused: HashMap::new(),
-            undecided: HashMap::new(),
-        })
+        Ok(Self::new(file))
     }
 
-    /// Continues the run in this directory. A line that was cut off is as if it had never been written.
+    /// Continues the run in this directory. The end of the file may have been cut off anywhere.
     pub(super) fn open(dir: &Path) -> anyhow::Result<(Self, RunQuestion)> {
         let path = dir.join(ANSWERS_FILE);
         let context = || format!("reading {}", path.display());
         let file = File::options().read(true).append(true).open(&path).with_context(context)?;
-        let mut lines = BufReader::new(&file).lines();
-        let first = lines.next().context("it is empty").with_context(context)??;
-        let question = serde_json::from_str(&first).with_context(context)?;
-        let mut permitted = HashSet::new();
-        let mut refused = HashMap::new();
-        for line in lines {
-            let Ok(AnswerLine { page, refused: found }) = serde_json::from_str(&line?) else {
-                continue;
-            };
-            match found {
-                Some(found) => drop(refused.insert(page, found)),
-                None => drop(permitted.insert(page)),
+        let mut reader = BufReader::new(file.try_clone()?);
+        let mut answers = Self::new(file);
+        let mut line = Vec::new();
+        let mut whole = reader.read_until(b'\n', &mut line).with_context(context)?;
+        let question = serde_json::from_slice(&line).with_context(context)?;
+        loop {
+            line.clear();
+            let length = reader.read_until(b'\n', &mut line).with_context(context)?;
+            if line.last() != Some(&b'\n') {
+                break;
             }
+            let AnswerLine { page, refused } =
+                serde_json::from_slice(&line).with_context(context)?;
+            answers.remember(page, refused);
+            whole += length;
         }
-        // The end of the last line may be missing.
-        (&file).write_all(b"\n").with_context(context)?;
-        Ok((Self { file, permitted, refused, undecided: HashMap::new() }, question))
+        answers.file.set_len(whole as u64).with_context(context)?;
+        Ok((answers, question))
     }
 
-    /// Keeps what would happen to a page today: `Ok` if it would be forwarded.
+    fn remember(&mut self, page: PageKey, refused: Option<Arc<RefusedNow>>) {
+        let refused = refused.map(|refused| {
+            let known = self.refusals.get(&refused).cloned();
+            known.unwrap_or_else(|| {
+                self.refusals.insert(Arc::clone(&refused));
+                refused
+            })
+        });
+        self.known.insert(page, refused);
+    }
+
+    /// Keeps the answer about a page: `Ok(None)` if it would be forwarded.
     pub(super) fn add(
         &mut self,
         page: PageKey,
         answer: Result<Option<RefusedNow>, String>,
     ) -> anyhow::Result<()> {
-        let refused = match answer {
-            Ok(refused) => refused,
-            Err(reason) => {
-                self.undecided.insert(page, reason);
-                return Ok(());
+        match answer {
+            Ok(refused) => {
+                let answer = AnswerLine { page, refused: refused.map(Arc::new) };
+                let line = serde_json::to_string(&answer)? + "\n";
+                self.file.write_all(line.as_bytes()).context("writing the answers")?;
+                self.remember(page, answer.refused);
             }
-        };
-        let line = serde_json::to_string(&AnswerLine { page, refused: refused.clone() })? + "\n";
-        self.file.write_all(line.as_bytes()).context("writing the answers")?;
-        match refused {
-            Some(refused) => drop(self.refused.insert(page, refused)),
-            None => drop(self.permitted.insert(page)),
+            Err(reason) => *self.undecided.entry(reason).or_default() += 1,
         }
         Ok(())
     }
 
     /// Returns the refusal of a page, if it is refused.
     pub(super) fn refused(&self, page: PageKey) -> Option<&RefusedNow> {
-        self.refused.get(&page)
+        self.known.get(&page)?.as_deref()
     }
 
     /// Returns whether there is an answer about a page.
     pub(super) fn is_known(&self, page: PageKey) -> bool {
-        self.permitted.contains(&page) || self.refused.contains_key(&page)
+        self.known.contains_key(&page)
     }
 
     /// Returns the number of answers.
     pub(super) fn count(&self) -> u64 {
-        (self.permitted.len() + self.refused.len()) as u64
+        self.known.len() as u64
     }
 
     /// Returns the reasons for which pages have no answer, each with the number of pages, the most frequent first.
-    pub(super) fn undecided_reasons(&self) -> impl Iterator<Item = (String, u64)> {
-        let mut counts = HashMap::<&str, u64>::new();
-        for reason in self.undecided.values() {
-            *counts.entry(reason).or_default() += 1;
-        }
-        let mut counts: Vec<_> =
-            counts.into_iter().map(|(reason, count)| (reason.to_owned(), count)).collect();
-        counts.sort_unstable_by(|one, other| (other.1, &one.0).cmp(&(one.1, &other.0)));
-        counts.into_iter()
+    pub(super) fn undecided_reasons(&self) -> Vec<(&str, u64)> {
+        let counts = self.undecided.iter().map(|(reason, count)| (&**reason, *count));
+        let mut counts: Vec<_> = counts.collect();
+        counts.sort_unstable_by_key(|(reason, count)| (Reverse(*count), *reason));
+        counts
     }
 
     /// Marks the run as one that has asked about every page.
     pub(super) fn finish(&mut self) -> anyhow::Result<()> {
-        let line = FINISHED.to_owned() + "\n";
-        self.file.write_all(line.as_bytes()).context("writing the answers")
+        self.file.write_all(FINISHED.as_bytes()).context("writing the answers")
     }
 }

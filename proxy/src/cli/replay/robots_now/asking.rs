@@ -1,6 +1,7 @@
 //! Asks about pages: those of one origin one after another, many origins at a time.
 
 use std::collections::{HashMap, HashSet, VecDeque};
+use std::net::Ipv4Addr;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,34 +13,33 @@ use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use wayleave_admission::preview::Question;
 use wayleave_admission::request::{AskingGateway, ClientConnection, GatewayCrawler};
-use wayleave_decision::{Reason, RequestOutcome, TargetScope};
-use wayleave_decision_log::{
-    DecisionQuery, DecisionRecord, LogGaps, LogPlace, ScanStep, TimeRange, rule_name_of, scan_log,
-};
+use wayleave_decision::{Identity, Reason, RequestOutcome, TargetScope};
+use wayleave_decision_log::{DecisionRecord, LogGaps, LogPlace, rule_name_of};
 use wayleave_http_wire::received::ReceivedHead;
 use wayleave_record::UsePreference;
 use wayleave_robots_txt::Origin;
 use wayleave_usage_preferences::Preference;
 
 use super::answers::{Answers, RefusedNow};
-use super::pages::{LoggedPage, PageKey};
+use super::pages::{LogSpan, LoggedPage, PageKey};
 use crate::cli::progress::ProgressLine;
 use crate::server::in_process::InProcessProxy;
 
 /// The most pages that are read from the log before they are needed.
 const MAX_READ_AHEAD: usize = 1_000;
-/// The most pages in memory, read from the log and not answered yet.
-const MAX_WAITING_PAGES: usize = 10_000;
+/// The most pages that wait in memory, and those of one origin: a large site must not stop the others.
+const MAX_WAITING_PAGES: usize = 50_000;
+const MAX_WAITING_OF_ORIGIN: usize = 500;
 /// The most origins that are asked at a time.
 const MAX_ORIGINS: usize = 128;
-/// How often a page is asked about whose answer may soon be another one, and how long it waits in between. Where that would take
-/// longer, as after a robots.txt that could not be fetched, nobody waits.
+/// The most attempts for a page without an answer, and the pauses between them. If another answer is further away, as after a
+/// robots.txt that could not be fetched, the page is left open.
 const ATTEMPTS: u32 = 4;
 const MIN_WAIT: Duration = Duration::from_millis(100);
 const USUAL_WAIT: Duration = Duration::from_secs(2);
 const MAX_WAIT: Duration = Duration::from_secs(10);
 
-/// The lack of an answer.
+/// The reason why there is no answer.
 struct Undecided {
     reason: String,
     /// The time after which there may be one, if ever.
@@ -79,6 +79,11 @@ impl WaitingPages {
         }
     }
 
+    /// Returns whether as many pages of an origin wait as may.
+    fn is_full(&self, origin: &str) -> bool {
+        self.by_origin.get(origin).is_some_and(|queue| queue.len() >= MAX_WAITING_OF_ORIGIN)
+    }
+
     /// Takes the next page of an origin that nobody is asking.
     fn take(&mut self) -> Option<LoggedPage> {
         let origin = self.idle.pop_front()?;
@@ -98,22 +103,41 @@ impl WaitingPages {
 
 /// Asks about every page of a log that has no answer yet, once, and keeps the answers. Returns the gaps in the log.
 ///
+/// The log is read until no page was left out because too many of its origin waited.
+///
 /// # Errors
 ///
 /// Returns an error if the log cannot be read, or an answer cannot be written.
 pub(super) async fn ask_all(
     proxy: &InProcessProxy,
-    (log, range): (LogPlace<'_>, TimeRange),
-    unnamed: &[Vec<String>],
+    span: LogSpan<'_>,
     answers: &mut Answers,
     progress: &ProgressLine,
 ) -> anyhow::Result<LogGaps> {
-    let (sender, mut pages) = mpsc::channel(MAX_READ_AHEAD);
-    let scanning = scan(log, range, unnamed.to_vec(), sender);
     let mut seen = HashSet::new();
+    loop {
+        let (gaps, is_complete) =
+            ask_once_through(proxy, span, &mut seen, answers, progress).await?;
+        if is_complete {
+            return Ok(gaps);
+        }
+    }
+}
+
+/// Reads the log once. Returns its gaps, and whether no page was left out.
+async fn ask_once_through(
+    proxy: &InProcessProxy,
+    span: LogSpan<'_>,
+    seen: &mut HashSet<PageKey>,
+    answers: &mut Answers,
+    progress: &ProgressLine,
+) -> anyhow::Result<(LogGaps, bool)> {
+    let (sender, mut pages) = mpsc::channel(MAX_READ_AHEAD);
+    let scanning = scan(span, sender);
     let mut waiting = WaitingPages::default();
     let mut asked = FuturesUnordered::new();
     let mut is_read = false;
+    let mut is_complete = true;
     while !is_read || !asked.is_empty() || waiting.count > 0 {
         while asked.len() < MAX_ORIGINS
             && let Some(page) = waiting.take()
@@ -123,8 +147,12 @@ pub(super) async fn ask_all(
         tokio::select! {
             page = pages.recv(), if !is_read && waiting.count < MAX_WAITING_PAGES => match page {
                 None => is_read = true,
-                Some(page) if seen.insert(page.key) && !answers.is_known(page.key) => waiting.add(page),
-                Some(_) => {}
+                Some(page) if seen.contains(&page.key) || answers.is_known(page.key) => {}
+                Some(page) if waiting.is_full(&page.origin) => is_complete = false,
+                Some(page) => {
+                    seen.insert(page.key);
+                    waiting.add(page);
+                }
             },
             Some((key, origin, answer)) = asked.next(), if !asked.is_empty() => {
                 answers.add(key, answer)?;
@@ -133,29 +161,21 @@ pub(super) async fn ask_all(
             }
         }
     }
-    scanning.await.context("reading the decision log panicked")?
+    let gaps = scanning.await.context("reading the decision log panicked")??;
+    Ok((gaps, is_complete))
 }
 
 /// Reads the pages of a log on a thread of its own.
-fn scan(
-    log: LogPlace<'_>,
-    range: TimeRange,
-    unnamed: Vec<Vec<String>>,
-    pages: mpsc::Sender<LoggedPage>,
-) -> JoinHandle<anyhow::Result<LogGaps>> {
-    let (path, state_dir) = (log.path.to_owned(), log.state_dir.to_owned());
+fn scan(span: LogSpan<'_>, pages: mpsc::Sender<LoggedPage>) -> JoinHandle<anyhow::Result<LogGaps>> {
+    let (path, state_dir) = (span.log.path.to_owned(), span.log.state_dir.to_owned());
+    let (range, unnamed) = (span.range, span.unnamed.map(<[_]>::to_vec));
     tokio::task::spawn_blocking(move || {
         let log = LogPlace { path: &path, state_dir: &state_dir };
-        scan_log(log, range, &DecisionQuery::default(), |step| {
-            if let ScanStep::Decision(decision, _) = step
-                && let Some(page) = LoggedPage::of(&decision, &unnamed)
-                && pages.blocking_send(page).is_err()
-            {
-                return ControlFlow::Break(());
-            }
-            ControlFlow::Continue(())
+        let span = LogSpan { log, range, unnamed: unnamed.as_deref() };
+        span.read(|_, page| match pages.blocking_send(page) {
+            Ok(()) => ControlFlow::Continue(()),
+            Err(_) => ControlFlow::Break(()),
         })
-        .with_context(|| format!("the decision log {} cannot be read", path.display()))
     })
 }
 
@@ -188,13 +208,14 @@ async fn ask_once(
         return Err(Undecided::for_good(reason));
     }
     let previewed = proxy.gate().decider.preview(&question(page)).await;
-    let verdict = previewed.map_err(Undecided::for_good)?.verdict;
+    let previewed = previewed.map_err(Undecided::for_good)?;
+    let verdict = previewed.verdict;
     let is_blind =
         matches!(verdict.facts.scope, Some(TargetScope::EveryPath | TargetScope::Bypass));
     if page.is_tunnel && !is_blind {
         return Err(Undecided::for_good("the requests inside a tunnel are not known"));
     }
-    let connection = Arc::new(connection(page));
+    let connection = Arc::new(connection(&previewed.identity));
     let head = head(page).map_err(|error| Undecided::for_good(error.to_string()))?;
     let decided = match verdict.result {
         Ok(permit) if page.is_read() && !permit.purposes.is_empty() => {
@@ -208,7 +229,7 @@ async fn ask_once(
             return Err(Undecided::for_now(reason, refusal.retry_after));
         }
     };
-    judge(&*decided.map_err(|error| Undecided::for_good(format!("{error:#}")))?)
+    answer(&*decided.map_err(|error| Undecided::for_good(format!("{error:#}")))?)
 }
 
 /// Returns whether a refusal with this status is one by rules or statements, which stands until they change.
@@ -216,19 +237,23 @@ fn is_final(status: u16) -> bool {
     matches!(status, 402 | 403)
 }
 
-/// Judges by the decision about today's request.
-fn judge(decision: &DecisionRecord) -> Result<Option<RefusedNow>, Undecided> {
+/// Returns the answer by the decision about today's request.
+fn answer(decision: &DecisionRecord) -> Result<Option<RefusedNow>, Undecided> {
     let status = decision.status;
     if decision.was_let_through() {
-        // What such a response says about use is not what the page says.
-        let is_page = status != 429 && status < 500;
-        let busy = || Undecided::for_now(format!("the origin answered {status}"), None);
-        return if is_page { Ok(None) } else { Err(busy()) };
+        let answered = || format!("the origin answered {status}");
+        // Any other answer, such as a redirect or a challenge, says nothing about the page.
+        return match status {
+            _ if decision.edge.is_some() => Err(Undecided::for_good(answered())),
+            200..=299 | 404 | 410 => Ok(None),
+            429 | 500.. => Err(Undecided::for_now(answered(), None)),
+            _ => Err(Undecided::for_good(answered())),
+        };
     }
     if decision.outcome == RequestOutcome::Refused && is_final(status) {
-        let by_use = decision.reason == Reason::Preference;
         let refusing = |stated: &&UsePreference| stated.preference == Preference::Refuse;
-        let stated = decision.preferences.iter().filter(|_| by_use).find(refusing);
+        let is_by_use = decision.reason == Reason::Preference;
+        let stated = is_by_use.then(|| decision.preferences.iter().find(refusing)).flatten();
         return Ok(Some(RefusedNow {
             rule: rule_name_of(decision).into_owned(),
             reason: decision.reason.to_string(),
@@ -237,7 +262,10 @@ fn judge(decision: &DecisionRecord) -> Result<Option<RefusedNow>, Undecided> {
         }));
     }
     let details = decision.details.as_deref().unwrap_or_default();
-    Err(Undecided::for_now(format!("{}: {details}", decision.reason), None))
+    let reason = format!("{}: {details}", decision.reason);
+    // A page that came too late once would take as long again.
+    let is_too_soon = matches!(status, 429 | 503);
+    Err(if is_too_soon { Undecided::for_now(reason, None) } else { Undecided::for_good(reason) })
 }
 
 fn question(page: &LoggedPage) -> Question {
@@ -252,10 +280,11 @@ fn question(page: &LoggedPage) -> Question {
     }
 }
 
-fn connection(page: &LoggedPage) -> ClientConnection {
-    let crawler = page.crawler.as_deref().map(|name| GatewayCrawler::Named(name.into()));
+/// Returns the connection of today's request, of which only the crawler is known: the client of then does not make it.
+fn connection(identity: &Identity) -> ClientConnection {
+    let crawler = identity.crawler().map(|crawler| GatewayCrawler::Named((&*crawler.name).into()));
     let gateway = AskingGateway { crawler, shows_responses: false };
-    let connection = ClientConnection::new(page.client);
+    let connection = ClientConnection::new(Ipv4Addr::UNSPECIFIED.into());
     ClientConnection { gateway: Some(Box::new(gateway)), ..connection }
 }
 

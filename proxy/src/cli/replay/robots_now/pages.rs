@@ -8,16 +8,16 @@ use anyhow::Context as _;
 use serde::{Deserialize, Serialize};
 use wayleave_decision::{ASSERTED, RequestOutcome, TargetScope};
 use wayleave_decision_log::{
-    DecisionQuery, DecisionRecord, LogPlace, ScanStep, TimeRange, scan_log,
+    DecisionQuery, DecisionRecord, LogGaps, LogPlace, ScanStep, TimeRange, scan_log,
 };
 use wayleave_evidence::Sha256Digest;
 
 use super::settings::unnamed_crawler;
 
-/// The most lists of names that clients without a `[[crawler]]` may have.
+/// The most different names of clients that match no `[[crawler]]`.
 const MAX_UNNAMED: usize = 1_000;
 
-/// A page and who fetched it: the start of their SHA-256.
+/// The start of the SHA-256 of a page and of who fetched it.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, Hash, PartialEq, Serialize)]
 pub(super) struct PageKey([u64; 2]);
 
@@ -39,42 +39,49 @@ pub(super) struct LoggedPage {
 }
 
 impl LoggedPage {
-    /// Returns the page of a decision; `None` if it let nothing through that robots.txt is about. `unnamed` are the lists of
-    /// names that have a crawler in the run.
-    pub(super) fn of(decision: &DecisionRecord, unnamed: &[Vec<String>]) -> Option<Self> {
+    /// Returns the page of a decision; `None` if nothing was sent that robots.txt is about. `unnamed` are the product tokens of
+    /// clients that have a crawler in the run, if it is about one purpose.
+    pub(super) fn of(decision: &DecisionRecord, unnamed: Option<&[Vec<String>]>) -> Option<Self> {
         let is_copy = decision.from.is_some();
         let is_robots_txt =
             decision.scope.as_ref().is_some_and(|scope| *scope == TargetScope::RobotsTxt);
-        if !decision.was_let_through() || decision.is_own_request() || is_copy || is_robots_txt {
+        let is_sent = decision.request_outcome().is_some_and(RequestOutcome::is_sent);
+        if !is_sent || decision.is_own_request() || is_copy || is_robots_txt {
             return None;
         }
         let is_asserted = decision.crawler == ASSERTED;
-        let position = || unnamed.iter().position(|tokens| *tokens == decision.tokens);
+        let stand_in = || unnamed?.iter().position(|tokens| *tokens == decision.tokens);
         let crawler = match is_asserted {
-            true => position().map(unnamed_crawler),
+            true => stand_in().map(unnamed_crawler),
             false => Some(decision.crawler.to_string()),
         };
-        let user_agent = decision.user_agent.clone().unwrap_or_default();
-        // Of a named crawler's requests, their User-Agent does not decide.
-        let named = crawler.as_deref().unwrap_or(&user_agent);
-        let key = format!("{named}\n{}\n{}", decision.method, decision.url);
         let unknowable = if decision.subresource.is_some() {
             Some("a file that was fetched because of its page")
-        } else if is_asserted && crawler.is_none() && decision.user_agent_cut {
+        } else if crawler.is_none() && unnamed.is_some() {
+            Some("the client gave itself no name")
+        } else if crawler.is_none() && decision.user_agent_cut {
             Some("the User-Agent was cut off")
         } else {
             None
         };
+        let user_agent = decision.user_agent.clone().unwrap_or_default();
+        // As unknown, it matches no addresses of a [[crawler]].
+        let client = decision.client.address().unwrap_or(Ipv4Addr::UNSPECIFIED.into());
+        let identified = match &crawler {
+            Some(name) => format!("crawler {name}"),
+            None => format!("client {client} {user_agent}"),
+        };
+        let key = [unknowable.unwrap_or_default(), &identified, &decision.method, &decision.url];
         Some(Self {
-            key: PageKey::of(&key),
+            key: PageKey::of(&key.join("\n")),
             crawler,
-            // As unknown, it matches no addresses of a [[crawler]].
-            client: decision.client.address().unwrap_or(Ipv4Addr::UNSPECIFIED.into()),
+            client,
             user_agent,
             method: decision.method.clone(),
             url: decision.url.clone(),
             origin: decision.origin.clone().unwrap_or_default(),
-            is_tunnel: decision.outcome == RequestOutcome::Tunnelled,
+            is_tunnel: decision.outcome == RequestOutcome::Tunnelled
+                || decision.method == "CONNECT",
             unknowable,
         })
     }
@@ -93,7 +100,38 @@ impl PageKey {
     }
 }
 
-/// Returns the lists of names of clients that match no `[[crawler]]`.
+/// The part of a log that a run is about.
+#[derive(Clone, Copy)]
+pub(super) struct LogSpan<'a> {
+    pub(super) log: LogPlace<'a>,
+    pub(super) range: TimeRange,
+    /// The product tokens of clients that have a crawler in the run, if it is about one purpose.
+    pub(super) unnamed: Option<&'a [Vec<String>]>,
+}
+
+impl LogSpan<'_> {
+    /// Passes each page that was fetched, with its decision, to `take` until it breaks. Returns the gaps in the log.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the log cannot be read.
+    pub(super) fn read(
+        &self,
+        mut take: impl FnMut(&DecisionRecord, LoggedPage) -> ControlFlow<()>,
+    ) -> anyhow::Result<LogGaps> {
+        scan_log(self.log, self.range, &DecisionQuery::default(), |step| {
+            if let ScanStep::Decision(decision, _) = step
+                && let Some(page) = LoggedPage::of(&decision, self.unnamed)
+            {
+                return take(&decision, page);
+            }
+            ControlFlow::Continue(())
+        })
+        .with_context(|| format!("the decision log {} cannot be read", self.log.path.display()))
+    }
+}
+
+/// Returns the product tokens of all clients that match no `[[crawler]]`.
 ///
 /// # Errors
 ///
@@ -107,7 +145,6 @@ pub(super) fn unnamed_tokens(
         if let ScanStep::Decision(decision, _) = step
             && decision.crawler == ASSERTED
             && !decision.tokens.is_empty()
-            && decision.was_let_through()
         {
             found.insert(decision.tokens);
         }
@@ -116,7 +153,7 @@ pub(super) fn unnamed_tokens(
     .with_context(|| format!("the decision log {}", log.path.display()))?;
     anyhow::ensure!(
         found.len() <= MAX_UNNAMED,
-        "clients that match no [[crawler]] gave themselves more than {MAX_UNNAMED} names; --since has fewer of them"
+        "clients that match no [[crawler]] used more than {MAX_UNNAMED} different names; try a later --since"
     );
     Ok(found.into_iter().collect())
 }

@@ -9,11 +9,11 @@ use anyhow::{Context as _, anyhow};
 use toml::{Table, Value};
 use wayleave_config::Config;
 
-/// The tables that concern listeners, other machines, or the log of the proxy in use.
-const LEFT_OUT: [&str; 6] = ["include", "store", "gateway", "traces", "evidence", "log"];
+/// The tables that concern operators, other machines, or the log of the proxy in use.
+const LEFT_OUT: [&str; 6] = ["admin", "store", "gateway", "traces", "evidence", "log"];
 /// The keys of a crawler that concern neither what it may fetch nor how it is known.
 const LEFT_OUT_OF_CRAWLERS: [&str; 2] = ["mode", "max_response_bytes"];
-/// In place of passwords, which nobody proves here.
+/// The hash of a password that nobody proves: crawlers are chosen by name.
 const NO_PASSWORD: &str = "$argon2id$v=19$m=19456,t=2,p=1$AAAAAAAAAAAAAAAAAAAAAA$AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA";
 
 /// Returns the file that has a run's configuration.
@@ -30,15 +30,15 @@ pub(super) fn save(dir: &Path, text: &str) -> anyhow::Result<()> {
         .with_context(|| format!("writing {}", path.display()))
 }
 
-/// Returns the configuration of a run in `dir`, and its text. With a purpose, it is that of every crawler; for each of the lists
-/// of names of clients that match none, there is one then.
+/// Returns the configuration of a run in `dir`, and its text. With a purpose, it is that of every crawler; for
+/// the product tokens of each client that matches none, there is one then.
 pub(super) fn derive(
     config: &Config,
     dir: &Path,
     purpose: Option<&str>,
     unnamed: &[Vec<String>],
 ) -> anyhow::Result<(Config, String)> {
-    let mut table: Table = config.to_string().parse().context("the configuration in use")?;
+    let mut table: Table = config.private_toml().parse().context("the configuration in use")?;
     table.retain(|name, _| !LEFT_OUT.contains(&name));
     set(&mut table, "state", "dir", dir.display().to_string());
     set(&mut table, "log", "events", false);
@@ -53,14 +53,16 @@ pub(super) fn derive(
     let crawlers = crawlers.as_array_mut().context("crawler is no list")?;
     for crawler in crawlers.iter_mut().filter_map(Value::as_table_mut) {
         crawler.retain(|name, _| !LEFT_OUT_OF_CRAWLERS.contains(&name));
-        let is_by_name = crawler.get("match").and_then(|matched| matched.get("username")).is_some();
-        if is_by_name {
-            crawler.insert("password_hash".to_owned(), NO_PASSWORD.into());
-        }
     }
     crawlers.extend(unnamed.iter().enumerate().map(|(index, tokens)| {
         let name = unnamed_crawler(index);
-        let fields = [("name", Value::from(name)), ("tokens", Value::from(tokens.clone()))];
+        let matched = Table::from_iter([("username".to_owned(), name.clone().into())]);
+        let fields = [
+            ("name", Value::from(name)),
+            ("tokens", tokens.clone().into()),
+            ("match", matched.into()),
+            ("password_hash", NO_PASSWORD.into()),
+        ];
         Value::Table(fields.map(|(key, value)| (key.to_owned(), value)).into_iter().collect())
     }));
     if let Some(purpose) = purpose {
@@ -76,7 +78,7 @@ pub(super) fn derive(
     Ok((derived, text))
 }
 
-/// Returns the name of the crawler that stands for the requests of the list of names with this index.
+/// Returns the name of the crawler that stands for the requests of the client whose tokens have this index.
 pub(super) fn unnamed_crawler(index: usize) -> String {
     format!("unnamed-{index}")
 }
