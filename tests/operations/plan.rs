@@ -1,6 +1,8 @@
 //! `wayleave plan`: what a crawl would be refused, and how long it takes, before it begins.
 
+use std::fs::Permissions;
 use std::io::Write as _;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::PathBuf;
 use std::process::{Output, Stdio};
 use std::time::Duration;
@@ -143,11 +145,11 @@ fn a_plan_is_for_people_too() {
         "forward http://shop.test/page/0: no-matching-rule (200)\n",
         "refuse http://shop.test/private/b: rule (403): Disallow: /private (line 2 of ",
         "1,813 URLs of 3 hosts for news: 1,811 forwarded, 0 observed, 2 refused, 0 undecided\n",
-        "all: 5 h, hosts side by side\n",
+        "the crawl takes 5 h (hosts in parallel)\n",
         "1,800 pages of shop.test at 10 s: 5 h\n",
         "10 pages of slow.test at 100 s: 17 min\n",
-        "1 page of 1 origin without a delay",
-        "prices: none is known\n",
+        "1 page of 1 origin without a delay: counted as 0 h\n",
+        "no prices are known\n",
         "there is no decision log",
     ] {
         assert!(text.contains(expected), "{expected}: {text}");
@@ -203,11 +205,94 @@ fn a_plan_decides_as_check_does() {
     });
     assert_eq!(planned, without_time.collect::<Vec<_>>());
     assert_eq!(plan["total"]["undecided"], 2);
+    let why = [("down.test", "503"), ("none.example", "none.example"), ("shop.test", "")];
+    for (name, because) in &why[..2] {
+        let found = host(&plan, name)["undecided_because"].as_str().expect("a reason");
+        assert!(found.contains(because), "{found}");
+    }
+    assert_eq!(host(&plan, why[2].0).get("undecided_because"), None);
     let rules: Vec<_> = array(&plan["total"]["refused"]).iter().map(|it| &it["rule"]).collect();
     assert_eq!(
         rules,
         ["Disallow: /private (http://shop.test/robots.txt:2)", "[[rule]] 1: contract"]
     );
+}
+
+#[test]
+fn the_first_undecided_hosts_are_named() {
+    let list: String = (0..12).map(|number| format!("http://h{number}.test/a\n")).collect();
+    let crawl = Crawl::new(&format!("http://shop.test/private\n{list}"));
+    crawl.origin.site("shop.test").robots("User-agent: *\nDisallow: /private\nCrawl-delay: 10\n");
+    for number in 0..12 {
+        crawl.origin.site(&format!("h{number}.test")).robots_reply(Reply::new(503));
+    }
+    for arguments in [&["--summary"][..], &["--markdown"]] {
+        let text = crawl.said(arguments, 3);
+        assert!(text.contains("h9.test") && text.contains("503"), "{text}");
+        let table = text.split("Undecided\n").nth(1).expect("a table");
+        assert!(table.contains("h9.test") && !table.contains("h10.test"), "{table}");
+    }
+    // Its only page is refused: the delay is shown for those that may be added.
+    let plan = crawl.json(&["--summary"], 3);
+    let shop = host(&plan, "shop.test");
+    assert_eq!((&shop["delay_seconds"], &shop["hours"]), (&json!(10.0), &json!(0.0)));
+    assert!(crawl.path("urls.txt.plan").exists(), "something is undecided");
+}
+
+#[test]
+fn what_was_fetched_is_kept_until_the_plan_is_printed() {
+    let crawl = Crawl::new("http://shop.test/private\n");
+    crawl.origin.site("shop.test").disallows("/private");
+    let state = crawl.path("urls.txt.plan");
+    for arguments in [&["--json"][..], &["--markdown"], &[]] {
+        let arguments = [&["--from", "urls.txt"], arguments].concat();
+        let full = std::fs::File::options().write(true).open("/dev/full").expect("a device");
+        let failed = crawl.command(&arguments).stdout(full).stderr(Stdio::null()).status();
+        assert_eq!(failed.expect("it runs").code(), Some(2), "{arguments:?}");
+        assert!(state.exists(), "{arguments:?}");
+        // As `| head` does when it has seen enough. The refusal remains one.
+        let (reader, writer) = std::io::pipe().expect("a pipe");
+        drop(reader);
+        let closed = crawl.command(&arguments).stdout(writer).stderr(Stdio::null()).status();
+        assert_eq!(closed.expect("it runs").code(), Some(1), "{arguments:?}");
+        assert!(state.exists(), "{arguments:?}");
+    }
+    crawl.said(&[], 1);
+    assert!(!state.exists(), "it was printed");
+    assert_eq!(crawl.origin.robots_fetches("shop.test"), 1);
+}
+
+#[test]
+fn a_state_that_somebody_else_may_have_planted_is_not_believed() {
+    let crawl = Crawl::new("http://shop.test/a\n");
+    // A state that allows, and is still fresh when the site does not.
+    crawl.said(&["--state", "planted"], 0);
+    crawl.origin.site("shop.test").disallows("/a");
+    let state = crawl.path("urls.txt.plan");
+    let planted = || std::fs::copy(crawl.path("planted"), &state).expect("copied");
+    let link = || std::os::unix::fs::symlink(crawl.path("planted"), &state).expect("a link");
+    let shared = || {
+        planted();
+        std::fs::set_permissions(&state, Permissions::from_mode(0o666)).expect("changed");
+    };
+    let empty = || std::fs::write(&state, "").expect("written");
+    for (plant, said) in [
+        (&link as &dyn Fn(), "is a symbolic link"),
+        (&shared, "may be written by others"),
+        (&empty, "is empty"),
+    ] {
+        plant();
+        let output = crawl.plan(&["--from", "urls.txt"]);
+        assert_eq!(output.status.code(), Some(1), "{said}: {output:?}");
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert!(errors.contains(said) && errors.contains("begins anew"), "{errors}");
+        assert!(state.symlink_metadata().is_ok(), "{said}: it is not ours to delete");
+        std::fs::remove_file(&state).expect("deleted");
+    }
+    // Our own is.
+    planted();
+    std::fs::set_permissions(&state, Permissions::from_mode(0o600)).expect("changed");
+    crawl.said(&[], 0);
 }
 
 #[test]
@@ -282,6 +367,11 @@ fn lines_that_are_no_urls_are_named_and_the_rest_is_planned() {
     assert_eq!((&rows[1]["line"], &rows[3]["line"]), (&json!(2), &json!(4)));
     assert_eq!(rows.last().expect("a row")["url"], "http://shop.test/b");
     assert_eq!(host(&plan, "[::1]")["origin"], "http://[::1]:8080");
+    // Without rows about URLs, the lines are counted all the same.
+    let summary = crawl.json(&["--summary"], 2);
+    assert_eq!(summary["total"]["mistakes"], 7);
+    let markdown = crawl.said(&["--markdown"], 2);
+    assert!(markdown.contains("\n7 lines without a URL: not in this plan\n"), "{markdown}");
 }
 
 #[test]
@@ -477,9 +567,17 @@ fn hosts_that_refused_at_the_edge_and_prices_are_known() {
     origin.site("shut.test").page("/", Reply::new(403).body("no"));
     let priced = Reply::new(402).header("crawler-price", "USD 0.01").body("pay");
     origin.site("paid.test").page("/", priced);
-    let licence = "<rsl xmlns=\"https://rslstandard.org/rsl\"><content url=\"/\"><license>\
-                   <permits type=\"usage\">ai-train</permits><payment type=\"purchase\">\
-                   <amount currency=\"EUR\">3.50</amount></payment></license></content></rsl>";
+    let content = |url: &str, price: &str| {
+        format!(
+            "<content url=\"{url}\"><license><permits type=\"usage\">ai-train</permits><payment type=\"purchase\">\
+             <amount currency=\"EUR\">{price}</amount></payment></license></content>"
+        )
+    };
+    let licence = format!(
+        "<rsl xmlns=\"https://rslstandard.org/rsl\">{}{}</rsl>",
+        content("/page/0", "0.01"),
+        content("/page/", "3.50")
+    );
     let licence = Reply::new(200).header("Content-Type", "application/rsl+xml").body(licence);
     origin
         .site("licensed.test")
@@ -521,15 +619,47 @@ fn hosts_that_refused_at_the_edge_and_prices_are_known() {
     assert_eq!(host(&plan, "open.test")["edge"]["refused"], 0);
     let expected = json!([
         { "host": "paid.test", "urls": 5, "scheme": "cloudflare", "price": "0.01", "currency": "USD", "from": "log" },
-        { "host": "licensed.test", "urls": 5, "scheme": "rsl", "price": "3.50", "currency": "EUR", "from": "licence" },
+        { "host": "licensed.test", "urls": 1, "scheme": "rsl", "price": "0.01", "currency": "EUR", "from": "licence" },
+        { "host": "licensed.test", "urls": 4, "scheme": "rsl", "price": "3.50", "currency": "EUR", "from": "licence" },
     ]);
     assert_eq!(total["prices"], expected);
     let text = String::from_utf8(run(&[]).stdout).expect("text");
-    for expected in
-        ["in the last 30 days: 2 of 4 hosts (50 %)", "3.50 EUR (rsl)", "0.01 USD (cloudflare)"]
-    {
+    for expected in [
+        "in the last 30 days: 2 of 4 hosts (50 %)",
+        "3.50 EUR (rsl)",
+        "0.01 USD (cloudflare)",
+        "at least once",
+    ] {
         assert!(text.contains(expected), "{expected}: {text}");
     }
+    // A host to which nothing is sent asks for nothing.
+    std::fs::write(proxy.dir.path().join("urls.txt"), "http://paid.test/robots.txt\n")
+        .expect("writable");
+    let output = run(&["--json"]);
+    let plan: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    assert_eq!(plan["total"]["prices"], json!([]));
+}
+
+#[test]
+fn gaps_in_the_decision_log_are_said() {
+    let crawl = Crawl::new("http://shop.test/a\n");
+    let log = crawl.path("state/decisions.jsonl");
+    std::fs::create_dir_all(crawl.path("state")).expect("a directory");
+    let note = |said: &str| {
+        let plan = crawl.json(&["--summary"], 0);
+        let notes = array(&plan["total"]["notes"]).clone();
+        let is_said =
+            notes.iter().any(|note| note.as_str().is_some_and(|note| note.contains(said)));
+        assert!(is_said, "{said}: {notes:?}");
+        plan["total"]["edge_share"].clone()
+    };
+    assert_eq!(note("there is no decision log"), Value::Null);
+    std::fs::write(&log, "no decision\n{\"id\":1}\n").expect("writable");
+    assert_eq!(note("are missing (damaged lines: 2)"), 0.0);
+    // Rotated files without a current one are a log.
+    let rotated = crawl.path("state/decisions.20261101T000000.000000Z.jsonl");
+    std::fs::rename(&log, rotated).expect("renamed");
+    assert_eq!(note("the current file of the log is missing"), 0.0);
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
+use serde::Serialize;
 use serde_json::{Value, json};
 use wayleave_record::PaymentRecord;
 
@@ -22,11 +23,20 @@ pub struct CrawlPlan {
 #[derive(Debug)]
 pub struct PlannedPrice<'p> {
     pub host: &'p str,
-    /// The number of URLs that it concerns.
+    /// The number of URLs that it concerns; of those from the log, the most.
     pub urls: u64,
     pub payment: &'p PaymentRecord,
-    /// `licence`, which the site publishes, or `log`: it asked for that before.
-    pub from: &'static str,
+    pub from: PriceSource,
+}
+
+/// The source of a price.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum PriceSource {
+    /// The licence that the site publishes.
+    Licence,
+    /// The decision log: the host asked for that at least once, perhaps not for each page.
+    Log,
 }
 
 impl CrawlPlan {
@@ -79,12 +89,21 @@ impl CrawlPlan {
         let mut prices = Vec::new();
         for plan in &self.origins {
             let host = plan.origin.host();
-            if let Some((payment, urls)) = &plan.licence_price {
-                prices.push(PlannedPrice { host, urls: *urls, payment, from: "licence" });
-            }
+            let licences = plan.licence_prices.values();
+            prices.extend(licences.map(|(payment, urls)| PlannedPrice {
+                host,
+                urls: *urls,
+                payment,
+                from: PriceSource::Licence,
+            }));
             let asked_before = self.history.hosts.get(host).and_then(|it| it.payment.as_ref());
-            if let Some(payment) = asked_before {
-                prices.push(PlannedPrice { host, urls: plan.sent(), payment, from: "log" });
+            if let Some(payment) = asked_before.filter(|_| plan.sent() > 0) {
+                prices.push(PlannedPrice {
+                    host,
+                    urls: plan.sent(),
+                    payment,
+                    from: PriceSource::Log,
+                });
             }
         }
         prices
@@ -120,7 +139,7 @@ impl CrawlPlan {
             let mut row = json!(known.payment);
             row["host"] = known.host.into();
             row["urls"] = known.urls.into();
-            row["from"] = known.from.into();
+            row["from"] = json!(known.from);
             row
         });
         let edge_hosts: Vec<_> = self.edge_hosts().into_iter().map(|(host, _)| host).collect();
@@ -135,7 +154,7 @@ impl CrawlPlan {
             "requests": self.sum(OriginPlan::requests),
             "hours": self.time.seconds / 3600.0,
             "hours_at_pace": self.time.pace_seconds / 3600.0,
-            "limit": self.time.limit,
+            "limit": self.time.limit.as_str(),
             "refused": refused.collect::<Vec<_>>(),
             "prices": prices.collect::<Vec<_>>(),
             "edge_share": self.edge_share(),

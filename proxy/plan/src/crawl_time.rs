@@ -39,10 +39,31 @@ pub struct CrawlTime {
     pub seconds: f64,
     /// The time in seconds at the pace alone, without a budget.
     pub pace_seconds: f64,
-    /// The limit that decides: `pace`, `requests_per_day`, `new_origins_per_day`, or `none`.
-    pub limit: &'static str,
+    pub limit: CrawlLimit,
     /// The pace units, in the order of their first origins.
     pub units: Vec<UnitTime>,
+}
+
+/// The limit that decides how long a crawl takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CrawlLimit {
+    /// None: no site sets a pace.
+    None,
+    Pace,
+    RequestsPerDay,
+    NewOriginsPerDay,
+}
+
+impl CrawlLimit {
+    /// Returns the limit as the configuration names it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::Pace => "pace",
+            Self::RequestsPerDay => "requests_per_day",
+            Self::NewOriginsPerDay => "new_origins_per_day",
+        }
+    }
 }
 
 /// The time that the requests of a pace unit take.
@@ -80,11 +101,15 @@ impl CrawlTime {
         let is_limited = budget.limits.requests > 0 || budget.limits.new_origins > 0;
         let seconds = if is_limited { days.simulate(budget) } else { 0.0 }.max(pace_seconds);
         let limit = if seconds > pace_seconds * 1.0001 + 1.0 {
-            if days.has_spent_requests { "requests_per_day" } else { "new_origins_per_day" }
+            if days.has_spent_requests {
+                CrawlLimit::RequestsPerDay
+            } else {
+                CrawlLimit::NewOriginsPerDay
+            }
         } else if pace_seconds > 0.0 {
-            "pace"
+            CrawlLimit::Pace
         } else {
-            "none"
+            CrawlLimit::None
         };
         Self { seconds, pace_seconds, limit, units }
     }

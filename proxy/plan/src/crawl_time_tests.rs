@@ -7,7 +7,7 @@ use wayleave_decision::{Crawler, DailyBudget};
 use wayleave_pacing::{CrawlDelayMode, PaceUnit, PacingConfig};
 use wayleave_robots_txt::{Origin, ProductToken};
 
-use crate::crawl_time::{BudgetLeft, CrawlTime};
+use crate::crawl_time::{BudgetLeft, CrawlLimit, CrawlTime};
 use crate::origin_plan::OriginPlan;
 
 const DAY: Duration = Duration::from_hours(24);
@@ -87,11 +87,11 @@ fn units_run_side_by_side() {
     let origins =
         [origin(0, "a.test", 10, 1800), origin(1, "b.test", 1, 1800), origin(2, "c.test", 0, 9999)];
     let time = CrawlTime::new(&origins, &MIDNIGHT);
-    assert_eq!((time.seconds, time.limit), (18_000.0, "pace"));
+    assert_eq!((time.seconds, time.limit), (18_000.0, CrawlLimit::Pace));
     let units: Vec<_> = time.units.iter().map(|unit| (unit.requests, unit.seconds)).collect();
     assert_eq!(units, [(1800, 18_000.0), (1800, 1800.0), (9999, 0.0)]);
     let none = CrawlTime::new(&origins[2..], &MIDNIGHT);
-    assert_eq!((none.seconds, none.limit), (0.0, "none"));
+    assert_eq!((none.seconds, none.limit), (0.0, CrawlLimit::None));
     assert_eq!(CrawlTime::new(&[], &MIDNIGHT).seconds, 0.0);
 }
 
@@ -121,14 +121,14 @@ fn a_budget_is_spent_from_midnight_on() {
     ] {
         let time = CrawlTime::new(origins, &budget);
         assert!((time.seconds - expected).abs() < 1.0, "{} {expected} {budget:?}", time.seconds);
-        assert_eq!(time.limit, limit, "{budget:?}");
+        assert_eq!(time.limit.as_str(), limit, "{budget:?}");
     }
     // A slow host gets little of a budget that fast ones spend, until these have sent all.
     let mixed = [origin(0, "slow.test", 600, 200), origin(1, "fast.test", 1, 10_000)];
     let time = CrawlTime::new(&mixed, &budget(1000, 0));
     assert!(time.seconds > 10.0 * day, "{}", time.seconds / day);
     assert!(time.seconds < 12.0 * day, "{}", time.seconds / day);
-    assert_eq!(time.limit, "requests_per_day");
+    assert_eq!(time.limit, CrawlLimit::RequestsPerDay);
 }
 
 #[test]
@@ -137,7 +137,7 @@ fn new_origins_of_a_day_go_on_the_next() {
     let origins: Vec<_> = (0..7).map(|it| origin(it, &format!("u{it}.test"), 2, 100)).collect();
     let time = CrawlTime::new(&origins, &budget(0, 3));
     assert!((time.seconds - (2.0 * day + 200.0)).abs() < 1.0, "{}", time.seconds);
-    assert_eq!(time.limit, "new_origins_per_day");
+    assert_eq!(time.limit, CrawlLimit::NewOriginsPerDay);
     let used = BudgetLeft { used_origins: 3, ..budget(0, 3) };
     let time = CrawlTime::new(&origins, &used);
     assert!((time.seconds - (3.0 * day + 200.0)).abs() < 1.0, "{}", time.seconds);

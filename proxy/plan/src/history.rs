@@ -11,12 +11,17 @@ use wayleave_decision_log::{DecisionQuery, LogPlace, ScanStep, TimeRange, scan_l
 use wayleave_notation::rfc3339;
 use wayleave_record::{DecisionRecord, PaymentRecord};
 
+/// The number of days for which the decision log is read.
+pub(crate) const HISTORY_DAYS: u64 = 30;
+
 /// The answers of hosts, by host.
 #[derive(Clone, Debug, Default)]
 pub struct CrawlHistory {
     pub hosts: HashMap<String, HostHistory>,
     /// A sentence that says why there is none.
     pub missing: Option<String>,
+    /// Phrases that say which decisions could not be read.
+    pub gaps: Vec<String>,
 }
 
 /// The answers of one host to requests that robots.txt allows.
@@ -38,7 +43,7 @@ pub struct HostHistory {
 impl CrawlHistory {
     /// Returns a history that is not there, for this reason.
     pub fn missing(why: String) -> Self {
-        Self { hosts: HashMap::new(), missing: Some(why) }
+        Self { missing: Some(why), ..Self::default() }
     }
 
     /// Reads the decisions since a time about these hosts, and passes on how many bytes of all were read.
@@ -61,7 +66,7 @@ impl CrawlHistory {
         };
         let mut hosts: HashMap<_, _> = hosts.map(|host| (host.to_owned(), none.clone())).collect();
         let range = TimeRange { since: Some(since), until: None };
-        scan_log(log, range, &DecisionQuery::default(), |step| {
+        let gaps = scan_log(log, range, &DecisionQuery::default(), |step| {
             match step {
                 ScanStep::Decision(decision, _) => {
                     let host = decision.host().and_then(|host| hosts.get_mut(host));
@@ -74,7 +79,12 @@ impl CrawlHistory {
             ControlFlow::Continue(())
         })?;
         hosts.retain(|_, host| host.answered > 0);
-        Ok(Self { hosts, missing: None })
+        // Whoever asks for thirty days means those that were deleted, too.
+        let mut phrases = gaps.phrases(true);
+        if gaps.damaged_lines > 0 {
+            phrases.push(format!("damaged lines: {}", gaps.damaged_lines));
+        }
+        Ok(Self { hosts, missing: None, gaps: phrases })
     }
 
     /// Returns whether a host turned requests away at the edge.

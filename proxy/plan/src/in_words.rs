@@ -3,6 +3,8 @@
 use std::time::Duration;
 
 use crate::crawl_plan::CrawlPlan;
+use crate::crawl_time::CrawlLimit;
+use crate::history::HISTORY_DAYS;
 use crate::origin_plan::OriginPlan;
 
 /// The most sentences about single hosts.
@@ -14,8 +16,8 @@ pub fn sentences(plan: &CrawlPlan, crawler: &str, notes: &[String]) -> Vec<Strin
     let mut sentences = vec![
         format!(
             "{} of {} for {crawler}: {} forwarded, {} observed, {} refused, {} undecided",
-            counted(plan.sum(OriginPlan::urls), "URL"),
-            counted(hosts as u64, "host"),
+            with_noun(plan.sum(OriginPlan::urls), "URL"),
+            with_noun(hosts as u64, "host"),
             thousands(plan.sum(|origin| origin.forwarded)),
             thousands(plan.sum(|origin| origin.observed)),
             thousands(plan.sum(|origin| origin.refused)),
@@ -25,7 +27,7 @@ pub fn sentences(plan: &CrawlPlan, crawler: &str, notes: &[String]) -> Vec<Strin
     ];
     let slowest = slowest(plan).into_iter().filter(|origin| origin.seconds() > 0.0);
     sentences.extend(slowest.take(MAX_SENTENCES).map(|origin| {
-        let pages = counted(origin.sent(), "page");
+        let pages = with_noun(origin.sent(), "page");
         let delay = shown_delay(origin.delay);
         let time = shown_time(origin.seconds());
         format!("{pages} of {} at {delay}: {time}", name(plan, origin))
@@ -34,21 +36,21 @@ pub fn sentences(plan: &CrawlPlan, crawler: &str, notes: &[String]) -> Vec<Strin
     let without_pace = at_once.clone().count();
     if without_pace > 0 {
         sentences.push(format!(
-            "{} of {} without a delay: as fast as the crawler and they are, 0 h here",
-            counted(at_once.map(OriginPlan::sent).sum(), "page"),
-            counted(without_pace as u64, "origin")
+            "{} of {} without a delay: counted as 0 h",
+            with_noun(at_once.map(OriginPlan::sent).sum(), "page"),
+            with_noun(without_pace as u64, "origin")
         ));
     }
     if let Some(share) = plan.edge_share() {
         sentences.push(format!(
-            "turned requests away at the edge before, in the last 30 days: {} of {} ({:.0} %)",
+            "turned requests away at the edge before, in the last {HISTORY_DAYS} days: {} of {} ({:.0} %)",
             plan.edge_hosts().len(),
-            counted(hosts as u64, "host"),
+            with_noun(hosts as u64, "host"),
             share * 100.0
         ));
     }
     if plan.prices().is_empty() {
-        sentences.push("prices: none is known".to_owned());
+        sentences.push("no prices are known".to_owned());
     }
     sentences.extend(notes.iter().cloned());
     sentences
@@ -59,9 +61,12 @@ fn whole_time(plan: &CrawlPlan) -> String {
     let time = shown_time(plan.time.seconds);
     let alone = shown_time(plan.time.pace_seconds);
     match plan.time.limit {
-        "none" => format!("all: {time}; no pace is asked for"),
-        "pace" => format!("all: {time}, hosts side by side"),
-        limit => format!("all: {time}, because of {limit}; at the pace alone {alone}"),
+        CrawlLimit::None => format!("the crawl takes {time}: no site sets a pace"),
+        CrawlLimit::Pace => format!("the crawl takes {time} (hosts in parallel)"),
+        CrawlLimit::RequestsPerDay | CrawlLimit::NewOriginsPerDay => {
+            let limit = plan.time.limit.as_str();
+            format!("the crawl takes {time} because of {limit}; at the pace alone {alone}")
+        }
     }
 }
 
@@ -82,7 +87,7 @@ pub fn name(plan: &CrawlPlan, origin: &OriginPlan) -> String {
 }
 
 /// Returns a number with the noun that it counts: `1 page`, `1,800 pages`.
-fn counted(count: u64, noun: &str) -> String {
+fn with_noun(count: u64, noun: &str) -> String {
     let plural = if count == 1 { "" } else { "s" };
     format!("{} {noun}{plural}", thousands(count))
 }
@@ -112,9 +117,9 @@ pub fn shown_time(seconds: f64) -> String {
         "less than 1 s".to_owned()
     } else if seconds == 0.0 {
         "0 h".to_owned()
-    } else if minutes < 1.0 {
+    } else if seconds.round() < 60.0 {
         format!("{seconds:.0} s")
-    } else if hours < 1.0 {
+    } else if minutes.round() < 60.0 {
         format!("{minutes:.0} min")
     } else if days < 3.0 {
         format!("{} h", rounded(hours))
@@ -139,6 +144,10 @@ mod tests {
             (0.0, "0 h"),
             (0.25, "less than 1 s"),
             (45.0, "45 s"),
+            (59.4, "59 s"),
+            (59.7, "1 min"),
+            (3569.0, "59 min"),
+            (3599.0, "1 h"),
             (720.0, "12 min"),
             (18_000.0, "5 h"),
             (19_800.0, "5.5 h"),

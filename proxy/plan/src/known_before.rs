@@ -6,42 +6,60 @@ use std::time::{Duration, SystemTime};
 use wayleave_clock::Clock;
 use wayleave_config::Config;
 use wayleave_decision::{Crawler, EnforcementMode};
+use wayleave_decision_log::LogPlace;
 use wayleave_fleet::Fleet;
 use wayleave_fleet::engine::BudgetKind;
 use wayleave_pacing::CrawlDelayMode;
 use wayleave_pacing::budget::{DailyBudgets, until_midnight};
 
 use crate::crawl_time::BudgetLeft;
-use crate::history::CrawlHistory;
+use crate::history::{CrawlHistory, HISTORY_DAYS};
 use crate::origin_plan::OriginPlan;
 
-/// The time for which the decision log is read.
-const HISTORY: Duration = Duration::from_hours(24 * 30);
-
-/// Reads the decision log about the hosts of a plan, if there is one, and passes on how many bytes of all were read.
+/// Reads the decision log about the hosts of a plan, if there is one, and passes on how many bytes of all were read. Adds a note if
+/// it does not have all of that time.
 pub fn read_history(
     config: &Config,
     plans: &[OriginPlan],
     now: SystemTime,
+    notes: &mut Vec<String>,
     progress: impl FnMut(u64, u64),
 ) -> CrawlHistory {
-    let Some(log) = &config.log.decisions else {
-        return CrawlHistory::missing(
-            "refusals at the edge: unknown, because log.decisions is empty".to_owned(),
-        );
+    let history = match &config.log.decisions {
+        Some(log) => read_log(log.place(), plans, now, progress),
+        None => Err("log.decisions is empty".to_owned()),
     };
+    let history = history.unwrap_or_else(|why| {
+        CrawlHistory::missing(format!("refusals at the edge: unknown, because {why}"))
+    });
+    notes.extend(history.missing.clone());
+    if !history.gaps.is_empty() {
+        let gaps = history.gaps.join("; ");
+        notes.push(format!(
+            "refusals at the edge: perhaps more, because decisions of the last {HISTORY_DAYS} days are missing ({gaps})"
+        ));
+    }
+    history
+}
+
+/// Reads the log. Returns why it is unknown, if it is.
+fn read_log(
+    log: LogPlace<'_>,
+    plans: &[OriginPlan],
+    now: SystemTime,
+    progress: impl FnMut(u64, u64),
+) -> Result<CrawlHistory, String> {
     let hosts = plans.iter().map(|plan| plan.origin.host());
-    let since = now.checked_sub(HISTORY).unwrap_or(SystemTime::UNIX_EPOCH);
-    let read = CrawlHistory::read(log.place(), since, hosts, progress);
+    let since = now.checked_sub(Duration::from_hours(24 * HISTORY_DAYS));
+    let read = CrawlHistory::read(log, since.unwrap_or(SystemTime::UNIX_EPOCH), hosts, progress);
     let name = log.path.display();
     match read {
-        Ok(history) if history.hosts.is_empty() && !log.path.exists() => CrawlHistory::missing(
-            format!("refusals at the edge: unknown, because there is no decision log {name}"),
-        ),
-        Ok(history) => history,
-        Err(error) => CrawlHistory::missing(format!(
-            "refusals at the edge: unknown, because the decision log {name} cannot be read: {error}"
-        )),
+        // With rotated files, a current one that is missing would be a gap.
+        Ok(history) if history.gaps.is_empty() && !log.path.exists() => {
+            Err(format!("there is no decision log {name}"))
+        }
+        Ok(history) => Ok(history),
+        Err(error) => Err(format!("the decision log {name} cannot be read: {error}")),
     }
 }
 
@@ -91,7 +109,7 @@ pub fn remarks(config: &Config, crawler: Option<&Crawler>) -> Vec<String> {
         );
     }
     if bytes > 0 {
-        remarks.push("bytes_per_day is left out: sizes are not known before".to_owned());
+        remarks.push("bytes_per_day is not planned for: sizes are unknown".to_owned());
     }
     remarks
 }

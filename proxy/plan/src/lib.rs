@@ -22,7 +22,7 @@ pub mod in_words;
 pub mod known_before;
 mod origin_plan;
 
-pub use self::crawl_plan::{CrawlPlan, PlannedPrice};
-pub use self::crawl_time::{BudgetLeft, CrawlTime, UnitTime};
+pub use self::crawl_plan::{CrawlPlan, PlannedPrice, PriceSource};
+pub use self::crawl_time::{BudgetLeft, CrawlLimit, CrawlTime, UnitTime};
 pub use self::history::{CrawlHistory, HostHistory};
 pub use self::origin_plan::{OriginPlan, PlannedVerdict, RefusedUrls};

@@ -37,10 +37,14 @@ pub struct OriginPlan {
     pub from_copy: u64,
     /// The refused URLs, by the rule that refuses, as reports name it.
     pub refused_by: BTreeMap<String, RefusedUrls>,
-    /// The price that a licence asks for, and the number of URLs that it refuses otherwise.
-    pub licence_price: Option<(PaymentRecord, u64)>,
+    /// The prices that licences ask for, and the number of URLs that each refuses otherwise, by the price as JSON.
+    pub licence_prices: BTreeMap<String, (PaymentRecord, u64)>,
+    /// The reason why the first undecided URL is so, in a sentence or a word.
+    pub undecided_because: Option<String>,
     /// The longest delay that robots.txt asks for.
     robots_delay: Option<Duration>,
+    /// Whether that is known, also if it asks for none.
+    pub is_robots_delay_known: bool,
     /// Whether requests keep no pace, because its tunnels are not inspected.
     is_bypassed: bool,
 }
@@ -65,8 +69,10 @@ impl OriginPlan {
             undecided: 0,
             from_copy: 0,
             refused_by: BTreeMap::new(),
-            licence_price: None,
+            licence_prices: BTreeMap::new(),
+            undecided_because: None,
             robots_delay: None,
+            is_robots_delay_known: false,
             is_bypassed: false,
         }
     }
@@ -77,12 +83,23 @@ impl OriginPlan {
         self.robots_delay = self.robots_delay.max(facts.delay);
     }
 
+    /// Notes the delay that its robots.txt asks for. Decisions that refuse have none.
+    pub fn note_robots_delay(&mut self, delay: Option<Duration>) {
+        self.is_robots_delay_known = true;
+        self.robots_delay = self.robots_delay.max(delay);
+    }
+
     /// Counts the verdict on a URL, which the log would record as `decision`.
     pub fn count(&mut self, decision: &DecisionRecord, verdict: PlannedVerdict) {
         match verdict {
             PlannedVerdict::Forward => self.forwarded += 1,
             PlannedVerdict::Observe => self.observed += 1,
-            PlannedVerdict::Undecided => self.undecided += 1,
+            PlannedVerdict::Undecided => {
+                self.undecided += 1;
+                let why =
+                    || decision.details.clone().unwrap_or_else(|| decision.reason.to_string());
+                self.undecided_because.get_or_insert_with(why);
+            }
             PlannedVerdict::Refuse => {
                 self.refused += 1;
                 let rule = rule_name_of(decision).into_owned();
@@ -91,7 +108,8 @@ impl OriginPlan {
             }
         }
         if let Some(payment) = &decision.payment {
-            self.licence_price.get_or_insert_with(|| (payment.clone(), 0)).1 += 1;
+            let price = self.licence_prices.entry(json!(payment).to_string());
+            price.or_insert_with(|| (payment.clone(), 0)).1 += 1;
         }
         let is_sent = matches!(verdict, PlannedVerdict::Forward | PlannedVerdict::Observe);
         if is_sent && decision.reason == Reason::RobotsTxtItself {
@@ -129,7 +147,7 @@ impl OriginPlan {
 
     /// Returns the members of its row.
     pub(crate) fn to_json(&self) -> Value {
-        json!({
+        let mut row = json!({
             "host": self.origin.host(),
             "origin": self.origin.to_string(),
             "urls": self.urls(),
@@ -139,6 +157,10 @@ impl OriginPlan {
             "delay_seconds": self.delay.as_secs_f64(),
             "hours": self.seconds() / 3600.0,
             "unit": self.unit.to_string(),
-        })
+        });
+        if let Some(why) = &self.undecided_because {
+            row["undecided_because"] = why.as_str().into();
+        }
+        row
     }
 }

@@ -4,10 +4,10 @@
 //! being written when the command was interrupted, and is cut off.
 
 use std::collections::HashMap;
-use std::fs::{File, TryLockError};
+use std::fs::{self, File, TryLockError};
 use std::io::{self, BufRead as _, BufReader, ErrorKind, Seek as _, SeekFrom, Write as _};
 use std::ops::Range;
-use std::os::unix::fs::{FileExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::{FileExt as _, MetadataExt as _};
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
@@ -41,20 +41,28 @@ impl KeptFetches {
     ///
     /// # Errors
     ///
-    /// Returns an error if the file is of another kind, if another command uses it, or if it cannot be read or written.
+    /// Returns an error if the file is of another kind (also an empty one), if another user owns or may write it, if another
+    /// command uses it, or if it cannot be read or written.
     pub fn open(path: &Path) -> io::Result<Self> {
-        let mut options = regular_file::options();
-        let file = options.read(true).append(true).create(true).mode(0o600).open(path)?;
-        if !file.metadata()?.is_file() {
-            return Err(io::Error::new(ErrorKind::InvalidInput, "is not a regular file"));
-        }
+        let (file, is_new) = regular_file::open_private(path)?;
+        let busy = || io::Error::new(ErrorKind::ResourceBusy, "another command is using it");
         file.try_lock().map_err(|error| match error {
-            TryLockError::WouldBlock => {
-                io::Error::new(ErrorKind::ResourceBusy, "another command is using it")
-            }
+            TryLockError::WouldBlock => busy(),
             TryLockError::Error(error) => error,
         })?;
-        Self::of_file(file)
+        // One that had it until now may have deleted it.
+        if file.metadata()?.nlink() == 0 {
+            return Err(busy());
+        }
+        if !is_new {
+            return Self::of_file(file);
+        }
+        let begun = Self::begin(file);
+        if begun.is_err() {
+            // Without its first line, it would be taken for somebody else's.
+            let _ = fs::remove_file(path);
+        }
+        begun
     }
 
     /// Creates a file that nothing else can use, and that is gone with the process.
@@ -63,7 +71,12 @@ impl KeptFetches {
     ///
     /// Returns an error if there is no room for temporary files.
     pub fn unnamed() -> io::Result<Self> {
-        Self::of_file(tempfile::tempfile()?)
+        Self::begin(tempfile::tempfile()?)
+    }
+
+    fn begin(mut file: File) -> io::Result<Self> {
+        file.write_all(HEADER.as_bytes())?;
+        Ok(Self { file, places: Mutex::default() })
     }
 
     fn of_file(file: File) -> io::Result<Self> {
@@ -71,13 +84,12 @@ impl KeptFetches {
         let mut line = Vec::new();
         let mut begin = reader.read_until(b'\n', &mut line)? as u64;
         if line != HEADER.as_bytes() {
-            if !HEADER.as_bytes().starts_with(&line) {
-                let message = "has something else in it than documents that this command fetched";
-                return Err(io::Error::new(ErrorKind::InvalidData, message));
-            }
-            file.set_len(0)?;
-            (&file).write_all(HEADER.as_bytes())?;
-            begin = HEADER.len() as u64;
+            let message = if line.is_empty() {
+                "is empty, and not a file of this command"
+            } else {
+                "has something else in it than documents that this command fetched"
+            };
+            return Err(io::Error::new(ErrorKind::InvalidData, message));
         }
         let mut places = HashMap::new();
         loop {
@@ -171,7 +183,7 @@ fn parse(resource: &Resource, line: &str) -> Option<FinishedFetch> {
 
 #[cfg(test)]
 mod tests {
-    use std::fs;
+    use std::os::unix::fs::symlink;
     use std::sync::Arc;
 
     use tempfile::TempDir;
@@ -286,10 +298,16 @@ mod tests {
     fn other_files_stay_as_they_are_and_damaged_lines_do_not_count() {
         let dir = TempDir::new().expect("a directory");
         let path = dir.path().join("notes.txt");
-        for text in ["my notes\n", "w\n", "wayleave: fetched documents, format 2\n"] {
+        for (text, expected) in [
+            ("my notes\n", "something else"),
+            ("w", "something else"),
+            (&HEADER[..9], "something else"),
+            ("wayleave: fetched documents, format 2\n", "something else"),
+            ("", "is empty"),
+        ] {
             fs::write(&path, text).expect("written");
             let error = KeptFetches::open(&path).expect_err("of another kind");
-            assert!(error.to_string().contains("something else"), "{error}");
+            assert!(error.to_string().contains(expected), "{error}");
             assert_eq!(fs::read_to_string(&path).expect("read"), text);
         }
         assert!(KeptFetches::open(dir.path()).is_err());
@@ -305,10 +323,11 @@ mod tests {
         fs::write(&path, [HEADER, &line].concat()).expect("written");
         let kept = KeptFetches::open(&path).expect("opened");
         assert!(get(&kept, &shop, Duration::ZERO).is_some());
-        // Cut within the first line.
         drop(kept);
-        fs::write(&path, &HEADER[..9]).expect("written");
-        KeptFetches::open(&path).expect("begun anew");
-        assert_eq!(fs::read_to_string(&path).expect("read"), HEADER);
+        // Somebody else's, planted where this command looks.
+        let link = dir.path().join("list.txt.plan");
+        symlink(&path, &link).expect("a link");
+        let error = KeptFetches::open(&link).expect_err("a link");
+        assert!(error.to_string().contains("symbolic link"), "{error}");
     }
 }

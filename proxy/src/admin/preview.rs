@@ -163,9 +163,8 @@ impl Preview {
         }
     }
 
-    /// Returns `forwarded`, `tunnelled`, `observed`, `refused` or `failed`.
-    pub(crate) fn outcome(&self) -> &str {
-        &self.outcome
+    pub(crate) fn outcome(&self) -> RequestOutcome {
+        self.outcome.known().expect("it was decided by this version")
     }
 
     pub(crate) fn reason(&self) -> &str {

@@ -45,6 +45,11 @@ impl FetchedFiles {
         Self { kept: Some(kept), ..self }
     }
 
+    /// Ends the progress line. Returns what was kept, with its lock.
+    pub(crate) fn into_kept(self) -> Option<KeptFetches> {
+        self.kept
+    }
+
     /// Returns the client that fetches.
     pub(crate) fn fetcher(&self) -> &RobotsFetcher {
         &self.fetcher

@@ -12,7 +12,7 @@ use wayleave_clock::system_time;
 use wayleave_config::Config;
 use wayleave_decision::{
     CheckedSnapshot, ClaimedNames, Crawlers, Decision, DecisionRequest, DecisionSettings,
-    DocumentResult, Identity, InterceptionSettings, PolicyRules, RobotsCopy,
+    DocumentResult, Identity, InterceptionSettings, PolicyRules, RequestOutcome, RobotsCopy,
 };
 use wayleave_lifecycle::{FetchEnding, FetchOutcome, FinishedFetch, Resource};
 use wayleave_notation::harmless::escape_controls;
@@ -251,10 +251,10 @@ fn finish(verdicts: &[Preview], arguments: &CheckArguments) -> ExitCode {
 /// Returns the verdict in a word: `forward`, `observe`, `refuse`, or `fail` for a name that cannot be resolved.
 pub(crate) fn word(verdict: &Preview) -> &'static str {
     match verdict.outcome() {
-        "forwarded" | "tunnelled" => "forward",
-        "observed" => "observe",
-        "failed" => "fail",
-        _ => "refuse",
+        RequestOutcome::Forwarded | RequestOutcome::Tunnelled => "forward",
+        RequestOutcome::Observed => "observe",
+        RequestOutcome::Failed => "fail",
+        RequestOutcome::Refused => "refuse",
     }
 }
 
@@ -334,10 +334,10 @@ fn exit_status(verdicts: &[Preview]) -> u8 {
 
 /// Returns whether the verdict may be another one when the origin, or DNS, answers again.
 pub(crate) fn is_undecided(verdict: &Preview) -> bool {
-    match word(verdict) {
-        "fail" => true,
+    match verdict.outcome() {
+        RequestOutcome::Failed => true,
         // As for an unreachable robots.txt, which the next attempt may reach.
-        "refuse" => verdict.status() == 503,
-        _ => false,
+        RequestOutcome::Refused => verdict.status() == 503,
+        RequestOutcome::Forwarded | RequestOutcome::Tunnelled | RequestOutcome::Observed => false,
     }
 }

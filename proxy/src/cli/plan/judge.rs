@@ -7,7 +7,7 @@ use wayleave_admission::offline::InputSource;
 use wayleave_admission::preview::Question;
 use wayleave_admission::record;
 use wayleave_config::Config;
-use wayleave_decision::{Crawler, Identity};
+use wayleave_decision::{Crawler, Identity, RequestOutcome, crawl_delay};
 use wayleave_lifecycle::FetchIdentity;
 use wayleave_pacing::PacingConfig;
 use wayleave_plan::{OriginPlan, PlannedVerdict};
@@ -15,7 +15,7 @@ use wayleave_robots_cache::FetchIdentities;
 
 use crate::admin::preview::Preview;
 use crate::cli::check::url_list::with_escaped_spaces;
-use crate::cli::check::verdict::{ProxySettings, is_undecided, word};
+use crate::cli::check::verdict::{ProxySettings, is_undecided};
 
 /// The crawler of a plan, and the settings that decide about its requests.
 pub(in crate::cli) struct CrawlJudge {
@@ -63,12 +63,12 @@ impl CrawlJudge {
         identities.of(&self.identity, self.question.user_agent.as_bytes())
     }
 
-    /// Decides about a URL, and counts it.
+    /// Decides about a URL, and counts it in the plan of its origin.
     ///
     /// # Errors
     ///
     /// Returns the mistake in the URL.
-    pub(in crate::cli) fn count(
+    pub(in crate::cli) fn judge(
         &self,
         url: &str,
         source: &mut impl InputSource,
@@ -76,15 +76,21 @@ impl CrawlJudge {
     ) -> Result<Preview, String> {
         let question = Question { url: with_escaped_spaces(url), ..self.question.clone() };
         let previewed = self.settings.preview(&question, &[], source, self.now)?;
-        plan.note_pace(&previewed.verdict.facts);
+        let facts = &previewed.verdict.facts;
+        plan.note_pace(facts);
+        // Once: it is a walk through the rules. A file that did not count is not fetched for it.
+        if facts.finding.is_some() && !plan.is_robots_delay_known {
+            let robots_txt = source.robots_txt(&plan.origin);
+            plan.note_robots_delay(crawl_delay(robots_txt.access(), &previewed.identity));
+        }
         let read_as = previewed.identity.dialect();
         let (decision, dialects) = record::preview(previewed, self.now);
         let verdict = Preview::of_record(decision.clone(), dialects, read_as);
-        let planned = match word(&verdict) {
-            "forward" => PlannedVerdict::Forward,
-            "observe" => PlannedVerdict::Observe,
+        let planned = match verdict.outcome() {
             _ if is_undecided(&verdict) => PlannedVerdict::Undecided,
-            _ => PlannedVerdict::Refuse,
+            RequestOutcome::Forwarded | RequestOutcome::Tunnelled => PlannedVerdict::Forward,
+            RequestOutcome::Observed => PlannedVerdict::Observe,
+            RequestOutcome::Refused | RequestOutcome::Failed => PlannedVerdict::Refuse,
         };
         plan.count(&decision, planned);
         Ok(verdict)

@@ -34,7 +34,7 @@ use super::crawler_names;
 use super::progress::ProgressLine;
 use super::robots_fetcher::RobotsFetcher;
 use super::terminal::{
-    CommandResult, INCOMPLETE, UNUSABLE, json_line, print_errors, print_part, unusable,
+    CommandResult, INCOMPLETE, UNUSABLE, counted, json_line, print_errors, print_part, unusable,
 };
 
 /// The ending of the name of the file with what was fetched, beside the list.
@@ -44,10 +44,11 @@ const STATE_ENDING: &str = ".plan";
 #[command(
     after_help = "Prints the verdict on each URL as `wayleave check` does; for each host the requests, the delay and the hours at that pace; \
                   and for all of them the hours, what is refused by which rule, the prices that are known, and the share of hosts that \
-                  turned requests away at the edge before. Hosts run side by side, and the requests of one pace unit in sequence. Only \
+                  turned requests away at the edge before. Hosts are crawled in parallel, and the requests of one pace unit in sequence. Only \
                   robots.txt and the documents next to it are fetched, each once.\n\
-                  If it is interrupted, run it again: it goes on from FILE.plan, which is deleted when the plan is complete.\n\
-                  Exit status: 0 all forwarded or observed, 1 at least one refused, 2 usage or a line that is no URL, 3 undecided because a \
+                  If it is interrupted, run it again: it goes on from FILE.plan, which is deleted when the plan is printed and nothing is \
+                  undecided. A host that could not be reached is asked again after an hour.\n\
+                  Exit status: 0 all forwarded or observed, 1 at least one refused, 2 usage or a line without a URL, 3 undecided because a \
                   robots.txt is unreachable or a name cannot be resolved. If several apply: 2, else 3, else 1."
 )]
 #[allow(clippy::struct_excessive_bools, reason = "each is a switch of the command line")]
@@ -70,7 +71,7 @@ pub(super) struct PlanArguments {
     /// Leave the verdicts on single URLs out
     #[arg(long)]
     summary: bool,
-    /// Keep what is fetched in this file, and use what is there for a day [default: FILE.plan, until the plan is complete]
+    /// Keep what is fetched in this file, and use what is there for a day [default: FILE.plan beside the list, deleted when the plan is complete]
     #[arg(long, value_name = "STATE")]
     state: Option<PathBuf>,
 }
@@ -93,34 +94,46 @@ impl PlanArguments {
         let targets = list.urls.iter().map(|url| Target::parse(&with_escaped_spaces(url)));
         let targets: Vec<_> = targets.collect::<Result<_, _>>().map_err(|it| it.to_string())?;
         let origins: Vec<_> = targets.iter().map(Target::origin).collect();
-        let (kept, beside) = self.open_state()?;
+        let (kept, temporary_state) = self.open_state()?;
         let rows = UrlRows::new(&list).map_err(|error| cannot_write(&error))?;
         let rows = Mutex::new(rows);
         let files = fetched_files(config, &judge, &origins)?.keeping(kept);
         let plans = self.judge_all(&judge, &list, &origins, &files, &rows);
         // The progress line has to be gone before anything is printed.
-        drop(files);
+        let kept = files.into_kept();
         let plans = plans?;
+        let rows = rows.into_inner().unwrap_or_else(PoisonError::into_inner);
         let mut notes = Vec::new();
+        if rows.mistakes > 0 {
+            let lines = counted(rows.mistakes, "line");
+            notes.push(format!("{lines} without a URL: not in this plan"));
+        }
         let progress = ProgressLine::of_bytes("the decision log");
-        let history = read_history(config, &plans, clock.now(), |bytes, total_bytes| {
-            progress.set_bytes(bytes, total_bytes, "the decision log");
-        });
+        let history =
+            read_history(config, &plans, clock.now(), &mut notes, |bytes, total_bytes| {
+                progress.set_bytes(bytes, total_bytes, "the decision log");
+            });
         drop(progress);
-        notes.extend(history.missing.clone());
         let crawler = judge.crawler();
         let budget = crawler.map(|crawler| budget_left(config, crawler, clock, &mut notes));
         notes.extend(remarks(config, crawler));
         let time = CrawlTime::new(&plans, &budget.unwrap_or_default());
         let plan = CrawlPlan { origins: plans, time, history };
-        let rows = rows.into_inner().unwrap_or_else(PoisonError::into_inner);
-        let status = exit_status(&plan, rows.has_mistakes);
-        let printed = self.print(&plan, &list, rows, judge.label(), &notes);
-        if let Some(complete) = beside {
-            // Nothing is lost if it stays: it counts for a day.
-            let _ = fs::remove_file(complete);
+        let is_decided = plan.sum(|origin| origin.undecided) == 0;
+        let status = exit_status(&plan, rows.mistakes > 0);
+        match self.print(&plan, &list, rows, judge.label(), &notes) {
+            Ok(()) => {}
+            // Nobody reads on, which changes no verdict.
+            Err(ExitCode::SUCCESS) => return Ok(Ok(status)),
+            Err(error) => return Ok(Err(error)),
         }
-        Ok(printed.map(|()| status))
+        if let Some(state) = temporary_state.filter(|_| is_decided) {
+            // Nothing is lost if it stays: it counts for a day.
+            let _ = fs::remove_file(state);
+        }
+        // Its lock is held until now: another command's file would be deleted.
+        drop(kept);
+        Ok(Ok(status))
     }
 
     /// Returns the question about any URL.
@@ -183,29 +196,31 @@ impl PlanArguments {
             let mut plan = OriginPlan::new(origin.clone());
             for &index in indexes {
                 let url = &list.urls[index];
-                let mut is_mistake = false;
-                let row = match judge.count(url, &mut &*files, &mut plan) {
+                let mut mistakes = 0;
+                let row = match judge.judge(url, &mut &*files, &mut plan) {
                     Ok(verdict) if self.json => json_line(&verdict),
                     Ok(verdict) => verdict::line(url, &verdict) + "\n",
                     Err(error) => {
                         let line = list.lines[index];
                         files.warn(&format!("{}:{line}", self.from.display()), &error);
-                        is_mistake = true;
+                        mistakes = 1;
                         let row = json!({ "url": excerpt(url), "line": line, "error": error });
                         if self.json { json_line(&row) } else { String::new() }
                     }
                 };
                 let mut rows = rows.lock().unwrap_or_else(PoisonError::into_inner);
-                rows.has_mistakes |= is_mistake;
+                rows.mistakes += mistakes;
                 if !self.summary && !self.markdown {
                     rows.write(index, &row).map_err(|error| cannot_write(&error))?;
                 }
             }
-            if plan.sent() > 0 {
+            let unit = if plan.sent() > 0 {
                 let destination = Destination { origin, source, client: None, network: None };
-                let unit = files.fetcher().pace_unit(judge.pacing.share, destination);
-                plan.set_pace(&judge.pacing, judge.crawler(), unit);
-            }
+                files.fetcher().pace_unit(judge.pacing.share, destination)
+            } else {
+                plan.unit.clone()
+            };
+            plan.set_pace(&judge.pacing, judge.crawler(), unit);
             files.forget(origin);
             Ok(plan)
         });
@@ -230,6 +245,7 @@ impl PlanArguments {
             }
             return print_part(&tables::text(plan, crawler, notes));
         }
+        let mistakes = rows.mistakes;
         print_part("{\"urls\":[\n")?;
         if !self.summary {
             rows.print(&list.mistakes, ",\n")?;
@@ -244,8 +260,9 @@ impl PlanArguments {
             let separator = if number > 0 { ",\n" } else { "" };
             print_part(&format!("{separator}{}", json_line(&unit)))?;
         }
-        let total = json_line(&plan.total_to_json(crawler, notes));
-        print_part(&format!("\n],\"total\":{total}}}\n"))
+        let mut total = plan.total_to_json(crawler, notes);
+        total["mistakes"] = mistakes.into();
+        print_part(&format!("\n],\"total\":{}}}\n", json_line(&total)))
     }
 }
 

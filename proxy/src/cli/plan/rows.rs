@@ -19,8 +19,8 @@ pub(super) struct UrlRows {
     end: u64,
     /// The places of the rows in the file, by the index of the URL.
     places: Vec<Range<u64>>,
-    /// Whether a line of the list has no URL that can be asked about.
-    pub(super) has_mistakes: bool,
+    /// The number of lines without a URL that can be asked about.
+    pub(super) mistakes: usize,
 }
 
 impl UrlRows {
@@ -32,7 +32,7 @@ impl UrlRows {
     pub(super) fn new(list: &UrlList) -> io::Result<Self> {
         let file = BufWriter::new(tempfile::tempfile()?);
         let places = vec![0..0; list.urls.len()];
-        Ok(Self { file, end: 0, places, has_mistakes: !list.mistakes.is_empty() })
+        Ok(Self { file, end: 0, places, mistakes: list.mistakes.len() })
     }
 
     /// Writes the row about a URL.

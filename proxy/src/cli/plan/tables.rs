@@ -1,6 +1,6 @@
 //! The summary of a plan for people, as text or as Markdown.
 
-use wayleave_plan::{CrawlPlan, OriginPlan, in_words};
+use wayleave_plan::{CrawlPlan, OriginPlan, PriceSource, in_words};
 use wayleave_record::PaymentRecord;
 
 use crate::cli::cells::{Cells, push_line, section};
@@ -8,6 +8,8 @@ use crate::cli::document_form::DocumentForm;
 
 /// The most rows of a table.
 const MAX_ROWS: usize = 30;
+/// The most rows about hosts that are undecided: whatever is wrong is mostly wrong with all of them.
+const MAX_UNDECIDED: usize = 10;
 
 /// Formats the summary for a terminal.
 pub(super) fn text(plan: &CrawlPlan, crawler: &str, notes: &[String]) -> String {
@@ -40,6 +42,7 @@ fn tables(plan: &CrawlPlan) -> Vec<(&'static str, Cells)> {
         ("Hosts, the slowest first", hosts(plan)),
         ("One pace for several hosts", shared_units(plan)),
         ("Refused, by rule", refused(plan)),
+        ("Undecided", undecided(plan)),
         ("Prices that are known", prices(plan)),
         ("Hosts that turned requests away at the edge", edge(plan)),
     ];
@@ -48,11 +51,19 @@ fn tables(plan: &CrawlPlan) -> Vec<(&'static str, Cells)> {
 
 /// Returns a table of the first rows. Heads of columns with numbers begin with a `#`.
 fn cells(heads: &[&'static str], all: impl ExactSizeIterator<Item = Vec<String>>) -> Cells {
-    let more = all.len().saturating_sub(MAX_ROWS);
+    first_cells(MAX_ROWS, heads, all)
+}
+
+fn first_cells(
+    most: usize,
+    heads: &[&'static str],
+    all: impl ExactSizeIterator<Item = Vec<String>>,
+) -> Cells {
+    let more = all.len().saturating_sub(most);
     Cells {
         heads: heads.iter().map(|head| head.trim_start_matches('#')).collect(),
         is_number: heads.iter().map(|head| head.starts_with('#')).collect(),
-        rows: all.take(MAX_ROWS).collect(),
+        rows: all.take(most).collect(),
         more,
         all_by: "--json",
     }
@@ -90,9 +101,23 @@ fn refused(plan: &CrawlPlan) -> Cells {
     cells(&["#URLs", "rule", "such as"], rows)
 }
 
+fn undecided(plan: &CrawlPlan) -> Cells {
+    let origins = plan.origins.iter();
+    let reasons = origins.filter_map(|origin| Some((origin, origin.undecided_because.clone()?)));
+    let rows: Vec<_> = reasons
+        .map(|(origin, why)| {
+            vec![in_words::thousands(origin.undecided), in_words::name(plan, origin), why]
+        })
+        .collect();
+    first_cells(MAX_UNDECIDED, &["#URLs", "host", "because"], rows.into_iter())
+}
+
 fn prices(plan: &CrawlPlan) -> Cells {
     let rows = plan.prices().into_iter().map(|known| {
-        let asked = if known.from == "licence" { "by its licence" } else { "before" };
+        let asked = match known.from {
+            PriceSource::Licence => "by its licence",
+            PriceSource::Log => "at least once, in the decision log",
+        };
         vec![
             in_words::thousands(known.urls),
             known.host.to_owned(),

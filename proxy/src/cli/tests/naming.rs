@@ -6,7 +6,7 @@ use std::time::SystemTime;
 use wayleave_admission::offline::InputSource;
 use wayleave_admission::preview::Question;
 use wayleave_config::Config;
-use wayleave_decision::{Crawlers, DocumentResult, PolicyRules, RobotsCopy};
+use wayleave_decision::{Crawlers, DocumentResult, PolicyRules, RequestOutcome, RobotsCopy};
 use wayleave_lifecycle::Resource;
 use wayleave_robots_txt::{AccessResult, Origin, ProductToken, RobotsTxt};
 
@@ -182,10 +182,11 @@ fn no_offered_table_ends_a_refusal_without_a_word() {
                         "{user_agent} in {}",
                         pasted.text
                     );
-                    let is_lost = before.outcome() == "refused" && after.outcome() != "refused";
+                    let is_lost = before.outcome() == RequestOutcome::Refused
+                        && after.outcome() != RequestOutcome::Refused;
                     assert!(
                         !is_lost || is_named && is_told(&naming, named, user_agent, before),
-                        "{user_agent} is {} instead of {} with {}\n{:?}",
+                        "{user_agent} is {:?} instead of {:?} with {}\n{:?}",
                         after.outcome(),
                         before.reason(),
                         pasted.text,
