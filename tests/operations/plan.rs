@@ -561,12 +561,8 @@ fn a_named_state_is_kept_and_another_file_is_left_alone() {
     assert_eq!(notes, "my own notes\n");
 }
 
-#[test]
-fn hosts_that_refused_at_the_edge_and_prices_are_known() {
-    let origin = Origin::start();
-    origin.site("shut.test").page("/", Reply::new(403).body("no"));
-    let priced = Reply::new(402).header("crawler-price", "USD 0.01").body("pay");
-    origin.site("paid.test").page("/", priced);
+/// Gives a site a licence by which one page costs less than the others.
+fn license_at_two_prices(origin: &Origin) {
     let content = |url: &str, price: &str| {
         format!(
             "<content url=\"{url}\"><license><permits type=\"usage\">ai-train</permits><payment type=\"purchase\">\
@@ -583,6 +579,15 @@ fn hosts_that_refused_at_the_edge_and_prices_are_known() {
         .site("licensed.test")
         .robots("License: http://licensed.test/rsl.xml\nUser-agent: *\nDisallow:\n")
         .page("/rsl.xml", licence);
+}
+
+#[test]
+fn hosts_that_refused_at_the_edge_and_prices_are_known() {
+    let origin = Origin::start();
+    origin.site("shut.test").page("/", Reply::new(403).body("no"));
+    let priced = Reply::new(402).header("crawler-price", "USD 0.01").body("pay");
+    origin.site("paid.test").page("/", priced);
+    license_at_two_prices(&origin);
     let proxy = Wayleave::start_with(&origin, |settings| {
         settings.with(crawler("news", "NewsBot").purposes(["train-ai"]))
     });

@@ -247,10 +247,14 @@ fn each_page_is_asked_about_as_its_crawler_would_be_and_nothing_else_is_sent() {
     let requests = origin.requests();
     assert!(requests[before..].iter().all(|request| request.target == "/robots.txt"));
 
-    // With a purpose, pages are, for clients without a [[crawler]], too.
-    let before = requests.len();
+    pages_are_looked_at_for_a_purpose(&origin, dir.path());
+}
+
+/// Pages are looked at for a purpose, for clients without a `[[crawler]]`, too.
+fn pages_are_looked_at_for_a_purpose(origin: &Origin, dir: &Path) {
+    let before = origin.requests().len();
     let train = ["--purpose", "train-ai"];
-    let output = tools::run(&mut replay(dir.path(), &train), b"", LIMIT);
+    let output = tools::run(&mut replay(dir, &train), b"", LIMIT);
     let text = tools::both_streams(&output);
     let by_page = "unnamed http://page.test/noai: train-ai by robots-meta (X-Robots-Tag: noai)";
     assert!(

@@ -75,7 +75,6 @@ pub(super) async fn splice(
 mod tests {
     use tokio::io::{AsyncWriteExt, DuplexStream, duplex};
     use tokio::time::Instant;
-    use tokio::time::timeout;
     use wayleave_http_wire::http1::BodyFraming;
     use wayleave_transport::http::downstream::DownstreamResponse;
     use wayleave_transport::http::transport::{BoxedStream, Transport};
