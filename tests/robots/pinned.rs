@@ -373,7 +373,7 @@ fn config_check_and_check_say_what_is_pinned() {
         program.output().expect("it runs")
     };
     let checked = expect(&run(&["config", "check"]), 0);
-    let warning = "for trying only: http://shop.test is judged by ";
+    let warning = "for trials only: http://shop.test is judged by ";
     assert!(checked.contains(warning), "{checked}");
     for options in [&["--robots-only"][..], &[]] {
         let check = |url: &str| {
@@ -389,6 +389,10 @@ fn config_check_and_check_say_what_is_pinned() {
         assert!(!printed.contains("pinned"), "{printed}");
     }
     assert_eq!(origin.robots_fetches("shop.test"), 0);
+    let output = run(&["comply"]);
+    let printed = String::from_utf8_lossy(&output.stdout);
+    let mistaken = "http://shop.test is judged by a file of yours, not by its own robots.txt";
+    assert!(printed.contains(mistaken), "{printed}");
 }
 
 /// Exports everything, and verifies it.

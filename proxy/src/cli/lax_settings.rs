@@ -31,9 +31,9 @@ pub(super) fn find(config: &Config, places: &ConfigPlaces<'_>, now: SystemTime) 
         format!("{place}: {}:\n{}", name.text, name.split.trim_end())
     }));
     warnings.extend(rule_warnings(&config.rules, places, now));
-    warnings.extend(config.robots.pinned.first().map(|pinned| {
+    warnings.extend(config.robots.pinned.iter().map(|pinned| {
         format!(
-            "{}: for trying only: {} is judged by {}, whatever it serves itself",
+            "{}: for trials only: {} is judged by {}, whatever it serves itself",
             places.key("robots.pinned"),
             pinned.origin,
             pinned.file.display()

@@ -3,6 +3,7 @@
 
 use bytesize::ByteSize;
 use serde::Serialize;
+use wayleave_config::Config;
 use wayleave_decision::{
     Crawler, DailyBudget, EnforcementMode, PolicyRule, RuleAction, SubresourcePolicy, contacts,
 };
@@ -25,7 +26,7 @@ pub(super) struct CardSubject<'a> {
     pub(super) crawler: &'a Crawler,
     pub(super) pacing: &'a PacingConfig,
     pub(super) sources: SourceSet,
-    pub(super) rules: &'a [PolicyRule],
+    pub(super) config: &'a Config,
     /// The `User-Agent` of fetches that no crawler asked for, whose contact is that of crawlers without one.
     pub(super) proxy_user_agent: &'a str,
 }
@@ -80,7 +81,7 @@ impl CardSubject<'_> {
             web_bot_auth: CardDetails {
                 expected_user_agent: self.expected_user_agent(),
                 rfc9309_product_token: token,
-                rfc9309_compliance: obeys_robots_txt(self.crawler, self.rules),
+                rfc9309_compliance: obeys_robots_txt(self.config, self.crawler),
                 trigger: trigger.as_str(),
                 purpose: (!purposes.is_empty()).then(|| purposes.join(", ")),
                 rate_control: self.rate_control(),
@@ -143,9 +144,9 @@ impl CardSubject<'_> {
     }
 }
 
-/// Returns whether sites can rely on robots.txt being obeyed: nothing is only observed, no page loads what is disallowed, and no
-/// exception is for all hosts, even if it has expired.
-pub(crate) fn obeys_robots_txt(crawler: &Crawler, rules: &[PolicyRule]) -> bool {
+/// Returns whether sites can rely on robots.txt being obeyed: nothing is only observed, no page loads what is disallowed, no text is
+/// pinned in place of a site's own, and no exception is for all hosts, even if it has expired.
+pub(crate) fn obeys_robots_txt(config: &Config, crawler: &Crawler) -> bool {
     let is_exception_for_all = |rule: &PolicyRule| {
         rule.action == RuleAction::Allow
             && rule.applies_to_crawler(&crawler.name, crawler.declaration.purposes)
@@ -153,7 +154,8 @@ pub(crate) fn obeys_robots_txt(crawler: &Crawler, rules: &[PolicyRule]) -> bool 
     };
     crawler.mode == EnforcementMode::Enforce
         && crawler.subresources == SubresourcePolicy::Judge
-        && !rules.iter().any(is_exception_for_all)
+        && config.robots.pinned.is_empty()
+        && !config.rules.iter().any(is_exception_for_all)
 }
 
 /// Returns the URIs at which a crawler's operator can be reached: its contact, the owner's, then those in its

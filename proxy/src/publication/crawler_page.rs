@@ -104,6 +104,10 @@ fn rule_facts(config: &Config, crawler: &Crawler) -> Vec<(&'static str, String)>
         let text = "The crawler is being tried out and does not obey robots.txt yet.";
         return vec![("robots.txt", text.to_owned())];
     }
+    if let Some(pinned) = config.robots.pinned.first() {
+        let text = format!("A file of our own counts instead at {}, for a trial.", pinned.origin);
+        return vec![("robots.txt", text)];
+    }
     let names: Vec<_> = crawler.tokens.iter().map(|token| code(token.as_str())).collect();
     let mut facts = vec![(
         "robots.txt",

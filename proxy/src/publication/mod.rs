@@ -94,7 +94,7 @@ impl<'c> PublishedHost<'c> {
             crawler,
             pacing: &self.config.politeness,
             sources: self.config.preferences.reading.sources,
-            rules: &self.config.rules,
+            config: self.config,
             proxy_user_agent: &self.config.robots.fetch.user_agent,
         };
         Some(subject.card())

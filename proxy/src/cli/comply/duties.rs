@@ -138,6 +138,11 @@ fn obedience(config: &Config) -> DutyFinding {
         let detail = format!("what pages load passes robots.txt: {names}; set \"judge\"");
         return missing("crawler.subresources", detail);
     }
+    if let Some(pinned) = config.robots.pinned.first() {
+        let detail =
+            format!("{} is judged by a file of yours, not by its own robots.txt", pinned.origin);
+        return missing("robots.pinned", detail);
+    }
     let is_for_all = |rule: &PolicyRule| rule.hosts.iter().any(|host| host.to_string() == "*");
     let numbered = config.rules.iter().zip(1..);
     let mut exceptions = numbered.filter(|(rule, _)| rule.action == RuleAction::Allow);

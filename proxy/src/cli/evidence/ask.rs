@@ -44,7 +44,7 @@ pub(crate) struct AskArgs {
     #[arg(group = "question", requires = "at")]
     pub(super) url: Option<String>,
     /// 2026-11-21T08:00:00Z, 2026-11-21 (the whole day), yesterday, now or 3d (3 days ago)
-    #[arg(long, value_name = "TIME", requires = "url")]
+    #[arg(long, value_name = "TIME", requires = "url", conflicts_with = "body_sha256")]
     pub(super) at: Option<TimeArgument>,
     /// Show the requests that a body of this SHA-256 came from, if log.body_digest was set then
     #[arg(long, value_name = "HEX", group = "question", value_parser = parse_digest, conflicts_with = "nodes")]

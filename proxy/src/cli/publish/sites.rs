@@ -279,7 +279,7 @@ impl CrawlerStatement {
         let obeys_robots_txt = match name {
             WAYLEAVE if crawler.is_none() => Some(true),
             ASSERTED => Some(config.crawlers.mode == EnforcementMode::Enforce),
-            _ => crawler.map(|crawler| obeys_robots_txt(crawler, &config.rules)),
+            _ => crawler.map(|crawler| obeys_robots_txt(config, crawler)),
         };
         Self { name: name.to_owned(), tokens, contact, obeys_robots_txt }
     }
