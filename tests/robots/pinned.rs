@@ -362,6 +362,25 @@ fn a_pinned_origin_is_shown_as_such_everywhere() {
 }
 
 #[test]
+fn a_page_of_origins_is_full_although_a_pinned_one_is_on_disk() {
+    let origin = Origin::start();
+    let hosts = ["a.test", "b.test", "c.test"];
+    for host in hosts {
+        origin.site(host).disallows("/real");
+    }
+    let proxy = Wayleave::start(&origin);
+    for host in hosts {
+        assert_eq!(proxy.get(&format!("http://{host}/")).status, 200);
+    }
+    let (dir, _) = proxy.stop();
+    let settings = Settings::for_origin(dir.path(), &origin);
+    let settings = pinned(settings, &["http://a.test"], PLANNED);
+    let proxy = Wayleave::start_in(dir, settings);
+    let listed = proxy.admin_get("/v1/robots?limit=1&state=fresh").json();
+    assert_eq!(listed["robots"][0]["origin"], "http://b.test", "{listed}");
+}
+
+#[test]
 fn config_check_and_check_say_what_is_pinned() {
     let origin = sites();
     let dir = tempfile::tempdir().expect("a directory");

@@ -59,6 +59,7 @@ impl EntryLister {
         };
         let is_in_state =
             |snapshot: &Snapshot| query.state.is_none_or(|state| snapshot.state(now) == state);
+        let pinned = self.published.pinned();
         let mut found: Vec<_> = self
             .published
             .select(|resource, snapshot| {
@@ -69,6 +70,7 @@ impl EntryLister {
             })
             .into_iter()
             .map(|(resource, snapshot)| (resource.origin().clone(), snapshot))
+            .filter(|(origin, _)| !pinned.contains(origin))
             .collect();
         // Memory may hold any number of matches, but no more than `limit` of those on disk can be among the first.
         let mut missing = query.limit;
@@ -76,14 +78,13 @@ impl EntryLister {
             if matches(text)
                 && let Some((origin, snapshot)) = self.on_disk_only(entry, now)
                 && is_in_state(&snapshot)
+                && !pinned.contains(&origin)
             {
                 found.push((origin, snapshot));
                 missing = missing.saturating_sub(1);
             }
             missing > 0
         });
-        let pinned = self.published.pinned();
-        found.retain(|(origin, _)| !pinned.contains(origin));
         if query.state.is_none() {
             let all = pinned.all().filter(|(origin, _)| matches(&origin.to_string()));
             found.extend(all.map(|(origin, snapshot)| (origin.clone(), Arc::clone(snapshot))));
