@@ -24,7 +24,7 @@ impl GatedRequest<'_, '_> {
         loop {
             let decided = self.decide_once(client).await;
             let decider = &self.gate.decider;
-            if Arc::ptr_eq(&self.settings.pinned, &decider.robots.pinned()) {
+            if decider.robots.serves(&self.settings.pinned) {
                 return decided;
             }
             // A reload has replaced the texts, and replaces the settings within microseconds.

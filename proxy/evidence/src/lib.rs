@@ -29,6 +29,7 @@
 //! The crate neither reads clocks nor opens network connections. It knows nothing of the meaning of decisions: a caller that
 //! verifies an export passes a function that derives a decision again. Begin reading at [`chain`].
 
+pub mod archive;
 pub mod chain;
 pub mod clock_steps;
 mod digest;
@@ -53,4 +54,4 @@ pub use self::head_files::HeadFiles;
 pub use self::log_head::LogHead;
 pub use self::manifest::{ListedFile, LogWindow, MANIFEST_PATH, Manifest};
 pub use self::signed_log::{SignedLog, SignedLogFile};
-pub use wayleave_notation::Sha256Digest;
+pub use wayleave_notation::{Sha256Digest, Sha256Hasher};

@@ -414,6 +414,11 @@ impl RobotsCache {
         decided
     }
 
+    /// Returns whether these robots.txt files count instead of those that origins serve. Every decision asks.
+    pub fn serves(&self, files: &Arc<PinnedFiles>) -> bool {
+        Arc::ptr_eq(files, &self.documents.published.pinned())
+    }
+
     /// Returns the robots.txt files that count instead of those that origins serve.
     pub fn pinned(&self) -> Arc<PinnedFiles> {
         Arc::clone(&self.documents.published.pinned())

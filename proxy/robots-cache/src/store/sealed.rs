@@ -6,8 +6,7 @@
 
 use std::sync::Arc;
 
-use ring::digest::{Context, SHA256};
-use wayleave_evidence::Sha256Digest;
+use wayleave_evidence::{Sha256Digest, Sha256Hasher};
 
 /// The number of SHA-256 bytes kept: enough against accidents, which is all that they guard against.
 const SEAL_BYTES: usize = 8;
@@ -30,12 +29,12 @@ pub(super) fn unseal<'a>(key: &str, sealed: &'a [u8]) -> Option<&'a [u8]> {
 }
 
 fn checksum(key: &str, record: &[u8]) -> [u8; SEAL_BYTES] {
-    let mut context = Context::new(&SHA256);
-    context.update(&key.len().to_le_bytes());
-    context.update(key.as_bytes());
-    context.update(record);
+    let mut hasher = Sha256Hasher::new();
+    hasher.update(&key.len().to_le_bytes());
+    hasher.update(key.as_bytes());
+    hasher.update(record);
     let mut checksum = [0; SEAL_BYTES];
-    checksum.copy_from_slice(&context.finish().as_ref()[..SEAL_BYTES]);
+    checksum.copy_from_slice(&hasher.finish().0[..SEAL_BYTES]);
     checksum
 }
 
