@@ -93,6 +93,18 @@ pub async fn open_store(
     .await
 }
 
+/// Builds the gate of a process that listens nowhere, with a store and metrics of its own.
+///
+/// # Errors
+///
+/// Returns an error if another process has the state, and as [`build_in_fleet`].
+pub async fn build_alone(config: &Config, log: &LogHandle) -> anyhow::Result<BuiltParts> {
+    let metrics = Arc::new(Metrics::new()?);
+    let clock = Clock::start();
+    let store = open_store(config, clock, &metrics).await?;
+    build_in_fleet(config, ProcessParts::new(log, &metrics, clock), store).await
+}
+
 /// Joins the fleet, and does the same as [`build`].
 ///
 /// # Errors

@@ -9,14 +9,11 @@ use http::request::Parts;
 use tokio::task::JoinHandle;
 use wayleave_admission::asked::ask_in_task;
 use wayleave_admission::request::{AskingGateway, ClientConnection, GatewayCrawler};
-use wayleave_assembly::ProcessParts;
-use wayleave_clock::Clock;
 use wayleave_config::Config;
 use wayleave_http_wire::http1::HeadError;
 use wayleave_http_wire::received::ReceivedHead;
 use wayleave_telemetry::line_writer::LineWriterGuard;
 use wayleave_telemetry::logging;
-use wayleave_telemetry::metrics::Metrics;
 
 use crate::admitted::Admitted;
 use crate::head::received_head;
@@ -71,11 +68,7 @@ impl Gate {
     async fn build(config: &Config) -> anyhow::Result<Self> {
         // The events of this process are its program's own.
         let (log, writing) = logging::start_discarding(config.log.format);
-        let metrics = Arc::new(Metrics::new()?);
-        let clock = Clock::start();
-        let store = wayleave_assembly::open_store(config, clock, &metrics).await?;
-        let process = ProcessParts::new(&log, &metrics, clock);
-        let parts = wayleave_assembly::build_in_fleet(config, process, store).await?;
+        let parts = wayleave_assembly::build_alone(config, &log).await?;
         Ok(Self(Arc::new(GateServices {
             gate: Arc::new(parts.gate),
             refreshing: tokio::spawn(parts.refresh),

@@ -10,6 +10,7 @@ use utoipa::ToSchema;
 use wayleave_decision::{ASSERTED, PolicyRule, Reason, RequestOutcome};
 use wayleave_decision_log::DecisionQuery;
 use wayleave_fleet::FleetState;
+use wayleave_forwarding::downstream::{MAX_TIMES, UntrustingClient};
 
 use super::access::TeamScope;
 use super::health::fleet_fault;
@@ -17,7 +18,6 @@ use super::response::SafeJson;
 use super::robots_view::format_instant;
 use super::state::AdminState;
 use crate::publication::mixed_names;
-use wayleave_forwarding::downstream::{MAX_TIMES, UntrustingClient};
 
 /// The most files that are named.
 const MAX_DETAILS: usize = 100;

@@ -13,10 +13,10 @@ use hyper::service::{Service, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use tokio::net::{TcpListener, TcpStream};
+use wayleave_forwarding::downstream::listeners;
 use wayleave_transport::http::transport::{self, UNACKNOWLEDGED_TIMEOUT};
 
 use super::connection_limit::{AdmittedConnection, ConnectionLimit};
-use wayleave_forwarding::downstream::listeners;
 
 /// The time that a request's head may take, and that a connection may be idle.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(30);

@@ -10,6 +10,7 @@ use wayleave_admission::Decider;
 use wayleave_config::ListenAddress;
 use wayleave_decision_log::DecisionLog;
 use wayleave_decision_log::log_heads::LogHeads;
+use wayleave_forwarding::downstream::UntrustingClients;
 use wayleave_pacing::Pacer;
 use wayleave_pacing::budget::DailyBudgets;
 use wayleave_telemetry::metrics::Metrics;
@@ -18,7 +19,6 @@ use wayleave_transport::tls::intercept::CertificateAuthority;
 
 use super::refresh_limit::RefreshLimit;
 use super::reload_handle::ReloadHandle;
-use wayleave_forwarding::downstream::UntrustingClients;
 
 /// The parts of the proxy that the admin listener shows.
 #[derive(Clone, Debug)]

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::Context;
+use toml::{Table, Value};
 use wayleave_config::{Config, ConfigMistake, parent_dir};
 
 use super::terminal::{UNUSABLE, counted, print_errors};
@@ -88,4 +89,12 @@ pub(super) fn config_dir(file: Option<&Path>) -> anyhow::Result<PathBuf> {
         fs::metadata(file).with_context(|| format!("reading {}", file.display()))?;
     }
     Ok(parent_dir(file.unwrap_or(Path::new(DEFAULT_CONFIG_FILE))))
+}
+
+/// Sets `section.key` of a configuration.
+pub(super) fn set_key(table: &mut Table, section: &str, key: &str, value: impl Into<Value>) {
+    let section = table.entry(section).or_insert_with(|| Value::Table(Table::new()));
+    if let Some(section) = section.as_table_mut() {
+        section.insert(key.to_owned(), value.into());
+    }
 }

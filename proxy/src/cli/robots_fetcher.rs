@@ -4,14 +4,13 @@ use std::sync::Arc;
 
 use tokio::runtime::{Builder, Runtime};
 use wayleave_admission::pace_unit;
+use wayleave_assembly::wiring;
 use wayleave_clock::Clock;
 use wayleave_config::Config;
 use wayleave_decision::CheckedSnapshot;
 use wayleave_lifecycle::{FetchIdentity, FetchRequest, FinishedFetch, Resource};
 use wayleave_pacing::{PaceShare, PaceUnit};
 use wayleave_robots_cache::{DocumentFetcher, FetchIdentities, HttpFetcher, PinnedFiles};
-
-use wayleave_assembly::wiring;
 use wayleave_upstream::Destination;
 
 /// A client that fetches one file at a time, and blocks until it is there.

@@ -8,10 +8,10 @@ use std::path::{Path, PathBuf};
 use wayleave_config::Config;
 use wayleave_config::ListenAddress;
 use wayleave_decision::{CrawlersConfig, EnforcementMode};
+use wayleave_forwarding::downstream::listeners::{BoundListener, BoundListeners};
 use wayleave_transport::tls::intercept::CertificateAuthority;
 
 use crate::environment::shell_quoted;
-use wayleave_forwarding::downstream::listeners::{BoundListener, BoundListeners};
 
 /// A page that is disallowed for all crawlers, as it has been for many years.
 const REFUSED_PAGE: &str = "https://en.wikipedia.org/wiki/Special:Random";

@@ -19,6 +19,9 @@ use wayleave_clock::Clock;
 use wayleave_config::Config;
 use wayleave_config::{ListenAddress, ListenProtocol};
 use wayleave_decision_log::DecisionTally;
+use wayleave_forwarding::downstream::listeners;
+use wayleave_forwarding::downstream::{ConnectionAcceptor, DownstreamServer, Entry};
+use wayleave_forwarding::exchange::ExchangeServices;
 use wayleave_isolation::{DnsServer, EnclosureSockets, ReservedNames};
 use wayleave_robots_cache::StoreError;
 use wayleave_telemetry::logging::{self, LogHandle};
@@ -28,9 +31,6 @@ use crate::server::process::{server_conf, state_runtime};
 use crate::server::services::{ProcessService, Supervised, until_stopped, worker_threads};
 use crate::server::shutdown::{GracefulShutdown, StopSignals};
 use crate::server::start;
-use wayleave_forwarding::downstream::listeners;
-use wayleave_forwarding::downstream::{ConnectionAcceptor, DownstreamServer, Entry};
-use wayleave_forwarding::exchange::ExchangeServices;
 
 /// The client of all connections: the address that they come from inside means nothing.
 const CLIENT: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);

@@ -11,15 +11,12 @@ use tokio::time::{Instant, sleep};
 use wayleave_admission::Gate;
 use wayleave_admission::asked::ask_in_task;
 use wayleave_admission::request::ClientConnection;
-use wayleave_assembly::ProcessParts;
-use wayleave_clock::Clock;
 use wayleave_config::Config;
 use wayleave_forwarding::exchange::ExchangeServices;
 use wayleave_http_wire::http1::BodyFraming;
 use wayleave_http_wire::received::ReceivedHead;
 use wayleave_record::{DecisionId, DecisionRecord};
 use wayleave_telemetry::logging::LogHandle;
-use wayleave_telemetry::metrics::Metrics;
 use wayleave_transport::http::downstream::Downstream;
 use wayleave_transport::http::transport::{BoxedStream, BufferedStream};
 
@@ -42,11 +39,7 @@ impl InProcessProxy {
     ///
     /// Returns an error if another process has the state, or if a part cannot be built.
     pub(crate) async fn start(config: &Config, log: &LogHandle) -> anyhow::Result<Self> {
-        let metrics = Arc::new(Metrics::new()?);
-        let clock = Clock::start();
-        let store = wayleave_assembly::open_store(config, clock, &metrics).await?;
-        let process = ProcessParts::new(log, &metrics, clock);
-        let parts = wayleave_assembly::build_in_fleet(config, process, store).await?;
+        let parts = wayleave_assembly::build_alone(config, log).await?;
         Ok(Self {
             exchanges: ExchangeServices::new(parts.gate),
             refreshing: tokio::spawn(parts.refresh),

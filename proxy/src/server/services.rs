@@ -16,6 +16,8 @@ use tokio::task::JoinHandle;
 use wayleave_clock::Clock;
 use wayleave_config::ConnectionLimitsConfig;
 use wayleave_decision_log::log_heads::HeadExchange;
+use wayleave_forwarding::downstream::listeners::BoundListeners;
+use wayleave_forwarding::downstream::{ConnectionAcceptor, DownstreamServer};
 use wayleave_gateway::{GatewayServer, QuestionLimits};
 
 use crate::admin::{self, AdminGuard, AdminState};
@@ -24,8 +26,6 @@ use crate::robots_changes;
 use crate::server::announce::notify;
 use crate::server::gateways;
 use crate::server::reload::ReloadService;
-use wayleave_forwarding::downstream::listeners::BoundListeners;
-use wayleave_forwarding::downstream::{ConnectionAcceptor, DownstreamServer};
 
 /// A part of the proxy that runs until the process stops.
 pub(super) trait ProcessService: Send + 'static {

@@ -9,9 +9,9 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::Mutex;
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio_util::sync::CancellationToken;
+use wayleave_forwarding::downstream::DownstreamServer;
 
 use crate::server::announce::notify;
-use wayleave_forwarding::downstream::DownstreamServer;
 
 /// The reasons to end the process.
 pub(super) enum StopSignals {

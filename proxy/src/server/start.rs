@@ -15,6 +15,11 @@ use tokio_util::task::TaskTracker;
 use wayleave_assembly::ProcessParts;
 use wayleave_clock::Clock;
 use wayleave_config::{Config, ListenAddress};
+use wayleave_forwarding::downstream::listeners::{
+    BoundGateway, BoundListener, BoundListeners, InheritedSockets, bind_when_free,
+};
+use wayleave_forwarding::downstream::{ConnectionLimits, DownstreamServer};
+use wayleave_forwarding::exchange::ExchangeServices;
 use wayleave_robots_cache::{self as robots_cache, RobotsStore};
 use wayleave_signing::create_private_dir;
 use wayleave_telemetry::logging::LogHandle;
@@ -29,11 +34,6 @@ use crate::server::gateways;
 use crate::server::reload::{self, ReloadService, ReloadedParts};
 use crate::server::services::{CrawlerService, OperatorService};
 use crate::server::shutdown::StopSignals;
-use wayleave_forwarding::downstream::listeners::{
-    BoundGateway, BoundListener, BoundListeners, InheritedSockets, bind_when_free,
-};
-use wayleave_forwarding::downstream::{ConnectionLimits, DownstreamServer};
-use wayleave_forwarding::exchange::ExchangeServices;
 
 /// The time that a process which is being replaced may take to end, beyond its `shutdown_grace`.
 const TAKEOVER_MARGIN: Duration = Duration::from_secs(10);

@@ -114,7 +114,7 @@ async function robotsPanel(found) {
   const copy = facts([
     ["Verdict", found.verdict && `${found.verdict} (${found.basis}), read as ${found.dialect}`],
     ["Group used", grounds.group.join(", ")],
-    ["From", found.robots_access === "pinned" ? `the configuration: pinned for trying, in place of ${grounds.robots_url}` : grounds.robots_url],
+    ["From", found.robots_access === "pinned" ? `the configuration: pinned to try it out, in place of ${grounds.robots_url}` : grounds.robots_url],
     [found.robots_access === "pinned" ? "Read" : "Fetched or confirmed", found.robots_fetched_at && time(found.robots_fetched_at, true)],
     ["Fetched as", found.robots_fetched_as],
     ["First seen", said && time(said.first_seen_at, true)],

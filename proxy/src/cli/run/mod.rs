@@ -41,7 +41,7 @@ pub(super) struct RunArguments {
     /// The certificate of the running wayleave's CA [default: ca.crt of the configuration]
     #[arg(long, value_name = "FILE", requires = "proxy")]
     ca: Option<PathBuf>,
-    /// Let this file count as the robots.txt of an origin, such as https://example.com=new.txt, for trying; repeat it for others
+    /// Use this file as the robots.txt of an origin, to try it out, such as https://example.com=new.txt; may be repeated
     #[arg(long, value_name = "ORIGIN=FILE", conflicts_with = "proxy", value_parser = parse_pinned)]
     robots: Vec<(String, PathBuf)>,
     /// Write the summary to this file, too, as JSON

@@ -13,7 +13,7 @@ use wayleave_robots_txt::HostPattern;
 use wayleave_signing::create_private_dir;
 use wayleave_upstream::egress::ParentProxy;
 
-use super::super::config_file::{found_file, load_config, print_mistakes};
+use super::super::config_file::{found_file, load_config, print_mistakes, set_key};
 use super::super::terminal::unusable;
 
 /// The longest time for which a connection to a running proxy may be silent.
@@ -58,7 +58,7 @@ pub(super) fn load(
     let mut is_known = true;
     let config = Config::load_changed(file, |table| {
         if let Some((dir, _)) = &own {
-            set(table, "state", "dir", dir.display().to_string());
+            set_key(table, "state", "dir", dir.display().to_string());
         }
         if let Some(name) = crawler {
             is_known = make_only(table, name);
@@ -96,14 +96,14 @@ pub(super) fn load_for_running(
     })?;
     let dir = temporary_state().map_err(|error| no_directory(&error))?;
     let mut config = Config::load_changed(None, |table| {
-        set(table, "state", "dir", dir.path().display().to_string());
-        set(table, "upstream", "proxy", proxy.url().to_owned());
+        set_key(table, "state", "dir", dir.path().display().to_string());
+        set_key(table, "upstream", "proxy", proxy.url().to_owned());
         // Connections come from the command alone; the default address may be that of the running proxy.
-        set(table, "proxy", "listen", vec!["127.0.0.1:0"]);
+        set_key(table, "proxy", "listen", vec!["127.0.0.1:0"]);
         // Otherwise the running proxy would find its own name in Via, and take our connections for a loop.
-        set(table, "proxy", "name", format!("wayleave-run-{}", std::process::id()));
+        set_key(table, "proxy", "name", format!("wayleave-run-{}", std::process::id()));
         // The running proxy has the log.
-        set(table, "log", "decisions", String::new());
+        set_key(table, "log", "decisions", String::new());
     })
     .map_err(|mistakes| print_mistakes(&mistakes))?;
     // Not possible in a file, where it would switch wayleave off.
@@ -114,18 +114,13 @@ pub(super) fn load_for_running(
     Ok(RunSettings { config, certificate: Some(certificate), _state: state })
 }
 
-/// Sets `section.key` of a configuration.
-fn set(table: &mut Table, section: &str, key: &str, value: impl Into<Value>) {
-    let section = table.entry(section).or_insert_with(|| Value::Table(Table::new()));
-    if let Some(section) = section.as_table_mut() {
-        section.insert(key.to_owned(), value.into());
-    }
-}
-
 /// Adds `[[robots.pinned]]` tables to a configuration.
 fn pin(table: &mut Table, pinned: &[(String, PathBuf)]) {
+    if pinned.is_empty() {
+        return;
+    }
     let robots = table.entry("robots").or_insert_with(|| Value::Table(Table::new()));
-    let Some(robots) = robots.as_table_mut().filter(|_| !pinned.is_empty()) else {
+    let Some(robots) = robots.as_table_mut() else {
         return;
     };
     let tables = robots.entry("pinned").or_insert_with(|| Value::Array(Vec::new()));

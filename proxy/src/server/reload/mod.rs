@@ -40,10 +40,12 @@ use arc_swap::ArcSwap;
 use tokio::signal::unix::Signal;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
+use wayleave_assembly::wiring::{self, OutboundClients, OutboundConfig};
 use wayleave_clock::system_time;
 use wayleave_config::{Config, ConfigMistake, ConfigSources};
 use wayleave_decision_log::{ClientMask, ConfigRevision, Journal};
 use wayleave_evidence::{Sha256Digest, regular_file};
+use wayleave_forwarding::exchange::ExchangeServices;
 use wayleave_notation::Sha256Hasher;
 use wayleave_robots_cache::{HttpFetcher, PinnedFiles};
 use wayleave_telemetry::collector::CollectorTls;
@@ -56,8 +58,6 @@ use self::watch::{FileWatch, IncludeWatch, WritingFiles};
 use crate::admin::{
     AdminGuard, ConfigStatus, ReloadAttempt, ReloadHandle, ReloadReply, ReloadResult, Reloaded,
 };
-use wayleave_assembly::wiring::{self, OutboundClients, OutboundConfig};
-use wayleave_forwarding::exchange::ExchangeServices;
 
 /// The operators' requests, and the changes of files, that may wait.
 const MAX_QUEUED: usize = 64;

@@ -43,18 +43,18 @@ const MAX_WAIT: Duration = Duration::from_secs(10);
 struct Undecided {
     reason: String,
     /// The time after which there may be one, if ever.
-    again: Option<Duration>,
+    retry_after: Option<Duration>,
 }
 
 impl Undecided {
     /// Creates one that no time changes.
     fn for_good(reason: impl Into<String>) -> Self {
-        Self { reason: reason.into(), again: None }
+        Self { reason: reason.into(), retry_after: None }
     }
 
     /// Creates one that may be over soon.
     fn for_now(reason: String, after: Option<Duration>) -> Self {
-        Self { reason, again: after.or(Some(USUAL_WAIT)) }
+        Self { reason, retry_after: after.or(Some(USUAL_WAIT)) }
     }
 }
 
@@ -117,7 +117,7 @@ pub(super) async fn ask_all(
     let mut seen = HashSet::new();
     loop {
         let (gaps, is_complete) =
-            ask_once_through(proxy, span, &mut seen, answers, progress).await?;
+            ask_in_one_pass(proxy, span, &mut seen, answers, progress).await?;
         if is_complete {
             return Ok(gaps);
         }
@@ -125,7 +125,7 @@ pub(super) async fn ask_all(
 }
 
 /// Reads the log once. Returns its gaps, and whether no page was left out.
-async fn ask_once_through(
+async fn ask_in_one_pass(
     proxy: &InProcessProxy,
     span: LogSpan<'_>,
     seen: &mut HashSet<PageKey>,
@@ -187,8 +187,8 @@ async fn ask(
 ) -> (PageKey, String, Result<Option<RefusedNow>, String>) {
     let mut attempt = 1;
     let answer = loop {
-        match ask_once(proxy, &page).await {
-            Err(Undecided { again: Some(after), .. })
+        match try_to_answer(proxy, &page).await {
+            Err(Undecided { retry_after: Some(after), .. })
                 if attempt < ATTEMPTS && after <= MAX_WAIT =>
             {
                 tokio::time::sleep(after.max(MIN_WAIT)).await;
@@ -200,7 +200,7 @@ async fn ask(
     (page.key, page.origin, answer)
 }
 
-async fn ask_once(
+async fn try_to_answer(
     proxy: &InProcessProxy,
     page: &LoggedPage,
 ) -> Result<Option<RefusedNow>, Undecided> {

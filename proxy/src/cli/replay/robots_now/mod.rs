@@ -25,9 +25,8 @@ use tokio::runtime::Runtime;
 use wayleave_clock::{Clock, TimeArgument};
 use wayleave_config::Config;
 use wayleave_decision_log::{DecisionRecord, LogGaps, LogPlace, crawler_in_words};
-use wayleave_notation::Sha256Digest;
 use wayleave_notation::harmless::escape_controls;
-use wayleave_notation::rfc3339;
+use wayleave_notation::{Sha256Digest, rfc3339};
 use wayleave_record::Word;
 use wayleave_signing::create_private_dir;
 use wayleave_telemetry::logging;
@@ -61,7 +60,7 @@ struct ListedFetch<'a> {
     /// The digest of the body that was fetched, if the log has it.
     #[serde(skip_serializing_if = "Option::is_none")]
     body_sha256: Option<Sha256Digest>,
-    /// The id of the decision that let it through.
+    /// The id of the decision about that fetch.
     id: String,
 }
 
@@ -81,7 +80,7 @@ pub(super) fn run(
     json: bool,
 ) -> CommandResult {
     let done = ask_and_print((config, from), purpose, since, json);
-    done.unwrap_or_else(|error| Err(unusable(&format!("{error:#}"))))
+    done.map_err(|error| unusable(&format!("{error:#}")))
 }
 
 fn ask_and_print(
@@ -89,7 +88,7 @@ fn ask_and_print(
     purpose: Option<Purpose>,
     since: Option<TimeArgument>,
     json: bool,
-) -> anyhow::Result<CommandResult> {
+) -> anyhow::Result<ExitCode> {
     let path = log_path(from)?;
     let log = LogPlace { path: &path, state_dir: &from.state.dir };
     let started_at = Clock::start().now();
@@ -103,7 +102,7 @@ fn ask_and_print(
     };
     let Some((run, gaps)) = Run::open(config, log, question)?.ask(log)? else {
         print_errors("wayleave: interrupted: the same command goes on where it ended\n");
-        return Ok(Err(ExitCode::from(INTERRUPTED)));
+        return Ok(ExitCode::from(INTERRUPTED));
     };
     let counts = run.print(log, json)?;
     run.sum_up(&counts, &gaps)
@@ -192,7 +191,7 @@ impl Run {
     }
 
     /// Prints the counts, and returns the exit status.
-    fn sum_up(mut self, counts: &ListCounts, gaps: &LogGaps) -> anyhow::Result<CommandResult> {
+    fn sum_up(mut self, counts: &ListCounts, gaps: &LogGaps) -> anyhow::Result<ExitCode> {
         let refused = counts.refused;
         let words = format!(
             "wayleave: {refused} of {} would be refused now; evidence: wayleave evidence export --config {} --since {}\n",
@@ -212,9 +211,9 @@ impl Run {
         }
         check_damage(gaps.damaged_lines)?;
         if counts.undecided > 0 || !missing.is_empty() {
-            return Ok(Err(incomplete(&missing)));
+            return Ok(incomplete(&missing));
         }
-        Ok(Ok(ExitCode::from(u8::from(refused > 0))))
+        Ok(ExitCode::from(u8::from(refused > 0)))
     }
 }
 

@@ -51,9 +51,10 @@ impl LoggedPage {
         }
         let is_asserted = decision.crawler == ASSERTED;
         let stand_in = || unnamed?.iter().position(|tokens| *tokens == decision.tokens);
-        let crawler = match is_asserted {
-            true => stand_in().map(unnamed_crawler),
-            false => Some(decision.crawler.to_string()),
+        let crawler = if is_asserted {
+            stand_in().map(unnamed_crawler)
+        } else {
+            Some(decision.crawler.to_string())
         };
         let unknowable = if decision.subresource.is_some() {
             Some("a file that was fetched because of its page")

@@ -9,6 +9,8 @@ use anyhow::{Context as _, anyhow};
 use toml::{Table, Value};
 use wayleave_config::Config;
 
+use crate::cli::config_file::set_key;
+
 /// The tables that concern operators, other machines, or the log of the proxy in use.
 const LEFT_OUT: [&str; 6] = ["admin", "store", "gateway", "traces", "evidence", "log"];
 /// The keys of a crawler that concern neither what it may fetch nor how it is known.
@@ -30,8 +32,8 @@ pub(super) fn save(dir: &Path, text: &str) -> anyhow::Result<()> {
         .with_context(|| format!("writing {}", path.display()))
 }
 
-/// Returns the configuration of a run in `dir`, and its text. With a purpose, it is that of every crawler; for
-/// the product tokens of each client that matches none, there is one then.
+/// Returns the configuration of a run in `dir`, and its text. With a purpose, it is that of every crawler, and
+/// there is a crawler for each client that matches none, by its product tokens.
 pub(super) fn derive(
     config: &Config,
     dir: &Path,
@@ -44,15 +46,15 @@ pub(super) fn derive(
         // What a pinned text allows says nothing about the site.
         robots.remove("pinned");
     }
-    set(&mut table, "state", "dir", dir.display().to_string());
-    set(&mut table, "log", "events", false);
+    set_key(&mut table, "state", "dir", dir.display().to_string());
+    set_key(&mut table, "log", "events", false);
     // The evidence of a list outlives the log that it is about.
-    set(&mut table, "log", "decisions_keep", "365d");
+    set_key(&mut table, "log", "decisions_keep", "365d");
     // What is only observed was refused by the site all the same.
-    set(&mut table, "proxy", "mode", "enforce");
-    set(&mut table, "preferences", "on_answer", "withhold");
-    set(&mut table, "politeness", "crawl_delay", "wait");
-    set(&mut table, "politeness", "max_wait", "1h");
+    set_key(&mut table, "proxy", "mode", "enforce");
+    set_key(&mut table, "preferences", "on_answer", "withhold");
+    set_key(&mut table, "politeness", "crawl_delay", "wait");
+    set_key(&mut table, "politeness", "max_wait", "1h");
     let crawlers = table.entry("crawler").or_insert_with(|| Value::Array(Vec::new()));
     let crawlers = crawlers.as_array_mut().context("crawler is no list")?;
     for crawler in crawlers.iter_mut().filter_map(Value::as_table_mut) {
@@ -85,12 +87,4 @@ pub(super) fn derive(
 /// Returns the name of the crawler that stands for the requests of the client whose tokens have this index.
 pub(super) fn unnamed_crawler(index: usize) -> String {
     format!("unnamed-{index}")
-}
-
-/// Sets `section.key` of a configuration.
-fn set(table: &mut Table, section: &str, key: &str, value: impl Into<Value>) {
-    let section = table.entry(section).or_insert_with(|| Value::Table(Table::new()));
-    if let Some(section) = section.as_table_mut() {
-        section.insert(key.to_owned(), value.into());
-    }
 }

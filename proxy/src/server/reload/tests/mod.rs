@@ -15,6 +15,7 @@ use wayleave_assembly::ProcessParts;
 use wayleave_clock::Clock;
 use wayleave_config::DEFAULT_FILE;
 use wayleave_fleet::Fleet;
+use wayleave_forwarding::exchange::ExchangeServices;
 use wayleave_robots_cache::RobotsStore;
 use wayleave_robots_txt::Origin;
 use wayleave_signing::SigningKey;
@@ -24,7 +25,6 @@ use wayleave_telemetry::metrics::Metrics;
 
 use self::rows::{KeyRow, ROWS};
 use super::*;
-use wayleave_forwarding::exchange::ExchangeServices;
 
 /// Values by key.
 type KeyValues = BTreeMap<&'static str, &'static str>;
