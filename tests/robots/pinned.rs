@@ -1,4 +1,4 @@
-//! `[[robots.pinned]]`: a text that counts as an origin's robots.txt, for trying.
+//! `[[robots.pinned]]`: a text that counts as an origin's robots.txt, to try it out.
 
 use std::path::Path;
 use std::process::Command;

@@ -138,7 +138,7 @@ pub struct AccessFinding {
     pub is_cut: bool,
     /// The SHA-256 of the copy that decided, if it had rules.
     pub sha256: Option<[u8; 32]>,
-    /// Whether the copy that decided is the configuration's, for trying.
+    /// Whether the copy that decided is a text of the configuration.
     pub is_pinned: bool,
     /// The time at which the copy that decided was fetched or last confirmed; if it is pinned, at which it was read.
     pub fetched_at: Option<SystemTime>,

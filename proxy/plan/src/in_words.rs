@@ -30,7 +30,7 @@ pub fn sentences(plan: &CrawlPlan, crawler: &str, notes: &[String]) -> Vec<Strin
         let pages = with_noun(origin.sent(), "page");
         let delay = shown_delay(origin.delay);
         let time = shown_time(origin.seconds());
-        format!("{pages} of {} at {delay}: {time}", name(plan, origin))
+        format!("{pages} of {} at {delay}: {time}", host_label(plan, origin))
     }));
     let at_once = plan.origins.iter().filter(|origin| origin.sent() > 0 && origin.delay.is_zero());
     let without_pace = at_once.clone().count();
@@ -78,7 +78,7 @@ pub fn slowest(plan: &CrawlPlan) -> Vec<&OriginPlan> {
 }
 
 /// Returns the host with its port, and the scheme if the host has several origins.
-pub fn name(plan: &CrawlPlan, origin: &OriginPlan) -> String {
+pub fn host_label(plan: &CrawlPlan, origin: &OriginPlan) -> String {
     let text = origin.origin.to_string();
     let host = origin.origin.host();
     let is_alone = plan.origins.iter().filter(|other| other.origin.host() == host).count() == 1;

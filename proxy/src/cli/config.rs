@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use clap::Subcommand;
+use wayleave_assembly::wiring::{UNCHECKED_PARENT_WARNING, UNSHARED_PARENT_WARNING};
 use wayleave_clock::Clock;
 use wayleave_config::{Config, ConfigSources, DEFAULT_FILE, matches_all};
 use wayleave_decision::Crawler;
@@ -15,7 +16,6 @@ use super::config_file::load_config;
 use super::expired_rules;
 use super::lax_settings;
 use super::terminal::{CommandResult, counted, pretty_json, print, print_errors};
-use wayleave_assembly::wiring::{UNCHECKED_PARENT_WARNING, UNSHARED_PARENT_WARNING};
 
 #[derive(Debug, Clone, Copy, Subcommand)]
 pub(super) enum ConfigCommand {

@@ -7,6 +7,7 @@ use std::time::Duration;
 use clap::{Args, Subcommand};
 use serde::Serialize;
 use serde_json::Value;
+use wayleave_assembly::wiring;
 use wayleave_config::{Config, StoreConfig};
 use wayleave_fleet::check::check;
 use wayleave_notation::harmless::escape_controls;
@@ -15,7 +16,6 @@ use super::admin_client::request_json;
 use super::config_file::{load_config, load_keys};
 use super::paint::Tone;
 use super::terminal::{CommandResult, failed, pretty_json, print, print_painted, unusable};
-use wayleave_assembly::wiring;
 
 /// The shortest timeout of the calls of a check.
 const MIN_TIMEOUT: Duration = Duration::from_secs(2);

@@ -92,7 +92,8 @@ impl PlanArguments {
         let judge = CrawlJudge::new(config, self.question(config)?, clock.now())?;
         let list = UrlList::read_and_report(&self.from)?;
         let targets = list.urls.iter().map(|url| Target::parse(&with_escaped_spaces(url)));
-        let targets: Vec<_> = targets.collect::<Result<_, _>>().map_err(|it| it.to_string())?;
+        let targets: Vec<_> =
+            targets.collect::<Result<_, _>>().map_err(|error| error.to_string())?;
         let origins: Vec<_> = targets.iter().map(Target::origin).collect();
         let (kept, temporary_state) = self.open_state()?;
         let rows = UrlRows::new(&list).map_err(|error| cannot_write(&error))?;

@@ -77,7 +77,7 @@ fn hosts(plan: &CrawlPlan) -> Cells {
             in_words::shown_time(origin.seconds()),
             in_words::thousands(origin.refused),
             in_words::thousands(origin.undecided),
-            in_words::name(plan, origin),
+            in_words::host_label(plan, origin),
         ]
     };
     let heads = ["#requests", "#delay", "#time", "#refused", "#undecided", "host"];
@@ -104,12 +104,12 @@ fn refused(plan: &CrawlPlan) -> Cells {
 fn undecided(plan: &CrawlPlan) -> Cells {
     let origins = plan.origins.iter();
     let reasons = origins.filter_map(|origin| Some((origin, origin.undecided_because.clone()?)));
-    let rows: Vec<_> = reasons
-        .map(|(origin, why)| {
-            vec![in_words::thousands(origin.undecided), in_words::name(plan, origin), why]
-        })
-        .collect();
-    first_cells(MAX_UNDECIDED, &["#URLs", "host", "because"], rows.into_iter())
+    let reasons: Vec<_> = reasons.collect();
+    // Only for those that are shown: a label is looked for among all origins.
+    let rows = reasons.into_iter().map(|(origin, why)| {
+        vec![in_words::thousands(origin.undecided), in_words::host_label(plan, origin), why]
+    });
+    first_cells(MAX_UNDECIDED, &["#URLs", "host", "because"], rows)
 }
 
 fn prices(plan: &CrawlPlan) -> Cells {

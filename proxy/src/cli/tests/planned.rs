@@ -11,6 +11,7 @@ use tempfile::TempDir;
 use tokio::time::Instant;
 use wayleave_admission::preview::Question;
 use wayleave_admission::{delay_of, pace_unit};
+use wayleave_assembly::wiring::{self, OutboundConfig};
 use wayleave_clock::Clock;
 use wayleave_config::Config;
 use wayleave_decision::{Crawler, RequestOutcome};
@@ -28,7 +29,6 @@ use super::world::{CrawlRequest, Parts, World};
 use crate::admin::preview::Preview;
 use crate::cli::check::verdict::word;
 use crate::cli::plan::judge::CrawlJudge;
-use wayleave_assembly::wiring::{self, OutboundConfig};
 
 /// A crawl: a configuration, the hosts, and how they answer.
 #[derive(Clone)]

@@ -13,6 +13,7 @@ use wayleave_admission::record;
 use wayleave_admission::request::{ClientConnection, ConnectTunnel, RequestView};
 use wayleave_admission::settings::{CurrentSettings, Settings};
 use wayleave_admission::target;
+use wayleave_assembly::wiring::{self, OutboundConfig};
 use wayleave_clock::Clock;
 use wayleave_config::Config;
 use wayleave_decision::{
@@ -33,7 +34,6 @@ use wayleave_upstream::Upstream;
 use super::sites::{CheckedSites, Sites};
 use crate::admin::preview::Preview;
 use crate::cli::check::verdict::ProxySettings;
-use wayleave_assembly::wiring::{self, OutboundConfig};
 
 /// The day on which everything happens: 2026-11-25.
 const TODAY: Duration = Duration::from_secs(1_795_564_800);
