@@ -301,7 +301,7 @@ pub fn open_journal(
 /// Returns an error if they cannot be written.
 pub fn pinned_files(config: &Config, now: SystemTime) -> anyhow::Result<Arc<PinnedFiles>> {
     let pinned = &config.robots.pinned;
-    robots_cache::archive_pinned(&config.state.dir, pinned)
+    robots_cache::archive_pinned(&config.state.dir, pinned.iter().map(|pinned| &*pinned.text))
         .context("archiving the files of [[robots.pinned]]")?;
     Ok(Arc::new(PinnedFiles::new(pinned, now)))
 }

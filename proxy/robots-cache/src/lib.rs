@@ -30,6 +30,7 @@ mod memory_shares;
 mod own_request;
 mod parsing;
 mod pinned;
+mod pinned_archive;
 mod queue;
 mod record;
 mod redirect_targets;
@@ -75,7 +76,8 @@ pub use memory_shares::MemoryShares;
 pub use own_request::{
     Admission, AdmittedOwnRequest, OwnRequest, OwnRequestAnswer, OwnRequestPolicy,
 };
-pub use pinned::{PinnedFiles, PinnedText, archive as archive_pinned};
+pub use pinned::{PinnedFiles, PinnedText};
+pub use pinned_archive::archive_pinned;
 pub use queue::FetchLimits;
 use refresh::{CacheEvent, RefreshServices, RefreshSettings, RefreshTask};
 pub use requester::Requester;

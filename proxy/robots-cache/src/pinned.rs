@@ -1,16 +1,15 @@
 //! Robots.txt files that the configuration states in place of the origins' own, to try them out (`[[robots.pinned]]`).
 //!
 //! They are looked up before any copy, and are neither in the store nor in the fleet, whose entries are what origins serve. Their
-//! texts are archived in a folder of the state directory, so that the decisions by them can be derived again.
+//! texts are archived (`pinned_archive`).
 
 use std::collections::HashMap;
-use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::SystemTime;
 
 use wayleave_decision::CheckedSnapshot;
-use wayleave_evidence::{self as evidence, Sha256Digest};
+use wayleave_evidence::Sha256Digest;
 use wayleave_lifecycle::{
     FetchEnding, FetchOutcome, FetchedBody, FetchedResponse, FinishedFetch, Resource,
     ResponseFields, Snapshot,
@@ -18,9 +17,6 @@ use wayleave_lifecycle::{
 use wayleave_robots_txt::Origin;
 
 use super::stored_copies::CopyHead;
-
-/// The extension of archived texts.
-const EXTENSION: &str = "txt";
 
 /// The text that one origin's robots.txt is pinned to.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -110,23 +106,4 @@ fn answer(pinned: &PinnedText, read_at: SystemTime) -> FinishedFetch {
         ending: FetchEnding::Response(response),
     };
     FinishedFetch::of_proxy(outcome, read_at)
-}
-
-fn folder(state_dir: &Path) -> PathBuf {
-    state_dir.join("pinned")
-}
-
-/// Returns an archived text, if it is still there.
-pub(super) fn archived(state_dir: &Path, digest: Sha256Digest) -> Option<Vec<u8>> {
-    evidence::archive::read(&folder(state_dir), digest, EXTENSION)
-}
-
-/// Archives the texts, before any decision rests on them.
-///
-/// # Errors
-///
-/// Returns an error if one cannot be written.
-pub fn archive(state_dir: &Path, texts: &[PinnedText]) -> io::Result<()> {
-    let folder = folder(state_dir);
-    texts.iter().try_for_each(|pinned| evidence::archive::store(&folder, &pinned.text, EXTENSION))
 }

@@ -38,7 +38,7 @@ use wayleave_lifecycle::{
 use wayleave_robots_txt::Origin;
 use wayleave_telemetry::metrics::Metrics;
 
-use crate::pinned;
+use crate::pinned_archive;
 use crate::record::VersionRecord;
 pub use error::StoreError;
 pub use failure::is_panic_caught;
@@ -336,7 +336,8 @@ impl RobotsStore {
             Some(body) => Some(body),
             None => {
                 let state_dir = self.writer.path.as_deref()?.parent()?.to_owned();
-                let archived = move || pinned::archived(&state_dir, Sha256Digest(digest));
+                let archived =
+                    move || pinned_archive::load_archived(&state_dir, Sha256Digest(digest));
                 tokio::task::spawn_blocking(archived).await.ok()?.map(Into::into)
             }
         }

@@ -18,13 +18,13 @@ use crate::cli::check::url_list::with_escaped_spaces;
 use crate::cli::check::verdict::{ProxySettings, is_undecided};
 
 /// The crawler of a plan, and the settings that decide about its requests.
-pub(in crate::cli) struct CrawlJudge {
+pub(crate) struct CrawlJudge {
     settings: ProxySettings,
     /// The question about a URL, without the URL.
     question: Question,
     identity: Identity,
     /// The settings of the pace.
-    pub(super) pacing: PacingConfig,
+    pub(crate) pacing: PacingConfig,
     now: SystemTime,
 }
 
@@ -34,7 +34,7 @@ impl CrawlJudge {
     /// # Errors
     ///
     /// Returns the mistake in the question.
-    pub(in crate::cli) fn new(
+    pub(crate) fn new(
         config: &Config,
         question: Question,
         now: SystemTime,
@@ -45,12 +45,12 @@ impl CrawlJudge {
     }
 
     /// Returns the crawler, if it is configured.
-    pub(in crate::cli) fn crawler(&self) -> Option<&Crawler> {
+    pub(crate) fn crawler(&self) -> Option<&Crawler> {
         self.identity.crawler()
     }
 
     /// Returns the crawler's name, or what stands for it.
-    pub(super) fn label(&self) -> &str {
+    pub(crate) fn label(&self) -> &str {
         match self.crawler() {
             Some(crawler) => &crawler.name,
             None if self.question.user_agent.is_empty() => "a crawler without a name",
@@ -59,7 +59,7 @@ impl CrawlJudge {
     }
 
     /// Returns the identity that robots.txt is fetched as.
-    pub(super) fn fetch_identity(&self, identities: &FetchIdentities) -> Arc<FetchIdentity> {
+    pub(crate) fn fetch_identity(&self, identities: &FetchIdentities) -> Arc<FetchIdentity> {
         identities.of(&self.identity, self.question.user_agent.as_bytes())
     }
 
@@ -68,7 +68,7 @@ impl CrawlJudge {
     /// # Errors
     ///
     /// Returns the mistake in the URL.
-    pub(in crate::cli) fn judge(
+    pub(crate) fn judge(
         &self,
         url: &str,
         source: &mut impl InputSource,

@@ -24,7 +24,7 @@ use wayleave_robots_txt::{Origin, Target, excerpt};
 use wayleave_upstream::Destination;
 
 use self::judge::CrawlJudge;
-use self::rows::UrlRows;
+use self::rows::{UrlRows, cannot_write};
 use super::check::by_origin::for_each_origin;
 use super::check::live::FetchedFiles;
 use super::check::url_list::{UrlList, with_escaped_spaces};
@@ -277,10 +277,6 @@ fn fetched_files(
     let identity = judge.fetch_identity(&fetcher.identities());
     let count = origins.iter().collect::<HashSet<_>>().len();
     Ok(FetchedFiles::new(count, fetcher, identity))
-}
-
-fn cannot_write(error: &io::Error) -> String {
-    format!("the temporary file of this plan: {error}")
 }
 
 /// Returns the exit status as `wayleave check` has it.

@@ -55,7 +55,7 @@ impl UrlRows {
     /// Returns the exit status if they cannot be read or printed.
     pub(super) fn print(self, mistakes: &[LineMistake], separator: &str) -> Result<(), ExitCode> {
         let Self { file, places, .. } = self;
-        let unreadable = |error: io::Error| unusable(&super::cannot_write(&error));
+        let unreadable = |error: io::Error| unusable(&cannot_write(&error));
         let file = file.into_inner().map_err(|error| unreadable(error.into_error()))?;
         let mut mistakes = mistakes.iter().peekable();
         let mut chunk = Vec::new();
@@ -86,4 +86,8 @@ impl UrlRows {
         }
         print_part(&String::from_utf8_lossy(&chunk))
     }
+}
+
+pub(super) fn cannot_write(error: &io::Error) -> String {
+    format!("the temporary file of this plan: {error}")
 }

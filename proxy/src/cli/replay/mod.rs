@@ -1,6 +1,7 @@
 //! `wayleave replay`: decides about the requests of the decision log again, under another configuration. The deciding is in
 //! `wayleave-audit`; `tables` shows its summary as text or Markdown.
 
+mod log_file;
 mod robots_now;
 mod tables;
 
@@ -17,14 +18,13 @@ use wayleave_audit::replay::{ReplaySummary, Replayer, replay_log};
 use wayleave_clock::{Clock, TimeArgument};
 use wayleave_config::Config;
 use wayleave_decision_log::{ChosenCrawler, DecisionQuery, LogPlace, TimeRange};
-use wayleave_evidence::files::rotated_files;
 use wayleave_evidence::regular_file;
+use wayleave_usage_preferences::Purpose;
 
+use self::log_file::{check_damage, log_path};
 use super::config_file::load_config;
 use super::evidence::sources::MaterialSources;
 use super::progress::ProgressLine;
-use wayleave_usage_preferences::Purpose;
-
 use super::terminal::{CommandResult, incomplete, pretty_json, print, unusable};
 
 /// The exit status if a request would be decided differently.
@@ -152,33 +152,6 @@ fn replay(
         summary.missing.push(format!("there is no store of robots.txt files in {dir}"));
     }
     Ok(summary)
-}
-
-/// Returns the path of the decision log.
-///
-/// # Errors
-///
-/// Returns an error if there is none.
-fn log_path(from: &Config) -> anyhow::Result<PathBuf> {
-    let log =
-        from.log.decisions.as_ref().context("log.decisions is empty: there is no decision log")?;
-    let path = log.path.display();
-    let rotated = rotated_files(&log.path).with_context(|| format!("the files of {path}"))?;
-    anyhow::ensure!(
-        log.path.exists() || !rotated.is_empty(),
-        "there is no decision log {path}; --from names the configuration of another"
-    );
-    Ok(log.path.clone())
-}
-
-/// Checks that all lines could be read.
-///
-/// # Errors
-///
-/// Returns how many could not.
-fn check_damage(lines: u64) -> anyhow::Result<()> {
-    anyhow::ensure!(lines == 0, "the result is not complete: lines that cannot be read: {lines}");
-    Ok(())
 }
 
 /// Returns whether there is a store at `path`.

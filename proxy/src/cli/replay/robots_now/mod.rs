@@ -33,9 +33,9 @@ use wayleave_telemetry::logging;
 use wayleave_usage_preferences::Purpose;
 
 use self::answers::{Answers, RefusedNow, RunQuestion};
-use super::{check_damage, log_path};
 use crate::cli::paint::Tone;
 use crate::cli::progress::ProgressLine;
+use crate::cli::replay::log_file::{check_damage, log_path};
 use crate::cli::terminal::{
     CommandResult, counted, incomplete, json_line, print_errors, print_part, unusable,
 };
