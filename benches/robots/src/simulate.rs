@@ -19,7 +19,10 @@ use wayleave_robots_cache::{RobotsCache, RobotsCacheConfig, RobotsStore, RobotsS
 use wayleave_telemetry::metrics::Metrics;
 
 const STEP: Duration = Duration::from_secs(10 * 60);
-const STEPS: usize = 2 * 24 * 6;
+const STEPS_AN_HOUR: usize = 6;
+const STEPS: usize = 2 * 24 * STEPS_AN_HOUR;
+/// How many steps lie between two lines about how it goes.
+const STEPS_PRINTED: usize = 4 * STEPS_AN_HOUR;
 
 struct Size {
     origins: usize,
@@ -73,6 +76,9 @@ async fn fill(dir: &Path, origins: usize) {
         if n % 20_000 == 0 {
             store.flush().await;
         }
+        if n % (origins / 10).max(1) == 0 {
+            println!("  {n} origins written after {:.0?}", started.elapsed());
+        }
     }
     store.flush().await;
     let file = std::fs::metadata(dir.join("robots.redb")).expect("it was written");
@@ -96,7 +102,7 @@ async fn crawl(dir: &Path, size: &Size) {
     let zipf = Zipf::new(size.origins as f64, 1.0).expect("more than one origin");
     let mut random = SmallRng::seed_from_u64(1);
     let (mut hits, mut peak, started) = (0, 0, Instant::now());
-    for _ in 0..STEPS {
+    for step in 0..STEPS {
         let asked: Vec<usize> = (0..size.lookups / STEPS)
             .map(|_| zipf.sample(&mut random) as usize - 1)
             .map(|rank| (rank * 7_368_787) % size.origins)
@@ -104,6 +110,17 @@ async fn crawl(dir: &Path, size: &Size) {
         hits += ask(&robots, &asked).await;
         peak = peak.max(resident_bytes().saturating_sub(before));
         tokio::time::sleep(STEP).await;
+        if (step + 1) % STEPS_PRINTED == 0 {
+            let asked = (step + 1) * asked.len();
+            println!(
+                "  {} h: {asked} look-ups, {:.2} % at hand, {} fetches, {} MiB, after {:.0?}",
+                (step + 1) / STEPS_AN_HOUR,
+                100.0 * hits as f64 / asked as f64,
+                fetch.fetched(),
+                peak >> 20,
+                started.elapsed(),
+            );
+        }
     }
     let lookups = size.lookups / STEPS * STEPS;
     println!(
