@@ -9,7 +9,7 @@ use std::time::Duration;
 use tempfile::TempDir;
 use toml::{Table, Value};
 use wayleave_config::Config;
-use wayleave_robots_txt::HostPattern;
+use wayleave_robots_txt::{HostPattern, Origin};
 use wayleave_signing::create_private_dir;
 use wayleave_upstream::egress::ParentProxy;
 
@@ -114,7 +114,7 @@ pub(super) fn load_for_running(
     Ok(RunSettings { config, certificate: Some(certificate), _state: state })
 }
 
-/// Adds `[[robots.pinned]]` tables to a configuration.
+/// Adds `[[robots.pinned]]` tables to a configuration, in place of those for the same origins.
 fn pin(table: &mut Table, pinned: &[(String, PathBuf)]) {
     if pinned.is_empty() {
         return;
@@ -125,6 +125,10 @@ fn pin(table: &mut Table, pinned: &[(String, PathBuf)]) {
     };
     let tables = robots.entry("pinned").or_insert_with(|| Value::Array(Vec::new()));
     if let Some(tables) = tables.as_array_mut() {
+        let origin_of = |table: &Value| Origin::parse(table.get("origin")?.as_str()?).ok();
+        let replaced: Vec<_> =
+            pinned.iter().filter_map(|(origin, _)| Origin::parse(origin).ok()).collect();
+        tables.retain(|table| origin_of(table).is_none_or(|origin| !replaced.contains(&origin)));
         tables.extend(pinned.iter().map(|(origin, file)| {
             let keys = [("origin", origin.clone()), ("file", file.display().to_string())];
             Value::Table(
@@ -222,6 +226,33 @@ mod tests {
         .parse()
         .unwrap();
         assert_eq!(table, expected);
+    }
+
+    #[test]
+    fn a_file_of_the_command_line_takes_the_place_of_the_configured_one() {
+        let mut table: Table = r#"
+            [[robots.pinned]]
+            origin = "https://shop.test"
+            file = "configured.txt"
+            [[robots.pinned]]
+            origin = "https://other.test"
+            file = "configured.txt"
+        "#
+        .parse()
+        .unwrap();
+        let given = ["https://SHOP.test:443", "https://new.test", "https://new.test"];
+        pin(&mut table, &given.map(|origin| (origin.to_owned(), "given.txt".into())));
+        let pinned = table["robots"]["pinned"].as_array().unwrap();
+        let files =
+            pinned.iter().map(|table| [&table["origin"], &table["file"]].map(Value::as_str));
+        let expected = [
+            ["https://other.test", "configured.txt"],
+            ["https://SHOP.test:443", "given.txt"],
+            // Given twice, it is a mistake, which the configuration reports.
+            ["https://new.test", "given.txt"],
+            ["https://new.test", "given.txt"],
+        ];
+        assert_eq!(files.collect::<Vec<_>>(), expected.map(|table| table.map(Some)));
     }
 
     #[test]
