@@ -220,17 +220,17 @@ impl FleetInner {
         }
         match &answer {
             Ok(_) => self.breaker.record_success(),
-            Err(failure) => self.note_failure(failure),
+            Err(failure) => self.note_failure(failure, started),
         }
         answer
     }
 
-    /// Counts a failure, and reports it if it opens the breaker.
-    pub(super) fn note_failure(&self, failure: &EngineFailure) {
+    /// Counts the failure of a call that was made at `called_at`, and reports it if it opens the breaker.
+    pub(super) fn note_failure(&self, failure: &EngineFailure, called_at: Instant) {
         if let Some(metrics) = &self.metrics {
             metrics.fleet().error(failure.kind());
         }
-        if self.breaker.record_failure(failure) {
+        if self.breaker.record_failure(failure, called_at) {
             tracing::warn!(error = %failure, "the fleet's engine is unreachable: this node works without it");
             self.observe_state();
             self.wake.notify_one();
