@@ -29,9 +29,9 @@ use std::time::Duration;
 
 use self::node::Mix;
 use self::nodes::{FleetNodes, NODES, StepReport};
-use self::server::RedisServer;
+use self::server::{RedisFigures, RedisServer};
 
-/// The columns, and the widths of all.
+/// The columns.
 const COLUMNS: [&str; 18] = [
     "offered", "begun/s", "made/s", "sent/s", "lost/s", "calls", "us/call", "redis %", "nodes %",
     "us/node", "p50 us", "p99 us", "failed", "opens", "away %", "gap ms", "going", "MiB",
@@ -60,24 +60,24 @@ fn main() -> Result<(), Box<dyn Error>> {
     println!("{} requests to {origins} origins, {seconds} s a step; {}", mix.name(), load()?);
     println!("{}", COLUMNS.map(|name| format!("{name:>8}")).concat());
     for rate in rates {
-        let before = (server.figures()?, nodes.processor_time()?);
+        let before = server.figures()?;
+        let nodes_before = nodes.processor_time()?;
         let step = nodes.offer(rate, Duration::from_secs_f64(seconds))?;
-        let after = server.figures()?;
-        let calls = after.calls - before.0.calls;
-        let redis = after.processor - before.0.processor;
-        let of_nodes = nodes.processor_time()? - before.1;
-        println!("{}", row(rate, seconds, &step, (calls, redis, of_nodes, after.memory)));
+        let of_nodes = nodes.processor_time()? - nodes_before;
+        let of_step = server.figures()?.since(&before);
+        println!("{}", row(rate, seconds, &step, &of_step, of_nodes));
     }
     println!("{}", load()?);
     Ok(())
 }
 
-/// Returns a line of the table. The engine's calls and the processor times, in seconds, are of the whole step.
+/// Returns a line of the table: about a step of so many seconds, in which the nodes took so many seconds of processor time.
 fn row(
     rate: usize,
     seconds: f64,
     step: &StepReport,
-    (calls, redis, of_nodes, memory): (f64, f64, f64, u64),
+    redis: &RedisFigures,
+    of_nodes: f64,
 ) -> String {
     let counts = &step.counts;
     let a_second = |count: u64| count as f64 / seconds;
@@ -90,9 +90,9 @@ fn row(
         (a_second(counts.made), 0),
         (a_second(counts.sent), 0),
         (a_second(counts.engine_away), 0),
-        (calls / made, 3),
-        (redis * 1e6 / calls.max(1.0), 1),
-        (100.0 * redis / seconds, 0),
+        (redis.calls / made, 3),
+        (redis.processor * 1e6 / redis.calls.max(1.0), 1),
+        (100.0 * redis.processor / seconds, 0),
         (100.0 * of_nodes / seconds, 0),
         (of_nodes * 1e6 / made, 1),
         (counts.latency(0.5) as f64, 0),
@@ -102,7 +102,7 @@ fn row(
         (100.0 * away / seconds, 1),
         (gap, 1),
         (counts.most_in_progress as f64, 0),
-        ((memory >> 20) as f64, 0),
+        ((redis.memory >> 20) as f64, 0),
     ];
     numbers.map(|(number, digits)| format!("{number:>8.digits$}")).concat()
 }

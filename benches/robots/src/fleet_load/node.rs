@@ -391,10 +391,10 @@ impl LoadNode {
             if decided_at <= ends_at {
                 counts.made += 1;
                 counts.sent += u64::from(slot.is_ok());
-                let is_unknown =
-                    |cause| matches!(cause, TooSoonCause::FleetLost | TooSoonCause::SlotLost);
-                counts.engine_away +=
-                    u64::from(slot.as_ref().is_err_and(|error| is_unknown(error.cause)));
+                counts.engine_away += u64::from(matches!(
+                    slot.as_ref().map_err(|error| error.cause),
+                    Err(TooSoonCause::FleetLost | TooSoonCause::SlotLost)
+                ));
             }
             let took = decided_at.saturating_duration_since(due).as_micros() as f64;
             let bucket = (took.max(1.0).log2() * 4.0).ceil() as usize;

@@ -126,8 +126,8 @@ impl StepReport {
         let gaps = self.sent.values().flat_map(|sent| {
             let mut sent = sent.clone();
             sent.sort_unstable();
-            let gap = |pair: &[(u64, u64)]| pair[1].0.cast_signed() - pair[0].1.cast_signed();
-            sent.windows(2).map(gap).collect::<Vec<_>>()
+            let pairs = sent.windows(2);
+            pairs.map(|pair| pair[1].0.cast_signed() - pair[0].1.cast_signed()).collect::<Vec<_>>()
         });
         gaps.min()
     }

@@ -25,6 +25,17 @@ pub(super) struct RedisFigures {
     pub(super) memory: u64,
 }
 
+impl RedisFigures {
+    /// Returns the calls and the processor time since `before`, and the memory now.
+    pub(super) fn since(self, before: &Self) -> Self {
+        Self {
+            calls: self.calls - before.calls,
+            processor: self.processor - before.processor,
+            memory: self.memory,
+        }
+    }
+}
+
 impl RedisServer {
     /// Starts a server on a free port, and waits until it answers.
     pub(super) fn start() -> Result<Self, Box<dyn Error>> {
