@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering}
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
-use tokio::sync::{Notify, mpsc};
+use tokio::sync::{Notify, Semaphore, mpsc};
 use tokio::time::Instant;
 use wayleave_clock::system_time;
 use wayleave_telemetry::metrics::Metrics;
@@ -15,7 +15,7 @@ use wayleave_telemetry::metrics::Metrics;
 use super::alone::LoneEngine;
 use super::breaker::{EngineBreaker, LastFailure};
 use super::engine::{BeatAnswer, EngineFailure, SharedEngine};
-use super::held_slots::HeldSlot;
+use super::held_slots::{CALLS_AT_A_TIME, HeldSlot};
 use super::seal::{FleetKey, MAX_CLOCK_SKEW};
 use super::state::FleetState;
 use super::unsettled::UnsettledQueue;
@@ -91,6 +91,8 @@ pub(super) struct FleetInner {
     /// The slots held, by their numbers.
     pub(super) held_slots: Mutex<HashMap<u64, HeldSlot>>,
     pub(super) last_slot_number: AtomicU64,
+    /// The turns of releases that are tried again.
+    pub(super) release_retries: Semaphore,
     pub(super) subscribers: Mutex<Vec<mpsc::UnboundedSender<FleetEvent>>>,
     /// Whether a receiver was added that does not know yet which origins rest.
     pub(super) has_new_subscriber: AtomicBool,
@@ -152,6 +154,7 @@ impl Fleet {
             metrics,
             held_slots: Mutex::default(),
             last_slot_number: AtomicU64::new(0),
+            release_retries: Semaphore::new(CALLS_AT_A_TIME),
             subscribers: Mutex::default(),
             has_new_subscriber: AtomicBool::new(false),
             unsettled: Mutex::default(),
@@ -217,17 +220,17 @@ impl FleetInner {
         }
         match &answer {
             Ok(_) => self.breaker.record_success(),
-            Err(failure) => self.note_failure(failure),
+            Err(failure) => self.note_failure(failure, started),
         }
         answer
     }
 
-    /// Counts a failure, and reports it if it opens the breaker.
-    pub(super) fn note_failure(&self, failure: &EngineFailure) {
+    /// Counts the failure of a call that was made at `called_at`, and reports it if it opens the breaker.
+    pub(super) fn note_failure(&self, failure: &EngineFailure, called_at: Instant) {
         if let Some(metrics) = &self.metrics {
             metrics.fleet().error(failure.kind());
         }
-        if self.breaker.record_failure(failure) {
+        if self.breaker.record_failure(failure, called_at) {
             tracing::warn!(error = %failure, "the fleet's engine is unreachable: this node works without it");
             self.observe_state();
             self.wake.notify_one();

@@ -39,6 +39,12 @@ struct MemoryState {
     failure: Option<EngineFailure>,
     /// Whether the next beat ends it.
     is_until_beat: bool,
+    /// The time that each call about a slot takes, one after another, and after which a call times out.
+    service: Option<[Duration; 2]>,
+    /// The time when the calls so far have been served.
+    served_at: Option<Instant>,
+    /// The calls about slots so far.
+    slot_calls: usize,
     entries: HashMap<String, MemoryEntry>,
     leases: HashMap<String, (String, Instant)>,
     last_token: u64,
@@ -144,6 +150,35 @@ impl MemoryEngine {
         let mut state = self.lock();
         state.failure = Some(EngineFailure::Timeout);
         state.is_until_beat = true;
+    }
+
+    /// Makes calls about slots take this long each, one after another, as on a real server. A call that waits for longer than
+    /// `timeout` fails, but still takes effect.
+    pub fn serve_one_at_a_time(&self, service: Duration, timeout: Duration) {
+        self.lock().service = Some([service, timeout]);
+    }
+
+    /// Returns how many calls about slots there were so far.
+    #[cfg(test)]
+    pub(crate) fn slot_calls(&self) -> usize {
+        self.lock().slot_calls
+    }
+
+    /// Waits until it is this call's turn.
+    async fn serve(&self) -> Result<(), EngineFailure> {
+        let (served_at, timeout) = {
+            let mut state = self.lock();
+            state.slot_calls += 1;
+            let Some([service, timeout]) = state.service.filter(|_| state.failure.is_none()) else {
+                return Ok(());
+            };
+            let now = Instant::now();
+            let served_at = state.served_at.map_or(now, |at| at.max(now)) + service;
+            state.served_at = Some(served_at);
+            (served_at, now + timeout)
+        };
+        tokio::time::sleep_until(served_at.min(timeout)).await;
+        if served_at > timeout { Err(EngineFailure::Timeout) } else { Ok(()) }
     }
 
     fn lock(&self) -> MutexGuard<'_, MemoryState> {
@@ -368,28 +403,33 @@ impl SharedEngine for MemoryEngine {
     }
 
     async fn take_slot(&self, request: &SlotRequest) -> Result<SlotAnswer, EngineFailure> {
-        let mut state = self.access()?;
-        let now = Instant::now();
-        let rest = state.rests.get(&request.queue.origin).filter(|_| request.obeys_rest);
-        let rested_at = rest.map(|(until, _)| *until);
-        let queue = state.queues.entry(request.queue.clone()).or_insert_with(MemoryQueue::new);
-        queue.expire(now);
-        Ok(queue.take((self.node.clone(), request.number), request, rested_at, now))
+        let answer = {
+            let mut state = self.access()?;
+            let now = Instant::now();
+            let rest = state.rests.get(&request.queue.origin).filter(|_| request.obeys_rest);
+            let rested_at = rest.map(|(until, _)| *until);
+            let queue = state.queues.entry(request.queue.clone()).or_insert_with(MemoryQueue::new);
+            queue.expire(now);
+            queue.take((self.node.clone(), request.number), request, rested_at, now)
+        };
+        self.serve().await.map(|()| answer)
     }
 
     async fn release_slot(&self, request: &SlotRequest) -> Result<(), EngineFailure> {
-        let mut state = self.access()?;
-        let holder = (self.node.clone(), request.number);
-        if let Some(queue) = state.queues.get_mut(&request.queue) {
-            queue.waiting.retain(|(other, _)| *other != holder);
-            queue.holders.remove(&holder);
-            if request.is_held {
-                let now = Instant::now();
-                queue.next_at = queue.next_at.max(now + request.delay);
-                queue.ended_at = Some(now);
+        {
+            let mut state = self.access()?;
+            let holder = (self.node.clone(), request.number);
+            if let Some(queue) = state.queues.get_mut(&request.queue) {
+                queue.waiting.retain(|(other, _)| *other != holder);
+                queue.holders.remove(&holder);
+                if request.is_held {
+                    let now = Instant::now();
+                    queue.next_at = queue.next_at.max(now + request.delay);
+                    queue.ended_at = Some(now);
+                }
             }
         }
-        Ok(())
+        self.serve().await
     }
 
     async fn answered(&self, answer: &PacingResponse) -> Result<Option<Duration>, EngineFailure> {

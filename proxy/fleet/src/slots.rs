@@ -5,15 +5,15 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use futures_util::FutureExt as _;
-use futures_util::future::join_all;
+use futures_util::future::ready;
+use futures_util::{FutureExt as _, StreamExt as _, stream};
 use ring::digest::{SHA256, digest};
 use tokio::runtime::Handle;
 use tokio::time::{Instant, sleep};
 
 use super::engine::{QueueId, SlotAnswer, SlotRequest};
 use super::handle::{Fleet, FleetInner, OnLoss, lock};
-use super::held_slots::{ClockReading, HeldSlot};
+use super::held_slots::{CALLS_AT_A_TIME, ClockReading, HeldSlot};
 use super::watch::LOSS_NOTICED_WITHIN;
 
 /// The time after which a slot that its node neither renews nor releases expires.
@@ -85,7 +85,8 @@ impl Fleet {
         let mut slot = FleetSlot::new(inner, queue(), terms);
         loop {
             slot.request.timeout = deadline.saturating_duration_since(Instant::now());
-            slot.is_requested = true;
+            // Of a call that is not made, the engine knows nothing.
+            slot.is_requested |= !inner.breaker.is_open();
             let requested_at = ClockReading::now();
             match inner.request_slot(&slot.request).await {
                 // This node was suspended meanwhile: the slot may have expired and be another's.
@@ -197,7 +198,10 @@ impl FleetInner {
             let held_slots = lock(&self.held_slots);
             held_slots.values().map(|held| held.request.clone()).collect()
         };
-        let renewals = requests.into_iter().map(|request| async move {
+        let renewals = stream::iter(requests).map(|request| async move {
+            if !lock(&self.held_slots).contains_key(&request.number) {
+                return;
+            }
             let requested_at = ClockReading::now();
             let renewed = self.call_engine("take", self.engine.take_slot(&request)).await;
             // A failure is counted, and the next beat tries again.
@@ -210,7 +214,7 @@ impl FleetInner {
                 let _ = self.call_engine("leave", self.engine.release_slot(&request)).await;
             }
         });
-        join_all(renewals).await;
+        renewals.buffer_unordered(CALLS_AT_A_TIME).for_each(|()| ready(())).await;
     }
 
     /// Notes that the engine renewed a slot. A slot that may have expired before is not revived: another node may have used it.
@@ -248,6 +252,8 @@ impl FleetSlot {
 
     fn mark_held(&mut self, confirmed_at: ClockReading) {
         self.request.is_held = true;
+        // Even if it was granted without the engine, which learns of it when it is renewed.
+        self.is_requested = true;
         let held = HeldSlot { request: SlotRequest::clone(&self.request), confirmed_at };
         lock(&self.inner.held_slots).insert(self.request.number, held);
     }
@@ -284,9 +290,14 @@ impl FleetInner {
         let started = Instant::now();
         let mut released = self.call_engine("leave", self.engine.release_slot(&request)).await;
         drop(permit);
-        // After its lease it has expired in the engine as well.
-        while released.is_err() && started.elapsed() < SLOT_LEASE {
+        while released.is_err() {
             sleep(RELEASE_RETRY).await;
+            // It is never closed.
+            let _turn = self.release_retries.acquire().await;
+            // After its lease it has expired in the engine as well.
+            if started.elapsed() >= SLOT_LEASE {
+                return;
+            }
             released = self.call_engine("leave", self.engine.release_slot(&request)).await;
         }
     }

@@ -60,7 +60,7 @@ impl Fleet {
         match fleet.inner.engine.beat(&fleet.inner.settings.version).await {
             // A mistake in the configuration must be reported at the start; an outage must not stop a restart.
             Err(failure @ EngineFailure::Denied(_)) => return Err(failure),
-            Err(failure) => fleet.inner.note_failure(&failure),
+            Err(failure) => fleet.inner.note_failure(&failure, sent_at),
             Ok(beat) => {
                 fleet.inner.note_clock(beat.time, sent_at.elapsed());
                 fleet.inner.note_sharers(beat.members.len());
@@ -153,10 +153,12 @@ impl FleetWatcher {
         }
         // A new subscriber needs all rests, not only those noted from now on.
         let is_first = inner.has_new_subscriber.swap(false, Ordering::AcqRel);
-        let changes = counted(inner, inner.engine.changes(&self.positions).await)?;
+        let asked_at = Instant::now();
+        let changes = counted(inner, asked_at, inner.engine.changes(&self.positions).await)?;
         let rests = inner.read_rests(&changes, is_first || inner.breaker.is_open()).await?;
         for _ in &changes.unreadable {
-            inner.note_failure(&EngineFailure::Corrupt("notes that cannot be read".to_owned()));
+            let failure = EngineFailure::Corrupt("notes that cannot be read".to_owned());
+            inner.note_failure(&failure, asked_at);
         }
         self.positions = changes.positions.clone();
         inner.publish(&changes, rests);
@@ -173,7 +175,8 @@ impl FleetWatcher {
 
     async fn beat(&mut self, inner: &FleetInner) -> Result<(), EngineFailure> {
         let sent_at = Instant::now();
-        let beat = counted(inner, inner.engine.beat(&inner.settings.version).await)?;
+        let beat = inner.engine.beat(&inner.settings.version).await;
+        let beat = counted(inner, sent_at, beat)?;
         inner.note_clock(beat.time, sent_at.elapsed());
         inner.note_sharers(beat.members.len());
         let run_id = &beat.server.run_id;
@@ -209,9 +212,13 @@ fn signed_millis(millis: u64) -> i64 {
     i64::try_from(millis).unwrap_or(i64::MAX)
 }
 
-/// Records a failure and passes the answer on.
-fn counted<T>(inner: &FleetInner, answer: Result<T, EngineFailure>) -> Result<T, EngineFailure> {
-    answer.inspect_err(|failure| inner.note_failure(failure))
+/// Records the failure of a call that was made at `called_at`, and passes the answer on.
+fn counted<T>(
+    inner: &FleetInner,
+    called_at: Instant,
+    answer: Result<T, EngineFailure>,
+) -> Result<T, EngineFailure> {
+    answer.inspect_err(|failure| inner.note_failure(failure, called_at))
 }
 
 /// Shortens `pause` by up to a third, so that nodes that lost the engine together do not all come back at once.
@@ -302,11 +309,12 @@ impl FleetInner {
         };
         partitions.sort_unstable();
         partitions.dedup();
+        let asked_at = Instant::now();
         let answers =
             join_all(partitions.into_iter().map(|partition| self.engine.resting(partition)));
         let mut resting = Vec::new();
         for answer in answers.await {
-            resting.extend(counted(self, answer)?);
+            resting.extend(counted(self, asked_at, answer)?);
         }
         Ok(resting)
     }

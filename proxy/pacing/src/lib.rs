@@ -700,8 +700,10 @@ mod turn_tests;
 
 #[cfg(test)]
 mod tests {
+    use std::pin::pin;
     use std::sync::Arc;
 
+    use futures_util::future::join_all;
     use wayleave_fleet::memory::MemoryEngine;
 
     use super::*;
@@ -753,6 +755,36 @@ mod tests {
             let next = other.wait_for_slot(&limits, request(&target(), "a"), delay).await.unwrap();
             assert_eq!(next.lost(), None);
         }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn crowds_that_wait_for_an_origin_do_not_keep_the_engine_busy() {
+        const NODES: usize = 8;
+        const MOST: usize = 100;
+        let memory = MemoryEngine::new("");
+        let mut fleets = Vec::new();
+        for number in 0..NODES {
+            fleets.push(memory.join(&number.to_string()).await);
+        }
+        let nodes: Vec<_> = fleets.iter().map(|fleet| Pacer::in_fleet(fleet, metrics())).collect();
+        let limits =
+            PacingConfig { max_concurrent_per_origin: MOST, ..options(CrawlDelayMode::Wait) };
+        let origin = target();
+        let slot =
+            |node: usize| nodes[node].wait_for_slot(&limits, request(&origin, "a"), Duration::ZERO);
+        let mut held = Vec::new();
+        for _ in 0..MOST {
+            held.push(slot(0).await.unwrap());
+        }
+        memory.serve_one_at_a_time(Duration::from_micros(50), Duration::from_millis(25));
+        let waiting = (0..NODES * MOST).map(async |number| slot(number % NODES).await.map(drop));
+        let mut waiting = pin!(join_all(waiting));
+        let seconds = tokio::time::timeout(Duration::from_secs(5), &mut waiting).await;
+        assert!(seconds.is_err(), "all slots are held");
+        drop(held);
+        assert!(waiting.await.iter().all(Result::is_ok));
+        let failures: Vec<_> = fleets.iter().map(|fleet| fleet.status().last_error).collect();
+        assert!(failures.iter().all(Option::is_none), "{failures:?}");
     }
 
     #[tokio::test(start_paused = true)]

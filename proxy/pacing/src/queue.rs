@@ -514,7 +514,15 @@ impl Drop for ConcurrencySlot {
 
 /// The concurrency slots, by queue and limit.
 #[derive(Default)]
-pub(super) struct ConcurrencySlots(Mutex<SharedValues<(QueueKey, usize), Arc<Turnstile>>>);
+pub(super) struct ConcurrencySlots(Mutex<SharedValues<(QueueKey, usize), ConcurrencyQueue>>);
+
+/// The requests to one origin that has a limit of concurrent ones.
+struct ConcurrencyQueue {
+    turnstile: Arc<Turnstile>,
+    /// Held by the request that waits for a slot in the fleet: those behind it would only ask again and again in vain, and each
+    /// answer costs the engine more the more wait there.
+    fleet_turn: tokio::sync::Mutex<()>,
+}
 
 impl ConcurrencySlots {
     /// Waits for one of `count` slots of this unit and pace, on this node and then in `fleet`; a `count` of 0 means
@@ -533,9 +541,14 @@ impl ConcurrencySlots {
             TooSoon { cause: TooSoonCause::Concurrency, retry_after: Duration::from_secs(1) };
         // Each permit in use holds a reference.
         let key = (request.queue_key(), count);
-        let new = || Turnstile::new(count);
-        let slots = lock(&self.0)
-            .get_or_insert(request.holder, key, new, |slots| Arc::strong_count(slots) == 1)?;
+        let new = || ConcurrencyQueue {
+            turnstile: Turnstile::new(count),
+            fleet_turn: tokio::sync::Mutex::default(),
+        };
+        let queue = lock(&self.0).get_or_insert(request.holder, key, new, |queue| {
+            Arc::strong_count(&queue.turnstile) == 1
+        })?;
+        let slots = &queue.turnstile;
         let holder = request.turn_holder();
         let refuse = || {
             if request.keeps_turn {
@@ -556,9 +569,15 @@ impl ConcurrencySlots {
             obeys_rest: false,
             keeps_turn: request.keeps_turn && slots.keeps_turn(holder),
         };
-        let queue = || request.fleet_queue("slots");
+        let _fleet_turn = if request.deadline > Instant::now() {
+            let turn = timeout_at(request.deadline, queue.fleet_turn.lock()).await;
+            Some(turn.map_err(|_| too_soon)?)
+        } else {
+            None
+        };
+        let queue_id = || request.fleet_queue("slots");
         let slot =
-            fleet.wait_for_slot(queue, terms, request.deadline).await.map_err(|_| refuse())?;
+            fleet.wait_for_slot(queue_id, terms, request.deadline).await.map_err(|_| refuse())?;
         slots.end_turn(holder);
         Ok(Some(ConcurrencySlot::new(slot, permit)))
     }

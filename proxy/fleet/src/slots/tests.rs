@@ -122,3 +122,64 @@ async fn home_node_waits_until_all_have_noticed_the_loss() {
         memory.fail(None);
     }
 }
+
+/// Waits for 20 s, in which no call may time out.
+async fn expect_no_timeout(fleet: &Fleet) {
+    sleep(20 * SECOND).await;
+    let failure = fleet.status().last_error.map(|(failure, _)| failure);
+    assert_ne!(failure, Some(EngineFailure::Timeout.to_string()));
+    assert!(fleet.is_reachable());
+}
+
+/// Takes a slot of each of so many origins.
+async fn slots_of(fleet: &Fleet, origins: usize) -> Vec<FleetSlot> {
+    let mut held = Vec::new();
+    for number in 0..origins {
+        let queue = || QueueId { origin: number.to_string(), name: "pace".to_owned() };
+        let slot = fleet.wait_for_slot(queue, terms(1, SECOND), Instant::now()).await;
+        held.extend(slot.ok().flatten());
+    }
+    held
+}
+
+const SERVICE: Duration = Duration::from_micros(50);
+const TIMEOUT: Duration = Duration::from_millis(25);
+/// So many that the engine cannot serve a call about each within the timeout.
+const MANY: usize = 2000;
+
+#[tokio::test(start_paused = true)]
+async fn renewing_many_slots_does_not_time_out() {
+    let memory = MemoryEngine::new("");
+    let fleet = memory.join("a").await;
+    let held = slots_of(&fleet, MANY).await;
+    assert_eq!(held.len(), MANY);
+    memory.serve_one_at_a_time(SERVICE, TIMEOUT);
+    expect_no_timeout(&fleet).await;
+    assert!(held.iter().all(|slot| !slot.may_have_expired()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn slots_that_ended_during_a_loss_are_released_few_at_a_time() {
+    let memory = MemoryEngine::new("");
+    let fleet = memory.join("a").await;
+    let held = slots_of(&fleet, MANY).await;
+    memory.fail(Some(EngineFailure::Connection("gone".to_owned())));
+    sleep(SECOND).await;
+    drop(held);
+    memory.serve_one_at_a_time(SERVICE, TIMEOUT);
+    memory.fail(None);
+    expect_no_timeout(&fleet).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn engine_is_not_asked_to_release_slots_that_it_was_not_asked_for() {
+    let memory = MemoryEngine::new("");
+    let fleet = memory.join("a").await;
+    memory.fail(Some(EngineFailure::Connection("gone".to_owned())));
+    sleep(2 * SECOND).await;
+    assert_eq!(slots_of(&fleet, MANY).await.len(), 0);
+    memory.fail(None);
+    let before = memory.slot_calls();
+    sleep(20 * SECOND).await;
+    assert_eq!(memory.slot_calls(), before);
+}
