@@ -134,6 +134,7 @@ mod tests {
             breaker.close();
         }
     }
+
     #[tokio::test(start_paused = true)]
     async fn calls_that_wait_at_the_same_time_count_as_one() {
         const TIMEOUT: Duration = Duration::from_millis(25);
