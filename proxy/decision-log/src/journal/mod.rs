@@ -140,7 +140,7 @@ impl Journal {
     pub fn open(options: JournalConfig, clock: Clock) -> anyhow::Result<Self> {
         let open = OpenFile::new(&options.path)
             .with_context(|| format!("opening the decision log {}", options.path.display()))?;
-        let heads = HeadFiles::for_log(&options.path, &options.state_dir);
+        let mut heads = HeadFiles::for_log(&options.path, &options.state_dir);
         let is_known = options.key.exists();
         let key = SigningKey::read_or_create(&options.key).context("evidence.key")?;
         // Only a key in the state directory is known to belong to this log: one from elsewhere may have signed other logs.
