@@ -19,6 +19,7 @@ use wayleave_transport::http::transport::BoxedStream;
 
 use super::destination::Destination;
 use super::http2::{Http2Connection, Http2Stream};
+use super::link;
 
 /// The time for which an idle connection is kept. Most servers close theirs after 60 to 75 seconds; closing earlier
 /// avoids the race of sending into a closing connection.
@@ -53,7 +54,7 @@ pub(super) enum PooledProtocol {
 pub(super) struct PoolKey {
     /// A hash of an origin, the source address of the connection, the network that was dialled first, and the protocol.
     hash: u64,
-    /// The runtime of the thread that opened the connection, or looks for one. It learns first when the connection is ready, so
+    /// The runtime of the thread that watches the connection, or looks for one. It learns first when the connection is ready, so
     /// for other threads each read takes longer.
     runtime: runtime::Id,
 }
@@ -118,14 +119,16 @@ impl ConnectionPool {
     }
 
     /// Takes the HTTP/1 connection kept last for `key` that is still open and received nothing while idle, and the key to keep
-    /// it by; another thread's only if this thread has none.
+    /// it by; another thread's only if this thread has none, and then moves it to this thread.
     pub(super) fn take(&self, key: PoolKey) -> Option<(PoolKey, BoxedStream)> {
         loop {
-            let PoolEntry { key, connection, .. } = self.lock().take_newest(key)?;
+            let PoolEntry { key: kept, connection, .. } = self.lock().take_newest(key)?;
             if let PooledConnection::Http1(mut stream) = connection
                 && is_idle(&mut stream)
             {
-                return Some((key, stream));
+                // Otherwise the other thread would be woken for each response, and wake this one.
+                let is_own = kept == key || link::move_to_current_runtime(&mut *stream);
+                return Some((if is_own { key } else { kept }, stream));
             }
         }
     }
@@ -259,6 +262,7 @@ impl fmt::Debug for ConnectionPool {
 mod tests {
     use bytes::Bytes;
     use tokio::io::{AsyncWriteExt, DuplexStream};
+    use tokio::net::TcpStream;
     use tokio::runtime::{Builder, Runtime};
 
     use super::super::http2::FlowWindow;
@@ -317,6 +321,25 @@ mod tests {
         keep(&pool, on(&two), connection().0);
         let (key, _) = pool.take(on(&one)).expect("rather than a new one");
         assert_eq!(key, on(&two), "it goes back to its own thread");
+    }
+
+    #[test]
+    #[expect(clippy::disallowed_methods, reason = "the origin is this test's")]
+    fn a_connection_of_another_thread_is_kept_by_the_one_that_took_it() {
+        let [opening, using] = [(); 2].map(|()| Builder::new_current_thread().enable_all().build());
+        let opening = opening.unwrap();
+        let using = using.unwrap();
+        let origin = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let pool = opening.block_on(async {
+            let pool = ConnectionPool::new(10);
+            let tcp = TcpStream::connect(origin.local_addr().unwrap()).await.unwrap();
+            keep(&pool, key(7), Box::new(link::over_tcp(tcp)));
+            pool
+        });
+        using.block_on(async {
+            let (kept, _stream) = pool.take(key(7)).expect("rather than a new one");
+            assert_eq!(kept, key(7));
+        });
     }
 
     #[tokio::test(start_paused = true)]
