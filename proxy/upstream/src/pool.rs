@@ -2,18 +2,20 @@
 //!
 //! One lock around plain maps: an operation takes a few hundred nanoseconds, no task watches a connection, and to check one
 //! takes no system call. A connection that its origin closed is noticed when it is taken, or by [`ConnectionPool::sweep`] every
-//! second.
+//! second while there are any.
 
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::hash::{BuildHasher, RandomState};
+use std::mem;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use futures_util::FutureExt;
 use tokio::io::AsyncReadExt;
 use tokio::runtime::{self, Handle};
+use tokio::sync::watch;
 use tokio::time::Instant;
 use wayleave_transport::http::transport::BoxedStream;
 
@@ -35,6 +37,8 @@ pub(super) struct ConnectionPool {
     /// `upstream.idle_connections`.
     limit: usize,
     entries: Mutex<PoolEntries>,
+    /// Wakes the task that sweeps, and ends it when the pool is dropped.
+    sweeps: watch::Sender<()>,
 }
 
 /// The protocol of a connection, and the alternative that it had.
@@ -74,6 +78,8 @@ struct PoolEntries {
     /// By the hash of a key, so a fast second hash does.
     ages: HashMap<u64, Vec<(u64, runtime::Id)>, foldhash::fast::RandomState>,
     next_age: u64,
+    /// Whether the task that sweeps is at it. It sleeps while there are no connections.
+    is_swept: bool,
 }
 
 struct PoolEntry {
@@ -86,15 +92,18 @@ impl ConnectionPool {
     /// Makes a pool for up to `limit` connections, which is swept for as long as it exists. Must be called within a
     /// tokio runtime.
     pub(super) fn new(limit: usize) -> Arc<Self> {
-        let pool = Arc::new(Self { hasher: RandomState::new(), limit, entries: Mutex::default() });
+        let (sweeps, mut is_needed) = watch::channel(());
+        let entries = Mutex::default();
+        let pool = Arc::new(Self { hasher: RandomState::new(), limit, entries, sweeps });
         // Weak, so that the task ends with the pool.
         let weak = Arc::downgrade(&pool);
         tokio::spawn(async move {
-            loop {
-                tokio::time::sleep(SWEEP_INTERVAL).await;
-                match weak.upgrade() {
-                    Some(pool) => pool.sweep(),
-                    None => return,
+            while is_needed.changed().await.is_ok() {
+                loop {
+                    tokio::time::sleep(SWEEP_INTERVAL).await;
+                    if !weak.upgrade().is_some_and(|pool| pool.sweep()) {
+                        break;
+                    }
                 }
             }
         });
@@ -115,7 +124,11 @@ impl ConnectionPool {
         entries.keep(key, connection);
         // Closing is a system call: the connection is dropped after the lock.
         let _evicted = if entries.by_age.len() > self.limit { entries.take_oldest() } else { None };
+        let was_swept = mem::replace(&mut entries.is_swept, true);
         drop(entries);
+        if !was_swept {
+            self.sweeps.send_replace(());
+        }
     }
 
     /// Takes the HTTP/1 connection kept last for `key` that is still open and received nothing while idle, and the key to keep
@@ -150,16 +163,19 @@ impl ConnectionPool {
         !idle.is_empty()
     }
 
-    /// Closes connections that their origin closed, and those idle for too long.
-    fn sweep(&self) {
+    /// Closes connections that their origin closed, and those idle for too long. Returns whether any remain.
+    fn sweep(&self) -> bool {
         let mut entries = self.lock();
         let closed: BTreeMap<_, _> =
             entries.by_age.extract_if(.., |_, entry| !entry.is_usable()).collect();
         for (age, entry) in &closed {
             entries.unindex(entry.key.hash, *age);
         }
+        entries.is_swept = !entries.by_age.is_empty();
+        let remain = entries.is_swept;
         // Closing takes system calls, so it happens without the lock.
         drop(entries);
+        remain
     }
 
     fn lock(&self) -> MutexGuard<'_, PoolEntries> {
@@ -340,6 +356,23 @@ mod tests {
             let (kept, _stream) = pool.take(key(7)).expect("rather than a new one");
             assert_eq!(kept, key(7));
         });
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn nothing_is_swept_while_there_are_no_connections() {
+        let pool = ConnectionPool::new(10);
+        let is_swept = || pool.lock().is_swept;
+        assert!(!is_swept());
+        for _ in 0..2 {
+            let (near, far) = connection();
+            keep(&pool, key(7), near);
+            tokio::time::sleep(2 * SWEEP_INTERVAL).await;
+            assert!(is_swept());
+            drop(far);
+            tokio::time::sleep(2 * SWEEP_INTERVAL).await;
+            assert!(!is_swept());
+            assert_eq!(pool.lock().by_age.len(), 0);
+        }
     }
 
     #[tokio::test(start_paused = true)]
