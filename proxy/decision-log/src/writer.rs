@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle, Thread};
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::Context;
 use tokio::sync::{oneshot, watch};
@@ -23,8 +23,8 @@ use super::journal::{Journal, JournalWarnings, LostLines};
 const MAX_QUEUED: usize = 65_536;
 /// The memory for them: 1 KiB for each. A single URL may be as long as a request's head, 64 KiB.
 const MAX_QUEUED_BYTES: usize = MAX_QUEUED * 1024;
-/// The interval at which the thread empties the queue under load. It is woken only when idle: waking it for each decision would
-/// cost an exchange more than everything else here.
+/// The interval at which the thread empties the queue under load. It is woken only when idle: waking it for each of thousands of
+/// decisions a second would cost an exchange more than everything else here.
 const POLL_INTERVAL: Duration = Duration::from_millis(5);
 /// The same while new documents come in. Each round then commits a transaction.
 const STORE_INTERVAL: Duration = Duration::from_millis(50);
@@ -40,12 +40,9 @@ enum WriterUpdate {
     Compare(Box<LogHead>, oneshot::Sender<()>),
 }
 
-type PendingUpdates = Arc<Mutex<VecDeque<WriterUpdate>>>;
 /// The newest head that the thread has saved, as its line; none without a log.
 type SharedHead = Arc<Mutex<Option<Vec<u8>>>>;
 type SharedWarnings = Arc<Mutex<Arc<JournalWarnings>>>;
-/// The interval at which a head that could not be saved is tried again while nothing is written.
-const SIGN_RETRY: Duration = Duration::from_secs(1);
 
 /// The sending side of the thread's queue.
 pub(super) struct DecisionWriter {
@@ -62,7 +59,7 @@ pub(super) struct DecisionWriter {
     losses: Arc<LossCount>,
     newest_head: SharedHead,
     warnings: SharedWarnings,
-    updates: PendingUpdates,
+    updates: Arc<Mutex<VecDeque<WriterUpdate>>>,
     closing: Arc<AtomicBool>,
     is_idle: Arc<AtomicBool>,
     thread: Thread,
@@ -80,7 +77,7 @@ impl DecisionWriter {
         let (queue, received) = sync_channel(MAX_QUEUED);
         let queued_bytes = Arc::<AtomicUsize>::default();
         let dropped = Arc::<AtomicU64>::default();
-        let updates = PendingUpdates::default();
+        let updates = Arc::<Mutex<VecDeque<WriterUpdate>>>::default();
         let closing = Arc::<AtomicBool>::default();
         let is_idle = Arc::<AtomicBool>::default();
         let is_failing = Arc::<AtomicBool>::default();
@@ -262,7 +259,7 @@ struct WriterThread {
     store_documents: StoreDocuments,
     /// The time until the queue is emptied next.
     poll_interval: Duration,
-    updates: PendingUpdates,
+    updates: Arc<Mutex<VecDeque<WriterUpdate>>>,
     closing: Arc<AtomicBool>,
     is_idle: Arc<AtomicBool>,
     metrics: Arc<Metrics>,
@@ -277,7 +274,9 @@ impl WriterThread {
         self.remember_revision(&configuration);
         self.write_event(EventKind::Start(configuration));
         let mut first = None;
+        let mut wrote_at: Option<Instant> = None;
         loop {
+            let is_busy = wrote_at.is_some_and(|at| at.elapsed() < 2 * self.poll_interval);
             // Read before the queue, so that everything queued before `close` is written.
             let is_last = self.closing.load(Ordering::SeqCst);
             self.apply_updates();
@@ -287,10 +286,17 @@ impl WriterThread {
                 return;
             }
             if had_work {
-                thread::park_timeout(self.poll_interval);
-                continue;
+                wrote_at = Some(Instant::now());
+                // At usual loads, looking for more would be in vain: the next decision wakes the thread.
+                if is_busy {
+                    thread::park_timeout(self.poll_interval);
+                    continue;
+                }
             }
-            self.sign_head();
+            if let Some(journal) = &mut self.journal {
+                journal.save_head_if_due(Instant::now());
+            }
+            self.share_head();
             self.is_idle.store(true, Ordering::SeqCst);
             // A decision that was queued just before has not woken the thread, so the queue is checked once more before
             // parking.
@@ -304,10 +310,9 @@ impl WriterThread {
 
     /// Waits for something to do.
     fn park(&self) {
-        if self.journal.as_ref().is_some_and(Journal::is_unsigned) {
-            thread::park_timeout(SIGN_RETRY);
-        } else {
-            thread::park();
+        match self.journal.as_ref().and_then(Journal::sign_at) {
+            Some(at) => thread::park_timeout(at.saturating_duration_since(Instant::now())),
+            None => thread::park(),
         }
     }
 
@@ -418,6 +423,10 @@ impl WriterThread {
             next = self.receive();
         }
         self.flush();
+        // Whoever waits is about to read the log.
+        if self.settled.receiver_count() > 1 {
+            self.sign_head();
+        }
         let taken = self.taken;
         self.settled.send_if_modified(|settled| mem::replace(settled, taken) != taken);
         had_work
@@ -459,6 +468,12 @@ impl WriterThread {
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+    use std::pin::pin;
+
+    use wayleave_clock::Clock;
+
+    use super::super::journal::JournalConfig;
     use super::super::tests::decision;
     use super::*;
 
@@ -477,7 +492,7 @@ mod tests {
             losses: Arc::default(),
             newest_head: SharedHead::default(),
             warnings: SharedWarnings::default(),
-            updates: PendingUpdates::default(),
+            updates: Arc::default(),
             closing: Arc::default(),
             is_idle: Arc::default(),
             thread: thread::current(),
@@ -496,5 +511,68 @@ mod tests {
         let dropped =
             text.lines().find(|line| line.starts_with("wayleave_decisions_dropped_total "));
         assert!(dropped.is_some_and(|line| !line.ends_with(" 0")), "{dropped:?}");
+    }
+
+    /// Starts to write a log in `dir`.
+    fn start(dir: &Path, store_documents: StoreDocuments) -> DecisionWriter {
+        let config = JournalConfig {
+            path: dir.join("decisions.jsonl"),
+            max_size_bytes: 1 << 20,
+            max_age: Duration::from_hours(24),
+            keep: Duration::from_hours(24),
+            max_total_bytes: None,
+            compresses: false,
+            key: dir.join("evidence.key"),
+            state_dir: dir.to_owned(),
+        };
+        let journal = Journal::open(config, Clock::start()).unwrap();
+        let configuration = ConfigRevision {
+            program: "test".to_owned(),
+            configuration: 1,
+            config_sha256: Sha256Digest::of(b""),
+        };
+        let metrics = Arc::new(Metrics::new().unwrap());
+        DecisionWriter::start(Some(journal), configuration, store_documents, metrics).unwrap()
+    }
+
+    /// Returns how many decisions the newest head covers.
+    fn signed(writer: &DecisionWriter) -> u64 {
+        writer.newest_head().map_or(0, |head| head.count.total())
+    }
+
+    #[test]
+    fn every_line_is_signed_though_nothing_follows() {
+        let dir = tempfile::tempdir().unwrap();
+        let writer = start(dir.path(), Box::new(|| false));
+        for written in 1..=3 {
+            writer.enqueue(EncodedDecision::new(&decision()));
+            while signed(&writer) < written {
+                thread::yield_now();
+            }
+        }
+        writer.enqueue(EncodedDecision::new(&decision()));
+        writer.close();
+        assert_eq!(signed(&writer), 4);
+    }
+
+    #[tokio::test]
+    async fn lines_that_somebody_waits_for_are_signed_at_once() {
+        let dir = tempfile::tempdir().unwrap();
+        let (go_on, may_go_on) = sync_channel(0);
+        let writer = start(dir.path(), Box::new(move || may_go_on.recv().unwrap_or(false)));
+        // For the line about the start.
+        go_on.send(false).unwrap();
+        for _ in 0..3 {
+            writer.enqueue(EncodedDecision::new(&decision()));
+            let mut settling = pin!(writer.settle());
+            tokio::select! {
+                biased;
+                () = &mut settling => unreachable!("it is not written yet"),
+                () = async {} => {}
+            }
+            go_on.send(false).unwrap();
+            settling.await;
+            assert_eq!(signed(&writer), writer.queued.load(Ordering::SeqCst));
+        }
     }
 }

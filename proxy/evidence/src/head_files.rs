@@ -1,9 +1,9 @@
 //! The files that hold the head of a log that is still being written: one next to the log, and a copy below `state.dir`, out of
 //! the reach of those who can write only to the log's directory.
 
-use std::fs;
+use std::fs::{self, File, Metadata};
 use std::io;
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use crate::chain::TreeHead;
@@ -16,10 +16,18 @@ use crate::regular_file;
 const HEAD_BYTES: usize = 8192;
 
 /// The two head files of a log.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct HeadFiles {
-    beside: PathBuf,
-    copy: PathBuf,
+    beside: HeadFile,
+    copy: HeadFile,
+}
+
+/// A file for heads.
+#[derive(Debug)]
+struct HeadFile {
+    path: PathBuf,
+    /// The file that a head was saved in, and its [`file_access`] then.
+    open: Option<(File, [u64; 5])>,
 }
 
 /// A head whose signature is valid for the key that it names.
@@ -42,14 +50,16 @@ impl HeadFiles {
         let name = path.strip_prefix(state_dir).unwrap_or(path);
         let mut digest = Sha256Digest::of(name.as_os_str().as_encoded_bytes()).to_string();
         digest.truncate(16);
-        Self { beside: beside.into(), copy: state_dir.join(format!("evidence.{digest}.head")) }
+        let copy = state_dir.join(format!("evidence.{digest}.head"));
+        let [beside, copy] = [beside.into(), copy].map(|path| HeadFile { path, open: None });
+        Self { beside, copy }
     }
 
     /// Saves a head in both files. Returns the files that could not be written; the next process notices an old head, and says
     /// that later lines were not signed.
-    pub fn save(&self, line: &[u8]) -> Vec<(&Path, io::Error)> {
-        let save = |path| Some((path, write(path, line).err()?));
-        [&*self.copy, &*self.beside].into_iter().filter_map(save).collect()
+    pub fn save(&mut self, line: &[u8]) -> Vec<(&Path, io::Error)> {
+        let files = [&mut self.copy, &mut self.beside].into_iter();
+        files.filter_map(|file| file.save(line).err().map(|error| (&*file.path, error))).collect()
     }
 
     /// Saves the head of an empty log, which shows later that the new key has not signed any lines before.
@@ -57,18 +67,18 @@ impl HeadFiles {
     /// # Errors
     ///
     /// Returns an error if it cannot be written.
-    pub fn save_first(&self, line: &[u8]) -> io::Result<()> {
-        write(&self.copy, line)
+    pub fn save_first(&mut self, line: &[u8]) -> io::Result<()> {
+        self.copy.save(line)
     }
 
     /// Returns whether there is a head, valid or not.
     pub fn exists(&self) -> bool {
-        self.beside.exists() || self.copy.exists()
+        self.beside.path.exists() || self.copy.path.exists()
     }
 
     /// Returns whether there is a copy of any log's head below `state.dir`.
     pub fn has_any_copy(&self) -> bool {
-        let dir = self.copy.parent().unwrap_or(Path::new("."));
+        let dir = self.copy.path.parent().unwrap_or(Path::new("."));
         fs::read_dir(dir).into_iter().flatten().flatten().any(|entry| {
             let name = entry.file_name().into_encoded_bytes();
             name.starts_with(b"evidence.") && name.ends_with(b".head")
@@ -77,14 +87,14 @@ impl HeadFiles {
 
     /// Returns the newest head that was signed with the key whose public half is `public`.
     pub fn newest_signed_by(&self, public: &str) -> Option<Vec<u8>> {
-        let read = |path| SignedHead::read(path).ok().flatten();
-        let signed = |path| read(path).filter(|signed: &SignedHead| signed.head.key == public);
+        let read = |file: &HeadFile| SignedHead::read(&file.path).ok().flatten();
+        let signed = |file| read(file).filter(|signed: &SignedHead| signed.head.key == public);
         SignedHead::newer(signed(&self.copy), signed(&self.beside)).map(|signed| signed.line)
     }
 
     /// Returns whether the head next to the log belongs to another log with the same key.
     pub fn is_of_another_log(&self) -> bool {
-        let read = |path| SignedHead::read(path).ok().flatten();
+        let read = |file: &HeadFile| SignedHead::read(&file.path).ok().flatten();
         match (read(&self.copy), read(&self.beside)) {
             (Some(copy), Some(beside)) => {
                 copy.head.key == beside.head.key && !copy.is_of_same_log(&beside)
@@ -100,11 +110,11 @@ impl HeadFiles {
     ///
     /// Returns an error if there is none.
     pub fn newest(&self) -> io::Result<Vec<u8>> {
-        let copy = SignedHead::read(&self.copy).ok().flatten();
-        let beside = SignedHead::read(&self.beside);
+        let copy = SignedHead::read(&self.copy.path).ok().flatten();
+        let beside = SignedHead::read(&self.beside.path);
         if copy.is_none() && !matches!(beside, Ok(Some(_))) {
             // An invalid head is returned as well, since the check of an export reports it.
-            return read(&self.beside);
+            return read(&self.beside.path);
         }
         let key = copy.as_ref().map(|copy| copy.head.key.clone());
         let is_comparable =
@@ -113,6 +123,39 @@ impl HeadFiles {
         let newer = SignedHead::newer(copy, beside);
         newer.map(|newer| newer.line).ok_or_else(|| io::ErrorKind::NotFound.into())
     }
+}
+
+impl HeadFile {
+    /// Writes a head over the one before, in the file that is at the path now.
+    fn save(&mut self, line: &[u8]) -> io::Result<()> {
+        let mut padded = line.to_vec();
+        padded.resize(HEAD_BYTES - 1, b' ');
+        padded.push(b'\n');
+        // The file stays open: a look at its path costs less than opening it for each head. If somebody has deleted it, put
+        // another in its place, or taken the right to write to it, that must show all the same.
+        let found = fs::metadata(&self.path).ok().as_ref().map(file_access);
+        let open = self.open.take().filter(|(_, access)| found == Some(*access));
+        let (file, access) = match open {
+            Some(open) => open,
+            None => open_to_write(&self.path)?,
+        };
+        file.write_all_at(&padded, 0)?;
+        self.open = Some((file, access));
+        Ok(())
+    }
+}
+
+fn open_to_write(path: &Path) -> io::Result<(File, [u64; 5])> {
+    // Not truncated: a crash between truncating and writing would leave no head.
+    let mut options = regular_file::options();
+    let file = options.write(true).create(true).truncate(false).mode(0o640).open(path)?;
+    let access = file_access(&file.metadata()?);
+    Ok((file, access))
+}
+
+/// Returns what differs if another file is at a path, or others may write to it.
+fn file_access(file: &Metadata) -> [u64; 5] {
+    [file.dev(), file.ino(), file.mode().into(), file.uid().into(), file.gid().into()]
 }
 
 impl SignedHead {
@@ -145,20 +188,6 @@ impl SignedHead {
     }
 }
 
-fn write(path: &Path, line: &[u8]) -> io::Result<()> {
-    let mut padded = line.to_vec();
-    padded.resize(HEAD_BYTES - 1, b' ');
-    padded.push(b'\n');
-    // Not truncated: a crash between truncating and writing would leave no head.
-    regular_file::options()
-        .write(true)
-        .create(true)
-        .truncate(false)
-        .mode(0o640)
-        .open(path)?
-        .write_all_at(&padded, 0)
-}
-
 fn read(path: &Path) -> io::Result<Vec<u8>> {
     let mut line = regular_file::read(path)?;
     line.truncate(line.trim_ascii_end().len());
@@ -167,6 +196,9 @@ fn read(path: &Path) -> io::Result<Vec<u8>> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs::{OpenOptions, Permissions};
+    use std::io::{Seek as _, SeekFrom};
+    use std::os::unix::fs::PermissionsExt as _;
     use std::time::SystemTime;
 
     use ring::signature::Ed25519KeyPair;
@@ -188,7 +220,7 @@ mod tests {
     #[test]
     fn a_newer_head_of_another_log_replaces_none() {
         let dir = tempfile::tempdir().unwrap();
-        let heads = HeadFiles::for_log(&dir.path().join("log/decisions.jsonl"), dir.path());
+        let mut heads = HeadFiles::for_log(&dir.path().join("log/decisions.jsonl"), dir.path());
         fs::create_dir(dir.path().join("log")).unwrap();
         let own = head("a", 5);
         let newer = head("a", 9);
@@ -196,10 +228,68 @@ mod tests {
         assert!(heads.save(&own).is_empty());
         let key = LogEvent::parse_head(&own).unwrap().key;
         for (beside, expected, is_foreign) in [(&newer, &newer, false), (&other, &own, true)] {
-            write(&heads.beside, beside).unwrap();
+            heads.beside.save(beside).unwrap();
             assert_eq!(heads.newest().unwrap(), *expected);
             assert_eq!(heads.newest_signed_by(&key).as_ref(), Some(expected));
             assert_eq!(heads.is_of_another_log(), is_foreign);
+        }
+    }
+
+    #[test]
+    fn a_head_file_that_is_replaced_or_gone_is_written_anew() {
+        let dir = tempfile::tempdir().unwrap();
+        let folder = dir.path().join("log");
+        fs::create_dir(&folder).unwrap();
+        let mut heads = HeadFiles::for_log(&folder.join("decisions.jsonl"), dir.path());
+        let beside = heads.beside.path.clone();
+        let aside = dir.path().join("aside");
+        let mut lines = 0;
+        let mut save = |is_saved: bool| {
+            lines += 1;
+            let saved = head("a", lines);
+            let failed: Vec<_> =
+                heads.save(&saved).iter().map(|(path, _)| path.to_path_buf()).collect();
+            assert_eq!(failed, if is_saved { vec![] } else { vec![beside.clone()] });
+            assert_eq!(read(&heads.copy.path).unwrap(), saved);
+            assert!(!is_saved || read(&beside).unwrap() == saved);
+        };
+        save(true);
+        save(true);
+        fs::remove_file(&beside).unwrap();
+        save(true);
+        // It still has a name, but another.
+        fs::rename(&beside, &aside).unwrap();
+        save(true);
+        fs::rename(&aside, &beside).unwrap();
+        save(true);
+        fs::rename(&folder, &aside).unwrap();
+        save(false);
+        fs::create_dir(&folder).unwrap();
+        save(true);
+        fs::remove_file(&beside).unwrap();
+        fs::create_dir(&beside).unwrap();
+        save(false);
+        fs::remove_dir(&beside).unwrap();
+        save(true);
+    }
+
+    #[test]
+    fn a_head_file_stays_open_until_its_permissions_change() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut heads = HeadFiles::for_log(&dir.path().join("decisions.jsonl"), dir.path());
+        assert!(heads.save(&head("a", 1)).is_empty());
+        // A position that a file has only if it is still the same open one.
+        let mark = 7;
+        let open = |heads: &HeadFiles| heads.beside.open.as_ref().unwrap().0.try_clone().unwrap();
+        open(&heads).seek(SeekFrom::Start(mark)).unwrap();
+        assert!(heads.save(&head("a", 2)).is_empty());
+        assert_eq!(open(&heads).stream_position().unwrap(), mark);
+        fs::set_permissions(&heads.beside.path, Permissions::from_mode(0o440)).unwrap();
+        let may_write = OpenOptions::new().write(true).open(&heads.beside.path).is_ok();
+        assert_eq!(heads.save(&head("a", 3)).is_empty(), may_write, "root may");
+        assert_eq!(heads.beside.open.is_some(), may_write);
+        if may_write {
+            assert_eq!(open(&heads).stream_position().unwrap(), 0);
         }
     }
 }

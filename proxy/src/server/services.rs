@@ -13,7 +13,6 @@ use pingora_core::server::{ListenFds, ShutdownWatch};
 use pingora_core::services::{ServiceReadyNotifier, ServiceWithDependents};
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::task::JoinHandle;
-use wayleave_clock::Clock;
 use wayleave_config::ConnectionLimitsConfig;
 use wayleave_decision_log::log_heads::HeadExchange;
 use wayleave_forwarding::downstream::listeners::BoundListeners;
@@ -149,7 +148,6 @@ pub(super) struct OperatorService {
     pub(super) listener: TcpListener,
     pub(super) admin: AdminState,
     pub(super) guard: Arc<ArcSwap<AdminGuard>>,
-    pub(super) clock: Clock,
 }
 
 impl ProcessService for OperatorService {
@@ -162,7 +160,7 @@ impl ProcessService for OperatorService {
         tokio::spawn(async move { decisions.publish_live().await });
         let traffic = Arc::clone(&self.admin.traffic);
         let metrics = Arc::clone(&self.admin.metrics);
-        tokio::spawn(async move { traffic.run(&metrics, self.clock).await });
+        tokio::spawn(async move { traffic.run(&metrics).await });
         tokio::spawn(robots_changes::count(
             self.admin.decider.robots.changes(),
             Arc::clone(&self.admin.decisions),

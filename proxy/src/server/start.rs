@@ -24,6 +24,7 @@ use wayleave_robots_cache::{self as robots_cache, RobotsStore};
 use wayleave_signing::create_private_dir;
 use wayleave_telemetry::logging::LogHandle;
 use wayleave_telemetry::metrics::Metrics;
+use wayleave_telemetry::traffic::Traffic;
 use wayleave_transport::descriptors;
 use wayleave_transport::http::downstream::ResponseShares;
 use wayleave_transport::tls::intercept::{CertificateAuthority, TlsInterceptor};
@@ -89,7 +90,7 @@ pub(super) async fn start(
     let guard = Arc::clone(&reloaded.guard);
     let (reload_handle, reload) = reload::service(file, config, reloaded, hangup);
     let admin = AdminState {
-        traffic: Arc::default(),
+        traffic: Arc::new(Traffic::new(clock)),
         metrics,
         config: reload_handle,
         replay_turn: Arc::new(Semaphore::new(1)),
@@ -112,7 +113,7 @@ pub(super) async fn start(
     };
     Ok(Some(Startup {
         crawlers: CrawlerService { downstream, listeners, refresh: parts.refresh },
-        operators: OperatorService { listener: admin_listener, admin, guard, clock },
+        operators: OperatorService { listener: admin_listener, admin, guard },
         reload,
         signals,
     }))

@@ -12,7 +12,7 @@ use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{EnvFilter, Layer, Registry, reload};
 use wayleave_notation::harmless::{escape_controls, escape_json};
 
-use crate::line_writer::{LineWriter, LineWriterGuard};
+use crate::line_writer::{GATHER_INTERVAL, LineWriter, LineWriterGuard};
 
 /// The form of a log event in files and pipes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -93,7 +93,7 @@ fn log_to(
     format: LogFormat,
     is_terminal: bool,
 ) -> (LogHandle, LineWriterGuard, reload::Layer<AnyLayer, Registry>) {
-    let (lines, writing) = LineWriter::spawn(output);
+    let (lines, writing) = LineWriter::spawn(output, GATHER_INTERVAL);
     let (layer, events) = reload::Layer::new(layer(format.on(is_terminal), &lines));
     let is_json = Arc::new(AtomicBool::new(format == LogFormat::Json));
     let has_decisions = Arc::new(AtomicBool::new(true));
@@ -103,8 +103,11 @@ fn log_to(
 }
 
 fn layer(form: LineForm, lines: &LineWriter) -> AnyLayer {
-    let layer = tracing_subscriber::fmt::layer()
-        .with_writer(EventWriters(EventWriter { lines: lines.clone(), form }));
+    let layer = tracing_subscriber::fmt::layer().with_writer(EventWriters(EventWriter {
+        lines: lines.clone(),
+        form,
+        is_urgent: false,
+    }));
     match form {
         // Without colours: their escape sequences would be escaped like those of strangers.
         LineForm::Text => layer.with_ansi(false).boxed(),
@@ -179,6 +182,10 @@ impl<'a> MakeWriter<'a> for EventWriters {
     fn make_writer(&'a self) -> EventWriter {
         self.0.clone()
     }
+
+    fn make_writer_for(&'a self, event: &tracing::Metadata<'_>) -> EventWriter {
+        EventWriter { is_urgent: *event.level() <= tracing::Level::WARN, ..self.make_writer() }
+    }
 }
 
 /// The sink for tracing's formatted events, one per call. Each becomes one escaped line, since events contain text from
@@ -187,6 +194,8 @@ impl<'a> MakeWriter<'a> for EventWriters {
 struct EventWriter {
     lines: LineWriter,
     form: LineForm,
+    /// Whether it is written at once, as warnings and errors are.
+    is_urgent: bool,
 }
 
 impl Write for EventWriter {
@@ -203,6 +212,9 @@ impl Write for EventWriter {
             buffer.extend_from_slice(&line);
             buffer.push(b'\n');
         });
+        if self.is_urgent {
+            self.lines.hurry();
+        }
         Ok(event.len())
     }
 
@@ -213,18 +225,42 @@ impl Write for EventWriter {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::mpsc;
+    use std::time::Duration;
+
     use super::*;
+    use crate::line_writer::tests::Output;
+
+    #[test]
+    fn warnings_are_written_at_once() {
+        let (sender, written) = mpsc::channel();
+        let (lines, _writing) = LineWriter::spawn(Output(sender), Duration::from_hours(1));
+        let next = || String::from_utf8(written.recv().unwrap()).unwrap();
+        let events = tracing_subscriber::registry().with(layer(LineForm::Text, &lines));
+        tracing::subscriber::with_default(events, || {
+            for number in 1..=2 {
+                tracing::info!(number, "close to nothing");
+                assert!(next().contains(&format!("number={number}")));
+            }
+            tracing::info!("it waits for others");
+            tracing::warn!("it does not");
+            let both = next();
+            assert!(both.contains("it waits") && both.contains("it does not"), "{both}");
+            tracing::error!("neither does this");
+            assert!(next().contains("neither"));
+        });
+    }
 
     #[test]
     fn event_is_one_escaped_line() {
         let mut written = tempfile::NamedTempFile::new().unwrap();
-        let (lines, writing) = LineWriter::spawn(written.reopen().unwrap());
+        let (lines, writing) = LineWriter::spawn(written.reopen().unwrap(), GATHER_INTERVAL);
         for (form, event) in [
             (LineForm::Text, "INFO a\u{1b}[2J\nb\u{9b}\u{202e}\u{2028}\n"),
             (LineForm::Json, "{\"a\":\"\u{9b}\u{202e}\u{2028}\"}\n"),
             (LineForm::Terminal, "2026-11-21T08:45:10.174312Z  WARN a\u{1b}[2J n=1\n"),
         ] {
-            let mut events = EventWriter { lines: lines.clone(), form };
+            let mut events = EventWriter { lines: lines.clone(), form, is_urgent: false };
             events.write_all(event.as_bytes()).unwrap();
         }
         drop(writing);

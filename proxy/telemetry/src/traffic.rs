@@ -1,15 +1,15 @@
 //! Recent traffic: requests over time, by crawler, outcome and reason.
 //!
-//! The request counter is read every two seconds, so this costs a request nothing. The differences are kept for half an hour,
-//! without those that are zero.
+//! The request counter is read every two seconds while there are requests, so this costs a request nothing. The differences are
+//! kept for half an hour, without those that are zero.
 
 use std::collections::{HashMap, VecDeque};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
 use serde::Serialize;
-use tokio::sync::broadcast;
+use tokio::sync::{Notify, broadcast};
 use tokio::time::MissedTickBehavior;
 use utoipa::ToSchema;
 use wayleave_clock::Clock;
@@ -26,10 +26,12 @@ const MAX_LAG_POINTS: usize = 4;
 /// Recent points, and the watchers that new ones are sent to.
 #[derive(Debug)]
 pub struct Traffic {
+    clock: Clock,
     points: Mutex<VecDeque<Arc<TrafficPoint>>>,
     /// The time at which each crawler's last request was counted.
     seen_at: Mutex<HashMap<String, SystemTime>>,
     watchers: broadcast::Sender<Arc<WatchedPoint>>,
+    has_watcher: Notify,
 }
 
 /// A point with its event, which is the same for most watchers.
@@ -72,21 +74,22 @@ impl TrafficPoint {
     }
 }
 
-impl Default for Traffic {
-    fn default() -> Self {
+impl Traffic {
+    pub fn new(clock: Clock) -> Self {
         Self {
+            clock,
             points: Mutex::default(),
             seen_at: Mutex::default(),
             watchers: broadcast::Sender::new(MAX_LAG_POINTS),
+            has_watcher: Notify::new(),
         }
     }
-}
 
-impl Traffic {
     /// Returns the recent points, the oldest first. A step without requests has a point, too.
     pub fn points(&self) -> Vec<Arc<TrafficPoint>> {
-        let points = self.points.lock().unwrap_or_else(PoisonError::into_inner);
-        points.iter().cloned().collect()
+        let mut points = self.lock().clone();
+        add_quiet_steps(&mut points, ms_since_epoch(self.clock.now()));
+        points.into()
     }
 
     /// Returns when a request of the crawler last ended, to within two seconds; `None` if none has since the start.
@@ -97,18 +100,33 @@ impl Traffic {
 
     /// Subscribes to further points, as server-sent events.
     pub fn watch(&self) -> broadcast::Receiver<Arc<WatchedPoint>> {
-        self.watchers.subscribe()
+        let watcher = self.watchers.subscribe();
+        self.has_watcher.notify_one();
+        watcher
     }
 
-    /// Makes a point every [`STEP`]; never returns.
-    pub async fn run(&self, metrics: &Metrics, clock: Clock) {
+    fn lock(&self) -> MutexGuard<'_, VecDeque<Arc<TrafficPoint>>> {
+        self.points.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Makes a point every [`STEP`] while there are requests or watchers; never returns.
+    pub async fn run(&self, metrics: &Metrics) {
         let mut steps = tokio::time::interval(STEP);
-        // After a suspension there is one point for the whole time, not a burst of empty ones.
+        // After a suspension watchers get one point for the whole time, not a burst of empty ones.
         steps.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut totals = RequestTotals::default();
         loop {
             steps.tick().await;
-            self.add(clock.now(), totals.counts_since_last(metrics.requests()));
+            let counts = totals.counts_since_last(metrics.requests());
+            let is_quiet = counts.is_empty() && self.watchers.receiver_count() == 0;
+            self.add(self.clock.now(), counts);
+            if is_quiet {
+                tokio::select! {
+                    () = metrics.request_ended() => {}
+                    () = self.has_watcher.notified() => {}
+                }
+                steps.reset();
+            }
         }
     }
 
@@ -117,8 +135,7 @@ impl Traffic {
         seen_at.extend(counts.iter().map(|count| (count.crawler.clone(), at)));
         // Handlers of the API need it meanwhile.
         drop(seen_at);
-        let since = at.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-        let at_ms = u64::try_from(since.as_millis()).unwrap_or(u64::MAX);
+        let at_ms = ms_since_epoch(at);
         let point = Arc::new(TrafficPoint { at_ms, counts });
         // Serialised once for all watchers, and not at all while nobody looks at the chart.
         if self.watchers.receiver_count() > 0 {
@@ -126,12 +143,32 @@ impl Traffic {
             // Fails if the last watcher has just gone.
             let _ = self.watchers.send(Arc::new(watched));
         }
-        let mut points = self.points.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut points = self.lock();
+        add_quiet_steps(&mut points, at_ms);
         if points.len() == MAX_POINTS {
             points.pop_front();
         }
         points.push_back(point);
     }
+}
+
+fn ms_since_epoch(at: SystemTime) -> u64 {
+    let since = at.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// Adds a point without requests for each step between the last point and the step that ends at `now_ms` or is under way then.
+fn add_quiet_steps(points: &mut VecDeque<Arc<TrafficPoint>>, now_ms: u64) {
+    let Some(last) = points.back().map(|point| point.at_ms) else {
+        return;
+    };
+    let step = u64::try_from(STEP.as_millis()).expect("it is short");
+    let steps = now_ms.saturating_sub(last) / step;
+    // The clock may have been set forward by years.
+    let kept_from = steps.saturating_sub(MAX_POINTS as u64).max(1);
+    let quiet = (kept_from..steps).map(|number| last + number * step);
+    points.extend(quiet.map(|at_ms| Arc::new(TrafficPoint { at_ms, counts: Vec::new() })));
+    points.drain(..points.len().saturating_sub(MAX_POINTS));
 }
 
 /// Crawler, outcome and reason.
@@ -167,7 +204,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn point_counts_requests_of_its_step() {
         let metrics = Metrics::new().unwrap();
-        let traffic = Traffic::default();
+        let traffic = Traffic::new(Clock::start());
         let count =
             |outcome| metrics.request_finished("news", outcome, Reason::Rule, Duration::ZERO);
         let mut watched = traffic.watch();
@@ -181,7 +218,7 @@ mod tests {
             watched.recv().await.unwrap();
         };
         tokio::select! {
-            () = traffic.run(&metrics, Clock::start()) => unreachable!("it runs for ever"),
+            () = traffic.run(&metrics) => unreachable!("it runs for ever"),
             () = counting => {}
         }
         let points = traffic.points();
@@ -191,5 +228,46 @@ mod tests {
             .collect();
         assert_eq!(counts, [vec![], vec![("refused", 2)], vec![("forwarded", 1)]]);
         assert_eq!(points[2].at_ms - points[1].at_ms, 2000);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn nothing_wakes_without_requests_and_quiet_steps_have_points() {
+        let metrics = Metrics::new().unwrap();
+        let traffic = Traffic::new(Clock::start_at(SystemTime::UNIX_EPOCH));
+        let kept = || traffic.lock().len();
+        let end_request = || {
+            let outcome = RequestOutcome::Refused;
+            metrics.request_finished("news", outcome, Reason::Rule, Duration::ZERO);
+        };
+        let counting = async {
+            tokio::time::sleep(5 * STEP).await;
+            assert_eq!(kept(), 1, "the first only");
+            assert_eq!(traffic.points().len(), 5, "the fifth step is not over for all that read");
+            end_request();
+            tokio::time::sleep(STEP + STEP / 2).await;
+            assert_eq!(kept(), 7);
+            let points = traffic.points();
+            let requests = points.iter().map(|point| point.counts.len());
+            assert_eq!(requests.collect::<Vec<_>>(), [0, 0, 0, 0, 0, 0, 1]);
+            assert!(points.windows(2).all(|pair| pair[1].at_ms - pair[0].at_ms == 2000));
+            assert!(traffic.last_request_at("news").is_some());
+            tokio::time::sleep(5 * STEP).await;
+            assert!(kept() < 10, "it is quiet again");
+            let mut watched = traffic.watch();
+            watched.recv().await.unwrap();
+            watched.recv().await.unwrap();
+            drop(watched);
+            let kept_before = kept();
+            tokio::time::sleep(Duration::from_hours(1)).await;
+            assert!(kept() <= kept_before + 1);
+            let points = traffic.points();
+            assert_eq!(points.len(), MAX_POINTS);
+            let age_ms = ms_since_epoch(traffic.clock.now()) - points.last().unwrap().at_ms;
+            assert!(age_ms < 4000, "none is missing at the end");
+        };
+        tokio::select! {
+            () = traffic.run(&metrics) => unreachable!("it runs for ever"),
+            () = counting => {}
+        }
     }
 }

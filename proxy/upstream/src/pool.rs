@@ -2,23 +2,26 @@
 //!
 //! One lock around plain maps: an operation takes a few hundred nanoseconds, no task watches a connection, and to check one
 //! takes no system call. A connection that its origin closed is noticed when it is taken, or by [`ConnectionPool::sweep`] every
-//! second.
+//! second while there are any.
 
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::hash::{BuildHasher, RandomState};
+use std::mem;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use futures_util::FutureExt;
 use tokio::io::AsyncReadExt;
 use tokio::runtime::{self, Handle};
+use tokio::sync::watch;
 use tokio::time::Instant;
 use wayleave_transport::http::transport::BoxedStream;
 
 use super::destination::Destination;
 use super::http2::{Http2Connection, Http2Stream};
+use super::link;
 
 /// The time for which an idle connection is kept. Most servers close theirs after 60 to 75 seconds; closing earlier
 /// avoids the race of sending into a closing connection.
@@ -34,6 +37,8 @@ pub(super) struct ConnectionPool {
     /// `upstream.idle_connections`.
     limit: usize,
     entries: Mutex<PoolEntries>,
+    /// Wakes the task that sweeps, and ends it when the pool is dropped.
+    sweeps: watch::Sender<()>,
 }
 
 /// The protocol of a connection, and the alternative that it had.
@@ -53,7 +58,7 @@ pub(super) enum PooledProtocol {
 pub(super) struct PoolKey {
     /// A hash of an origin, the source address of the connection, the network that was dialled first, and the protocol.
     hash: u64,
-    /// The runtime of the thread that opened the connection, or looks for one. It learns first when the connection is ready, so
+    /// The runtime of the thread that watches the connection, or looks for one. It learns first when the connection is ready, so
     /// for other threads each read takes longer.
     runtime: runtime::Id,
 }
@@ -73,6 +78,8 @@ struct PoolEntries {
     /// By the hash of a key, so a fast second hash does.
     ages: HashMap<u64, Vec<(u64, runtime::Id)>, foldhash::fast::RandomState>,
     next_age: u64,
+    /// Whether the task that sweeps is at it. It sleeps while there are no connections.
+    is_swept: bool,
 }
 
 struct PoolEntry {
@@ -85,15 +92,18 @@ impl ConnectionPool {
     /// Makes a pool for up to `limit` connections, which is swept for as long as it exists. Must be called within a
     /// tokio runtime.
     pub(super) fn new(limit: usize) -> Arc<Self> {
-        let pool = Arc::new(Self { hasher: RandomState::new(), limit, entries: Mutex::default() });
+        let (sweeps, mut is_needed) = watch::channel(());
+        let entries = Mutex::default();
+        let pool = Arc::new(Self { hasher: RandomState::new(), limit, entries, sweeps });
         // Weak, so that the task ends with the pool.
         let weak = Arc::downgrade(&pool);
         tokio::spawn(async move {
-            loop {
-                tokio::time::sleep(SWEEP_INTERVAL).await;
-                match weak.upgrade() {
-                    Some(pool) => pool.sweep(),
-                    None => return,
+            while is_needed.changed().await.is_ok() {
+                loop {
+                    tokio::time::sleep(SWEEP_INTERVAL).await;
+                    if !weak.upgrade().is_some_and(|pool| pool.sweep()) {
+                        break;
+                    }
                 }
             }
         });
@@ -114,18 +124,24 @@ impl ConnectionPool {
         entries.keep(key, connection);
         // Closing is a system call: the connection is dropped after the lock.
         let _evicted = if entries.by_age.len() > self.limit { entries.take_oldest() } else { None };
+        let was_swept = mem::replace(&mut entries.is_swept, true);
         drop(entries);
+        if !was_swept {
+            self.sweeps.send_replace(());
+        }
     }
 
     /// Takes the HTTP/1 connection kept last for `key` that is still open and received nothing while idle, and the key to keep
-    /// it by; another thread's only if this thread has none.
+    /// it by; another thread's only if this thread has none, and then moves it to this thread.
     pub(super) fn take(&self, key: PoolKey) -> Option<(PoolKey, BoxedStream)> {
         loop {
-            let PoolEntry { key, connection, .. } = self.lock().take_newest(key)?;
+            let PoolEntry { key: kept, connection, .. } = self.lock().take_newest(key)?;
             if let PooledConnection::Http1(mut stream) = connection
                 && is_idle(&mut stream)
             {
-                return Some((key, stream));
+                // Otherwise the other thread would be woken for each response, and wake this one.
+                let is_own = kept == key || link::move_to_current_runtime(&mut *stream);
+                return Some((if is_own { key } else { kept }, stream));
             }
         }
     }
@@ -147,16 +163,19 @@ impl ConnectionPool {
         !idle.is_empty()
     }
 
-    /// Closes connections that their origin closed, and those idle for too long.
-    fn sweep(&self) {
+    /// Closes connections that their origin closed, and those idle for too long. Returns whether any remain.
+    fn sweep(&self) -> bool {
         let mut entries = self.lock();
         let closed: BTreeMap<_, _> =
             entries.by_age.extract_if(.., |_, entry| !entry.is_usable()).collect();
         for (age, entry) in &closed {
             entries.unindex(entry.key.hash, *age);
         }
+        entries.is_swept = !entries.by_age.is_empty();
+        let remain = entries.is_swept;
         // Closing takes system calls, so it happens without the lock.
         drop(entries);
+        remain
     }
 
     fn lock(&self) -> MutexGuard<'_, PoolEntries> {
@@ -259,6 +278,7 @@ impl fmt::Debug for ConnectionPool {
 mod tests {
     use bytes::Bytes;
     use tokio::io::{AsyncWriteExt, DuplexStream};
+    use tokio::net::TcpStream;
     use tokio::runtime::{Builder, Runtime};
 
     use super::super::http2::FlowWindow;
@@ -317,6 +337,42 @@ mod tests {
         keep(&pool, on(&two), connection().0);
         let (key, _) = pool.take(on(&one)).expect("rather than a new one");
         assert_eq!(key, on(&two), "it goes back to its own thread");
+    }
+
+    #[test]
+    #[expect(clippy::disallowed_methods, reason = "the origin is this test's")]
+    fn a_connection_of_another_thread_is_kept_by_the_one_that_took_it() {
+        let [opening, using] = [(); 2].map(|()| Builder::new_current_thread().enable_all().build());
+        let opening = opening.unwrap();
+        let using = using.unwrap();
+        let origin = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let pool = opening.block_on(async {
+            let pool = ConnectionPool::new(10);
+            let tcp = TcpStream::connect(origin.local_addr().unwrap()).await.unwrap();
+            keep(&pool, key(7), Box::new(link::over_tcp(tcp)));
+            pool
+        });
+        using.block_on(async {
+            let (kept, _stream) = pool.take(key(7)).expect("rather than a new one");
+            assert_eq!(kept, key(7));
+        });
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn nothing_is_swept_while_there_are_no_connections() {
+        let pool = ConnectionPool::new(10);
+        let is_swept = || pool.lock().is_swept;
+        assert!(!is_swept());
+        for _ in 0..2 {
+            let (near, far) = connection();
+            keep(&pool, key(7), near);
+            tokio::time::sleep(2 * SWEEP_INTERVAL).await;
+            assert!(is_swept());
+            drop(far);
+            tokio::time::sleep(2 * SWEEP_INTERVAL).await;
+            assert!(!is_swept());
+            assert_eq!(pool.lock().by_age.len(), 0);
+        }
     }
 
     #[tokio::test(start_paused = true)]

@@ -51,8 +51,11 @@ use super::files::unused_name;
 
 /// The amount of buffered lines, in bytes, at which they are written.
 const FLUSH_BYTES: usize = 256 * 1024;
-/// The interval at which the head is signed and saved under load: doing so costs as much as writing hundreds of lines.
+/// The shortest time between two heads, and the longest until a line has one: signing and saving it costs as much as writing
+/// hundreds of lines.
 const SIGN_INTERVAL: Duration = Duration::from_millis(100);
+/// The time after which a head that could not be saved is tried again.
+const SIGN_RETRY: Duration = Duration::from_secs(1);
 /// The time after which a failed rotation is tried again.
 const ROTATE_RETRY: Duration = Duration::from_mins(1);
 
@@ -83,8 +86,8 @@ pub struct Journal {
     signed_at: Option<Instant>,
     /// Whether the log is in regular files: there is no head beside a device.
     is_regular: bool,
-    /// Whether there are lines that the saved head does not cover.
-    is_unsigned: bool,
+    /// The time by which the next head is to be saved; none while the saved one covers all lines.
+    sign_at: Option<Instant>,
     /// Events of the log itself that are not written yet.
     events: Vec<EventKind>,
     /// The number of lost decisions that the log does not mention yet. The head does, since a full disk still takes it.
@@ -140,7 +143,7 @@ impl Journal {
     pub fn open(options: JournalConfig, clock: Clock) -> anyhow::Result<Self> {
         let open = OpenFile::new(&options.path)
             .with_context(|| format!("opening the decision log {}", options.path.display()))?;
-        let heads = HeadFiles::for_log(&options.path, &options.state_dir);
+        let mut heads = HeadFiles::for_log(&options.path, &options.state_dir);
         let is_known = options.key.exists();
         let key = SigningKey::read_or_create(&options.key).context("evidence.key")?;
         // Only a key in the state directory is known to belong to this log: one from elsewhere may have signed other logs.
@@ -169,7 +172,7 @@ impl Journal {
             resumed_decisions: None,
             saved_head: None,
             signed_at: None,
-            is_unsigned: false,
+            sign_at: None,
             events: Vec::new(),
             lost,
             head_fault: None,
@@ -267,23 +270,39 @@ impl Journal {
         if let Err(lost) = &result {
             self.lost += lost.lines;
             self.open_file = None;
-            self.is_unsigned = self.is_regular;
-            self.save_head_when_due();
+            self.need_head(self.is_regular);
         }
         result.map(|()| true)
     }
 
-    fn save_head_when_due(&mut self) {
-        if self.signed_at.is_none_or(|at| at.elapsed() >= SIGN_INTERVAL) {
+    /// Saves a head, at once or soon, for what has just changed in the log if that is a regular file.
+    fn need_head(&mut self, is_regular: bool) {
+        let now = Instant::now();
+        if !is_regular {
+            self.sign_at = None;
+        } else if self.sign_at.is_none() {
+            self.sign_at = Some(now + SIGN_INTERVAL);
+        }
+        self.save_head_if_due(now);
+    }
+
+    /// Saves a head if it is time for that: either the first line without one has waited long enough, or the last head is so old
+    /// that the lines of this write need not wait.
+    pub(super) fn save_head_if_due(&mut self, now: Instant) {
+        let is_due = self.sign_at.is_some_and(|at| at <= now);
+        let is_old = self.signed_at.is_none_or(|at| now.duration_since(at) >= SIGN_INTERVAL);
+        if is_due || is_old {
             self.save_head();
         }
     }
 
     /// Signs and saves a head, if there are lines that the saved one does not cover, or decisions that were lost.
     pub fn save_head(&mut self) {
-        if !self.is_unsigned {
+        if self.sign_at.is_none() {
             return;
         }
+        // Unless it succeeds.
+        self.sign_at = Some(Instant::now() + SIGN_RETRY);
         // If nothing could be written at all, the head of the process before is signed again, with the number of lost
         // decisions.
         let before = || resume::signed_before(&self.heads, &self.key).map(|(state, _)| state);
@@ -298,7 +317,9 @@ impl Journal {
         let head = state.sign_head(&self.key, head);
         let failures = self.heads.save(&head);
         // One of the two files is enough: the newer counts.
-        self.is_unsigned = failures.len() == HeadFiles::COUNT;
+        if failures.len() < HeadFiles::COUNT {
+            self.sign_at = None;
+        }
         let describe = |(file, error): &(&Path, io::Error)| format!("{}: {error}", file.display());
         let fault = failures.iter().map(describe).collect::<Vec<_>>().join("; ");
         // One that others know and this machine does not would look like a log that was cut back.
@@ -323,9 +344,9 @@ impl Journal {
         self.head_fault = fault;
     }
 
-    /// Returns whether there are lines that no saved head covers.
-    pub(super) fn is_unsigned(&self) -> bool {
-        self.is_unsigned
+    /// Returns when [`Self::save_head_if_due`] is to be called; `None` while the saved head covers all lines.
+    pub(super) fn sign_at(&self) -> Option<Instant> {
+        self.sign_at
     }
 
     /// Returns the faults of the log's files.
@@ -441,9 +462,9 @@ impl Journal {
             self.events.clear();
             self.lost = 0;
         }
-        self.is_unsigned = open.is_regular;
+        let is_regular = open.is_regular;
         self.open_file = Some(open);
-        self.save_head_when_due();
+        self.need_head(is_regular);
         self.clean_up(are_events_written);
         written.map_err(|error| (batch::count_decisions(&batch.bytes[written_bytes..]), error))
     }

@@ -32,7 +32,7 @@ pub fn take_next_key(config: &JournalConfig) -> anyhow::Result<()> {
         return Ok(());
     }
     let next = SigningKey::read(&path).context("the next evidence.key")?;
-    let heads = HeadFiles::for_log(&config.path, &config.state_dir);
+    let mut heads = HeadFiles::for_log(&config.path, &config.state_dir);
     let is_handed_over = heads.newest_signed_by(&next.public_base64()).is_some();
     if config.key.exists() && !is_handed_over {
         let key = SigningKey::read(&config.key).context("evidence.key")?;

@@ -990,15 +990,52 @@ fn a_head_that_cannot_be_written_is_a_warning_until_it_can() {
         fs::create_dir(file).unwrap();
     }
     write_one(&mut journal);
+    let tried_at = Instant::now();
     journal.save_head();
     let fault = journal.warnings().head_fault.clone().unwrap();
     assert!(files.iter().all(|file| fault.contains(&file.display().to_string())), "{fault}");
-    assert!(journal.is_unsigned(), "it is tried again");
+    let again = journal.sign_at().expect("it is tried again");
+    assert!(again >= tried_at + SIGN_RETRY, "but not at once");
     files.iter().for_each(|file| fs::remove_dir(file).unwrap());
     journal.save_head();
     assert_eq!(*journal.warnings(), JournalWarnings::default());
-    assert!(!journal.is_unsigned());
+    assert_eq!(journal.sign_at(), None);
     assert_eq!(check_log(&journal.config.path), []);
+}
+
+#[test]
+fn lines_share_a_head_that_none_waits_for_too_long() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut journal = open(options(dir.path())).unwrap();
+    journal.config.max_size_bytes = 1 << 20;
+    let has_saved = |journal: &mut Journal| journal.take_saved_head().is_some();
+    write_one(&mut journal);
+    assert!(has_saved(&mut journal), "a new file has one at once");
+    assert_eq!(journal.sign_at(), None);
+    // The last head remains new, however slow this test is.
+    let later = Instant::now() + Duration::from_hours(1);
+    journal.signed_at = Some(later);
+    let before = Instant::now();
+    write_one(&mut journal);
+    let due = journal.sign_at().expect("the line has none yet");
+    assert!(due >= before + SIGN_INTERVAL && due <= Instant::now() + SIGN_INTERVAL);
+    // So does the first line without one.
+    journal.sign_at = Some(later);
+    for _ in 0..3 {
+        write_one(&mut journal);
+    }
+    assert_eq!(journal.sign_at(), Some(later), "further lines put it off no longer");
+    journal.save_head_if_due(later - Duration::from_nanos(1));
+    assert!(!has_saved(&mut journal));
+    journal.save_head_if_due(later);
+    assert!(has_saved(&mut journal));
+    assert_eq!(journal.sign_at(), None);
+    assert_eq!(check_log(&journal.config.path), [], "it covers all lines");
+    journal.save_head_if_due(later + SIGN_INTERVAL);
+    assert!(!has_saved(&mut journal), "nothing is new");
+    journal.signed_at = Some(Instant::now() - SIGN_INTERVAL);
+    write_one(&mut journal);
+    assert!(has_saved(&mut journal), "the last head is old, so that the line need not wait");
 }
 
 #[test]

@@ -13,12 +13,13 @@ mod file;
 mod usage;
 
 use std::fmt;
+use std::mem;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use ring::digest::{SHA256, digest};
+use tokio::sync::watch;
 use wayleave_clock::Clock;
 use wayleave_decision::{Crawler, DailyBudget, EnforcementMode};
 use wayleave_fleet::Fleet;
@@ -57,7 +58,7 @@ pub struct DailyBudgets {
     fleet: Fleet,
     path: PathBuf,
     counts: Mutex<BudgetFile>,
-    has_changed: AtomicBool,
+    has_changed: watch::Sender<bool>,
     /// Held while the file is written, so that an older state never replaces a newer one.
     writing: Mutex<()>,
 }
@@ -75,7 +76,7 @@ impl DailyBudgets {
             clock,
             fleet,
             path,
-            has_changed: AtomicBool::new(false),
+            has_changed: watch::Sender::new(false),
             writing: Mutex::default(),
         })
     }
@@ -120,7 +121,7 @@ impl DailyBudgets {
             usage.requests += 1;
             if !self.fleet.is_shared() {
                 usage.add_origin(budget, origin);
-                self.has_changed.store(true, Ordering::Relaxed);
+                self.note_change();
                 return Ok(());
             }
             let request = BudgetRequest { origin, limits: budget };
@@ -152,7 +153,7 @@ impl DailyBudgets {
         if kind.is_none() {
             usage.add_origin(budget, origin);
         }
-        self.has_changed.store(true, Ordering::Relaxed);
+        self.note_change();
         kind.map_or(Ok(()), |kind| Err(spent(kind)))
     }
 
@@ -184,13 +185,13 @@ impl DailyBudgets {
         let usage = counts.of_day(&crawler.name, day(self.clock.now()));
         usage.requests += 1;
         usage.add_origin(crawler.budget, origin_digest(origin));
-        self.has_changed.store(true, Ordering::Relaxed);
+        self.note_change();
     }
 
     /// Counts bytes that came from an origin.
     pub fn add_bytes(&self, crawler: &str, bytes: u64) {
         self.counts().of_day(crawler, day(self.clock.now())).bytes += bytes;
-        self.has_changed.store(true, Ordering::Relaxed);
+        self.note_change();
     }
 
     fn used_bytes(&self, crawler: &str) -> u64 {
@@ -215,13 +216,17 @@ impl DailyBudgets {
 
     /// Writes the counts, and reports to the fleet the bytes that came since, for as long as the process runs.
     pub async fn keep(&self) {
-        loop {
+        let mut changes = self.has_changed.subscribe();
+        // An error would mean that `self` is gone.
+        while changes.wait_for(|has_changed| *has_changed).await.is_ok() {
             tokio::time::sleep(SAVE_INTERVAL).await;
-            if self.has_changed.load(Ordering::Relaxed) {
-                self.report_all().await;
-                self.save();
-            }
+            self.report_all().await;
+            self.save();
         }
+    }
+
+    fn note_change(&self) {
+        self.has_changed.send_if_modified(|has_changed| !mem::replace(has_changed, true));
     }
 
     /// Reports to the engine all that this node has counted: a long response spends the budget of other nodes, too.
@@ -242,7 +247,7 @@ impl DailyBudgets {
     /// Writes the counts if they have changed.
     pub fn save(&self) {
         let _writing = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
-        if !self.has_changed.swap(false, Ordering::Relaxed) {
+        if !self.has_changed.send_replace(false) {
             return;
         }
         // Also the day of the settled time: the clock may be wrong for a moment, and then count on there.
@@ -250,7 +255,7 @@ impl DailyBudgets {
         let text = self.counts().encode(&current);
         if let Err(error) = file::write(&self.path, &text) {
             // It is tried again: until then a crash would forget more than some seconds.
-            self.has_changed.store(true, Ordering::Relaxed);
+            self.note_change();
             tracing::error!(path = %self.path.display(), %error, "the counts of daily budgets cannot be written");
         }
     }

@@ -21,6 +21,7 @@ use prometheus::proto::MetricFamily;
 use prometheus::{
     Encoder, Histogram, IntCounter, IntCounterVec, IntGauge, Opts, Registry, TextEncoder,
 };
+use tokio::sync::Notify;
 use wayleave_decision::{ASSERTED, Reason, RequestOutcome};
 use wayleave_http_wire::edge_refusal::EdgeRefusal;
 use wayleave_http_wire::http1::oddities::Oddities;
@@ -45,6 +46,7 @@ const DECISION_SECONDS: &[f64] =
 pub struct Metrics {
     registry: Registry,
     requests: IntCounterVec,
+    request_ended: Notify,
     /// The histograms in the order of [`RequestOutcome::ALL`], resolved once because every request is in one.
     request_durations: Vec<Histogram>,
     decision_duration: Histogram,
@@ -82,6 +84,7 @@ impl Metrics {
         )?;
         let duration = |outcome: &RequestOutcome| durations.with_label_values(&[outcome.as_str()]);
         let metrics = Self {
+            request_ended: Notify::new(),
             requests: counters(
                 &registry,
                 "requests_total",
@@ -181,6 +184,12 @@ impl Metrics {
         );
         self.requests.with_label_values(&[crawler, outcome.as_str(), reason.as_str()]).inc();
         self.request_durations[outcome as usize].observe(took.as_secs_f64());
+        self.request_ended.notify_one();
+    }
+
+    /// Waits for a request that has been counted since this last returned. Only one task may wait.
+    pub(crate) async fn request_ended(&self) {
+        self.request_ended.notified().await;
     }
 
     /// Counts a response that turns away a request that robots.txt allows.

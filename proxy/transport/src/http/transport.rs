@@ -101,6 +101,11 @@ impl<S> Transport<S> {
         &self.inner
     }
 
+    /// Returns the wrapped stream, to be replaced.
+    pub fn inner_mut(&mut self) -> &mut S {
+        &mut self.inner
+    }
+
     /// Puts `bytes` back, to be read before anything that the peer sends next.
     pub fn with_buffered(mut self, bytes: Bytes) -> Self {
         debug_assert!(self.buffered.is_empty(), "bytes put back twice");
