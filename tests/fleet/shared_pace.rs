@@ -126,11 +126,12 @@ fn a_pace_that_one_node_finds_slows_down_all() {
     // Nothing rests, so that only the pace can tell.
     let limited = Reply::new(429).header("Retry-After", "0");
     origin.site("busy.test").page("/busy", limited);
-    let mut nodes = [(); 3].map(|()| {
-        node(&origin, &server, |settings: Settings| {
-            settings.set("politeness.adaptive", "true").set("politeness.crawl_delay", "\"wait\"")
-        })
-    });
+    // The slower the machine, the slower the pace that is found, at which nine requests take their turns below.
+    let adaptive = |settings: Settings| {
+        let settings = settings.set("politeness.crawl_delay", "\"wait\"");
+        settings.set("politeness.max_wait", "\"60s\"").set("politeness.adaptive", "true")
+    };
+    let mut nodes = [(); 3].map(|()| node(&origin, &server, adaptive));
     let rate = |proxy: &Wayleave| {
         let paces = &proxy.admin_get("/v1/pace").json()["paces"];
         paces[0]["requests_per_second"].as_f64()
@@ -149,9 +150,7 @@ fn a_pace_that_one_node_finds_slows_down_all() {
         assert_eq!(rate(proxy), Some(found));
     }
     // One that starts later learns it, too.
-    let late = node(&origin, &server, |settings| {
-        settings.set("politeness.adaptive", "true").set("politeness.crawl_delay", "\"wait\"")
-    });
+    let late = node(&origin, &server, adaptive);
     assert_eq!(late.get("http://busy.test/").status, 200);
     assert_eq!(rate(&late), Some(found));
     nodes[2] = late;

@@ -120,7 +120,7 @@ fn calls_that_are_not_clear_get_no_leave() {
         question["raw"] = json!(true);
         question
     };
-    for (question, expected) in [
+    let cases = [
         (allowed.clone(), "200"),
         (with("path", json!("/private")), "403"),
         (with("token", json!(token)), "200"),
@@ -141,10 +141,11 @@ fn calls_that_are_not_clear_get_no_leave() {
         (fields(&[["X-Original-URL", "/private"]]), "400"),
         (fields(&[["X-HTTP-Method-Override", "POST"]]), "400"),
         (fields(&[["Host", "other.test"]]), "200"),
-    ] {
-        let answer = &ask_all(grpc, std::slice::from_ref(&question))[0];
+    ];
+    let questions = cases.each_ref().map(|(question, _)| question.clone());
+    for (answer, (question, expected)) in ask_all(grpc, &questions).iter().zip(&cases) {
         let given = answer["code"].as_str().map_or(answer["status"].to_string(), str::to_owned);
-        assert_eq!(given, expected, "{question}: {answer}");
+        assert_eq!(given, *expected, "{question}: {answer}");
     }
     let recorded = gated.proxy.admin_get("/v1/decisions?via=gateway&crawler=news").json();
     assert_eq!(recorded["decisions"].as_array().map(Vec::len), Some(1), "{recorded}");

@@ -83,7 +83,8 @@ pub fn sbin(name: &str) -> PathBuf {
 }
 
 /// Returns a command without the environment of the user who runs the tests: no proxy, no CA, no choice of colours. `CI` is one
-/// of these choices: with it, the library for colours uses them on terminals that have none.
+/// of these choices: with it, the library for colours uses them on terminals that have none. Java compiles simply, and collects
+/// garbage in one thread: its programs end within a second.
 pub fn clean(program: impl AsRef<Path>) -> Command {
     let mut command = Command::new(program.as_ref());
     for name in ["HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY"] {
@@ -107,6 +108,7 @@ pub fn clean(program: impl AsRef<Path>) -> Command {
     ] {
         command.env_remove(name);
     }
+    command.env("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC");
     command
 }
 
