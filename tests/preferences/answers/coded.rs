@@ -2,6 +2,7 @@
 
 use std::io::Write;
 
+use async_compression::Level;
 use async_compression::tokio::write::BrotliEncoder;
 use flate2::Compression;
 use flate2::write::{DeflateEncoder, GzEncoder, ZlibEncoder};
@@ -11,7 +12,7 @@ use super::{CORPUS, INDEX, NOINDEX, PLAIN, expect_withheld, get, site};
 use crate::harness::origin::reply::{Framing, Reply, Step};
 use crate::harness::runtime;
 
-/// Encodes a page.
+/// Encodes a page. Brotli makes little effort: some pages have hundreds of mebibytes.
 pub fn coded(coding: &str, page: &[u8]) -> Vec<u8> {
     let level = Compression::default();
     match coding {
@@ -31,7 +32,7 @@ pub fn coded(coding: &str, page: &[u8]) -> Vec<u8> {
             encoder.finish().unwrap()
         }
         "br" => runtime().block_on(async {
-            let mut encoder = BrotliEncoder::new(Vec::new());
+            let mut encoder = BrotliEncoder::with_quality(Vec::new(), Level::Fastest);
             encoder.write_all(page).await.unwrap();
             encoder.shutdown().await.unwrap();
             encoder.into_inner()

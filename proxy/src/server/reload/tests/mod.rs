@@ -8,6 +8,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::Path;
 use std::sync::Arc;
 
+use futures_util::{StreamExt as _, stream};
 use tempfile::TempDir;
 use tokio::task::JoinHandle;
 use wayleave_admission::settings::Settings;
@@ -275,36 +276,46 @@ fn every_key_has_a_row() {
     assert_eq!(rows, declared());
 }
 
-/// A key that needs a restart is named and changes nothing; every other key has the effect that it has at a start.
-#[tokio::test(flavor = "multi_thread")]
-async fn every_reloaded_key_has_the_effect_of_a_restart() {
-    let files = files();
-    for row in ROWS {
-        let before = keys_of(row);
-        let old = written(&before, files.path());
-        let mut running = ReloadableProxy::start(&old);
-        let at_start = running.built().await;
-        for value in row.values {
-            let key = row.key;
-            let mut after = before.clone();
-            after.insert(key, value);
-            let new = written(&after, files.path());
-            let needs_restart = running.reload(&new).await;
-            let reloaded = running.built().await;
-            if needs_restart.is_empty() {
-                let fresh = ReloadableProxy::start(&new);
-                let expected = fresh.built().await;
-                fresh.stop().await;
-                assert_ne!(at_start, expected, "{key} = {value} is not looked at");
-                assert_same(&reloaded, &expected, &format!("{key} = {value}"));
-            } else {
-                let section = key.split('.').next().unwrap_or_default();
-                let names = [key.to_owned(), format!("[{section}]")];
-                assert!(names.contains(&needs_restart[0]), "{key}: {needs_restart:?}");
-                assert_same(&reloaded, &at_start, &format!("{key} = {value}"));
-            }
+/// Reloads each value of a key, and compares what comes of it with a start.
+async fn expect_effect_of_restart(row: &KeyRow, files: &Path) {
+    let before = keys_of(row);
+    let mut running = ReloadableProxy::start(&written(&before, files));
+    let at_start = running.built().await;
+    for value in row.values {
+        let key = row.key;
+        let mut after = before.clone();
+        after.insert(key, value);
+        let new = written(&after, files);
+        let needs_restart = running.reload(&new).await;
+        let reloaded = running.built().await;
+        if needs_restart.is_empty() {
+            let fresh = ReloadableProxy::start(&new);
+            let expected = fresh.built().await;
+            fresh.stop().await;
+            assert_ne!(at_start, expected, "{key} = {value} is not looked at");
+            assert_same(&reloaded, &expected, &format!("{key} = {value}"));
+        } else {
+            let section = key.split('.').next().unwrap_or_default();
+            let names = [key.to_owned(), format!("[{section}]")];
+            assert!(names.contains(&needs_restart[0]), "{key}: {needs_restart:?}");
+            assert_same(&reloaded, &at_start, &format!("{key} = {value}"));
         }
-        running.stop().await;
+    }
+    running.stop().await;
+}
+
+/// A key that needs a restart is named and changes nothing; every other key has the effect that it has at a start. Most of the
+/// time is spent waiting for the disk.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn every_reloaded_key_has_the_effect_of_a_restart() {
+    let files = Arc::new(files());
+    let expect = |row: &'static KeyRow| {
+        let files = Arc::clone(&files);
+        tokio::spawn(async move { expect_effect_of_restart(row, files.path()).await })
+    };
+    let mut rows = stream::iter(ROWS).map(expect).buffer_unordered(4);
+    while let Some(ended) = rows.next().await {
+        ended.expect("the effects are the same");
     }
 }
 
