@@ -18,9 +18,11 @@ fn site(gate: &Gate) -> Origin {
     origin
 }
 
-/// Returns a response whose head, too, waits for the gate.
+/// Returns a response whose head, too, waits for the gate. It says that it is the last: on a connection that closes unannounced,
+/// the next request may be sent in vain, and needs another slot.
 fn late(gate: &Gate) -> Reply {
-    let response = Step::Bytes(b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nlate".to_vec());
+    let head = "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 4\r\n\r\n";
+    let response = Step::Bytes([head, "late"].concat().into_bytes());
     Reply::raw("", Step::Wait(gate.clone())).step(response).step(Step::Close)
 }
 
