@@ -544,9 +544,11 @@ mod tests {
     fn every_line_is_signed_though_nothing_follows() {
         let dir = tempfile::tempdir().unwrap();
         let writer = start(dir.path(), Box::new(|| false));
+        let give_up_at = Instant::now() + Duration::from_mins(1);
         for written in 1..=3 {
             writer.enqueue(EncodedDecision::new(&decision()));
             while signed(&writer) < written {
+                assert!(Instant::now() < give_up_at, "line {written} is never signed");
                 thread::yield_now();
             }
         }

@@ -119,6 +119,23 @@ async fn counts_are_written_every_few_seconds() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn counts_are_written_only_after_a_change() {
+    let dir = tempfile::tempdir().unwrap();
+    let budgets = Arc::new(open(&dir, Clock::start_at(evening())));
+    let keeping = Arc::clone(&budgets);
+    let keeping = tokio::spawn(async move { keeping.keep().await });
+    let file = dir.path().join(FILE);
+    for _ in 0..2 {
+        tokio::time::sleep(3 * SAVE_INTERVAL).await;
+        assert!(!file.exists(), "nothing has changed");
+        assert_eq!(taken(&budgets, &crawler(9, 0, 0), 1).await, 1);
+        tokio::time::sleep(SAVE_INTERVAL + Duration::from_secs(1)).await;
+        std::fs::remove_file(&file).expect("it was written");
+    }
+    keeping.abort();
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_damaged_file_is_a_clear_error() {
     let dir = tempfile::tempdir().unwrap();
     std::fs::write(dir.path().join(FILE), "{").unwrap();
