@@ -194,7 +194,7 @@ fn classify_included(list: &WatchList, event: &Event) -> Option<FileChange> {
         }
         // A new file is still empty, and a write follows.
         EventKind::Create(CreateKind::File) if is_included => {
-            event.paths.iter().any(|path| path.is_symlink()).then_some(FileChange::Complete)
+            event.paths.iter().any(|path| is_no_file(path)).then_some(FileChange::Complete)
         }
         // Directories and links may come and go as well, and files with them.
         EventKind::Create(_) | EventKind::Remove(_) | EventKind::Modify(ModifyKind::Name(_)) => {
@@ -228,8 +228,10 @@ impl WatchedPath {
                 EventKind::Modify(ModifyKind::Data(_)) if !leads_elsewhere => {
                     Some(FileChange::Writing)
                 }
-                // A new file is still empty, and a write follows; a new link leads to a file that exists.
-                EventKind::Create(_) => path.is_symlink().then_some(FileChange::Complete),
+                // A new file is still empty, and a write follows, which nothing else has: links, directories, pipes.
+                EventKind::Create(_) => is_no_file(path).then_some(FileChange::Complete),
+                // What replaced it may be there by now, so that the path leads to the same place.
+                EventKind::Remove(_) => Some(FileChange::Complete),
                 // Any event may be the first after a link was swapped, even our own reading of the file.
                 _ => (is_put_in_place || leads_elsewhere).then_some(FileChange::Complete),
             }
@@ -253,6 +255,11 @@ impl WatchedPath {
     }
 }
 
+/// Returns whether the path is taken by something else than a regular file.
+fn is_no_file(path: &Path) -> bool {
+    path.symlink_metadata().is_ok_and(|metadata| !metadata.is_file())
+}
+
 /// The event of a file that was renamed to a watched name, which it may have replaced.
 const MOVED_INTO_PLACE: EventKind = EventKind::Modify(ModifyKind::Name(RenameMode::To));
 
@@ -260,6 +267,8 @@ const MOVED_INTO_PLACE: EventKind = EventKind::Modify(ModifyKind::Name(RenameMod
 mod tests {
     use std::fs;
     use std::os::unix::fs::symlink;
+
+    use notify::event::RemoveKind;
 
     use super::*;
 
@@ -283,6 +292,23 @@ mod tests {
         // Until its thread has ended, which may be noting another event.
         while events.recv().is_ok() {}
         assert!(files.is_empty());
+    }
+
+    /// When its events arrive, the file may have been replaced for long.
+    #[test]
+    fn a_file_that_is_replaced_counts_whatever_takes_its_place() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().canonicalize().unwrap().join("config.toml");
+        fs::write(&file, "").unwrap();
+        let mut watched = WatchedPath::new(file.clone());
+        let of_file = |kind| Event::new(kind).add_path(file.clone());
+        let created = of_file(EventKind::Create(CreateKind::File));
+        assert_eq!(watched.classify(&created), None, "its writer has not closed it");
+        fs::remove_file(&file).unwrap();
+        fs::create_dir(&file).unwrap();
+        let removed = of_file(EventKind::Remove(RemoveKind::File));
+        assert_eq!(watched.classify(&removed), Some(FileChange::Complete));
+        assert_eq!(watched.classify(&created), Some(FileChange::Complete));
     }
 
     /// The event of our own read may arrive after a link was swapped.
