@@ -21,7 +21,7 @@ use wayleave_telemetry::metrics::Metrics;
 const STEP: Duration = Duration::from_secs(10 * 60);
 const STEPS_AN_HOUR: usize = 6;
 const STEPS: usize = 2 * 24 * STEPS_AN_HOUR;
-/// How many steps lie between two lines about how it goes.
+/// The number of steps between two lines of progress.
 const STEPS_PRINTED: usize = 4 * STEPS_AN_HOUR;
 
 struct Size {
@@ -76,8 +76,8 @@ async fn fill(dir: &Path, origins: usize) {
         if n % 20_000 == 0 {
             store.flush().await;
         }
-        if n % (origins / 10).max(1) == 0 {
-            println!("  {n} origins written after {:.0?}", started.elapsed());
+        if (n + 1) % (origins / 10).max(1) == 0 {
+            println!("  {} origins written after {:.0?}", n + 1, started.elapsed());
         }
     }
     store.flush().await;

@@ -77,7 +77,7 @@ impl DecisionWriter {
         let (queue, received) = sync_channel(MAX_QUEUED);
         let queued_bytes = Arc::<AtomicUsize>::default();
         let dropped = Arc::<AtomicU64>::default();
-        let updates = Arc::<Mutex<VecDeque<WriterUpdate>>>::default();
+        let updates = Arc::default();
         let closing = Arc::<AtomicBool>::default();
         let is_idle = Arc::<AtomicBool>::default();
         let is_failing = Arc::<AtomicBool>::default();
@@ -423,7 +423,7 @@ impl WriterThread {
             next = self.receive();
         }
         self.flush();
-        // Whoever waits is about to read the log.
+        // One receiver is the sending side's own. Any other belongs to a caller that waits, and is about to read the log.
         if self.settled.receiver_count() > 1 {
             self.sign_head();
         }

@@ -15,7 +15,7 @@ use wayleave_telemetry::metrics::Metrics;
 use super::alone::LoneEngine;
 use super::breaker::{EngineBreaker, LastFailure};
 use super::engine::{BeatAnswer, EngineFailure, SharedEngine};
-use super::held_slots::{CALLS_AT_A_TIME, HeldSlot};
+use super::held_slots::{HeldSlot, MAX_CONCURRENT_CALLS};
 use super::seal::{FleetKey, MAX_CLOCK_SKEW};
 use super::state::FleetState;
 use super::unsettled::UnsettledQueue;
@@ -154,7 +154,7 @@ impl Fleet {
             metrics,
             held_slots: Mutex::default(),
             last_slot_number: AtomicU64::new(0),
-            release_retries: Semaphore::new(CALLS_AT_A_TIME),
+            release_retries: Semaphore::new(MAX_CONCURRENT_CALLS),
             subscribers: Mutex::default(),
             has_new_subscriber: AtomicBool::new(false),
             unsettled: Mutex::default(),

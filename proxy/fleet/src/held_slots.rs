@@ -14,7 +14,7 @@ const CONFIRMED_FOR: Duration = Duration::from_secs(12);
 /// The most slots that a node renews at a time, and the most releases that it tries again at a time. The engine serves one call
 /// after another: a node that asked about thousands of slots at once would have no answer to the last within `store.timeout`, and
 /// consider the engine lost. It serves so many of each of eight nodes within 10 ms.
-pub(super) const CALLS_AT_A_TIME: usize = 32;
+pub(super) const MAX_CONCURRENT_CALLS: usize = 32;
 
 /// A reading of both clocks. The monotonic one stops while the machine is suspended, and the calendar can be set back, so the
 /// longer of the two elapsed times counts.

@@ -39,8 +39,10 @@ struct MemoryState {
     failure: Option<EngineFailure>,
     /// Whether the next beat ends it.
     is_until_beat: bool,
-    /// The time that each call about a slot takes, one after another, and after which a call times out.
-    service: Option<[Duration; 2]>,
+    /// The time that each call about a slot takes, one after another.
+    service_time: Duration,
+    /// The time after which such a call fails.
+    call_timeout: Duration,
     /// The time when the calls so far have been served.
     served_at: Option<Instant>,
     /// The calls about slots so far.
@@ -154,8 +156,10 @@ impl MemoryEngine {
 
     /// Makes calls about slots take this long each, one after another, as on a real server. A call that waits for longer than
     /// `timeout` fails, but still takes effect.
-    pub fn serve_one_at_a_time(&self, service: Duration, timeout: Duration) {
-        self.lock().service = Some([service, timeout]);
+    pub fn serve_one_at_a_time(&self, service_time: Duration, timeout: Duration) {
+        let mut state = self.lock();
+        state.service_time = service_time;
+        state.call_timeout = timeout;
     }
 
     /// Returns how many calls about slots there were so far.
@@ -164,21 +168,24 @@ impl MemoryEngine {
         self.lock().slot_calls
     }
 
-    /// Waits until it is this call's turn.
+    /// Waits until a call that is made now is served, or fails.
     async fn serve(&self) -> Result<(), EngineFailure> {
-        let (served_at, timeout) = {
-            let mut state = self.lock();
-            state.slot_calls += 1;
-            let Some([service, timeout]) = state.service.filter(|_| state.failure.is_none()) else {
-                return Ok(());
-            };
-            let now = Instant::now();
-            let served_at = state.served_at.map_or(now, |at| at.max(now)) + service;
-            state.served_at = Some(served_at);
-            (served_at, now + timeout)
-        };
-        tokio::time::sleep_until(served_at.min(timeout)).await;
-        if served_at > timeout { Err(EngineFailure::Timeout) } else { Ok(()) }
+        let Some([served_at, fails_at]) = self.queue_call() else { return Ok(()) };
+        tokio::time::sleep_until(served_at.min(fails_at)).await;
+        if served_at > fails_at { Err(EngineFailure::Timeout) } else { Ok(()) }
+    }
+
+    /// Counts a call. Returns when it will be served, and when it fails; `None` if it takes no time.
+    fn queue_call(&self) -> Option<[Instant; 2]> {
+        let now = Instant::now();
+        let mut state = self.lock();
+        state.slot_calls += 1;
+        if state.service_time.is_zero() || state.failure.is_some() {
+            return None;
+        }
+        let served_at = state.served_at.map_or(now, |at| at.max(now)) + state.service_time;
+        state.served_at = Some(served_at);
+        Some([served_at, now + state.call_timeout])
     }
 
     fn lock(&self) -> MutexGuard<'_, MemoryState> {

@@ -13,7 +13,7 @@ use tokio::time::{Instant, sleep};
 
 use super::engine::{QueueId, SlotAnswer, SlotRequest};
 use super::handle::{Fleet, FleetInner, OnLoss, lock};
-use super::held_slots::{CALLS_AT_A_TIME, ClockReading, HeldSlot};
+use super::held_slots::{ClockReading, HeldSlot, MAX_CONCURRENT_CALLS};
 use super::watch::LOSS_NOTICED_WITHIN;
 
 /// The time after which a slot that its node neither renews nor releases expires.
@@ -199,6 +199,7 @@ impl FleetInner {
             held_slots.values().map(|held| held.request.clone()).collect()
         };
         let renewals = stream::iter(requests).map(|request| async move {
+            // It may have been released while others were renewed.
             if !lock(&self.held_slots).contains_key(&request.number) {
                 return;
             }
@@ -214,7 +215,7 @@ impl FleetInner {
                 let _ = self.call_engine("leave", self.engine.release_slot(&request)).await;
             }
         });
-        renewals.buffer_unordered(CALLS_AT_A_TIME).for_each(|()| ready(())).await;
+        renewals.buffer_unordered(MAX_CONCURRENT_CALLS).for_each(|()| ready(())).await;
     }
 
     /// Notes that the engine renewed a slot. A slot that may have expired before is not revived: another node may have used it.

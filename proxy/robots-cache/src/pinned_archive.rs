@@ -1,4 +1,5 @@
-//! The texts of pinned robots.txt files, kept in a folder of the state directory, so that the decisions by them can be derived again.
+//! The archive of the texts of pinned robots.txt files, in a folder of the state directory: from them, the decisions that rest on
+//! such a text can be derived again.
 
 use std::io;
 use std::path::{Path, PathBuf};

@@ -4,7 +4,7 @@ use std::error::Error;
 use std::fmt::Write as _;
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use futures_util::StreamExt;
@@ -119,18 +119,18 @@ impl Mix {
     }
 }
 
-/// What a node counted in a step.
+/// The counts of a node in one step.
 #[derive(Clone, Debug, Default)]
 pub(super) struct NodeCounts {
     /// The requests that came, and those among them that were decided before the step ended.
     pub(super) begun: u64,
     pub(super) made: u64,
-    /// The requests that were sent, and those that were refused for want of an answer of the engine.
+    /// The requests that were sent, and those that were refused because the engine did not answer.
     pub(super) sent: u64,
     pub(super) engine_away: u64,
     /// The calls that failed.
     pub(super) failed: u64,
-    /// How often the engine was considered lost, and for how many milliseconds.
+    /// The number of times that the engine was considered lost, and the time for which it was.
     pub(super) opened: u64,
     pub(super) away_ms: u64,
     pub(super) most_in_progress: u64,
@@ -326,13 +326,12 @@ impl LoadNode {
     }
 
     fn count(&self, add: impl FnOnce(&mut NodeCounts)) {
-        add(&mut self.counts.lock().unwrap_or_else(PoisonError::into_inner));
+        add(&mut lock(&self.counts));
     }
 
     /// Lets requests come at this rate, whatever becomes of those before, and waits until all have been decided.
     async fn offer(self: &Arc<Self>, rate: f64, span: Duration, mut next: impl FnMut() -> usize) {
-        *self.counts.lock().unwrap_or_else(PoisonError::into_inner) =
-            NodeCounts { latencies: vec![0; BUCKETS], ..NodeCounts::default() };
+        *lock(&self.counts) = NodeCounts { latencies: vec![0; BUCKETS], ..NodeCounts::default() };
         let failed_before = self.failed_calls();
         let started = Instant::now();
         let ends_at = started + span;
@@ -405,8 +404,7 @@ impl LoadNode {
             let sent_at = micros(system_time());
             sleep(self.mix.answer()).await;
             if !delay.is_zero() {
-                let mut sent = self.sent.lock().unwrap_or_else(PoisonError::into_inner);
-                sent.push((number, sent_at, micros(system_time())));
+                lock(&self.sent).push((number, sent_at, micros(system_time())));
             }
         }
         drop(slot);
@@ -421,11 +419,11 @@ impl LoadNode {
 
     fn report(&self) -> Result<String, std::fmt::Error> {
         let mut text = String::new();
-        let sent = std::mem::take(&mut *self.sent.lock().unwrap_or_else(PoisonError::into_inner));
+        let sent = std::mem::take(&mut *lock(&self.sent));
         for (origin, sent_at, answered_at) in sent {
             writeln!(text, "{origin} {sent_at} {answered_at}")?;
         }
-        let numbers = self.counts.lock().unwrap_or_else(PoisonError::into_inner).numbers();
+        let numbers = lock(&self.counts).numbers();
         let numbers: Vec<_> = numbers.iter().map(u64::to_string).collect();
         writeln!(text, "{}", numbers.join(" "))?;
         Ok(text)
@@ -435,6 +433,10 @@ impl LoadNode {
 /// Returns the number of an origin that answers, and whose file has rules.
 fn known_origin(rank: usize) -> usize {
     rank / 16 * 20 + rank % 16
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn micros(at: SystemTime) -> u64 {

@@ -15,7 +15,7 @@ pub(super) struct RedisServer {
     _dir: TempDir,
 }
 
-/// What the server says of itself.
+/// Figures of the server, as its `INFO` gives them.
 pub(super) struct RedisFigures {
     /// The scripts that it ran, also those of beats.
     pub(super) calls: f64,
