@@ -208,6 +208,11 @@ fn a_file_that_changes_counts_at_once_unless_it_cannot_be_read() {
     std::fs::rename(proxy.dir.path().join("new"), &file).expect("writable");
     eventually("the file is read again", || status("/later") == 403);
     assert_eq!(status("/planned"), 200);
+    let change = format!("changes=\"the content of {}\"", file.display());
+    eventually("the log says what changed", || proxy.log().contains(&change));
+    let answer = proxy.admin_request("DELETE", "/v1/robots/http%3A%2F%2Fshop.test");
+    assert_eq!(answer.status, 409);
+    assert!(answer.text().contains("pinned to a file"), "{}", answer.text());
     let replace = |program: &str, arguments: &[&str]| {
         let _may_be_a_directory =
             std::fs::remove_file(&file).or_else(|_| std::fs::remove_dir(&file));

@@ -56,7 +56,9 @@ fn epoch() -> SystemTime {
 fn open(dir: &Path, now: SystemTime) -> (RobotsStore, Clock, Arc<Metrics>) {
     let metrics = Arc::new(Metrics::new().expect("no two metrics have one name"));
     let clock = Clock::start_at(now);
-    let store = RobotsStore::open(dir, RobotsStoreConfig::default(), clock, metrics.clone());
+    // The default has room for three million.
+    let config = RobotsStoreConfig { max_size_bytes: 64 << 30, ..RobotsStoreConfig::default() };
+    let store = RobotsStore::open(dir, config, clock, metrics.clone());
     (store.expect("its own directory"), clock, metrics)
 }
 

@@ -337,6 +337,7 @@ fn too_soon(
         (status = 204, description = "The origin was forgotten"),
         (status = 400, body = ErrorBody, description = "The origin is malformed"),
         (status = 404, body = ErrorBody, description = "Nothing is known about this origin"),
+        (status = 409, body = ErrorBody, description = "The configuration pins this robots.txt to a file"),
     )
 )]
 pub(super) async fn forget(
@@ -344,6 +345,12 @@ pub(super) async fn forget(
     PathOrigin(origin): PathOrigin,
 ) -> Response {
     let robots = &admin.decider.robots;
+    if robots.pinned().contains(&origin) {
+        return error_response(
+            StatusCode::CONFLICT,
+            format!("the robots.txt of {origin} is pinned to a file by [[robots.pinned]]"),
+        );
+    }
     let mut was_known = robots.forget(&origin).await;
     for resource in robots.related_documents(&origin).await {
         was_known |= robots.forget(&resource).await;

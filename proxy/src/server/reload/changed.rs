@@ -39,14 +39,15 @@ const MAX_TOLD: usize = 20;
 const MAX_VALUE_CHARS: usize = 80;
 
 /// Returns in words the differences between two configurations, as [`Config`] shows them, such as
-/// `proxy.mode: "observe" -> "enforce"`.
-pub(super) fn describe_changes(before: &str, after: &str) -> String {
+/// `proxy.mode: "observe" -> "enforce"`, and the files that they refer to whose content was replaced.
+pub(super) fn describe_changes(before: &str, after: &str, replaced_files: &[String]) -> String {
     let mut changes = Vec::new();
     if let (Ok(before), Ok(after)) = (before.parse::<Table>(), after.parse::<Table>()) {
         let before = Value::Table(before);
         let after = Value::Table(after);
         describe_value("", Some(&before), Some(&after), &mut changes);
     }
+    changes.extend(replaced_files.iter().map(|file| format!("the content of {file}")));
     let more = changes.len().saturating_sub(MAX_TOLD);
     changes.truncate(MAX_TOLD);
     if more > 0 {
@@ -178,11 +179,14 @@ mod tests {
             crawler("news", "enforce")
         ));
         assert_eq!(
-            describe_changes(&before, &after),
+            describe_changes(&before, &after, &[]),
             "[[crawler]] \"images\" removed; [[crawler]] \"news\".mode: \"observe\" -> \"enforce\"; \
              [[crawler]] \"prices\" added; proxy.mode: \"observe\" -> \"enforce\""
         );
-        assert_eq!(describe_changes(&before, &before), "none");
+        assert_eq!(describe_changes(&before, &before, &[]), "none");
+        let replaced = ["/etc/wayleave/site.txt".to_owned()];
+        let described = describe_changes(&before, &before, &replaced);
+        assert_eq!(described, "the content of /etc/wayleave/site.txt");
     }
 
     #[test]

@@ -228,6 +228,8 @@ struct ReferencedFiles {
     files: Vec<PathBuf>,
     /// The digest of each file when it was last read, or `None` if it could not be read.
     digests: Vec<Option<Sha256Digest>>,
+    /// The digests of the contents in effect.
+    applied: Vec<Option<Sha256Digest>>,
     watches: Vec<FileWatch>,
     events: FileEvents,
 }
@@ -235,22 +237,31 @@ struct ReferencedFiles {
 impl ReferencedFiles {
     fn new(config: &Config, events: FileEvents) -> Self {
         let files = config.watched_files();
+        let digests = digests_of(&files);
         Self {
-            digests: digests_of(&files),
+            applied: digests.clone(),
+            digests,
             watches: files.iter().filter_map(|file| events.watch(file)).collect(),
             files,
             events,
         }
     }
 
-    /// Watches the files that `config` refers to instead, if they are others.
-    fn update(&mut self, config: &Config) {
-        if config.watched_files() != self.files {
+    /// Notes that `config` is in effect, whose files are watched if they are others. Returns those that it referred to before and
+    /// whose content is another one now.
+    fn apply(&mut self, config: &Config) -> Vec<String> {
+        let contents = self.digests.iter().zip(&self.applied);
+        let changed = self.files.iter().zip(contents).filter(|(_, (now, before))| now != before);
+        let changed = changed.map(|(file, _)| file.display().to_string()).collect();
+        if config.watched_files() == self.files {
+            self.applied.clone_from(&self.digests);
+        } else {
             *self = Self::new(config, self.events.clone());
         }
+        changed
     }
 
-    /// Returns whether any content has changed since the previous call.
+    /// Reads the files, and returns whether any content has changed since the previous call.
     fn have_changed(&mut self) -> bool {
         for watch in &mut self.watches {
             if let Err(error) = watch.follow_links() {
@@ -379,9 +390,10 @@ impl ConfigReloader {
     /// Reloads unless the files have the same contents as before. Events are hints: a file may be rewritten with its text.
     async fn reload_if_changed(&mut self) {
         self.follow_links();
-        // Not short-circuited below: the digests must be up to date whatever the reason for the reload.
-        let have_referenced_changed = self.referenced_files.have_changed();
-        if have_referenced_changed || self.is_unsettled || self.read().await != self.last_read {
+        if self.referenced_files.have_changed()
+            || self.is_unsettled
+            || self.read().await != self.last_read
+        {
             // The mistakes are in the log.
             let _ = self.reload(ReloadCause::Change).await;
         }
@@ -436,8 +448,9 @@ impl ConfigReloader {
     }
 
     async fn reload(&mut self, cause: ReloadCause) -> ReloadResult {
-        // Before the file is read: a link that is swapped meanwhile is then noticed.
+        // Before the files are used: a link that is swapped, or a file that is replaced, meanwhile is then noticed.
         self.follow_links();
+        self.referenced_files.have_changed();
         let read = match cause {
             // It was read because it has been complete for a while.
             ReloadCause::Change | ReloadCause::System => Ok(self.read().await),
@@ -577,7 +590,9 @@ impl ConfigReloader {
         decider.robots.set_pinned(Arc::clone(&settings.pinned));
         decider.replace_settings(settings);
         exchanges.gate.metrics.config_reloaded(Some(system_time()));
-        let changes = describe_changes(&self.status.load().toml, &prepared.toml);
+        let replaced_files = self.referenced_files.apply(&config);
+        let changes =
+            describe_changes(&self.status.load().toml, &prepared.toml, &replaced_files);
         self.record_attempt(cause, Vec::new(), |status| {
             status.configuration = configuration;
             status.read_at = now;
@@ -595,7 +610,6 @@ impl ConfigReloader {
                 "the new configuration has these crawlers no longer: what they send is decided as for any other client"
             );
         }
-        self.referenced_files.update(&config);
         self.running = config;
         if !prepared.needs_restart.is_empty() {
             let keys = prepared.needs_restart.join(", ");
