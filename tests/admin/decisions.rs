@@ -366,7 +366,7 @@ fn the_log_continues_once_its_directory_is_back() {
     assert_eq!(status("c"), 200);
     // The first line went with the directory.
     assert_eq!(count_lines(&proxy, "log/decisions.jsonl", 2), 1);
-    eventually("it is logged", || proxy.log().contains("the decision log is writable again"));
+    eventually("it is logged", || proxy.log().contains("decisions are written to the log again"));
 }
 
 #[test]

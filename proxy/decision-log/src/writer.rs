@@ -19,14 +19,14 @@ use wayleave_telemetry::metrics::Metrics;
 use super::encoded_decision::EncodedDecision;
 use super::journal::{Journal, JournalWarnings, LostLines};
 
-/// The most decisions in the queue: some seconds at full speed. Further ones are dropped and counted.
+/// The most decisions in the queue: a few seconds' worth at full load. Any beyond it are dropped and counted.
 const MAX_QUEUED: usize = 65_536;
-/// The memory for them: 1 KiB for each. A single URL may be as long as a request's head, 64 KiB.
+/// The memory limit of the queue: 1 KiB per decision on average. A single URL may be as long as a request's head, 64 KiB.
 const MAX_QUEUED_BYTES: usize = MAX_QUEUED * 1024;
 /// The interval at which the thread empties the queue under load. It is woken only when idle: waking it for each of thousands of
 /// decisions a second would cost an exchange more than everything else here.
 const POLL_INTERVAL: Duration = Duration::from_millis(5);
-/// The same while new documents come in. Each round then commits a transaction.
+/// Used instead while new documents arrive, since each round then commits a transaction.
 const STORE_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Writes the documents that decisions so far are based on. Returns whether there were any to write.
@@ -48,11 +48,11 @@ type SharedWarnings = Arc<Mutex<Arc<JournalWarnings>>>;
 pub(super) struct DecisionWriter {
     queue: SyncSender<EncodedDecision>,
     queued_bytes: Arc<AtomicUsize>,
-    /// The number of decisions that were put into the queue.
+    /// The number of decisions that were to be put into the queue.
     queued: AtomicU64,
     /// The number of those that are written, or lost.
     settled: watch::Receiver<u64>,
-    /// The number of dropped decisions that the log does not mention yet.
+    /// The number of those that the queue did not take.
     dropped: Arc<AtomicU64>,
     /// Whether decisions are being lost at present.
     is_failing: Arc<AtomicBool>,
@@ -91,6 +91,8 @@ impl DecisionWriter {
             settled: settle,
             queued_bytes: Arc::clone(&queued_bytes),
             dropped: Arc::clone(&dropped),
+            mentioned_dropped: 0,
+            is_unwritable: false,
             journal,
             configurations: HashMap::new(),
             store_documents,
@@ -130,16 +132,21 @@ impl DecisionWriter {
     /// Queues a decision, or counts it as dropped. Never blocks.
     pub(super) fn enqueue(&self, recorded: EncodedDecision) {
         let bytes = queued_size(&recorded);
-        // Reserved before sending: the thread may receive the decision and subtract its size at once.
+        // Both are counted before sending: the thread may receive the decision at once.
+        self.queued.fetch_add(1, Ordering::SeqCst);
         let before = self.queued_bytes.fetch_add(bytes, Ordering::Relaxed);
-        if before + bytes <= MAX_QUEUED_BYTES && self.queue.try_send(recorded).is_ok() {
-            self.queued.fetch_add(1, Ordering::SeqCst);
-        } else {
+        if before + bytes > MAX_QUEUED_BYTES || self.queue.try_send(recorded).is_err() {
             self.queued_bytes.fetch_sub(bytes, Ordering::Relaxed);
-            self.dropped.fetch_add(1, Ordering::Relaxed);
-            self.is_failing.store(true, Ordering::Relaxed);
+            self.dropped.fetch_add(1, Ordering::SeqCst);
             self.losses.add(1);
             self.metrics.decisions_dropped(1);
+            if !self.is_failing.swap(true, Ordering::Relaxed) {
+                tracing::error!(
+                    "decisions come faster than the decision log is written: some are lost"
+                );
+            }
+            // For whoever waits until it is settled.
+            self.thread.unpark();
         }
         // Read before swapping: reading alone leaves the cache line shared while the queue is busy. Of several threads that
         // enqueue, only one swaps and wakes the writer.
@@ -148,7 +155,7 @@ impl DecisionWriter {
         }
     }
 
-    /// Waits until all decisions queued so far are written, or lost. They are written at once then.
+    /// Waits until all decisions queued so far are written, or lost. Wakes the thread, so that they are written immediately.
     pub(super) async fn settle(&self) {
         let queued = self.queued.load(Ordering::SeqCst);
         let mut settled = self.settled.clone();
@@ -164,7 +171,7 @@ impl DecisionWriter {
         self.is_failing.load(Ordering::Relaxed)
     }
 
-    /// Returns how many decisions were lost, and when the last was; none if none was.
+    /// Returns how many decisions were lost, and when the last one was; `None` if none has been.
     pub(super) fn losses(&self) -> Option<(u64, SystemTime)> {
         self.losses.last()
     }
@@ -174,7 +181,7 @@ impl DecisionWriter {
         lock(&self.warnings).clone()
     }
 
-    /// Replaces the journal. Further decisions may be made by `configuration`.
+    /// Replaces the journal. Decisions from now on may name `configuration`.
     pub(super) fn replace(&self, journal: Option<Journal>, configuration: ConfigRevision) {
         let update = WriterUpdate::Replace(journal.map(Box::new), configuration);
         lock(&self.updates).push_back(update);
@@ -194,8 +201,12 @@ impl DecisionWriter {
         let (answer, answered) = oneshot::channel();
         lock(&self.updates).push_back(WriterUpdate::Compare(Box::new(published), answer));
         self.thread.unpark();
-        // An error means that the thread has ended.
-        let _ = answered.await;
+        let mut settled = self.settled.clone();
+        tokio::select! {
+            _ = answered => {}
+            // It ends with the thread only.
+            _ = settled.wait_for(|_| false) => {}
+        }
     }
 
     pub(super) fn close(&self) {
@@ -253,11 +264,15 @@ struct WriterThread {
     settled: watch::Sender<u64>,
     queued_bytes: Arc<AtomicUsize>,
     dropped: Arc<AtomicU64>,
+    /// The number of dropped decisions that the log mentions.
+    mentioned_dropped: u64,
+    /// Whether the last lines could not be written.
+    is_unwritable: bool,
     journal: Option<Journal>,
     /// The digests of configurations, by number.
     configurations: HashMap<u64, Sha256Digest>,
     store_documents: StoreDocuments,
-    /// The time until the queue is emptied next.
+    /// The time to wait before the queue is emptied again.
     poll_interval: Duration,
     updates: Arc<Mutex<VecDeque<WriterUpdate>>>,
     closing: Arc<AtomicBool>,
@@ -279,15 +294,15 @@ impl WriterThread {
             let is_busy = wrote_at.is_some_and(|at| at.elapsed() < 2 * self.poll_interval);
             // Read before the queue, so that everything queued before `close` is written.
             let is_last = self.closing.load(Ordering::SeqCst);
-            self.apply_updates();
             let had_work = self.write_queued(first.take());
+            self.apply_updates();
             if is_last {
                 self.write_event(EventKind::Stop {});
                 return;
             }
             if had_work {
                 wrote_at = Some(Instant::now());
-                // At usual loads, looking for more would be in vain: the next decision wakes the thread.
+                // At usual loads, polling would be in vain: the next decision wakes the thread.
                 if is_busy {
                     thread::park_timeout(self.poll_interval);
                     continue;
@@ -319,7 +334,7 @@ impl WriterThread {
     /// Applies all pending updates.
     fn apply_updates(&mut self) {
         loop {
-            // Taken out first: while the update is applied, which may write, nobody should wait for the lock.
+            // Taken out first: applying it may write, and nobody should wait for the lock meanwhile.
             let next = lock(&self.updates).pop_front();
             match next {
                 Some(next) => self.apply_update(next),
@@ -348,13 +363,17 @@ impl WriterThread {
     /// Replaces the journal and notes the configuration.
     fn replace_journal(&mut self, journal: Option<Journal>, configuration: ConfigRevision) {
         self.remember_revision(&configuration);
-        // If the new journal writes to another log, this one's last lines would remain unsigned.
+        // If the new journal writes to another log, this one's last lines would otherwise remain unsigned.
         self.sign_head();
         let before = mem::replace(&mut self.journal, journal);
         if let (Some(mut before), Some(journal)) = (before, &mut self.journal) {
             journal.continue_from(&mut before);
         }
         *lock(&self.newest_head) = None;
+        // Without a log, nothing is lost any more.
+        if self.journal.is_none() {
+            self.is_failing.store(false, Ordering::Relaxed);
+        }
         self.write_event(EventKind::Reload(configuration));
     }
 
@@ -379,7 +398,7 @@ impl WriterThread {
         self.share_head();
     }
 
-    /// Publishes the journal's state to others.
+    /// Shares the journal's state with other threads.
     fn share_head(&mut self) {
         let warnings = self.journal.as_mut().map(Journal::warnings).unwrap_or_default();
         self.metrics.decision_log_unsigned(warnings.head_fault.is_some());
@@ -427,8 +446,8 @@ impl WriterThread {
         if self.settled.receiver_count() > 1 {
             self.sign_head();
         }
-        let taken = self.taken;
-        self.settled.send_if_modified(|settled| mem::replace(settled, taken) != taken);
+        let settled = self.taken + self.dropped.load(Ordering::SeqCst);
+        self.settled.send_if_modified(|before| mem::replace(before, settled) != settled);
         had_work
     }
 
@@ -439,22 +458,25 @@ impl WriterThread {
         // Documents before lines: if the process is killed in between, no line names a document that was never stored.
         let has_stored = !journal.is_empty() && (self.store_documents)();
         self.poll_interval = if has_stored { STORE_INTERVAL } else { POLL_INTERVAL };
-        // Only a journal can mention lost decisions, so the count is not reset without one.
-        journal.add_lost(self.dropped.swap(0, Ordering::Relaxed));
-        let was_failing = self.is_failing.load(Ordering::Relaxed);
+        // Only a journal can mention dropped decisions: without one, the next does.
+        let dropped = self.dropped.load(Ordering::SeqCst);
+        journal.add_lost(dropped - self.mentioned_dropped);
+        self.mentioned_dropped = dropped;
         let flushed = journal.flush();
         self.metrics.decision_log_altered(journal.take_altered());
         self.share_head();
         match flushed {
-            Ok(true) if was_failing => {
-                tracing::info!("the decision log is writable again");
-                self.is_failing.store(false, Ordering::Relaxed);
+            Ok(true) => {
+                self.is_unwritable = false;
+                if self.is_failing.swap(false, Ordering::Relaxed) {
+                    tracing::info!("decisions are written to the log again");
+                }
             }
-            Ok(_) => {}
+            Ok(false) => {}
             Err(LostLines { lines, error }) => {
                 self.metrics.decisions_dropped(lines);
                 self.losses.add(lines);
-                if !was_failing {
+                if !mem::replace(&mut self.is_unwritable, true) {
                     tracing::error!(
                         error = format!("{error:#}"),
                         "the decision log cannot be written"
@@ -513,10 +535,10 @@ mod tests {
         assert!(dropped.is_some_and(|line| !line.ends_with(" 0")), "{dropped:?}");
     }
 
-    /// Starts to write a log in `dir`.
-    fn start(dir: &Path, store_documents: StoreDocuments) -> DecisionWriter {
+    /// Returns a journal in `dir` that writes to `path`.
+    fn journal(dir: &Path, path: &Path) -> Journal {
         let config = JournalConfig {
-            path: dir.join("decisions.jsonl"),
+            path: path.to_owned(),
             max_size_bytes: 1 << 20,
             max_age: Duration::from_hours(24),
             keep: Duration::from_hours(24),
@@ -525,14 +547,30 @@ mod tests {
             key: dir.join("evidence.key"),
             state_dir: dir.to_owned(),
         };
-        let journal = Journal::open(config, Clock::start()).unwrap();
-        let configuration = ConfigRevision {
-            program: "test".to_owned(),
-            configuration: 1,
-            config_sha256: Sha256Digest::of(b""),
-        };
+        Journal::open(config, Clock::start()).unwrap()
+    }
+
+    fn revision(configuration: u64) -> ConfigRevision {
+        let program = "test".to_owned();
+        ConfigRevision { program, configuration, config_sha256: Sha256Digest::of(b"") }
+    }
+
+    fn start_with(journal: Journal, store_documents: StoreDocuments) -> DecisionWriter {
         let metrics = Arc::new(Metrics::new().unwrap());
-        DecisionWriter::start(Some(journal), configuration, store_documents, metrics).unwrap()
+        DecisionWriter::start(Some(journal), revision(1), store_documents, metrics).unwrap()
+    }
+
+    /// Starts to write a log in `dir`.
+    fn start(dir: &Path, store_documents: StoreDocuments) -> DecisionWriter {
+        start_with(journal(dir, &dir.join("decisions.jsonl")), store_documents)
+    }
+
+    fn eventually(what: &str, holds: impl Fn() -> bool) {
+        let give_up_at = Instant::now() + Duration::from_mins(1);
+        while !holds() {
+            assert!(Instant::now() < give_up_at, "{what}");
+            thread::yield_now();
+        }
     }
 
     /// Returns how many decisions the newest head covers.
@@ -544,13 +582,9 @@ mod tests {
     fn every_line_is_signed_though_nothing_follows() {
         let dir = tempfile::tempdir().unwrap();
         let writer = start(dir.path(), Box::new(|| false));
-        let give_up_at = Instant::now() + Duration::from_mins(1);
         for written in 1..=3 {
             writer.enqueue(EncodedDecision::new(&decision()));
-            while signed(&writer) < written {
-                assert!(Instant::now() < give_up_at, "line {written} is never signed");
-                thread::yield_now();
-            }
+            eventually("the line is signed", || signed(&writer) >= written);
         }
         writer.enqueue(EncodedDecision::new(&decision()));
         writer.close();
@@ -576,5 +610,73 @@ mod tests {
             settling.await;
             assert_eq!(signed(&writer), writer.queued.load(Ordering::SeqCst));
         }
+    }
+
+    #[test]
+    fn a_log_that_is_turned_off_fails_no_longer() {
+        let dir = tempfile::tempdir().unwrap();
+        let writer = start_with(journal(dir.path(), Path::new("/dev/full")), Box::new(|| false));
+        writer.enqueue(EncodedDecision::new(&decision()));
+        eventually("the decision is lost", || writer.losses().is_some());
+        assert!(writer.is_failing());
+        writer.replace(None, revision(2));
+        eventually("it has no log to fail", || !writer.is_failing());
+        writer.close();
+    }
+
+    #[test]
+    fn decisions_before_a_reload_go_to_the_log_of_their_time() {
+        let dir = tempfile::tempdir().unwrap();
+        let paths = ["before.jsonl", "after.jsonl"].map(|name| dir.path().join(name));
+        let (go_on, may_go_on) = sync_channel(0);
+        let wait = Box::new(move || may_go_on.recv().unwrap_or(false));
+        let writer = start_with(journal(dir.path(), &paths[0]), wait);
+        // The thread is about to write the line about the start.
+        let mut decided = decision();
+        for configuration in [1, 2] {
+            decided.configuration = configuration;
+            writer.enqueue(EncodedDecision::new(&decided));
+            if configuration == 1 {
+                writer.replace(Some(journal(dir.path(), &paths[1])), revision(2));
+            }
+        }
+        drop(go_on);
+        writer.close();
+        for path in &paths {
+            let text = std::fs::read_to_string(path).unwrap();
+            let decisions = text.lines().filter(|line| line.starts_with("{\"id\""));
+            assert_eq!(decisions.count(), 1, "{text}");
+        }
+    }
+
+    #[tokio::test]
+    async fn nobody_waits_for_a_thread_that_has_ended() {
+        let dir = tempfile::tempdir().unwrap();
+        let writer = start(dir.path(), Box::new(|| false));
+        eventually("there is a head", || writer.newest_head().is_some());
+        writer.close();
+        let head = writer.newest_head().unwrap();
+        let comparing = tokio::time::timeout(Duration::from_mins(1), writer.compare_with(head));
+        comparing.await.expect("it does not wait");
+    }
+
+    #[tokio::test]
+    async fn decisions_that_the_queue_does_not_take_are_settled() {
+        let dir = tempfile::tempdir().unwrap();
+        let (go_on, may_go_on) = sync_channel(0);
+        let writer = start(dir.path(), Box::new(move || may_go_on.recv().unwrap_or(false)));
+        let mut long = decision();
+        long.url = format!("http://shop.test/{}", "a".repeat(60_000));
+        while writer.losses().is_none() {
+            writer.enqueue(EncodedDecision::new(&long));
+        }
+        drop(go_on);
+        let settling = tokio::time::timeout(Duration::from_mins(1), writer.settle());
+        settling.await.expect("all are written or lost");
+        writer.close();
+        let files = std::fs::read_dir(dir.path()).unwrap().map(|file| file.unwrap().path());
+        let texts = files.map(|file| std::fs::read(file).unwrap()).collect::<Vec<_>>().concat();
+        let lost = String::from_utf8_lossy(&texts).matches("\"event\":\"lost\"").count();
+        assert_eq!(lost, 1);
     }
 }

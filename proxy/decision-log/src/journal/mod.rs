@@ -51,8 +51,8 @@ use super::files::unused_name;
 
 /// The amount of buffered lines, in bytes, at which they are written.
 const FLUSH_BYTES: usize = 256 * 1024;
-/// The shortest time between two heads, and the longest until a line has one: signing and saving it costs as much as writing
-/// hundreds of lines.
+/// The shortest time between two heads, and the longest that a line goes without one: signing and saving a head costs as much as
+/// writing hundreds of lines.
 const SIGN_INTERVAL: Duration = Duration::from_millis(100);
 /// The time after which a head that could not be saved is tried again.
 const SIGN_RETRY: Duration = Duration::from_secs(1);
@@ -90,13 +90,16 @@ pub struct Journal {
     sign_at: Option<Instant>,
     /// Events of the log itself that are not written yet.
     events: Vec<EventKind>,
-    /// The number of lost decisions that the log does not mention yet. The head does, since a full disk still takes it.
+    /// The number of lost decisions that the log does not mention yet. The head already counts them: it is overwritten in
+    /// place, so that a full disk still takes it.
     lost: u64,
-    /// Why the head cannot be saved, while that is so.
+    /// Why no file takes the head; `None` while one does.
     head_fault: Option<String>,
+    /// Whether only one of the two files takes it.
+    lacks_copy: bool,
     /// Whether a file was begun, so that rotated files are to be deleted or compressed once it has a line.
     needs_cleanup: bool,
-    /// Files to delete, as the log says, or will with its next lines.
+    /// Files to delete; the log records their deletion, or will with its next lines.
     expired: Vec<ExpiredFile>,
     held: HeldFiles,
     holds: JournalHolds,
@@ -119,11 +122,11 @@ pub struct JournalDescription {
 /// The warnings for operators about the log's files.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct JournalWarnings {
-    /// Why the head cannot be saved, so that lines are not signed.
+    /// Why no head can be saved, so that lines are not signed.
     pub head_fault: Option<String>,
     /// Files beside the log that do not belong to it.
     pub foreign: Vec<ForeignFile>,
-    /// Sentences about changes to the holds that nobody with the log's key has made.
+    /// Sentences about changes to the holds that were not signed with the log's key.
     pub holds: Vec<String>,
 }
 
@@ -176,6 +179,7 @@ impl Journal {
             events: Vec::new(),
             lost,
             head_fault: None,
+            lacks_copy: false,
             needs_cleanup: false,
             expired: Vec::new(),
             held: HeldFiles::default(),
@@ -199,6 +203,7 @@ impl Journal {
             self.resumed_decisions = before.resumed_decisions;
             self.altered += before.altered;
             self.head_fault = before.head_fault.take();
+            self.lacks_copy = before.lacks_copy;
             self.lost = before.lost;
             self.events.splice(0..0, mem::take(&mut before.events));
             self.expired = mem::take(&mut before.expired);
@@ -291,7 +296,8 @@ impl Journal {
     pub(super) fn save_head_if_due(&mut self, now: Instant) {
         let is_due = self.sign_at.is_some_and(|at| at <= now);
         let is_old = self.signed_at.is_none_or(|at| now.duration_since(at) >= SIGN_INTERVAL);
-        if is_due || is_old {
+        // While the head cannot be saved, only the time to try again counts.
+        if is_due || (is_old && self.head_fault.is_none()) {
             self.save_head();
         }
     }
@@ -301,10 +307,9 @@ impl Journal {
         if self.sign_at.is_none() {
             return;
         }
-        // Unless it succeeds.
+        // Cleared below if saving succeeds.
         self.sign_at = Some(Instant::now() + SIGN_RETRY);
-        // If nothing could be written at all, the head of the process before is signed again, with the number of lost
-        // decisions.
+        // If nothing could be written at all, the previous process's head is signed again, with the number of lost decisions.
         let before = || resume::signed_before(&self.heads, &self.key).map(|(state, _)| state);
         let Some(state) = self.state.clone().or_else(before) else {
             return;
@@ -316,18 +321,24 @@ impl Journal {
         };
         let head = state.sign_head(&self.key, head);
         let failures = self.heads.save(&head);
-        // One of the two files is enough: the newer counts.
-        if failures.len() < HeadFiles::COUNT {
-            self.sign_at = None;
-        }
         let describe = |(file, error): &(&Path, io::Error)| format!("{}: {error}", file.display());
         let fault = failures.iter().map(describe).collect::<Vec<_>>().join("; ");
-        // One that others know and this machine does not would look like a log that was cut back.
-        if failures.is_empty() {
+        // One of the two files is enough: the newer counts.
+        let is_saved = failures.len() < HeadFiles::COUNT;
+        if is_saved {
+            self.sign_at = None;
+            self.signed_at = Some(Instant::now());
             self.saved_head = Some(head);
+            let lacks_copy = !fault.is_empty();
+            if lacks_copy && !self.lacks_copy {
+                tracing::warn!(
+                    error = fault,
+                    "only one of the two files takes the decision log's head"
+                );
+            }
+            self.lacks_copy = lacks_copy;
         }
-        self.signed_at = Some(Instant::now());
-        self.set_head_fault((!fault.is_empty()).then_some(fault));
+        self.set_head_fault((!is_saved).then_some(fault));
     }
 
     fn set_head_fault(&mut self, fault: Option<String>) {
@@ -351,7 +362,7 @@ impl Journal {
 
     /// Returns the faults of the log's files.
     pub(super) fn warnings(&mut self) -> Arc<JournalWarnings> {
-        // Asked for with every write, and hardly ever another.
+        // Called with every write, and the result hardly ever changes.
         let known = &self.warnings;
         let is_known = known.head_fault == self.head_fault
             && known.foreign == self.foreign
@@ -430,7 +441,7 @@ impl Journal {
     ///
     /// Returns how many decisions are not in the file, and the cause.
     fn write(&mut self) -> Result<(), (u64, io::Error)> {
-        // Taken out of `self`, so that an error on the way leaves no open file behind and it is opened again.
+        // Taken out of `self`: after an error, no open file is left, and the next write opens it again.
         let mut open =
             self.take_open_file().map_err(|error| (batch::count_decisions(&self.buffer), error))?;
         let state = self.state.get_or_insert_with(ChainState::new);
@@ -558,7 +569,7 @@ impl Journal {
         }
     }
 
-    /// Reads the signatures of the rotated files, and logs which others there are since the last time.
+    /// Reads the signatures of the rotated files, and logs foreign files that were not there the last time.
     fn read_files(&mut self) -> LogFiles {
         let path = &self.config.path;
         let state = self.state.as_ref();

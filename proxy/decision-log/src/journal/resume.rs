@@ -304,11 +304,21 @@ impl ResumableLog<'_> {
         tail.state.chain.push_line(&head);
         lines.extend_from_slice(&head);
         lines.push(b'\n');
-        let mut file = OpenOptions::new().append(true).open(path)?;
-        file.write_all(&lines)?;
+        append_all_or_nothing(path, &lines)?;
         let chain = ResumedChain::new(tail.state.next_file(), Vec::new());
         Ok(ResumedChain { altered, mentioned_lost, ..chain })
     }
+}
+
+/// Appends lines to a file. A part that a full disk took would later count as lines that somebody else wrote.
+fn append_all_or_nothing(path: &Path, lines: &[u8]) -> io::Result<()> {
+    let mut file = OpenOptions::new().append(true).open(path)?;
+    let bytes_before = file.metadata()?.len();
+    let written = file.write_all(lines);
+    if written.is_err() {
+        file.set_len(bytes_before)?;
+    }
+    written
 }
 
 /// The lines of a file after a known one.

@@ -1004,6 +1004,84 @@ fn a_head_that_cannot_be_written_is_a_warning_until_it_can() {
 }
 
 #[test]
+fn a_head_that_one_of_two_files_takes_is_a_head() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut journal = open(options(dir.path())).unwrap();
+    journal.config.max_size_bytes = 1 << 20;
+    write_one(&mut journal);
+    journal.save_head();
+    assert!(journal.take_saved_head().is_some());
+    let copy = copy_path(dir.path());
+    fs::remove_file(&copy).unwrap();
+    fs::create_dir(&copy).unwrap();
+    write_one(&mut journal);
+    journal.save_head();
+    assert_eq!(*journal.warnings(), JournalWarnings::default());
+    assert!(journal.lacks_copy && journal.take_saved_head().is_some());
+    assert_eq!(journal.sign_at(), None);
+    fs::remove_dir(&copy).unwrap();
+    write_one(&mut journal);
+    journal.save_head();
+    assert!(!journal.lacks_copy);
+}
+
+#[test]
+fn a_head_that_cannot_be_written_is_not_tried_with_each_line() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut journal = open(options(dir.path())).unwrap();
+    journal.config.max_size_bytes = 1 << 20;
+    write_one(&mut journal);
+    journal.save_head();
+    for file in [head_path(&journal.config.path), copy_path(dir.path())] {
+        fs::remove_file(&file).unwrap();
+        fs::create_dir(&file).unwrap();
+    }
+    journal.signed_at = Instant::now().checked_sub(SIGN_INTERVAL);
+    write_one(&mut journal);
+    let again = journal.sign_at().expect("it is tried again");
+    write_one(&mut journal);
+    assert_eq!(journal.sign_at(), Some(again));
+}
+
+/// The head at the end of a file that only fits in part must not count as lines that somebody else wrote.
+#[test]
+fn a_final_head_that_does_not_fit_leaves_no_part() {
+    const LIMITED: &str = "WAYLEAVE_TEST_FILE_SIZE_LIMITED";
+    if std::env::var_os(LIMITED).is_none() {
+        let name = "journal::tests::a_final_head_that_does_not_fit_leaves_no_part";
+        // In blocks of 512 bytes. Without the trap, the kernel would kill the process.
+        let limited = std::process::Command::new("sh")
+            .args(["-c", "trap '' XFSZ; ulimit -f 32; exec \"$0\" --exact \"$1\""])
+            .arg(std::env::current_exe().unwrap())
+            .arg(name)
+            .env(LIMITED, "1")
+            .output()
+            .unwrap();
+        let text = String::from_utf8_lossy(&limited.stdout);
+        assert!(limited.status.success() && text.contains("1 passed"), "{text}");
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let mut journal = open(options(dir.path())).unwrap();
+    let path = journal.config.path.clone();
+    journal.config.max_size_bytes = 16_034;
+    let size = |path: &Path| fs::metadata(path).map_or(0, |metadata| metadata.len());
+    while size(&path) < 16_034 {
+        journal.push(b"{\"id\":\"0123456789\"}\n", None);
+        journal.flush().unwrap();
+    }
+    // The file is renamed, and its final head would end beyond the limit.
+    for _ in 0..2 {
+        journal.push(b"{\"id\":\"0123456789\"}\n", None);
+        journal.flush().unwrap_err();
+    }
+    let rotated = rotated_files(&path).unwrap();
+    assert!(rotated.len() == 1 && (16_034..16_384).contains(&size(&rotated[0])), "{rotated:?}");
+    assert_eq!(journal.take_altered(), 0);
+    assert!(fs::read(&rotated[0]).unwrap().ends_with(b"\n"));
+}
+
+#[test]
 fn lines_share_a_head_that_none_waits_for_too_long() {
     let dir = tempfile::tempdir().unwrap();
     let mut journal = open(options(dir.path())).unwrap();

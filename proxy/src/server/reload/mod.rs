@@ -591,8 +591,7 @@ impl ConfigReloader {
         decider.replace_settings(settings);
         exchanges.gate.metrics.config_reloaded(Some(system_time()));
         let replaced_files = self.referenced_files.apply(&config);
-        let changes =
-            describe_changes(&self.status.load().toml, &prepared.toml, &replaced_files);
+        let changes = describe_changes(&self.status.load().toml, &prepared.toml, &replaced_files);
         self.record_attempt(cause, Vec::new(), |status| {
             status.configuration = configuration;
             status.read_at = now;
