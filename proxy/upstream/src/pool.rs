@@ -41,7 +41,7 @@ pub(super) struct ConnectionPool {
     sweeps: watch::Sender<()>,
 }
 
-/// The protocol of a connection, and the alternative that it had.
+/// The protocol of a connection, and which one it was chosen over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum PooledProtocol {
     Http1,
@@ -58,8 +58,8 @@ pub(super) enum PooledProtocol {
 pub(super) struct PoolKey {
     /// A hash of an origin, the source address of the connection, the network that was dialled first, and the protocol.
     hash: u64,
-    /// The runtime of the thread that watches the connection, or looks for one. It learns first when the connection is ready, so
-    /// for other threads each read takes longer.
+    /// The runtime of the thread that watches the connection, or looks for one. It learns first that data is ready; reads from
+    /// other threads are slower.
     runtime: runtime::Id,
 }
 
@@ -75,11 +75,11 @@ pub(super) enum PooledConnection {
 struct PoolEntries {
     /// Keyed by a number that only grows, so the first was idle longest.
     by_age: BTreeMap<u64, PoolEntry>,
-    /// By the hash of a key, so a fast second hash does.
+    /// By the hash of a key: that is keyed, so a fast second hash suffices.
     ages: HashMap<u64, Vec<(u64, runtime::Id)>, foldhash::fast::RandomState>,
     next_age: u64,
-    /// Whether the task that sweeps is at it. It sleeps while there are no connections.
-    is_swept: bool,
+    /// Whether the task that sweeps is running. It sleeps while there are no connections.
+    has_sweeper: bool,
 }
 
 struct PoolEntry {
@@ -124,7 +124,7 @@ impl ConnectionPool {
         entries.keep(key, connection);
         // Closing is a system call: the connection is dropped after the lock.
         let _evicted = if entries.by_age.len() > self.limit { entries.take_oldest() } else { None };
-        let was_swept = mem::replace(&mut entries.is_swept, true);
+        let was_swept = mem::replace(&mut entries.has_sweeper, true);
         drop(entries);
         if !was_swept {
             self.sweeps.send_replace(());
@@ -132,12 +132,12 @@ impl ConnectionPool {
     }
 
     /// Takes the HTTP/1 connection kept last for `key` that is still open and received nothing while idle, and the key to keep
-    /// it by; another thread's only if this thread has none, and then moves it to this thread.
+    /// it by. Prefers this thread's connections; another thread's is moved to this thread.
     pub(super) fn take(&self, key: PoolKey) -> Option<(PoolKey, BoxedStream)> {
         loop {
             let PoolEntry { key: kept, connection, .. } = self.lock().take_newest(key)?;
             if let PooledConnection::Http1(mut stream) = connection
-                && is_idle(&mut stream)
+                && is_reusable(&mut stream)
             {
                 // Otherwise the other thread would be woken for each response, and wake this one.
                 let is_own = kept == key || link::move_to_current_runtime(&mut *stream);
@@ -171,8 +171,8 @@ impl ConnectionPool {
         for (age, entry) in &closed {
             entries.unindex(entry.key.hash, *age);
         }
-        entries.is_swept = !entries.by_age.is_empty();
-        let remain = entries.is_swept;
+        entries.has_sweeper = !entries.by_age.is_empty();
+        let remain = entries.has_sweeper;
         // Closing takes system calls, so it happens without the lock.
         drop(entries);
         remain
@@ -228,7 +228,7 @@ impl PoolEntries {
     fn unindex(&mut self, hash: u64, age: u64) {
         if let Entry::Occupied(mut ages) = self.ages.entry(hash) {
             ages.get_mut().retain(|(other, _)| *other != age);
-            // An empty list would remain for each origin that was ever visited.
+            // Otherwise every origin ever visited would leave an empty list.
             if ages.get().is_empty() {
                 ages.remove();
             }
@@ -246,7 +246,7 @@ impl PoolEntry {
 
     fn is_usable(&mut self) -> bool {
         let is_open = match &mut self.connection {
-            PooledConnection::Http1(stream) => is_idle(stream),
+            PooledConnection::Http1(stream) => is_reusable(stream),
             PooledConnection::Http2(connection) => {
                 // The idle time begins when the last stream ends.
                 if connection.active_streams() > 0 {
@@ -260,9 +260,12 @@ impl PoolEntry {
 }
 
 /// Returns whether the origin neither closed the connection nor sent anything unrequested.
-fn is_idle(stream: &mut BoxedStream) -> bool {
-    // A FIN, an error and unrequested bytes all make the read ready.
-    stream.read(&mut [0; 1]).now_or_never().is_none()
+fn is_reusable(stream: &mut BoxedStream) -> bool {
+    let mut byte = [0; 1];
+    // A task that has used up its share of the thread would be told that the read is not ready, whatever has arrived.
+    let read = tokio::task::unconstrained(stream.read(&mut byte));
+    // A FIN, an error and unrequested bytes all make it ready.
+    read.now_or_never().is_none()
 }
 
 impl fmt::Debug for ConnectionPool {
@@ -361,7 +364,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn nothing_is_swept_while_there_are_no_connections() {
         let pool = ConnectionPool::new(10);
-        let is_swept = || pool.lock().is_swept;
+        let is_swept = || pool.lock().has_sweeper;
         assert!(!is_swept());
         for _ in 0..2 {
             let (near, far) = connection();
@@ -399,6 +402,20 @@ mod tests {
         drop(far_closed);
         far_chatty.write_all(b"unrequested").await.unwrap();
         assert!(pool.take(key(7)).is_none());
+    }
+
+    /// An origin that restarts closes all of them.
+    #[tokio::test(start_paused = true)]
+    async fn no_closed_connection_is_reused_however_many_there_are() {
+        let pool = ConnectionPool::new(1000);
+        for _ in 0..500 {
+            keep(&pool, key(7), connection().0);
+        }
+        assert!(pool.take(key(7)).is_none());
+        for _ in 0..500 {
+            keep(&pool, key(7), connection().0);
+        }
+        assert!(!pool.sweep(), "none remains");
     }
 
     #[tokio::test(start_paused = true)]
