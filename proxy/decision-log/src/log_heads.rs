@@ -1,5 +1,5 @@
 //! The heads of all nodes' decision logs: a node publishes its own in the fleet's engine, so that others notice if its log is cut
-//! back, or vanishes with it.
+//! back, or disappears together with the node.
 //!
 //! Each node also remembers the heads of the others. It puts back a head that an engine without persistence has lost, and a
 //! newer head where somebody has restored an older one.
@@ -16,7 +16,7 @@ use crate::DecisionLog;
 
 /// The interval at which this node publishes its head, if it has a new one.
 const PUBLISH_INTERVAL: Duration = Duration::from_secs(1);
-/// The number of these intervals between two readings of the heads of others.
+/// Others' heads are read once in this many of these intervals.
 const ROUNDS_PER_READ: u64 = 5;
 
 /// The heads that this node knows, by the ids of their logs.
@@ -29,7 +29,7 @@ impl LogHeads {
         self.lock().values().cloned().collect()
     }
 
-    /// Remembers a head, unless a later one of its log is known, or its key is one to which the known one did not hand over.
+    /// Remembers a head, unless a later one of its log is known, or its key was not handed over from the known head's key.
     fn note(&self, found: NodeHead) {
         let mut known = self.lock();
         let is_later = known.get(&found.head.count.log).is_none_or(|before| {
@@ -56,7 +56,7 @@ pub struct HeadExchange {
     published: Option<NodeHead>,
     /// The head with which the log was compared last.
     compared: Option<LogHead>,
-    /// The stored heads that no node wrote, which were counted.
+    /// The stored values that failed verification and have been counted.
     refused: BTreeSet<Vec<u8>>,
 }
 
@@ -92,7 +92,7 @@ impl HeadExchange {
         };
         let id = &newest.count.log;
         let retention = log.config.keep;
-        // After a reload with another log.
+        // A reload may have replaced the log.
         self.published.take_if(|before| before.head.count.log != *id);
         if let Some(before) = &self.published {
             // The head of an idle log is renewed, so that it is kept as long as the log.
@@ -110,7 +110,7 @@ impl HeadExchange {
             Err(_) => return,
             Ok(None) => {}
             Ok(Some(stored)) => {
-                if self.has_to_compare(&newest, &stored).await {
+                if self.compare_unless_older(&newest, &stored).await {
                     return;
                 }
                 let replaced = self.fleet.replace_head(id, &stored, Some(&own)).await;
@@ -124,9 +124,9 @@ impl HeadExchange {
     }
 
     /// Looks at the head that is stored in place of the one that this process published. An earlier process may have
-    /// published it from a longer log. Returns whether the log has just been compared with it, so that a newer head is to
-    /// be published.
-    async fn has_to_compare(&mut self, newest: &LogHead, stored: &[u8]) -> bool {
+    /// published it from a longer log. Returns whether the log has just been compared with it, in which case a newer
+    /// head must be published.
+    async fn compare_unless_older(&mut self, newest: &LogHead, stored: &[u8]) -> bool {
         let id = &newest.count.log;
         let found = self.fleet.verified_head(id, stored);
         let Some(found) = found.filter(|found| newest.head.has_had_key(&found.head.head.key))
@@ -141,7 +141,7 @@ impl HeadExchange {
         !is_older && self.compare(found.head).await
     }
 
-    /// Has the log compared with a published head of it. Returns false if it was already.
+    /// Has the log compared with a published head of it. Returns false if this was the last head compared.
     async fn compare(&mut self, published: LogHead) -> bool {
         if self.compared.as_ref() == Some(&published) {
             return false;
@@ -161,7 +161,7 @@ impl HeadExchange {
         for (log, bytes) in &stored {
             match self.fleet.verified_head(log, bytes) {
                 Some(found) if self.fleet.time_left(&found).is_zero() => {
-                    // If it fails, another node does it, or the next round.
+                    // On failure, another node or the next round does it.
                     let _ = self.fleet.replace_head(log, bytes, None).await;
                 }
                 Some(found) => self.known.note(found),
