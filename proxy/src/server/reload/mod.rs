@@ -126,7 +126,6 @@ struct ConfigReloader {
     outbound_config: OutboundConfig,
     parts: ReloadedParts,
     status: Arc<ArcSwap<ConfigStatus>>,
-    /// Watches the file until it is dropped.
     watch: Option<FileWatch>,
     include_watch: Option<IncludeWatch>,
     referenced_files: ReferencedFiles,
@@ -264,7 +263,7 @@ impl ReferencedFiles {
     /// Reads the files, and returns whether any content has changed since the previous call.
     fn have_changed(&mut self) -> bool {
         for watch in &mut self.watches {
-            if let Err(error) = watch.follow_links() {
+            if let Err(error) = watch.follow() {
                 warn_unwatched(&error.into());
             }
         }
@@ -389,7 +388,7 @@ impl ConfigReloader {
 
     /// Reloads unless the files have the same contents as before. Events are hints: a file may be rewritten with its text.
     async fn reload_if_changed(&mut self) {
-        self.follow_links();
+        self.follow_watches();
         if self.referenced_files.have_changed()
             || self.is_unsettled
             || self.read().await != self.last_read
@@ -399,8 +398,11 @@ impl ConfigReloader {
         }
     }
 
-    fn follow_links(&mut self) {
-        if let Some(Err(error)) = self.watch.as_mut().map(FileWatch::follow_links) {
+    /// Watches the directories that the files are in now.
+    fn follow_watches(&mut self) {
+        let main = self.watch.as_mut().map(FileWatch::follow);
+        let included = self.include_watch.as_mut().map(IncludeWatch::follow);
+        for error in [main, included].into_iter().flatten().filter_map(Result::err) {
             warn_unwatched(&error.into());
         }
     }
@@ -449,7 +451,7 @@ impl ConfigReloader {
 
     async fn reload(&mut self, cause: ReloadCause) -> ReloadResult {
         // Before the files are used: a link that is swapped, or a file that is replaced, meanwhile is then noticed.
-        self.follow_links();
+        self.follow_watches();
         self.referenced_files.have_changed();
         let read = match cause {
             // It was read because it has been complete for a while.
