@@ -147,6 +147,11 @@ impl ConfigSources {
         SourceFile { name: shown_dir.join(below).display().to_string(), path, content }
     }
 
+    /// Returns the path of the main file.
+    pub fn main_path(&self) -> &Path {
+        &self.main.path
+    }
+
     /// Returns the directory that relative paths are relative to, those in included files, too.
     pub(super) fn dir(&self) -> &Path {
         &self.dir
