@@ -228,6 +228,40 @@ fn a_file_behind_links_is_read_when_a_link_is_swapped() {
     eventually("the new link is noticed", || refused_by(&proxy) == "[[rule]] 1: c");
 }
 
+/// As `rm -rf /etc/wayleave && cp -r new /etc/wayleave`.
+#[test]
+fn a_directory_that_is_replaced_is_read_and_watched_again() {
+    let origin = sites();
+    let (old_dir, base) = Wayleave::start(&origin).stop();
+    let dir = tempfile::tempdir().expect("a directory");
+    let etc = dir.path().join("etc");
+    let publish = |word: &str| {
+        std::fs::create_dir_all(&etc).expect("a directory");
+        let text = base.clone().table(&tables(word)).to_toml();
+        std::fs::write(etc.join("config.toml"), text).expect("a file");
+    };
+    publish("a");
+    let proxy = Wayleave::start_with_file(&etc.join("config.toml"), old_dir, base.clone());
+    let expect_reload = |word: &str| {
+        eventually(&format!("{word} is noticed"), || {
+            refused_by(&proxy) == format!("[[rule]] 1: {word}")
+        });
+    };
+    expect_reload("a");
+    assert_eq!(count_in_log(&proxy, "the configuration was reloaded"), 0);
+    std::fs::remove_dir_all(&etc).expect("it can be removed");
+    publish("b");
+    expect_reload("b");
+    publish("c");
+    expect_reload("c");
+    std::fs::remove_dir_all(&etc).expect("it can be removed");
+    eventually("it is missed", || count_in_log(&proxy, "the configuration is unchanged") > 0);
+    publish("d");
+    expect_reload("d");
+    publish("e");
+    expect_reload("e");
+}
+
 #[test]
 fn replaced_links_and_files_next_to_links_are_read() {
     let origin = sites();

@@ -45,6 +45,7 @@ use std::path::{Path, PathBuf};
 
 use wayleave_admission::settings::PreferencesConfig;
 use wayleave_decision::{CrawlersConfig, PolicyRule};
+use wayleave_evidence::Sha256Digest;
 use wayleave_robots_cache::RobotsStoreConfig;
 
 pub use self::admin::{AdminRole, AdminToken};
@@ -177,7 +178,16 @@ impl Config {
     ///
     /// Every mistake in it and in the files that it includes, in the order of lines; or a single one if it cannot be read.
     pub fn load(path: &Path) -> Result<Self, Vec<ConfigMistake>> {
-        Self::from_sources(&ConfigSources::read(path), None)
+        Self::load_sources(&ConfigSources::read(path))
+    }
+
+    /// Checks the files of a configuration as they were read.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::load`].
+    pub fn load_sources(sources: &ConfigSources) -> Result<Self, Vec<ConfigMistake>> {
+        Self::from_sources(sources, None)
     }
 
     /// Reads a configuration file as far as it can be read, and returns every mistake in it, too. A wrong value has its
@@ -287,10 +297,12 @@ impl Config {
         ConfigReader::describe(text, DEFAULT_FILE, |root| read_config(root, &sources, None))
     }
 
-    /// Returns the other files to watch for changes: programs that renew certificates do not know to trigger a reload.
-    pub fn watched_files(&self) -> Vec<PathBuf> {
+    /// Returns the other files to watch for changes, each with the digest of the contents that were read: programs that renew
+    /// certificates do not know to trigger a reload.
+    pub fn watched_files(&self) -> Vec<(PathBuf, Sha256Digest)> {
         let mut files = self.proxy.tls.as_ref().map_or_else(Vec::new, |tls| tls.files());
-        files.extend(self.robots.pinned.iter().map(|pinned| pinned.file.clone()));
+        let pinned = self.robots.pinned.iter();
+        files.extend(pinned.map(|pinned| (pinned.file.clone(), Sha256Digest::of(&pinned.text))));
         files
     }
 

@@ -147,6 +147,11 @@ impl ConfigSources {
         SourceFile { name: shown_dir.join(below).display().to_string(), path, content }
     }
 
+    /// Returns the path of the main file.
+    pub fn main_path(&self) -> &Path {
+        &self.main.path
+    }
+
     /// Returns the directory that relative paths are relative to, those in included files, too.
     pub(super) fn dir(&self) -> &Path {
         &self.dir
@@ -257,12 +262,14 @@ pub struct WatchList {
 }
 
 impl WatchList {
-    /// Adds `dir`, or the nearest directory above it that exists, and the one above: the directory may itself be replaced.
-    fn add(&mut self, dir: &Path, with_those_below: bool) {
+    /// Adds `dir`, or the nearest directory above it that exists, and the one above if it can be read: the directory may itself be
+    /// replaced.
+    pub fn add(&mut self, dir: &Path, with_those_below: bool) {
         let Some(there) = dir.ancestors().find(|dir| dir.is_dir()) else {
             return;
         };
-        let above = there.parent().map(|above| (above, false));
+        let above = there.parent().filter(|above| fs::read_dir(above).is_ok());
+        let above = above.map(|above| (above, false));
         for (found, is_deep) in
             [Some((there, with_those_below && there == dir)), above].into_iter().flatten()
         {

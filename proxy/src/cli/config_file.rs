@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use anyhow::Context;
 use toml::{Table, Value};
-use wayleave_config::{Config, ConfigMistake, parent_dir};
+use wayleave_config::{Config, ConfigMistake, ConfigSources, parent_dir};
 
 use super::terminal::{UNUSABLE, counted, print_errors};
 
@@ -20,11 +20,23 @@ const DEFAULT_CONFIG_FILE: &str = "config.toml";
 ///
 /// Prints every mistake, one a line, and returns the exit status.
 pub(super) fn load_config(file: Option<&Path>) -> Result<(Config, Option<&Path>), ExitCode> {
-    let Some(file) = found_file(file) else {
+    let (config, sources) = load_with_sources(file)?;
+    Ok((config, found_file(file).filter(|_| sources.is_some())))
+}
+
+/// Returns the configuration, and the files as it was read from them, as [`load_config`] does.
+///
+/// # Errors
+///
+/// As [`load_config`].
+pub(super) fn load_with_sources(
+    file: Option<&Path>,
+) -> Result<(Config, Option<ConfigSources>), ExitCode> {
+    let Some(sources) = found_file(file).map(ConfigSources::read) else {
         return Ok((Config::built_in(), None));
     };
-    match Config::load(file) {
-        Ok(config) => Ok((config, Some(file))),
+    match Config::load_sources(&sources) {
+        Ok(config) => Ok((config, Some(sources))),
         Err(mistakes) => Err(print_mistakes(&mistakes)),
     }
 }

@@ -3,13 +3,13 @@
 use std::path::Path;
 use std::process::ExitCode;
 
-use super::config_file::load_config;
+use super::config_file::load_with_sources;
 use super::terminal::{CommandResult, failed};
 use crate::server;
 
 pub(super) fn run(file: Option<&Path>) -> CommandResult {
-    let (config, file) = load_config(file)?;
-    match server::run(&config, file) {
+    let (config, sources) = load_with_sources(file)?;
+    match server::run(&config, sources) {
         Ok(()) => Ok(ExitCode::SUCCESS),
         Err(error) => Err(failed(&error)),
     }

@@ -3,10 +3,9 @@
 use std::fmt::Write as _;
 use std::io::Write as _;
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-use wayleave_config::Config;
-use wayleave_config::ListenAddress;
+use wayleave_config::{Config, ConfigSources, ListenAddress};
 use wayleave_decision::{CrawlersConfig, EnforcementMode};
 use wayleave_forwarding::downstream::listeners::{BoundListener, BoundListeners};
 use wayleave_transport::tls::intercept::CertificateAuthority;
@@ -19,7 +18,7 @@ const REFUSED_PAGE: &str = "https://en.wikipedia.org/wiki/Special:Random";
 /// Prints where everything is, and the lines that a user pastes next, to standard output.
 pub(super) fn announce(
     config: &Config,
-    file: Option<&Path>,
+    sources: Option<&ConfigSources>,
     listeners: &BoundListeners,
     admin: SocketAddr,
     authority: &CertificateAuthority,
@@ -27,8 +26,8 @@ pub(super) fn announce(
     // Absolute, because these lines are pasted in another directory.
     let certificate = std::path::absolute(authority.certificate_path())?.display().to_string();
     let mut text = format!("wayleave {}\n", env!("CARGO_PKG_VERSION"));
-    let file = match file {
-        Some(file) => std::path::absolute(file)?.display().to_string(),
+    let file = match sources {
+        Some(sources) => std::path::absolute(sources.main_path())?.display().to_string(),
         None => "none: the built-in defaults".to_owned(),
     };
     writeln!(text, "  config   {file}")?;

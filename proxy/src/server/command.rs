@@ -25,7 +25,6 @@ use wayleave_forwarding::exchange::ExchangeServices;
 use wayleave_isolation::{DnsServer, EnclosureSockets, ReservedNames};
 use wayleave_robots_cache::StoreError;
 use wayleave_telemetry::logging::{self, LogHandle};
-use wayleave_telemetry::metrics::Metrics;
 
 use crate::server::process::{server_conf, state_runtime};
 use crate::server::services::{ProcessService, Supervised, until_stopped, worker_threads};
@@ -69,8 +68,7 @@ async fn build(
     config: &Config,
     log: LogHandle,
 ) -> anyhow::Result<(Arc<DownstreamServer>, BoxFuture<'static, ()>)> {
-    let metrics = Arc::new(Metrics::new()?);
-    start::count_panics(Arc::clone(&metrics));
+    let metrics = start::start_metrics()?;
     let clock = Clock::start();
     let store = wayleave_assembly::open_store(config, clock, &metrics).await;
     let store = store.map_err(|error| explain_lock(error, config))?;

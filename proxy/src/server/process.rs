@@ -1,7 +1,6 @@
 //! Runs the proxy as a pingora server.
 
 use std::io;
-use std::path::Path;
 use std::sync::{Arc, mpsc};
 
 use anyhow::Context;
@@ -9,27 +8,28 @@ use pingora_core::server::configuration::ServerConf;
 use pingora_core::server::{RunArgs, Server};
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::mpsc::unbounded_channel;
-use wayleave_config::Config;
+use wayleave_config::{Config, ConfigSources};
 use wayleave_telemetry::logging;
 
 use crate::server::services::{Supervised, worker_threads};
 use crate::server::shutdown::GracefulShutdown;
 use crate::server::start::{self, Startup};
 
-/// Runs the proxy until SIGTERM or SIGINT. `config` was read from `file`, if from any, which is reloaded when it changes.
+/// Runs the proxy until SIGTERM or SIGINT. `config` was read from `sources`, if from any file, and is reloaded when one changes.
 ///
 /// # Errors
 ///
 /// Returns an error if the proxy cannot start (an address is in use, a CA cannot be read, …) or if one of its services ends
 /// by itself.
-pub(crate) fn run(config: &Config, file: Option<&Path>) -> anyhow::Result<()> {
+pub(crate) fn run(config: &Config, sources: Option<ConfigSources>) -> anyhow::Result<()> {
     // Shells and init systems keep the soft limit low for programs that use select(2). If it cannot be raised, the metric
     // process_max_fds shows it.
     let _limit = rlimit::increase_nofile_limit(u64::MAX);
     let state = state_runtime()?;
     let (log, _writing) =
         logging::start(io::stderr(), config.log.format, logging::is_stderr_terminal());
-    match state.block_on(start::start(config, file, log))? {
+    start::warn_of_few_descriptors(config);
+    match state.block_on(start::start(config, sources, log))? {
         Some(startup) => serve(startup),
         None => Ok(()),
     }

@@ -14,7 +14,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use wayleave_assembly::ProcessParts;
 use wayleave_clock::Clock;
-use wayleave_config::{Config, ListenAddress};
+use wayleave_config::{Config, ConfigSources, ListenAddress};
 use wayleave_forwarding::downstream::listeners::{
     BoundGateway, BoundListener, BoundListeners, InheritedSockets, bind_when_free,
 };
@@ -32,7 +32,7 @@ use wayleave_transport::tls::intercept::{CertificateAuthority, TlsInterceptor};
 use crate::admin::{self, AdminGuard, AdminState};
 use crate::server::announce::{announce, local_client_address};
 use crate::server::gateways;
-use crate::server::reload::{self, ReloadService, ReloadedParts};
+use crate::server::reload::{self, ReloadService, ReloadedParts, SystemFiles};
 use crate::server::services::{CrawlerService, OperatorService};
 use crate::server::shutdown::StopSignals;
 
@@ -47,18 +47,18 @@ pub(super) struct Startup {
     pub(super) signals: StopSignals,
 }
 
-/// Builds the proxy. Returns `None` if a signal ended the wait for the process that this one replaces.
+/// Builds the proxy for `config`, which was read from `sources`, if from any file. Returns `None` if a signal ended the wait for the
+/// process that this one replaces.
 ///
 /// # Errors
 ///
 /// Returns an error if the proxy cannot start.
 pub(super) async fn start(
     config: &Config,
-    file: Option<&Path>,
+    sources: Option<ConfigSources>,
     log: LogHandle,
 ) -> anyhow::Result<Option<Startup>> {
-    let metrics = Arc::new(Metrics::new()?);
-    count_panics(Arc::clone(&metrics));
+    let metrics = start_metrics()?;
     // Before the listeners: once they are open, a signal must find its handler.
     let mut signals = StopSignals::new()?;
     let hangup = signal(SignalKind::hangup())?;
@@ -73,11 +73,12 @@ pub(super) async fn start(
     let admin_address = admin_listener.local_addr()?;
     let own_listeners = own_addresses(&listeners, admin_address);
     let process = ProcessParts::new(&log, &metrics, clock).listening_at(&own_listeners);
+    // Before they are used, as the files of the configuration were.
+    let system_files = SystemFiles::new();
     let parts = wayleave_assembly::build_in_fleet(config, process, store).await?;
     let exchanges = Arc::new(ExchangeServices::new(parts.gate));
     let downstream = Arc::new(build_downstream(config, &exchanges, &authority)?);
-    announce(config, file, &listeners, admin_address, &authority)?;
-    warn_of_few_descriptors(config);
+    announce(config, sources.as_ref(), &listeners, admin_address, &authority)?;
     let reloaded = ReloadedParts {
         exchanges: Arc::clone(&exchanges),
         fetcher: parts.fetcher,
@@ -86,9 +87,10 @@ pub(super) async fn start(
         own_listeners,
         guard: Arc::new(ArcSwap::from_pointee(AdminGuard::new(config))),
         published: Arc::new(ArcSwap::from_pointee(config.clone())),
+        system_files,
     };
     let guard = Arc::clone(&reloaded.guard);
-    let (reload_handle, reload) = reload::service(file, config, reloaded, hangup);
+    let (reload_handle, reload) = reload::service(sources, config, reloaded, hangup);
     let admin = AdminState {
         traffic: Arc::new(Traffic::new(clock)),
         metrics,
@@ -121,7 +123,7 @@ pub(super) async fn start(
 
 /// Warns if the process may have fewer descriptors than the configured connections take: one for each client, one for the origin
 /// that it waits for, those that are kept, and one for each fetch and each operator.
-fn warn_of_few_descriptors(config: &Config) {
+pub(super) fn warn_of_few_descriptors(config: &Config) {
     let clients = config.proxy.limits.connections;
     let kept = config.upstream.connections.idle_connections;
     let connections = clients.saturating_mul(2).saturating_add(kept);
@@ -146,18 +148,25 @@ fn absolute_text(path: &Path) -> Arc<str> {
     std::path::absolute(path).as_deref().unwrap_or(path).display().to_string().into()
 }
 
-/// Counts panics, and logs them. A panic ends only the task in which it happens.
-pub(super) fn count_panics(metrics: Arc<Metrics>) {
+/// Creates the metrics, in which panics are counted, and logged, from now on. A panic ends only the task in which it happens.
+///
+/// # Errors
+///
+/// Returns an error if two metrics have the same name.
+pub(super) fn start_metrics() -> anyhow::Result<Arc<Metrics>> {
+    let metrics = Arc::new(Metrics::new()?);
+    let counted = Arc::clone(&metrics);
     let default_hook = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
         // A damaged store is not a bug: it is reported where it is caught.
         if robots_cache::is_panic_caught() {
             return;
         }
-        metrics.panic();
+        counted.panic();
         tracing::error!(%panic, "a task panicked: this is a bug in wayleave");
         default_hook(panic);
     }));
+    Ok(metrics)
 }
 
 /// Binds the listeners of clients and of gateways. Returns them, the operators' listener if it was inherited, and the time for

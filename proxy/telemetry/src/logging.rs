@@ -213,7 +213,7 @@ impl Write for EventWriter {
             buffer.push(b'\n');
         });
         if self.is_urgent {
-            self.lines.hurry();
+            self.lines.flush_soon();
         }
         Ok(event.len())
     }
@@ -229,7 +229,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::line_writer::tests::Output;
+    use crate::line_writer::tests::{GatedOutput, Output};
 
     #[test]
     fn warnings_are_written_at_once() {
@@ -249,6 +249,55 @@ mod tests {
             tracing::error!("neither does this");
             assert!(next().contains("neither"));
         });
+    }
+
+    /// The only test that starts the log of the process, in which the thread that writes reports what was lost.
+    #[test]
+    fn lost_lines_are_counted_by_an_event_of_the_log() {
+        let (sender, written) = mpsc::channel();
+        let (permit, permits) = mpsc::channel();
+        let output = GatedOutput(Output(sender), permits);
+        let (log, writing) = start(output, LogFormat::Json, false);
+        let append = |text: &[u8]| log.lines.append(|buffer| buffer.extend_from_slice(text));
+        let full = vec![b' '; 33 * 1024 * 1024];
+        let lost_in = |report: Vec<u8>| {
+            let event: serde_json::Value = serde_json::from_slice(&report).unwrap();
+            assert_eq!(event["level"], "WARN", "{event}");
+            event["lines"].as_u64()
+        };
+        append(
+            b"{}
+{}
+",
+        );
+        assert_eq!(
+            written.recv().unwrap(),
+            b"{}
+{}
+"
+        );
+        append(&full);
+        append(
+            b"{}
+{}
+{}
+",
+        );
+        permit.send(false).unwrap();
+        assert_eq!(written.recv().unwrap().len(), full.len());
+        permit.send(true).unwrap();
+        assert_eq!(lost_in(written.recv().unwrap()), Some(5));
+        // At the end, too.
+        append(&full);
+        append(
+            b"{}
+",
+        );
+        drop(permit);
+        drop(writing);
+        assert_eq!(written.recv().unwrap().len(), full.len());
+        assert_eq!(lost_in(written.recv().unwrap()), Some(1));
+        written.recv().unwrap_err();
     }
 
     #[test]

@@ -53,7 +53,8 @@ use wayleave_telemetry::logging::LogHandle;
 
 use self::changed::{changed_toml, describe_changes};
 use self::completeness::find_incompleteness;
-use self::system_files::{CHECK_INTERVAL, SystemFiles};
+use self::system_files::CHECK_INTERVAL;
+pub(crate) use self::system_files::SystemFiles;
 use self::watch::{FileWatch, IncludeWatch, WritingFiles};
 use crate::admin::{
     AdminGuard, ConfigStatus, ReloadAttempt, ReloadHandle, ReloadReply, ReloadResult, Reloaded,
@@ -101,6 +102,7 @@ pub(crate) struct ReloadedParts {
     pub(crate) guard: Arc<ArcSwap<AdminGuard>>,
     /// The configuration in effect, for what is published about the crawlers.
     pub(crate) published: Arc<ArcSwap<Config>>,
+    pub(crate) system_files: SystemFiles,
 }
 
 /// Waits for reasons to reload the configuration.
@@ -126,11 +128,9 @@ struct ConfigReloader {
     outbound_config: OutboundConfig,
     parts: ReloadedParts,
     status: Arc<ArcSwap<ConfigStatus>>,
-    /// Watches the file until it is dropped.
     watch: Option<FileWatch>,
     include_watch: Option<IncludeWatch>,
     referenced_files: ReferencedFiles,
-    system_files: SystemFiles,
     events: FileEvents,
 }
 
@@ -148,21 +148,21 @@ struct PreparedReload {
     pinned: Arc<PinnedFiles>,
 }
 
-/// Creates the service that reloads `file`, of which `config` was read at the start, on SIGHUP (`hangup`) among other reasons.
-/// Returns it with the handle by which operators request a reload.
+/// Creates the service that reloads the files which `config` was read from at the start, as `sources` has them, on SIGHUP
+/// (`hangup`) among other reasons. Returns it with the handle by which operators request a reload.
 pub(crate) fn service(
-    file: Option<&Path>,
+    sources: Option<ConfigSources>,
     config: &Config,
     parts: ReloadedParts,
     hangup: Signal,
 ) -> (ReloadHandle, ReloadService) {
     let (requests, operators) = mpsc::channel(MAX_QUEUED);
     parts.exchanges.gate.metrics.config_reloaded(Some(system_time()));
-    let status = status(config, file, &parts);
+    let status = status(config, sources.as_ref().map(ConfigSources::main_path), &parts);
     let published = Arc::clone(&parts.published);
     let handle = ReloadHandle::new(requests, Arc::clone(&status), published);
     let (events, changes) = mpsc::channel(MAX_QUEUED);
-    let reloader = ConfigReloader::new(file, config, parts, status, events);
+    let reloader = ConfigReloader::new(sources, config, parts, status, events);
     (handle, ReloadService { operators, hangup, reloader, changes })
 }
 
@@ -225,24 +225,21 @@ impl FileEvents {
 
 /// The files that the configuration refers to and that change independently of it, such as certificates.
 struct ReferencedFiles {
-    files: Vec<PathBuf>,
+    /// Each file, with the digest of its contents in effect.
+    in_effect: Vec<(PathBuf, Sha256Digest)>,
     /// The digest of each file when it was last read, or `None` if it could not be read.
-    digests: Vec<Option<Sha256Digest>>,
-    /// The digests of the contents in effect.
-    applied: Vec<Option<Sha256Digest>>,
+    last_read: Vec<Option<Sha256Digest>>,
     watches: Vec<FileWatch>,
     events: FileEvents,
 }
 
 impl ReferencedFiles {
     fn new(config: &Config, events: FileEvents) -> Self {
-        let files = config.watched_files();
-        let digests = digests_of(&files);
+        let in_effect = config.watched_files();
         Self {
-            applied: digests.clone(),
-            digests,
-            watches: files.iter().filter_map(|file| events.watch(file)).collect(),
-            files,
+            watches: in_effect.iter().filter_map(|(file, _)| events.watch(file)).collect(),
+            last_read: in_effect.iter().map(|(_, digest)| Some(*digest)).collect(),
+            in_effect,
             events,
         }
     }
@@ -250,13 +247,19 @@ impl ReferencedFiles {
     /// Notes that `config` is in effect, whose files are watched if they are others. Returns those that it referred to before and
     /// whose content is another one now.
     fn apply(&mut self, config: &Config) -> Vec<String> {
-        let contents = self.digests.iter().zip(&self.applied);
-        let changed = self.files.iter().zip(contents).filter(|(_, (now, before))| now != before);
+        let before = std::mem::replace(&mut self.in_effect, config.watched_files());
+        let has_other_content = |(file, digest): &&(PathBuf, Sha256Digest)| {
+            before.iter().any(|(same, other)| same == file && other != digest)
+        };
+        let changed = self.in_effect.iter().filter(has_other_content);
         let changed = changed.map(|(file, _)| file.display().to_string()).collect();
-        if config.watched_files() == self.files {
-            self.applied.clone_from(&self.digests);
+        let files = self.in_effect.iter().map(|(file, _)| file);
+        if files.eq(before.iter().map(|(file, _)| file)) {
+            self.last_read = self.in_effect.iter().map(|(_, digest)| Some(*digest)).collect();
         } else {
             *self = Self::new(config, self.events.clone());
+            // A file may have changed before it was watched.
+            self.events.report();
         }
         changed
     }
@@ -264,19 +267,14 @@ impl ReferencedFiles {
     /// Reads the files, and returns whether any content has changed since the previous call.
     fn have_changed(&mut self) -> bool {
         for watch in &mut self.watches {
-            if let Err(error) = watch.follow_links() {
+            if let Err(error) = watch.follow() {
                 warn_unwatched(&error.into());
             }
         }
-        let digests = digests_of(&self.files);
-        let have_changed = digests != self.digests;
-        self.digests = digests;
-        have_changed
+        let digests = self.in_effect.iter().map(|(file, _)| digest_of(file).ok()).collect();
+        let before = std::mem::replace(&mut self.last_read, digests);
+        before != self.last_read
     }
-}
-
-fn digests_of(files: &[PathBuf]) -> Vec<Option<Sha256Digest>> {
-    files.iter().map(|file| digest_of(file).ok()).collect()
 }
 
 /// Hashes a file. A pipe in its place would have no end, and another file may be larger than memory.
@@ -302,31 +300,35 @@ fn warn_unwatched(error: &anyhow::Error) {
 }
 
 impl ConfigReloader {
-    /// Creates the reloader for `parts` that were built from `config`. Changes of files are sent to `events`.
+    /// Creates the reloader for `parts` that were built from `config`, which was read from `sources`, if from any. Changes of files
+    /// are sent to `changed`.
     fn new(
-        file: Option<&Path>,
+        sources: Option<ConfigSources>,
         config: &Config,
         parts: ReloadedParts,
         status: Arc<ArcSwap<ConfigStatus>>,
         changed: mpsc::Sender<()>,
     ) -> Self {
         let events = FileEvents::new(changed);
-        let last_read = read_sources(file);
-        Self {
-            watch: file.and_then(|file| events.watch(file)),
+        let file = sources.as_ref().map(|sources| sources.main_path().to_owned());
+        let last_read = sources.unwrap_or_else(|| read_sources(None));
+        let reloader = Self {
+            watch: file.as_deref().and_then(|file| events.watch(file)),
             include_watch: events.watch_included(&last_read),
             last_read,
             is_unsettled: false,
-            file: file.map(Path::to_owned),
+            file,
             started_with: config.clone(),
             running: config.clone(),
             outbound_config: OutboundConfig::new(config, &parts.own_listeners),
             parts,
             status,
             referenced_files: ReferencedFiles::new(config, events.clone()),
-            system_files: SystemFiles::new(),
             events,
-        }
+        };
+        // A file may have changed before it was watched.
+        reloader.events.report();
+        reloader
     }
 
     async fn run(
@@ -361,7 +363,7 @@ impl ConfigReloader {
                 }
                 _ = system_check.tick() => {
                     // A change of the configuration that is under way leads to a reload anyway.
-                    if self.system_files.have_changed() && self.events.writing.is_empty() {
+                    if self.parts.system_files.have_changed() && self.events.writing.is_empty() {
                         // The mistakes are in the log.
                         let _ = self.reload(ReloadCause::System).await;
                     }
@@ -389,7 +391,7 @@ impl ConfigReloader {
 
     /// Reloads unless the files have the same contents as before. Events are hints: a file may be rewritten with its text.
     async fn reload_if_changed(&mut self) {
-        self.follow_links();
+        self.follow_watches();
         if self.referenced_files.have_changed()
             || self.is_unsettled
             || self.read().await != self.last_read
@@ -399,8 +401,11 @@ impl ConfigReloader {
         }
     }
 
-    fn follow_links(&mut self) {
-        if let Some(Err(error)) = self.watch.as_mut().map(FileWatch::follow_links) {
+    /// Watches the directories that the files are in now.
+    fn follow_watches(&mut self) {
+        let main = self.watch.as_mut().map(FileWatch::follow);
+        let included = self.include_watch.as_mut().map(IncludeWatch::follow);
+        for error in [main, included].into_iter().flatten().filter_map(Result::err) {
             warn_unwatched(&error.into());
         }
     }
@@ -449,7 +454,7 @@ impl ConfigReloader {
 
     async fn reload(&mut self, cause: ReloadCause) -> ReloadResult {
         // Before the files are used: a link that is swapped, or a file that is replaced, meanwhile is then noticed.
-        self.follow_links();
+        self.follow_watches();
         self.referenced_files.have_changed();
         let read = match cause {
             // It was read because it has been complete for a while.

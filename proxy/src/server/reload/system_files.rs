@@ -14,7 +14,7 @@ pub(super) const CHECK_INTERVAL: Duration = Duration::from_secs(5);
 
 /// The files, and the version of each when it was last looked at.
 #[derive(Clone, Debug)]
-pub(super) struct SystemFiles {
+pub(crate) struct SystemFiles {
     paths: Vec<PathBuf>,
     versions: Vec<Option<FileVersion>>,
 }
@@ -23,7 +23,7 @@ pub(super) struct SystemFiles {
 type FileVersion = (u64, u64, u64, i64, i64);
 
 impl SystemFiles {
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let mut paths = root_paths();
         paths.extend([RESOLV_CONF, HOSTS].map(PathBuf::from));
         Self::of(paths)

@@ -1,19 +1,21 @@
 //! TLS to the proxy itself: the certificate it presents, and the client certificates it accepts.
 
 use std::fmt;
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::SystemTime;
 
 use anyhow::Context;
-use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::pem::{self, PemObject};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, UnixTime};
 use rustls::server::WebPkiClientVerifier;
 use rustls::server::danger::ClientCertVerifier;
 use rustls::sign::{CertifiedKey, SingleCertAndKey};
 use rustls::{RootCertStore, ServerConfig};
 use tokio_rustls::TlsAcceptor;
+use wayleave_evidence::Sha256Digest;
 
 use super::pem_file::{self, PemFile};
 use crate::tls;
@@ -23,6 +25,8 @@ use crate::tls;
 pub struct ServerCertificate {
     pub path: PathBuf,
     pub(crate) key_path: PathBuf,
+    /// The digests of both files, the key's last.
+    digests: [Sha256Digest; 2],
     certified: Arc<CertifiedKey>,
 }
 
@@ -33,14 +37,18 @@ impl ServerCertificate {
     ///
     /// If one of them cannot be read or used, or if they do not belong together.
     pub fn read(certificate: &Path, key: &Path) -> anyhow::Result<Self> {
-        let chain = pem_file::read_certificates(certificate).map_err(anyhow::Error::msg)?;
-        let private =
-            PrivateKeyDer::from_pem_file(key).with_context(|| key.display().to_string())?;
+        let (chain, digest) =
+            pem_file::read_certificates(certificate).map_err(anyhow::Error::msg)?;
+        let read_key = fs::read(key)
+            .map_err(pem::Error::Io)
+            .and_then(|text| Ok((PrivateKeyDer::from_pem_slice(&text)?, Sha256Digest::of(&text))));
+        let (private, key_digest) = read_key.with_context(|| key.display().to_string())?;
         let certified = CertifiedKey::from_der(chain, private, &tls::provider())
             .with_context(|| format!("{} and {}", certificate.display(), key.display()))?;
         Ok(Self {
             path: certificate.to_owned(),
             key_path: key.to_owned(),
+            digests: [digest, key_digest],
             certified: Arc::new(certified),
         })
     }
@@ -109,11 +117,12 @@ impl ServerTls {
         self.client_verifier.is_some()
     }
 
-    /// Returns the files that the settings were read from.
-    pub fn files(&self) -> Vec<PathBuf> {
-        let ServerCertificate { path, key_path, .. } = &self.settings.certificate;
-        let mut files = vec![path.clone(), key_path.clone()];
-        files.extend(self.settings.client_authorities.iter().map(|file| file.path.clone()));
+    /// Returns the files that the settings were read from, with the digest of each.
+    pub fn files(&self) -> Vec<(PathBuf, Sha256Digest)> {
+        let ServerCertificate { path, key_path, digests, .. } = &self.settings.certificate;
+        let mut files = vec![(path.clone(), digests[0]), (key_path.clone(), digests[1])];
+        let authorities = self.settings.client_authorities.iter();
+        files.extend(authorities.map(|file| (file.path.clone(), file.digest)));
         files
     }
 

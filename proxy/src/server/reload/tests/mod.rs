@@ -40,10 +40,19 @@ struct ReloadableProxy {
 
 impl ReloadableProxy {
     fn start(text: &str) -> Self {
+        Self::start_while(&[("config.toml", text)], |_| {}).0
+    }
+
+    /// Starts a proxy that reads the named files, and lets `edit` change their directory before it watches them. Returns the
+    /// reports of changes, too.
+    fn start_while(files: &[(&str, &str)], edit: impl FnOnce(&Path)) -> (Self, mpsc::Receiver<()>) {
         let dir = tempfile::tempdir().expect("a directory");
         let file = dir.path().join("config.toml");
-        fs::write(&file, text).expect("the directory can be written");
-        let config = Config::load(&file).expect("nothing is wrong with it");
+        for (name, text) in files {
+            fs::write(dir.path().join(name), text).expect("the directory can be written");
+        }
+        let sources = ConfigSources::read(&file);
+        let config = Config::load_sources(&sources).expect("nothing is wrong with it");
         let (log, writing) = logging::start_discarding(config.log.format);
         let metrics = Arc::new(Metrics::new().expect("they are sound"));
         let clock = Clock::start();
@@ -61,13 +70,16 @@ impl ReloadableProxy {
             own_listeners: Vec::new(),
             guard: Arc::new(ArcSwap::from_pointee(AdminGuard::new(&config))),
             published: Arc::new(ArcSwap::from_pointee(config.clone())),
+            system_files: SystemFiles::new(),
         };
+        edit(dir.path());
         // The tests reload by themselves.
-        let (events, _) = mpsc::channel(MAX_QUEUED);
+        let (events, changes) = mpsc::channel(MAX_QUEUED);
         let status = status(&config, Some(&file), &parts);
-        let mut reloader = ConfigReloader::new(Some(&file), &config, parts, status, events);
+        let mut reloader = ConfigReloader::new(Some(sources), &config, parts, status, events);
         reloader.watch = None;
-        Self { reloader, refresh: tokio::spawn(built.refresh), dir, _writing: writing }
+        let refresh = tokio::spawn(built.refresh);
+        (Self { reloader, refresh, dir, _writing: writing }, changes)
     }
 
     fn file(&self) -> &Path {
@@ -110,6 +122,54 @@ impl ReloadableProxy {
         exchanges.gate.decider.robots.close().await;
         self.refresh.await.expect("it ends");
     }
+}
+
+/// A start may wait for another process to end, after it has read the files and before it watches them.
+#[tokio::test]
+async fn a_file_that_changes_during_the_start_is_read_again() {
+    let text = "include = [\"*.inc\"]\n\
+                [[robots.pinned]]\norigin = \"http://a.test\"\nfile = \"a.txt\"\n";
+    let with_mode = format!("{text}[proxy]\nmode = \"observe\"\n");
+    for (name, new, configuration) in [
+        ("config.toml", &*with_mode, 2),
+        ("a.inc", "[[rule]]\naction = \"refuse\"\nhosts = [\"*\"]\n", 2),
+        ("a.txt", "User-agent: *\nDisallow: /\n", 2),
+        ("a.txt", "", 1),
+    ] {
+        let edit = |dir: &Path| fs::write(dir.join(name), new).expect("it can be written");
+        let files = [("config.toml", text), ("a.txt", "")];
+        let (mut running, mut changes) = ReloadableProxy::start_while(&files, edit);
+        changes.try_recv().expect("the files are looked at");
+        // Once, and not again while nothing changes.
+        for _ in 0..2 {
+            running.reloader.reload_if_changed().await;
+            let decider = &running.reloader.parts.exchanges.gate.decider;
+            assert_eq!(decider.settings().configuration, configuration, "{name}");
+        }
+        running.stop().await;
+    }
+}
+
+/// The file is not watched before the configuration that names it is in effect.
+#[tokio::test]
+async fn a_named_file_that_changes_during_a_reload_is_read_again() {
+    let (mut running, mut changes) =
+        ReloadableProxy::start_while(&[("config.toml", ""), ("a.txt", "")], |_| {});
+    changes.try_recv().expect("the files are looked at");
+    let pinned = "[[robots.pinned]]\norigin = \"http://a.test\"\nfile = \"a.txt\"\n";
+    fs::write(running.file(), pinned).expect("it can be written");
+    let reloader = &mut running.reloader;
+    reloader.last_read = reloader.read().await;
+    let prepared = reloader.prepare().await.expect("nothing is wrong with it");
+    fs::write(running.dir.path().join("a.txt"), "User-agent: *\n").expect("it can be written");
+    reloader.apply(prepared, "a test").await;
+    changes.try_recv().expect("the files are looked at");
+    let configuration =
+        |reloader: &ConfigReloader| reloader.parts.exchanges.gate.decider.settings().configuration;
+    let before = configuration(reloader);
+    reloader.reload_if_changed().await;
+    assert_eq!(configuration(reloader), before + 1);
+    running.stop().await;
 }
 
 #[tokio::test]
