@@ -46,6 +46,7 @@ pub async fn conforms(join: impl AsyncFn(&str) -> Node) {
     nodes_see_each_other(&nodes).await;
     a_budget_is_one_for_all(&nodes).await;
     a_report_counts_once(&nodes).await;
+    each_request_is_counted_by_its_own_question(&nodes).await;
     a_head_is_replaced_by_who_knows_it(&nodes).await;
     paces_conform(&nodes).await;
 }
@@ -64,7 +65,7 @@ async fn a_head_is_replaced_by_who_knows_it([a, b, _]: &[Node; 3]) {
     assert_eq!(replace(a, b"two", b"three").await, Some(Vec::new()));
 }
 
-/// Returns a report of a meter that asks for a request to an origin, with three limits.
+/// Returns a report of a meter that has counted some requests and asks for another one to an origin, with three limits.
 fn asking(meter: &str, requests: u64, origin: u64, limits: [u64; 3]) -> BudgetReport {
     let [requests_limit, bytes, new_origins] = limits;
     let limits = DailyBudget { requests: requests_limit, bytes, new_origins };
@@ -75,7 +76,7 @@ fn asking(meter: &str, requests: u64, origin: u64, limits: [u64; 3]) -> BudgetRe
         requests,
         bytes: 0,
         origins: Vec::new(),
-        request: Some(BudgetRequest { origin, limits }),
+        request: Some(BudgetRequest { origin, limits, is_covered: false }),
     }
 }
 
@@ -85,44 +86,67 @@ async fn spend(node: &Node, report: &BudgetReport) -> BudgetAnswer {
 
 async fn a_budget_is_one_for_all([a, b, _]: &[Node; 3]) {
     let limits = [3, 0, 0];
-    assert_eq!(spend(a, &asking("a", 1, 1, limits)).await.spent, None);
-    assert_eq!(spend(b, &asking("b", 1, 1, limits)).await.spent, None);
-    let third = spend(a, &asking("a", 2, 2, limits)).await;
+    assert_eq!(spend(a, &asking("a", 0, 1, limits)).await.spent, None);
+    assert_eq!(spend(b, &asking("b", 0, 1, limits)).await.spent, None);
+    let third = spend(a, &asking("a", 1, 2, limits)).await;
     assert_eq!((third.spent, third.requests, third.own_requests), (None, 3, 2));
-    let fourth = spend(b, &asking("b", 2, 2, limits)).await;
+    let fourth = spend(b, &asking("b", 1, 2, limits)).await;
     assert_eq!((fourth.spent, fourth.requests), (Some(BudgetKind::Requests), 3));
     assert_eq!(fourth.own_requests, 1);
-    let tomorrow = BudgetReport { day: 20_001, ..asking("b", 1, 1, limits) };
+    let tomorrow = BudgetReport { day: 20_001, ..asking("b", 0, 1, limits) };
     assert_eq!(spend(b, &tomorrow).await.spent, None);
     let limits = [0, 100, 0];
     let received = BudgetReport { bytes: 100, request: None, ..asking("a", 0, 0, limits) };
     assert_eq!(spend(a, &received).await.bytes, 100);
-    let refused = spend(b, &asking("b", 1, 1, limits)).await;
+    let refused = spend(b, &asking("b", 0, 1, limits)).await;
     assert_eq!((refused.spent, refused.requests), (Some(BudgetKind::Bytes), 0));
     let limits = [0, 0, 2];
-    assert_eq!(spend(a, &asking("a", 1, 1, limits)).await.spent, None);
-    assert_eq!(spend(b, &asking("b", 1, u64::MAX, limits)).await.spent, None);
-    let refused = spend(a, &asking("a", 2, 3, limits)).await;
+    assert_eq!(spend(a, &asking("a", 0, 1, limits)).await.spent, None);
+    assert_eq!(spend(b, &asking("b", 0, u64::MAX, limits)).await.spent, None);
+    let refused = spend(a, &asking("a", 1, 3, limits)).await;
     assert_eq!((refused.spent, refused.origins), (Some(BudgetKind::NewOrigins), 2));
-    assert_eq!(spend(a, &asking("a", 2, u64::MAX, limits)).await.spent, None, "b's origin");
+    assert_eq!(spend(a, &asking("a", 1, u64::MAX, limits)).await.spent, None, "b's origin");
     // What a node counted while it was alone counts, however much that is.
-    let alone = BudgetReport { origins: vec![4, 5], ..asking("a", 3, 5, limits) };
+    let alone = BudgetReport { origins: vec![4, 5], ..asking("a", 2, 5, limits) };
     let told = spend(a, &alone).await;
     assert_eq!((told.spent, told.origins), (None, 4));
 }
 
 async fn a_report_counts_once([a, b, _]: &[Node; 3]) {
     let limits = [5, 1000, 0];
-    let report = BudgetReport { bytes: 10, ..asking("a", 2, 1, limits) };
+    let asked = BudgetReport { bytes: 10, ..asking("a", 1, 1, limits) };
+    assert_eq!(spend(a, &asked).await.requests, 2);
+    let report = BudgetReport { request: None, ..asked };
     for _ in 0..3 {
         let answer = spend(a, &report).await;
         assert_eq!((answer.spent, answer.requests, answer.bytes), (None, 2, 10));
     }
-    let earlier = BudgetReport { bytes: 5, ..asking("a", 1, 1, limits) };
+    let earlier = BudgetReport { bytes: 5, request: None, ..asking("a", 0, 1, limits) };
     let answer = spend(a, &earlier).await;
     assert_eq!((answer.requests, answer.own_requests, answer.own_bytes), (2, 2, 10));
-    let other = spend(b, &asking("b", 3, 1, limits)).await;
+    let other = spend(b, &asking("b", 2, 1, limits)).await;
     assert_eq!((other.spent, other.requests, other.own_requests), (None, 5, 3));
+}
+
+/// Requests in question are counted one by one, and one that was never sent gives its place to another.
+async fn each_request_is_counted_by_its_own_question([a, b, _]: &[Node; 3]) {
+    let limits = [4, 0, 7];
+    // Neither knows the other's answer yet.
+    for own_requests in [1, 2] {
+        let answer = spend(a, &asking("a", 0, 1, limits)).await;
+        assert_eq!((answer.spent, answer.own_requests), (None, own_requests));
+    }
+    let mut covered = asking("a", 1, 1, limits);
+    covered.request.as_mut().expect("it asks").is_covered = true;
+    let answer = spend(a, &covered).await;
+    assert_eq!((answer.spent, answer.requests, answer.own_requests), (None, 2, 2));
+    // What was counted without asking counts, even in the report of a request that is refused.
+    let refused = spend(b, &asking("b", 2, 1, limits)).await;
+    assert_eq!((refused.spent, refused.own_requests), (Some(BudgetKind::Requests), 2));
+    assert_eq!(spend(a, &covered).await.spent, None, "it needs no room");
+    let answer = spend(b, &asking("b", 3, 1, limits)).await;
+    assert_eq!((answer.spent, answer.requests), (Some(BudgetKind::Requests), 5));
+    assert_eq!(spend(a, &covered).await.spent, Some(BudgetKind::Requests), "it is over the limit");
 }
 
 fn claim(origin: &str) -> FetchClaim {

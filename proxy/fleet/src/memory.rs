@@ -35,17 +35,17 @@ pub struct MemoryEngine {
 struct MemoryState {
     /// The start of the time that paces count in.
     started: Option<Instant>,
-    /// The failure of every verb while it is set.
+    /// While set, every call fails with it.
     failure: Option<EngineFailure>,
-    /// Whether the next beat ends it.
+    /// Whether the next beat clears `failure`.
     is_until_beat: bool,
-    /// The time that each call about a slot takes, one after another.
+    /// The time that each call about a slot or a budget takes, one after another.
     service_time: Duration,
     /// The time after which such a call fails.
     call_timeout: Duration,
     /// The time when the calls so far have been served.
     served_at: Option<Instant>,
-    /// The calls about slots so far.
+    /// The calls about slots and budgets so far.
     slot_calls: usize,
     entries: HashMap<String, MemoryEntry>,
     leases: HashMap<String, (String, Instant)>,
@@ -154,15 +154,15 @@ impl MemoryEngine {
         state.is_until_beat = true;
     }
 
-    /// Makes calls about slots take this long each, one after another, as on a real server. A call that waits for longer than
-    /// `timeout` fails, but still takes effect.
+    /// Makes calls about slots and budgets take this long each, one after another, as on a real server. A call that waits for
+    /// longer than `timeout` fails, but still takes effect.
     pub fn serve_one_at_a_time(&self, service_time: Duration, timeout: Duration) {
         let mut state = self.lock();
         state.service_time = service_time;
         state.call_timeout = timeout;
     }
 
-    /// Returns how many calls about slots there were so far.
+    /// Returns how many calls about slots and budgets there were so far.
     #[cfg(test)]
     pub(crate) fn slot_calls(&self) -> usize {
         self.lock().slot_calls
@@ -214,6 +214,51 @@ impl MemoryState {
         if self.notes.len() > MAX_NOTES {
             self.notes.pop_front();
             self.notes_dropped += 1;
+        }
+    }
+}
+
+impl MemoryBudget {
+    /// Adds a meter's counts, and counts its request if no limit is reached.
+    fn spend(&mut self, report: &BudgetReport) -> BudgetAnswer {
+        self.origins.extend(&report.origins);
+        let own = self.meters.entry(report.meter.clone()).or_default();
+        *own = (own.0.max(report.requests), own.1.max(report.bytes));
+        let total = |part: fn(&(u64, u64)) -> u64| self.meters.values().map(part).sum::<u64>();
+        let requests = total(|meter| meter.0);
+        let bytes = total(|meter| meter.1);
+        let is_covered = report.request.is_none_or(|request| request.is_covered);
+        let more = u64::from(!is_covered);
+        let spent = report.request.and_then(|request| {
+            let limits = request.limits;
+            let is_new = !self.origins.contains(&request.origin);
+            let is_over = |limit: u64, count: u64| limit > 0 && count > limit;
+            if is_over(limits.requests, requests + more) {
+                Some(BudgetKind::Requests)
+            } else if is_over(limits.bytes, bytes + 1) {
+                Some(BudgetKind::Bytes)
+            } else if is_new && is_over(limits.new_origins, self.origins.len() as u64 + 1) {
+                Some(BudgetKind::NewOrigins)
+            } else {
+                None
+            }
+        });
+        let counted = if spent.is_none() { more } else { 0 };
+        let own = self.meters.entry(report.meter.clone()).or_default();
+        own.0 += counted;
+        if let Some(request) = report.request
+            && spent.is_none()
+            && request.limits.new_origins > 0
+        {
+            self.origins.insert(request.origin);
+        }
+        BudgetAnswer {
+            spent,
+            requests: requests + counted,
+            bytes,
+            origins: self.origins.len() as u64,
+            own_requests: own.0,
+            own_bytes: own.1,
         }
     }
 }
@@ -474,47 +519,12 @@ impl SharedEngine for MemoryEngine {
     }
 
     async fn spend(&self, report: &BudgetReport) -> Result<BudgetAnswer, EngineFailure> {
-        let mut state = self.access()?;
-        let day = (report.crawler.clone(), report.day);
-        let MemoryBudget { meters, origins } = state.budgets.entry(day).or_default();
-        origins.extend(&report.origins);
-        let own = meters.entry(report.meter.clone()).or_default();
-        let more = report.requests.saturating_sub(own.0);
-        own.1 = own.1.max(report.bytes);
-        let (requests, bytes) = meters
-            .values()
-            .fold((0, 0), |(requests, bytes), meter| (requests + meter.0, bytes + meter.1));
-        let spent = report.request.and_then(|request| {
-            let limits = request.limits;
-            let is_new = !origins.contains(&request.origin);
-            let is_over = |limit: u64, count: u64| limit > 0 && count > limit;
-            if is_over(limits.requests, requests + more) {
-                Some(BudgetKind::Requests)
-            } else if is_over(limits.bytes, bytes + 1) {
-                Some(BudgetKind::Bytes)
-            } else if is_new && is_over(limits.new_origins, origins.len() as u64 + 1) {
-                Some(BudgetKind::NewOrigins)
-            } else {
-                None
-            }
-        });
-        let own = meters.entry(report.meter.clone()).or_default();
-        let counted = if spent.is_none() { more } else { 0 };
-        own.0 += counted;
-        if let Some(request) = report.request
-            && spent.is_none()
-            && request.limits.new_origins > 0
-        {
-            origins.insert(request.origin);
-        }
-        Ok(BudgetAnswer {
-            spent,
-            requests: requests + counted,
-            bytes,
-            origins: origins.len() as u64,
-            own_requests: own.0,
-            own_bytes: own.1,
-        })
+        let answer = {
+            let mut state = self.access()?;
+            let day = (report.crawler.clone(), report.day);
+            state.budgets.entry(day).or_default().spend(report)
+        };
+        self.serve().await.map(|()| answer)
     }
 
     async fn take_pace_turn(&self, turn: &PaceTurn) -> Result<PaceTurnAnswer, EngineFailure> {
