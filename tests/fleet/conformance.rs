@@ -40,6 +40,9 @@ pub async fn conforms(join: impl AsyncFn(&str) -> Node) {
     a_request_that_is_not_repeated_delays_no_other(&nodes).await;
     the_longer_of_two_delays_counts(&nodes).await;
     a_slot_that_is_not_held_ends_at_once(&nodes).await;
+    an_end_is_remembered_only_if_asked_for(&nodes).await;
+    requests_ahead_count_from_now(&nodes).await;
+    a_waiting_request_keeps_its_own_place(&nodes).await;
     no_slot_is_granted_during_a_rest(&nodes).await;
     an_origin_rests_for_all(&nodes).await;
     refusals_in_a_row_lengthen_a_rest(&nodes).await;
@@ -552,6 +555,68 @@ async fn a_slot_that_is_not_held_ends_at_once([a, b, c]: &[Node; 3]) {
     b.release_slot(&begun(&delayed)).await.expect("the engine responds");
     wait_for_slot(c, &passing).await;
     assert_waited(released_at, delayed.delay);
+}
+
+async fn an_end_is_remembered_only_if_asked_for([a, b, _]: &[Node; 3]) {
+    let long = slot_request("https://forgotten.test", 1, SECOND);
+    // An engine without data waits for a delay: there may have been a request before.
+    wait_for_slot(a, &long).await;
+    let short = SlotRequest { delay: SHORT, ..long.clone() };
+    let release = async |slot: &SlotRequest| {
+        a.release_slot(&begun(slot)).await.expect("the engine responds");
+        sleep(2 * SHORT).await;
+    };
+    release(&short).await;
+    let no_wait = SlotRequest { timeout: Duration::ZERO, ..long };
+    assert_eq!(b.take_slot(&no_wait).await, Ok(SlotAnswer::Granted));
+    b.release_slot(&begun(&short)).await.expect("the engine responds");
+    // Nor is the end of one that expires.
+    let expiring = SlotRequest { number: 2, lease: SHORT, ..short.clone() };
+    wait_for_slot(a, &expiring).await;
+    sleep(3 * SHORT).await;
+    wait_for_slot(b, &short).await;
+    b.release_slot(&begun(&short)).await.expect("the engine responds");
+    sleep(2 * SHORT).await;
+    let after = SlotRequest { number: 3, ..no_wait };
+    assert_eq!(b.take_slot(&after).await, Ok(SlotAnswer::Granted));
+}
+
+async fn requests_ahead_count_from_now([a, b, c]: &[Node; 3]) {
+    let first = slot_request("https://ahead.test", 1, SHORT);
+    let two = SlotRequest { max_concurrent: 2, ..first };
+    let second = SlotRequest { number: 2, ..two.clone() };
+    for slot in [&two, &second] {
+        wait_for_slot(a, slot).await;
+    }
+    let no_wait = SlotRequest { timeout: Duration::ZERO, ..two };
+    let refused = SlotRequest { keeps_turn: true, ..no_wait.clone() };
+    let answer = c.take_slot(&refused).await.expect("the engine responds");
+    assert!(matches!(answer, SlotAnswer::NotInTime(_)), "{answer:?}");
+    a.release_slot(&begun(&second)).await.expect("the engine responds");
+    // The next slot has been free for a while, but it is the turn of c.
+    sleep(2 * SHORT).await;
+    assert_eq!(b.take_slot(&no_wait).await, Ok(SlotAnswer::NotInTime(SHORT)));
+}
+
+async fn a_waiting_request_keeps_its_own_place([a, b, _]: &[Node; 3]) {
+    let slot = slot_request("https://place.test", 1, SHORT);
+    wait_for_slot(a, &slot).await;
+    let refused =
+        SlotRequest { number: 2, timeout: Duration::ZERO, keeps_turn: true, ..slot.clone() };
+    let answer = b.take_slot(&refused).await.expect("the engine responds");
+    assert!(matches!(answer, SlotAnswer::NotInTime(_)), "{answer:?}");
+    let mut waiting = SlotRequest { number: 3, ..slot.clone() };
+    let answer = b.take_slot(&waiting).await.expect("the engine responds");
+    assert!(matches!(answer, SlotAnswer::Queued(_)), "{answer:?}");
+    a.release_slot(&begun(&slot)).await.expect("the engine responds");
+    sleep(2 * SHORT).await;
+    // The turn that is kept for the node comes first.
+    waiting.keeps_turn = true;
+    let answer = b.take_slot(&waiting).await.expect("the engine responds");
+    assert!(matches!(answer, SlotAnswer::Queued(_)), "{answer:?}");
+    // Without a place of its own, a request takes that turn.
+    let another = SlotRequest { number: 4, ..waiting };
+    assert_eq!(b.take_slot(&another).await, Ok(SlotAnswer::Granted));
 }
 
 async fn no_slot_is_granted_during_a_rest([a, b, _]: &[Node; 3]) {
