@@ -583,7 +583,7 @@ async fn an_end_is_remembered_only_if_asked_for([a, b, _]: &[Node; 3]) {
 
 async fn requests_ahead_count_from_now([a, b, c]: &[Node; 3]) {
     let first = slot_request("https://ahead.test", 1, SHORT);
-    let two = SlotRequest { max_concurrent: 2, ..first };
+    let two = SlotRequest { max_concurrent: 2, remembered_for: SECOND, ..first };
     let second = SlotRequest { number: 2, ..two.clone() };
     for slot in [&two, &second] {
         wait_for_slot(a, slot).await;
