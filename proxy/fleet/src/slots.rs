@@ -68,8 +68,8 @@ impl fmt::Debug for FleetSlot {
 }
 
 impl Fleet {
-    /// Waits at most until `deadline` for a slot in a queue. Returns `None` if there is nothing to release: on a node without a fleet,
-    /// which needs no slot, and for a slot that is not held. Must be called within a tokio runtime.
+    /// Waits at most until `deadline` for a slot in a queue. Returns `None` if there is nothing to release: on a node without a
+    /// fleet, which needs no slot, and for a slot that is not held. Must be called within a tokio runtime.
     pub async fn wait_for_slot(
         &self,
         queue: impl FnOnce() -> QueueId,
@@ -176,8 +176,8 @@ impl FleetInner {
         Ok(request.answer_after(quiet.saturating_sub(loss.since.elapsed())))
     }
 
-    /// Decides by this node's share of the slots: an equal part of all, but at least one. A slot that is granted counts at once, if
-    /// it is held.
+    /// Decides by this node's share of the slots: an equal part of all, but at least one. A slot that is granted and held counts
+    /// at once.
     fn slot_of_own_share(&self, request: &SlotRequest, requested_at: ClockReading) -> SlotAnswer {
         let nodes = self.sharing_nodes.load(Ordering::Relaxed).max(1);
         let share = (request.max_concurrent / nodes).max(1);
@@ -230,7 +230,7 @@ impl FleetInner {
             }
             let is_released = !lock(&self.held_slots).contains_key(&request.number);
             if is_released {
-                // It was released while being renewed; the renewal may have taken it again. If this fails as well, it expires.
+                // It was released while being renewed; the renewal may have taken it again. If this fails too, it expires.
                 let _ = self.call_engine("leave", self.engine.release_slot(&request)).await;
             }
         });
@@ -285,8 +285,8 @@ impl FleetSlot {
         held.is_none_or(|held| !held.confirmed_at.is_recent())
     }
 
-    /// Releases the slot. `permit` is dropped after the first attempt to tell the engine, so that this node's next request usually
-    /// reaches it later. If the attempt fails, the next request must not wait for the engine: it gets a slot of this node's share,
+    /// Releases the slot. `permit` is dropped after the first attempt to tell the engine, so that this node's next request
+    /// reaches it later. If the attempt fails, the next request does not wait for another: it gets a slot of this node's share,
     /// or waits in the engine's queue until the release succeeds or the lease ends.
     pub fn release_with<P: Send + 'static>(mut self, permit: P) {
         self.release(permit);
