@@ -40,12 +40,16 @@ pub async fn conforms(join: impl AsyncFn(&str) -> Node) {
     a_request_that_is_not_repeated_delays_no_other(&nodes).await;
     the_longer_of_two_delays_counts(&nodes).await;
     a_slot_that_is_not_held_ends_at_once(&nodes).await;
+    an_end_is_remembered_only_if_asked_for(&nodes).await;
+    requests_ahead_count_from_now(&nodes).await;
+    a_waiting_request_keeps_its_own_place(&nodes).await;
     no_slot_is_granted_during_a_rest(&nodes).await;
     an_origin_rests_for_all(&nodes).await;
     refusals_in_a_row_lengthen_a_rest(&nodes).await;
     nodes_see_each_other(&nodes).await;
     a_budget_is_one_for_all(&nodes).await;
     a_report_counts_once(&nodes).await;
+    each_request_is_counted_by_its_own_question(&nodes).await;
     a_head_is_replaced_by_who_knows_it(&nodes).await;
     paces_conform(&nodes).await;
 }
@@ -64,7 +68,7 @@ async fn a_head_is_replaced_by_who_knows_it([a, b, _]: &[Node; 3]) {
     assert_eq!(replace(a, b"two", b"three").await, Some(Vec::new()));
 }
 
-/// Returns a report of a meter that asks for a request to an origin, with three limits.
+/// Returns a report of a meter that has counted some requests and asks for another one to an origin, with three limits.
 fn asking(meter: &str, requests: u64, origin: u64, limits: [u64; 3]) -> BudgetReport {
     let [requests_limit, bytes, new_origins] = limits;
     let limits = DailyBudget { requests: requests_limit, bytes, new_origins };
@@ -75,7 +79,7 @@ fn asking(meter: &str, requests: u64, origin: u64, limits: [u64; 3]) -> BudgetRe
         requests,
         bytes: 0,
         origins: Vec::new(),
-        request: Some(BudgetRequest { origin, limits }),
+        request: Some(BudgetRequest { origin, limits, is_covered: false }),
     }
 }
 
@@ -85,44 +89,67 @@ async fn spend(node: &Node, report: &BudgetReport) -> BudgetAnswer {
 
 async fn a_budget_is_one_for_all([a, b, _]: &[Node; 3]) {
     let limits = [3, 0, 0];
-    assert_eq!(spend(a, &asking("a", 1, 1, limits)).await.spent, None);
-    assert_eq!(spend(b, &asking("b", 1, 1, limits)).await.spent, None);
-    let third = spend(a, &asking("a", 2, 2, limits)).await;
+    assert_eq!(spend(a, &asking("a", 0, 1, limits)).await.spent, None);
+    assert_eq!(spend(b, &asking("b", 0, 1, limits)).await.spent, None);
+    let third = spend(a, &asking("a", 1, 2, limits)).await;
     assert_eq!((third.spent, third.requests, third.own_requests), (None, 3, 2));
-    let fourth = spend(b, &asking("b", 2, 2, limits)).await;
+    let fourth = spend(b, &asking("b", 1, 2, limits)).await;
     assert_eq!((fourth.spent, fourth.requests), (Some(BudgetKind::Requests), 3));
     assert_eq!(fourth.own_requests, 1);
-    let tomorrow = BudgetReport { day: 20_001, ..asking("b", 1, 1, limits) };
+    let tomorrow = BudgetReport { day: 20_001, ..asking("b", 0, 1, limits) };
     assert_eq!(spend(b, &tomorrow).await.spent, None);
     let limits = [0, 100, 0];
     let received = BudgetReport { bytes: 100, request: None, ..asking("a", 0, 0, limits) };
     assert_eq!(spend(a, &received).await.bytes, 100);
-    let refused = spend(b, &asking("b", 1, 1, limits)).await;
+    let refused = spend(b, &asking("b", 0, 1, limits)).await;
     assert_eq!((refused.spent, refused.requests), (Some(BudgetKind::Bytes), 0));
     let limits = [0, 0, 2];
-    assert_eq!(spend(a, &asking("a", 1, 1, limits)).await.spent, None);
-    assert_eq!(spend(b, &asking("b", 1, u64::MAX, limits)).await.spent, None);
-    let refused = spend(a, &asking("a", 2, 3, limits)).await;
+    assert_eq!(spend(a, &asking("a", 0, 1, limits)).await.spent, None);
+    assert_eq!(spend(b, &asking("b", 0, u64::MAX, limits)).await.spent, None);
+    let refused = spend(a, &asking("a", 1, 3, limits)).await;
     assert_eq!((refused.spent, refused.origins), (Some(BudgetKind::NewOrigins), 2));
-    assert_eq!(spend(a, &asking("a", 2, u64::MAX, limits)).await.spent, None, "b's origin");
+    assert_eq!(spend(a, &asking("a", 1, u64::MAX, limits)).await.spent, None, "b's origin");
     // What a node counted while it was alone counts, however much that is.
-    let alone = BudgetReport { origins: vec![4, 5], ..asking("a", 3, 5, limits) };
+    let alone = BudgetReport { origins: vec![4, 5], ..asking("a", 2, 5, limits) };
     let told = spend(a, &alone).await;
     assert_eq!((told.spent, told.origins), (None, 4));
 }
 
 async fn a_report_counts_once([a, b, _]: &[Node; 3]) {
     let limits = [5, 1000, 0];
-    let report = BudgetReport { bytes: 10, ..asking("a", 2, 1, limits) };
+    let asked = BudgetReport { bytes: 10, ..asking("a", 1, 1, limits) };
+    assert_eq!(spend(a, &asked).await.requests, 2);
+    let report = BudgetReport { request: None, ..asked };
     for _ in 0..3 {
         let answer = spend(a, &report).await;
         assert_eq!((answer.spent, answer.requests, answer.bytes), (None, 2, 10));
     }
-    let earlier = BudgetReport { bytes: 5, ..asking("a", 1, 1, limits) };
+    let earlier = BudgetReport { bytes: 5, request: None, ..asking("a", 0, 1, limits) };
     let answer = spend(a, &earlier).await;
     assert_eq!((answer.requests, answer.own_requests, answer.own_bytes), (2, 2, 10));
-    let other = spend(b, &asking("b", 3, 1, limits)).await;
+    let other = spend(b, &asking("b", 2, 1, limits)).await;
     assert_eq!((other.spent, other.requests, other.own_requests), (None, 5, 3));
+}
+
+/// Requests in question are counted one by one, and one that was never sent gives its place to another.
+async fn each_request_is_counted_by_its_own_question([a, b, _]: &[Node; 3]) {
+    let limits = [4, 0, 7];
+    // Neither knows the other's answer yet.
+    for own_requests in [1, 2] {
+        let answer = spend(a, &asking("a", 0, 1, limits)).await;
+        assert_eq!((answer.spent, answer.own_requests), (None, own_requests));
+    }
+    let mut covered = asking("a", 1, 1, limits);
+    covered.request.as_mut().expect("it asks").is_covered = true;
+    let answer = spend(a, &covered).await;
+    assert_eq!((answer.spent, answer.requests, answer.own_requests), (None, 2, 2));
+    // What was counted without asking counts, even in the report of a request that is refused.
+    let refused = spend(b, &asking("b", 2, 1, limits)).await;
+    assert_eq!((refused.spent, refused.own_requests), (Some(BudgetKind::Requests), 2));
+    assert_eq!(spend(a, &covered).await.spent, None, "it needs no room");
+    let answer = spend(b, &asking("b", 3, 1, limits)).await;
+    assert_eq!((answer.spent, answer.requests), (Some(BudgetKind::Requests), 5));
+    assert_eq!(spend(a, &covered).await.spent, Some(BudgetKind::Requests), "it is over the limit");
 }
 
 fn claim(origin: &str) -> FetchClaim {
@@ -528,6 +555,68 @@ async fn a_slot_that_is_not_held_ends_at_once([a, b, c]: &[Node; 3]) {
     b.release_slot(&begun(&delayed)).await.expect("the engine responds");
     wait_for_slot(c, &passing).await;
     assert_waited(released_at, delayed.delay);
+}
+
+async fn an_end_is_remembered_only_if_asked_for([a, b, _]: &[Node; 3]) {
+    let long = slot_request("https://forgotten.test", 1, SECOND);
+    // An engine without data waits for a delay: there may have been a request before.
+    wait_for_slot(a, &long).await;
+    let short = SlotRequest { delay: SHORT, ..long.clone() };
+    let release = async |slot: &SlotRequest| {
+        a.release_slot(&begun(slot)).await.expect("the engine responds");
+        sleep(2 * SHORT).await;
+    };
+    release(&short).await;
+    let no_wait = SlotRequest { timeout: Duration::ZERO, ..long };
+    assert_eq!(b.take_slot(&no_wait).await, Ok(SlotAnswer::Granted));
+    b.release_slot(&begun(&short)).await.expect("the engine responds");
+    // Nor is the end of one that expires.
+    let expiring = SlotRequest { number: 2, lease: SHORT, ..short.clone() };
+    wait_for_slot(a, &expiring).await;
+    sleep(3 * SHORT).await;
+    wait_for_slot(b, &short).await;
+    b.release_slot(&begun(&short)).await.expect("the engine responds");
+    sleep(2 * SHORT).await;
+    let after = SlotRequest { number: 3, ..no_wait };
+    assert_eq!(b.take_slot(&after).await, Ok(SlotAnswer::Granted));
+}
+
+async fn requests_ahead_count_from_now([a, b, c]: &[Node; 3]) {
+    let first = slot_request("https://ahead.test", 1, SHORT);
+    let two = SlotRequest { max_concurrent: 2, remembered_for: SECOND, ..first };
+    let second = SlotRequest { number: 2, ..two.clone() };
+    for slot in [&two, &second] {
+        wait_for_slot(a, slot).await;
+    }
+    let no_wait = SlotRequest { timeout: Duration::ZERO, ..two };
+    let refused = SlotRequest { keeps_turn: true, ..no_wait.clone() };
+    let answer = c.take_slot(&refused).await.expect("the engine responds");
+    assert!(matches!(answer, SlotAnswer::NotInTime(_)), "{answer:?}");
+    a.release_slot(&begun(&second)).await.expect("the engine responds");
+    // The next slot has been free for a while, but it is the turn of c.
+    sleep(2 * SHORT).await;
+    assert_eq!(b.take_slot(&no_wait).await, Ok(SlotAnswer::NotInTime(SHORT)));
+}
+
+async fn a_waiting_request_keeps_its_own_place([a, b, _]: &[Node; 3]) {
+    let slot = slot_request("https://place.test", 1, SHORT);
+    wait_for_slot(a, &slot).await;
+    let refused =
+        SlotRequest { number: 2, timeout: Duration::ZERO, keeps_turn: true, ..slot.clone() };
+    let answer = b.take_slot(&refused).await.expect("the engine responds");
+    assert!(matches!(answer, SlotAnswer::NotInTime(_)), "{answer:?}");
+    let mut waiting = SlotRequest { number: 3, ..slot.clone() };
+    let answer = b.take_slot(&waiting).await.expect("the engine responds");
+    assert!(matches!(answer, SlotAnswer::Queued(_)), "{answer:?}");
+    a.release_slot(&begun(&slot)).await.expect("the engine responds");
+    sleep(2 * SHORT).await;
+    // The turn that is kept for the node comes first.
+    waiting.keeps_turn = true;
+    let answer = b.take_slot(&waiting).await.expect("the engine responds");
+    assert!(matches!(answer, SlotAnswer::Queued(_)), "{answer:?}");
+    // Without a place of its own, a request takes that turn.
+    let another = SlotRequest { number: 4, ..waiting };
+    assert_eq!(b.take_slot(&another).await, Ok(SlotAnswer::Granted));
 }
 
 async fn no_slot_is_granted_during_a_rest([a, b, _]: &[Node; 3]) {

@@ -221,7 +221,7 @@ pub struct BudgetReport {
     pub day: u64,
     /// The id under which the node counts, which outlives its process.
     pub meter: String,
-    /// The requests that it has counted on that day, with the one that asks.
+    /// The requests that it has counted on that day, without the one that asks and others in question.
     pub requests: u64,
     /// The bytes that it has received on that day.
     pub bytes: u64,
@@ -238,6 +238,8 @@ pub struct BudgetRequest {
     pub origin: u64,
     /// The limits of the day for all nodes.
     pub limits: DailyBudget,
+    /// Whether the engine has counted a request of this node that was never sent, whose place this one takes.
+    pub is_covered: bool,
 }
 
 /// The answer to a report.
@@ -364,7 +366,9 @@ impl EngineFailure {
     }
 }
 
-/// One node's access to the state that the fleet shares. Every verb is idempotent, so a call that timed out can be repeated.
+/// One node's access to the state that the fleet shares. A call that timed out may have taken effect. It can be repeated, except
+/// that a repeated `answered` may count a refusal twice, `take_pace_turn` and a `take_slot` with a lease of zero may take another
+/// turn, and a `spend` with a request may count another request.
 #[async_trait]
 pub trait SharedEngine: fmt::Debug + Send + Sync {
     /// Returns whether there can be other nodes.
@@ -407,8 +411,8 @@ pub trait SharedEngine: fmt::Debug + Send + Sync {
     /// Returns the origins of a partition that rest, and for how long from now.
     async fn resting(&self, partition: usize) -> Result<Vec<(String, Duration)>, EngineFailure>;
 
-    /// Adds a node's counts of a crawler's day, and counts a request if no limit is reached. A node repeats all that it
-    /// has counted, of which the highest number counts.
+    /// Adds a node's counts of a crawler's day, and counts one request more if the report has one and no limit is reached. A node
+    /// repeats all that it has counted, of which the highest number counts.
     async fn spend(&self, report: &BudgetReport) -> Result<BudgetAnswer, EngineFailure>;
 
     /// Takes a turn at a server whose pace the nodes find together, and learns the pace.

@@ -7,13 +7,13 @@ use wayleave_clock::system_time;
 
 use super::engine::SlotRequest;
 
-/// The time for which a node relies on a slot, counted from before the engine was asked. The engine's lease is longer: the
+/// The time for which a node relies on a slot, counted from the moment just before the engine is asked. The engine's lease is longer: the
 /// difference covers the call and clocks that run at different speeds.
 const CONFIRMED_FOR: Duration = Duration::from_secs(12);
 
 /// The most slots that a node renews at a time, and the most releases that it tries again at a time. The engine serves one call
 /// after another: a node that asked about thousands of slots at once would have no answer to the last within `store.timeout`, and
-/// consider the engine lost. It serves so many of each of eight nodes within 10 ms.
+/// consider the engine lost. It can serve this many calls from each of eight nodes within 10 ms.
 pub(super) const MAX_CONCURRENT_CALLS: usize = 32;
 
 /// A reading of both clocks. The monotonic one stops while the machine is suspended, and the calendar can be set back, so the
@@ -34,7 +34,7 @@ impl ClockReading {
         self.was_recent_at(Self::now())
     }
 
-    /// Returns the same for a later time than this one, instead of the present.
+    /// Like `is_recent`, but at `now`, a later reading.
     pub(super) fn was_recent_at(self, now: Self) -> bool {
         let by_monotonic = now.monotonic.saturating_duration_since(self.monotonic);
         let by_calendar = now.calendar.duration_since(self.calendar).unwrap_or_default();
@@ -48,6 +48,12 @@ pub(super) struct HeldSlot {
     pub(super) request: SlotRequest,
     /// The time before the last call in which the engine confirmed the slot without a gap.
     pub(super) confirmed_at: ClockReading,
+}
+
+impl HeldSlot {
+    pub(super) fn new(request: &SlotRequest, confirmed_at: ClockReading) -> Self {
+        Self { request: SlotRequest { is_held: true, ..request.clone() }, confirmed_at }
+    }
 }
 
 #[cfg(test)]

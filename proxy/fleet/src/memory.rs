@@ -35,17 +35,17 @@ pub struct MemoryEngine {
 struct MemoryState {
     /// The start of the time that paces count in.
     started: Option<Instant>,
-    /// The failure of every verb while it is set.
+    /// While set, every call fails with it.
     failure: Option<EngineFailure>,
-    /// Whether the next beat ends it.
+    /// Whether the next beat clears `failure`.
     is_until_beat: bool,
-    /// The time that each call about a slot takes, one after another.
+    /// The time that each call about a slot or a budget takes, one after another.
     service_time: Duration,
     /// The time after which such a call fails.
     call_timeout: Duration,
     /// The time when the calls so far have been served.
     served_at: Option<Instant>,
-    /// The calls about slots so far.
+    /// The calls about slots and budgets so far.
     slot_calls: usize,
     entries: HashMap<String, MemoryEntry>,
     leases: HashMap<String, (String, Instant)>,
@@ -57,7 +57,7 @@ struct MemoryState {
     queues: HashMap<QueueId, MemoryQueue>,
     /// The end of each origin's rest, and the number of its refusals in a row.
     rests: HashMap<String, (Instant, u32)>,
-    /// The paces that the nodes find together.
+    /// The paces that the nodes determine jointly.
     paces: HashMap<String, PaceBook>,
     members: BTreeMap<String, (String, Instant)>,
     /// The counts of each crawler's days.
@@ -91,8 +91,8 @@ struct MemoryQueue {
     next_at: Instant,
     /// The end of the last slot.
     ended_at: Option<Instant>,
-    /// The end of each holder's lease, and its delay.
-    holders: HashMap<SlotHolder, (Instant, Duration)>,
+    /// The end of each holder's lease, and its delay if ends are remembered.
+    holders: HashMap<SlotHolder, (Instant, Option<Duration>)>,
     /// The requests that wait, in order of arrival, each with the time by which it must ask again.
     waiting: VecDeque<(SlotHolder, Instant)>,
 }
@@ -154,15 +154,15 @@ impl MemoryEngine {
         state.is_until_beat = true;
     }
 
-    /// Makes calls about slots take this long each, one after another, as on a real server. A call that waits for longer than
-    /// `timeout` fails, but still takes effect.
+    /// Makes calls about slots and budgets take this long each, one after another, as on a real server. A call that waits for
+    /// longer than `timeout` fails, but still takes effect.
     pub fn serve_one_at_a_time(&self, service_time: Duration, timeout: Duration) {
         let mut state = self.lock();
         state.service_time = service_time;
         state.call_timeout = timeout;
     }
 
-    /// Returns how many calls about slots there were so far.
+    /// Returns how many calls about slots and budgets there were so far.
     #[cfg(test)]
     pub(crate) fn slot_calls(&self) -> usize {
         self.lock().slot_calls
@@ -218,6 +218,51 @@ impl MemoryState {
     }
 }
 
+impl MemoryBudget {
+    /// Adds a meter's counts, and counts its request if no limit is reached.
+    fn spend(&mut self, report: &BudgetReport) -> BudgetAnswer {
+        self.origins.extend(&report.origins);
+        let own = self.meters.entry(report.meter.clone()).or_default();
+        *own = (own.0.max(report.requests), own.1.max(report.bytes));
+        let total = |part: fn(&(u64, u64)) -> u64| self.meters.values().map(part).sum::<u64>();
+        let requests = total(|meter| meter.0);
+        let bytes = total(|meter| meter.1);
+        let is_covered = report.request.is_none_or(|request| request.is_covered);
+        let more = u64::from(!is_covered);
+        let spent = report.request.and_then(|request| {
+            let limits = request.limits;
+            let is_new = !self.origins.contains(&request.origin);
+            let is_over = |limit: u64, count: u64| limit > 0 && count > limit;
+            if is_over(limits.requests, requests + more) {
+                Some(BudgetKind::Requests)
+            } else if is_over(limits.bytes, bytes + 1) {
+                Some(BudgetKind::Bytes)
+            } else if is_new && is_over(limits.new_origins, self.origins.len() as u64 + 1) {
+                Some(BudgetKind::NewOrigins)
+            } else {
+                None
+            }
+        });
+        let counted = if spent.is_none() { more } else { 0 };
+        let own = self.meters.entry(report.meter.clone()).or_default();
+        own.0 += counted;
+        if let Some(request) = report.request
+            && spent.is_none()
+            && request.limits.new_origins > 0
+        {
+            self.origins.insert(request.origin);
+        }
+        BudgetAnswer {
+            spent,
+            requests: requests + counted,
+            bytes,
+            origins: self.origins.len() as u64,
+            own_requests: own.0,
+            own_bytes: own.1,
+        }
+    }
+}
+
 impl MemoryQueue {
     fn new() -> Self {
         Self {
@@ -228,15 +273,20 @@ impl MemoryQueue {
         }
     }
 
-    /// Drops holders whose lease has ended and requests that have not asked again in time.
-    fn expire(&mut self, now: Instant) {
+    /// Drops holders whose lease has ended and requests that have not asked again in time. Returns the end of the last slot.
+    fn expire(&mut self, request: &SlotRequest, now: Instant) -> Option<Instant> {
+        let mut ended_at = self.ended_at;
         // A holder that hangs may still have sent its request, at the end of its lease at the latest.
         for (until, delay) in self.holders.values().filter(|(until, _)| *until <= now) {
-            self.next_at = self.next_at.max(*until + *delay);
-            self.ended_at = self.ended_at.max(Some(*until));
+            self.next_at = self.next_at.max(*until + delay.unwrap_or(request.delay));
+            ended_at = ended_at.max(Some(*until));
+        }
+        if !request.remembered_for.is_zero() {
+            self.ended_at = ended_at;
         }
         self.holders.retain(|_, (until, _)| *until > now);
         self.waiting.retain(|(_, deadline)| *deadline > now);
+        ended_at
     }
 
     /// Grants a slot that is free, or says when to ask again. `rested_at`: the end of the origin's rest.
@@ -247,26 +297,22 @@ impl MemoryQueue {
         rested_at: Option<Instant>,
         now: Instant,
     ) -> SlotAnswer {
-        let held = (now + request.lease, request.delay);
-        if request.is_held || self.holders.contains_key(&holder) {
-            self.holders.insert(holder, held);
-            return SlotAnswer::Granted;
-        }
-        let ended_at = self.ended_at.map(|at| at + request.delay);
+        let ended_at = self.expire(request, now).map(|at| at + request.delay);
+        let is_mine = request.is_held || self.holders.contains_key(&holder);
         let free_at = self.next_at.max(ended_at.max(rested_at).unwrap_or(now));
         let kept_turn = request.keeps_turn.then(|| (holder.0.clone(), SlotRequest::KEPT_TURN));
-        let place = self
-            .waiting
-            .iter()
-            .position(|(other, _)| *other == holder || Some(other) == kept_turn.as_ref());
+        let position = |turn| self.waiting.iter().position(|(other, _)| other == turn);
+        let own_place = position(&holder);
+        let place = own_place.or_else(|| position(kept_turn.as_ref()?));
         let ahead = place.unwrap_or(self.waiting.len());
         let is_free = self.holders.len() + ahead < request.max_concurrent;
-        if is_free && free_at <= now {
+        if is_mine || (is_free && free_at <= now) {
             self.waiting.retain(|(it, _)| *it != holder && Some(it) != kept_turn.as_ref());
             if request.lease.is_zero() {
                 self.ended_at = Some(now);
             } else {
-                self.holders.insert(holder, held);
+                let delay = (!request.remembered_for.is_zero()).then_some(request.delay);
+                self.holders.insert(holder, (now + request.lease, delay));
             }
             return SlotAnswer::Granted;
         }
@@ -275,8 +321,9 @@ impl MemoryQueue {
         } else {
             free_at.max(now + request.delay)
         };
-        // Each request ahead takes a slot and its delay.
-        let wait = next_at + request.delay * u32::try_from(ahead).unwrap_or(u32::MAX) - now;
+        // Each request ahead takes one slot and its delay.
+        let ahead = request.delay.saturating_mul(u32::try_from(ahead).unwrap_or(u32::MAX));
+        let wait = next_at.saturating_duration_since(now) + ahead;
         if request.timeout.is_zero() || wait > request.timeout {
             self.waiting.retain(|(other, _)| *other != holder);
             if rested_at == Some(next_at) {
@@ -298,9 +345,11 @@ impl MemoryQueue {
             (request.delay / 10).clamp(POLL_RANGE[0], POLL_RANGE[1])
         };
         let deadline = now + again + POLL_GRACE;
-        match place {
-            Some(place) => self.waiting[place].1 = deadline,
-            None => self.waiting.push_back((holder, deadline)),
+        match (own_place, place) {
+            (Some(own_place), _) => self.waiting[own_place].1 = deadline,
+            // The turn that was kept for this node lapses when it would have.
+            (None, Some(_)) => {}
+            (None, None) => self.waiting.push_back((holder, deadline)),
         }
         SlotAnswer::Queued(again)
     }
@@ -416,7 +465,6 @@ impl SharedEngine for MemoryEngine {
             let rest = state.rests.get(&request.queue.origin).filter(|_| request.obeys_rest);
             let rested_at = rest.map(|(until, _)| *until);
             let queue = state.queues.entry(request.queue.clone()).or_insert_with(MemoryQueue::new);
-            queue.expire(now);
             queue.take((self.node.clone(), request.number), request, rested_at, now)
         };
         self.serve().await.map(|()| answer)
@@ -432,7 +480,9 @@ impl SharedEngine for MemoryEngine {
                 if request.is_held {
                     let now = Instant::now();
                     queue.next_at = queue.next_at.max(now + request.delay);
-                    queue.ended_at = Some(now);
+                    if !request.remembered_for.is_zero() {
+                        queue.ended_at = Some(now);
+                    }
                 }
             }
         }
@@ -474,47 +524,12 @@ impl SharedEngine for MemoryEngine {
     }
 
     async fn spend(&self, report: &BudgetReport) -> Result<BudgetAnswer, EngineFailure> {
-        let mut state = self.access()?;
-        let day = (report.crawler.clone(), report.day);
-        let MemoryBudget { meters, origins } = state.budgets.entry(day).or_default();
-        origins.extend(&report.origins);
-        let own = meters.entry(report.meter.clone()).or_default();
-        let more = report.requests.saturating_sub(own.0);
-        own.1 = own.1.max(report.bytes);
-        let (requests, bytes) = meters
-            .values()
-            .fold((0, 0), |(requests, bytes), meter| (requests + meter.0, bytes + meter.1));
-        let spent = report.request.and_then(|request| {
-            let limits = request.limits;
-            let is_new = !origins.contains(&request.origin);
-            let is_over = |limit: u64, count: u64| limit > 0 && count > limit;
-            if is_over(limits.requests, requests + more) {
-                Some(BudgetKind::Requests)
-            } else if is_over(limits.bytes, bytes + 1) {
-                Some(BudgetKind::Bytes)
-            } else if is_new && is_over(limits.new_origins, origins.len() as u64 + 1) {
-                Some(BudgetKind::NewOrigins)
-            } else {
-                None
-            }
-        });
-        let own = meters.entry(report.meter.clone()).or_default();
-        let counted = if spent.is_none() { more } else { 0 };
-        own.0 += counted;
-        if let Some(request) = report.request
-            && spent.is_none()
-            && request.limits.new_origins > 0
-        {
-            origins.insert(request.origin);
-        }
-        Ok(BudgetAnswer {
-            spent,
-            requests: requests + counted,
-            bytes,
-            origins: origins.len() as u64,
-            own_requests: own.0,
-            own_bytes: own.1,
-        })
+        let answer = {
+            let mut state = self.access()?;
+            let day = (report.crawler.clone(), report.day);
+            state.budgets.entry(day).or_default().spend(report)
+        };
+        self.serve().await.map(|()| answer)
     }
 
     async fn take_pace_turn(&self, turn: &PaceTurn) -> Result<PaceTurnAnswer, EngineFailure> {

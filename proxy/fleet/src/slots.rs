@@ -39,7 +39,7 @@ pub enum NoSlot {
 pub struct SlotTerms {
     /// The most slots that are held at a time.
     pub most: usize,
-    /// The time between the end of a slot and the next.
+    /// The time from the end of one slot to the start of the next.
     pub delay: Duration,
     /// The time for which its end is remembered after the delay.
     pub remembered_for: Duration,
@@ -68,8 +68,8 @@ impl fmt::Debug for FleetSlot {
 }
 
 impl Fleet {
-    /// Waits until `deadline` for a slot in a queue. Returns `None` if there is nothing to release: on a node without a fleet,
-    /// which needs no slot, and for a slot that is not held. Must be called within a tokio runtime.
+    /// Waits at most until `deadline` for a slot in a queue. Returns `None` if there is nothing to release: on a node without a
+    /// fleet, which needs no slot, and for a slot that is not held. Must be called within a tokio runtime.
     pub async fn wait_for_slot(
         &self,
         queue: impl FnOnce() -> QueueId,
@@ -85,10 +85,10 @@ impl Fleet {
         let mut slot = FleetSlot::new(inner, queue(), terms);
         loop {
             slot.request.timeout = deadline.saturating_duration_since(Instant::now());
-            // Of a call that is not made, the engine knows nothing.
+            // While the breaker is open no call is made, so the engine learns nothing.
             slot.is_requested |= !inner.breaker.is_open();
             let requested_at = ClockReading::now();
-            match inner.request_slot(&slot.request).await {
+            match inner.request_slot(&slot.request, requested_at).await {
                 // This node was suspended meanwhile: the slot may have expired and be another's.
                 Ok(SlotAnswer::Granted) if !requested_at.is_recent() => {}
                 Ok(SlotAnswer::Granted) if !terms.is_held => {
@@ -123,22 +123,30 @@ impl Fleet {
 }
 
 impl FleetInner {
-    /// Requests a slot from the engine, or decides without it while other nodes may act without it.
-    async fn request_slot(&self, request: &SlotRequest) -> Result<SlotAnswer, NoSlot> {
-        if let Some(answer) = self.slot_after_return(request) {
+    /// Requests a slot from the engine, or decides without it while other nodes may not know that it is back.
+    async fn request_slot(
+        &self,
+        request: &SlotRequest,
+        requested_at: ClockReading,
+    ) -> Result<SlotAnswer, NoSlot> {
+        if let Some(answer) = self.slot_after_return(request, requested_at) {
             return Ok(answer);
         }
         match self.call_engine("take", self.engine.take_slot(request)).await {
             Ok(answer) => Ok(answer),
-            Err(_) => self.slot_without_engine(request),
+            Err(_) => self.slot_without_engine(request, requested_at),
         }
     }
 
-    /// Decides without the engine while it has just come back, because other nodes may not know yet and act without it.
-    fn slot_after_return(&self, request: &SlotRequest) -> Option<SlotAnswer> {
+    /// Decides without the engine when it has just come back, while other nodes may not know that it is back.
+    fn slot_after_return(
+        &self,
+        request: &SlotRequest,
+        requested_at: ClockReading,
+    ) -> Option<SlotAnswer> {
         let left = self.return_window_left()?;
         if request.delay.is_zero() {
-            return Some(self.slot_of_own_share(request));
+            return Some(self.slot_of_own_share(request, requested_at));
         }
         match self.settings.on_loss {
             // No node sends requests to such an origin without the engine.
@@ -148,9 +156,13 @@ impl FleetInner {
     }
 
     /// Decides without the engine while it is away.
-    fn slot_without_engine(&self, request: &SlotRequest) -> Result<SlotAnswer, NoSlot> {
+    fn slot_without_engine(
+        &self,
+        request: &SlotRequest,
+        requested_at: ClockReading,
+    ) -> Result<SlotAnswer, NoSlot> {
         if request.delay.is_zero() {
-            return Ok(self.slot_of_own_share(request));
+            return Ok(self.slot_of_own_share(request, requested_at));
         }
         // A single failed call proves nothing: the other nodes may still use the engine.
         let is_ours = self.settings.on_loss == OnLoss::Home
@@ -164,13 +176,20 @@ impl FleetInner {
         Ok(request.answer_after(quiet.saturating_sub(loss.since.elapsed())))
     }
 
-    /// Decides by this node's share of the slots: an equal part of all, but at least one.
-    fn slot_of_own_share(&self, request: &SlotRequest) -> SlotAnswer {
+    /// Decides by this node's share of the slots: an equal part of all, but at least one. A slot that is granted and held counts
+    /// at once.
+    fn slot_of_own_share(&self, request: &SlotRequest, requested_at: ClockReading) -> SlotAnswer {
         let nodes = self.sharing_nodes.load(Ordering::Relaxed).max(1);
         let share = (request.max_concurrent / nodes).max(1);
-        let held_slots = lock(&self.held_slots);
-        let of_queue = held_slots.values().filter(|held| held.request.queue == request.queue);
-        if of_queue.count() < share {
+        // Held until the slot is counted: another worker may ask for the last one at the same time.
+        let mut held_slots = lock(&self.held_slots);
+        let others = held_slots.values().map(|held| &held.request);
+        let others =
+            others.filter(|other| other.queue == request.queue && other.number != request.number);
+        if others.count() < share {
+            if !request.lease.is_zero() {
+                held_slots.insert(request.number, HeldSlot::new(request, requested_at));
+            }
             SlotAnswer::Granted
         } else if request.timeout.is_zero() {
             SlotAnswer::NotInTime(SHARE_POLL)
@@ -211,7 +230,7 @@ impl FleetInner {
             }
             let is_released = !lock(&self.held_slots).contains_key(&request.number);
             if is_released {
-                // It was released during the call, which may have taken it again. If this fails as well, it expires.
+                // It was released while being renewed; the renewal may have taken it again. If this fails too, it expires.
                 let _ = self.call_engine("leave", self.engine.release_slot(&request)).await;
             }
         });
@@ -255,7 +274,7 @@ impl FleetSlot {
         self.request.is_held = true;
         // Even if it was granted without the engine, which learns of it when it is renewed.
         self.is_requested = true;
-        let held = HeldSlot { request: SlotRequest::clone(&self.request), confirmed_at };
+        let held = HeldSlot::new(&self.request, confirmed_at);
         lock(&self.inner.held_slots).insert(self.request.number, held);
     }
 
@@ -266,16 +285,19 @@ impl FleetSlot {
         held.is_none_or(|held| !held.confirmed_at.is_recent())
     }
 
-    /// Releases the slot. `permit` is dropped once the engine knows, so that this node's next request comes after it.
+    /// Releases the slot. `permit` is dropped after the first attempt to tell the engine, so that this node's next request
+    /// reaches it later. If the attempt fails, the next request does not wait for another: it gets a slot of this node's share,
+    /// or waits in the engine's queue until the release succeeds or the lease ends.
     pub fn release_with<P: Send + 'static>(mut self, permit: P) {
         self.release(permit);
     }
 
     fn release<P: Send + 'static>(&mut self, permit: P) {
+        // Also one that was granted without the engine and could not be relied on any more.
+        lock(&self.inner.held_slots).remove(&self.request.number);
         if !std::mem::take(&mut self.is_requested) {
             return;
         }
-        lock(&self.inner.held_slots).remove(&self.request.number);
         let inner = Arc::clone(&self.inner);
         let request = SlotRequest::clone(&self.request);
         let mut releasing = Box::pin(async move { inner.release_slot(request, permit).await });

@@ -420,6 +420,8 @@ impl SharedEngine for RedisEngine {
         arguments.push(u8::from(request.is_some()).to_string());
         arguments.extend(limits.map(|limit| limit.to_string()));
         arguments.push(request.map_or_else(String::new, |request| request.origin.to_string()));
+        let is_covered = request.is_some_and(|request| request.is_covered);
+        arguments.push(u8::from(is_covered).to_string());
         arguments.extend(report.origins.iter().map(u64::to_string));
         let arguments: Vec<_> = arguments.iter().map(String::as_bytes).collect();
         let (spent, requests, bytes, origins, own_requests, own_bytes): (

@@ -76,6 +76,28 @@ async fn each_node_without_engine_has_one_slot_at_least() {
     }
 }
 
+/// Two workers may decide at the same time, before either has got its slot.
+#[tokio::test(start_paused = true)]
+async fn slot_of_own_share_counts_as_soon_as_it_is_granted() {
+    let memory = MemoryEngine::new("");
+    let fleet = memory.join("a").await;
+    memory.fail(Some(EngineFailure::Connection("gone".to_owned())));
+    sleep(SECOND).await;
+    let both = [(); 2].map(|()| FleetSlot::new(&fleet.inner, queue(), terms(1, Duration::ZERO)));
+    let decide =
+        |slot: &FleetSlot| fleet.inner.slot_without_engine(&slot.request, ClockReading::now());
+    let refused = Ok(SlotAnswer::NotInTime(SHARE_POLL));
+    assert_eq!(both.each_ref().map(decide), [Ok(SlotAnswer::Granted), refused]);
+    assert_eq!(both.each_ref().map(decide), [Ok(SlotAnswer::Granted), refused], "it is its own");
+    drop(both);
+    assert_eq!(lock(&fleet.inner.held_slots).len(), 0);
+    let marks_time = SlotTerms { is_held: false, ..terms(1, Duration::ZERO) };
+    for _ in 0..2 {
+        let marked = fleet.wait_for_slot(queue, marks_time, Instant::now()).await;
+        assert!(matches!(marked, Ok(None)), "{marked:?}");
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn first_node_to_reconnect_shares_with_the_others() {
     let memory = MemoryEngine::new("");

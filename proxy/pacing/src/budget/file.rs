@@ -4,18 +4,18 @@ use std::collections::HashMap;
 use std::fs::File;
 use std::io::{self, ErrorKind, Write};
 use std::path::Path;
+use std::sync::Arc;
 
 use anyhow::Context;
 use serde::{Deserialize, Serialize};
 use tempfile::NamedTempFile;
 use uuid::Uuid;
 use wayleave_evidence::regular_file;
-use wayleave_fleet::engine::BudgetReport;
 
 use super::usage::CrawlerUsage;
 
 /// The counts of all crawlers.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct BudgetFile {
     /// The id under which this node counts in a fleet. The node's name may change with each process.
     pub(super) meter: String,
@@ -78,13 +78,13 @@ impl BudgetFile {
         usage
     }
 
-    /// Returns the counts that a report is from, unless their day is over.
-    pub(super) fn of_report(&mut self, report: &BudgetReport) -> Option<&mut CrawlerUsage> {
-        self.crawlers.get_mut(&report.crawler).filter(|usage| usage.day == report.day)
+    /// Returns the counts of a crawler's day, unless it is over.
+    pub(super) fn of_current(&mut self, crawler: &str, day: u64) -> Option<&mut CrawlerUsage> {
+        self.crawlers.get_mut(crawler).filter(|usage| usage.day == day)
     }
 
-    /// Forgets the counts of all days but `current` ones and those beside them. Returns the text of the file.
-    pub(super) fn encode(&mut self, current: &[u64]) -> Vec<u8> {
+    /// Forgets the counts of all days but `current` ones and those beside them. Returns a copy of the rest.
+    pub(super) fn copy_current(&mut self, current: &[u64]) -> Self {
         let is_kept =
             |usage: &CrawlerUsage| current.iter().any(|day| usage.day.abs_diff(*day) <= 1);
         self.crawlers.retain(|_, usage| is_kept(usage));
@@ -92,6 +92,17 @@ impl BudgetFile {
             days.retain(is_kept);
         }
         self.days.retain(|_, days| !days.is_empty());
+        let mut copy = self.clone();
+        // The copy's references are no requests.
+        let days = copy.days.values_mut().flatten();
+        for usage in copy.crawlers.values_mut().chain(days) {
+            usage.in_question = Arc::default();
+        }
+        copy
+    }
+
+    /// Returns the text of the file.
+    pub(super) fn encode(&self) -> Vec<u8> {
         serde_json::to_vec(self).expect("strings and numbers serialise")
     }
 }

@@ -5,7 +5,7 @@
 //!   └──── file      the counts on disk
 //! ```
 //!
-//! This node counts, and reports to the fleet's engine all that it has counted with each request: the engine's sum decides. While the
+//! Each node counts locally and reports its running totals to the engine with every request; the engine's sum decides. While the
 //! engine is away, each node may use its equal part of the rest that it last knew. The counts are written every few seconds
 //! and at the end of the process, so a crash forgets the last seconds.
 
@@ -15,11 +15,12 @@ mod usage;
 use std::fmt;
 use std::mem;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use ring::digest::{SHA256, digest};
 use tokio::sync::watch;
+use tokio::task::spawn_blocking;
 use wayleave_clock::Clock;
 use wayleave_decision::{Crawler, DailyBudget, EnforcementMode};
 use wayleave_fleet::Fleet;
@@ -95,66 +96,89 @@ impl DailyBudgets {
         Some(SpentBudget::new(kind, budget, now))
     }
 
-    /// Counts a request that is about to be sent.
+    /// Counts a request that is about to be sent, unless this is dropped before it returns. If that happens while the engine is
+    /// asked, the engine may still count the origin as one that is not new today.
     ///
     /// # Errors
     ///
     /// Returns the part of the budget that is spent. The request is not counted then.
     pub async fn take(&self, crawler: &Crawler, origin: &Origin) -> Result<(), SpentBudget> {
-        if !crawler.budget.has_limit() {
+        let budget = crawler.budget;
+        if !budget.has_limit() {
             return Ok(());
         }
-        let budget = crawler.budget;
         let origin = origin_digest(origin);
         let now = self.clock.now();
+        let spent = |kind| SpentBudget::new(kind, budget, now);
         if self.fleet.is_shared() {
             self.sync(&crawler.name, day(now)).await;
+            return self.take_shared(crawler, origin, day(now)).await.map_err(spent);
         }
-        let spent = |kind| SpentBudget::new(kind, budget, now);
-        let report = {
-            let mut counts = self.counts();
-            let meter = counts.meter.clone();
-            let usage = counts.of_day(&crawler.name, day(now));
-            if let Some(kind) = usage.spent(budget, origin) {
-                return Err(spent(kind));
-            }
-            usage.requests += 1;
-            if !self.fleet.is_shared() {
-                usage.add_origin(budget, origin);
-                self.note_change();
-                return Ok(());
-            }
-            let request = BudgetRequest { origin, limits: budget };
-            usage.report(&crawler.name, meter, Some(request))
-        };
-        let answer = self.fleet.spend(&report).await;
-        let nodes = self.fleet.sharing_nodes();
         let mut counts = self.counts();
-        if answer.is_some() {
-            counts.nodes = nodes;
+        let usage = counts.of_day(&crawler.name, day(now));
+        if let Some(kind) = usage.spent(budget, origin) {
+            return Err(spent(kind));
         }
-        // A node that began while the engine was away has met no other yet.
-        let nodes = nodes.max(counts.nodes);
-        // A day that ended during the call counts no more.
-        let Some(usage) = counts.of_report(&report) else {
-            return answer.and_then(|answer| answer.spent).map_or(Ok(()), |kind| Err(spent(kind)));
-        };
-        let kind = match answer {
-            Some(answer) => answer.spent,
-            None => usage.spent_alone(budget, origin, nodes),
-        };
-        // Before the answer is added, which may know more requests of this node than it does.
-        if kind.is_some() {
-            usage.requests -= 1;
-        }
-        if let Some(answer) = answer {
-            usage.add_answer(&report, answer);
-        }
-        if kind.is_none() {
-            usage.add_origin(budget, origin);
-        }
+        usage.count(budget, origin);
         self.note_change();
-        kind.map_or(Ok(()), |kind| Err(spent(kind)))
+        Ok(())
+    }
+
+    /// Asks the engine to count a request, or decides by this node's share of the rest while the engine is away.
+    async fn take_shared(
+        &self,
+        crawler: &Crawler,
+        origin: u64,
+        day: u64,
+    ) -> Result<(), BudgetKind> {
+        let Crawler { name, budget, .. } = crawler;
+        loop {
+            let (report, is_covered, in_question) = {
+                let mut counts = self.counts();
+                let meter = counts.meter.clone();
+                let usage = counts.of_day(name, day);
+                usage.spent(*budget, origin).map_or(Ok(()), Err)?;
+                let is_covered = usage.has_spare();
+                let request = BudgetRequest { origin, limits: *budget, is_covered };
+                // Of an engine that has not told this process its counts, an answer cannot be told from what a crash lost.
+                let is_asked = usage.is_synced && self.fleet.is_reachable();
+                let report = is_asked.then(|| usage.report(name, meter, Some(request)));
+                (report, is_covered, Arc::clone(&usage.in_question))
+            };
+            let answer = match &report {
+                Some(report) => self.fleet.spend(report).await,
+                None => None,
+            };
+            let nodes = self.fleet.sharing_nodes();
+            let mut counts = self.counts();
+            drop(in_question);
+            if answer.is_some() {
+                counts.nodes = nodes;
+            }
+            // A node that began while the engine was away has not yet seen any other node.
+            let nodes = nodes.max(counts.nodes);
+            // A day that ended during the call no longer matters.
+            let Some(usage) = counts.of_current(name, day) else {
+                return answer.and_then(|answer| answer.spent).map_or(Ok(()), Err);
+            };
+            let spent = match (&report, answer) {
+                (Some(report), Some(answer)) => {
+                    usage.add_answer(report, answer);
+                    answer.spent
+                }
+                _ => usage.spent_alone(*budget, origin, nodes),
+            };
+            self.note_change();
+            // Only this answer says that the engine counts a request that was never sent: there is room for this one instead.
+            let has_room = answer.is_some() && !is_covered && usage.has_spare();
+            if has_room && spent == Some(BudgetKind::Requests) {
+                continue;
+            }
+            if spent.is_none() {
+                usage.count(*budget, origin);
+            }
+            return spent.map_or(Ok(()), Err);
+        }
     }
 
     /// Asks the engine for this node's counts, once for each process and day: a crash may have lost some.
@@ -173,7 +197,7 @@ impl DailyBudgets {
     /// Reports this node's counts to the engine, and adds its answer.
     async fn report(&self, report: &BudgetReport) {
         if let Some(answer) = self.fleet.spend(report).await
-            && let Some(usage) = self.counts().of_report(report)
+            && let Some(usage) = self.counts().of_current(&report.crawler, report.day)
         {
             usage.add_answer(report, answer);
         }
@@ -183,8 +207,7 @@ impl DailyBudgets {
     pub fn count_observed(&self, crawler: &Crawler, origin: &Origin) {
         let mut counts = self.counts();
         let usage = counts.of_day(&crawler.name, day(self.clock.now()));
-        usage.requests += 1;
-        usage.add_origin(crawler.budget, origin_digest(origin));
+        usage.count(crawler.budget, origin_digest(origin));
         self.note_change();
     }
 
@@ -214,14 +237,18 @@ impl DailyBudgets {
         uses.filter(|part| part.limit > 0).collect()
     }
 
-    /// Writes the counts, and reports to the fleet the bytes that came since, for as long as the process runs.
-    pub async fn keep(&self) {
+    /// Writes the counts, and reports to the fleet the bytes received since the last report, for as long as the process runs.
+    pub async fn keep(self: &Arc<Self>) {
         let mut changes = self.has_changed.subscribe();
         // An error would mean that `self` is gone.
         while changes.wait_for(|has_changed| *has_changed).await.is_ok() {
             tokio::time::sleep(SAVE_INTERVAL).await;
             self.report_all().await;
-            self.save();
+            let budgets = Arc::clone(self);
+            // A worker of this runtime does not hand its connections to others while it waits for the disk.
+            if let Err(error) = spawn_blocking(move || budgets.save()).await {
+                tracing::error!(%error, "the counts of daily budgets were not written");
+            }
         }
     }
 
@@ -252,9 +279,10 @@ impl DailyBudgets {
         }
         // Also the day of the settled time: the clock may be wrong for a moment, and then count on there.
         let current = [self.clock.now(), self.clock.settled()].map(day);
-        let text = self.counts().encode(&current);
-        if let Err(error) = file::write(&self.path, &text) {
-            // It is tried again: until then a crash would forget more than some seconds.
+        // Copied, because every request needs the lock, and a day may have many origins.
+        let copy = self.counts().copy_current(&current);
+        if let Err(error) = file::write(&self.path, &copy.encode()) {
+            // Until it succeeds, a crash would lose more than the last few seconds; the next round tries again.
             self.note_change();
             tracing::error!(path = %self.path.display(), %error, "the counts of daily budgets cannot be written");
         }

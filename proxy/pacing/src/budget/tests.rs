@@ -1,5 +1,7 @@
-use std::sync::Arc;
+use std::pin::pin;
+use std::sync::{Arc, mpsc};
 
+use futures_util::FutureExt as _;
 use futures_util::future::join_all;
 use tempfile::TempDir;
 use wayleave_fleet::engine::EngineFailure;
@@ -172,7 +174,8 @@ async fn a_fleet_has_one_budget() {
     assert_eq!(taken_now, 7);
     // A node that lost its counts is told them.
     let Node { dir, .. } = &nodes[0];
-    std::fs::write(dir.path().join(FILE), nodes[0].budgets.counts().encode(&[0])).unwrap();
+    std::fs::write(dir.path().join(FILE), nodes[0].budgets.counts().copy_current(&[0]).encode())
+        .unwrap();
     let again = DailyBudgets::open(dir.path(), clock, engine.join("a2").await).unwrap();
     assert_eq!(taken(&again, &news, 1).await, 0);
     tokio::time::advance(DAY).await;
@@ -249,7 +252,7 @@ async fn a_file_of_an_older_version_is_read() {
     let clock = Clock::start_at(evening());
     let budgets = open(&dir, clock);
     assert_eq!(taken(&budgets, &crawler(3, 0, 0), 2).await, 2);
-    let text = budgets.counts().encode(&[day(evening())]);
+    let text = budgets.counts().encode();
     let mut file: serde_json::Value = serde_json::from_slice(&text).unwrap();
     assert!(file.as_object_mut().unwrap().remove("days").is_some());
     std::fs::write(dir.path().join(FILE), file.to_string()).unwrap();
@@ -373,4 +376,127 @@ async fn bytes_reach_the_other_nodes_without_a_request() {
     tokio::time::sleep(SAVE_INTERVAL + Duration::from_secs(1)).await;
     keeping.abort();
     assert_eq!(b.budgets.take(&news, &origin(0)).await.unwrap_err().kind, BudgetKind::Bytes);
+}
+
+/// Returns the requests that count today, as a node knows them.
+fn counted(node: &Node, crawler: &Crawler) -> u64 {
+    let uses = node.budgets.usage(crawler);
+    uses.iter().find(|part| part.kind == BudgetKind::Requests).expect("a limit").used
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_refused_request_is_not_charged_by_another_ones_answer() {
+    let engine = MemoryEngine::new("setup");
+    let clock = Clock::start_at(evening());
+    let [a, b] = [node(&engine, "a", clock).await, node(&engine, "b", clock).await];
+    let news = crawler(8, 0, 1);
+    assert_eq!(a.budgets.take(&news, &origin(0)).await, Ok(()));
+    engine.serve_one_at_a_time(Duration::from_millis(1), SAVE_INTERVAL);
+    // Both are in question at the same time.
+    let [known, new] = [origin(0), origin(1)];
+    let both = [&new, &known].map(|origin| a.budgets.take(&news, origin));
+    let both = join_all(both).await;
+    assert_eq!(both[0].map_err(|spent| spent.kind), Err(BudgetKind::NewOrigins));
+    assert_eq!(both[1], Ok(()));
+    assert_eq!(counted(&a, &news), 2);
+    // The other node may use all the rest.
+    let others = (0..9).map(|_| b.budgets.take(&news, &known));
+    let others = join_all(others).await.into_iter().filter(Result::is_ok).count();
+    assert_eq!((others, counted(&b, &news)), (6, 8));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_whose_client_leaves_does_not_count() {
+    let engine = MemoryEngine::new("setup");
+    let clock = Clock::start_at(evening());
+    let [a, b] = [node(&engine, "a", clock).await, node(&engine, "b", clock).await];
+    let news = crawler(10, 0, 0);
+    assert_eq!(taken(&a.budgets, &news, 5).await, 5);
+    engine.serve_one_at_a_time(Duration::from_millis(1), SAVE_INTERVAL);
+    let shop = origin(0);
+    let leaving = || async {
+        let take = pin!(a.budgets.take(&news, &shop));
+        assert!(take.now_or_never().is_none(), "the engine is asked, and has not answered");
+    };
+    for _ in 0..3 {
+        leaving().await;
+    }
+    assert_eq!(counted(&a, &news), 5);
+    let at_once = join_all((0..9).map(|_| a.budgets.take(&news, &shop))).await;
+    assert_eq!(at_once.iter().filter(|taken| taken.is_ok()).count(), 5);
+    assert_eq!((counted(&a, &news), taken(&b.budgets, &news, 1).await), (10, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn clients_that_leave_at_the_limit_hold_no_place() {
+    let engine = MemoryEngine::new("setup");
+    let clock = Clock::start_at(evening());
+    let [a, b] = [node(&engine, "a", clock).await, node(&engine, "b", clock).await];
+    let news = crawler(10, 0, 0);
+    assert_eq!(taken(&b.budgets, &news, 2).await, 2);
+    assert_eq!(taken(&a.budgets, &news, 5).await, 5);
+    engine.serve_one_at_a_time(Duration::from_millis(1), SAVE_INTERVAL);
+    let shop = origin(0);
+    for _ in 0..3 {
+        let take = pin!(a.budgets.take(&news, &shop));
+        assert!(take.now_or_never().is_none());
+    }
+    // The engine has counted ten.
+    assert_eq!(taken(&a.budgets, &news, 3).await, 3);
+    assert_eq!((counted(&a, &news), taken(&b.budgets, &news, 1).await), (10, 0));
+}
+
+/// Requests whose answers are lost are decided alone, and the limit holds when the engine answers again.
+#[tokio::test(start_paused = true)]
+async fn lost_answers_neither_add_to_a_budget_nor_use_it_up() {
+    let engine = MemoryEngine::new("setup");
+    let clock = Clock::start_at(evening());
+    let a = node(&engine, "a", clock).await;
+    let news = crawler(20, 0, 1);
+    assert_eq!(a.budgets.take(&news, &origin(0)).await, Ok(()));
+    // Only the first of three is answered in time.
+    engine.serve_one_at_a_time(Duration::from_millis(10), Duration::from_millis(15));
+    let three = [0, 1, 0].map(|number| {
+        let shop = origin(number);
+        let take = async |shop: Origin| a.budgets.take(&news, &shop).await.is_ok();
+        take(shop)
+    });
+    assert_eq!(join_all(three).await, [true, false, true]);
+    assert_eq!(counted(&a, &news), 3);
+    engine.serve_one_at_a_time(Duration::ZERO, Duration::ZERO);
+    let shop = origin(0);
+    let rest = join_all((0..100).map(|_| a.budgets.take(&news, &shop))).await;
+    assert_eq!(rest.iter().filter(|taken| taken.is_ok()).count(), 17);
+}
+
+/// The disk may be slow: whoever writes holds no worker, and no lock that requests need.
+#[tokio::test(start_paused = true)]
+async fn requests_are_counted_while_the_counts_are_written() {
+    let dir = tempfile::tempdir().unwrap();
+    let clock = Clock::start_at(evening());
+    let budgets = Arc::new(open(&dir, clock));
+    let news = crawler(5, 0, 0);
+    let (has_begun, begun) = mpsc::channel();
+    let (end, has_to_end) = mpsc::channel();
+    let slow_disk = Arc::clone(&budgets);
+    let slow_disk = std::thread::spawn(move || {
+        let _writing = slow_disk.writing.lock().unwrap();
+        has_begun.send(()).unwrap();
+        // Bounded, or a failure would hang.
+        has_to_end.recv_timeout(Duration::from_secs(10)).is_ok()
+    });
+    begun.recv().unwrap();
+    let keeping = Arc::clone(&budgets);
+    let keeping = tokio::spawn(async move { keeping.keep().await });
+    assert_eq!(taken(&budgets, &news, 1).await, 1);
+    tokio::task::yield_now().await;
+    tokio::time::advance(SAVE_INTERVAL + Duration::from_secs(1)).await;
+    tokio::task::yield_now().await;
+    assert_eq!(taken(&budgets, &news, 1).await, 1);
+    let was_ended = end.send(()).is_ok();
+    assert!(slow_disk.join().unwrap() && was_ended, "the worker waited for the disk");
+    // At the end of the process everything is written, whatever was in progress.
+    budgets.save();
+    keeping.abort();
+    assert_eq!(taken(&open(&dir, clock), &news, 9).await, 3);
 }
