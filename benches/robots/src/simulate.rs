@@ -56,7 +56,7 @@ fn epoch() -> SystemTime {
 fn open(dir: &Path, now: SystemTime) -> (RobotsStore, Clock, Arc<Metrics>) {
     let metrics = Arc::new(Metrics::new().expect("no two metrics have one name"));
     let clock = Clock::start_at(now);
-    // The default has room for three million.
+    // The default is too small for ten million.
     let config = RobotsStoreConfig { max_size_bytes: 64 << 30, ..RobotsStoreConfig::default() };
     let store = RobotsStore::open(dir, config, clock, metrics.clone());
     (store.expect("its own directory"), clock, metrics)
