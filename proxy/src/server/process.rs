@@ -28,11 +28,11 @@ pub(crate) fn run(config: &Config, sources: Option<ConfigSources>) -> anyhow::Re
     let state = state_runtime()?;
     let (log, _writing) =
         logging::start(io::stderr(), config.log.format, logging::is_stderr_terminal());
+    let Some(startup) = state.block_on(start::start(config, sources, log))? else {
+        return Ok(());
+    };
     start::warn_of_few_descriptors(config);
-    match state.block_on(start::start(config, sources, log))? {
-        Some(startup) => serve(startup),
-        None => Ok(()),
-    }
+    serve(startup)
 }
 
 /// Starts the runtime for tasks that have to run before the services, such as the store's writer and the heartbeat in the
