@@ -36,6 +36,15 @@ impl Corpus {
     }
 }
 
+/// Shuffles by the algorithm of Fisher and Yates. The same seed gives the same order, and becomes the next one.
+pub(crate) fn shuffle(order: &mut [usize], seed: &mut u64) {
+    for last in (1..order.len()).rev() {
+        // A linear congruential generator.
+        *seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        order.swap(last, (*seed >> 33) as usize % (last + 1));
+    }
+}
+
 fn questions(line: &str) -> Vec<Question> {
     let row: serde_json::Value = serde_json::from_str(line).expect("a row of verdicts");
     let text = |value: &serde_json::Value| value.as_str().expect("text").to_owned();

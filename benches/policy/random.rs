@@ -13,7 +13,7 @@ use wayleave_usage_preferences::{
     CrawlerDeclaration, PreferenceQuery, PreferenceSettings, PreferenceState, Purpose,
 };
 
-use crate::corpus::{Corpus, Question};
+use crate::corpus::{Corpus, Question, shuffle};
 
 const PASSES: usize = 5;
 
@@ -181,13 +181,9 @@ fn quantiles<'a, C: FnOnce()>(corpus: &'a Corpus, prepare: impl Fn(&'a Question)
     let clock_overhead = nothing.fold(f64::INFINITY, f64::min);
     let mut order: Vec<usize> = (0..corpus.questions.len()).collect();
     let mut times = vec![f64::INFINITY; order.len()];
-    // LCG, Fisher-Yates; seeded for repeatability.
-    let mut state = 1_u64;
+    let mut seed = 1;
     for _ in 0..PASSES {
-        for last in (1..order.len()).rev() {
-            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-            order.swap(last, (state >> 33) as usize % (last + 1));
-        }
+        shuffle(&mut order, &mut seed);
         for &index in &order {
             let took = time(prepare(&corpus.questions[index])) - clock_overhead;
             times[index] = times[index].min(took);
