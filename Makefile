@@ -12,9 +12,9 @@ NPM = target/npm
 
 all: lint doc deny test
 
-# Every test, with the real clients that they run. Three times as many at a time as there are processors: most of them wait.
+# Every test, with the real clients that they run. Twice as many at a time as there are processors: most of them wait.
 test: clients
-	RUST_TEST_THREADS=$${RUST_TEST_THREADS:-$$((3 * $$(nproc)))} cargo test --workspace --locked
+	RUST_TEST_THREADS=$${RUST_TEST_THREADS:-$$((2 * $$(nproc)))} cargo test --workspace --locked
 
 # Debian packages (with sudo unless root), and a Python environment and npm packages below target/.
 clients: $(VENV)/.installed $(WARCPROX)/.installed $(MITMPROXY)/.installed $(GATEWAYS)/.installed $(NPM)/.installed

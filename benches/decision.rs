@@ -16,8 +16,8 @@ use std::time::{Duration, Instant};
 /// The parts of the path of a request that are shown, and how the names of their functions begin and end.
 const PARTS: [(&str, &str, &str); 5] = [
     ("the request", "PROGRAM TOTALS", ""),
-    ("  decision and slot", "wayleave::exchange::pace::", "decide_and_wait::{{closure}}"),
-    ("    of these, slot", "wayleave::exchange::pace::", "wait_for_slot::{{closure}}"),
+    ("  decision and slot", "wayleave_admission::pace::", "decide_and_wait::{{closure}}"),
+    ("    of these, slot", "wayleave_pacing::", "wait_for_slot::{{closure}}"),
     ("  answer noted in slot", "wayleave_pacing::PacingSlot::record_answer", ""),
     ("  slot given back", "core::ptr::drop_in_place<wayleave_pacing::PacingSlot>", ""),
 ];
