@@ -2,8 +2,8 @@
 //!
 //! `cargo bench -p wayleave-benches --bench policy` measures on the sample in `policy/robots-txt/tests/corpus`; with
 //! `WAYLEAVE_CORPUS=DIR` on the files and `google_verdicts.jsonl` there. Single-threaded; absolute numbers depend on the
-//! machine, the ratios less. Nothing is measured unless decisions are the
-//! same in any order. The tables come first, with decisions in random order, as a proxy meets them; an argument after `--` selects among the rest, as with any bench.
+//! machine, the ratios less. Nothing is measured unless decisions are the same in any order. The tables come first, with
+//! decisions in random order, as a proxy meets them; an argument after `--` selects among the rest, as with any bench.
 
 mod corpus;
 mod hostile;

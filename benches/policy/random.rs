@@ -43,7 +43,7 @@ type Parsed = HashMap<String, AccessResult>;
 type Tokens = HashMap<String, [ProductToken; 1]>;
 
 /// Parses the files and the crawlers' names, untimed.
-fn parse_all(corpus: &Corpus) -> (Parsed, Tokens) {
+pub(crate) fn parse_all(corpus: &Corpus) -> (Parsed, Tokens) {
     let parsed = one_per_key(corpus, file, |question| {
         AccessResult::Successful(RobotsTxt::parse(&corpus.bodies[&question.file]))
     });

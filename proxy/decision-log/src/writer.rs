@@ -204,7 +204,7 @@ impl DecisionWriter {
         let mut settled = self.settled.clone();
         tokio::select! {
             _ = answered => {}
-            // It ends with the thread only.
+            // It ends only with the thread.
             _ = settled.wait_for(|_| false) => {}
         }
     }

@@ -7,8 +7,8 @@ use wayleave_clock::system_time;
 
 use super::engine::SlotRequest;
 
-/// The time for which a node relies on a slot, counted from the moment just before the engine is asked. The engine's lease is longer: the
-/// difference covers the call and clocks that run at different speeds.
+/// The time for which a node relies on a slot, counted from the moment just before the engine is asked. The engine's lease is
+/// longer: the difference covers the call and clocks that run at different speeds.
 const CONFIRMED_FOR: Duration = Duration::from_secs(12);
 
 /// The most slots that a node renews at a time, and the most releases that it tries again at a time. The engine serves one call
@@ -34,7 +34,7 @@ impl ClockReading {
         self.was_recent_at(Self::now())
     }
 
-    /// Like `is_recent`, but at `now`, a later reading.
+    /// Returns the same as `is_recent`, but at `now`, a later reading.
     pub(super) fn was_recent_at(self, now: Self) -> bool {
         let by_monotonic = now.monotonic.saturating_duration_since(self.monotonic);
         let by_calendar = now.calendar.duration_since(self.calendar).unwrap_or_default();

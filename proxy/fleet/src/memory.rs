@@ -46,7 +46,7 @@ struct MemoryState {
     /// The time when the calls so far have been served.
     served_at: Option<Instant>,
     /// The calls about slots and budgets so far.
-    slot_calls: usize,
+    calls: usize,
     entries: HashMap<String, MemoryEntry>,
     leases: HashMap<String, (String, Instant)>,
     last_token: u64,
@@ -164,8 +164,8 @@ impl MemoryEngine {
 
     /// Returns how many calls about slots and budgets there were so far.
     #[cfg(test)]
-    pub(crate) fn slot_calls(&self) -> usize {
-        self.lock().slot_calls
+    pub(crate) fn calls(&self) -> usize {
+        self.lock().calls
     }
 
     /// Waits until a call that is made now is served, or fails.
@@ -179,7 +179,7 @@ impl MemoryEngine {
     fn queue_call(&self) -> Option<[Instant; 2]> {
         let now = Instant::now();
         let mut state = self.lock();
-        state.slot_calls += 1;
+        state.calls += 1;
         if state.service_time.is_zero() || state.failure.is_some() {
             return None;
         }
@@ -227,8 +227,7 @@ impl MemoryBudget {
         let total = |part: fn(&(u64, u64)) -> u64| self.meters.values().map(part).sum::<u64>();
         let requests = total(|meter| meter.0);
         let bytes = total(|meter| meter.1);
-        let is_covered = report.request.is_none_or(|request| request.is_covered);
-        let more = u64::from(!is_covered);
+        let more = report.request.map_or(0, |request| u64::from(!request.is_covered));
         let spent = report.request.and_then(|request| {
             let limits = request.limits;
             let is_new = !self.origins.contains(&request.origin);

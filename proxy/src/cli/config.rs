@@ -39,8 +39,7 @@ pub(super) fn run(command: ConfigCommand, file: Option<&Path>) -> CommandResult 
 }
 
 fn check(file: Option<&Path>) -> CommandResult {
-    let (config, read_from) = load_config(file)?;
-    let sources = read_from.map(ConfigSources::read);
+    let (config, sources) = load_config(file)?;
     let unmatched = sources.iter().flat_map(ConfigSources::unmatched);
     let unmatched = unmatched.map(|item| format!("include: no file matches {item:?}"));
     // The defaults are in no file.
@@ -50,7 +49,8 @@ fn check(file: Option<&Path>) -> CommandResult {
     for warning in unmatched.chain(warnings(&config)).chain(lax) {
         print_errors(&format!("wayleave: warning: {warning}\n"));
     }
-    let source = read_from.map_or("built-in defaults".into(), Path::to_string_lossy);
+    let main_path = sources.as_ref().map(ConfigSources::main_path);
+    let source = main_path.map_or("built-in defaults".into(), Path::to_string_lossy);
     let crawlers = counted(config.crawlers.crawlers.len(), "crawler");
     let rules = counted(config.rules.len(), "rule");
     let included = match config.included.len() {
@@ -65,11 +65,9 @@ fn check(file: Option<&Path>) -> CommandResult {
 }
 
 fn show(file: Option<&Path>) -> CommandResult {
-    let (config, read_from) = load_config(file)?;
-    let source = match read_from {
-        Some(file) => format!("from {}", file.display()),
-        None => "built-in defaults".to_owned(),
-    };
+    let (config, sources) = load_config(file)?;
+    let from = |sources: ConfigSources| format!("from {}", sources.main_path().display());
+    let source = sources.map_or("built-in defaults".to_owned(), from);
     let included = config.included.iter().map(|file| format!("# including {}\n", file.name));
     let included = escape_lines(&included.collect::<String>());
     Ok(print(&format!("# {source}\n{included}{config}")))

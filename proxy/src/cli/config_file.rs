@@ -13,23 +13,13 @@ use super::terminal::{UNUSABLE, counted, print_errors};
 /// The file that is used without `--config`, if it exists in the working directory.
 const DEFAULT_CONFIG_FILE: &str = "config.toml";
 
-/// Returns the configuration, and the file that it was loaded from. Without a file these are the defaults, with paths below the
+/// Returns the configuration, and its files as they were read. Without a file these are the defaults, with paths below the
 /// working directory.
 ///
 /// # Errors
 ///
 /// Prints every mistake, one a line, and returns the exit status.
-pub(super) fn load_config(file: Option<&Path>) -> Result<(Config, Option<&Path>), ExitCode> {
-    let (config, sources) = load_with_sources(file)?;
-    Ok((config, found_file(file).filter(|_| sources.is_some())))
-}
-
-/// Returns the configuration, and the files as it was read from them, as [`load_config`] does.
-///
-/// # Errors
-///
-/// As [`load_config`].
-pub(super) fn load_with_sources(
+pub(super) fn load_config(
     file: Option<&Path>,
 ) -> Result<(Config, Option<ConfigSources>), ExitCode> {
     let Some(sources) = found_file(file).map(ConfigSources::read) else {

@@ -3,12 +3,12 @@
 use std::path::Path;
 use std::process::ExitCode;
 
-use super::config_file::load_with_sources;
+use super::config_file::load_config;
 use super::terminal::{CommandResult, failed};
 use crate::server;
 
 pub(super) fn run(file: Option<&Path>) -> CommandResult {
-    let (config, sources) = load_with_sources(file)?;
+    let (config, sources) = load_config(file)?;
     match server::run(&config, sources) {
         Ok(()) => Ok(ExitCode::SUCCESS),
         Err(error) => Err(failed(&error)),

@@ -47,8 +47,8 @@ pub(super) struct Startup {
     pub(super) signals: StopSignals,
 }
 
-/// Builds the proxy for `config`, which was read from `sources`, if from any file. Returns `None` if a signal ended the wait for the
-/// process that this one replaces.
+/// Builds the proxy for `config`, which was read from `sources`, if from any file. Returns `None` if a signal ended the wait for
+/// the process that this one replaces.
 ///
 /// # Errors
 ///

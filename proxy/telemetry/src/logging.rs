@@ -265,34 +265,17 @@ mod tests {
             assert_eq!(event["level"], "WARN", "{event}");
             event["lines"].as_u64()
         };
-        append(
-            b"{}
-{}
-",
-        );
-        assert_eq!(
-            written.recv().unwrap(),
-            b"{}
-{}
-"
-        );
+        append(b"{}\n{}\n");
+        assert_eq!(written.recv().unwrap(), b"{}\n{}\n");
         append(&full);
-        append(
-            b"{}
-{}
-{}
-",
-        );
+        append(b"{}\n{}\n{}\n");
         permit.send(false).unwrap();
         assert_eq!(written.recv().unwrap().len(), full.len());
         permit.send(true).unwrap();
         assert_eq!(lost_in(written.recv().unwrap()), Some(5));
         // At the end, too.
         append(&full);
-        append(
-            b"{}
-",
-        );
+        append(b"{}\n");
         drop(permit);
         drop(writing);
         assert_eq!(written.recv().unwrap().len(), full.len());

@@ -124,9 +124,9 @@ impl ConnectionPool {
         entries.keep(key, connection);
         // Closing is a system call: the connection is dropped after the lock.
         let _evicted = if entries.by_age.len() > self.limit { entries.take_oldest() } else { None };
-        let was_swept = mem::replace(&mut entries.has_sweeper, true);
+        let had_sweeper = mem::replace(&mut entries.has_sweeper, true);
         drop(entries);
-        if !was_swept {
+        if !had_sweeper {
             self.sweeps.send_replace(());
         }
     }
@@ -364,16 +364,16 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn nothing_is_swept_while_there_are_no_connections() {
         let pool = ConnectionPool::new(10);
-        let is_swept = || pool.lock().has_sweeper;
-        assert!(!is_swept());
+        let has_sweeper = || pool.lock().has_sweeper;
+        assert!(!has_sweeper());
         for _ in 0..2 {
             let (near, far) = connection();
             keep(&pool, key(7), near);
             tokio::time::sleep(2 * SWEEP_INTERVAL).await;
-            assert!(is_swept());
+            assert!(has_sweeper());
             drop(far);
             tokio::time::sleep(2 * SWEEP_INTERVAL).await;
-            assert!(!is_swept());
+            assert!(!has_sweeper());
             assert_eq!(pool.lock().by_age.len(), 0);
         }
     }

@@ -976,19 +976,28 @@ fn planted_files_displace_none_and_are_not_deleted() {
     assert!(reasons[2].starts_with("is a"), "{reasons:?}");
 }
 
-#[test]
-fn a_head_that_cannot_be_written_is_a_warning_until_it_can() {
-    let dir = tempfile::tempdir().unwrap();
-    let mut journal = open(options(dir.path())).unwrap();
+/// Opens a journal that is not rotated soon, with one line, which is signed.
+fn open_signed(dir: &Path) -> Journal {
+    let mut journal = open(options(dir)).unwrap();
     journal.config.max_size_bytes = 1 << 20;
     write_one(&mut journal);
     journal.save_head();
+    journal
+}
+
+/// Puts a directory in the place of a file, to which nobody can write then.
+fn obstruct(file: &Path) {
+    fs::remove_file(file).unwrap();
+    fs::create_dir(file).unwrap();
+}
+
+#[test]
+fn a_head_that_cannot_be_written_is_a_warning_until_it_can() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut journal = open_signed(dir.path());
     assert_eq!(*journal.warnings(), JournalWarnings::default());
     let files = [head_path(&journal.config.path), copy_path(dir.path())];
-    for file in &files {
-        fs::remove_file(file).unwrap();
-        fs::create_dir(file).unwrap();
-    }
+    files.iter().for_each(|file| obstruct(file));
     write_one(&mut journal);
     let tried_at = Instant::now();
     journal.save_head();
@@ -1006,14 +1015,10 @@ fn a_head_that_cannot_be_written_is_a_warning_until_it_can() {
 #[test]
 fn a_head_that_one_of_two_files_takes_is_a_head() {
     let dir = tempfile::tempdir().unwrap();
-    let mut journal = open(options(dir.path())).unwrap();
-    journal.config.max_size_bytes = 1 << 20;
-    write_one(&mut journal);
-    journal.save_head();
+    let mut journal = open_signed(dir.path());
     assert!(journal.take_saved_head().is_some());
     let copy = copy_path(dir.path());
-    fs::remove_file(&copy).unwrap();
-    fs::create_dir(&copy).unwrap();
+    obstruct(&copy);
     write_one(&mut journal);
     journal.save_head();
     assert_eq!(*journal.warnings(), JournalWarnings::default());
@@ -1028,14 +1033,9 @@ fn a_head_that_one_of_two_files_takes_is_a_head() {
 #[test]
 fn a_head_that_cannot_be_written_is_not_tried_with_each_line() {
     let dir = tempfile::tempdir().unwrap();
-    let mut journal = open(options(dir.path())).unwrap();
-    journal.config.max_size_bytes = 1 << 20;
-    write_one(&mut journal);
-    journal.save_head();
-    for file in [head_path(&journal.config.path), copy_path(dir.path())] {
-        fs::remove_file(&file).unwrap();
-        fs::create_dir(&file).unwrap();
-    }
+    let mut journal = open_signed(dir.path());
+    obstruct(&head_path(&journal.config.path));
+    obstruct(&copy_path(dir.path()));
     journal.signed_at = Instant::now().checked_sub(SIGN_INTERVAL);
     write_one(&mut journal);
     let again = journal.sign_at().expect("it is tried again");

@@ -201,7 +201,7 @@ async fn engine_is_not_asked_to_release_slots_that_it_was_not_asked_for() {
     sleep(2 * SECOND).await;
     assert_eq!(slots_of(&fleet, MANY).await.len(), 0);
     memory.fail(None);
-    let before = memory.slot_calls();
+    let before = memory.calls();
     sleep(20 * SECOND).await;
-    assert_eq!(memory.slot_calls(), before);
+    assert_eq!(memory.calls(), before);
 }

@@ -159,6 +159,14 @@ async fn node(engine: &MemoryEngine, name: &str, clock: Clock) -> Node {
     Node { dir, budgets }
 }
 
+/// Returns an engine, and two nodes of its fleet on an evening.
+async fn two_nodes() -> (MemoryEngine, [Node; 2]) {
+    let engine = MemoryEngine::new("setup");
+    let clock = Clock::start_at(evening());
+    let nodes = [node(&engine, "a", clock).await, node(&engine, "b", clock).await];
+    (engine, nodes)
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_fleet_has_one_budget() {
     let engine = MemoryEngine::new("setup");
@@ -185,9 +193,7 @@ async fn a_fleet_has_one_budget() {
 
 #[tokio::test(start_paused = true)]
 async fn other_nodes_origins_and_bytes_count() {
-    let engine = MemoryEngine::new("setup");
-    let clock = Clock::start_at(evening());
-    let [a, b] = [node(&engine, "a", clock).await, node(&engine, "b", clock).await];
+    let (_engine, [a, b]) = two_nodes().await;
     let news = crawler(0, 1000, 2);
     assert_eq!(a.budgets.take(&news, &origin(0)).await, Ok(()));
     assert_eq!(b.budgets.take(&news, &origin(1)).await, Ok(()));
@@ -200,9 +206,7 @@ async fn other_nodes_origins_and_bytes_count() {
 
 #[tokio::test(start_paused = true)]
 async fn without_the_engine_each_node_has_its_share() {
-    let engine = MemoryEngine::new("setup");
-    let clock = Clock::start_at(evening());
-    let [a, b] = [node(&engine, "a", clock).await, node(&engine, "b", clock).await];
+    let (engine, [a, b]) = two_nodes().await;
     let news = crawler(20, 0, 0);
     // Until both have seen each other.
     tokio::time::sleep(Duration::from_secs(5)).await;
@@ -339,9 +343,7 @@ async fn a_thousand_requests_at_once_do_not_overshoot() {
 
 #[tokio::test(start_paused = true)]
 async fn requests_counted_without_the_engine_are_reported_once() {
-    let engine = MemoryEngine::new("setup");
-    let clock = Clock::start_at(evening());
-    let [a, b] = [node(&engine, "a", clock).await, node(&engine, "b", clock).await];
+    let (engine, [a, b]) = two_nodes().await;
     let news = crawler(10, 1000, 4);
     engine.fail(Some(EngineFailure::Connection("gone".to_owned())));
     assert_eq!(a.budgets.take(&news, &origin(0)).await, Ok(()));
@@ -364,9 +366,7 @@ async fn requests_counted_without_the_engine_are_reported_once() {
 
 #[tokio::test(start_paused = true)]
 async fn bytes_reach_the_other_nodes_without_a_request() {
-    let engine = MemoryEngine::new("setup");
-    let clock = Clock::start_at(evening());
-    let [a, b] = [node(&engine, "a", clock).await, node(&engine, "b", clock).await];
+    let (_engine, [a, b]) = two_nodes().await;
     let news = crawler(0, 1000, 0);
     let Node { dir: _dir, budgets } = a;
     let budgets = Arc::new(budgets);
@@ -386,9 +386,7 @@ fn counted(node: &Node, crawler: &Crawler) -> u64 {
 
 #[tokio::test(start_paused = true)]
 async fn a_refused_request_is_not_charged_by_another_ones_answer() {
-    let engine = MemoryEngine::new("setup");
-    let clock = Clock::start_at(evening());
-    let [a, b] = [node(&engine, "a", clock).await, node(&engine, "b", clock).await];
+    let (engine, [a, b]) = two_nodes().await;
     let news = crawler(8, 0, 1);
     assert_eq!(a.budgets.take(&news, &origin(0)).await, Ok(()));
     engine.serve_one_at_a_time(Duration::from_millis(1), SAVE_INTERVAL);
@@ -407,9 +405,7 @@ async fn a_refused_request_is_not_charged_by_another_ones_answer() {
 
 #[tokio::test(start_paused = true)]
 async fn a_request_whose_client_leaves_does_not_count() {
-    let engine = MemoryEngine::new("setup");
-    let clock = Clock::start_at(evening());
-    let [a, b] = [node(&engine, "a", clock).await, node(&engine, "b", clock).await];
+    let (engine, [a, b]) = two_nodes().await;
     let news = crawler(10, 0, 0);
     assert_eq!(taken(&a.budgets, &news, 5).await, 5);
     engine.serve_one_at_a_time(Duration::from_millis(1), SAVE_INTERVAL);
@@ -429,9 +425,7 @@ async fn a_request_whose_client_leaves_does_not_count() {
 
 #[tokio::test(start_paused = true)]
 async fn clients_that_leave_at_the_limit_hold_no_place() {
-    let engine = MemoryEngine::new("setup");
-    let clock = Clock::start_at(evening());
-    let [a, b] = [node(&engine, "a", clock).await, node(&engine, "b", clock).await];
+    let (engine, [a, b]) = two_nodes().await;
     let news = crawler(10, 0, 0);
     assert_eq!(taken(&b.budgets, &news, 2).await, 2);
     assert_eq!(taken(&a.budgets, &news, 5).await, 5);
@@ -456,12 +450,9 @@ async fn lost_answers_neither_add_to_a_budget_nor_use_it_up() {
     assert_eq!(a.budgets.take(&news, &origin(0)).await, Ok(()));
     // Only the first of three is answered in time.
     engine.serve_one_at_a_time(Duration::from_millis(10), Duration::from_millis(15));
-    let three = [0, 1, 0].map(|number| {
-        let shop = origin(number);
-        let take = async |shop: Origin| a.budgets.take(&news, &shop).await.is_ok();
-        take(shop)
-    });
-    assert_eq!(join_all(three).await, [true, false, true]);
+    let shops = [0, 1, 0].map(origin);
+    let three = join_all(shops.iter().map(|shop| a.budgets.take(&news, shop))).await;
+    assert_eq!(three.iter().map(Result::is_ok).collect::<Vec<_>>(), [true, false, true]);
     assert_eq!(counted(&a, &news), 3);
     engine.serve_one_at_a_time(Duration::ZERO, Duration::ZERO);
     let shop = origin(0);

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Args;
+use wayleave_config::ConfigSources;
 use wayleave_notation::harmless::escape_controls;
 
 use self::duties::{Duty, DutyFinding, DutyStatus};
@@ -29,7 +30,7 @@ pub(super) struct ComplyArguments {
 }
 
 pub(super) fn run(arguments: &ComplyArguments, file: Option<&Path>) -> CommandResult {
-    let (config, read_from) = load_config(file)?;
+    let (config, sources) = load_config(file)?;
     let published = arguments.published.as_deref();
     if let Some(dir) = published.filter(|dir| !dir.is_dir()) {
         return Err(unusable(&format!("{}: is not a folder", dir.display())));
@@ -42,6 +43,7 @@ pub(super) fn run(arguments: &ComplyArguments, file: Option<&Path>) -> CommandRe
         print_painted(&duties.iter().map(format_duty).collect::<String>())
     };
     if !arguments.json {
+        let read_from = sources.as_ref().map(ConfigSources::main_path);
         print_errors(&summary(&duties, read_from, published));
     }
     // The status of a failed print must not be hidden by that of a duty.

@@ -238,7 +238,7 @@ impl ReferencedFiles {
         let in_effect = config.watched_files();
         Self {
             watches: in_effect.iter().filter_map(|(file, _)| events.watch(file)).collect(),
-            last_read: in_effect.iter().map(|(_, digest)| Some(*digest)).collect(),
+            last_read: expected_digests(&in_effect),
             in_effect,
             events,
         }
@@ -248,14 +248,13 @@ impl ReferencedFiles {
     /// whose content is another one now.
     fn apply(&mut self, config: &Config) -> Vec<String> {
         let before = std::mem::replace(&mut self.in_effect, config.watched_files());
-        let has_other_content = |(file, digest): &&(PathBuf, Sha256Digest)| {
-            before.iter().any(|(same, other)| same == file && other != digest)
-        };
-        let changed = self.in_effect.iter().filter(has_other_content);
+        let changed = self.in_effect.iter().filter(|(file, digest)| {
+            before.iter().any(|(other, before)| other == file && before != digest)
+        });
         let changed = changed.map(|(file, _)| file.display().to_string()).collect();
         let files = self.in_effect.iter().map(|(file, _)| file);
         if files.eq(before.iter().map(|(file, _)| file)) {
-            self.last_read = self.in_effect.iter().map(|(_, digest)| Some(*digest)).collect();
+            self.last_read = expected_digests(&self.in_effect);
         } else {
             *self = Self::new(config, self.events.clone());
             // A file may have changed before it was watched.
@@ -275,6 +274,11 @@ impl ReferencedFiles {
         let before = std::mem::replace(&mut self.last_read, digests);
         before != self.last_read
     }
+}
+
+/// Returns what reading the files gives as long as nobody changes them.
+fn expected_digests(files: &[(PathBuf, Sha256Digest)]) -> Vec<Option<Sha256Digest>> {
+    files.iter().map(|(_, digest)| Some(*digest)).collect()
 }
 
 /// Hashes a file. A pipe in its place would have no end, and another file may be larger than memory.
@@ -391,8 +395,7 @@ impl ConfigReloader {
 
     /// Reloads unless the files have the same contents as before. Events are hints: a file may be rewritten with its text.
     async fn reload_if_changed(&mut self) {
-        self.follow_watches();
-        if self.referenced_files.have_changed()
+        if self.have_referenced_changed()
             || self.is_unsettled
             || self.read().await != self.last_read
         {
@@ -401,13 +404,15 @@ impl ConfigReloader {
         }
     }
 
-    /// Watches the directories that the files are in now.
-    fn follow_watches(&mut self) {
+    /// Watches the directories that the files are in now, and returns whether the content of a referenced file has changed. To be
+    /// called before the files are used, so that a link that is swapped meanwhile, or a file that is replaced, is noticed.
+    fn have_referenced_changed(&mut self) -> bool {
         let main = self.watch.as_mut().map(FileWatch::follow);
         let included = self.include_watch.as_mut().map(IncludeWatch::follow);
         for error in [main, included].into_iter().flatten().filter_map(Result::err) {
             warn_unwatched(&error.into());
         }
+        self.referenced_files.have_changed()
     }
 
     /// Reads all files of the configuration.
@@ -453,9 +458,10 @@ impl ConfigReloader {
     }
 
     async fn reload(&mut self, cause: ReloadCause) -> ReloadResult {
-        // Before the files are used: a link that is swapped, or a file that is replaced, meanwhile is then noticed.
-        self.follow_watches();
-        self.referenced_files.have_changed();
+        // `reload_if_changed` has just done so.
+        if cause != ReloadCause::Change {
+            self.have_referenced_changed();
+        }
         let read = match cause {
             // It was read because it has been complete for a while.
             ReloadCause::Change | ReloadCause::System => Ok(self.read().await),
