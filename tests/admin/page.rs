@@ -123,7 +123,7 @@ fn every_function_of_the_page_works() -> Result<(), String> {
     command
         .arg(project().join("tests/clients/page.cjs"))
         .env("NODE_PATH", node_modules())
-        .env("CHROMIUM", program("chromium"))
+        .env("CHROMIUM", program("chromium-headless-shell"))
         .env("HOME", proxy.dir.path())
         .env("PROXY", format!("http://{}", proxy.proxy))
         .env("ADMIN", format!("http://{}", proxy.admin))

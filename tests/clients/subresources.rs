@@ -107,7 +107,7 @@ fn render(key: &str, value: &str) -> (Vec<Value>, Vec<String>) {
     let mut node = command_for(&proxy, program("node"));
     node.arg(project().join("tests/clients/subresources.cjs"))
         .env("NODE_PATH", node_modules())
-        .env("CHROMIUM", program("chromium"))
+        .env("CHROMIUM", program("chromium-headless-shell"))
         .env("USER_AGENT", "Mozilla/5.0 (compatible; PageBot/1.0)");
     let mut urls = String::new();
     for number in 0..SITES {

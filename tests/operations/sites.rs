@@ -269,7 +269,7 @@ fn the_page_of_statements_sees_every_changed_byte() {
     browser
         .arg(project().join("tests/clients/site_page.cjs"))
         .env("NODE_PATH", node_modules())
-        .env("CHROMIUM", program("chromium"))
+        .env("CHROMIUM", program("chromium-headless-shell"))
         .env("HOME", published.dir.path())
         .env("FOLDER", published.sites())
         .env("HOST", "s10.test");

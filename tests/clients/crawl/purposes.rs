@@ -162,7 +162,7 @@ fn chromium_gets_what_its_purposes_may() {
         let mut node = command_for(proxy, program("node"));
         node.arg(project().join("tests/clients/crawl_chromium.cjs"))
             .env("NODE_PATH", node_modules())
-            .env("CHROMIUM", program("chromium"));
+            .env("CHROMIUM", program("chromium-headless-shell"));
         output_of(&mut node, as_lines(all).as_bytes(), LIMIT)
     });
 }

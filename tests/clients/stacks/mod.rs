@@ -77,7 +77,7 @@ impl Tools {
     fn node(&self, library: &str) -> Command {
         let mut command = script("node", "stacks.cjs");
         command.arg(library).env("NODE_PATH", node_modules());
-        command.env("NPM", program("npm")).env("CHROMIUM", program("chromium"));
+        command.env("NPM", program("npm")).env("CHROMIUM", program("chromium-headless-shell"));
         command
     }
 }

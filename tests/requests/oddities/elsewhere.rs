@@ -88,7 +88,7 @@ fn by_chromium(address: SocketAddr, urls: &[String]) -> Answers {
     node.arg(project().join("tests/clients/answers.cjs"))
         .env("NODE_PATH", node_modules())
         .env("ADDRESS", address.to_string())
-        .env("CHROMIUM", program("chromium"));
+        .env("CHROMIUM", program("chromium-headless-shell"));
     answers(&output_of(&mut node, urls.join("\n").as_bytes(), LIMIT))
 }
 
