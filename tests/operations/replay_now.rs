@@ -219,8 +219,10 @@ fn each_page_is_asked_about_as_its_crawler_would_be_and_nothing_else_is_sent() {
     origin.site("page.test").page("/noai", Reply::html("<p>").header("X-Robots-Tag", "noai"));
     let before = origin.requests().len();
 
+    expect_a_list_that_is_not_printed_to_be_kept(dir.path());
     let output = tools::run(&mut replay(dir.path(), &["--json"]), b"", LIMIT);
     let said = String::from_utf8_lossy(&output.stderr);
+    assert!(said.contains("going on with the run"), "{said}");
     // robots.txt of "gone.test" cannot be had now, which says nothing about its page.
     assert_eq!(output.status.code(), Some(3), "{said}");
     assert!(said.contains("3 of 6 logged requests would be refused now"), "{said}");
@@ -248,6 +250,22 @@ fn each_page_is_asked_about_as_its_crawler_would_be_and_nothing_else_is_sent() {
     assert!(requests[before..].iter().all(|request| request.target == "/robots.txt"));
 
     pages_are_looked_at_for_a_purpose(&origin, dir.path());
+}
+
+#[track_caller]
+fn expect_a_list_that_is_not_printed_to_be_kept(dir: &Path) {
+    let full = std::fs::File::options().write(true).open("/dev/full").expect("a device");
+    let mut command = replay(dir, &["--json"]);
+    let output = command.stdout(full).stderr(Stdio::piped()).spawn().expect("starts");
+    let output = output.wait_with_output().expect("ends");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    assert!(said.contains("cannot write to standard output"), "{said}");
+    // As `| head` does when it has seen enough.
+    let (reader, writer) = std::io::pipe().expect("a pipe");
+    drop(reader);
+    let closed = replay(dir, &["--json"]).stdout(writer).stderr(Stdio::null()).status();
+    assert_eq!(closed.expect("it runs").code(), Some(3));
 }
 
 /// Pages are looked at for a purpose, for clients without a `[[crawler]]`, too.
@@ -376,8 +394,17 @@ fn nothing_refused_is_a_success_and_mistakes_are_named() {
     let origin = Origin::start();
     origin.site("one.test").allows_all();
     let proxy = Wayleave::start_with(&origin, configure);
-    assert_eq!(proxy.exchange(&Request::get("http://one.test/").agent("NewsBot/1")).status, 200);
-    let dir = stop_when_logged(proxy, 1);
+    for page in 0..2 {
+        let url = format!("http://one.test/{page}");
+        assert_eq!(proxy.exchange(&Request::get(&url).agent("NewsBot/1")).status, 200);
+    }
+    let dir = stop_when_logged(proxy, 2);
+    // A budget is for crawling.
+    let config = dir.path().join("config.toml");
+    let text = std::fs::read_to_string(&config).expect("a file");
+    let with_budget = text.replace("[[crawler]]\n", "[[crawler]]\nrequests_per_day = 1\n");
+    assert_ne!(text, with_budget);
+    std::fs::write(&config, with_budget).expect("it can be written");
     let run = |arguments: &[&str]| {
         let output = tools::run(&mut replay(dir.path(), arguments), b"", LIMIT);
         (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())

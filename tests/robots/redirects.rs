@@ -1,10 +1,14 @@
 //! Redirects of robots.txt (RFC 9309 section 2.3.1.2).
 
+use std::io::Write as _;
+use std::net::TcpStream;
+use std::path::Path;
 use std::time::Duration;
 
 use serde_json::Value;
 
-use crate::harness::origin::reply::Gate;
+use crate::harness::origin::reply::{Gate, Step};
+use crate::harness::wayleave::Settings;
 use crate::harness::{Origin, Reply, Wayleave, eventually};
 
 const KEEP_OUT: &str = "User-agent: *\nDisallow: /private\n";
@@ -103,9 +107,9 @@ fn a_redirect_to_an_internal_address_is_not_followed() {
     assert_eq!(internal.connections(), 0, "{:?}", internal.seen());
 }
 
-/// Returns the lines of the decision log about redirects: outcome, reason, status and URL.
-fn log_of_redirects(proxy: &Wayleave) -> Vec<String> {
-    let log = proxy.dir.path().join("state/decisions.jsonl");
+/// Returns the lines of the decision log below a directory about redirects: outcome, reason, status and URL.
+fn log_of_redirects(dir: &Path) -> Vec<String> {
+    let log = dir.join("state/decisions.jsonl");
     let text = std::fs::read_to_string(log).expect("there is a log");
     let lines = text
         .lines()
@@ -161,7 +165,7 @@ fn redirects_are_not_followed_where_rules_refuse_all() {
         let expected = if line.starts_with("refused") { 503 } else { 403 };
         assert_eq!(answer.status, expected, "{host}");
         eventually("it is logged", || {
-            log_of_redirects(&proxy).last().is_some_and(|last| last == line)
+            log_of_redirects(proxy.dir.path()).last().is_some_and(|last| last == line)
         });
     }
     for host in ["law.test", "own.test", "part.test"] {
@@ -199,7 +203,7 @@ fn redirects_obey_the_pace_of_their_target() {
     assert_eq!(rules.collect::<Vec<_>>(), ["GET http://slow.test/rules"]);
     assert_eq!(origin.robots_fetches("slow.test"), 1, "not even its robots.txt");
     eventually("it is logged", || {
-        let log = log_of_redirects(&proxy);
+        let log = log_of_redirects(proxy.dir.path());
         log.contains(&"refused crawl-delay 429 http://slow.test/more-rules".to_owned())
             && log.contains(&"refused crawl-delay 429 http://slow.test/robots.txt".to_owned())
             && log.contains(&"refused origin-rests 429 http://busy.test/rules".to_owned())
@@ -308,6 +312,21 @@ fn no_more_than_four_redirects_are_followed_to_a_host_at_a_time() {
         assert_eq!(asking.join().expect("no panic"), [200; 20]);
     });
     assert_eq!(named(&origin), 20);
+}
+
+#[test]
+fn a_redirect_that_the_end_interrupts_is_in_the_log() {
+    let origin = Origin::start();
+    origin.site("cut.test").robots_reply(Reply::redirect(302, "http://elsewhere.test/moved"));
+    origin.site("elsewhere.test").page("/moved", Reply::nothing(Step::Hang));
+    let at_once = |settings: Settings| settings.set("proxy.shutdown_grace", "\"10ms\"");
+    let proxy = Wayleave::start_with(&origin, at_once);
+    let mut client = TcpStream::connect(proxy.proxy).expect("it listens");
+    client.write_all(b"GET http://cut.test/ HTTP/1.1\r\nHost: cut.test\r\n\r\n").expect("sent");
+    origin.wait_for_target("/moved");
+    let (dir, _) = proxy.stop();
+    let followed = "failed robots-redirect 502 http://elsewhere.test/moved";
+    assert_eq!(log_of_redirects(dir.path()), [followed]);
 }
 
 #[test]

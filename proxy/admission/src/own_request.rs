@@ -45,11 +45,12 @@ pub struct OwnRequestRules {
     pub clock: Clock,
 }
 
-/// A request that may be sent, and its line in the log so far.
+/// A request that may be sent, and its line in the log so far, which is written at the latest when this is dropped.
 struct AdmittedRequest<'a> {
     decisions: &'a DecisionLog,
     target: &'a Target,
-    record: ExchangeRecord,
+    /// None once it is written.
+    record: Option<ExchangeRecord>,
     reason: Reason,
     slot: Option<PacingSlot<'a>>,
 }
@@ -80,6 +81,7 @@ impl OwnRequestPolicy for OwnRequestRules {
             match slot {
                 Ok(slot) => {
                     let decisions = &*self.decisions;
+                    let record = Some(record);
                     let admitted = AdmittedRequest { decisions, target, record, reason, slot };
                     Ok(Box::new(admitted) as Admission<'a>)
                 }
@@ -168,7 +170,7 @@ fn identity_of(settings: &Settings, own_request: &OwnRequest) -> Identity {
 }
 
 impl AdmittedOwnRequest for AdmittedRequest<'_> {
-    fn finish(self: Box<Self>, answer: Result<OwnRequestAnswer, &FetchError>) {
+    fn finish(mut self: Box<Self>, answer: Result<OwnRequestAnswer, &FetchError>) {
         let reason = self.reason;
         let outcome = match answer {
             Ok(OwnRequestAnswer { status, retry_after }) => {
@@ -179,7 +181,22 @@ impl AdmittedOwnRequest for AdmittedRequest<'_> {
             }
             Err(error) => ExchangeOutcome::Fail(Refusal::new(reason, error.detail.clone())),
         };
-        log(self.decisions, self.record, &outcome);
+        self.log(&outcome);
+    }
+}
+
+impl AdmittedRequest<'_> {
+    fn log(&mut self, outcome: &ExchangeOutcome) {
+        if let Some(record) = self.record.take() {
+            log(self.decisions, record, outcome);
+        }
+    }
+}
+
+impl Drop for AdmittedRequest<'_> {
+    fn drop(&mut self) {
+        let given_up = "given up: the fetch took too long, or this proxy was stopped";
+        self.log(&ExchangeOutcome::Fail(Refusal::new(self.reason, given_up)));
     }
 }
 

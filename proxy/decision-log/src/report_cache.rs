@@ -1,4 +1,4 @@
-//! Reports for the admin listener: each is counted once at a time, and kept for as long as counting it was dear.
+//! Reports for the admin listener: each is counted once at a time, and kept the longer, the longer counting took.
 //!
 //! A page asks for the same counts every few seconds, and a log may hold a year. A report that took a second to count is reused
 //! for twenty, so that asking costs a twentieth of a processor at most; and few logs are read at the same time.

@@ -48,11 +48,11 @@ type SharedWarnings = Arc<Mutex<Arc<JournalWarnings>>>;
 pub(super) struct DecisionWriter {
     queue: SyncSender<EncodedDecision>,
     queued_bytes: Arc<AtomicUsize>,
-    /// The number of decisions that were to be put into the queue.
+    /// The number of decisions that are or were in the queue, or are about to be put into it.
     queued: AtomicU64,
     /// The number of those that are written, or lost.
     settled: watch::Receiver<u64>,
-    /// The number of those that the queue did not take.
+    /// The number of decisions that the queue did not take.
     dropped: Arc<AtomicU64>,
     /// Whether decisions are being lost at present.
     is_failing: Arc<AtomicBool>,
@@ -137,13 +137,18 @@ impl DecisionWriter {
         let before = self.queued_bytes.fetch_add(bytes, Ordering::Relaxed);
         if before + bytes > MAX_QUEUED_BYTES || self.queue.try_send(recorded).is_err() {
             self.queued_bytes.fetch_sub(bytes, Ordering::Relaxed);
+            self.queued.fetch_sub(1, Ordering::SeqCst);
             self.dropped.fetch_add(1, Ordering::SeqCst);
             self.losses.add(1);
             self.metrics.decisions_dropped(1);
             if !self.is_failing.swap(true, Ordering::Relaxed) {
-                tracing::error!(
-                    "decisions come faster than the decision log is written: some are lost"
-                );
+                if self.closing.load(Ordering::SeqCst) {
+                    tracing::error!("the decision log is closed: a decision is lost");
+                } else {
+                    tracing::error!(
+                        "decisions come faster than the decision log is written: some are lost"
+                    );
+                }
             }
             // For whoever waits until it is settled.
             self.thread.unpark();
@@ -158,11 +163,14 @@ impl DecisionWriter {
     /// Waits until all decisions queued so far are written, or lost. Wakes the thread, so that they are written immediately.
     pub(super) async fn settle(&self) {
         let queued = self.queued.load(Ordering::SeqCst);
+        // One that was about to be queued may have been dropped since.
+        let are_settled =
+            |settled: &u64| *settled >= queued.min(self.queued.load(Ordering::SeqCst));
         let mut settled = self.settled.clone();
-        if *settled.borrow() < queued {
+        if !are_settled(&settled.borrow()) {
             self.thread.unpark();
             // An error means that the thread has ended.
-            let _ = settled.wait_for(|settled| *settled >= queued).await;
+            let _ = settled.wait_for(are_settled).await;
         }
     }
 
@@ -437,18 +445,23 @@ impl WriterThread {
                 journal.push(&recorded.line, config_sha256);
                 if journal.is_full() {
                     self.flush();
+                    self.share_settled();
                 }
             }
             next = self.receive();
         }
         self.flush();
-        // One receiver is the sending side's own. Any other belongs to a caller that waits, and is about to read the log.
+        self.share_settled();
+        had_work
+    }
+
+    /// Tells whoever waits that all decisions taken so far are written, or lost.
+    fn share_settled(&mut self) {
+        // One receiver is the sending side's own. Any other belongs to a caller that is about to read the log.
         if self.settled.receiver_count() > 1 {
             self.sign_head();
         }
-        let settled = self.taken + self.dropped.load(Ordering::SeqCst);
-        self.settled.send_if_modified(|before| mem::replace(before, settled) != settled);
-        had_work
+        self.settled.send_replace(self.taken);
     }
 
     fn flush(&mut self) {
@@ -492,6 +505,7 @@ impl WriterThread {
 mod tests {
     use std::path::Path;
     use std::pin::pin;
+    use std::task::{Context, Waker};
 
     use wayleave_clock::Clock;
 
@@ -609,6 +623,32 @@ mod tests {
             go_on.send(false).unwrap();
             settling.await;
             assert_eq!(signed(&writer), writer.queued.load(Ordering::SeqCst));
+        }
+    }
+
+    #[test]
+    fn whoever_waits_for_a_line_does_not_wait_for_those_after_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let (go_on, may_go_on) = sync_channel(0);
+        let writer = start(dir.path(), Box::new(move || may_go_on.recv().unwrap_or(false)));
+        let mut long = decision();
+        long.url = format!("http://shop.test/{}", "a".repeat(60_000));
+        // The thread is about to write the line about the start.
+        for _ in 0..100 {
+            writer.enqueue(EncodedDecision::new(&long));
+        }
+        let mut context = Context::from_waker(Waker::noop());
+        let mut settling = pin!(writer.settle());
+        assert!(settling.as_mut().poll(&mut context).is_pending());
+        // As if more came all the time: 54 MB, of which a write takes some hundred KB.
+        for _ in 0..900 {
+            writer.enqueue(EncodedDecision::new(&long));
+        }
+        let mut writes = 0;
+        while settling.as_mut().poll(&mut context).is_pending() {
+            writes += 1;
+            assert!(writes < 100, "it waits for those after it");
+            go_on.send(false).unwrap();
         }
     }
 

@@ -9,7 +9,7 @@ use crate::Holder;
 #[derive(Debug, Default)]
 pub struct HolderCounts(Mutex<HashMap<Holder, usize>>);
 
-/// One of a holder's, which counts until it is dropped.
+/// One thing that a holder has, counted until this is dropped.
 #[derive(Debug)]
 pub struct HolderCountGuard {
     counts: Arc<HolderCounts>,
@@ -20,13 +20,11 @@ impl HolderCounts {
     /// Counts one more of a holder's, unless it has `most`.
     pub fn count(self: &Arc<Self>, holder: Holder, most: usize) -> Option<HolderCountGuard> {
         let mut counts = self.lock();
-        match counts.entry(holder).or_default() {
-            count if *count >= most => None,
-            count => {
-                *count += 1;
-                Some(HolderCountGuard { counts: Arc::clone(self), holder })
-            }
+        if counts.get(&holder).copied().unwrap_or_default() >= most {
+            return None;
         }
+        *counts.entry(holder).or_default() += 1;
+        Some(HolderCountGuard { counts: Arc::clone(self), holder })
     }
 
     /// Returns whether no holder has any.
@@ -68,6 +66,6 @@ mod tests {
         assert!(counts.count(Holder::OWN, 1).is_some());
         drop(held);
         assert!(counts.is_empty());
-        assert!(counts.count(one, 0).is_none());
+        assert!(counts.count(one, 0).is_none() && counts.is_empty());
     }
 }

@@ -1,8 +1,9 @@
-//! Whose share is it? One place for the answer, wherever many parties use something bounded.
+//! The shares of many parties in something bounded.
 //!
 //! Whatever a client or an origin can fill, queue for or make us compute belongs to a [`Holder`]. A [`SharedMap`] keeps
 //! bounded facts, and the holder with the most of them gives way. [`HolderCounts`] limit the share of each, and
-//! [`KeyedSemaphores`] make it wait instead. [`Turns`] is a queue that serves holders in turn. A [`WorkPool`] runs work whose cost an outsider chooses, by turns, away from the threads that serve connections.
+//! [`KeyedSemaphores`] make it wait instead. [`Turns`] is a queue that serves holders in turn. A [`WorkPool`] runs work
+//! whose cost an outsider chooses, by turns, away from the threads that serve connections.
 //!
 //! This crate knows nothing of requests, origins or time: begin reading at [`Holder`].
 

@@ -1,4 +1,4 @@
-//! A check that tries every verb, to find those that an engine does not permit a node.
+//! A check of the verbs that between them need every right, to find those that an engine does not permit a node.
 
 use std::time::Duration;
 

@@ -4,10 +4,10 @@
 //! (`watch`) sends beats, reads the notes of other nodes and reconnects, and a circuit breaker keeps requests from waiting for an
 //! engine that is away. Meanwhile each node uses the records of its own store, and `on_loss` decides about origins with a delay.
 //!
-//! This crate knows nothing of robots.txt, origins or requests: keys and records are bytes, and a slot is a lease. Begin
+//! This crate knows nothing of the contents of records, nor of HTTP: keys and records are bytes, and a slot is a lease. Begin
 //! reading at [`engine`], the verbs that an engine has.
 
-pub mod alone;
+mod alone;
 mod breaker;
 pub mod check;
 pub mod engine;

@@ -16,7 +16,7 @@ use crate::origin_plan::OriginPlan;
 const DAY: f64 = 24.0 * 60.0 * 60.0;
 /// The most days that are looked at one by one; those after them are as the average. Days that are alike count as one.
 const MAX_STEPS: usize = 10_000;
-/// A part of a request that is none: sums of fractions are not exact.
+/// The remainder that counts as no request: sums of fractions are not exact.
 const NO_REQUEST: f64 = 1e-6;
 
 /// The daily budget of the crawler, and how much of today is left.

@@ -611,8 +611,15 @@ impl RobotsCache {
         self.documents.clock
     }
 
+    /// Ends all fetches, and starts no more.
+    pub async fn stop_fetching(&self) {
+        // Nothing is fetched either if the task has ended already.
+        let _ = self.call(CacheEvent::StopFetching).await;
+    }
+
     /// Saves everything on disk and ends the task. Nothing new is learned afterwards.
     pub async fn close(&self) {
+        self.stop_fetching().await;
         // If the task has ended already, the store saves the rest when it is dropped.
         let _ = self.call(CacheEvent::Close).await;
     }

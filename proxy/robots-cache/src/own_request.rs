@@ -46,7 +46,7 @@ pub trait OwnRequestPolicy: Send + Sync {
 /// A request that may be sent.
 pub type Admission<'a> = Box<dyn AdmittedOwnRequest + 'a>;
 
-/// An admitted request. Dropped unfinished, such as when the fetch times out, it leaves no record.
+/// An admitted request. Dropped unfinished, such as when the fetch times out, it is recorded as given up.
 pub trait AdmittedOwnRequest: Send {
     /// Records the response, or why there is none.
     fn finish(self: Box<Self>, answer: Result<OwnRequestAnswer, &FetchError>);

@@ -106,17 +106,17 @@ impl InProcessProxy {
 async fn discard(mut near: DuplexStream) {
     let mut bytes = vec![0; 16 * 1024];
     let mut read = 0;
-    let mut is_late = pin!(sleep(Duration::MAX));
+    let mut deadline = pin!(sleep(Duration::MAX));
     loop {
         let count = tokio::select! {
             count = near.read(&mut bytes) => count.unwrap_or(0),
-            () = &mut is_late => 0,
+            () = &mut deadline => 0,
         };
         if count == 0 || read > MAX_BODY_BYTES {
             return;
         }
         if read == 0 {
-            is_late.as_mut().reset(Instant::now() + MAX_BODY_TIME);
+            deadline.as_mut().reset(Instant::now() + MAX_BODY_TIME);
         }
         read += count;
     }

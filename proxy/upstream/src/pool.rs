@@ -92,13 +92,13 @@ impl ConnectionPool {
     /// Makes a pool for up to `limit` connections, which is swept for as long as it exists. Must be called within a
     /// tokio runtime.
     pub(super) fn new(limit: usize) -> Arc<Self> {
-        let (sweeps, mut is_needed) = watch::channel(());
+        let (sweeps, mut wakes) = watch::channel(());
         let entries = Mutex::default();
         let pool = Arc::new(Self { hasher: RandomState::new(), limit, entries, sweeps });
         // Weak, so that the task ends with the pool.
         let weak = Arc::downgrade(&pool);
         tokio::spawn(async move {
-            while is_needed.changed().await.is_ok() {
+            while wakes.changed().await.is_ok() {
                 loop {
                     tokio::time::sleep(SWEEP_INTERVAL).await;
                     if !weak.upgrade().is_some_and(|pool| pool.sweep()) {

@@ -246,7 +246,10 @@ fn headless_chromium_obeys() {
     trust_in_nss(&crawl.proxy);
     let script = project().join("tests/clients/crawl_chromium.cjs");
     let mut command = crawl.client(program("node"));
-    command.arg(script).env("NODE_PATH", node_modules()).env("CHROMIUM", program("chromium-headless-shell"));
+    command
+        .arg(script)
+        .env("NODE_PATH", node_modules())
+        .env("CHROMIUM", program("chromium-headless-shell"));
     let output = output_of(&mut command, crawl.planned_as_json().as_bytes(), LIMIT);
     let answers = crawl.check_answers(&output);
     let upgraded = answers

@@ -6,7 +6,7 @@ use wayleave_evidence::chain::HashChain;
 use wayleave_evidence::chain::event::{EVENT_PREFIX, EventKind, LogEvent};
 
 /// The most by which clocks are set back when they are corrected. Only larger steps are events.
-const MAX_CORRECTION: Duration = Duration::from_secs(2);
+const MAX_UNRECORDED_SETBACK: Duration = Duration::from_secs(2);
 
 /// Changes to the log since the last line.
 #[derive(Clone, Copy)]
@@ -48,7 +48,7 @@ impl LineBatch {
             batch.append_event(event.clone());
         }
         let from = changes.latest_at;
-        if batch.at + MAX_CORRECTION < from {
+        if batch.at + MAX_UNRECORDED_SETBACK < from {
             batch.append_event(EventKind::ClockSetBack { from });
         }
         if changes.lost > 0 {

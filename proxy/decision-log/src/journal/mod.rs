@@ -505,6 +505,7 @@ impl Journal {
                 clock: self.clock,
                 has_earlier_key: self.has_earlier_key,
             };
+            let known_file = self.state.as_ref().map(|state| state.chain.file);
             let ResumedChain { state, events, altered, mentioned_lost } =
                 log.resume(self.state.clone())?;
             if self.state.is_none() {
@@ -522,7 +523,8 @@ impl Journal {
             }
             // `resume` may have renamed the file that was open.
             open = OpenFile::new(path)?;
-            let is_new_file = state.chain.tree.lines() == 0;
+            // One whose first line could not be written is known, and so are its events.
+            let is_new_file = state.chain.tree.lines() == 0 && known_file != Some(state.chain.file);
             self.state = Some(state);
             self.events.splice(0..0, events);
             if is_new_file {

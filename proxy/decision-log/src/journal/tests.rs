@@ -1166,6 +1166,22 @@ fn with_hold(dir: &Path) -> (Journal, PathBuf) {
     (journal, dir.join("holds/1.json"))
 }
 
+/// As on a full disk, which takes a file and no line of it.
+#[test]
+fn a_file_without_its_first_line_needs_no_second_set_of_events() {
+    let dir = tempfile::tempdir().unwrap();
+    let (mut journal, _) = with_hold(dir.path());
+    journal.config.max_size_bytes = 1;
+    write_one(&mut journal);
+    journal.rotate();
+    let mut counts = Vec::new();
+    for _ in 0..3 {
+        drop(journal.take_open_file().unwrap());
+        counts.push(journal.events.len());
+    }
+    assert!(counts[0] > 0 && counts == [counts[0]; 3], "{counts:?}: {:?}", journal.events);
+}
+
 /// Returns the hosts of the holds that count in the next process, and how many things are wrong with them.
 fn held_hosts(dir: &Path) -> (Vec<String>, usize) {
     let mut journal = open(options(dir)).unwrap();

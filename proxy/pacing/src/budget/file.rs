@@ -1,14 +1,14 @@
 //! The counts on disk: a small file that is replaced as a whole.
 
 use std::collections::HashMap;
-use std::fs::File;
+use std::fs::{File, Permissions};
 use std::io::{self, ErrorKind, Write};
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::Context;
 use serde::{Deserialize, Serialize};
-use tempfile::NamedTempFile;
 use uuid::Uuid;
 use wayleave_evidence::regular_file;
 
@@ -25,9 +25,6 @@ pub(super) struct BudgetFile {
     /// The counts of other days that each crawler was on: a clock that was wrong comes back to them.
     #[serde(default)]
     pub(super) days: HashMap<String, Vec<CrawlerUsage>>,
-    /// The one that earlier versions kept.
-    #[serde(default, skip_serializing)]
-    other_days: HashMap<String, CrawlerUsage>,
 }
 
 impl BudgetFile {
@@ -46,21 +43,16 @@ impl BudgetFile {
                     nodes: 1,
                     crawlers: HashMap::new(),
                     days: HashMap::new(),
-                    other_days: HashMap::new(),
                 });
             }
             Err(error) => return Err(error).with_context(|| format!("reading {}", path.display())),
         };
-        let mut read: Self = serde_json::from_slice(&text).with_context(|| {
+        serde_json::from_slice(&text).with_context(|| {
             format!(
                 "{} has the counts of daily budgets, but cannot be read: delete it to count from zero",
                 path.display()
             )
-        })?;
-        for (crawler, usage) in std::mem::take(&mut read.other_days) {
-            read.days.entry(crawler).or_default().push(usage);
-        }
-        Ok(read)
+        })
     }
 
     /// Returns the counts of a crawler's day, which begin at zero on a new one.
@@ -107,10 +99,11 @@ impl BudgetFile {
     }
 }
 
-/// Replaces the file. After a power cut it is the old one or the new one.
+/// Replaces the file, which the group may read. After a power cut it is the old one or the new one.
 pub(super) fn write(path: &Path, text: &[u8]) -> io::Result<()> {
     let dir = path.parent().unwrap_or(Path::new("."));
-    let mut file = NamedTempFile::new_in(dir)?;
+    let mut options = tempfile::Builder::new();
+    let mut file = options.permissions(Permissions::from_mode(0o640)).tempfile_in(dir)?;
     file.write_all(text)?;
     file.as_file().sync_all()?;
     file.persist(path)?;

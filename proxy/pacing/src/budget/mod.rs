@@ -92,7 +92,7 @@ impl DailyBudgets {
         let now = self.clock.now();
         let mut counts = self.counts();
         let usage = counts.of_day(&crawler.name, day(now));
-        let kind = usage.spent(budget, origin_digest(origin))?;
+        let kind = usage.spent(budget, origin_digest(origin), self.fleet.is_shared())?;
         Some(SpentBudget::new(kind, budget, now))
     }
 
@@ -116,7 +116,7 @@ impl DailyBudgets {
         }
         let mut counts = self.counts();
         let usage = counts.of_day(&crawler.name, day(now));
-        if let Some(kind) = usage.spent(budget, origin) {
+        if let Some(kind) = usage.spent(budget, origin, false) {
             return Err(spent(kind));
         }
         usage.count(budget, origin);
@@ -137,7 +137,7 @@ impl DailyBudgets {
                 let mut counts = self.counts();
                 let meter = counts.meter.clone();
                 let usage = counts.of_day(name, day);
-                usage.spent(*budget, origin).map_or(Ok(()), Err)?;
+                usage.spent(*budget, origin, true).map_or(Ok(()), Err)?;
                 let is_covered = usage.has_spare();
                 let request = BudgetRequest { origin, limits: *budget, is_covered };
                 // Of an engine that has not told this process its counts, an answer cannot be told from what a crash lost.
@@ -194,13 +194,13 @@ impl DailyBudgets {
         }
     }
 
-    /// Reports this node's counts to the engine, and adds its answer.
-    async fn report(&self, report: &BudgetReport) {
-        if let Some(answer) = self.fleet.spend(report).await
-            && let Some(usage) = self.counts().of_current(&report.crawler, report.day)
-        {
+    /// Reports this node's counts to the engine, and adds its answer. Returns whether there was one.
+    async fn report(&self, report: &BudgetReport) -> bool {
+        let Some(answer) = self.fleet.spend(report).await else { return false };
+        if let Some(usage) = self.counts().of_current(&report.crawler, report.day) {
             usage.add_answer(report, answer);
         }
+        true
     }
 
     /// Counts a request that is sent although the budget is spent.
@@ -243,11 +243,14 @@ impl DailyBudgets {
         // An error would mean that `self` is gone.
         while changes.wait_for(|has_changed| *has_changed).await.is_ok() {
             tokio::time::sleep(SAVE_INTERVAL).await;
-            self.report_all().await;
+            let is_reported = self.report_all().await;
             let budgets = Arc::clone(self);
             // A worker of this runtime does not hand its connections to others while it waits for the disk.
             if let Err(error) = spawn_blocking(move || budgets.save()).await {
                 tracing::error!(%error, "the counts of daily budgets were not written");
+            }
+            if !is_reported {
+                self.note_change();
             }
         }
     }
@@ -256,19 +259,22 @@ impl DailyBudgets {
         self.has_changed.send_if_modified(|has_changed| !mem::replace(has_changed, true));
     }
 
-    /// Reports to the engine all that this node has counted: a long response spends the budget of other nodes, too.
-    async fn report_all(&self) {
+    /// Reports to the engine all that this node has counted: a long response spends the budget of other nodes, too. Returns
+    /// whether the engine knows it now.
+    async fn report_all(&self) -> bool {
         if !self.fleet.is_shared() {
-            return;
+            return true;
         }
         let reports: Vec<BudgetReport> = {
             let counts = self.counts();
             let of_today = counts.crawlers.iter().filter(|(_, usage)| usage.has_unreported());
             of_today.map(|(name, usage)| usage.report(name, counts.meter.clone(), None)).collect()
         };
+        let mut is_reported = true;
         for report in reports {
-            self.report(&report).await;
+            is_reported &= self.report(&report).await;
         }
+        is_reported
     }
 
     /// Writes the counts if they have changed.

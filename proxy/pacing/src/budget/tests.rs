@@ -1,3 +1,4 @@
+use std::os::unix::fs::PermissionsExt as _;
 use std::pin::pin;
 use std::sync::{Arc, mpsc};
 
@@ -96,6 +97,8 @@ async fn counts_outlive_the_process() {
     assert!(!dir.path().join(FILE).exists(), "nothing is counted without a budget");
     assert_eq!(taken(&budgets, &news, 2).await, 2);
     budgets.save();
+    let mode = dir.path().join(FILE).metadata().unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o640, "the group may read it");
     assert_eq!(budgets.take(&news, &origin(2)).await, Ok(()));
     // Killed here, it forgets what it has not written.
     let budgets = open(&dir, clock);
@@ -250,24 +253,6 @@ async fn a_clock_that_goes_back_over_midnight_gives_nothing_back() {
     assert_eq!(taken(&budgets, &news, 5).await, 3);
 }
 
-#[tokio::test(start_paused = true)]
-async fn a_file_of_an_older_version_is_read() {
-    let dir = tempfile::tempdir().unwrap();
-    let clock = Clock::start_at(evening());
-    let budgets = open(&dir, clock);
-    assert_eq!(taken(&budgets, &crawler(3, 0, 0), 2).await, 2);
-    let text = budgets.counts().encode();
-    let mut file: serde_json::Value = serde_json::from_slice(&text).unwrap();
-    assert!(file.as_object_mut().unwrap().remove("days").is_some());
-    std::fs::write(dir.path().join(FILE), file.to_string()).unwrap();
-    assert_eq!(taken(&open(&dir, clock), &crawler(3, 0, 0), 5).await, 1);
-    // The version before kept one other day.
-    file["other_days"] = serde_json::json!({ "news": file["crawlers"]["news"] });
-    file["crawlers"]["news"]["day"] = (day(evening()) + 1).into();
-    std::fs::write(dir.path().join(FILE), file.to_string()).unwrap();
-    assert_eq!(taken(&open(&dir, clock), &crawler(3, 0, 0), 5).await, 1);
-}
-
 /// A clock that is ahead for a moment, and crosses midnight meanwhile, while the counts are written.
 #[tokio::test(start_paused = true)]
 async fn a_clock_that_is_wrong_for_a_minute_resets_no_budget() {
@@ -366,16 +351,34 @@ async fn requests_counted_without_the_engine_are_reported_once() {
 
 #[tokio::test(start_paused = true)]
 async fn bytes_reach_the_other_nodes_without_a_request() {
-    let (_engine, [a, b]) = two_nodes().await;
+    let (engine, [a, b]) = two_nodes().await;
     let news = crawler(0, 1000, 0);
     let Node { dir: _dir, budgets } = a;
     let budgets = Arc::new(budgets);
     let keeping = Arc::clone(&budgets);
     let keeping = tokio::spawn(async move { keeping.keep().await });
+    engine.fail(Some(EngineFailure::Connection("gone".to_owned())));
     budgets.add_bytes("news", 1000);
     tokio::time::sleep(SAVE_INTERVAL + Duration::from_secs(1)).await;
+    engine.fail(None);
+    // Nothing is counted any more, but what was not reported still has to be.
+    tokio::time::sleep(4 * SAVE_INTERVAL).await;
     keeping.abort();
     assert_eq!(b.budgets.take(&news, &origin(0)).await.unwrap_err().kind, BudgetKind::Bytes);
+}
+
+/// A node that has left its fleet has the engine's last answer of today.
+#[tokio::test(start_paused = true)]
+async fn origins_are_limited_after_a_node_has_left_its_fleet() {
+    let (_engine, [a, b]) = two_nodes().await;
+    let news = crawler(0, 0, 3);
+    for (node, number) in [(&a, 0), (&b, 1)] {
+        assert_eq!(node.budgets.take(&news, &origin(number)).await, Ok(()));
+    }
+    assert_eq!(a.budgets.take(&news, &origin(0)).await, Ok(()));
+    a.budgets.save();
+    let alone = open(&a.dir, a.budgets.clock);
+    assert_eq!(taken(&alone, &news, 9).await, 1 + 1, "a known origin, and a new one");
 }
 
 /// Returns the requests that count today, as a node knows them.

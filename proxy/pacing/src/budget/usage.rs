@@ -59,8 +59,13 @@ impl CrawlerUsage {
         }
     }
 
-    /// Returns the part of the budget that leaves no room for a request.
-    pub(super) fn spent(&self, budget: DailyBudget, origin: u64) -> Option<BudgetKind> {
+    /// Returns the part of the budget that leaves no room for a request, as far as this node knows, which may be in a fleet.
+    pub(super) fn spent(
+        &self,
+        budget: DailyBudget,
+        origin: u64,
+        is_in_fleet: bool,
+    ) -> Option<BudgetKind> {
         let is_spent = |limit: u64, kind| limit > 0 && self.used(kind) >= limit;
         if is_spent(budget.requests, BudgetKind::Requests) {
             Some(BudgetKind::Requests)
@@ -70,7 +75,8 @@ impl CrawlerUsage {
             && is_spent(budget.new_origins, BudgetKind::NewOrigins)
         {
             // Another node may have counted this origin: only the engine knows.
-            (self.last_answer == LastAnswer::default()).then_some(BudgetKind::NewOrigins)
+            let may_be_known = is_in_fleet && self.last_answer != LastAnswer::default();
+            (!may_be_known).then_some(BudgetKind::NewOrigins)
         } else {
             None
         }

@@ -128,6 +128,11 @@ impl<F: DocumentFetcher> FetchTasks<F> {
         self.jobs.insert(task.id(), job);
     }
 
+    /// Ends all running fetches.
+    pub(super) async fn stop(&mut self) {
+        self.tasks.shutdown().await;
+    }
+
     /// Waits for the next fetch to end; `None` if none is running. A fetch that panics ends too, or its origin would
     /// wait forever. Cancel-safe.
     pub(super) async fn next(&mut self) -> Option<(FetchJob, Result<LearnedEntry, FetchOutcome>)> {

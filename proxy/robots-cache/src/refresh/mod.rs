@@ -97,18 +97,18 @@ impl<F: DocumentFetcher> RefreshTask<F> {
         }
     }
 
-    /// Runs until the last handle is dropped or [`CacheEvent::Close`] arrives.
+    /// Runs until the last handle is dropped, or [`CacheEvent::StopFetching`] and then [`CacheEvent::Close`] arrive.
     pub(super) async fn run(mut self) {
         loop {
             let pause =
                 self.scheduler.next_due().map_or(MAX_SLEEP, |at| self.services.clock.until(at));
             tokio::select! {
                 event = self.events.recv() => match event {
-                    Some(CacheEvent::Close(reply)) => {
-                        self.services.store.flush().await;
+                    Some(CacheEvent::StopFetching(reply)) => {
+                        self.fetches.stop().await;
                         // The receiver may be gone.
                         let _ = reply.send(());
-                        return;
+                        return self.close().await;
                     }
                     Some(event) => self.handle_event(event),
                     None => return,
@@ -128,6 +128,17 @@ impl<F: DocumentFetcher> RefreshTask<F> {
             self.start_fetches();
             self.fleet_lookups.start(&self.services.published, &self.services.fleet_entries);
             self.serve_stale_to_queued();
+        }
+    }
+
+    /// Saves everything on disk once that is asked for. All that others still ask for gets no answer.
+    async fn close(mut self) {
+        while let Some(event) = self.events.recv().await {
+            if let CacheEvent::Close(reply) = event {
+                self.services.store.flush().await;
+                let _ = reply.send(());
+                return;
+            }
         }
     }
 
@@ -175,8 +186,8 @@ impl<F: DocumentFetcher> RefreshTask<F> {
             CacheEvent::IsFetching(resource, reply) => {
                 let _ = reply.send(self.scheduler.is_in_flight(&resource));
             }
-            // The loop in `run` ends first.
-            CacheEvent::Close(_) => {}
+            // `run` ends first.
+            CacheEvent::StopFetching(_) | CacheEvent::Close(_) => {}
         }
     }
 

@@ -136,17 +136,17 @@ async fn ask_in_one_pass(
     let scanning = scan(span, sender);
     let mut waiting = WaitingPages::default();
     let mut asked = FuturesUnordered::new();
-    let mut is_read = false;
+    let mut is_log_read = false;
     let mut is_complete = true;
-    while !is_read || !asked.is_empty() || waiting.count > 0 {
+    while !is_log_read || !asked.is_empty() || waiting.count > 0 {
         while asked.len() < MAX_ORIGINS
             && let Some(page) = waiting.take()
         {
             asked.push(ask(proxy, page));
         }
         tokio::select! {
-            page = pages.recv(), if !is_read && waiting.count < MAX_WAITING_PAGES => match page {
-                None => is_read = true,
+            page = pages.recv(), if !is_log_read && waiting.count < MAX_WAITING_PAGES => match page {
+                None => is_log_read = true,
                 Some(page) if seen.contains(&page.key) || answers.is_known(page.key) => {}
                 Some(page) if waiting.is_full(&page.origin) => is_complete = false,
                 Some(page) => {
@@ -172,7 +172,8 @@ fn scan(span: LogSpan<'_>, pages: mpsc::Sender<LoggedPage>) -> JoinHandle<anyhow
     tokio::task::spawn_blocking(move || {
         let log = LogPlace { path: &path, state_dir: &state_dir };
         let span = LogSpan { log, range, unnamed: unnamed.as_deref() };
-        span.read(|_, page| match pages.blocking_send(page) {
+        let is_wanted = || !pages.is_closed();
+        span.read(is_wanted, |_, page| match pages.blocking_send(page) {
             Ok(()) => ControlFlow::Continue(()),
             Err(_) => ControlFlow::Break(()),
         })
@@ -218,7 +219,7 @@ async fn try_to_answer(
     let connection = Arc::new(connection(&previewed.identity));
     let head = head(page).map_err(|error| Undecided::for_good(error.to_string()))?;
     let decided = match verdict.result {
-        Ok(permit) if page.is_read() && !permit.purposes.is_empty() => {
+        Ok(permit) if page.is_repeatable() && !permit.purposes.is_empty() => {
             proxy.send(&connection, &head).await
         }
         Ok(_) => return Ok(None),

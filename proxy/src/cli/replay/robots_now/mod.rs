@@ -70,6 +70,8 @@ struct ListCounts {
     fetches: u64,
     refused: u64,
     undecided: u64,
+    /// Whether the reader of the list had seen enough before its end.
+    is_cut: bool,
 }
 
 /// Decides again about each logged fetch by what its origin says today, for `purpose` if given. `from` names the log.
@@ -104,8 +106,11 @@ fn ask_and_print(
         print_errors("wayleave: interrupted: the same command goes on where it ended\n");
         return Ok(ExitCode::from(INTERRUPTED));
     };
-    let counts = run.print(log, json)?;
-    run.sum_up(&counts, &gaps)
+    match run.print(log, json)? {
+        Ok(counts) => run.sum_up(&counts, &gaps),
+        // The answers are kept: the same command prints the whole list.
+        Err(status) => Ok(status),
+    }
 }
 
 /// A run, or the rest of an interrupted one.
@@ -171,23 +176,31 @@ impl Run {
         Ok(asked.map(|gaps| (self, gaps)))
     }
 
-    /// Prints the fetches that would be refused, in the order of the log.
-    fn print(&self, log: LogPlace<'_>, json: bool) -> anyhow::Result<ListCounts> {
+    /// Prints the fetches that would be refused, in the order of the log. Returns the exit status instead if the list cannot be
+    /// written.
+    fn print(&self, log: LogPlace<'_>, json: bool) -> anyhow::Result<Result<ListCounts, ExitCode>> {
         let mut counts = ListCounts::default();
-        let mut is_read = true;
-        self.question.span(log).read(|decision, page| {
+        let mut printed = Ok(());
+        let is_wanted = || true;
+        self.question.span(log).read(is_wanted, |decision, page| {
             counts.fetches += 1;
             match self.answers.refused(page.key) {
                 Some(refused) => {
                     counts.refused += 1;
-                    // Whoever reads the list may have seen enough; what it means is counted all the same.
-                    is_read = is_read && print_part(&row(decision, refused, json)).is_ok();
+                    if printed.is_ok() {
+                        printed = print_part(&row(decision, refused, json));
+                    }
                 }
                 None => counts.undecided += u64::from(!self.answers.is_known(page.key)),
             }
             ControlFlow::Continue(())
         })?;
-        Ok(counts)
+        counts.is_cut = printed.is_err();
+        Ok(match printed {
+            // What the list means is counted all the same.
+            Ok(()) | Err(ExitCode::SUCCESS) => Ok(counts),
+            Err(status) => Err(status),
+        })
     }
 
     /// Prints the counts, and returns the exit status.
@@ -201,7 +214,9 @@ impl Run {
         );
         print_errors(&words);
         // All pages were asked about, with an answer or without: the next run asks anew.
-        self.answers.finish()?;
+        if !counts.is_cut {
+            self.answers.finish()?;
+        }
         let mut missing = gaps.phrases(self.question.since.is_some());
         for (reason, count) in self.answers.undecided_reasons().into_iter().take(MAX_REASONS) {
             missing.push(format!("{}: {reason}", counted(count, "page")));

@@ -88,7 +88,7 @@ impl LoggedPage {
     }
 
     /// Returns whether the response of a page can be asked for again without an effect.
-    pub(super) fn is_read(&self) -> bool {
+    pub(super) fn is_repeatable(&self) -> bool {
         !self.is_tunnel && matches!(&*self.method, "GET" | "HEAD")
     }
 }
@@ -111,22 +111,27 @@ pub(super) struct LogSpan<'a> {
 }
 
 impl LogSpan<'_> {
-    /// Passes each page that was fetched, with its decision, to `take` until it breaks. Returns the gaps in the log.
+    /// Passes each page that was fetched, with its decision, to `take` until it breaks, or no more is wanted. Returns the gaps in
+    /// the log.
     ///
     /// # Errors
     ///
     /// Returns an error if the log cannot be read.
     pub(super) fn read(
         &self,
+        is_wanted: impl Fn() -> bool,
         mut take: impl FnMut(&DecisionRecord, LoggedPage) -> ControlFlow<()>,
     ) -> anyhow::Result<LogGaps> {
         scan_log(self.log, self.range, &DecisionQuery::default(), |step| {
-            if let ScanStep::Decision(decision, _) = step
-                && let Some(page) = LoggedPage::of(&decision, self.unnamed)
-            {
-                return take(&decision, page);
+            match step {
+                ScanStep::Decision(decision, _) => match LoggedPage::of(&decision, self.unnamed) {
+                    Some(page) => take(&decision, page),
+                    None => ControlFlow::Continue(()),
+                },
+                // There may be gigabytes without a page.
+                ScanStep::Progress { .. } if !is_wanted() => ControlFlow::Break(()),
+                ScanStep::Progress { .. } => ControlFlow::Continue(()),
             }
-            ControlFlow::Continue(())
         })
         .with_context(|| format!("the decision log {} cannot be read", self.log.path.display()))
     }

@@ -14,7 +14,8 @@ use crate::cli::config_file::set_key;
 /// The tables that concern operators, other machines, or the log of the proxy in use.
 const LEFT_OUT: [&str; 6] = ["admin", "store", "gateway", "traces", "evidence", "log"];
 /// The keys of a crawler that concern neither what it may fetch nor how it is known.
-const LEFT_OUT_OF_CRAWLERS: [&str; 2] = ["mode", "max_response_bytes"];
+const LEFT_OUT_OF_CRAWLERS: [&str; 5] =
+    ["mode", "max_response_bytes", "requests_per_day", "bytes_per_day", "new_origins_per_day"];
 /// The hash of a password that nobody proves: crawlers are chosen by name.
 const NO_PASSWORD: &str = "$argon2id$v=19$m=19456,t=2,p=1$AAAAAAAAAAAAAAAAAAAAAA$AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA";
 
