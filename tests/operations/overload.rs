@@ -74,6 +74,8 @@ fn large_heads_of_two_clients_are_all_served_however_many_one_of_them_sends() {
     let origin = Origin::start();
     let tls_proxy = tls_listener::start(&origin, |settings| settings);
     let path = format!("/{}", "a".repeat(13_000));
+    // So short that all answers fit into the window of a connection.
+    origin.site("shop.test").page(&path, Reply::text("short"));
     let old_request = Request::get(&format!("http://shop.test{path}")).absolute_form();
     let from = |client: u8, to: SocketAddr| Wire::connect_from([127, 0, 0, client], to);
     let old = |client| from(client, tls_proxy.proxy.proxy);
