@@ -2,9 +2,9 @@
 //!
 //! Whatever a client or an origin can fill, queue for or make us compute belongs to a [`Holder`]. A [`SharedMap`] keeps
 //! bounded facts, and the holder with the most of them gives way. [`HolderCounts`] limit the share of each, and
-//! [`KeyedSemaphores`] make it wait instead. [`Turns`] is a queue that serves holders in turn. An
-//! [`InTurn`] is a task that shares its thread with the tasks of other holders by turns. A [`WorkPool`] runs work whose cost an
-//! outsider chooses, by turns, away from the threads that serve connections.
+//! [`KeyedSemaphores`] make it wait instead. [`Turns`] is a queue that serves holders in turn. [`InTurn`] is a task that
+//! takes turns on its thread with the tasks of other holders. A [`WorkPool`] runs work whose cost an outsider chooses, by
+//! turns, away from the threads that serve connections.
 //!
 //! This crate knows nothing of requests or origins: begin reading at [`Holder`].
 
