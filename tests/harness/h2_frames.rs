@@ -125,10 +125,15 @@ pub fn begin(mut wire: Wire) -> Wire {
 /// Starts HTTP/2 with a proxy that has a certificate for `localhost`: the preface and empty settings are sent.
 #[track_caller]
 pub fn open_proxied(listener: SocketAddr) -> Wire {
+    open_proxied_on(Wire::connect(listener))
+}
+
+/// Does the same on a connection that is open.
+#[track_caller]
+pub fn open_proxied_on(wire: Wire) -> Wire {
     let roots = Authority::trusted().pem.as_bytes();
-    let secured = Wire::connect(listener)
-        .start_tls("localhost", roots, &["h2", "http/1.1"])
-        .expect("the proxy is trusted");
+    let secured =
+        wire.start_tls("localhost", roots, &["h2", "http/1.1"]).expect("the proxy is trusted");
     assert_eq!(secured.protocol.as_deref(), Some("h2"));
     begin(secured.wire)
 }

@@ -5,10 +5,11 @@ use std::time::Duration;
 
 use crate::harness::h2_frames::{
     ACK, CANCEL, CONTINUATION, DATA, END_HEADERS, END_STREAM, GOAWAY, HEADERS, PING, RST_STREAM,
-    SETTINGS, WINDOW_UPDATE, before_preface, block, frame, get, open, request,
+    SETTINGS, WINDOW_UPDATE, before_preface, block, frame, get, open, open_proxied_on, request,
 };
 use crate::harness::origin::reply::Step;
 use crate::harness::{Gate, Origin, Reply, Request, Wayleave, Wire, eventually};
+use crate::requests::tls_listener;
 
 fn plain(wire: &mut Wire) -> u16 {
     wire.send_get("http://shop.test/a");
@@ -62,6 +63,48 @@ fn every_thread_serves_connections() {
         }
     }
     panic!("threads have waited {before:?} times, and then {:?} times", waits_of_threads(&proxy));
+}
+
+#[test]
+fn large_heads_of_two_clients_are_all_served_however_many_one_of_them_sends() {
+    const CONNECTIONS: usize = 60;
+    /// On each HTTP/2 connection.
+    const STREAMS: u32 = 8;
+    const ROUNDS: u32 = 3;
+    let origin = Origin::start();
+    let tls_proxy = tls_listener::start(&origin, |settings| settings);
+    let path = format!("/{}", "a".repeat(13_000));
+    // So short that all answers fit into the window of a connection.
+    origin.site("shop.test").page(&path, Reply::text("short"));
+    let old_request = Request::get(&format!("http://shop.test{path}")).absolute_form();
+    let from = |client: u8, to: SocketAddr| Wire::connect_from([127, 0, 0, client], to);
+    let old = |client| from(client, tls_proxy.proxy.proxy);
+    let new = |client| open_proxied_on(from(client, tls_proxy.tls));
+    // The other client's is the last, which is answered first.
+    let mut old_wires: Vec<_> = (0..CONNECTIONS).map(|_| old(1)).chain([old(2)]).collect();
+    let mut new_wires: Vec<_> = (0..CONNECTIONS).map(|_| new(1)).chain([new(2)]).collect();
+    for round in 0..ROUNDS {
+        let streams = (0..STREAMS).map(|number| 2 * (round * STREAMS + number) + 1);
+        let new_requests: Vec<_> =
+            streams.flat_map(|stream| request(stream, "shop.test", &path)).collect();
+        for (old, new) in old_wires.iter_mut().zip(&mut new_wires) {
+            old.send(&old_request);
+            new.send(&new_requests);
+        }
+        // A connection that ends while it waits takes nobody's turn along.
+        let mut leaving = old(1);
+        leaving.send(&old_request);
+        drop(leaving);
+        for (old, new) in old_wires.iter_mut().zip(&mut new_wires).rev() {
+            assert_eq!(old.response().status, 200);
+            let mut answered = 0;
+            while answered < STREAMS {
+                let frame = new.frame().expect("all are answered, in any order");
+                assert!(frame.kind != HEADERS || frame.is_200(), "{frame:?}");
+                answered += u32::from(frame.kind == HEADERS);
+            }
+        }
+    }
 }
 
 #[test]

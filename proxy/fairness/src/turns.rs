@@ -1,6 +1,6 @@
 //! A queue that serves holders in turn.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
 use crate::Holder;
 
@@ -8,7 +8,9 @@ use crate::Holder;
 #[derive(Debug)]
 pub struct Turns<T> {
     /// The holders with items, the next to be served first.
-    waiting: VecDeque<(Holder, VecDeque<T>)>,
+    order: VecDeque<Holder>,
+    /// The items of each of these.
+    waiting: BTreeMap<Holder, VecDeque<T>>,
     len: usize,
 }
 
@@ -16,7 +18,7 @@ impl<T> Turns<T> {
     /// Creates an empty queue.
     #[must_use]
     pub const fn new() -> Self {
-        Self { waiting: VecDeque::new(), len: 0 }
+        Self { order: VecDeque::new(), waiting: BTreeMap::new(), len: 0 }
     }
 
     /// Returns the number of items of all holders.
@@ -34,21 +36,25 @@ impl<T> Turns<T> {
     /// Adds an item behind all others of its holder.
     pub fn push(&mut self, holder: Holder, item: T) {
         self.len += 1;
-        match self.waiting.iter_mut().find(|(waiting, _)| *waiting == holder) {
-            Some((_, items)) => items.push_back(item),
-            None => self.waiting.push_back((holder, VecDeque::from([item]))),
+        let items = self.waiting.entry(holder).or_default();
+        if items.is_empty() {
+            self.order.push_back(holder);
         }
+        items.push_back(item);
     }
 
     /// Removes the next item. Its holder's other items wait until all other holders had a turn.
     pub fn pop(&mut self) -> Option<T> {
-        let (holder, mut items) = self.waiting.pop_front()?;
-        let item = items.pop_front();
-        if !items.is_empty() {
-            self.waiting.push_back((holder, items));
+        let holder = self.order.pop_front()?;
+        let items = self.waiting.get_mut(&holder)?;
+        let item = items.pop_front()?;
+        if items.is_empty() {
+            self.waiting.remove(&holder);
+        } else {
+            self.order.push_back(holder);
         }
-        self.len -= usize::from(item.is_some());
-        item
+        self.len -= 1;
+        Some(item)
     }
 }
 

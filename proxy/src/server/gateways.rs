@@ -60,7 +60,7 @@ async fn accept(
         // The runtime of the thread that serves the connection is the one that has to watch its socket.
         let tcp = tcp.into_std();
         let thread = acceptor.threads.least_busy();
-        acceptor.server.spawn_on(&thread.runtime.clone(), async move {
+        acceptor.server.spawn_on(&thread.runtime.clone(), peer.ip().to_canonical(), async move {
             let Ok(tcp) = tcp.and_then(TcpStream::from_std) else { return };
             match protocol {
                 GatewayProtocol::Http => server.serve_http(tcp, peer.ip(), stopping).await,

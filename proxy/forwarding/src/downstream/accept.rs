@@ -13,6 +13,7 @@ use wayleave_admission::refusal;
 use wayleave_admission::request::{ClientConnection, DialledDestination};
 use wayleave_config::{ListenAddress, ListenProtocol};
 use wayleave_decision::Refusal;
+use wayleave_fairness::Holder;
 use wayleave_transport::descriptors;
 use wayleave_transport::http::transport::{
     self, BufferedStream, Transport, UNACKNOWLEDGED_TIMEOUT,
@@ -136,7 +137,7 @@ impl ConnectionAcceptor {
         // The runtime of the thread that serves the connection is the one that has to watch its socket.
         let tcp = tcp.into_std();
         let thread = self.threads.least_busy();
-        server.spawn_on(&thread.runtime.clone(), async move {
+        server.spawn_on(&thread.runtime.clone(), client, async move {
             let accepted = match tcp.and_then(TcpStream::from_std) {
                 // Boxed, because the future of each async function that takes it keeps room for it.
                 Ok(tcp) => Box::new(AcceptedConnection::new(tcp, peer)),
@@ -247,6 +248,7 @@ impl ConnectionAcceptor {
         permit: ConnectionPermit,
         client: IpAddr,
     ) -> Option<(Box<AcceptedConnection>, ConnectionPermit)> {
+        wayleave_fairness::run_as(Holder::of_client(client));
         match self.server.limits.assign_client(permit, client) {
             Ok(permit) => Some((accepted, permit)),
             Err(limit) => {

@@ -199,7 +199,7 @@ impl Http2Streams {
 pub(super) fn exchange(server: &Arc<DownstreamServer>, stream: Http2Request) {
     let spawner = server;
     let server = Arc::clone(server);
-    spawner.spawn(async move {
+    spawner.spawn(stream.connection.client, async move {
         let Http2Request {
             request,
             respond,

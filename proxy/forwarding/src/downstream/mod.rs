@@ -14,7 +14,7 @@
 //!     │
 //!  http1, http2 ── frame_limit, pulse             requests in sequence; requests multiplexed, and the waste that is allowed
 //!
-//!  server                                         state that all connections share
+//!  server                                         state that all connections share, and their tasks, which take turns
 //! ```
 
 mod accept;

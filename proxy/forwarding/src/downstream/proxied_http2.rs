@@ -28,7 +28,7 @@ fn spawn_stream(server: &Arc<DownstreamServer>, stream: Http2Request) {
         return http2::exchange(server, stream);
     }
     let serving = Arc::clone(server);
-    server.spawn(async move { serve_tunnel(&serving, stream).await });
+    server.spawn(stream.connection.client, async move { serve_tunnel(&serving, stream).await });
 }
 
 /// Decides a CONNECT, and serves the protocol inside the tunnel.

@@ -8,6 +8,7 @@ use tokio_util::future::FutureExt;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use wayleave_admission::settings::Settings;
+use wayleave_fairness::{Holder, InTurn};
 use wayleave_robots_txt::Origin;
 use wayleave_transport::http::downstream::ResponseShares;
 use wayleave_transport::tls::intercept::TlsInterceptor;
@@ -35,13 +36,20 @@ pub struct DownstreamServer {
 }
 
 impl DownstreamServer {
-    /// Spawns `task` on the current thread. It runs until it is done or the server is terminated.
-    pub fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
-        self.spawn_on(&Handle::current(), task);
+    /// Spawns a task of a client's on the current thread. It runs, in the client's turns, until it is done or the server is
+    /// terminated.
+    pub fn spawn(&self, client: IpAddr, task: impl Future<Output = ()> + Send + 'static) {
+        self.spawn_on(&Handle::current(), client, task);
     }
 
     /// Does the same as [`spawn`](Self::spawn) on the thread of `runtime`.
-    pub fn spawn_on(&self, runtime: &Handle, task: impl Future<Output = ()> + Send + 'static) {
+    pub fn spawn_on(
+        &self,
+        runtime: &Handle,
+        client: IpAddr,
+        task: impl Future<Output = ()> + Send + 'static,
+    ) {
+        let task = InTurn::new(Holder::of_client(client), task);
         // `run_until_cancelled_owned` is an async function, whose future would hold the task three times.
         let task = task.with_cancellation_token_owned(self.terminated.clone());
         self.tasks.spawn_on(task, runtime);
