@@ -14,7 +14,7 @@ use crate::{Holder, Turns};
 
 /// The time for which tasks run as they are woken. It is as long as many small requests take, which so need not wait, and
 /// no longer than a client may be kept waiting by others.
-const ROUND: Duration = Duration::from_micros(500);
+const ROUND: Duration = Duration::from_millis(2);
 
 thread_local! {
     static ROUNDS: RefCell<Rounds> = const {
