@@ -20,7 +20,6 @@ use wayleave_transport::http::transport::{
 };
 
 use super::captured::{self, CapturedConnection};
-use super::http1::Http1Outcome;
 use super::limits::{ConnectionPermit, LimitReached};
 use super::listeners::BoundListener;
 use super::original_destination::original_destination;
@@ -38,7 +37,7 @@ pub struct ConnectionAcceptor {
 }
 
 /// An accepted connection, the bytes read from it so far, and its client.
-struct AcceptedConnection {
+pub(super) struct AcceptedConnection {
     tcp: Transport<TcpStream>,
     buffered: BytesMut,
     connection: ClientConnection,
@@ -146,28 +145,24 @@ impl ConnectionAcceptor {
                     return;
                 }
             };
-            let admitted = match permit {
+            let (accepted, permit) = match permit {
                 // A load balancer sends its header in front of everything, TLS included. This runs once per connection.
                 // Boxed, it does not enlarge the future of every idle connection.
                 Ok(permit) if has_proxy_header => {
-                    Box::pin(acceptor.read_proxy_header(accepted, permit)).await
+                    let reading = Box::pin(acceptor.read_proxy_header(accepted, permit));
+                    let Some(admitted) = reading.await else { return };
+                    admitted
                 }
-                Ok(permit) => Some((accepted, permit)),
-                Err(limit) => {
-                    Box::pin(acceptor.reject(accepted, limit)).await;
-                    None
-                }
+                Ok(permit) => (accepted, permit),
+                Err(limit) => return Box::pin(acceptor.reject(accepted, limit)).await,
             };
-            if let Some((accepted, permit)) = admitted {
-                acceptor.serve(accepted, entry).await;
-                drop(permit);
-            }
-            drop((open, thread));
+            acceptor.serve(accepted, entry).await;
+            drop((permit, open, thread));
         });
     }
 
     /// Serves a connection whose client is known, until it ends.
-    async fn serve(&self, accepted: Box<AcceptedConnection>, entry: Entry) {
+    pub(super) async fn serve(&self, accepted: Box<AcceptedConnection>, entry: Entry) {
         let server = &self.server;
         match entry {
             Entry::Http => serve_http(server, accepted.into_plain_http()).await,
@@ -177,15 +172,15 @@ impl ConnectionAcceptor {
                 }
             }
             Entry::Socks5 => {
-                let NegotiatedConnection { incoming, connection, .. } = accepted.into_plain_http();
+                let NegotiatedConnection { incoming, connection, .. } = *accepted.into_plain_http();
                 Box::pin(socks5::serve(server, incoming, connection)).await;
             }
             Entry::Captured { listener, destination: Some(dialled) } => {
                 let peer = Some(accepted.peer);
-                let NegotiatedConnection { incoming, connection, .. } = accepted.into_plain_http();
+                let NegotiatedConnection { incoming, connection, .. } = *accepted.into_plain_http();
                 let connection = ClientConnection { dialled: Some(dialled.clone()), ..connection };
                 let captured = CapturedConnection { incoming, connection, dialled, listener, peer };
-                Box::pin(captured.serve(server)).await;
+                Box::pin(Box::new(captured).serve(server)).await;
             }
             Entry::Captured { listener, destination: None } => {
                 captured::count(server, listener, "not-redirected");
@@ -198,14 +193,14 @@ impl ConnectionAcceptor {
     async fn terminate_tls(
         &self,
         accepted: Box<AcceptedConnection>,
-    ) -> Option<NegotiatedConnection> {
+    ) -> Option<Box<NegotiatedConnection>> {
         let AcceptedConnection { tcp, buffered, connection, peer } = *accepted;
         match tls_termination::terminate_tls(&self.server, tcp, buffered, connection.client).await {
-            Ok(tls) => Some(NegotiatedConnection {
+            Ok(tls) => Some(Box::new(NegotiatedConnection {
                 incoming: tls.stream.into(),
                 connection: ClientConnection { certificate: tls.certificate, ..connection },
                 is_http2: tls.is_http2,
-            }),
+            })),
             Err(TlsRefusal::Closed) => None,
             Err(TlsRefusal::PlainText(tcp)) => {
                 let buffered = BytesMut::new();
@@ -283,24 +278,22 @@ impl AcceptedConnection {
         }
     }
 
-    fn into_plain_http(self) -> NegotiatedConnection {
-        NegotiatedConnection {
+    fn into_plain_http(self: Box<Self>) -> Box<NegotiatedConnection> {
+        Box::new(NegotiatedConnection {
             incoming: BufferedStream { stream: Box::new(self.tcp), buffered: self.buffered },
             connection: self.connection,
             is_http2: false,
-        }
+        })
     }
 }
 
 /// Serves HTTP to the proxy, and the tunnel that an HTTP/1 connection may become.
-async fn serve_http(server: &Arc<DownstreamServer>, negotiated: NegotiatedConnection) {
-    let NegotiatedConnection { incoming, connection, is_http2 } = negotiated;
-    if is_http2 {
-        let serving = proxied_http2::serve(server, incoming.stream, connection);
+async fn serve_http(server: &Arc<DownstreamServer>, http: Box<NegotiatedConnection>) {
+    if http.is_http2 {
+        let serving = proxied_http2::serve(server, http.incoming.stream, http.connection);
         return Box::pin(serving).await;
     }
-    let outcome = http1::serve(server, incoming, &connection).await;
-    if let Http1Outcome::Tunnel { incoming, permit } = outcome {
-        tunnel::serve(server, incoming, connection, permit).await;
+    if let Some(opened) = http1::serve(server, http).await {
+        tunnel::serve(server, opened).await;
     }
 }

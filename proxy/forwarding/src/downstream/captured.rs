@@ -26,7 +26,7 @@ use super::first_bytes::{self, ClientProtocol};
 use super::http1::late_requests_over;
 use super::server::DownstreamServer;
 use super::tls_termination::NegotiatedConnection;
-use super::tunnel;
+use super::tunnel::{self, OpenedTunnel};
 use crate::exchange::error_response;
 use crate::exchange::tunnel::{RefusedTunnel, TunnelContent, TunnelPermit};
 
@@ -44,18 +44,10 @@ pub(super) struct CapturedConnection {
     pub(super) peer: Option<SocketAddr>,
 }
 
-/// A tunnel that was decided as if by CONNECT.
-pub(super) struct OpenedTunnel<'a> {
-    /// `None` if the client is gone.
-    pub(super) incoming: Option<BufferedStream>,
-    pub(super) connection: ClientConnection,
-    pub(super) permit: TunnelPermit<'a>,
-}
-
 /// The use of a captured connection.
 enum CapturedUse<'a> {
-    Requests(NegotiatedConnection),
-    Tunnel(OpenedTunnel<'a>),
+    Requests(Box<NegotiatedConnection>),
+    Tunnel(Box<OpenedTunnel<'a>>),
 }
 
 /// The first bytes of a client.
@@ -70,21 +62,14 @@ struct NoUse {
     refusal: Option<Box<Refusal>>,
 }
 
-impl OpenedTunnel<'_> {
-    /// Serves the tunnel until it ends.
-    pub(super) async fn serve(self, server: &Arc<DownstreamServer>) {
-        tunnel::serve(server, self.incoming, self.connection, self.permit).await;
-    }
-}
-
 impl CapturedConnection {
     /// Serves the connection until it ends.
-    pub(super) async fn serve(self, server: &Arc<DownstreamServer>) {
+    pub(super) async fn serve(self: Box<Self>, server: &Arc<DownstreamServer>) {
         // This runs once per connection. Boxed, it does not enlarge the future of every idle connection.
         match Box::pin(self.find_use(server)).await {
             None => {}
             Some(CapturedUse::Requests(http)) => tunnel::serve_requests(server, http).await,
-            Some(CapturedUse::Tunnel(opened)) => opened.serve(server).await,
+            Some(CapturedUse::Tunnel(opened)) => tunnel::serve(server, opened).await,
         }
     }
 
@@ -108,7 +93,7 @@ impl CapturedConnection {
                 let Self { incoming, connection, .. } = self;
                 let incoming = if is_http2 { with_bytes_in_stream(incoming) } else { incoming };
                 let http = NegotiatedConnection { incoming, connection, is_http2 };
-                Some(CapturedUse::Requests(http))
+                Some(CapturedUse::Requests(Box::new(http)))
             }
             Err(NoUse { result, refusal }) => {
                 count(server, self.listener, result);
@@ -145,7 +130,7 @@ impl CapturedConnection {
             return None;
         }
         count(server, listener, "bypass");
-        Some(CapturedUse::Tunnel(OpenedTunnel { incoming, connection, permit }))
+        Some(CapturedUse::Tunnel(Box::new(OpenedTunnel { incoming, connection, permit })))
     }
 
     /// Opens the tunnel that TLS is for: to its server name, unless the client has named a host by SOCKS5 already.
@@ -173,14 +158,14 @@ impl CapturedConnection {
             let proof = connection.proof.clone();
             let purposes = Vec::new();
             let permit = TunnelPermit { origin, via: None, proof, purposes, blind: None };
-            let incoming = Some(incoming);
-            return Some(CapturedUse::Tunnel(OpenedTunnel { incoming, connection, permit }));
+            let opened = OpenedTunnel { incoming: Some(incoming), connection, permit };
+            return Some(CapturedUse::Tunnel(Box::new(opened)));
         }
         let content = TunnelContent::TlsOrHttp;
         let authority = format!("{}:{}", origin.host(), origin.port());
         match decide_tunnel(server, incoming, &connection, &authority, content).await {
             Ok((permit, incoming)) => {
-                Some(CapturedUse::Tunnel(OpenedTunnel { incoming, connection, permit }))
+                Some(CapturedUse::Tunnel(Box::new(OpenedTunnel { incoming, connection, permit })))
             }
             Err(refused) => {
                 deny_tls(refused.client.into_stream()?).await;

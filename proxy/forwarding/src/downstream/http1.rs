@@ -1,14 +1,12 @@
 //! HTTP/1 on a downstream connection: one request after another.
 
 use std::future::poll_fn;
-use std::io;
-use std::mem::MaybeUninit;
+use std::ops::ControlFlow;
 use std::pin::{Pin, pin};
-use std::task::{Context, Poll, ready};
+use std::task::Poll;
 use std::time::Duration;
 
-use bytes::BytesMut;
-use tokio::io::{AsyncRead, AsyncWriteExt, ReadBuf};
+use tokio::io::AsyncWriteExt;
 use tokio::time::timeout;
 use wayleave_admission::outcome::ConnectionReuse;
 use wayleave_admission::refusal;
@@ -18,72 +16,45 @@ use wayleave_http_wire::http1::{BodyFraming, RequestHead};
 use wayleave_http_wire::received::ReceivedHead;
 use wayleave_robots_txt::UrlScheme;
 use wayleave_transport::http::downstream::Downstream;
-use wayleave_transport::http::transport::{BoxedStream, BufferedStream};
+use wayleave_transport::http::transport::{BufferedStream, poll_append};
 use wayleave_transport::tls;
 
 use super::server::DownstreamServer;
+use super::tls_termination::NegotiatedConnection;
+use super::tunnel::OpenedTunnel;
 use crate::exchange::error_response;
-use crate::exchange::tunnel::TunnelPermit;
 
 /// The time that an idle connection remains open after the stop. Closing it at once would reset it under a request that
 /// is already in flight, which clients do not retry on a new connection.
 const LATE_REQUEST_WINDOW: Duration = Duration::from_millis(250);
-/// The size of the first read of a request; most heads are shorter.
-const FIRST_READ_BYTES: usize = 4096;
 const CONNECTION_ESTABLISHED: &[u8] = b"HTTP/1.1 200 Connection established\r\n\r\n";
 
-/// The way an HTTP/1 connection ended.
-pub(super) enum Http1Outcome<'a> {
-    Closed,
-    /// The connection is a tunnel now, which was confirmed to its client with a 200; `incoming` is `None` if the client had
-    /// left before that.
-    Tunnel {
-        incoming: Option<BufferedStream>,
-        permit: TunnelPermit<'a>,
-    },
-}
-
-/// Serves requests until the connection ends or becomes a tunnel.
+/// Serves requests until the connection ends. Returns the tunnel that it became, which was confirmed to its client with a 200.
 pub(super) async fn serve<'a>(
     server: &'a DownstreamServer,
-    mut incoming: BufferedStream,
-    connection: &ClientConnection,
-) -> Http1Outcome<'a> {
+    mut http: Box<NegotiatedConnection>,
+) -> Option<Box<OpenedTunnel<'a>>> {
     let mut is_first = true;
     // One for all requests: to wait for the stop takes a lock that all connections share.
     let mut stopped = pin!(late_requests_over(server));
     loop {
-        let head = tokio::select! {
+        let has_begun = tokio::select! {
             // A head that has arrived is served even if the stop comes at the same moment.
             biased;
-            head = read_head(server, &mut incoming) => head,
-            () = &mut stopped => return Http1Outcome::Closed,
+            has_begun = wait_for_request(server, &mut http.incoming) => has_begun,
+            () = &mut stopped => return None,
         };
-        let received = match head {
-            Ok(head) => ReceivedHead::Http1(head),
-            Err(None) => {
-                if is_first {
-                    report_silence(server, connection);
-                }
-                return Http1Outcome::Closed;
+        if !has_begun {
+            if is_first {
+                report_silence(server, &http.connection);
             }
-            Err(Some(refusal)) => {
-                let exchanges = &server.exchanges;
-                let refusing = exchanges.refuse_connection(incoming.stream, connection, refusal);
-                // Boxed, like all that happens at most once in a connection, to keep an idle connection's future small.
-                Box::pin(refusing).await;
-                return Http1Outcome::Closed;
-            }
-        };
-        is_first = false;
-        // A client that knows no proxy has no tunnels: there it is refused like other requests.
-        if received.method() == "CONNECT" && connection.dialled.is_none() {
-            return Box::pin(connect(server, incoming, connection, &received)).await;
+            return None;
         }
-        // Most connections are idle most of the time: only busy ones hold the memory of an exchange.
-        match Box::pin(exchange(server, incoming, connection, &received)).await {
-            Some(next) => incoming = next,
-            None => return Http1Outcome::Closed,
+        is_first = false;
+        // Most connections are idle most of the time: only busy ones hold the memory of a request.
+        match Box::pin(serve_request(server, http, stopped.as_mut())).await {
+            ControlFlow::Continue(next) => http = next,
+            ControlFlow::Break(tunnel) => return tunnel,
         }
     }
 }
@@ -103,25 +74,64 @@ pub(super) async fn late_requests_over(server: &DownstreamServer) {
     tokio::time::sleep(LATE_REQUEST_WINDOW).await;
 }
 
-/// Reads the next request's head.
+/// Waits for the first bytes of a request. Returns whether any came before the client left, or was idle for too long.
+async fn wait_for_request(server: &DownstreamServer, incoming: &mut BufferedStream) -> bool {
+    let BufferedStream { stream, buffered } = incoming;
+    if buffered.is_empty() {
+        let idle_timeout = server.settings().options.idle_timeout;
+        let reading = pin!(poll_fn(|context| poll_append(stream, buffered, context)));
+        // Whatever went wrong, nothing was read then.
+        let _ = wayleave_clock::timeout(idle_timeout, reading).await;
+    }
+    !buffered.is_empty()
+}
+
+/// Serves a request that has begun. Returns the connection if another may follow, or else the tunnel that it became, if any.
+pub(super) async fn serve_request<'a>(
+    server: &'a DownstreamServer,
+    mut http: Box<NegotiatedConnection>,
+    stopped: Pin<&mut (dyn Future<Output = ()> + Send)>,
+) -> ControlFlow<Option<Box<OpenedTunnel<'a>>>, Box<NegotiatedConnection>> {
+    let head = tokio::select! {
+        biased;
+        head = read_head(server, &mut http.incoming) => head,
+        () = stopped => return ControlFlow::Break(None),
+    };
+    let received = match head {
+        Ok(head) => ReceivedHead::Http1(head),
+        Err(None) => return ControlFlow::Break(None),
+        Err(Some(refusal)) => {
+            let NegotiatedConnection { incoming, connection, .. } = *http;
+            let exchanges = &server.exchanges;
+            let refusing = exchanges.refuse_connection(incoming.stream, &connection, refusal);
+            // Boxed, like all that happens at most once in a connection: it would take ten times the memory of a request.
+            Box::pin(refusing).await;
+            return ControlFlow::Break(None);
+        }
+    };
+    // A client that knows no proxy has no tunnels: there it is refused like other requests.
+    if received.method() == "CONNECT" && http.connection.dialled.is_none() {
+        return ControlFlow::Break(Box::pin(connect(server, *http, &received)).await);
+    }
+    match exchange(server, http.incoming, &http.connection, &received).await {
+        Some(next) => {
+            http.incoming = next;
+            ControlFlow::Continue(http)
+        }
+        None => ControlFlow::Break(None),
+    }
+}
+
+/// Reads the head of a request that has begun.
 ///
 /// # Errors
 ///
-/// Returns the refusal of the bytes that arrived instead, or `None` if none did.
+/// Returns the refusal of the bytes that arrived instead, or `None` if the client is gone.
 async fn read_head(
     server: &DownstreamServer,
     incoming: &mut BufferedStream,
 ) -> Result<RequestHead, Option<Refusal>> {
     let BufferedStream { stream, buffered } = incoming;
-    let settings = server.settings();
-    let options = &settings.options;
-    if buffered.is_empty() {
-        let reading = pin!(poll_fn(|context| poll_first_read(stream, buffered, context)));
-        match wayleave_clock::timeout(options.idle_timeout, reading).await {
-            Ok(Ok(())) if !buffered.is_empty() => {}
-            _ => return Err(None),
-        }
-    }
     // The client uses TLS, and this listener has none.
     if buffered.first() == Some(&tls::HANDSHAKE_RECORD) {
         return Err(Some(refusal::unexpected_tls()));
@@ -130,7 +140,7 @@ async fn read_head(
     // The whole head is usually there at the first poll, which saves reading the clock and arming a timer.
     let read = match futures_util::poll!(&mut reading) {
         Poll::Ready(read) => Ok(read),
-        Poll::Pending => timeout(options.header_timeout, reading).await,
+        Poll::Pending => timeout(server.settings().options.header_timeout, reading).await,
     };
     match read {
         Ok(Ok(head)) => Ok(head),
@@ -139,35 +149,20 @@ async fn read_head(
     }
 }
 
-/// Reads into the stack first and allocates only for bytes that arrived: an idle connection holds no buffer.
-fn poll_first_read(
-    stream: &mut BoxedStream,
-    buffered: &mut BytesMut,
-    context: &mut Context<'_>,
-) -> Poll<io::Result<()>> {
-    let mut bytes = [MaybeUninit::uninit(); FIRST_READ_BYTES];
-    let mut read = ReadBuf::uninit(&mut bytes);
-    ready!(Pin::new(stream).poll_read(context, &mut read))?;
-    buffered.extend_from_slice(read.filled());
-    Poll::Ready(Ok(()))
-}
-
 /// Serves a CONNECT: decides it, and confirms the tunnel to the client.
 async fn connect<'a>(
     server: &'a DownstreamServer,
-    incoming: BufferedStream,
-    connection: &ClientConnection,
+    http: NegotiatedConnection,
     received: &ReceivedHead,
-) -> Http1Outcome<'a> {
+) -> Option<Box<OpenedTunnel<'a>>> {
+    let NegotiatedConnection { incoming, connection, .. } = http;
     let idle_timeout = server.settings().options.idle_timeout;
     // Whatever follows the head belongs to the tunnel.
     let client = Downstream::http1(incoming, BodyFraming::Length(0), false, idle_timeout)
         .with_half_close_policy(received.half_close_policy());
-    let connected = server.exchanges.connect(connection, received, client).await;
-    let Some((permit, client)) = connected else {
-        return Http1Outcome::Closed;
-    };
-    Http1Outcome::Tunnel { incoming: confirm_tunnel(client).await, permit }
+    let (permit, client) = server.exchanges.connect(&connection, received, client).await?;
+    let incoming = confirm_tunnel(client).await;
+    Some(Box::new(OpenedTunnel { incoming, connection, permit }))
 }
 
 /// Answers the CONNECT with 200 and returns the tunnel's stream, or `None` if the client is gone.

@@ -11,7 +11,7 @@ use wayleave_transport::http::transport::{BoxedStream, BufferedStream, Transport
 
 use super::http2::{self, Http2Request};
 use super::server::DownstreamServer;
-use super::tunnel;
+use super::tunnel::{self, OpenedTunnel};
 
 /// Serves a connection whose TLS ends at this proxy.
 pub(super) async fn serve(
@@ -53,7 +53,8 @@ async fn serve_tunnel(server: &Arc<DownstreamServer>, stream: Http2Request) {
     let connecting = Box::pin(exchanges.connect(&connection, &received, client));
     let Some((permit, client)) = connecting.await else { return };
     let incoming = open_tunnel(client).map(BufferedStream::from);
-    tunnel::serve(server, incoming, ClientConnection::clone(&connection), permit).await;
+    let connection = ClientConnection::clone(&connection);
+    tunnel::serve(server, Box::new(OpenedTunnel { incoming, connection, permit })).await;
     drop((connection_permit, exchange_permit));
 }
 

@@ -19,9 +19,10 @@ use wayleave_config::ListenProtocol;
 use wayleave_decision::{Reason, Refusal};
 use wayleave_transport::http::transport::BufferedStream;
 
-use super::captured::{self, CapturedConnection, OpenedTunnel};
+use super::captured::{self, CapturedConnection};
 use super::http1::late_requests_over;
 use super::server::DownstreamServer;
+use super::tunnel::{self, OpenedTunnel};
 use crate::exchange::error_response;
 use crate::exchange::tunnel::TunnelContent;
 
@@ -78,8 +79,8 @@ impl From<io::Error> for HandshakeError {
 /// A connection after its handshake.
 enum SocksUse<'a> {
     /// The first bytes decide.
-    Inspected(CapturedConnection),
-    Bypass(OpenedTunnel<'a>),
+    Inspected(Box<CapturedConnection>),
+    Bypass(Box<OpenedTunnel<'a>>),
 }
 
 /// Serves a connection until it ends.
@@ -93,7 +94,7 @@ pub(super) async fn serve(
     match Box::pin(handshake.run()).await {
         None => {}
         Some(SocksUse::Inspected(captured)) => captured.serve(server).await,
-        Some(SocksUse::Bypass(opened)) => opened.serve(server).await,
+        Some(SocksUse::Bypass(opened)) => tunnel::serve(server, opened).await,
     }
 }
 
@@ -243,15 +244,16 @@ impl<'a> Handshake<'a> {
         };
         if permit.blind.is_some() {
             captured::count(server, ListenProtocol::Socks5, "bypass");
-            return Some(SocksUse::Bypass(OpenedTunnel { incoming, connection, permit }));
+            let opened = OpenedTunnel { incoming, connection, permit };
+            return Some(SocksUse::Bypass(Box::new(opened)));
         }
-        Some(SocksUse::Inspected(CapturedConnection {
+        Some(SocksUse::Inspected(Box::new(CapturedConnection {
             incoming: incoming?,
             connection,
             dialled,
             listener: ListenProtocol::Socks5,
             peer: None,
-        }))
+        })))
     }
 
     /// Reads this many bytes.

@@ -23,31 +23,34 @@ use super::tls_termination::{NegotiatedConnection, TlsTransport};
 use super::{blind_tunnel, http1, http2, tls_termination};
 use crate::exchange::tunnel::TunnelPermit;
 
-/// Serves a tunnel that was opened on `outside` and confirmed to its client, until it ends. `incoming` is `None` if the client was
-/// gone before the confirmation.
-pub(super) async fn serve(
-    server: &Arc<DownstreamServer>,
-    incoming: Option<BufferedStream>,
-    outside: ClientConnection,
-    permit: TunnelPermit<'_>,
-) {
-    let (proof, purposes) = (permit.proof.clone(), permit.purposes.clone().into());
-    let outside = ClientConnection { proof, purposes, ..outside };
-    // Boxed, neither enlarges the future of every idle connection, most of which are no tunnels.
-    let negotiating = Box::pin(negotiate(server, incoming, &outside, permit));
-    if let Some(http) = negotiating.await {
-        Box::pin(serve_requests(server, http)).await;
+/// A tunnel that was decided, and confirmed to its client.
+pub(super) struct OpenedTunnel<'a> {
+    /// `None` if the client was gone before the confirmation.
+    pub(super) incoming: Option<BufferedStream>,
+    /// The connection outside.
+    pub(super) connection: ClientConnection,
+    pub(super) permit: TunnelPermit<'a>,
+}
+
+/// Serves a tunnel until it ends.
+pub(super) async fn serve(server: &Arc<DownstreamServer>, opened: Box<OpenedTunnel<'_>>) {
+    // This runs once per connection. Boxed, it does not enlarge the future of every idle connection.
+    if let Some(http) = Box::pin(negotiate(server, opened)).await {
+        serve_requests(server, http).await;
     }
 }
 
 /// Serves requests that are not made to this proxy, but to an origin, until the connection ends.
-pub(super) async fn serve_requests(server: &Arc<DownstreamServer>, http: NegotiatedConnection) {
+pub(super) async fn serve_requests(
+    server: &Arc<DownstreamServer>,
+    http: Box<NegotiatedConnection>,
+) {
     if http.is_http2 {
         let serving = http2::serve(server, http.incoming.stream, http.connection, http2::exchange);
         Box::pin(serving).await;
     } else {
         // The outcome is never a tunnel: a CONNECT to an origin is refused.
-        http1::serve(server, http.incoming, &http.connection).await;
+        http1::serve(server, http).await;
     }
 }
 
@@ -55,11 +58,11 @@ pub(super) async fn serve_requests(server: &Arc<DownstreamServer>, http: Negotia
 /// uninspected, or if the client is gone or speaks no known protocol.
 async fn negotiate(
     server: &DownstreamServer,
-    incoming: Option<BufferedStream>,
-    outside: &ClientConnection,
-    permit: TunnelPermit<'_>,
-) -> Option<NegotiatedConnection> {
-    let TunnelPermit { origin, via, blind, .. } = permit;
+    opened: Box<OpenedTunnel<'_>>,
+) -> Option<Box<NegotiatedConnection>> {
+    let OpenedTunnel { incoming, connection, permit } = *opened;
+    let TunnelPermit { origin, via, proof, purposes, blind } = permit;
+    let outside = &ClientConnection { proof, purposes: purposes.into(), ..connection };
     let is_bypass = blind.as_ref().is_some_and(|blind| blind.is_bypass());
     let begun = match incoming {
         None => Err(NotSent::ClientLeft),
@@ -121,12 +124,12 @@ fn plain_http(
     outside: &ClientConnection,
     origin: &Origin,
     via: Option<Arc<[u8]>>,
-) -> Option<NegotiatedConnection> {
+) -> Option<Box<NegotiatedConnection>> {
     let origin =
         Origin::from_authority(UrlScheme::Http, &format!("{}:{}", origin.host(), origin.port()));
     let tunnel = ConnectTunnel { origin: origin.ok()?, foreign_server_name: None, via };
     let connection = ClientConnection { tunnel: Some(tunnel), ..outside.clone() };
-    Some(NegotiatedConnection { incoming, connection, is_http2: false })
+    Some(Box::new(NegotiatedConnection { incoming, connection, is_http2: false }))
 }
 
 /// Intercepts TLS: runs the handshake with a certificate for the origin's host.
@@ -135,7 +138,7 @@ async fn terminate_tls(
     incoming: BufferedStream,
     outside: &ClientConnection,
     (origin, via): (Origin, Option<Arc<[u8]>>),
-) -> Option<NegotiatedConnection> {
+) -> Option<Box<NegotiatedConnection>> {
     let config = server_config(server, &origin)?;
     let header_timeout = server.settings().options.header_timeout;
     let accepted = match timeout(header_timeout, accept_tls(config, incoming)).await.ok()? {
@@ -149,11 +152,11 @@ async fn terminate_tls(
     let foreign_server_name =
         accepted.server_name.filter(|name| !target::names_host_of(name, &origin));
     let tunnel = ConnectTunnel { origin, foreign_server_name, via };
-    Some(NegotiatedConnection {
+    Some(Box::new(NegotiatedConnection {
         incoming: accepted.stream.into(),
         connection: ClientConnection { tunnel: Some(tunnel), ..outside.clone() },
         is_http2: accepted.is_http2,
-    })
+    }))
 }
 
 /// The stream inside intercepted TLS, and the facts that the handshake established.

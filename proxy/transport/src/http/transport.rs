@@ -3,6 +3,7 @@
 use std::any::Any;
 use std::fmt;
 use std::io;
+use std::mem::MaybeUninit;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
@@ -34,6 +35,28 @@ impl From<BoxedStream> for BufferedStream {
     fn from(stream: BoxedStream) -> Self {
         Self { stream, buffered: BytesMut::new() }
     }
+}
+
+/// The size of a read into the stack; most heads of requests are shorter.
+const STACK_READ_BYTES: usize = 4096;
+
+/// Appends the next bytes of `stream` to `buffered`, or none at its end. Whoever waits for the first ones holds no buffer: they are
+/// read into the stack, and memory is allocated only for bytes that arrived.
+pub fn poll_append(
+    stream: &mut (impl AsyncRead + Unpin),
+    buffered: &mut BytesMut,
+    context: &mut Context<'_>,
+) -> Poll<io::Result<()>> {
+    let mut bytes = [MaybeUninit::uninit(); STACK_READ_BYTES];
+    let mut read = ReadBuf::uninit(&mut bytes);
+    let polled = Pin::new(stream).poll_read(context, &mut read)?;
+    if polled.is_pending() && buffered.is_empty() {
+        // Frees what was read before, such as the head of the last request.
+        *buffered = BytesMut::new();
+    }
+    ready!(polled);
+    buffered.extend_from_slice(read.filled());
+    Poll::Ready(Ok(()))
 }
 
 /// The most bytes that are held back to be sent in one write: as many as a TLS record holds.
@@ -223,6 +246,8 @@ impl<S> fmt::Debug for Transport<S> {
 
 #[cfg(test)]
 mod tests {
+    use std::future::poll_fn;
+
     use super::*;
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
@@ -265,6 +290,25 @@ mod tests {
         let mut seen = [0; 12];
         stream.read_exact(&mut seen).await.unwrap();
         assert_eq!(&seen, b"first second");
+    }
+
+    #[tokio::test]
+    async fn who_waits_for_bytes_holds_no_buffer() {
+        let (mut near, mut far) = tokio::io::duplex(64);
+        let mut buffered = BytesMut::with_capacity(1024);
+        let waiting = futures_util::poll!(poll_fn(|context| {
+            poll_append(&mut near, &mut buffered, context)
+        }));
+        assert!(waiting.is_pending());
+        assert_eq!(buffered.capacity(), 0);
+        far.write_all(b"head").await.unwrap();
+        let waiting = poll_fn(|context| poll_append(&mut near, &mut buffered, context));
+        waiting.await.unwrap();
+        let waiting = futures_util::poll!(poll_fn(|context| {
+            poll_append(&mut near, &mut buffered, context)
+        }));
+        assert!(waiting.is_pending());
+        assert_eq!(buffered, "head");
     }
 
     #[tokio::test]

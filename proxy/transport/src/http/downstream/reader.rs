@@ -1,17 +1,18 @@
 //! The reading half of a downstream exchange: the request's body, and pipelined bytes after it.
 
+use std::future::poll_fn;
 use std::io;
 use std::pin::pin;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use h2::RecvStream;
-use tokio::io::{AsyncReadExt, ReadHalf};
+use tokio::io::ReadHalf;
 use wayleave_clock::timeout;
 use wayleave_http_wire::field_pairs::to_trailers;
 use wayleave_http_wire::http1::{BodyError, BodyFraming, BodyReader, MAX_HTTP2_TRAILERS, Trailers};
 
-use crate::http::transport::BoxedStream;
+use crate::http::transport::{BoxedStream, poll_append};
 
 /// The most bytes of following requests that are read while one is served.
 const MAX_PIPELINED_BYTES: usize = 64 * 1024;
@@ -113,8 +114,9 @@ impl DownstreamReader {
             // The read that notices the end also receives pipelined requests. Past the limit it stops, and
             // backpressure stops the client.
             while buffered.len() < MAX_PIPELINED_BYTES {
-                buffered.reserve(1024);
-                if stream.read_buf(buffered).await? == 0 {
+                let before = buffered.len();
+                poll_fn(|context| poll_append(stream, buffered, context)).await?;
+                if buffered.len() == before {
                     return Ok(());
                 }
             }
