@@ -12,8 +12,8 @@ use tokio::task::{AbortHandle, yield_now};
 
 use crate::{Holder, Turns};
 
-/// The time for which tasks run as they are woken. It is as long as many small requests take, which so need not wait, and
-/// no longer than a client may be kept waiting by others.
+/// The time for which tasks run as they are woken: no longer than a client may be kept waiting by others, and so long that a
+/// busy thread does not look for events after every few requests.
 const ROUND: Duration = Duration::from_millis(2);
 
 thread_local! {
@@ -43,7 +43,7 @@ struct Place {
 pin_project! {
     /// A task that takes turns with the tasks of other holders on its thread, each time that it is woken.
     ///
-    /// As long as a thread has little to do, tasks run as they are woken. Once they have taken half a millisecond, all wait, and
+    /// As long as a thread has little to do, tasks run as they are woken. Once they have taken two milliseconds, all wait, and
     /// holders are served in turn. Only for the outermost future of a task, whose waker does not change, in a tokio runtime of
     /// one thread.
     #[derive(Debug)]
@@ -72,7 +72,7 @@ impl<F: Future> Future for InTurn<F> {
             Some(place) if !place.is_called.load(Ordering::Relaxed) => return Poll::Pending,
             Some(_) => *this.place = None,
             None => {
-                *this.place = ROUNDS.with_borrow_mut(|rounds| rounds.wait(*this.holder, context))
+                *this.place = ROUNDS.with_borrow_mut(|rounds| rounds.wait(*this.holder, context));
             }
         }
         if this.place.is_some() {
