@@ -16,15 +16,7 @@
 
 mod changed;
 mod completeness;
-
-/// Sleeps until an instant, if there is one.
-async fn sleep_until(at: Option<Instant>) {
-    match at {
-        Some(at) => tokio::time::sleep_until(at).await,
-        None => std::future::pending().await,
-    }
-}
-
+mod differences;
 mod system_files;
 #[cfg(test)]
 mod tests;
@@ -51,8 +43,9 @@ use wayleave_robots_cache::{HttpFetcher, PinnedFiles};
 use wayleave_telemetry::collector::CollectorTls;
 use wayleave_telemetry::logging::LogHandle;
 
-use self::changed::{changed_toml, describe_changes};
+use self::changed::changed_toml;
 use self::completeness::find_incompleteness;
+use self::differences::describe_changes;
 use self::system_files::CHECK_INTERVAL;
 pub(crate) use self::system_files::SystemFiles;
 use self::watch::{FileWatch, IncludeWatch, WritingFiles};
@@ -626,6 +619,14 @@ impl ConfigReloader {
             tracing::warn!(keys, "these changes take effect only after a restart");
         }
         Reloaded { configuration, needs_restart: prepared.needs_restart, removed_crawlers }
+    }
+}
+
+/// Sleeps until an instant, if there is one.
+async fn sleep_until(at: Option<Instant>) {
+    match at {
+        Some(at) => tokio::time::sleep_until(at).await,
+        None => std::future::pending().await,
     }
 }
 
