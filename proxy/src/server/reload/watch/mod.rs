@@ -133,7 +133,7 @@ impl ConfigWatch {
         {
             ready.clear_ready();
         } else {
-            std::future::pending().await
+            std::future::pending::<()>().await;
         }
     }
 
