@@ -3,6 +3,7 @@
 use std::fs;
 use std::io::Write as _;
 use std::path::Path;
+use std::process::Command;
 use std::time::Duration;
 
 use crate::harness::crawler::crawler;
@@ -97,6 +98,53 @@ fn a_directory_behind_links_is_read_when_a_link_is_swapped() {
     eventually("the swap is noticed", || refused_by(&proxy, "k") == "[[rule]] 3: 2");
     fs::write(teams.join("..2/k.toml"), team("k", "3")).expect("writable");
     eventually("a write is noticed", || refused_by(&proxy, "k") == "[[rule]] 3: 3");
+}
+
+/// Each row: an item of `include`, two shell commands, of which the second runs after the start, and a file that it then includes.
+#[test]
+fn directories_that_appear_or_change_later_are_watched() {
+    let origin = Origin::start();
+    origin.site("one.test");
+    for (pattern, before, after, file) in [
+        ("teams/*.toml", "", "mkdir teams", "teams/k.toml"),
+        ("org/teams/*.toml", "", "mkdir --parents org/teams", "org/teams/k.toml"),
+        ("org/teams/*.toml", "mkdir org", "mkdir org/teams", "org/teams/k.toml"),
+        ("teams/*.toml", "mkdir v1", "ln -s v1 teams", "v1/k.toml"),
+        ("teams/*.toml", "mkdir v1 v2; ln -s v1 teams", "ln -sfn v2 teams", "v2/k.toml"),
+        (
+            "org/teams/*.toml",
+            "mkdir --parents v1/teams v2/teams; ln -s v1 org",
+            "ln -sfn v2 org",
+            "v2/teams/k.toml",
+        ),
+        ("teams/*/k.toml", "mkdir teams", "mkdir teams/a", "teams/a/k.toml"),
+        ("teams/*/k.toml", "mkdir teams far", "ln -s ../far teams/a", "far/k.toml"),
+        ("teams/*/k.toml", "mkdir teams far; ln -s ../far teams/a", "true", "far/k.toml"),
+        ("teams/**/*.toml", "", "mkdir --parents teams/a/b", "teams/a/b/k.toml"),
+    ] {
+        let dir = tempfile::tempdir().expect("a directory");
+        let path = dir.path().to_owned();
+        let shell = |commands: &str| {
+            let mut shell = Command::new("sh");
+            let ended = shell.args(["-c", commands]).current_dir(&path).status();
+            assert!(ended.is_ok_and(|status| status.success()), "{commands}");
+        };
+        shell(before);
+        let settings = Settings::for_origin(dir.path(), &origin);
+        let settings = settings.set("include", &format!("[{pattern:?}]"));
+        let proxy = Wayleave::start_in(dir, settings.table(&team("main", "1")));
+        shell(after);
+        // Together longer than the proxy waits before it looks.
+        for _ in 0..300 {
+            assert_eq!(refused_by(&proxy, "k"), "");
+        }
+        for word in ["1", "2"] {
+            fs::write(path.join(file), team("k", word)).expect("writable");
+            eventually(&format!("{pattern} after {after}: {word}"), || {
+                refused_by(&proxy, "k") == format!("[[rule]] 2: {word}")
+            });
+        }
+    }
 }
 
 #[test]
@@ -274,4 +322,25 @@ fn a_writer_that_does_not_close_its_file_is_named() {
     eventually("the log names the file", || {
         proxy.log().lines().any(|line| line.contains("has not closed") && line.contains("a.toml"))
     });
+}
+
+/// truncate(2) opens no file that it could close.
+#[test]
+fn a_file_that_was_cut_counts_once_it_is_touched() {
+    let origin = Origin::start();
+    let proxy = start(&origin);
+    let path = proxy.dir.path().join("teams/a.toml");
+    let (rest, cut) = (team("a", "2"), team("b", "2"));
+    replace(&path, &(rest.clone() + &cut));
+    eventually("both are read", || refused_by(&proxy, "b") == "[[rule]] 3: 2");
+    let program = ["-e", "truncate(shift, shift) or die"];
+    let ended = Command::new("perl").args(program).arg(&path).arg(rest.len().to_string()).status();
+    assert!(ended.is_ok_and(|status| status.success()));
+    eventually("the log says what to do", || {
+        let log = proxy.log();
+        log.lines().any(|line| line.contains("touch the file") && line.contains("a.toml"))
+    });
+    assert_eq!(refused_by(&proxy, "b"), "[[rule]] 3: 2");
+    assert!(Command::new("touch").arg(&path).status().is_ok_and(|status| status.success()));
+    eventually("the rest is read", || refused_by(&proxy, "b").is_empty());
 }

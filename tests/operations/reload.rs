@@ -1,6 +1,7 @@
 //! Reloading the configuration while requests are in progress.
 
 use std::io::Write as _;
+use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -173,7 +174,7 @@ fn a_file_without_rules_or_crawlers_needs_an_operator() {
     let (crawlers, rules) = all.split_at(all.find("[[rule]]").expect("it has one"));
     for (text, message) in [
         (String::new(), "the file is empty"),
-        ("# nothing yet\n\n".to_owned(), "the file is empty"),
+        ("# nothing yet\n\n".to_owned(), "the file sets nothing"),
         (base.clone().table(crawlers).to_toml(), "no longer has any [[rule]]"),
         (base.clone().table(rules).to_toml(), "no longer has any [[crawler]]"),
     ] {
@@ -305,6 +306,58 @@ fn replaced_links_and_files_next_to_links_are_read() {
     std::fs::rename(dir.join("far/new.toml"), dir.join("far/real.toml")).expect("it is renamed");
     expect_reload("h");
     assert!(file.is_symlink());
+}
+
+/// Returns the number of inotify instances of a proxy, of which a user has 128 by default.
+fn inotify_instances(proxy: &Wayleave) -> usize {
+    let descriptors = std::fs::read_dir(format!("/proc/{}/fd", proxy.pid())).expect("Linux has it");
+    let targets = descriptors.flatten().filter_map(|entry| std::fs::read_link(entry.path()).ok());
+    targets.filter(|target| target.to_string_lossy().contains("inotify")).count()
+}
+
+#[test]
+fn many_named_files_are_watched_with_one_instance() {
+    let origin = sites();
+    let pinned = |settings: Settings, count: usize| {
+        let tables = (0..count).map(|number| {
+            let file = settings.dir.join(format!("{number}/pinned.txt"));
+            std::fs::create_dir_all(file.parent().expect("a directory")).expect("writable");
+            std::fs::write(&file, "").expect("writable");
+            format!("{{ origin = \"http://{number}.test\", file = \"{number}/pinned.txt\" }}")
+        });
+        let tables = tables.collect::<Vec<_>>().join(", ");
+        settings.set("robots.pinned", &format!("[{tables}]"))
+    };
+    let proxy = Wayleave::start_with(&origin, |settings| {
+        let settings = settings.set("include", "[\"teams/*.toml\"]");
+        settings.resolve_to("69.test", &origin)
+    });
+    proxy.reload(&pinned(proxy.settings.clone(), 65));
+    proxy.reload(&pinned(proxy.settings.clone(), 70));
+    assert_eq!(inotify_instances(&proxy), 1);
+    let text = "User-agent: *\nDisallow: /\n";
+    std::fs::write(proxy.dir.path().join("69/pinned.txt"), text).expect("writable");
+    eventually("the last is watched", || proxy.get("http://69.test/").status == 403);
+}
+
+/// In a namespace of its own, in which there are no inotify instances for the moment.
+#[test]
+fn a_watch_that_cannot_be_set_up_is_tried_again() {
+    let limit = |count: usize| format!("echo {count} > /proc/sys/user/max_inotify_instances");
+    let limited = format!("{}; exec \"$0\" \"$@\"", limit(0));
+    let unshare = format!("exec unshare --map-root-user sh -c '{limited}' \"$0\" \"$@\"");
+    let origin = sites();
+    let proxy =
+        Wayleave::start_with_after(&origin, |settings| settings.table(&tables("a")), &unshare);
+    eventually("the log has it", || proxy.log().contains("are not noticed"));
+    let base = proxy.settings.clone().without_tables();
+    proxy.write_config(&base.table(&tables("b")).to_toml());
+    let target = proxy.pid().to_string();
+    let enter = ["--target", &target, "--user", "--preserve-credentials", "sh", "-c", &limit(1)];
+    let raised = Command::new("nsenter").args(enter).status();
+    assert!(raised.is_ok_and(|status| status.success()));
+    eventually("the change is noticed", || refused_by(&proxy) == "[[rule]] 1: b");
+    assert_eq!(count_in_log(&proxy, "are not noticed"), 1);
 }
 
 #[test]

@@ -38,6 +38,7 @@ mod store;
 mod tests;
 mod traces;
 mod upstream;
+mod watch_list;
 
 use std::fmt;
 use std::fs;
@@ -59,9 +60,10 @@ pub use self::reader::{ConfigPlaces, IncludedFile};
 use self::reader::{ConfigReader, EffectiveKeys, Section, fixed};
 use self::signing::AgentDefaults;
 pub use self::signing::KEYS_DIR;
-pub use self::sources::{ConfigSources, WatchList, parent_dir};
+pub use self::sources::{ConfigSources, parent_dir};
 pub use self::store::StoreConfig;
 pub use self::upstream::UpstreamConfig;
+pub use self::watch_list::WatchList;
 
 /// The shipped `config.toml`: every key with its default and its unit. Reading it gives `Config::default()`.
 pub const DEFAULT_FILE: &str = include_str!("../../../config.toml");

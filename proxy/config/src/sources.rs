@@ -1,23 +1,18 @@
 //! The files of a configuration: the main file, and the files that its key `include` names.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::ffi::OsStr;
 use std::fs;
 use std::io::{self, ErrorKind, Read as _};
 use std::path::{Path, PathBuf};
 
-use glob::{MatchOptions, Pattern};
+use glob::Pattern;
 use toml::de::DeTable;
 use walkdir::WalkDir;
 use wayleave_evidence::regular_file;
 
 use super::reader::{ConfigMistake, ConfigPlaces};
-
-/// Shell rules: `*` matches within one directory, and no hidden files such as the temporary ones of editors.
-const MATCH_OPTIONS: MatchOptions = MatchOptions {
-    case_sensitive: true,
-    require_literal_separator: true,
-    require_literal_leading_dot: true,
-};
+use super::watch_list::{MATCH_OPTIONS, WatchList};
 
 /// The largest size of a file: all of them are parsed at each reload, which takes several times their size.
 const MAX_FILE_BYTES: u64 = 16 * 1024 * 1024;
@@ -117,10 +112,10 @@ impl ConfigSources {
     fn walk(&self, pattern: &str) -> impl Iterator<Item = walkdir::Result<walkdir::DirEntry>> {
         let (base, below) = split_literal(pattern);
         let base = clean(&self.dir.join(base));
-        let is_deep = pattern.contains("**");
-        let depth = if is_deep { usize::MAX } else { below.components().count() };
+        let depth = if is_deep(pattern) { usize::MAX } else { below.components().count() };
         // Through links there may be exponentially many ways to one file, so `**` does not follow them.
-        let walk = WalkDir::new(&base).min_depth(1).max_depth(depth).follow_links(!is_deep);
+        let walk =
+            WalkDir::new(&base).min_depth(1).max_depth(depth).follow_links(!is_deep(pattern));
         base.is_dir().then_some(walk).into_iter().flatten()
     }
 
@@ -190,8 +185,8 @@ impl ConfigSources {
         self.patterns.iter().filter(is_unmatched).cloned().collect()
     }
 
-    /// Returns whether the main file has no content but comments.
-    pub fn is_main_empty(&self) -> bool {
+    /// Returns whether the main file has no content but comments, if any.
+    pub fn has_only_comments(&self) -> bool {
         let text = self.main.content.as_deref().unwrap_or_default();
         let mut lines = text.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii);
         lines.all(|line| line.is_empty() || line.starts_with(b"#"))
@@ -214,22 +209,28 @@ impl ConfigSources {
         names.find(|name| earlier.get(*name) != later.get(*name)).cloned()
     }
 
-    /// Returns the directories to watch for changes of included files.
-    pub fn watch_list(&self) -> WatchList {
+    /// Returns the list for watching all these files, and `others`, for changes.
+    pub fn watch_list<'a>(&'a self, others: impl Iterator<Item = &'a Path>) -> WatchList {
         let mut list = WatchList::default();
+        for path in self.included.iter().map(|file| &*file.path).chain(others) {
+            // Relative paths would have no parent in the end.
+            list.add_file(&std::path::absolute(path).unwrap_or(path.to_owned()));
+        }
         for pattern in &self.patterns {
             let (base, below) = split_literal(pattern);
-            let base = self.dir.join(base);
-            list.add(&base, below.components().count() > 1 || pattern.contains("**"));
-            // Events have the names that links lead to.
-            let base = base.canonicalize().unwrap_or(base);
-            let whole = Path::new(&Pattern::escape(&base.to_string_lossy())).join(below);
-            list.patterns.extend(Pattern::new(&whole.to_string_lossy()));
-        }
-        for file in &self.included {
-            if let Ok(target) = file.path.canonicalize() {
-                list.add(target.parent().unwrap_or(&target), false);
-                list.files.push(target);
+            list.add_include(&self.dir.join(base), &below);
+            let parts: Vec<_> = below.iter().collect();
+            let dirs = self.walk(pattern).flatten().filter(|found| found.file_type().is_dir());
+            for dir in dirs {
+                if is_deep(pattern) {
+                    // No link leads there, so that the pattern matches events as it is.
+                    list.add_include_dir(dir.path());
+                } else if dir.depth() < parts.len() {
+                    let (first, rest) = parts.split_at(dir.depth());
+                    if ends_in(dir.path(), first) {
+                        list.add_include(dir.path(), &rest.iter().collect::<PathBuf>());
+                    }
+                }
             }
         }
         list
@@ -248,42 +249,6 @@ impl SourceFile {
             let line = 1 + valid.iter().filter(|&&byte| byte == b'\n').count();
             ConfigMistake::in_line(&self.name, line, "", "is not UTF-8")
         })
-    }
-}
-
-/// The directories in which included files are or may appear, and how to recognise these files.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct WatchList {
-    /// Directories, and whether those below them matter, too.
-    pub dirs: BTreeMap<PathBuf, bool>,
-    patterns: Vec<Pattern>,
-    /// The files that links lead to.
-    files: Vec<PathBuf>,
-}
-
-impl WatchList {
-    /// Adds `dir`, or the nearest directory above it that exists, and the one above if it can be read: the directory may itself be
-    /// replaced.
-    pub fn add(&mut self, dir: &Path, with_those_below: bool) {
-        let Some(there) = dir.ancestors().find(|dir| dir.is_dir()) else {
-            return;
-        };
-        let above = there.parent().filter(|above| fs::read_dir(above).is_ok());
-        let above = above.map(|above| (above, false));
-        for (found, is_deep) in
-            [Some((there, with_those_below && there == dir)), above].into_iter().flatten()
-        {
-            // One directory has one watch, whatever its names.
-            if let Ok(real) = found.canonicalize() {
-                *self.dirs.entry(real).or_default() |= is_deep;
-            }
-        }
-    }
-
-    /// Returns whether `path` is an included file, or would be one.
-    pub fn is_included(&self, path: &Path) -> bool {
-        self.files.iter().any(|file| file == path)
-            || self.patterns.iter().any(|pattern| pattern.matches_path_with(path, MATCH_OPTIONS))
     }
 }
 
@@ -340,6 +305,18 @@ fn read_open(file: io::Result<fs::File>) -> Result<Vec<u8>, String> {
 
 fn is_glob(pattern: &str) -> bool {
     pattern.contains(['*', '?', '['])
+}
+
+fn is_deep(pattern: &str) -> bool {
+    pattern.contains("**")
+}
+
+/// Returns whether the last parts of a path match these parts of a pattern.
+fn ends_in(path: &Path, parts: &[&OsStr]) -> bool {
+    path.iter().rev().zip(parts.iter().rev()).all(|(name, part)| {
+        Pattern::new(&part.to_string_lossy())
+            .is_ok_and(|part| part.matches_with(&name.to_string_lossy(), MATCH_OPTIONS))
+    })
 }
 
 /// Returns a path without `.`, so that two ways to write it are one.

@@ -6,18 +6,18 @@ use wayleave_config::{Config, ConfigSources, IncludedFile};
 /// The advice that ends each message.
 const CONFIRM_HINT: &str = "if this is intended, confirm with SIGHUP or POST /v1/reload";
 
-/// Returns why a changed configuration seems incomplete, if it does. `read` was parsed from `sources`.
+/// Returns why a changed configuration seems incomplete, if it does. Both are files with what was parsed from them: those in
+/// effect, and those that were read.
 pub(super) fn find_incompleteness(
-    sources: &ConfigSources,
-    running: &Config,
-    read: &Config,
+    before: (&ConfigSources, &Config),
+    read: (&ConfigSources, &Config),
 ) -> Option<String> {
-    if sources.is_main_empty() {
-        return Some(format!("the file is empty: {CONFIRM_HINT}"));
+    if read.0.has_only_comments() && !before.0.has_only_comments() {
+        return Some(format!("the file sets nothing: {CONFIRM_HINT}"));
     }
-    find_loss("the file", running.main_file_counts(), read.main_file_counts()).or_else(|| {
-        let files = running.included.iter();
-        files.map(|file| find_included_loss(file, &read.included)).find_map(|loss| loss)
+    find_loss("the file", before.1.main_file_counts(), read.1.main_file_counts()).or_else(|| {
+        let files = before.1.included.iter();
+        files.map(|file| find_included_loss(file, &read.1.included)).find_map(|loss| loss)
     })
 }
 
@@ -58,12 +58,14 @@ mod tests {
         let sources = |text: &str| ConfigSources::of_text("t.toml", text, Path::new(""));
         let config = |text: &str| Config::from_toml("t.toml", text).unwrap();
         let doubted = |before: &str, after: &str| {
-            find_incompleteness(&sources(after), &config(before), &config(after)).is_some()
+            let before = (&sources(before), &config(before));
+            find_incompleteness(before, (&sources(after), &config(after))).is_some()
         };
         let both = format!("{CRAWLER}{RULE}");
         assert!(!doubted("", "log.format = \"json\""));
         assert!(!doubted(CRAWLER, CRAWLER) && !doubted(RULE, RULE) && !doubted("", &both));
         assert!(doubted(&both, CRAWLER) && doubted(&both, RULE));
-        assert!(doubted("", "") && doubted("", " \n# all is as it comes\n"));
+        let comments = " \n# all is as it comes\n";
+        assert!(doubted("log.format = \"json\"", comments) && !doubted(comments, ""));
     }
 }

@@ -16,15 +16,7 @@
 
 mod changed;
 mod completeness;
-
-/// Sleeps until an instant, if there is one.
-async fn sleep_until(at: Option<Instant>) {
-    match at {
-        Some(at) => tokio::time::sleep_until(at).await,
-        None => std::future::pending().await,
-    }
-}
-
+mod differences;
 mod system_files;
 #[cfg(test)]
 mod tests;
@@ -51,31 +43,34 @@ use wayleave_robots_cache::{HttpFetcher, PinnedFiles};
 use wayleave_telemetry::collector::CollectorTls;
 use wayleave_telemetry::logging::LogHandle;
 
-use self::changed::{changed_toml, describe_changes};
+use self::changed::changed_toml;
 use self::completeness::find_incompleteness;
+use self::differences::describe_changes;
 use self::system_files::CHECK_INTERVAL;
 pub(crate) use self::system_files::SystemFiles;
-use self::watch::{FileWatch, IncludeWatch, WritingFiles};
+use self::watch::ConfigWatch;
 use crate::admin::{
     AdminGuard, ConfigStatus, ReloadAttempt, ReloadHandle, ReloadReply, ReloadResult, Reloaded,
 };
 
-/// The operators' requests, and the changes of files, that may wait.
+/// The operators' requests that may wait.
 const MAX_QUEUED: usize = 64;
 /// The time after which a file that is still being written is named in the log, and an operator's reload is refused.
 const WRITING_TIME: Duration = Duration::from_secs(5);
 /// The time between two readings of the files that must be the same.
 const READ_AGAIN_DELAY: Duration = Duration::from_millis(20);
+/// The advice that ends the message about a file that is being written.
+const WRITER_ADVICE: &str = "write to another file and rename it, then reload";
 /// The delay between a change and the reload: editors and orchestrators replace a file in several steps.
 const SETTLE_DELAY: Duration = Duration::from_millis(100);
 
-/// The cause of a reload. Only an operator's is trusted to be complete.
+/// The cause of a reload. Only `Signal` and `Api`, an operator's, confirm that the files are complete.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ReloadCause {
     Change,
     System,
     Signal,
-    Operator,
+    Api,
 }
 
 impl ReloadCause {
@@ -84,8 +79,12 @@ impl ReloadCause {
             Self::Change => "the file changed",
             Self::System => "the system's DNS servers, hosts or roots changed",
             Self::Signal => "SIGHUP",
-            Self::Operator => "POST /v1/reload",
+            Self::Api => "POST /v1/reload",
         }
+    }
+
+    const fn is_confirmed(self) -> bool {
+        matches!(self, Self::Signal | Self::Api)
     }
 }
 
@@ -110,7 +109,6 @@ pub(crate) struct ReloadService {
     operators: mpsc::Receiver<ReloadReply>,
     hangup: Signal,
     reloader: ConfigReloader,
-    changes: mpsc::Receiver<()>,
 }
 
 /// Reloads one file, or the system's settings.
@@ -119,8 +117,15 @@ struct ConfigReloader {
     file: Option<PathBuf>,
     /// The files as they were last read, in effect or not. Empty without a file.
     last_read: ConfigSources,
-    /// Whether the last reload was refused because a file was being written, whatever is in it now.
-    is_unsettled: bool,
+    /// The files in effect.
+    in_effect: ConfigSources,
+    /// The cause of a reload that was put off because a file was being written: the next look reloads even if the text is the one
+    /// read last.
+    due: Option<ReloadCause>,
+    /// The time to look whether the files have changed.
+    look_at: Option<Instant>,
+    /// The time to name in the log the files that are still being written.
+    overdue_at: Option<Instant>,
     started_with: Config,
     /// The configuration in effect.
     running: Config,
@@ -128,10 +133,10 @@ struct ConfigReloader {
     outbound_config: OutboundConfig,
     parts: ReloadedParts,
     status: Arc<ArcSwap<ConfigStatus>>,
-    watch: Option<FileWatch>,
-    include_watch: Option<IncludeWatch>,
+    watch: ConfigWatch,
+    /// Why some changes are not noticed, as it was logged last.
+    logged_fault: Option<String>,
     referenced_files: ReferencedFiles,
-    events: FileEvents,
 }
 
 /// A reload, of which everything that can fail has succeeded.
@@ -161,15 +166,14 @@ pub(crate) fn service(
     let status = status(config, sources.as_ref().map(ConfigSources::main_path), &parts);
     let published = Arc::clone(&parts.published);
     let handle = ReloadHandle::new(requests, Arc::clone(&status), published);
-    let (events, changes) = mpsc::channel(MAX_QUEUED);
-    let reloader = ConfigReloader::new(sources, config, parts, status, events);
-    (handle, ReloadService { operators, hangup, reloader, changes })
+    let reloader = ConfigReloader::new(sources, config, parts, status);
+    (handle, ReloadService { operators, hangup, reloader })
 }
 
 impl ReloadService {
     /// Reloads the configuration whenever there is a reason to, for as long as the process runs.
     pub(crate) async fn serve(self) {
-        self.reloader.run(self.operators, self.hangup, self.changes).await;
+        self.reloader.run(self.operators, self.hangup).await;
     }
 }
 
@@ -191,85 +195,35 @@ fn status(
     }))
 }
 
-/// The way in which watches report changes of files.
-#[derive(Clone)]
-struct FileEvents {
-    changed: mpsc::Sender<()>,
-    writing: WritingFiles,
-}
-
-impl FileEvents {
-    fn new(changed: mpsc::Sender<()>) -> Self {
-        Self { changed, writing: WritingFiles::default() }
-    }
-
-    fn report(&self) {
-        // If the queue is full, the files will be read anyway.
-        let _ = self.changed.try_send(());
-    }
-
-    fn watch(&self, file: &Path) -> Option<FileWatch> {
-        let events = self.clone();
-        FileWatch::start(file, &self.writing, move || events.report())
-            .inspect_err(warn_unwatched)
-            .ok()
-    }
-
-    fn watch_included(&self, sources: &ConfigSources) -> Option<IncludeWatch> {
-        let events = self.clone();
-        IncludeWatch::start(sources, &self.writing, move || events.report())
-            .inspect_err(warn_unwatched)
-            .ok()
-    }
-}
-
 /// The files that the configuration refers to and that change independently of it, such as certificates.
 struct ReferencedFiles {
     /// Each file, with the digest of its contents in effect.
     in_effect: Vec<(PathBuf, Sha256Digest)>,
     /// The digest of each file when it was last read, or `None` if it could not be read.
     last_read: Vec<Option<Sha256Digest>>,
-    watches: Vec<FileWatch>,
-    events: FileEvents,
 }
 
 impl ReferencedFiles {
-    fn new(config: &Config, events: FileEvents) -> Self {
+    fn new(config: &Config) -> Self {
         let in_effect = config.watched_files();
-        Self {
-            watches: in_effect.iter().filter_map(|(file, _)| events.watch(file)).collect(),
-            last_read: expected_digests(&in_effect),
-            in_effect,
-            events,
-        }
+        Self { last_read: expected_digests(&in_effect), in_effect }
     }
 
-    /// Notes that `config` is in effect, whose files are watched if they are others. Returns those that it referred to before and
-    /// whose content is another one now.
+    fn paths(&self) -> impl Iterator<Item = &Path> {
+        self.in_effect.iter().map(|(file, _)| &**file)
+    }
+
+    /// Notes that `config` is in effect. Returns the files that were referred to before, too, and whose content is another one now.
     fn apply(&mut self, config: &Config) -> Vec<String> {
-        let before = std::mem::replace(&mut self.in_effect, config.watched_files());
+        let before = std::mem::replace(self, Self::new(config)).in_effect;
         let changed = self.in_effect.iter().filter(|(file, digest)| {
             before.iter().any(|(other, before)| other == file && before != digest)
         });
-        let changed = changed.map(|(file, _)| file.display().to_string()).collect();
-        let files = self.in_effect.iter().map(|(file, _)| file);
-        if files.eq(before.iter().map(|(file, _)| file)) {
-            self.last_read = expected_digests(&self.in_effect);
-        } else {
-            *self = Self::new(config, self.events.clone());
-            // A file may have changed before it was watched.
-            self.events.report();
-        }
-        changed
+        changed.map(|(file, _)| file.display().to_string()).collect()
     }
 
     /// Reads the files, and returns whether any content has changed since the previous call.
     fn have_changed(&mut self) -> bool {
-        for watch in &mut self.watches {
-            if let Err(error) = watch.follow() {
-                warn_unwatched(&error.into());
-            }
-        }
         let digests = self.in_effect.iter().map(|(file, _)| digest_of(file).ok()).collect();
         let before = std::mem::replace(&mut self.last_read, digests);
         before != self.last_read
@@ -298,57 +252,42 @@ fn included_names(config: &Config) -> Vec<String> {
     config.included.iter().map(|file| file.name.clone()).collect()
 }
 
-fn warn_unwatched(error: &anyhow::Error) {
-    let error = format!("{error:#}");
-    tracing::warn!(error, "changes to the configuration's files are not noticed: send SIGHUP");
-}
-
 impl ConfigReloader {
-    /// Creates the reloader for `parts` that were built from `config`, which was read from `sources`, if from any. Changes of files
-    /// are sent to `changed`.
+    /// Creates the reloader for `parts` that were built from `config`, which was read from `sources`, if from any.
     fn new(
         sources: Option<ConfigSources>,
         config: &Config,
         parts: ReloadedParts,
         status: Arc<ArcSwap<ConfigStatus>>,
-        changed: mpsc::Sender<()>,
     ) -> Self {
-        let events = FileEvents::new(changed);
         let file = sources.as_ref().map(|sources| sources.main_path().to_owned());
         let last_read = sources.unwrap_or_else(|| read_sources(None));
-        let reloader = Self {
-            watch: file.as_deref().and_then(|file| events.watch(file)),
-            include_watch: events.watch_included(&last_read),
-            last_read,
-            is_unsettled: false,
+        let mut reloader = Self {
             file,
+            in_effect: last_read.clone(),
+            last_read,
+            due: None,
+            look_at: None,
+            overdue_at: None,
             started_with: config.clone(),
             running: config.clone(),
             outbound_config: OutboundConfig::new(config, &parts.own_listeners),
             parts,
             status,
-            referenced_files: ReferencedFiles::new(config, events.clone()),
-            events,
+            watch: ConfigWatch::default(),
+            logged_fault: None,
+            referenced_files: ReferencedFiles::new(config),
         };
-        // A file may have changed before it was watched.
-        reloader.events.report();
+        reloader.follow();
         reloader
     }
 
-    async fn run(
-        mut self,
-        mut operators: mpsc::Receiver<ReloadReply>,
-        mut hangup: Signal,
-        mut changes: mpsc::Receiver<()>,
-    ) {
-        // One replacement of a file is several events: it is read once, after the first of them has settled.
-        let mut settled_at: Option<Instant> = None;
-        let mut overdue_at: Option<Instant> = None;
+    async fn run(mut self, mut operators: mpsc::Receiver<ReloadReply>, mut hangup: Signal) {
         let mut system_check = tokio::time::interval(CHECK_INTERVAL);
         loop {
             tokio::select! {
                 Some(reply) = operators.recv() => {
-                    let result = self.reload(ReloadCause::Operator).await;
+                    let result = self.reload(ReloadCause::Api).await;
                     // The operator may have disconnected.
                     let _ = reply.send(result);
                 }
@@ -356,63 +295,98 @@ impl ConfigReloader {
                     // The mistakes are in the log.
                     let _ = self.reload(ReloadCause::Signal).await;
                 }
-                Some(()) = changes.recv() => {
-                    if self.events.writing.is_empty() {
-                        settled_at.get_or_insert_with(|| Instant::now() + SETTLE_DELAY);
-                        overdue_at = None;
-                    } else {
-                        settled_at = None;
-                        overdue_at.get_or_insert_with(|| Instant::now() + WRITING_TIME);
-                    }
-                }
-                _ = system_check.tick() => {
-                    // A change of the configuration that is under way leads to a reload anyway.
-                    if self.parts.system_files.have_changed() && self.events.writing.is_empty() {
-                        // The mistakes are in the log.
-                        let _ = self.reload(ReloadCause::System).await;
-                    }
-                }
-                () = sleep_until(overdue_at) => {
-                    overdue_at = None;
+                () = self.watch.wait_for_events() => self.note_events(),
+                _ = system_check.tick() => self.check_system(),
+                () = sleep_until(self.overdue_at) => {
+                    self.overdue_at = None;
                     self.warn_of_open_files();
                 }
-                () = sleep_until(settled_at) => {
-                    settled_at = None;
+                () = sleep_until(self.look_at) => {
+                    self.look_at = None;
                     self.reload_if_changed().await;
                 }
             }
         }
     }
 
+    /// Reads the events of the watch, and sees to it that the files are looked at after a change.
+    fn note_events(&mut self) {
+        if self.watch.read_events() {
+            self.look_soon();
+        }
+    }
+
+    /// Sees to it that the files are looked at: once their writers have closed them.
+    fn look_soon(&mut self) {
+        if self.watch.writing().is_empty() {
+            // One replacement of a file is several events: it is read once, after the first of them has settled.
+            self.look_at.get_or_insert_with(|| Instant::now() + SETTLE_DELAY);
+            self.overdue_at = None;
+        } else {
+            self.look_at = None;
+            self.overdue_at.get_or_insert_with(|| Instant::now() + WRITING_TIME);
+        }
+    }
+
+    /// Looks for changes of the system's files, and tries again to watch what could not be watched.
+    fn check_system(&mut self) {
+        if self.parts.system_files.have_changed() {
+            // Noted, since the next call does not say so again, and a file may be being written.
+            self.due = Some(ReloadCause::System);
+            self.look_soon();
+        }
+        if self.logged_fault.is_some() {
+            self.follow();
+        }
+    }
+
     fn warn_of_open_files(&self) {
-        for path in self.events.writing.paths() {
+        for path in self.watch.writing() {
             tracing::warn!(
                 file = %path.display(),
-                "changes of the configuration wait for a file that its writer has not closed"
+                "changes of the configuration wait for a file that its writer has not closed: if there is none, touch the file"
             );
         }
     }
 
     /// Reloads unless the files have the same contents as before. Events are hints: a file may be rewritten with its text.
     async fn reload_if_changed(&mut self) {
-        if self.have_referenced_changed()
-            || self.is_unsettled
-            || self.read().await != self.last_read
-        {
+        self.follow();
+        let Ok(read) = self.read_settled(Duration::ZERO).await else {
+            self.look_soon();
+            return;
+        };
+        if self.referenced_files.have_changed() || read != self.last_read {
+            self.due.get_or_insert(ReloadCause::Change);
+        }
+        if let Some(cause) = self.due {
             // The mistakes are in the log.
-            let _ = self.reload(ReloadCause::Change).await;
+            let _ = self.load(read, cause).await;
         }
     }
 
-    /// Watches the directories that the files are in now, and returns whether the content of a referenced file has changed. To be
-    /// called before the files are used, so that a link that is swapped meanwhile, or a file that is replaced, is noticed.
-    fn have_referenced_changed(&mut self) -> bool {
-        let main = self.watch.as_mut().map(FileWatch::follow);
-        let included = self.include_watch.as_mut().map(IncludeWatch::follow);
-        for error in [main, included].into_iter().flatten().filter_map(Result::err) {
-            warn_unwatched(&error.into());
+    /// Watches the directories that lead to the files now. To be called before the files are used, so that a link that is swapped
+    /// meanwhile, or a file that is replaced, is noticed. Returns whether other files or directories were watched before.
+    fn follow(&mut self) -> bool {
+        let is_change = self.watch.follow(|| {
+            let others = self.file.as_deref().into_iter().chain(self.referenced_files.paths());
+            self.last_read.watch_list(others)
+        });
+        if is_change {
+            // A file may have changed before it was watched.
+            self.look_soon();
         }
-        self.referenced_files.have_changed()
+        let fault = self.watch.fault();
+        if fault != self.logged_fault.as_deref() {
+            self.logged_fault = fault.map(str::to_owned);
+            if let Some(error) = fault {
+                tracing::warn!(
+                    error,
+                    "some changes of the configuration's files are not noticed: send SIGHUP after them"
+                );
+            }
+        }
+        is_change
     }
 
     /// Reads all files of the configuration.
@@ -422,75 +396,82 @@ impl ConfigReloader {
         read.unwrap_or_else(|_| self.last_read.clone())
     }
 
-    /// Watches where the files that were read last include others.
-    fn follow_includes(&mut self) {
-        if !self.include_watch.as_ref().is_some_and(|watch| watch.covers(&self.last_read)) {
-            self.include_watch = self.events.watch_included(&self.last_read);
-            for pattern in self.last_read.unmatched() {
-                tracing::warn!(pattern, "include: no file matches");
-            }
-            // A file may have changed before it was watched.
-            self.events.report();
-        }
-    }
-
-    /// Reads all files for somebody who says that they are complete, and who may be a script that does not wait for the writer.
+    /// Reads all files until nobody writes to them, at most for the time that `patience` is.
     ///
     /// # Errors
     ///
     /// Returns which file is still being written.
-    async fn read_settled(&self) -> Result<ConfigSources, String> {
-        let give_up_at = Instant::now() + WRITING_TIME;
+    async fn read_settled(&mut self, patience: Duration) -> Result<ConfigSources, String> {
+        let give_up_at = Instant::now() + patience;
         let mut read = self.read().await;
         loop {
             tokio::time::sleep(READ_AGAIN_DELAY).await;
             let again = self.read().await;
-            let fault = match (self.events.writing.paths().first(), read.first_change(&again)) {
-                (Some(path), _) => format!("{}: its writer has not closed it yet", path.display()),
-                (None, Some(name)) => format!("{name}: it changed while it was read"),
-                (None, None) => return Ok(again),
+            // After the files: what was written until now is known.
+            self.note_events();
+            let changed = read
+                .first_change(&again)
+                .map(|name| format!("{name}: it changed while it was read; {WRITER_ADVICE}"));
+            let Some(fault) = self.find_unclosed().or(changed) else {
+                return Ok(again);
             };
             if Instant::now() >= give_up_at {
-                return Err(format!("{fault}; write to another file and rename it, then reload"));
+                return Err(fault);
             }
             read = again;
         }
     }
 
+    /// Returns which file is being written, if any.
+    fn find_unclosed(&self) -> Option<String> {
+        let path = self.watch.writing().first()?.display();
+        Some(format!("{path}: its writer has not closed it yet; {WRITER_ADVICE}"))
+    }
+
+    /// Reloads the files that there are now, for an operator who may be a script that does not wait for the writer.
     async fn reload(&mut self, cause: ReloadCause) -> ReloadResult {
-        // `reload_if_changed` has just done so.
-        if cause != ReloadCause::Change {
-            self.have_referenced_changed();
-        }
-        let read = match cause {
-            // It was read because it has been complete for a while.
-            ReloadCause::Change | ReloadCause::System => Ok(self.read().await),
-            ReloadCause::Signal | ReloadCause::Operator => self.read_settled().await,
-        };
-        self.is_unsettled = read.is_err();
-        let prepared = match read {
-            Ok(read) => {
-                self.last_read = read;
-                self.follow_includes();
-                self.prepare_complete(cause).await
-            }
-            Err(fault) => Err(vec![fault]),
-        };
-        match prepared {
-            Ok(prepared) => Ok(self.apply(prepared, cause.as_str()).await),
-            Err(mistakes) => {
-                self.parts.exchanges.gate.metrics.config_reloaded(None);
-                self.record_attempt(cause.as_str(), mistakes.clone(), |_| {});
-                for mistake in &mistakes {
-                    tracing::error!(
-                        cause = cause.as_str(),
-                        mistake,
-                        "the configuration is unchanged"
-                    );
-                }
-                Err(mistakes)
+        self.follow();
+        match self.read_settled(WRITING_TIME).await {
+            Ok(read) => self.load(read, cause).await,
+            Err(fault) => {
+                self.due.get_or_insert(ReloadCause::Change);
+                self.look_soon();
+                self.refuse(cause, vec![fault])
             }
         }
+    }
+
+    /// Puts the files that were read into effect, if nothing is wrong with them.
+    async fn load(&mut self, read: ConfigSources, cause: ReloadCause) -> ReloadResult {
+        self.due = None;
+        self.last_read = read;
+        if self.follow() {
+            for pattern in self.last_read.unmatched() {
+                tracing::warn!(pattern, "include: no file matches");
+            }
+        }
+        let prepared = self.prepare_complete(cause).await;
+        // Certificates and the like were read only now.
+        self.note_events();
+        match (self.find_unclosed(), prepared) {
+            (Some(fault), _) => {
+                let is_confirmed = cause.is_confirmed();
+                self.due = Some(if is_confirmed { ReloadCause::Change } else { cause });
+                // Nobody waits for the answer: the next event of the writer leads here again.
+                if is_confirmed { self.refuse(cause, vec![fault]) } else { Err(vec![fault]) }
+            }
+            (None, Ok(prepared)) => Ok(self.apply(prepared, cause.as_str()).await),
+            (None, Err(mistakes)) => self.refuse(cause, mistakes),
+        }
+    }
+
+    fn refuse(&self, cause: ReloadCause, mistakes: Vec<String>) -> ReloadResult {
+        self.parts.exchanges.gate.metrics.config_reloaded(None);
+        self.record_attempt(cause.as_str(), mistakes.clone(), |_| {});
+        for mistake in &mistakes {
+            tracing::error!(cause = cause.as_str(), mistake, "the configuration is unchanged");
+        }
+        Err(mistakes)
     }
 
     /// Records the attempt, and its changes, in the status that the API shows.
@@ -509,17 +490,19 @@ impl ConfigReloader {
 
     /// Prepares the files that were read last, if they seem to be complete.
     async fn prepare_complete(&self, cause: ReloadCause) -> Result<PreparedReload, Vec<String>> {
-        if self.file.is_some() && self.last_read.is_main_blank() {
+        let has_become_blank = self.last_read.is_main_blank() && !self.in_effect.is_main_blank();
+        if self.file.is_some() && has_become_blank {
             let advice = "the file is empty: if all defaults are meant, write a comment into it";
             return Err(vec![advice.to_owned()]);
         }
         let prepared = self.prepare().await?;
-        match find_incompleteness(&self.last_read, &self.running, &prepared.config) {
-            _ if self.file.is_none() => Ok(prepared),
-            Some(reason) if matches!(cause, ReloadCause::Change | ReloadCause::System) => {
-                Err(vec![reason])
-            }
-            _ => Ok(prepared),
+        if self.file.is_none() || cause.is_confirmed() {
+            return Ok(prepared);
+        }
+        let before = (&self.in_effect, &self.running);
+        match find_incompleteness(before, (&self.last_read, &prepared.config)) {
+            Some(reason) => Err(vec![reason]),
+            None => Ok(prepared),
         }
     }
 
@@ -621,11 +604,22 @@ impl ConfigReloader {
             );
         }
         self.running = config;
+        self.in_effect = self.last_read.clone();
+        // Other files may be referred to now.
+        self.follow();
         if !prepared.needs_restart.is_empty() {
             let keys = prepared.needs_restart.join(", ");
             tracing::warn!(keys, "these changes take effect only after a restart");
         }
         Reloaded { configuration, needs_restart: prepared.needs_restart, removed_crawlers }
+    }
+}
+
+/// Sleeps until an instant, if there is one.
+async fn sleep_until(at: Option<Instant>) {
+    match at {
+        Some(at) => tokio::time::sleep_until(at).await,
+        None => std::future::pending().await,
     }
 }
 

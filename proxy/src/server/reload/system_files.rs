@@ -29,7 +29,7 @@ impl SystemFiles {
         Self::of(paths)
     }
 
-    fn of(paths: Vec<PathBuf>) -> Self {
+    pub(super) fn of(paths: Vec<PathBuf>) -> Self {
         Self { versions: versions(&paths), paths }
     }
 

@@ -3,8 +3,9 @@
 mod rows;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs;
+use std::fs::{self, File};
 use std::hash::{DefaultHasher, Hash, Hasher};
+use std::io::Write as _;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -40,12 +41,11 @@ struct ReloadableProxy {
 
 impl ReloadableProxy {
     fn start(text: &str) -> Self {
-        Self::start_while(&[("config.toml", text)], |_| {}).0
+        Self::start_while(&[("config.toml", text)], |_| {})
     }
 
-    /// Starts a proxy that reads the named files, and lets `edit` change their directory before it watches them. Returns the
-    /// reports of changes, too.
-    fn start_while(files: &[(&str, &str)], edit: impl FnOnce(&Path)) -> (Self, mpsc::Receiver<()>) {
+    /// Starts a proxy that reads the named files, and lets `edit` change their directory before it watches them.
+    fn start_while(files: &[(&str, &str)], edit: impl FnOnce(&Path)) -> Self {
         let dir = tempfile::tempdir().expect("a directory");
         let file = dir.path().join("config.toml");
         for (name, text) in files {
@@ -74,12 +74,15 @@ impl ReloadableProxy {
         };
         edit(dir.path());
         // The tests reload by themselves.
-        let (events, changes) = mpsc::channel(MAX_QUEUED);
         let status = status(&config, Some(&file), &parts);
-        let mut reloader = ConfigReloader::new(Some(sources), &config, parts, status, events);
-        reloader.watch = None;
+        let reloader = ConfigReloader::new(Some(sources), &config, parts, status);
         let refresh = tokio::spawn(built.refresh);
-        (Self { reloader, refresh, dir, _writing: writing }, changes)
+        Self { reloader, refresh, dir, _writing: writing }
+    }
+
+    /// Returns the number of the configuration in effect.
+    fn configuration(&self) -> u64 {
+        self.reloader.parts.exchanges.gate.decider.settings().configuration
     }
 
     fn file(&self) -> &Path {
@@ -89,7 +92,7 @@ impl ReloadableProxy {
     /// Reloads, and returns which keys need a restart.
     async fn reload(&mut self, text: &str) -> Vec<String> {
         fs::write(self.file(), text).expect("the directory can be written");
-        let reloaded = self.reloader.reload(ReloadCause::Operator).await;
+        let reloaded = self.reloader.reload(ReloadCause::Api).await;
         reloaded.expect("nothing is wrong with it").needs_restart
     }
 
@@ -138,13 +141,12 @@ async fn a_file_that_changes_during_the_start_is_read_again() {
     ] {
         let edit = |dir: &Path| fs::write(dir.join(name), new).expect("it can be written");
         let files = [("config.toml", text), ("a.txt", "")];
-        let (mut running, mut changes) = ReloadableProxy::start_while(&files, edit);
-        changes.try_recv().expect("the files are looked at");
+        let mut running = ReloadableProxy::start_while(&files, edit);
+        assert!(running.reloader.look_at.is_some(), "the files are looked at");
         // Once, and not again while nothing changes.
         for _ in 0..2 {
             running.reloader.reload_if_changed().await;
-            let decider = &running.reloader.parts.exchanges.gate.decider;
-            assert_eq!(decider.settings().configuration, configuration, "{name}");
+            assert_eq!(running.configuration(), configuration, "{name}");
         }
         running.stop().await;
     }
@@ -153,23 +155,82 @@ async fn a_file_that_changes_during_the_start_is_read_again() {
 /// The file is not watched before the configuration that names it is in effect.
 #[tokio::test]
 async fn a_named_file_that_changes_during_a_reload_is_read_again() {
-    let (mut running, mut changes) =
-        ReloadableProxy::start_while(&[("config.toml", ""), ("a.txt", "")], |_| {});
-    changes.try_recv().expect("the files are looked at");
+    let mut running = ReloadableProxy::start_while(&[("config.toml", ""), ("a.txt", "")], |_| {});
     let pinned = "[[robots.pinned]]\norigin = \"http://a.test\"\nfile = \"a.txt\"\n";
     fs::write(running.file(), pinned).expect("it can be written");
     let reloader = &mut running.reloader;
+    reloader.look_at = None;
     reloader.last_read = reloader.read().await;
     let prepared = reloader.prepare().await.expect("nothing is wrong with it");
     fs::write(running.dir.path().join("a.txt"), "User-agent: *\n").expect("it can be written");
     reloader.apply(prepared, "a test").await;
-    changes.try_recv().expect("the files are looked at");
-    let configuration =
-        |reloader: &ConfigReloader| reloader.parts.exchanges.gate.decider.settings().configuration;
-    let before = configuration(reloader);
-    reloader.reload_if_changed().await;
-    assert_eq!(configuration(reloader), before + 1);
+    assert!(reloader.look_at.is_some(), "the files are looked at");
+    let before = running.configuration();
+    running.reloader.reload_if_changed().await;
+    assert_eq!(running.configuration(), before + 1);
     running.stop().await;
+}
+
+/// As soon as somebody has begun to write, and until the file is closed.
+#[tokio::test]
+async fn no_cause_loads_files_that_are_being_written() {
+    let text = "include = [\"*.inc\"]\n\
+                [[robots.pinned]]\norigin = \"http://a.test\"\nfile = \"a.txt\"\n";
+    let files = [("config.toml", text), ("a.inc", ""), ("a.txt", "")];
+    let mut running = ReloadableProxy::start_while(&files, |_| {});
+    for (name, text) in files {
+        for due in [None, Some(ReloadCause::System)] {
+            let before = running.configuration();
+            let path = running.dir.path().join(name);
+            let mut writing = File::create(&path).expect("it can be written");
+            writeln!(writing, "{text}# it ends").expect("it can be written");
+            running.reloader.due = due;
+            running.reloader.reload_if_changed().await;
+            assert_eq!(running.configuration(), before, "{name}");
+            writeln!(writing, "# here, {due:?}").expect("it can be written");
+            drop(writing);
+            running.reloader.reload_if_changed().await;
+            assert_eq!(running.configuration(), before + 1, "{name}");
+        }
+    }
+    running.stop().await;
+}
+
+#[tokio::test]
+async fn a_system_change_is_not_forgotten_while_a_file_is_written() {
+    let mut running = ReloadableProxy::start("");
+    let system_file = running.dir.path().join("resolv.conf");
+    let parts = &mut running.reloader.parts;
+    parts.system_files = SystemFiles::of(vec![system_file.clone()]);
+    running.reloader.reload_if_changed().await;
+    let mut writing = File::create(running.file()).expect("it can be written");
+    writeln!(writing, "# half").expect("it can be written");
+    running.reloader.note_events();
+    fs::write(&system_file, "nameserver 192.0.2.1\n").expect("it can be written");
+    running.reloader.look_at = None;
+    running.reloader.check_system();
+    assert_eq!(running.reloader.look_at, None, "it waits");
+    drop(writing);
+    fs::write(running.file(), "").expect("it can be written");
+    running.reloader.note_events();
+    assert!(running.reloader.look_at.is_some(), "the writer has closed the file");
+    running.reloader.reload_if_changed().await;
+    assert_eq!(running.configuration(), 2);
+    let attempt = running.reloader.status.load().last_attempt.clone().expect("it is noted");
+    assert_eq!(attempt.cause, ReloadCause::System.as_str());
+    running.stop().await;
+}
+
+/// A file without rules is complete if it is the one in effect.
+#[tokio::test]
+async fn the_system_may_change_beside_a_file_of_comments() {
+    for text in ["", "# all as it comes\n"] {
+        let mut running = ReloadableProxy::start(text);
+        running.reloader.due = Some(ReloadCause::System);
+        running.reloader.reload_if_changed().await;
+        assert_eq!(running.configuration(), 2, "{text:?}");
+        running.stop().await;
+    }
 }
 
 #[tokio::test]
@@ -181,7 +242,7 @@ async fn crawlers_that_are_gone_are_named() {
     };
     let mut running = ReloadableProxy::start(&(crawler("a") + &crawler("b")));
     fs::write(running.file(), crawler("b") + &crawler("c")).expect("it can be written");
-    let reloaded = running.reloader.reload(ReloadCause::Operator).await;
+    let reloaded = running.reloader.reload(ReloadCause::Api).await;
     assert_eq!(reloaded.expect("nothing is wrong with it").removed_crawlers, ["a"]);
     running.stop().await;
 }
@@ -192,7 +253,7 @@ async fn without_a_file_what_the_system_knows_is_read_again() {
     // As a process that was started without a file.
     running.reloader.file = None;
     let reloader = &mut running.reloader;
-    for cause in [ReloadCause::Signal, ReloadCause::Operator, ReloadCause::System] {
+    for cause in [ReloadCause::Signal, ReloadCause::Api, ReloadCause::System] {
         let upstream = |reloader: &ConfigReloader| {
             Arc::clone(&reloader.parts.exchanges.gate.decider.settings().upstream)
         };
