@@ -26,9 +26,9 @@ use super::first_bytes::{self, ClientProtocol};
 use super::http1::late_requests_over;
 use super::server::DownstreamServer;
 use super::tls_termination::NegotiatedConnection;
-use super::tunnel::{self, OpenedTunnel};
+use super::tunnel;
 use crate::exchange::error_response;
-use crate::exchange::tunnel::{RefusedTunnel, TunnelContent, TunnelPermit};
+use crate::exchange::tunnel::{OpenedTunnel, RefusedTunnel, TunnelContent, TunnelPermit};
 
 /// The fatal alert `access_denied` (RFC 8446 section 6.2).
 const ACCESS_DENIED: &[u8] = &[0x15, 3, 3, 0, 2, 2, 49];

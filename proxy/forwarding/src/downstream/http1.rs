@@ -21,8 +21,8 @@ use wayleave_transport::tls;
 
 use super::server::DownstreamServer;
 use super::tls_termination::NegotiatedConnection;
-use super::tunnel::OpenedTunnel;
 use crate::exchange::error_response;
+use crate::exchange::tunnel::OpenedTunnel;
 
 /// The time that an idle connection remains open after the stop. Closing it at once would reset it under a request that
 /// is already in flight, which clients do not retry on a new connection.

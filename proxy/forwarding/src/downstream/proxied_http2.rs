@@ -11,7 +11,8 @@ use wayleave_transport::http::transport::{BoxedStream, BufferedStream, Transport
 
 use super::http2::{self, Http2Request};
 use super::server::DownstreamServer;
-use super::tunnel::{self, OpenedTunnel};
+use super::tunnel;
+use crate::exchange::tunnel::OpenedTunnel;
 
 /// Serves a connection whose TLS ends at this proxy.
 pub(super) async fn serve(

@@ -22,9 +22,9 @@ use wayleave_transport::http::transport::BufferedStream;
 use super::captured::{self, CapturedConnection};
 use super::http1::late_requests_over;
 use super::server::DownstreamServer;
-use super::tunnel::{self, OpenedTunnel};
+use super::tunnel;
 use crate::exchange::error_response;
-use crate::exchange::tunnel::TunnelContent;
+use crate::exchange::tunnel::{OpenedTunnel, TunnelContent};
 
 const VERSION: u8 = 5;
 /// The version of the messages about user name and password (RFC 1929 section 2).

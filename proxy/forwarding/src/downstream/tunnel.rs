@@ -21,16 +21,7 @@ use wayleave_transport::tls::{self, intercept};
 use super::server::DownstreamServer;
 use super::tls_termination::{NegotiatedConnection, TlsTransport};
 use super::{blind_tunnel, http1, http2, tls_termination};
-use crate::exchange::tunnel::TunnelPermit;
-
-/// A tunnel that was decided, and confirmed to its client.
-pub(super) struct OpenedTunnel<'a> {
-    /// `None` if the client was gone before the confirmation.
-    pub(super) incoming: Option<BufferedStream>,
-    /// The connection outside.
-    pub(super) connection: ClientConnection,
-    pub(super) permit: TunnelPermit<'a>,
-}
+use crate::exchange::tunnel::{OpenedTunnel, TunnelPermit};
 
 /// Serves a tunnel until it ends.
 pub(super) async fn serve(server: &Arc<DownstreamServer>, opened: Box<OpenedTunnel<'_>>) {

@@ -21,6 +21,7 @@ use wayleave_pacing::budget::ByteMeter;
 use wayleave_robots_txt::{Origin, UrlScheme};
 use wayleave_telemetry::metrics::OpenConnection;
 use wayleave_transport::http::downstream::Downstream;
+use wayleave_transport::http::transport::BufferedStream;
 use wayleave_upstream::error::UpstreamError;
 use wayleave_upstream::{self as upstream, Destination, UpstreamLink};
 
@@ -39,6 +40,15 @@ pub(crate) struct TunnelPermit<'a> {
     pub(crate) purposes: Vec<String>,
     /// Present if TLS inside is not inspected.
     pub(crate) blind: Option<Box<PendingBlindTunnel<'a>>>,
+}
+
+/// A tunnel that was decided, and confirmed to its client.
+pub(crate) struct OpenedTunnel<'a> {
+    /// `None` if the client was gone before the confirmation.
+    pub(crate) incoming: Option<BufferedStream>,
+    /// The connection outside.
+    pub(crate) connection: ClientConnection,
+    pub(crate) permit: TunnelPermit<'a>,
 }
 
 /// The knowledge of a tunnel's purpose.
