@@ -232,7 +232,7 @@ mod tests {
         known.await.unwrap();
         // In the turns of the first holder it would be the last.
         let before = done.lock().unwrap().len();
-        assert!(before <= 4, "{before}");
+        assert!(before < tasks.len(), "{before}");
         for task in tasks {
             task.await.unwrap();
         }
