@@ -121,6 +121,7 @@ fn directories_that_appear_or_change_later_are_watched() {
         ("teams/*/k.toml", "mkdir teams far", "ln -s ../far teams/a", "far/k.toml"),
         ("teams/*/k.toml", "mkdir teams far; ln -s ../far teams/a", "true", "far/k.toml"),
         ("teams/**/*.toml", "", "mkdir --parents teams/a/b", "teams/a/b/k.toml"),
+        ("teams/../k*.toml", "mkdir teams", "true", "k.toml"),
     ] {
         let dir = tempfile::tempdir().expect("a directory");
         let path = dir.path().to_owned();

@@ -49,7 +49,7 @@ pub struct OwnRequestRules {
 struct AdmittedRequest<'a> {
     decisions: &'a DecisionLog,
     target: &'a Target,
-    /// None once it is written.
+    /// `None` once it is written.
     record: Option<ExchangeRecord>,
     reason: Reason,
     slot: Option<PacingSlot<'a>>,

@@ -235,7 +235,7 @@ fn build_gate(
 
 /// Writes the robots.txt files and decisions, now that there will be no more.
 pub async fn close(gate: &Gate) {
-    // What was asked of origins meanwhile is in the log.
+    // First, so that what was asked of origins is in the log.
     gate.decider.robots.stop_fetching().await;
     // Before the store: a process that takes over waits for the store, and then opens the decision log.
     gate.decisions.close();

@@ -47,7 +47,9 @@ impl WatchList {
 
     /// Adds a directory in which files, links or directories may appear that are included, and returns it without links.
     pub(super) fn add_include_dir(&mut self, dir: &Path) -> Option<PathBuf> {
-        let real = self.add_way(dir)?;
+        let end = self.add_way(dir)?;
+        // It may end in "..", which is in no event.
+        let real = end.canonicalize().unwrap_or(end);
         self.add_dir(&real);
         self.include_dirs.insert(real.clone());
         Some(real)

@@ -44,8 +44,7 @@ pin_project! {
     /// A task that takes turns with the tasks of other holders on its thread, each time that it is woken.
     ///
     /// As long as a thread has little to do, tasks run as they are woken. Once they have taken two milliseconds, all wait, and
-    /// holders are served in turn. Only for the outermost future of a task, whose waker does not change, in a tokio runtime of
-    /// one thread.
+    /// holders are served in turn. Only where it is polled with the task's own waker, in a tokio runtime of one thread.
     #[derive(Debug)]
     pub struct InTurn<F> {
         holder: Holder,
@@ -78,6 +77,8 @@ impl<F: Future> Future for InTurn<F> {
         if this.place.is_some() {
             return Poll::Pending;
         }
+        // A task that panicked may have left its own.
+        ROUNDS.with_borrow_mut(|rounds| rounds.known_as = None);
         let begun = Instant::now();
         let polled = this.task.poll(context);
         let used = begun.elapsed();
@@ -236,6 +237,18 @@ mod tests {
         for task in tasks {
             task.await.unwrap();
         }
+    }
+
+    #[tokio::test]
+    async fn a_task_that_panics_leaves_its_holder_to_no_other() {
+        let panicking = spawn(InTurn::new(holder(1), async {
+            run_as(holder(2));
+            panic!("as expected");
+        }));
+        assert!(panicking.await.is_err());
+        let mut other = Box::pin(InTurn::new(holder(3), async {}));
+        assert!(other.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_ready());
+        assert_eq!(other.holder, holder(3));
     }
 
     #[test]

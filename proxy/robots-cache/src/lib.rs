@@ -611,7 +611,7 @@ impl RobotsCache {
         self.documents.clock
     }
 
-    /// Ends all fetches, and starts no more.
+    /// Ends all fetches. From then on the task answers nothing but [`close`](Self::close).
     pub async fn stop_fetching(&self) {
         // Nothing is fetched either if the task has ended already.
         let _ = self.call(CacheEvent::StopFetching).await;

@@ -240,17 +240,18 @@ impl DailyBudgets {
     /// Writes the counts, and reports to the fleet the bytes received since the last report, for as long as the process runs.
     pub async fn keep(self: &Arc<Self>) {
         let mut changes = self.has_changed.subscribe();
-        // An error would mean that `self` is gone.
-        while changes.wait_for(|has_changed| *has_changed).await.is_ok() {
+        let mut is_reported = true;
+        loop {
+            // An error would mean that `self` is gone.
+            if is_reported && changes.wait_for(|has_changed| *has_changed).await.is_err() {
+                return;
+            }
             tokio::time::sleep(SAVE_INTERVAL).await;
-            let is_reported = self.report_all().await;
+            is_reported = self.report_all().await;
             let budgets = Arc::clone(self);
             // A worker of this runtime does not hand its connections to others while it waits for the disk.
             if let Err(error) = spawn_blocking(move || budgets.save()).await {
                 tracing::error!(%error, "the counts of daily budgets were not written");
-            }
-            if !is_reported {
-                self.note_change();
             }
         }
     }

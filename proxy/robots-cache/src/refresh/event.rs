@@ -27,7 +27,7 @@ pub(crate) enum CacheEvent {
     /// Asks for the settings in effect.
     #[cfg(any(test, feature = "test-util"))]
     Settings(oneshot::Sender<RefreshSettings>),
-    /// Only [`Self::Close`] follows. It is answered once no fetch is running.
+    /// From then on only [`Self::Close`] is answered. It is answered once no fetch is running.
     StopFetching(oneshot::Sender<()>),
     /// The last message. It is answered once everything learned is on disk.
     Close(oneshot::Sender<()>),

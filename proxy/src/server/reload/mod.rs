@@ -119,8 +119,8 @@ struct ConfigReloader {
     last_read: ConfigSources,
     /// The files in effect.
     in_effect: ConfigSources,
-    /// The cause of a reload that was put off because a file was being written: the next look reloads even if the text is the one
-    /// read last.
+    /// The cause for which the next look reloads even if the text is the one read last, such as a change that was put off because
+    /// a file was being written.
     due: Option<ReloadCause>,
     /// The time to look whether the files have changed.
     look_at: Option<Instant>,

@@ -29,7 +29,7 @@ const WATCHED: WatchMask = WatchMask::CREATE
     .union(WatchMask::EXCL_UNLINK);
 
 /// The events after which something else may be at a path, or nothing.
-const MOVED: EventMask = EventMask::CREATE
+const REPLACED: EventMask = EventMask::CREATE
     .union(EventMask::DELETE)
     .union(EventMask::MOVED_FROM)
     .union(EventMask::MOVED_TO)
@@ -46,13 +46,15 @@ pub(super) struct ConfigWatch {
     /// The directories that are watched.
     dirs: BTreeMap<PathBuf, WatchDescriptor>,
     fault: Option<String>,
+    /// The files that were written to and not closed since, or moved away. One that was cut with truncate(2) remains until it is
+    /// touched.
     writing: BTreeSet<PathBuf>,
 }
 
 impl ConfigWatch {
     /// Watches for changes of the files in `list`, which is made again after a directory was added: a link may have led elsewhere
-    /// before. To be called before the files are read, so that those are read that are watched. Returns whether it watched for
-    /// others before, of which changes were not noticed.
+    /// before. To be called before the files are read, so that those are read that are watched. Returns whether it watches
+    /// anything new, of which earlier changes went unnoticed.
     pub(super) fn follow(&mut self, list: impl Fn() -> WatchList) -> bool {
         self.fault = None;
         let mut is_change = false;
@@ -86,6 +88,9 @@ impl ConfigWatch {
     ///
     /// Returns an error if there is no inotify instance left.
     fn watch_dirs(&mut self, list: &WatchList) -> io::Result<BTreeMap<PathBuf, WatchDescriptor>> {
+        if list.dirs().is_empty() && self.inotify.is_none() {
+            return Ok(BTreeMap::new());
+        }
         #[expect(
             deprecated,
             reason = "the other is unsafe, for the sake of types that lie about their descriptor"
@@ -176,7 +181,7 @@ impl ConfigWatch {
     }
 
     fn note_at(&mut self, path: &Path, mask: EventMask) -> bool {
-        if mask.intersects(MOVED) {
+        if mask.intersects(REPLACED) {
             let count = self.writing.len();
             // Their writers close them under other names, or unseen.
             self.writing.retain(|file| !file.starts_with(path));
