@@ -455,7 +455,7 @@ impl WriterThread {
         had_work
     }
 
-    /// Tells whoever waits that all decisions taken so far are written, or lost.
+    /// Announces that all decisions taken so far are written, or lost.
     fn share_settled(&mut self) {
         // One receiver is the sending side's own. Any other belongs to a caller that is about to read the log.
         if self.settled.receiver_count() > 1 {

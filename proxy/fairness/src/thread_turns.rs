@@ -108,7 +108,7 @@ impl Rounds {
         let waker = context.waker().clone();
         let place = Arc::new(Place { is_called: AtomicBool::new(false), waker });
         self.waiting.push(holder, Arc::clone(&place));
-        // Nobody waits without it, even if a runtime that ended took the last one along.
+        // Whoever waits needs the task that begins rounds, and a runtime that ended may have taken the last one along.
         self.ensure_next_round();
         Some(place)
     }
@@ -123,7 +123,7 @@ impl Rounds {
     fn call_next(&mut self) -> Option<Arc<Place>> {
         while self.used < ROUND {
             let place = self.waiting.pop()?;
-            // Otherwise its task was dropped.
+            // A place that only the queue refers to was that of a task which is gone.
             if Arc::strong_count(&place) > 1 {
                 return Some(place);
             }

@@ -523,7 +523,7 @@ impl Journal {
             }
             // `resume` may have renamed the file that was open.
             open = OpenFile::new(path)?;
-            // One whose first line could not be written is known, and so are its events.
+            // The events of a file whose first line could not be written are still waiting for the next write.
             let is_new_file = state.chain.tree.lines() == 0 && known_file != Some(state.chain.file);
             self.state = Some(state);
             self.events.splice(0..0, events);

@@ -59,7 +59,8 @@ impl CrawlerUsage {
         }
     }
 
-    /// Returns the part of the budget that leaves no room for a request, as far as this node knows, which may be in a fleet.
+    /// Returns the part of the budget that leaves no room for a request, as far as this node knows without asking its fleet, if
+    /// it is in one.
     pub(super) fn spent(
         &self,
         budget: DailyBudget,
@@ -75,8 +76,8 @@ impl CrawlerUsage {
             && is_spent(budget.new_origins, BudgetKind::NewOrigins)
         {
             // Another node may have counted this origin: only the engine knows.
-            let may_be_known = is_in_fleet && self.last_answer != LastAnswer::default();
-            (!may_be_known).then_some(BudgetKind::NewOrigins)
+            let is_alone = !is_in_fleet || self.last_answer == LastAnswer::default();
+            is_alone.then_some(BudgetKind::NewOrigins)
         } else {
             None
         }

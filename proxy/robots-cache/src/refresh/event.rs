@@ -27,7 +27,7 @@ pub(crate) enum CacheEvent {
     /// Asks for the settings in effect.
     #[cfg(any(test, feature = "test-util"))]
     Settings(oneshot::Sender<RefreshSettings>),
-    /// From then on only [`Self::Close`] is answered. It is answered once no fetch is running.
+    /// Ends all fetches, and is answered once none is running. From then on only [`Self::Close`] is answered.
     StopFetching(oneshot::Sender<()>),
     /// The last message. It is answered once everything learned is on disk.
     Close(oneshot::Sender<()>),

@@ -131,7 +131,7 @@ impl<F: DocumentFetcher> RefreshTask<F> {
         }
     }
 
-    /// Saves everything on disk once that is asked for. All that others still ask for gets no answer.
+    /// Saves everything on disk once that is asked for. Nothing else gets an answer.
     async fn close(mut self) {
         while let Some(event) = self.events.recv().await {
             if let CacheEvent::Close(reply) = event {

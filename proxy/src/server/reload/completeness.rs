@@ -6,18 +6,17 @@ use wayleave_config::{Config, ConfigSources, IncludedFile};
 /// The advice that ends each message.
 const CONFIRM_HINT: &str = "if this is intended, confirm with SIGHUP or POST /v1/reload";
 
-/// Returns why a changed configuration seems incomplete, if it does. Both are files with what was parsed from them: those in
-/// effect, and those that were read.
-pub(super) fn find_incompleteness(
-    before: (&ConfigSources, &Config),
-    read: (&ConfigSources, &Config),
-) -> Option<String> {
-    if read.0.has_only_comments() && !before.0.has_only_comments() {
-        return Some(format!("the file sets nothing: {CONFIRM_HINT}"));
-    }
-    find_loss("the file", before.1.main_file_counts(), read.1.main_file_counts()).or_else(|| {
-        let files = before.1.included.iter();
-        files.map(|file| find_included_loss(file, &read.1.included)).find_map(|loss| loss)
+/// Returns why the main file seems incomplete if it set something before, and has only comments now.
+pub(super) fn find_emptiness(in_effect: &ConfigSources, read: &ConfigSources) -> Option<String> {
+    let is_emptied = read.has_only_comments() && !in_effect.has_only_comments();
+    is_emptied.then(|| format!("the file sets nothing: {CONFIRM_HINT}"))
+}
+
+/// Returns why a changed configuration seems incomplete, if it has lost something.
+pub(super) fn find_incompleteness(running: &Config, read: &Config) -> Option<String> {
+    find_loss("the file", running.main_file_counts(), read.main_file_counts()).or_else(|| {
+        let files = running.included.iter();
+        files.map(|file| find_included_loss(file, &read.included)).find_map(|loss| loss)
     })
 }
 
@@ -58,8 +57,9 @@ mod tests {
         let sources = |text: &str| ConfigSources::of_text("t.toml", text, Path::new(""));
         let config = |text: &str| Config::from_toml("t.toml", text).unwrap();
         let doubted = |before: &str, after: &str| {
-            let before = (&sources(before), &config(before));
-            find_incompleteness(before, (&sources(after), &config(after))).is_some()
+            find_emptiness(&sources(before), &sources(after))
+                .or_else(|| find_incompleteness(&config(before), &config(after)))
+                .is_some()
         };
         let both = format!("{CRAWLER}{RULE}");
         assert!(!doubted("", "log.format = \"json\""));

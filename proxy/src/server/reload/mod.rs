@@ -44,7 +44,7 @@ use wayleave_telemetry::collector::CollectorTls;
 use wayleave_telemetry::logging::LogHandle;
 
 use self::changed::changed_toml;
-use self::completeness::find_incompleteness;
+use self::completeness::{find_emptiness, find_incompleteness};
 use self::differences::describe_changes;
 use self::system_files::CHECK_INTERVAL;
 pub(crate) use self::system_files::SystemFiles;
@@ -134,7 +134,7 @@ struct ConfigReloader {
     parts: ReloadedParts,
     status: Arc<ArcSwap<ConfigStatus>>,
     watch: ConfigWatch,
-    /// Why some changes are not noticed, as it was logged last.
+    /// The reason that some changes are not noticed, as it was logged last.
     logged_fault: Option<String>,
     referenced_files: ReferencedFiles,
 }
@@ -230,7 +230,7 @@ impl ReferencedFiles {
     }
 }
 
-/// Returns what reading the files gives as long as nobody changes them.
+/// Returns the digests that reading the files gives for as long as nobody changes them.
 fn expected_digests(files: &[(PathBuf, Sha256Digest)]) -> Vec<Option<Sha256Digest>> {
     files.iter().map(|(_, digest)| Some(*digest)).collect()
 }
@@ -331,7 +331,7 @@ impl ConfigReloader {
     /// Looks for changes of the system's files, and tries again to watch what could not be watched.
     fn check_system(&mut self) {
         if self.parts.system_files.have_changed() {
-            // Noted, since the next call does not say so again, and a file may be being written.
+            // Noted, since the next call does not say so again, and the files are not read while somebody writes to one.
             self.due = Some(ReloadCause::System);
             self.look_soon();
         }
@@ -365,8 +365,8 @@ impl ConfigReloader {
         }
     }
 
-    /// Watches the directories that lead to the files now. To be called before the files are used, so that a link that is swapped
-    /// meanwhile, or a file that is replaced, is noticed. Returns whether other files or directories were watched before.
+    /// Watches the directories that lead to the files now. Call it before the files are used: a link that is swapped meanwhile, or
+    /// a file that is replaced, is then noticed. Returns whether other files or directories were watched before.
     fn follow(&mut self) -> bool {
         let is_change = self.watch.follow(|| {
             let others = self.file.as_deref().into_iter().chain(self.referenced_files.paths());
@@ -407,7 +407,7 @@ impl ConfigReloader {
         loop {
             tokio::time::sleep(READ_AGAIN_DELAY).await;
             let again = self.read().await;
-            // After the files: what was written until now is known.
+            // After the files, so that whoever wrote to them until now is known.
             self.note_events();
             let changed = read
                 .first_change(&again)
@@ -499,8 +499,8 @@ impl ConfigReloader {
         if self.file.is_none() || cause.is_confirmed() {
             return Ok(prepared);
         }
-        let before = (&self.in_effect, &self.running);
-        match find_incompleteness(before, (&self.last_read, &prepared.config)) {
+        let emptiness = find_emptiness(&self.in_effect, &self.last_read);
+        match emptiness.or_else(|| find_incompleteness(&self.running, &prepared.config)) {
             Some(reason) => Err(vec![reason]),
             None => Ok(prepared),
         }

@@ -40,8 +40,8 @@ impl From<BoxedStream> for BufferedStream {
 /// The size of a read into the stack; most heads of requests are shorter.
 const STACK_READ_BYTES: usize = 4096;
 
-/// Appends the next bytes of `stream` to `buffered`, or none at its end. Whoever waits for the first ones holds no buffer: they are
-/// read into the stack, and memory is allocated only for bytes that arrived.
+/// Appends the next bytes of `stream` to `buffered`, or none at its end. While nothing has arrived, there is no buffer: bytes are
+/// read into the stack, and memory is allocated only for those that came.
 pub fn poll_append(
     stream: &mut (impl AsyncRead + Unpin),
     buffered: &mut BytesMut,

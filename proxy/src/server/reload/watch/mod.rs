@@ -2,7 +2,7 @@
 //! writer has closed or replaced the file.
 //!
 //! There is no thread that takes the events from the kernel, which queues them before the system call that causes them returns.
-//! Whoever first reads files, and then the events, therefore knows of each file that was being written.
+//! Reading the files first, and then the events, therefore shows each file that was being written.
 
 #[cfg(test)]
 mod tests;
@@ -53,8 +53,8 @@ pub(super) struct ConfigWatch {
 
 impl ConfigWatch {
     /// Watches for changes of the files in `list`, which is made again after a directory was added: a link may have led elsewhere
-    /// before. To be called before the files are read, so that those are read that are watched. Returns whether it watches
-    /// anything new, of which earlier changes went unnoticed.
+    /// before. Call it before the files are read: those that are read are then watched. Returns whether it watches anything
+    /// new, of which earlier changes went unnoticed.
     pub(super) fn follow(&mut self, list: impl Fn() -> WatchList) -> bool {
         self.fault = None;
         let mut is_change = false;
@@ -68,7 +68,7 @@ impl ConfigWatch {
                 }
             };
             let is_same = (&list, &dirs) == (&self.list, &self.dirs);
-            // It is not seen elsewhere that their writers close them.
+            // In other directories nothing would show that their writers close them.
             self.writing.retain(|file| {
                 let dir = file.parent().and_then(|dir| Some((dirs.get(dir)?, self.dirs.get(dir)?)));
                 list.is_file(file) && dir.is_some_and(|(now, before)| now == before)
@@ -166,7 +166,7 @@ impl ConfigWatch {
     /// Notes an event. Returns whether it is a reason to look at the files.
     fn note(&mut self, event: &Event<&OsStr>) -> bool {
         if event.mask.contains(EventMask::Q_OVERFLOW) {
-            // Among the events that were lost may be the one that the writer closed the file.
+            // One of the lost events may be that a writer closed its file.
             self.writing.clear();
             return true;
         }
